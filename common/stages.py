@@ -1,0 +1,54 @@
+"""Stage declarations: what a network takes and gives, written once as data.
+
+A model package declares its stages in `stages.py`. The declaration drives the ONNX export (names, dynamic
+axes, example inputs), the checks of every engine's inputs, the verify tool and, later, TensorRT's profiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A dynamic dimension: its symbolic name and the range that a stage must serve."""
+
+    name: str
+    min: int
+    typical: int
+    max: int
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A named input or output. `dims` holds an int for a fixed size and a Dim for a dynamic one."""
+
+    name: str
+    dtype: str  # numpy name: "int64", "float32"
+    dims: tuple[Dim | int, ...]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One network with named tensors: one ONNX graph, one engine.
+
+    `network` names the torch module's class as "package.module:Class"; it is imported only where a network
+    must be built. `method` is the method of that class that computes this stage: it takes the inputs as
+    keyword arguments under their names and returns the outputs as a tuple in the declared order.
+    """
+
+    model: str
+    name: str
+    network: str
+    method: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.model}.{self.name}"
+
+    @property
+    def dynamic_dims(self) -> dict[str, Dim]:
+        """Every dynamic dimension of the inputs by its name."""
+        return {d.name: d for t in self.inputs for d in t.dims if isinstance(d, Dim)}

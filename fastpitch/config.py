@@ -1,0 +1,56 @@
+"""Sizes of a FastPitch 1.1 network, under the names that published checkpoints carry in `config`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class FastPitchConfig:
+    """Constructor arguments of the published network (defaults: the published sizes), and `mask_padding`.
+
+    The published network lets padded positions of a batch leak into valid ones through its convolutions.
+    `mask_padding=True` zeroes padded positions before every convolution, so that an item of a padded batch
+    equals the same item alone. It adds no weights. The shipped voice is trained and run with it.
+    """
+
+    n_mel_channels: int = 80
+    n_symbols: int = 148
+    padding_idx: int = 0
+    symbols_embedding_dim: int = 384
+    in_fft_n_layers: int = 6
+    in_fft_n_heads: int = 1
+    in_fft_d_head: int = 64
+    in_fft_conv1d_kernel_size: int = 3
+    in_fft_conv1d_filter_size: int = 1536
+    in_fft_output_size: int = 384
+    p_in_fft_dropout: float = 0.1
+    p_in_fft_dropatt: float = 0.1
+    p_in_fft_dropemb: float = 0.0
+    out_fft_n_layers: int = 6
+    out_fft_n_heads: int = 1
+    out_fft_d_head: int = 64
+    out_fft_conv1d_kernel_size: int = 3
+    out_fft_conv1d_filter_size: int = 1536
+    out_fft_output_size: int = 384
+    p_out_fft_dropout: float = 0.1
+    p_out_fft_dropatt: float = 0.1
+    p_out_fft_dropemb: float = 0.0
+    dur_predictor_kernel_size: int = 3
+    dur_predictor_filter_size: int = 256
+    p_dur_predictor_dropout: float = 0.1
+    dur_predictor_n_layers: int = 2
+    pitch_predictor_kernel_size: int = 3
+    pitch_predictor_filter_size: int = 256
+    p_pitch_predictor_dropout: float = 0.1
+    pitch_predictor_n_layers: int = 2
+    pitch_embedding_kernel_size: int = 3
+    energy_conditioning: bool = True
+    energy_predictor_kernel_size: int = 3
+    energy_predictor_filter_size: int = 256
+    p_energy_predictor_dropout: float = 0.1
+    energy_predictor_n_layers: int = 2
+    energy_embedding_kernel_size: int = 3
+    n_speakers: int = 1
+    speaker_emb_weight: float = 1.0
+    mask_padding: bool = False
