@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -20,3 +21,53 @@ class HifiganConfig:
     resblock: str = "1"
     resblock_kernel_sizes: tuple[int, ...] = (11, 7, 3)
     resblock_dilation_sizes: tuple[tuple[int, ...], ...] = ((1, 3, 5), (1, 3, 5), (1, 3, 5))
+
+    def __post_init__(self) -> None:
+        if self.resblock not in ("1", "2"):
+            raise ValueError(f'resblock must be "1" or "2", not {self.resblock!r}')
+        if len(self.upsample_rates) != len(self.upsample_kernel_sizes):
+            raise ValueError(
+                f"upsample_rates has {len(self.upsample_rates)} entries, "
+                f"upsample_kernel_sizes {len(self.upsample_kernel_sizes)}: they must have one for each stage"
+            )
+        if len(self.resblock_kernel_sizes) != len(self.resblock_dilation_sizes):
+            raise ValueError(
+                f"resblock_kernel_sizes has {len(self.resblock_kernel_sizes)} entries, "
+                f"resblock_dilation_sizes {len(self.resblock_dilation_sizes)}: they need one for each block"
+            )
+        for rate, kernel in zip(self.upsample_rates, self.upsample_kernel_sizes, strict=True):
+            if rate < 1 or kernel < rate:
+                raise ValueError(f"upsampling by {rate} with kernel {kernel}: the kernel must cover the rate")
+        if any(kernel % 2 == 0 for kernel in self.resblock_kernel_sizes):
+            raise ValueError(f"resblock_kernel_sizes must be odd, not {self.resblock_kernel_sizes}")
+        if self.upsample_initial_channel < 2 ** len(self.upsample_rates):
+            raise ValueError(
+                f"upsample_initial_channel {self.upsample_initial_channel} is halved at each of "
+                f"{len(self.upsample_rates)} stages and would reach zero"
+            )
+
+    @property
+    def hop_length(self) -> int:
+        """Audio samples for one mel frame."""
+        return math.prod(self.upsample_rates)
+
+
+def receptive_field(config: HifiganConfig) -> int:
+    """Mel frames on each side that the audio of one frame depends on.
+
+    A chunk of mel with this much context on both sides (less only at the true ends, where the network pads
+    with zeros) gives, for its centre, the same audio as the whole mel.
+    """
+    # The samples of one frame, [low, high], are followed back through every layer to the frames they read.
+    low, high = -3, config.hop_length - 1 + 3  # conv_post, kernel 7
+    reach = 0
+    for kernel, dilations in zip(config.resblock_kernel_sizes, config.resblock_dilation_sizes, strict=True):
+        # Block type 1 follows each dilated convolution with one of dilation 1.
+        steps = sum(dilations) + (len(dilations) if config.resblock == "1" else 0)
+        reach = max(reach, (kernel - 1) // 2 * steps)
+    stages = list(zip(config.upsample_rates, config.upsample_kernel_sizes, strict=True))
+    for rate, kernel in reversed(stages):
+        padding = (kernel - rate) // 2
+        low, high = low - reach + padding, high + reach + padding
+        low, high = -((kernel - 1 - low) // rate), high // rate
+    return max(3 - low, high + 3)  # conv_pre, kernel 7

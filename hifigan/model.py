@@ -1,0 +1,127 @@
+"""HiFi-GAN's generator: from mel spectrogram to waveform (Kong, Kim and Bae 2020, arXiv:2010.05646).
+
+Shape letters: B batch, C channels, T mel frames, S audio samples.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations, parametrize
+
+from hifigan.config import HifiganConfig
+
+LEAKY_SLOPE = 0.1
+# The published generators use PyTorch's default slope before the last convolution, and were trained with it.
+LAST_LEAKY_SLOPE = 0.01
+
+
+def _same_conv(channels: int, kernel: int, dilation: int = 1) -> nn.Conv1d:
+    return nn.Conv1d(channels, channels, kernel, dilation=dilation, padding=(kernel - 1) // 2 * dilation)
+
+
+class ResBlock1(nn.Module):
+    """Residual pairs: a dilated convolution, then one of dilation 1 (V1, V2)."""
+
+    def __init__(self, channels: int, kernel: int, dilations: tuple[int, ...]) -> None:
+        super().__init__()
+        self.convs1 = nn.ModuleList(_same_conv(channels, kernel, dilation) for dilation in dilations)
+        self.convs2 = nn.ModuleList(_same_conv(channels, kernel) for _ in dilations)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for dilated, plain in zip(self.convs1, self.convs2, strict=True):
+            residual = dilated(F.leaky_relu(x, LEAKY_SLOPE))
+            x = x + plain(F.leaky_relu(residual, LEAKY_SLOPE))
+        return x
+
+
+class ResBlock2(nn.Module):
+    """Residual single dilated convolutions (V3)."""
+
+    def __init__(self, channels: int, kernel: int, dilations: tuple[int, ...]) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(_same_conv(channels, kernel, dilation) for dilation in dilations)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for conv in self.convs:
+            x = x + conv(F.leaky_relu(x, LEAKY_SLOPE))
+        return x
+
+
+class HifiganGenerator(nn.Module):
+    """Transposed convolutions that raise the rate, each followed by the mean of parallel residual blocks.
+
+    With `weight_norm` every convolution is trained as direction and length (per output channel; per input
+    channel in the transposed ones, as published). `remove_weight_norm` folds them into plain weights, and
+    `weight_norm=False` builds that plain form at once.
+    """
+
+    def __init__(self, config: HifiganConfig, weight_norm: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        channels = config.upsample_initial_channel
+        self.conv_pre = nn.Conv1d(config.n_mel_channels, channels, 7, padding=3)
+        self.ups = nn.ModuleList()
+        self.resblocks = nn.ModuleList()
+        block = ResBlock1 if config.resblock == "1" else ResBlock2
+        for stage, (rate, kernel) in enumerate(
+            zip(config.upsample_rates, config.upsample_kernel_sizes, strict=True), start=1
+        ):
+            wide, channels = channels, config.upsample_initial_channel // 2**stage
+            self.ups.append(nn.ConvTranspose1d(wide, channels, kernel, rate, padding=(kernel - rate) // 2))
+            self.resblocks.append(
+                nn.ModuleList(
+                    block(channels, size, dilations)
+                    for size, dilations in zip(
+                        config.resblock_kernel_sizes, config.resblock_dilation_sizes, strict=True
+                    )
+                )
+            )
+        self.conv_post = nn.Conv1d(channels, 1, 7, padding=3)
+        if weight_norm:
+            for conv in self._convolutions():
+                parametrizations.weight_norm(conv, dim=0)
+
+    def _convolutions(self) -> list[nn.Module]:
+        return [module for module in self.modules() if isinstance(module, nn.Conv1d | nn.ConvTranspose1d)]
+
+    def remove_weight_norm(self) -> HifiganGenerator:
+        """Folds the weight norm into plain `.weight` parameters, in place; returns the network."""
+        for conv in self._convolutions():
+            if parametrize.is_parametrized(conv, "weight"):
+                parametrize.remove_parametrizations(conv, "weight")
+        return self
+
+    def body(self, mel: Tensor) -> Tensor:
+        """mel (B, n_mels, T) -> features (B, C, S)."""
+        x = self.conv_pre(mel)
+        for up, blocks in zip(self.ups, self.resblocks, strict=True):
+            x = up(F.leaky_relu(x, LEAKY_SLOPE))
+            total = blocks[0](x)
+            for block in blocks[1:]:
+                total = total + block(x)
+            x = total / len(blocks)
+        return x
+
+    def head(self, features: Tensor) -> Tensor:
+        """Features (B, C, S) -> audio (B, 1, S).
+
+        Apart from `body` because training in bfloat16 should compute the last convolution in float32: eight
+        bits of mantissa are audible noise on a waveform.
+        """
+        return torch.tanh(self.conv_post(F.leaky_relu(features, LAST_LEAKY_SLOPE)))
+
+    def forward(self, mel: Tensor) -> Tensor:
+        """mel (B, n_mels, T) -> audio (B, 1, S), S = T * hop."""
+        return self.head(self.body(mel))
+
+    def generate(self, mel: Tensor) -> tuple[Tensor]:
+        """The stage "generator": mel (B, n_mels, T) -> audio (B, T * hop)."""
+        audio = self(mel).squeeze(1)
+        config = self.config
+        pairs = zip(config.upsample_rates, config.upsample_kernel_sizes, strict=True)
+        if any((kernel - rate) % 2 for rate, kernel in pairs):
+            # An odd difference makes such a layer's output one sample longer than its input times the rate.
+            audio = audio[:, : mel.shape[2] * config.hop_length]
+        return (audio,)
