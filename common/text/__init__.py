@@ -1,6 +1,6 @@
 """Text frontends: written text in, the symbol ids of an acoustic model out.
 
-`get_frontend` builds one by name. Each model was trained on the symbols of one frontend, and a voice names it.
+`get_frontend` builds one by name. A model was trained on the symbols of one frontend, and a voice names it.
 """
 
 from __future__ import annotations

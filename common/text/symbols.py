@@ -1,0 +1,48 @@
+"""The published symbol sets. A symbol's index is the id that the checkpoints were trained with."""
+
+from __future__ import annotations
+
+import difflib
+import string
+
+_VOWELS = ("AA", "AE", "AH", "AO", "AW", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH", "UW")
+_CONSONANTS = (
+    *("B", "CH", "D", "DH", "F", "G", "HH", "JH", "K", "L", "M", "N", "NG"),
+    *("P", "R", "S", "SH", "T", "TH", "V", "W", "Y", "Z", "ZH"),
+)
+
+# CMUdict's phones in alphabetical order: vowels with and without stress (0 none, 1 primary, 2 secondary).
+ARPABET: tuple[str, ...] = tuple(
+    sorted([*_CONSONANTS, *(vowel + stress for vowel in _VOWELS for stress in ("", "0", "1", "2"))])
+)
+
+# In the symbol sets "@" tells a phone from the letter of the same name.
+_PHONES = tuple("@" + phone for phone in ARPABET)
+
+PAD = "_"
+
+SYMBOL_SETS: dict[str, tuple[str, ...]] = {
+    "english_basic": (*"_-!'(),.:;? ", *string.ascii_uppercase, *string.ascii_lowercase, *_PHONES),
+    "english_basic_lowercase": (*"_-!'\"(),.:;? ", *string.ascii_lowercase, *_PHONES),
+    "english_expanded": (
+        *"!'\",.:;? ",
+        *"#%&*+-/[]()",
+        *"_@©°½—₩€$",
+        *"áçéêëñöøćž",
+        *string.ascii_uppercase,
+        *string.ascii_lowercase,
+        *_PHONES,
+    ),
+}
+# Tacotron 2 and FastSpeech have one set each, the one that FastPitch calls english_basic.
+SYMBOL_SETS["tacotron2"] = SYMBOL_SETS["english_basic"]
+SYMBOL_SETS["fastspeech"] = SYMBOL_SETS["english_basic"]
+
+
+def get_symbols(name: str) -> tuple[str, ...]:
+    """The symbol set of that name."""
+    if name not in SYMBOL_SETS:
+        near = difflib.get_close_matches(str(name), SYMBOL_SETS, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"unknown symbol set {name!r}: {hint}available: {', '.join(SYMBOL_SETS)}")
+    return SYMBOL_SETS[name]
