@@ -1,4 +1,4 @@
-"""Reading published `.pt` files safely: nothing in a file is executed, and a file that does not fit is refused."""
+"""Reading published `.pt` files safely: no code in them is run, and a file that does not fit is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES_SHOWN = 4
 
 
 def read_pt(path: str | Path) -> dict:
-    """Load a checkpoint on the CPU without running any code in it; a ValueError says why a file is refused."""
+    """Load a checkpoint on the CPU without running code in it; a ValueError says why a file is refused."""
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder: give the checkpoint file in it")

@@ -1,0 +1,468 @@
+"""FastPitch 1.1: text to mel in one pass, with predicted durations, pitch and energy (arXiv 2006.06873).
+
+The aligner that learns durations while training is the one of arXiv 2108.10447. Parameter names are those of
+the published checkpoints. Shape letters: B batch, N symbols, T mel frames, C channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fastpitch.config import FastPitchConfig
+
+# Added to the attention scores of padded keys: far below any score, yet inside the range of float16.
+MASKED_SCORE = -6e4
+# Mean and deviation of LJSpeech's pitch in Hz, for checkpoints that were saved without them.
+DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD = 218.14, 67.24
+ALIGNER_CHANNELS = 80
+
+
+class Synthesis(NamedTuple):
+    """What `infer` returns; `pitch` is the prediction after its transform, `energy` what the decoder used."""
+
+    mel: Tensor  # (B, n_mels, T)
+    mel_lengths: Tensor  # (B,)
+    duration: Tensor  # (B, N) predicted frames before pace
+    pitch: Tensor  # (B, 1, N)
+    energy: Tensor | None  # (B, N)
+
+
+class Prediction(NamedTuple):
+    """What the training forward returns. The attention fields are None where durations were given."""
+
+    mel: Tensor  # (B, n_mels, T)
+    mel_mask: Tensor  # (B, T) True at valid frames
+    log_duration: Tensor  # (B, N) log(1 + frames)
+    pitch: Tensor  # (B, 1, N)
+    energy: Tensor | None  # (B, N)
+    duration_target: Tensor  # (B, N) int64 frames
+    pitch_target: Tensor  # (B, 1, N)
+    energy_target: Tensor | None  # (B, N) log(1 + energy)
+    attn_soft: Tensor | None  # (B, 1, T, N)
+    attn_hard: Tensor | None  # (B, 1, T, N)
+    attn_logprob: Tensor | None  # (B, 1, T, N)
+
+
+def length_mask(lengths: Tensor, size: int) -> Tensor:
+    """(B, size) bool: True at the first `lengths` positions."""
+    return torch.arange(size, device=lengths.device) < lengths[:, None]
+
+
+def round_durations(frames: Tensor, rounding: str = "half_up") -> Tensor:
+    """Whole frames. The published eager class rounds half up, its TorchScript class half to even."""
+    if rounding == "half_up":
+        return torch.floor(frames + 0.5).long()
+    if rounding == "half_even":
+        return torch.round(frames).long()
+    raise ValueError(f"rounding {rounding!r} is not known; use 'half_up' or 'half_even'")
+
+
+def make_repeat_index(repeats: Tensor, n_frames: int) -> Tensor:
+    """(B, N) whole frames of each symbol -> (B, n_frames): the symbol that each frame shows."""
+    ends = repeats.cumsum(1)
+    frames = torch.arange(n_frames, device=repeats.device).expand(len(repeats), -1).contiguous()
+    return torch.searchsorted(ends, frames, right=True).clamp(max=repeats.size(1) - 1)
+
+
+def average_over_symbols(values: Tensor, durations: Tensor) -> Tensor:
+    """Mean of a frame-level signal (B, 1, T) over each symbol's frames (B, N), zeros (unvoiced) left out."""
+    ends = durations.cumsum(1).clamp(max=values.size(2))[:, None]
+    starts = F.pad(ends[:, :, :-1], (1, 0))
+    sums, counts = (F.pad(x.float().cumsum(2), (1, 0)) for x in (values, values != 0))
+    total = sums.gather(2, ends) - sums.gather(2, starts)
+    count = counts.gather(2, ends) - counts.gather(2, starts)
+    return torch.where(count > 0, total / count.clamp(min=1), 0.0)
+
+
+@torch.no_grad()
+def monotonic_alignment(log_attn: Tensor, lengths: Tensor, mel_lengths: Tensor) -> Tensor:
+    """The most probable path (B, T, N) of zeros and ones on which every frame stays or moves on one symbol.
+
+    The recursion runs over frames in small steps, so it runs on the CPU, for the whole batch at once.
+    """
+    device, (batch, n_frames, n_symbols) = log_attn.device, log_attn.shape
+    scores, lengths, mel_lengths = log_attn.float().cpu(), lengths.cpu(), mel_lengths.cpu()
+    best = torch.full((batch, n_symbols + 1), -torch.inf)  # one column more on the left: the shift is a view
+    best[:, 1] = scores[:, 0, 0]
+    moved = torch.zeros(n_frames, batch, n_symbols, dtype=torch.bool)
+    for t in range(1, n_frames):
+        stay, move = best[:, 1:], best[:, :-1]
+        torch.ge(move, stay, out=moved[t])
+        best[:, 1:] = scores[:, t] + torch.maximum(stay, move)
+    moved[:, :, 0] = False
+    moved &= (torch.arange(n_frames)[:, None] < mel_lengths)[:, :, None]
+
+    path = torch.empty(n_frames, batch, dtype=torch.int64)
+    symbol = lengths - 1
+    for t in reversed(range(n_frames)):
+        path[t] = symbol
+        symbol = symbol - moved[t].gather(1, symbol[:, None])[:, 0].long()
+    hard = F.one_hot(path.T, n_symbols) * length_mask(mel_lengths, n_frames)[:, :, None]
+    return hard.to(device, log_attn.dtype)
+
+
+class PositionalEmbedding(nn.Module):
+    def __init__(self, channels: int):
+        super().__init__()
+        self.register_buffer("inv_freq", 10000 ** (-torch.arange(0.0, channels, 2.0) / channels))
+
+    def forward(self, size: int) -> Tensor:
+        # In float32 whatever the network's precision: float16 cannot count beyond 2048.
+        positions = torch.arange(size, device=self.inv_freq.device).float()
+        angles = positions[:, None] * self.inv_freq.float()
+        return torch.cat([angles.sin(), angles.cos()], dim=1)  # (size, C)
+
+
+class SelfAttention(nn.Module):
+    def __init__(self, channels: int, n_heads: int, d_head: int, dropout: float, attention_dropout: float):
+        super().__init__()
+        self.n_heads, self.d_head, self.attention_dropout = n_heads, d_head, attention_dropout
+        self.qkv_net = nn.Linear(channels, 3 * n_heads * d_head)
+        self.o_net = nn.Linear(n_heads * d_head, channels, bias=False)
+        self.drop = nn.Dropout(dropout)
+        self.layer_norm = nn.LayerNorm(channels)
+
+    def forward(self, x: Tensor, score_bias: Tensor) -> Tensor:
+        heads = (part.unflatten(2, (self.n_heads, self.d_head)) for part in self.qkv_net(x).chunk(3, dim=2))
+        q, k, v = (part.transpose(1, 2) for part in heads)  # (B, heads, time, d_head)
+        dropout = self.attention_dropout if self.training else 0.0
+        out = F.scaled_dot_product_attention(q, k, v, score_bias.to(q.dtype), dropout)
+        return self.layer_norm(x + self.drop(self.o_net(out.transpose(1, 2).flatten(2))))
+
+
+class ConvFeedForward(nn.Module):
+    def __init__(self, channels: int, hidden: int, kernel_size: int, dropout: float, mask_padding: bool):
+        super().__init__()
+        self.mask_padding = mask_padding
+        self.CoreNet = nn.Sequential(
+            nn.Conv1d(channels, hidden, kernel_size, padding=kernel_size // 2),
+            nn.ReLU(),
+            nn.Conv1d(hidden, channels, kernel_size, padding=kernel_size // 2),
+            nn.Dropout(dropout),
+        )
+        self.layer_norm = nn.LayerNorm(channels)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        expand, relu, contract, dropout = self.CoreNet
+        hidden = relu(expand(x.transpose(1, 2)))
+        if self.mask_padding:
+            hidden = hidden * mask.transpose(1, 2)
+        return self.layer_norm(x + dropout(contract(hidden)).transpose(1, 2))
+
+
+class TransformerLayer(nn.Module):
+    def __init__(self, attention: SelfAttention, feed_forward: ConvFeedForward):
+        super().__init__()
+        self.dec_attn = attention
+        self.pos_ff = feed_forward
+
+    def forward(self, x: Tensor, mask: Tensor, score_bias: Tensor) -> Tensor:
+        x = self.dec_attn(x, score_bias) * mask
+        return self.pos_ff(x, mask) * mask
+
+
+class Transformer(nn.Module):
+    """The stack of feed-forward transformer layers on either side of the length regulator."""
+
+    def __init__(self, config: FastPitchConfig, side: str):
+        super().__init__()
+
+        def size(name: str):
+            return getattr(config, name.replace("fft", f"{side}_fft"))
+
+        channels = config.symbols_embedding_dim
+        if side == "in":
+            self.word_emb = nn.Embedding(config.n_symbols, channels, padding_idx=config.padding_idx)
+        self.pos_emb = PositionalEmbedding(channels)
+        self.drop = nn.Dropout(size("p_fft_dropemb"))
+        self.layers = nn.ModuleList(
+            TransformerLayer(
+                SelfAttention(
+                    channels,
+                    size("fft_n_heads"),
+                    size("fft_d_head"),
+                    size("p_fft_dropout"),
+                    size("p_fft_dropatt"),
+                ),
+                ConvFeedForward(
+                    channels,
+                    size("fft_conv1d_filter_size"),
+                    size("fft_conv1d_kernel_size"),
+                    size("p_fft_dropout"),
+                    config.mask_padding,
+                ),
+            )
+            for _ in range(size("fft_n_layers"))
+        )
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """x (B, time, C), mask (B, time, 1)."""
+        x = self.drop(x + self.pos_emb(x.size(1)).to(x.dtype) * mask)
+        score_bias = MASKED_SCORE * (~mask).to(x.dtype).transpose(1, 2)[:, None]  # (B, 1, 1, time)
+        for layer in self.layers:
+            x = layer(x, mask, score_bias)
+        return x
+
+
+class ConvReluNorm(nn.Module):
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, dropout: float):
+        super().__init__()
+        self.conv = nn.Conv1d(in_channels, out_channels, kernel_size, padding=kernel_size // 2)
+        self.norm = nn.LayerNorm(out_channels)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.conv(x.transpose(1, 2))).transpose(1, 2)
+        return self.dropout(self.norm(x))
+
+
+class Predictor(nn.Module):
+    """One number for each symbol: its log duration, pitch or energy."""
+
+    def __init__(self, config: FastPitchConfig, name: str):
+        super().__init__()
+        filters = getattr(config, f"{name}_predictor_filter_size")
+        kernel_size = getattr(config, f"{name}_predictor_kernel_size")
+        dropout = getattr(config, f"p_{name}_predictor_dropout")
+        sizes = [config.in_fft_output_size] + [filters] * getattr(config, f"{name}_predictor_n_layers")
+        self.mask_padding = config.mask_padding
+        self.layers = nn.ModuleList(
+            ConvReluNorm(n_in, n_out, kernel_size, dropout) for n_in, n_out in pairwise(sizes)
+        )
+        self.fc = nn.Linear(sizes[-1], 1)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        x = x * mask
+        for layer in self.layers:
+            x = layer(x)
+            if self.mask_padding:
+                x = x * mask
+        return (self.fc(x) * mask).squeeze(2)  # (B, N)
+
+
+class AlignerConv(nn.Module):
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int = 1, gain: str = "linear"):
+        super().__init__()
+        self.conv = nn.Conv1d(in_channels, out_channels, kernel_size, padding=kernel_size // 2)
+        nn.init.xavier_uniform_(self.conv.weight, nn.init.calculate_gain(gain))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(x)
+
+
+class ConvAttention(nn.Module):
+    """The aligner: how well each mel frame fits each symbol, by their distance in a learned space."""
+
+    def __init__(self, n_mels: int, channels: int):
+        super().__init__()
+        self.query_proj = nn.Sequential(
+            AlignerConv(n_mels, 2 * n_mels, 3, "relu"),
+            nn.ReLU(),
+            AlignerConv(2 * n_mels, n_mels),
+            nn.ReLU(),
+            AlignerConv(n_mels, ALIGNER_CHANNELS),
+        )
+        self.key_proj = nn.Sequential(
+            AlignerConv(channels, 2 * channels, 3, "relu"),
+            nn.ReLU(),
+            AlignerConv(2 * channels, ALIGNER_CHANNELS),
+        )
+        self.attn_proj = nn.Conv2d(ALIGNER_CHANNELS, 1, 1)  # unused, but every published file holds it
+
+    def forward(self, mel: Tensor, text: Tensor, mask: Tensor, prior: Tensor | None) -> tuple[Tensor, Tensor]:
+        """mel (B, n_mels, T), text (B, C, N), mask (B, N) -> attention, its log unmasked: (B, 1, T, N)."""
+        query, key = self.query_proj(mel), self.key_proj(text)
+        with torch.autocast(query.device.type, enabled=False):  # differences of large numbers: float32
+            query, key = query.float(), key.float()
+            distance = query.square().sum(1)[:, :, None] + key.square().sum(1)[:, None]
+            logprob = -0.0005 * (distance - 2 * query.transpose(1, 2) @ key)
+            if prior is not None:
+                logprob = logprob.log_softmax(2) + torch.log(prior.float() + 1e-8)
+            attn = logprob.masked_fill(~mask[:, None], -torch.inf).softmax(2)
+        return attn[:, None], logprob[:, None]
+
+
+class FastPitch(nn.Module):
+    """The published network. `encode` and `decode` are its two stages; `forward` is for training."""
+
+    def __init__(self, config: FastPitchConfig):
+        super().__init__()
+        self.config = config
+        channels = config.symbols_embedding_dim
+        self.encoder = Transformer(config, "in")
+        self.speaker_emb = nn.Embedding(config.n_speakers, channels) if config.n_speakers > 1 else None
+        self.duration_predictor = Predictor(config, "dur")
+        self.decoder = Transformer(config, "out")
+        self.pitch_predictor = Predictor(config, "pitch")
+        self.pitch_emb = self._embedding_of_value(config.pitch_embedding_kernel_size)
+        self.register_buffer("pitch_mean", torch.zeros(1))
+        self.register_buffer("pitch_std", torch.zeros(1))
+        if config.energy_conditioning:
+            self.energy_predictor = Predictor(config, "energy")
+            self.energy_emb = self._embedding_of_value(config.energy_embedding_kernel_size)
+        self.proj = nn.Linear(config.out_fft_output_size, config.n_mel_channels)
+        self.attention = ConvAttention(config.n_mel_channels, channels)
+
+    def _embedding_of_value(self, kernel_size: int) -> nn.Conv1d:
+        return nn.Conv1d(1, self.config.symbols_embedding_dim, kernel_size, padding=(kernel_size - 1) // 2)
+
+    def encode(
+        self, symbols: Tensor, lengths: Tensor, speaker: Tensor | None = None, max_duration: float = 100.0
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Stage "encoder": symbols (B, N) -> encoded (B, N, C), frames (B, N), pitch (B, 1, N)."""
+        encoded, mask = self._encode_symbols(symbols, lengths, speaker)
+        duration = torch.clamp(torch.exp(self.duration_predictor(encoded, mask)) - 1, 0, max_duration)
+        return encoded, duration, self.pitch_predictor(encoded, mask)[:, None]
+
+    def decode(
+        self,
+        encoded: Tensor,
+        lengths: Tensor,
+        pitch: Tensor,
+        repeat_index: Tensor,
+        mel_lengths: Tensor,
+        energy: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
+        """Stage "decoder": -> mel (B, n_mels, T), and energy (B, N) where the network conditions on it."""
+        # The encoder leaves zeros at a padding symbol inside a text; the published network masks there too.
+        mask = length_mask(lengths, encoded.size(1))[:, :, None] & (encoded != 0).any(2, keepdim=True)
+        encoded = self._add_value(encoded, pitch, self.pitch_emb, mask)
+        if not self.config.energy_conditioning:
+            return (self._decode_frames(encoded, repeat_index, mel_lengths),)
+        if energy is None:
+            energy = self.energy_predictor(encoded, mask)
+        encoded = self._add_value(encoded, energy[:, None], self.energy_emb, mask)
+        return self._decode_frames(encoded, repeat_index, mel_lengths), energy
+
+    @torch.no_grad()
+    def infer(
+        self,
+        symbols: Tensor,
+        lengths: Tensor | None = None,
+        speaker: Tensor | int | None = None,
+        *,
+        pace: float | Tensor = 1.0,
+        durations: Tensor | None = None,
+        pitch: Tensor | None = None,
+        energy: Tensor | None = None,
+        pitch_transform: Callable[[Tensor, Tensor, Tensor | float, Tensor | float], Tensor] | None = None,
+        max_duration: float = 75.0,
+        rounding: str = "half_up",
+    ) -> Synthesis:
+        """Symbols to mel. Without `lengths`, the padding symbol alone marks padding.
+
+        Given `durations` (B, N), `pitch` (B, 1, N) or `energy` (B, N) replace the predictions.
+        `pitch_transform(pitch, lengths, mean, std)` sees the predicted pitch in normalised units; mean and
+        deviation are in Hz.
+        """
+        if lengths is None:
+            lengths = torch.full_like(symbols[:, 0], symbols.size(1))
+        if speaker is not None:
+            speaker = torch.as_tensor(speaker, device=symbols.device).expand(len(symbols))
+        encoded, duration, predicted_pitch = self.encode(symbols, lengths, speaker, max_duration)
+        if pitch_transform is not None:
+            mean, std = self.pitch_mean[0], self.pitch_std[0]
+            if std == 0:
+                mean, std = DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD
+            n_spoken = self._symbol_mask(symbols, lengths).sum(1)
+            predicted_pitch = pitch_transform(predicted_pitch, n_spoken, mean, std)
+        frames = duration if durations is None else durations
+        repeats = round_durations(frames.float() / pace, rounding)
+        mel_lengths = repeats.sum(1)
+        mel, *used_energy = self.decode(
+            encoded,
+            lengths,
+            predicted_pitch if pitch is None else pitch,
+            make_repeat_index(repeats, int(mel_lengths.max())),
+            mel_lengths,
+            None if energy is None else energy.flatten(1),
+        )
+        return Synthesis(mel, mel_lengths, duration, predicted_pitch, used_energy[0] if used_energy else None)
+
+    def forward(
+        self,
+        symbols: Tensor,
+        lengths: Tensor,
+        mel: Tensor,
+        mel_lengths: Tensor,
+        pitch: Tensor,
+        energy: Tensor | None = None,
+        speaker: Tensor | None = None,
+        attn_prior: Tensor | None = None,
+        durations: Tensor | None = None,
+    ) -> Prediction:
+        """Training, with pitch (B, 1, T) and energy (B, T) per frame, the latter before log(1 + x).
+
+        Without `durations` (B, N) the aligner finds them (`attn_prior` (B, T, N) helps it). With them no
+        aligner runs and nothing waits for the host, so the step can be captured in a CUDA graph.
+        """
+        encoded, mask = self._encode_symbols(symbols, lengths, speaker)
+        log_duration = self.duration_predictor(encoded, mask)
+        predicted_pitch = self.pitch_predictor(encoded, mask)[:, None]
+
+        attn_soft = attn_hard = attn_logprob = None
+        if durations is None:
+            text_mask = length_mask(lengths, symbols.size(1))
+            text = self.encoder.word_emb(symbols).transpose(1, 2)
+            attn_soft, attn_logprob = self.attention(mel, text, text_mask, attn_prior)
+            attn_hard = monotonic_alignment(attn_soft[:, 0].log(), lengths, mel_lengths)[:, None]
+            durations = attn_hard.sum(2)[:, 0]
+        durations = durations.long()
+
+        pitch_target = average_over_symbols(pitch, durations)
+        encoded = self._add_value(encoded, pitch_target, self.pitch_emb, mask)
+        predicted_energy = energy_target = None
+        if self.config.energy_conditioning:
+            predicted_energy = self.energy_predictor(encoded, mask)
+            energy_target = torch.log1p(average_over_symbols(energy[:, None], durations))
+            encoded = self._add_value(encoded, energy_target, self.energy_emb, mask)
+            energy_target = energy_target[:, 0]
+
+        n_frames = mel.size(2)
+        decoded_lengths = durations.sum(1).clamp(max=n_frames)
+        return Prediction(
+            self._decode_frames(encoded, make_repeat_index(durations, n_frames), decoded_lengths),
+            length_mask(decoded_lengths, n_frames),
+            log_duration,
+            predicted_pitch,
+            predicted_energy,
+            durations,
+            pitch_target,
+            energy_target,
+            attn_soft,
+            attn_hard,
+            attn_logprob,
+        )
+
+    def _symbol_mask(self, symbols: Tensor, lengths: Tensor) -> Tensor:
+        return (symbols != self.config.padding_idx) & length_mask(lengths, symbols.size(1))
+
+    def _encode_symbols(
+        self, symbols: Tensor, lengths: Tensor, speaker: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        mask = self._symbol_mask(symbols, lengths)[:, :, None]
+        x = self.encoder.word_emb(symbols)
+        if self.speaker_emb is not None:
+            if speaker is None:
+                speaker = torch.zeros_like(lengths)
+            x = x + self.config.speaker_emb_weight * self.speaker_emb(speaker)[:, None]
+        return self.encoder(x, mask), mask
+
+    def _add_value(self, encoded: Tensor, value: Tensor, embedding: nn.Conv1d, mask: Tensor) -> Tensor:
+        """Add the embedding of one number for each symbol, value (B, 1, N)."""
+        if self.config.mask_padding:
+            value = value * mask.transpose(1, 2)
+        return encoded + embedding(value).transpose(1, 2)
+
+    def _decode_frames(self, encoded: Tensor, repeat_index: Tensor, mel_lengths: Tensor) -> Tensor:
+        batch, n_symbols, _ = encoded.shape
+        first = torch.arange(batch, device=encoded.device)[:, None] * n_symbols
+        frames = F.embedding(repeat_index + first, encoded.flatten(0, 1))  # one Gather: (B, T, C)
+        mask = length_mask(mel_lengths, repeat_index.size(1))[:, :, None]
+        return self.proj(self.decoder(frames * mask, mask)).transpose(1, 2)
