@@ -1,0 +1,115 @@
+"""The judges a vocoder trains against: periods of the waveform, and spectrograms at several resolutions.
+
+Each takes audio (B, 1, S) and returns its members' scores and their feature maps. Periods are the paper's
+(arXiv:2010.05646), spectrograms UnivNet's (arXiv:2106.07889).
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+from hifigan.model import LEAKY_SLOPE
+
+Judgement = tuple[list[Tensor], list[list[Tensor]]]
+
+
+class _ConvJudge(nn.Module):
+    """Two-dimensional convolutions over an image of the audio; the last one scores."""
+
+    def __init__(self, convs: list[nn.Conv2d], score: nn.Conv2d) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(weight_norm(conv) for conv in convs)
+        self.score = weight_norm(score)
+
+    def image(self, audio: Tensor) -> Tensor:
+        """audio (B, 1, S) -> (B, 1, height, width)."""
+        raise NotImplementedError
+
+    def forward(self, audio: Tensor) -> tuple[Tensor, list[Tensor]]:
+        x = self.image(audio)
+        features = []
+        for conv in self.convs:
+            x = F.leaky_relu(conv(x), LEAKY_SLOPE)
+            features.append(x)
+        score = self.score(x)
+        features.append(score)
+        return score.flatten(1), features
+
+
+class PeriodDiscriminator(_ConvJudge):
+    """Looks at every `period`-th sample: audio folded to a width of `period`, strided along the height."""
+
+    def __init__(self, period: int, channels: int) -> None:
+        widths = [1, channels, 4 * channels, 16 * channels, 32 * channels]
+        convs = [
+            nn.Conv2d(narrow, wide, (5, 1), (3, 1), padding=(2, 0))
+            for narrow, wide in zip(widths[:-1], widths[1:], strict=True)
+        ]
+        convs.append(nn.Conv2d(widths[-1], widths[-1], (5, 1), padding=(2, 0)))
+        super().__init__(convs, nn.Conv2d(widths[-1], 1, (3, 1), padding=(1, 0)))
+        self.period = period
+
+    def image(self, audio: Tensor) -> Tensor:
+        missing = -audio.shape[2] % self.period
+        return F.pad(audio, (0, missing), mode="reflect").unflatten(2, (-1, self.period))
+
+
+class SpectrogramDiscriminator(_ConvJudge):
+    """Looks at the magnitude spectrogram of one resolution (filter, hop and window length in samples)."""
+
+    def __init__(self, filter_length: int, hop_length: int, win_length: int, channels: int) -> None:
+        convs = [nn.Conv2d(1, channels, (3, 9), padding=(1, 4))]
+        convs += [nn.Conv2d(channels, channels, (3, 9), (1, 2), padding=(1, 4)) for _ in range(3)]
+        convs.append(nn.Conv2d(channels, channels, 3, padding=1))
+        super().__init__(convs, nn.Conv2d(channels, 1, 3, padding=1))
+        self.filter_length, self.hop_length, self.win_length = filter_length, hop_length, win_length
+        self.register_buffer("window", torch.hann_window(win_length), persistent=False)
+
+    def image(self, audio: Tensor) -> Tensor:
+        padding = (self.filter_length - self.hop_length) // 2
+        with torch.autocast(audio.device.type, enabled=False):
+            padded = F.pad(audio.float(), (padding, padding), mode="reflect")
+            spectrum = torch.stft(
+                padded[:, 0],
+                self.filter_length,
+                self.hop_length,
+                self.win_length,
+                self.window,
+                center=False,
+                return_complex=True,
+            )
+            # Silence must not give the square root an infinite slope.
+            return (spectrum.real.square() + spectrum.imag.square() + 1e-9).sqrt()[:, None]
+
+
+class _Panel(nn.Module):
+    """Several judges asked about the same audio."""
+
+    def __init__(self, judges: list[_ConvJudge]) -> None:
+        super().__init__()
+        self.judges = nn.ModuleList(judges)
+
+    def forward(self, audio: Tensor) -> Judgement:
+        scores, features = zip(*(judge(audio) for judge in self.judges), strict=True)
+        return list(scores), list(features)
+
+
+class MultiPeriodDiscriminator(_Panel):
+    """Audio (B, 1, S) -> scores and feature maps, one entry a period; the paper's width is 32 `channels`."""
+
+    def __init__(self, channels: int = 32, periods: tuple[int, ...] = (2, 3, 5, 7, 11)) -> None:
+        super().__init__([PeriodDiscriminator(period, channels) for period in periods])
+
+
+class MultiResolutionDiscriminator(_Panel):
+    """Audio (B, 1, S) -> scores and feature maps, one entry a resolution (filter, hop, window length)."""
+
+    def __init__(
+        self,
+        channels: int = 32,
+        resolutions: tuple[tuple[int, int, int], ...] = ((512, 50, 240), (1024, 120, 600), (2048, 240, 1200)),
+    ) -> None:
+        super().__init__([SpectrogramDiscriminator(*resolution, channels) for resolution in resolutions])
