@@ -5,12 +5,27 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
 PREFIX = re.compile(r"^(module\.)+(\d+\.)?")
 NAMES_SHOWN = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """What a model's checkpoint.py reads from a file: sizes, checked float32 weights, and further facts."""
+
+    config: Any
+    state: Mapping[str, torch.Tensor]
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    def numpy_state(self) -> dict[str, np.ndarray]:
+        return {name: value.numpy() for name, value in self.state.items()}
 
 
 def read_pt(path: str | Path) -> dict:
@@ -44,6 +59,11 @@ def _refusal(path: Path, reason: str) -> str:
         return (
             f"checkpoint {path} wants to run code when it is opened ({refused_global[1]}) and is refused.\n"
             "If you trust where it came from, save its state dict alone with torch.save and give that file."
+        )
+    if "TorchScript" in reason:
+        return (
+            f"checkpoint {path} is a TorchScript program, which holds code, and is refused.\n"
+            "Give the training checkpoint that it was made from."
         )
     return (
         f"checkpoint {path} is not a complete PyTorch file ({path.stat().st_size} bytes).\n"
@@ -101,7 +121,10 @@ def check_keys(
             for what, n in (("missing", missing), ("unexpected", unexpected))
             if n
         ]
-        raise ValueError(f"checkpoint {path} does not fit this network: " + "; ".join(parts))
+        raise ValueError(
+            f"checkpoint {path} does not fit: {'; '.join(parts)}.\n"
+            "It belongs to another model, or to other sizes than its config says."
+        )
     wrong = [
         f"{name} {tuple(state[name].shape)} instead of {tuple(shape)}"
         for name, shape in expected_shapes.items()

@@ -288,6 +288,12 @@ class ConvAttention(nn.Module):
         return attn[:, None], logprob[:, None]
 
 
+def _forgive_missing_aligner(_: nn.Module, incompatible: NamedTuple) -> None:
+    """Weights saved for speaking leave the aligner out: it is used in training only."""
+    missing = incompatible.missing_keys
+    missing[:] = [name for name in missing if not name.startswith("attention.")]
+
+
 class FastPitch(nn.Module):
     """The published network. `encode` and `decode` are its two stages; `forward` is for training."""
 
@@ -308,6 +314,7 @@ class FastPitch(nn.Module):
             self.energy_emb = self._embedding_of_value(config.energy_embedding_kernel_size)
         self.proj = nn.Linear(config.out_fft_output_size, config.n_mel_channels)
         self.attention = ConvAttention(config.n_mel_channels, channels)
+        self.register_load_state_dict_post_hook(_forgive_missing_aligner)
 
     def _embedding_of_value(self, kernel_size: int) -> nn.Conv1d:
         return nn.Conv1d(1, self.config.symbols_embedding_dim, kernel_size, padding=(kernel_size - 1) // 2)

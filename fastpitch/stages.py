@@ -1,0 +1,44 @@
+"""The two stages of FastPitch: what runs before and after the length regulator's index is known."""
+
+from __future__ import annotations
+
+from common.stages import Dim, Stage, Tensor
+from fastpitch.config import FastPitchConfig
+
+NETWORK = "fastpitch.model:FastPitch"
+
+BATCH = Dim("batch", 1, 1, 16)
+TEXT = Dim("text", 1, 128, 512)
+MEL = Dim("mel", 1, 640, 4096)
+
+
+def stages(config: FastPitchConfig) -> tuple[Stage, ...]:
+    """Encoder and decoder for a network of these sizes."""
+    lengths = Tensor("lengths", "int64", (BATCH,))
+    encoded = Tensor("encoded", "float32", (BATCH, TEXT, config.in_fft_output_size))
+    pitch = Tensor("pitch", "float32", (BATCH, 1, TEXT))
+    speaker = (Tensor("speaker", "int64", (BATCH,)),) if config.n_speakers > 1 else ()
+    energy = (Tensor("energy", "float32", (BATCH, TEXT)),) if config.energy_conditioning else ()
+    encoder = Stage(
+        model="fastpitch",
+        name="encoder",
+        network=NETWORK,
+        method="encode",
+        inputs=(Tensor("symbols", "int64", (BATCH, TEXT)), lengths, *speaker),
+        outputs=(encoded, Tensor("duration", "float32", (BATCH, TEXT)), pitch),
+    )
+    decoder = Stage(
+        model="fastpitch",
+        name="decoder",
+        network=NETWORK,
+        method="decode",
+        inputs=(
+            encoded,
+            lengths,
+            pitch,
+            Tensor("repeat_index", "int64", (BATCH, MEL)),
+            Tensor("mel_lengths", "int64", (BATCH,)),
+        ),
+        outputs=(Tensor("mel", "float32", (BATCH, config.n_mel_channels, MEL)), *energy),
+    )
+    return encoder, decoder
