@@ -1,0 +1,187 @@
+"""Long text into sentences, and long sentences into clauses, in time linear in the text.
+
+Where a full stop may or may not end a sentence ("U.S. Steel", "in the U.S. He left"), the doubtful case stays
+in one piece: two sentences spoken in one breath are a smaller fault than one that is torn apart.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Seconds of silence between two utterances, besides what the acoustic model speaks itself.
+SENTENCE_PAUSE = 0.25
+PARAGRAPH_PAUSE = 0.6
+CLAUSE_PAUSE = 0.1
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Before a name or in the middle of a phrase: these never end a sentence.
+_NEVER_LAST = _words("""
+    mr mrs ms mx dr drs prof rev hon gen col maj capt cmdr lt sgt cpl pvt adm sen rep gov pres supt insp msgr
+    messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl
+""")
+# Not the end before a number: "No. 5", "p. 12".
+_BEFORE_NUMBER = _words("no nos fig figs vol vols p pp ch sec art eq op par ext tel")
+# The end only before a word that often begins a sentence: "Acme Inc. The price rose", not "Acme Inc. Tokyo".
+_PERHAPS_LAST = _words("""
+    etc inc ltd co corp llc plc bros jr sr esq st ave blvd rd ln hwy mt ft dept univ assn govt est min max avg
+    al ed eds ph.d jan feb apr jun jul aug sep sept oct nov mon tue tues thu thur thurs fri
+""")
+_STARTERS = _words("""
+    a after all also although an and another are as at because before both but by can could did do does each
+    even every finally first for from had has have he her here his how however i if in is it its let many may
+    meanwhile might most must my next no not now of on one only or our she should since so some such that the
+    their then there these they this those though to two was we were what when where which while who why will
+    with would yet you your
+""")
+# Behind a time these belong to it: "5 p.m. Monday", "9 a.m. Eastern".
+_AFTER_TIME = _words("""
+    monday tuesday wednesday thursday friday saturday sunday january february march april may june july august
+    september october november december eastern central mountain pacific greenwich
+""")
+
+_OPENING = "\"'“‘„«([{—–-¿¡"
+# No pattern here looks ahead of a repetition: on a text of 100 000 full stops that would cost a square.
+_MARK = re.compile(r"[.!?…。！？]+[\"'”’»)\]}*]*(?:\[\d{1,4}\])*|[\n\f\u2028\u2029]\s*")
+_WORD = re.compile(r"[^\W_]")
+_NEXT_WORD = re.compile(rf"\s*[{re.escape(_OPENING)}]*(\w{{0,24}}\.?)")
+_DOTTED = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # an initial, or U.S
+_LIST_ITEM = re.compile(r"[-*•‣·–—]\s|\(?(?:\d{1,3}|[a-zA-Z])[.)]\s")
+_CLAUSE_END = re.compile(r"[;:,][\"'”’)\]]*(?=\s)|[—，；：、](?=.)|\s[-–](?=\s)", re.DOTALL)
+_BRACES = re.compile(r"\{[^{}]*\}")
+
+_LOOK_BACK = 24  # characters before a full stop that decide on it: room for every abbreviation
+_WRAP_WIDTH = 60  # lines of prose are not wrapped to fewer columns than this
+
+
+def split_sentences(text: str) -> list[tuple[str, int]]:
+    """The sentences of a text without the blanks around them, each with its offset in the text.
+
+    Marks without a word ("...") go to the sentence that follows.
+    """
+    capitals = text != text.lower()
+    sentences: list[tuple[str, int]] = []
+    start = line_start = widest = searched = 0
+    has_word = False
+    for mark in _MARK.finditer(text):
+        end = mark.end()
+        if text[mark.start()] in "\n\f\u2028\u2029":
+            line = text[line_start : mark.start()].rstrip()
+            widest = max(widest, len(line))
+            ends = _is_paragraph_break(mark.group()) or _is_line_break_meant(text, end, len(line), widest)
+            line_start = end
+            if _is_paragraph_break(mark.group()):
+                widest = 0
+        else:
+            ends = _ends_sentence(text, start, mark, capitals)
+        has_word = has_word or _WORD.search(text, searched, end) is not None
+        searched = end
+        if ends and has_word:
+            has_word = False
+            _append_stripped(sentences, text, start, end)
+            start = end
+    _append_stripped(sentences, text, start, len(text))
+    return sentences
+
+
+def split_clauses(text: str, max_chars: int) -> list[tuple[str, int]]:
+    """Pieces of at most max_chars characters with their offsets.
+
+    Cuts behind the last ; : , or dash that fits, else at the last blank, else anywhere. Phonemes in braces
+    stay together where they fit.
+    """
+    if max_chars < 1:
+        raise ValueError(f"max_chars must be at least 1, not {max_chars}")
+    pieces: list[tuple[str, int]] = []
+    masked = _BRACES.sub(lambda braces: "x" * len(braces[0]), text)
+    start = 0
+    while len(text) - start > max_chars:
+        if text[start].isspace():
+            start += 1
+            continue
+        cut = _last_cut(masked, start, start + max_chars)
+        _append_stripped(pieces, text, start, cut)
+        start = cut
+    _append_stripped(pieces, text, start, len(text))
+    return pieces
+
+
+def pause_between(text: str, end: int, start: int) -> float:
+    """Seconds of silence between a sentence that ends at `end` and one that begins at `start`."""
+    return PARAGRAPH_PAUSE if _is_paragraph_break(text[end:start]) else SENTENCE_PAUSE
+
+
+def _append_stripped(pieces: list[tuple[str, int]], text: str, start: int, end: int) -> None:
+    piece = text[start:end]
+    stripped = piece.strip()
+    if stripped:
+        pieces.append((stripped, start + len(piece) - len(piece.lstrip())))
+
+
+def _is_paragraph_break(gap: str) -> bool:
+    return gap.count("\n") > 1 or "\f" in gap or "\u2029" in gap
+
+
+def _is_line_break_meant(text: str, next_line: int, length: int, widest: int) -> bool:
+    """Whether a line ends a sentence: before an item of a list, and where wrapped prose would have gone on.
+
+    The writer meant the break where the next line's first word had room on this one.
+    """
+    if _LIST_ITEM.match(text, next_line):
+        return True
+    word = _NEXT_WORD.match(text, next_line)[1]
+    return not word[:1].islower() and length + 1 + len(word) <= max(widest, _WRAP_WIDTH)
+
+
+def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> bool:
+    marks = mark.group()
+    if marks[0] in "。！？":
+        return True
+    end = mark.end()
+    if end < len(text) and not text[end].isspace():
+        return False
+    following = _NEXT_WORD.match(text, end)
+    next_word = following[1]
+    if following.end() == len(text) and not next_word:
+        return True
+    closed = marks[-1] not in ".!?…"
+    lowercase = next_word[:1].islower()
+
+    if "!" in marks or "?" in marks:
+        return not (lowercase and closed)  # “Stop!” he said
+    before = text[max(start, mark.start() - _LOOK_BACK) : mark.start()]
+    if marks.startswith(("..", "…")) or before[-1:].isspace():  # three dots, also with blanks between
+        return not (lowercase and capitals) and text[following.start(1) : following.start(1) + 1] != "."
+
+    words = before.split()
+    word = words[-1].lstrip(_OPENING) if words else ""
+    if len(words) == 1 and mark.start() - start < _LOOK_BACK and word.isdigit() and len(word) <= 3:
+        return False  # the number of an item: "1. Wash your hands."
+    abbreviation = word.lower()
+    if abbreviation in _NEVER_LAST:
+        return False
+    if abbreviation in _BEFORE_NUMBER and next_word[:1].isdigit():
+        return False
+    known = abbreviation in _PERHAPS_LAST or _DOTTED.fullmatch(word) is not None
+    if lowercase:
+        return not capitals and not known
+    if not known:
+        return True
+    if abbreviation in ("a.m", "p.m"):
+        zone = next_word.isupper() and 2 <= len(next_word) <= 4
+        return not zone and next_word.lower() not in _AFTER_TIME
+    return next_word.lower() in _STARTERS  # with a full stop it is an initial, and no starter
+
+
+def _last_cut(text: str, start: int, limit: int) -> int:
+    """Where to cut a piece that begins at `start` and may reach to `limit`."""
+    ends = [mark.end() for mark in _CLAUSE_END.finditer(text, start, limit + 1) if mark.end() <= limit]
+    if ends:
+        return ends[-1]
+    cut = limit
+    while cut > start and not text[cut].isspace():
+        cut -= 1
+    return cut if cut > start else limit
