@@ -6,6 +6,8 @@ Each takes audio (B, 1, S) and returns its members' scores and their feature map
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -44,10 +46,7 @@ class PeriodDiscriminator(_ConvJudge):
 
     def __init__(self, period: int, channels: int) -> None:
         widths = [1, channels, 4 * channels, 16 * channels, 32 * channels]
-        convs = [
-            nn.Conv2d(narrow, wide, (5, 1), (3, 1), padding=(2, 0))
-            for narrow, wide in zip(widths[:-1], widths[1:], strict=True)
-        ]
+        convs = [nn.Conv2d(narrow, wide, (5, 1), (3, 1), padding=(2, 0)) for narrow, wide in pairwise(widths)]
         convs.append(nn.Conv2d(widths[-1], widths[-1], (5, 1), padding=(2, 0)))
         super().__init__(convs, nn.Conv2d(widths[-1], 1, (3, 1), padding=(1, 0)))
         self.period = period
