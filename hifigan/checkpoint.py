@@ -1,0 +1,315 @@
+"""Published HiFi-GAN generators: NVIDIA's training files (three layouts of names) and the original authors'
+`g_XXXXXXXX` with config.json beside it. Weight norm is folded on the way in.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from common.audio import MelContract
+from common.checkpoint import (
+    Checkpoint,
+    check_finite,
+    check_keys,
+    check_tensors,
+    read_pt,
+    strip_prefix,
+    widen,
+)
+from hifigan.config import HifiganConfig
+from hifigan.model import HifiganGenerator
+
+# Fields of the mel contract under both projects' names for them.
+AUDIO_SETTINGS = {
+    "sampling_rate": ("sampling_rate",),
+    "filter_length": ("filter_length", "n_fft"),
+    "hop_length": ("hop_length", "hop_size"),
+    "win_length": ("win_length", "win_size"),
+    "mel_fmin": ("mel_fmin", "fmin"),
+    "mel_fmax": ("mel_fmax", "fmax"),
+}
+# No shape shows dilations: these are all that were ever published, by block type and kernel size.
+PUBLISHED_DILATIONS = {
+    "1": {3: (1, 3, 5), 7: (1, 3, 5), 11: (1, 3, 5)},
+    "2": {3: (1, 2), 5: (2, 6), 7: (3, 12)},
+}
+STATED_SIZES = {  # name -> how deep its lists of whole numbers are nested
+    "upsample_initial_channel": 0,
+    "upsample_rates": 1,
+    "upsample_kernel_sizes": 1,
+    "resblock_kernel_sizes": 1,
+    "resblock_dilation_sizes": 2,
+}
+
+
+def load_checkpoint(path: str | Path, ema: bool = False, config: str | Path | None = None) -> Checkpoint:
+    """Sizes, folded weights and settings of a generator; `ema` asks for the averaged weights.
+
+    The sizes are those of `config` (a JSON file) if given, else the file's own, else those of config.json or
+    NAME.json beside it. What none of them states is read from the shapes; where shapes cannot tell, the
+    published values are assumed with a warning, or the missing keys named.
+
+    `info` holds `ema_available`, `mel` (a MelContract, or None where the file does not state it), `epoch`
+    where known, and the audio settings that were found.
+    """
+    path = Path(path)
+    content = read_pt(path)
+    state = fold_weight_norm(current_names(widen(strip_prefix(_find_state(content, path, ema)))), path)
+    check_finite(state, path)
+    stated, where = _find_config(content, path, config)
+    sizes = _build_config(stated, state, where, path)
+    check_keys(_expected_shapes(sizes), state, path)
+    setup = content.get("train_setup")
+    return Checkpoint(
+        sizes, state, _info(content, setup if isinstance(setup, Mapping) else stated, sizes, path)
+    )
+
+
+def load_network(path: str | Path, ema: bool = False) -> tuple[HifiganGenerator, Checkpoint]:
+    """The generator of a file in eval mode, with plain weights."""
+    checkpoint = load_checkpoint(path, ema)
+    network = HifiganGenerator(checkpoint.config, weight_norm=False)
+    network.load_state_dict(checkpoint.state)
+    return network.eval(), checkpoint
+
+
+def _find_state(content: Mapping[str, Any], path: Path, ema: bool) -> Mapping[str, torch.Tensor]:
+    if content and all(isinstance(value, torch.Tensor) for value in content.values()):
+        content = {"generator": content}
+    key = "gen_ema" if ema else "generator"
+    state = content.get(key)
+    if ema and not state and "generator" in content:
+        raise ValueError(f"checkpoint {path} holds no averaged weights ({key}): load it without EMA")
+    if not isinstance(state, Mapping):
+        if "mpd" in content:
+            raise ValueError(
+                f"checkpoint {path} holds the discriminators, which only training needs: "
+                "give the generator's file (g_XXXXXXXX or hifigan_gen_checkpoint_N.pt)"
+            )
+        raise ValueError(
+            f"checkpoint {path} is no HiFi-GAN generator: it has no {key!r} but "
+            f"{', '.join(map(str, content))[:80] or 'nothing'}"
+        )
+    check_tensors(state, path)
+    return state
+
+
+def current_names(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Names as `HifiganGenerator` has them: resblocks by stage and block, and weight_g, weight_v.
+
+    Older NVIDIA files and the original authors' number the residual blocks through all stages.
+    """
+    stages = len({name.split(".")[1] for name in state if name.startswith("ups.")})
+    flat = re.compile(r"resblocks\.(\d+)\.(convs\d?\.\d+\..*)")
+    numbers = {int(match[1]) for match in map(flat.fullmatch, state) if match}
+    blocks = max(1, len(numbers) // max(1, stages))
+
+    def renamed(name: str) -> str:
+        name = name.replace("parametrizations.weight.original0", "weight_g")
+        name = name.replace("parametrizations.weight.original1", "weight_v")
+        if match := flat.fullmatch(name):
+            stage, block = divmod(int(match[1]), blocks)
+            name = f"resblocks.{stage}.{block}.{match[2]}"
+        return name
+
+    return {renamed(name): _one_dimensional(name, value) for name, value in state.items()}
+
+
+def _one_dimensional(name: str, value: torch.Tensor) -> torch.Tensor:
+    """Kernels trained as two-dimensional (channels-last) convolutions carry a last axis of size 1."""
+    if name.endswith("bias"):
+        return value.flatten() if value.numel() == value.shape[0] else value
+    if value.dim() == 4 and value.shape[3] == 1:
+        return value.squeeze(3)
+    return value.unsqueeze(2) if value.dim() == 2 else value
+
+
+def fold_weight_norm(state: Mapping[str, torch.Tensor], path: str | Path) -> dict[str, torch.Tensor]:
+    """weight_g and weight_v -> weight; all else as it is. The norm is over all axes but the first."""
+    folded = {}
+    for name, value in state.items():
+        stem, _, part = name.rpartition(".")
+        if part == "weight_g" and f"{stem}.weight_v" in state:
+            continue
+        if part == "weight_v" and f"{stem}.weight_g" in state:
+            length, axes = state[f"{stem}.weight_g"], tuple(range(1, value.dim()))
+            if length.numel() != value.shape[0]:
+                raise ValueError(
+                    f"checkpoint {path}: {stem}.weight_g {tuple(length.shape)} does not fit "
+                    f"weight_v {tuple(value.shape)}"
+                )
+            norm = torch.linalg.vector_norm(value, dim=axes, keepdim=True)
+            name, value = f"{stem}.weight", value * (length.reshape(norm.shape) / norm)
+        folded[name] = value
+    return folded
+
+
+def _find_config(
+    content: Mapping[str, Any], path: Path, explicit: str | Path | None
+) -> tuple[Mapping[str, Any], str]:
+    """The stated sizes, and where they stand for messages; empty where nothing is stated."""
+    if explicit is not None:
+        return _read_json(Path(explicit)), str(explicit)
+    if (own := content.get("config")) is not None:
+        if not isinstance(own, Mapping):
+            raise ValueError(
+                f"checkpoint {path}: its config is a {type(own).__name__}, not a mapping of sizes"
+            )
+        return own, f"checkpoint {path}: its config"
+    for beside in (
+        path.with_name(f"{path.name}.json"),
+        path.with_suffix(".json"),
+        path.with_name("config.json"),
+    ):
+        if beside.is_file():
+            stated = _read_json(beside)
+            if "upsample_rates" in stated:  # not another model's
+                return stated, str(beside)
+    return {}, f"checkpoint {path}"
+
+
+def _read_json(path: Path) -> Mapping[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"HiFi-GAN config {path} not found")
+    try:
+        stated = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"HiFi-GAN config {path} is not valid JSON: {error}") from None
+    if not isinstance(stated, dict):
+        raise ValueError(f"HiFi-GAN config {path} holds a {type(stated).__name__}, not a mapping of sizes")
+    return stated
+
+
+def _build_config(
+    stated: Mapping[str, Any], state: Mapping[str, torch.Tensor], where: str, path: Path
+) -> HifiganConfig:
+    sizes = infer_sizes(state, path)
+    for name, depth in STATED_SIZES.items():
+        if stated.get(name) is not None:
+            sizes[name] = _whole_numbers(stated[name], f"{where} says {name}:", depth)
+    if "resblock_dilation_sizes" in sizes:
+        # Both projects' blocks have a fixed number of convolutions and leave further dilations unread.
+        convs = {name.split(".")[4] for name in state if re.match(r"resblocks\.0\.0\.convs1?\.", name)}
+        sizes["resblock_dilation_sizes"] = tuple(d[: len(convs)] for d in sizes["resblock_dilation_sizes"])
+    assumed = {}
+    if "upsample_rates" not in sizes:
+        assumed["upsample_rates"] = tuple(kernel // 2 for kernel in sizes["upsample_kernel_sizes"])
+    if "resblock_dilation_sizes" not in sizes:
+        known = PUBLISHED_DILATIONS[sizes["resblock"]]
+        if not set(sizes["resblock_kernel_sizes"]) <= set(known):
+            raise ValueError(
+                f"{where} does not state resblock_dilation_sizes, and its residual blocks are not the "
+                "published ones: put the config.json that training used beside the checkpoint"
+            )
+        assumed["resblock_dilation_sizes"] = tuple(known[size] for size in sizes["resblock_kernel_sizes"])
+    if assumed:
+        listed = ", ".join(f"{name} {json.dumps(value)}" for name, value in assumed.items())
+        warnings.warn(
+            f"{where} does not state its sizes; assuming {listed} as in the published models. "
+            "If it sounds wrong, put the config.json that training used beside the checkpoint.",
+            stacklevel=4,
+        )
+    try:
+        return HifiganConfig(**sizes, **assumed)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _whole_numbers(value: Any, place: str, depth: int) -> Any:
+    """`value` as an int (depth 0), a tuple of ints (1) or a tuple of such tuples (2)."""
+    if depth and isinstance(value, list | tuple) and value:
+        return tuple(_whole_numbers(item, place, depth - 1) for item in value)
+    if depth == 0 and isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    what = ("a positive whole number", "a list of positive whole numbers", "a list of such lists")[depth]
+    raise ValueError(f"{place} {value!r} is not {what}")
+
+
+def infer_sizes(state: Mapping[str, torch.Tensor], path: str | Path) -> dict[str, Any]:
+    """What names and shapes tell: all but the upsampling rates and the dilations."""
+
+    def kernels(pattern: str) -> tuple[int, ...]:
+        found = {}
+        for name, value in state.items():
+            if (match := re.fullmatch(pattern, name)) and value.dim() == 3:
+                found[int(match[1])] = value.shape[2]
+        return tuple(found[index] for index in sorted(found))
+
+    first = state.get("conv_pre.weight")
+    ups = kernels(r"ups\.(\d+)\.weight")
+    two = any(".convs1." in name for name in state)
+    blocks = kernels(rf"resblocks\.0\.(\d+)\.{'convs1' if two else 'convs'}\.0\.weight")
+    if first is None or first.dim() != 3 or not ups or not blocks:
+        raise ValueError(
+            f"checkpoint {path} is no HiFi-GAN generator: its weights have other names "
+            f"({', '.join(state)[:80]})"
+        )
+    return {
+        "n_mel_channels": first.shape[1],
+        "upsample_initial_channel": first.shape[0],
+        "upsample_kernel_sizes": ups,
+        "resblock": "1" if two else "2",
+        "resblock_kernel_sizes": blocks,
+    }
+
+
+def _expected_shapes(config: HifiganConfig) -> dict[str, torch.Size]:
+    with torch.device("meta"):
+        network = HifiganGenerator(config, weight_norm=False)
+    return {name: value.shape for name, value in network.state_dict().items()}
+
+
+def _info(
+    content: Mapping[str, Any], settings: Mapping[str, Any], config: HifiganConfig, path: Path
+) -> dict[str, Any]:
+    found = {
+        field: settings[name] for field, names in AUDIO_SETTINGS.items() for name in names if name in settings
+    }
+    progress = content.get("train_state")
+    epoch = progress.get("epoch") if isinstance(progress, Mapping) else content.get("epoch")
+    return {
+        "ema_available": bool(content.get("gen_ema")),
+        "mel": _mel_contract(found, config, path),
+        **({} if epoch is None else {"epoch": epoch}),
+        **found,
+    }
+
+
+def _mel_contract(found: Mapping[str, Any], config: HifiganConfig, path: Path) -> MelContract | None:
+    """The contract that the settings state; None if a part of it is unknown."""
+    if found.keys() < AUDIO_SETTINGS.keys():
+        return None
+    for name, value in found.items():
+        if (isinstance(value, bool) or not isinstance(value, int | float)) and (name, value) != (
+            "mel_fmax",
+            None,
+        ):
+            raise ValueError(
+                f"checkpoint {path}: its audio settings say {name}: {value!r}, which is no number"
+            )
+    if found["hop_length"] != config.hop_length:
+        warnings.warn(
+            f"checkpoint {path} was trained with hop_length {found['hop_length']} by its settings, but its "
+            f"generator makes {config.hop_length} samples for each frame; the generator's is taken",
+            stacklevel=4,
+        )
+    top = found["mel_fmax"]
+    try:
+        return MelContract(
+            sampling_rate=int(found["sampling_rate"]),
+            filter_length=int(found["filter_length"]),
+            hop_length=config.hop_length,
+            win_length=int(found["win_length"]),
+            n_mel_channels=config.n_mel_channels,
+            mel_fmin=float(found["mel_fmin"]),
+            mel_fmax=None if top is None else float(top),
+        )
+    except ValueError as error:
+        raise ValueError(f"checkpoint {path}: {error}") from None
