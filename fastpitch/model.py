@@ -324,7 +324,7 @@ class FastPitch(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Stage "encoder": symbols (B, N) -> encoded (B, N, C), frames (B, N), pitch (B, 1, N)."""
         encoded, mask = self._encode_symbols(symbols, lengths, speaker)
-        duration = torch.clamp(torch.exp(self.duration_predictor(encoded, mask)) - 1, 0, max_duration)
+        duration = torch.clamp(torch.exp(self.duration_predictor(encoded, mask)) - 1, 0.0, max_duration)
         return encoded, duration, self.pitch_predictor(encoded, mask)[:, None]
 
     def decode(
