@@ -1,0 +1,74 @@
+"""Engines: a stage made runnable on one backend, named tensors in and named tensors out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from common.arrays import Array, dtype_name
+from common.registry import load_attribute, unknown
+from common.stages import Dim, Stage, Tensor
+
+if TYPE_CHECKING:
+    from common.voices import ModelSource
+
+# A backend's module is imported when it is asked for: speaking with ONNX Runtime needs no PyTorch.
+BACKENDS = {
+    "torch": "common.engines.torch_engine:TorchEngine",
+    "onnx": "common.engines.onnx_engine:OnnxEngine",
+}
+
+
+class Engine(Protocol):
+    """A runnable stage. Arrays are numpy's on the CPU and torch's on a GPU, where they stay."""
+
+    stage: Stage
+    backend: str
+    device: str
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]: ...
+
+
+def make_engine(
+    stage: Stage, source: ModelSource, backend: str = "onnx", device: str = "cpu", threads: int | None = None
+) -> Engine:
+    """An engine that runs `stage` with the source's weights; `threads` is for the CPU (default: all cores)."""
+    if backend not in BACKENDS:
+        raise ValueError(unknown("backend", backend, BACKENDS))
+    return load_attribute(BACKENDS[backend])(stage, source, device, threads)
+
+
+def check_inputs(stage: Stage, inputs: Mapping[str, Array]) -> None:
+    """A ValueError that names the first input that does not fit the stage's declaration."""
+    declared = {tensor.name: tensor for tensor in stage.inputs}
+    for name in inputs:
+        if name not in declared:
+            raise ValueError(f"stage {stage.full_name}: {unknown('input', name, declared)}")
+    sizes: dict[str, tuple[int, str]] = {}
+    for name, tensor in declared.items():
+        if name not in inputs:
+            raise ValueError(f"stage {stage.full_name}: input {name!r} is missing")
+        _check_tensor(stage, tensor, inputs[name], sizes)
+
+
+def _check_tensor(stage: Stage, tensor: Tensor, array: Array, sizes: dict[str, tuple[int, str]]) -> None:
+    where = f"stage {stage.full_name}: input {tensor.name!r}"
+    if dtype_name(array) != tensor.dtype:
+        raise ValueError(f"{where} is {dtype_name(array)}, declared {tensor.dtype}")
+    shape = tuple(array.shape)
+    if len(shape) != len(tensor.dims):
+        raise ValueError(f"{where} has shape {shape}, declared {describe_dims(tensor)}")
+    for size, dim in zip(shape, tensor.dims, strict=True):
+        if isinstance(dim, int):
+            if size != dim:
+                raise ValueError(f"{where} has shape {shape}, declared {describe_dims(tensor)}")
+            continue
+        known, other = sizes.setdefault(dim.name, (size, tensor.name))
+        if size != known:
+            raise ValueError(f"{where} has {dim.name} = {size}, but {other!r} has {dim.name} = {known}")
+        if not dim.min <= size <= dim.max:
+            raise ValueError(f"{where} has {dim.name} = {size}, outside {dim.min} to {dim.max}")
+
+
+def describe_dims(tensor: Tensor) -> str:
+    return f"[{', '.join(d.name if isinstance(d, Dim) else str(d) for d in tensor.dims)}]"

@@ -1,0 +1,79 @@
+"""The few array operations between stages, for numpy arrays (CPU) and torch tensors (GPU) alike.
+
+Torch is never imported here: an array that is not numpy's brings its own methods.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+# np.ndarray or torch.Tensor. A plain alias: naming torch's type would import torch.
+Array = Any
+
+
+def is_numpy(array: Array) -> bool:
+    return isinstance(array, np.ndarray)
+
+
+def dtype_name(array: Array) -> str:
+    """The dtype under its numpy name: "int64", "float32"."""
+    return str(array.dtype).removeprefix("torch.")
+
+
+def to_numpy(array: Array) -> np.ndarray:
+    return array if is_numpy(array) else array.detach().cpu().numpy()
+
+
+def to_device(array: np.ndarray, device: str) -> Array:
+    """A numpy array as it is on the CPU, as a torch tensor on a GPU."""
+    if device == "cpu":
+        return array
+    return importlib.import_module("torch").from_numpy(array).to(device)
+
+
+def as_int64(array: Array) -> Array:
+    return array.astype(np.int64) if is_numpy(array) else array.long()
+
+
+def as_float32(array: Array) -> Array:
+    return array.astype(np.float32) if is_numpy(array) else array.float()
+
+
+def pad_batch(rows: Sequence[np.ndarray], value: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of different lengths -> (padded int64 [B, T], lengths int64 [B])."""
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    padded = np.full((len(rows), int(lengths.max())), value, dtype=np.int64)
+    for row, target in zip(rows, padded, strict=True):
+        target[: len(row)] = row
+    return padded, lengths
+
+
+def valid(lengths: Array, steps: int) -> Array:
+    """Mask bool [B, steps], true where a step is inside its item."""
+    if is_numpy(lengths):
+        return np.arange(steps)[None, :] < lengths[:, None]
+    torch = importlib.import_module("torch")
+    return torch.arange(steps, device=lengths.device)[None, :] < lengths[:, None]
+
+
+def repeat_index(repeats: Array) -> tuple[Array, Array]:
+    """How often each step is repeated, int64 [B, T] -> (index int64 [B, T_out], lengths int64 [B]).
+
+    Row b of the index holds every step t `repeats[b, t]` times in a row; behind an item's end it holds 0.
+    """
+    ends = repeats.cumsum(1)
+    lengths = ends[:, -1]
+    steps = int(lengths.max())
+    if is_numpy(repeats):
+        index = np.zeros((len(repeats), steps), dtype=np.int64)
+        for row, count, length in zip(index, repeats, lengths, strict=True):
+            row[:length] = np.repeat(np.arange(len(count)), count)
+        return index, lengths
+    torch = importlib.import_module("torch")
+    frames = torch.arange(steps, device=repeats.device).expand(len(repeats), steps).contiguous()
+    index = torch.searchsorted(ends, frames, right=True)
+    return index * (frames < lengths[:, None]), lengths

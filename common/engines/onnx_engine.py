@@ -1,0 +1,131 @@
+"""A stage run by ONNX Runtime from a graph without weights and the safetensors file that holds them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onnxruntime as ort
+
+from common.arrays import Array, is_numpy
+from common.engines import check_inputs
+from common.stages import Stage
+
+if TYPE_CHECKING:
+    from common.voices import ModelSource
+
+ERRORS_ONLY = 3
+
+
+def read_graph_note(graph: Path) -> dict:
+    """The JSON that the export wrote beside a graph: what it was made from and which weights it takes."""
+    note = graph.with_suffix(".json")
+    try:
+        return json.loads(note.read_text())
+    except FileNotFoundError:
+        raise ValueError(f"{note} is missing: export the graph again with scripts/export.py") from None
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{note} cannot be read ({error}): export the graph again") from None
+
+
+class OnnxEngine:
+    """One ONNX Runtime session. numpy in and out on the CPU, CUDA tensors in and out on a GPU."""
+
+    backend = "onnx"
+
+    def __init__(self, stage: Stage, source: ModelSource, device: str = "cpu", threads: int | None = None):
+        self.stage = stage
+        self.device = device
+        graph = source.graphs.get(stage.name)
+        if graph is None:
+            raise ValueError(f"{source.weights} comes without an ONNX graph of stage {stage.full_name}")
+        if not graph.is_file():
+            raise ValueError(f"{graph} is missing: export it again with scripts/export.py")
+        options = session_options(threads)
+        # The session reads these where they are, so they must live as long as it does.
+        self._weights = self._give_weights(options, graph, source)
+        try:
+            self.session = ort.InferenceSession(str(graph), options, providers=providers(device))
+        except Exception as error:  # ONNX Runtime raises its own classes for each status
+            raise ValueError(f"{graph} does not load: {_one_line(error)}") from None
+        if device != "cpu" and "CUDAExecutionProvider" not in self.session.get_providers():
+            raise ValueError(f"device {device!r}: ONNX Runtime could not start its CUDA provider here")
+        self._outputs = [tensor.name for tensor in stage.outputs]
+        found = [value.name for value in self.session.get_outputs()]
+        if found != self._outputs:
+            raise ValueError(
+                f"{graph} gives {found}, stage {stage.full_name} declares {self._outputs}: export it again"
+            )
+
+    @staticmethod
+    def _give_weights(options: ort.SessionOptions, graph: Path, source: ModelSource) -> list[ort.OrtValue]:
+        names = read_graph_note(graph)["weights"]
+        missing = [name for name in names if name not in source.state]
+        if missing:
+            raise ValueError(
+                f"{source.weights} lacks {len(missing)} weights that {graph.name} takes: {missing[:3]}"
+            )
+        values = [ort.OrtValue.ortvalue_from_numpy(source.state[name]) for name in names]
+        options.add_external_initializers(names, values)
+        return values
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        check_inputs(self.stage, inputs)
+        if all(is_numpy(array) for array in inputs.values()):
+            outputs = self.session.run(self._outputs, inputs)
+        else:
+            outputs = run_bound(self.session, self._outputs, inputs)
+        return dict(zip(self._outputs, outputs, strict=True))
+
+
+def session_options(threads: int | None) -> ort.SessionOptions:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads or os.cpu_count() or 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = ERRORS_ONLY
+    return options
+
+
+def providers(device: str) -> list:
+    if device == "cpu":
+        return ["CPUExecutionProvider"]
+    if "CUDAExecutionProvider" not in ort.get_available_providers():
+        raise ValueError(
+            f"device {device!r}: this ONNX Runtime has no CUDA provider; "
+            "use --device cpu, or install melforge[gpu] on a machine with a GPU"
+        )
+    torch = importlib.import_module("torch")
+    cuda = {
+        "device_id": torch.device(device).index or 0,
+        # The default tries every algorithm for every new length: seconds a sentence.
+        "cudnn_conv_algo_search": "HEURISTIC",
+    }
+    stream = torch.cuda.current_stream(device).cuda_stream
+    if stream:
+        cuda["user_compute_stream"] = str(stream)
+    return [("CUDAExecutionProvider", cuda), "CPUExecutionProvider"]
+
+
+def run_bound(session: ort.InferenceSession, names: list[str], inputs: dict[str, Array]) -> list[Array]:
+    """Runs on torch tensors where they are; the outputs are tensors on the same device."""
+    torch = importlib.import_module("torch")
+    binding = session.io_binding()
+    held = {name: tensor.contiguous() for name, tensor in inputs.items()}
+    device = next(iter(held.values())).device
+    for name, tensor in held.items():
+        kind = str(tensor.dtype).removeprefix("torch.")
+        binding.bind_input(name, device.type, device.index or 0, kind, tuple(tensor.shape), tensor.data_ptr())
+    for name in names:
+        binding.bind_output(name, device.type, device.index or 0)
+    if device.type == "cuda":
+        # The session may run on another stream than the one that is still writing the inputs.
+        torch.cuda.current_stream(device).synchronize()
+    session.run_with_iobinding(binding)
+    return [torch.from_dlpack(value) for value in binding.get_outputs()]
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,61 @@
+"""A stage run by PyTorch: the network's class with the source's weights."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from common.arrays import Array
+from common.engines import check_inputs
+from common.registry import get_model, load_attribute
+from common.stages import Stage
+
+if TYPE_CHECKING:
+    from common.voices import ModelSource
+
+
+def build_network(stage: Stage, source: ModelSource) -> torch.nn.Module:
+    """The stage's network in eval mode with the source's weights in float32."""
+    network = load_attribute(stage.network)(source.config)
+    if hasattr(network, "remove_weight_norm"):  # stored weights are folded
+        network.remove_weight_norm()
+    state = {name: torch.from_numpy(value) for name, value in source.state.items()}
+    try:
+        missing, unexpected = network.load_state_dict(state, strict=False)
+    except RuntimeError as error:  # tensors of other sizes
+        raise ValueError(f"{source.weights} does not fit {source.model}'s config: {error}") from None
+    missing = [name for name in missing if not name.startswith(get_model(source.model).training_only)]
+    if missing or unexpected:
+        raise ValueError(
+            f"{source.weights} does not fit {source.model}'s config: "
+            f"{len(missing)} weights missing {missing[:3]}, {len(unexpected)} unexpected {unexpected[:3]}"
+        )
+    return network.eval().requires_grad_(False)
+
+
+class TorchEngine:
+    """Runs one method of a network. numpy in and out on the CPU, CUDA tensors in and out on a GPU."""
+
+    backend = "torch"
+
+    def __init__(self, stage: Stage, source: ModelSource, device: str = "cpu", threads: int | None = None):
+        if device != "cpu" and not torch.cuda.is_available():
+            raise ValueError(f"device {device!r}: PyTorch sees no GPU here; use --device cpu")
+        self.stage = stage
+        self.device = device
+        torch.set_num_threads(threads or os.cpu_count() or 1)
+        self.network = build_network(stage, source).to(device)
+        self._method = getattr(self.network, stage.method)
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        check_inputs(self.stage, inputs)
+        on_cpu = self.device == "cpu"
+        with torch.inference_mode():
+            if on_cpu:
+                inputs = {name: torch.from_numpy(np.ascontiguousarray(x)) for name, x in inputs.items()}
+            outputs = self._method(**inputs)
+        names = (tensor.name for tensor in self.stage.outputs)
+        return {name: x.numpy() if on_cpu else x for name, x in zip(names, outputs, strict=True)}

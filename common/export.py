@@ -1,0 +1,342 @@
+"""Stages -> ONNX graphs without weights, each checked at once against PyTorch; published checkpoints are cached.
+
+A graph's large initializers are the network's own parameters by name. ONNX Runtime is given them from the
+safetensors file that PyTorch reads, so the weights stand once on disk and the graph depends on the sizes only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from onnx import numpy_helper
+from torch import nn
+
+from common.arrays import Array
+from common.engines.onnx_engine import OnnxEngine
+from common.engines.torch_engine import TorchEngine
+from common.registry import get_model, load_attribute
+from common.stages import Dim, Stage
+from common.voices import ModelSource
+
+OPSET = 20
+# Part of the cache's key: raise it when an exported graph would come out differently.
+EXPORTER_VERSION = 1
+TOLERANCE = 1e-4  # times the largest reference value, where that is above 1
+BATCHES = (1, 3)
+LARGEST_CONSTANT = 4096  # elements; anything larger that is no weight means that folding went wrong
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """One comparison of a graph with PyTorch."""
+
+    stage: str
+    sizes: dict[str, int]
+    error: float
+    tolerance: float
+
+    @property
+    def ok(self) -> bool:
+        return self.error <= self.tolerance  # false for NaN
+
+    def row(self) -> tuple[str, ...]:
+        batch, *lengths = self.sizes.items()
+        shown = ", ".join(f"{name} {size}" for name, size in lengths)
+        verdict = "ok" if self.ok else "FAILS"
+        return (self.stage, str(batch[1]), shown, f"{self.error:.1e}", f"{self.tolerance:.1e}", verdict)
+
+
+HEADINGS = ("stage", "batch", "lengths", "max abs error", "tolerance", "verdict")
+
+
+class _StageModule(nn.Module):
+    """One method of a network as a module of its own, as the exporter wants it."""
+
+    def __init__(self, network: nn.Module, stage: Stage):
+        super().__init__()
+        self.network = network
+        self._method = stage.method
+        self._names = [tensor.name for tensor in stage.inputs]
+
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return getattr(self.network, self._method)(**dict(zip(self._names, inputs, strict=True)))
+
+
+def export_source(
+    source: ModelSource, folder: Path, stages: Iterable[Stage] | None = None
+) -> tuple[ModelSource, list[Check]]:
+    """Exports the source's stages into `folder` and checks them; the source with its graphs, and the checks.
+
+    A ValueError where a check fails; then nothing is written.
+    """
+    stages = tuple(stages or source_stages(source))
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as name:
+        draft = Path(name)
+        for stage in stages:
+            graph, weights = export_stage(stage, source.config)
+            (draft / f"{stage.name}.onnx").write_bytes(graph)
+            (draft / f"{stage.name}.json").write_text(json.dumps(_note(stage, weights), indent=1) + "\n")
+        drafted = dataclasses.replace(source, graphs={s.name: draft / f"{s.name}.onnx" for s in stages})
+        checks = check_source(drafted, stages)
+        failed = [check for check in checks if not check.ok]
+        if failed:
+            raise ValueError(
+                f"the exported graph of {failed[0].stage} differs from PyTorch by {failed[0].error:.1e} "
+                f"(tolerance {failed[0].tolerance:.1e}) at {failed[0].sizes}; nothing was written"
+            )
+        for file in sorted(draft.iterdir(), reverse=True):  # the graph before its note, which is read first
+            file.replace(folder / file.name)
+    graphs = {**source.graphs, **{s.name: folder / f"{s.name}.onnx" for s in stages}}
+    return dataclasses.replace(source, graphs=graphs), checks
+
+
+def _note(stage: Stage, weights: list[str]) -> dict:
+    return {
+        "stage": stage.full_name,
+        "exporter": EXPORTER_VERSION,
+        "opset": OPSET,
+        "torch": torch.__version__.partition("+")[0],
+        "weights": weights,
+    }
+
+
+def source_stages(source: ModelSource) -> tuple[Stage, ...]:
+    return tuple(get_model(source.model).module("stages").stages(source.config))
+
+
+def export_stage(stage: Stage, config: object) -> tuple[bytes, list[str]]:
+    """The stage's ONNX graph without weights, and the names of the parameters it takes."""
+    network = load_attribute(stage.network)(config)
+    if hasattr(network, "remove_weight_norm"):
+        network.remove_weight_norm()
+    network.eval().requires_grad_(False)
+    # Every weight gets values of its own, so that it is recognised by them in the exported graph.
+    generator = torch.Generator().manual_seed(0)
+    state = {name: value for name, value in network.state_dict().items() if value.is_floating_point()}
+    for value in state.values():
+        value.normal_(0, 0.02, generator=generator)
+    sizes = {dim.name: dim.typical for dim in stage.dynamic_dims.values()}
+    sizes[batch_dim(stage)] = 2  # a batch of one would be taken for a fixed size
+    inputs = example_inputs(stage, config, sizes, seed=0)
+    shapes = tuple(
+        {axis: torch.export.Dim.DYNAMIC for axis, dim in enumerate(tensor.dims) if isinstance(dim, Dim)}
+        for tensor in stage.inputs
+    )
+    # The exporter says on every call that torchvision is missing.
+    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # the exporter's notes to its own developers
+        program = torch.onnx.export(
+            _StageModule(network, stage),
+            tuple(torch.from_numpy(inputs[tensor.name]) for tensor in stage.inputs),
+            input_names=[tensor.name for tensor in stage.inputs],
+            output_names=[tensor.name for tensor in stage.outputs],
+            dynamic_shapes=(shapes,),
+            opset_version=OPSET,
+            dynamo=True,
+            verbose=False,
+        )
+    model = program.model_proto
+    weights = strip_weights(model, {name: value.numpy() for name, value in state.items()})
+    strip_notes(model, stage)
+    onnx.checker.check_model(_with_inline_weights(model))
+    return model.SerializeToString(deterministic=True), weights
+
+
+def strip_weights(model: onnx.ModelProto, state: dict[str, np.ndarray]) -> list[str]:
+    """Turns every initializer that is a weight, or a weight's transpose, into a reference by its name."""
+    known = {_fingerprint(value): (name, False) for name, value in state.items()}
+    for name, value in state.items():
+        if value.ndim == 2:
+            known.setdefault(_fingerprint(value.T), (name, True))
+    graph = model.graph
+    constants, taken, transposes = [], {}, []
+    for tensor in graph.initializer:
+        value = numpy_helper.to_array(tensor)
+        name, transposed = known.get(_fingerprint(value), (None, False))
+        if name is None:
+            if value.size > LARGEST_CONSTANT:
+                raise ValueError(f"the exporter made a constant {tensor.name} {value.shape} of some weights")
+            constants.append(tensor)
+            continue
+        taken[name] = state[name].shape
+        if transposed:
+            transposes.append(onnx.helper.make_node("Transpose", [name], [tensor.name + ".T"], perm=[1, 0]))
+            _rename_input(graph, tensor.name, tensor.name + ".T")
+        else:
+            _rename_input(graph, tensor.name, name)
+    del graph.initializer[:]
+    graph.initializer.extend(constants)
+    graph.initializer.extend(_external(name, shape) for name, shape in sorted(taken.items()))
+    nodes = [*transposes, *graph.node]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return sorted(taken)
+
+
+def _fingerprint(value: np.ndarray) -> tuple:
+    return value.dtype.str, value.shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).digest()
+
+
+def _rename_input(graph: onnx.GraphProto, old: str, new: str) -> None:
+    for node in graph.node:
+        for index, name in enumerate(node.input):
+            if name == old:
+                node.input[index] = new
+
+
+def _external(name: str, shape: Sequence[int]) -> onnx.TensorProto:
+    tensor = onnx.TensorProto(name=name, data_type=onnx.TensorProto.FLOAT, dims=shape)
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    location = tensor.external_data.add()
+    location.key, location.value = "location", "weights.safetensors"
+    return tensor
+
+
+def strip_notes(model: onnx.ModelProto, stage: Stage) -> None:
+    """Removes what the exporter noted for debugging, such as stack traces with this machine's paths."""
+    for part in (model, model.graph, *model.graph.node, *model.graph.input, *model.graph.output):
+        part.doc_string = ""
+        del part.metadata_props[:]
+    for tensor in model.graph.initializer:
+        del tensor.metadata_props[:]
+    # Sizes that the exporter inferred from the examples can claim more than is true; runtimes infer their own.
+    del model.graph.value_info[:]
+    del model.functions[:]
+    model.graph.name = stage.full_name
+    model.producer_name, model.producer_version = "melforge", str(EXPORTER_VERSION)
+
+
+def _with_inline_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy that the checker can read: it would look for the external files."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for tensor in copy.graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            zeros = np.zeros(tuple(tensor.dims), np.float32)
+            tensor.CopyFrom(numpy_helper.from_array(zeros, tensor.name))
+    return copy
+
+
+def check_source(source: ModelSource, stages: Iterable[Stage] | None = None) -> list[Check]:
+    """Compares every graph with PyTorch, both with the source's weights, at several lengths and batch sizes."""
+    checks = []
+    for stage in stages or source_stages(source):
+        reference = TorchEngine(stage, source)
+        engine = OnnxEngine(stage, source)
+        for number, sizes in enumerate(check_sizes(stage)):
+            inputs = example_inputs(stage, source.config, sizes, seed=number)
+            checks.append(compare(stage, sizes, engine(**inputs), reference(**inputs)))
+    return checks
+
+
+def compare(stage: Stage, sizes: dict[str, int], got: dict[str, Array], wanted: dict[str, Array]) -> Check:
+    error, tolerance = 0.0, TOLERANCE
+    for name, reference in wanted.items():
+        if got[name].shape != reference.shape:
+            return Check(stage.full_name, sizes, float("inf"), tolerance)
+        scale = max(1.0, float(np.abs(reference).max(initial=0)))
+        here = float(np.abs(got[name] - reference).max(initial=0))
+        if not here / scale <= error / (tolerance / TOLERANCE):  # also takes over NaN
+            error, tolerance = here, TOLERANCE * scale
+    return Check(stage.full_name, sizes, error, tolerance)
+
+
+def check_sizes(stage: Stage) -> list[dict[str, int]]:
+    """Shortest, two odd sizes and (alone, because it is slow) the longest, for each batch size."""
+    batch, *lengths = stage.dynamic_dims.values()
+
+    def at(size_of) -> dict[str, int]:
+        return {dim.name: min(max(size_of(dim), dim.min), dim.max) for dim in lengths}
+
+    cases = [
+        at(lambda d: d.min),
+        at(lambda d: d.typical // 3 * 2 + 1),
+        at(lambda d: d.typical + 37),
+        at(lambda d: d.max),
+    ]
+    return [
+        {batch.name: size, **case}
+        for size in BATCHES
+        for case in (cases if size == 1 else cases[:-1])
+        if batch.min <= size <= batch.max
+    ]
+
+
+def batch_dim(stage: Stage) -> str:
+    """The first dimension of the first input."""
+    return stage.inputs[0].dims[0].name
+
+
+def example_inputs(stage: Stage, config: object, sizes: dict[str, int], seed: int) -> dict[str, np.ndarray]:
+    """Inputs of these sizes as the stage would meet them, made by the model's own package."""
+    examples = get_model(stage.model).module("examples")
+    return examples.example_inputs(stage, config, sizes, np.random.default_rng(seed))
+
+
+def cache_folder() -> Path:
+    """$MELFORGE_CACHE, or the platform's folder for caches."""
+    if os.environ.get("MELFORGE_CACHE"):
+        return Path(os.environ["MELFORGE_CACHE"])
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "melforge"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "melforge"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "melforge"
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def cached_source(source: ModelSource) -> tuple[ModelSource, list[Check]]:
+    """A source with graphs in the cache, exported if they are not there yet (then with the checks made)."""
+    key = f"{source.model}-{sha256_of(source.weights)[:20]}-{EXPORTER_VERSION}"
+    folder = cache_folder() / "onnx" / key
+    stages = source_stages(source)
+    weights = folder / "weights.safetensors"
+    graphs = {stage.name: folder / f"{stage.name}.onnx" for stage in stages}
+    kept = dataclasses.replace(source, weights=weights, graphs=graphs, published=False)
+    files = [weights, *graphs.values(), *(graph.with_suffix(".json") for graph in graphs.values())]
+    if all(file.is_file() for file in files):
+        return kept, []
+    save_weights(weights, source.state, np.float32)
+    try:
+        return export_source(kept, folder)
+    except Exception:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def save_weights(path: Path, state: dict[str, np.ndarray], dtype: type) -> None:
+    """Writes a safetensors file; floats as `dtype`. Appears only when it is whole."""
+    from safetensors.numpy import save
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = save(
+        {
+            name: np.ascontiguousarray(value, dtype if value.dtype.kind == "f" else None)
+            for name, value in state.items()
+        }
+    )
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

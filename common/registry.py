@@ -1,0 +1,74 @@
+"""Model names -> packages. The only place where common/ names a model, and nothing is imported until it is used."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Model:
+    """Where a model's parts are; the strings are "module:attribute"."""
+
+    name: str
+    kind: str  # "acoustic" or "vocoder"
+    config: str  # the dataclass of its sizes
+    driver: str  # the class that drives its stages
+    training_only: tuple[str, ...] = ()  # beginnings of the names of weights that speaking does not need
+
+    @property
+    def config_class(self) -> type:
+        return load_attribute(self.config)
+
+    @property
+    def driver_class(self) -> type:
+        return load_attribute(self.driver)
+
+    def module(self, room: str) -> Any:
+        """One of the model package's rooms, such as `stages` or `checkpoint`."""
+        return importlib.import_module(f"{self.name}.{room}")
+
+
+MODELS = {
+    model.name: model
+    for model in (
+        Model(
+            "fastpitch",
+            "acoustic",
+            "fastpitch.config:FastPitchConfig",
+            "fastpitch.infer:FastPitchAcoustic",
+            training_only=("attention.",),
+        ),
+        Model("hifigan", "vocoder", "hifigan.config:HifiganConfig", "hifigan.infer:HifiganVocoder"),
+    )
+}
+
+
+def names(kind: str | None = None) -> list[str]:
+    return [model.name for model in MODELS.values() if kind in (None, model.kind)]
+
+
+def get_model(name: str, kind: str | None = None) -> Model:
+    """The model of that name, of that kind where one is asked for."""
+    model = MODELS.get(name)
+    if model is None or kind not in (None, model.kind):
+        what = {"acoustic": "acoustic model", "vocoder": "vocoder"}.get(kind, "model")
+        raise ValueError(unknown(what, name, names(kind)))
+    return model
+
+
+def load_attribute(path: str) -> Any:
+    """Imports "module:attribute"."""
+    module, _, attribute = path.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def unknown(what: str, name: object, available: Iterable[str]) -> str:
+    """The sentence for a name that does not exist, with the nearest one that does."""
+    available = list(available)
+    near = difflib.get_close_matches(str(name), available, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"unknown {what} {name!r}: {hint}available: {', '.join(available) or 'none'}"

@@ -1,0 +1,126 @@
+"""What goes into speaking and what comes out: controls, the acoustic model's answer, audio, timings."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from common.arrays import Array
+from common.text import Unspoken, Utterance
+
+PACE_RANGE = (0.1, 10.0)
+LOUDEST = 10.0
+
+
+@dataclass(frozen=True)
+class Controls:
+    """How to speak. The defaults leave everything as the models predict it."""
+
+    pace: float = 1.0  # speed: 2 is twice as fast
+    pitch_shift: float = 0.0  # Hz
+    pitch_amplify: float = 1.0  # times the deviation from the voice's mean pitch
+    pitch_flatten: bool = False  # the mean pitch throughout
+    pitch_invert: bool = False  # mirrored at the mean pitch
+    volume: float = 1.0  # times the amplitude; what would clip is rounded off
+    seed: int = 0  # for models that draw noise
+    speaker: int = 0
+
+    def __post_init__(self) -> None:
+        _require_number("pace", self.pace, *PACE_RANGE)
+        _require_number("pitch_shift", self.pitch_shift, -1000.0, 1000.0)
+        _require_number("pitch_amplify", self.pitch_amplify, -10.0, 10.0)
+        _require_number("volume", self.volume, 0.0, LOUDEST)
+        for name in ("seed", "speaker"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 0:
+                raise ValueError(f"{name} must be a whole number from 0 on, not {value!r}")
+
+
+def _require_number(name: str, value: float, low: float, high: float) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not low <= value <= high:
+        raise ValueError(f"{name} must be a number from {low:g} to {high:g}, not {value!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class AcousticOutput:
+    """A batch from an acoustic model. `mel` stays on the model's device; the rest is numpy."""
+
+    mel: Array  # float32 [B, n_mels, T_mel]
+    mel_lengths: np.ndarray  # int64 [B]
+    durations: np.ndarray  # int64 [B, T_text], frames
+    pitch: np.ndarray  # float32 [B, T_text], Hz
+    energy: np.ndarray | None = None  # float32 [B, T_text]
+
+
+@dataclass
+class Timings:
+    """Seconds spent in each stage of one call, and what they made."""
+
+    stages: dict[str, float] = field(default_factory=dict)
+    audio: float = 0.0  # seconds of audio made
+    total: float = 0.0  # seconds from the call to the last sample
+    first_audio: float = 0.0  # seconds from the call to the first samples
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.stages[name] = self.stages.get(name, 0.0) + time.perf_counter() - start
+
+    @property
+    def rtf(self) -> float:
+        """Seconds of audio for each second of work."""
+        return self.audio / self.total if self.total else 0.0
+
+    def summary(self) -> dict[str, float]:
+        named = {f"{name}_s": seconds for name, seconds in self.stages.items()}
+        return {
+            **named,
+            "total_s": self.total,
+            "first_audio_s": self.first_audio,
+            "audio_s": self.audio,
+            "rtf": self.rtf,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Audio:
+    """A spoken text, with everything on the way to it, one entry for each utterance."""
+
+    text: str
+    samples: np.ndarray  # float32 [T_audio] in [-1, 1]
+    sampling_rate: int
+    utterances: tuple[Utterance, ...]
+    unspoken: tuple[Unspoken, ...]
+    starts: tuple[float, ...]  # seconds at which each utterance begins
+    mels: tuple[np.ndarray, ...]  # float32 [n_mels, T_mel]
+    durations: tuple[np.ndarray, ...]  # int64 [T_text], frames
+    pitches: tuple[np.ndarray, ...]  # float32 [T_text], Hz
+    timings: Timings
+
+    @property
+    def seconds(self) -> float:
+        return len(self.samples) / self.sampling_rate
+
+    @property
+    def mel(self) -> np.ndarray:
+        """All utterances' mels in a row, float32 [n_mels, T_mel], without the pauses."""
+        return np.concatenate(self.mels, axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """A piece of a stream. Chunks in a row are the audio; `last` is the one that ends it."""
+
+    samples: np.ndarray
+    sampling_rate: int
+    utterance: Utterance
+    unspoken: tuple[Unspoken, ...] = ()

@@ -1,0 +1,206 @@
+"""Voices: a folder with voice.yaml, or a published checkpoint, becomes a `ModelSource` that engines run."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from common.audio import MelContract
+from common.registry import get_model, names, unknown
+from common.text import Frontend, get_frontend
+
+VOICE_FILE = "voice.yaml"
+DEFAULT_FOLDER = Path(__file__).resolve().parent.parent / "voices"
+
+
+@dataclass(frozen=True)
+class FrontendSpec:
+    """A text frontend by its name and constructor options."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def build(self) -> Frontend:
+        return get_frontend(self.name, **self.options)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSource:
+    """One model that can be run: sizes, weights, graphs, and what it must agree on with the models beside it."""
+
+    model: str
+    config: Any
+    weights: Path
+    mel: MelContract
+    graphs: Mapping[str, Path] = field(default_factory=dict)  # stage name -> ONNX without weights
+    frontend: FrontendSpec | None = None  # acoustic models only
+    extra: Mapping[str, Any] = field(default_factory=dict)  # what the driver wants, such as pitch_mean
+    published: bool = False  # `weights` is a published file, read by the model's checkpoint.py
+
+    @cached_property
+    def state(self) -> dict[str, np.ndarray]:
+        """The weights under the network's own names, in float32. Read once for all engines of this source."""
+        if self.published:
+            return get_model(self.model).module("checkpoint").load_checkpoint(self.weights).numpy_state()
+        return read_weights(self.weights)
+
+
+@dataclass(frozen=True)
+class Voice:
+    """What voice.yaml says."""
+
+    name: str
+    folder: Path
+    models: Mapping[str, ModelSource]
+    description: str = ""
+    language: str = ""
+    licence: str = ""
+
+    def source(self, model: str) -> ModelSource:
+        if model not in self.models:
+            raise ValueError(f"voice {self.name!r} has no {model}; it has {', '.join(self.models)}")
+        return self.models[model]
+
+    def models_of(self, kind: str) -> list[str]:
+        return [name for name in self.models if get_model(name).kind == kind]
+
+
+def voices_folder() -> Path:
+    return Path(os.environ.get("MELFORGE_VOICES") or DEFAULT_FOLDER)
+
+
+def list_voices() -> list[str]:
+    folder = voices_folder()
+    return sorted(path.parent.name for path in folder.glob(f"*/{VOICE_FILE}"))
+
+
+def load_voice(name_or_path: str | Path | None = None) -> Voice:
+    """A voice by its name, or by the path of its folder; without either, the only or first one."""
+    available = list_voices()
+    if name_or_path is None:
+        if not available:
+            raise ValueError(f"there is no voice in {voices_folder()}; give one with --voice FOLDER")
+        name_or_path = available[0]
+    if str(name_or_path) in available:
+        return read_voice(voices_folder() / name_or_path)
+    path = Path(name_or_path)
+    if (path / VOICE_FILE).is_file():
+        return read_voice(path)
+    if path.name == VOICE_FILE and path.is_file():
+        return read_voice(path.parent)
+    if path.is_dir():
+        raise ValueError(f"{path} is not a voice: it has no {VOICE_FILE}")
+    raise ValueError(unknown("voice", str(name_or_path), available))
+
+
+def read_voice(folder: Path) -> Voice:
+    file = folder / VOICE_FILE
+    try:
+        content = yaml.load(file.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} is not valid YAML: {' '.join(str(error).split())}") from None
+    known = ("name", "description", "language", "licence", "frontend", "mel", "models")
+    _check_keys(content, known, file, needed=("name", "frontend", "mel", "models"))
+    mel = build(MelContract, content["mel"], f"{file}: mel")
+    spec = dict(_mapping(content["frontend"], f"{file}: frontend"))
+    if "name" not in spec:
+        raise ValueError(f"{file}: frontend has no name")
+    frontend = FrontendSpec(spec.pop("name"), spec)
+    models = {
+        model: _read_model(model, entry, folder, file, mel, frontend)
+        for model, entry in _mapping(content["models"], f"{file}: models").items()
+    }
+    about = {key: str(content.get(key, "")) for key in ("description", "language", "licence")}
+    return Voice(str(content["name"]), folder, models, **about)
+
+
+def _read_model(
+    name: str, entry: Any, folder: Path, file: Path, mel: MelContract, frontend: FrontendSpec
+) -> ModelSource:
+    where = f"{file}: models.{name}"
+    if name not in names():
+        raise ValueError(f"{file}: {unknown('model', name, names())}")
+    model = get_model(name)
+    _check_keys(entry, ("config", "weights", "graphs", "extra"), where, needed=("config", "weights"))
+    return ModelSource(
+        model=name,
+        config=build(model.config_class, entry["config"], f"{where}.config"),
+        weights=folder / entry["weights"],
+        mel=mel,
+        graphs={stage: folder / graph for stage, graph in (entry.get("graphs") or {}).items()},
+        frontend=frontend if model.kind == "acoustic" else None,
+        extra=entry.get("extra") or {},
+    )
+
+
+def _mapping(content: Any, where: str | Path) -> Mapping[str, Any]:
+    if not isinstance(content, dict):
+        raise ValueError(f"{where} must be a mapping of keys to values")
+    return content
+
+
+def _check_keys(
+    content: Any, known: tuple[str, ...], where: str | Path, needed: tuple[str, ...] = ()
+) -> None:
+    for key in _mapping(content, where):
+        if key not in known:
+            raise ValueError(f"{where}: {unknown('key', key, known)}")
+    missing = [key for key in needed if key not in content]
+    if missing:
+        raise ValueError(f"{where}: {', '.join(missing)} is missing")
+
+
+def build(cls: type, content: Any, where: str) -> Any:
+    """A dataclass from a mapping; an unknown key is an error that names the nearest one. Lists become tuples."""
+    _check_keys(content, tuple(f.name for f in fields(cls)), where)
+    try:
+        return cls(**{key: _tuples(value) for key, value in content.items()})
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def read_weights(path: Path) -> dict[str, np.ndarray]:
+    """A safetensors file in float32; missing, damaged and not-a-number weights are ValueErrors."""
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise ValueError(f"weights {path} are missing")
+    state = {}
+    try:
+        with safe_open(path, framework="np") as file:
+            for name in file.keys():  # noqa: SIM118 (not a mapping)
+                state[name] = file.get_tensor(name)
+    except (SafetensorError, OSError, TypeError) as error:
+        raise ValueError(
+            f"weights {path} are no whole safetensors file ({path.stat().st_size} bytes): {error}"
+        ) from None
+    for name, value in state.items():
+        if value.dtype.kind == "f":
+            if not np.isfinite(value).all():
+                raise ValueError(f"weights {path}: {name} holds NaN or infinite values; the file is damaged")
+            state[name] = np.ascontiguousarray(value, dtype=np.float32)
+    return state
+
+
+def parse_checkpoints(values: list[str]) -> dict[str | None, Path]:
+    """`acoustic=FILE`, `vocoder=FILE`, a model's name=FILE, or FILE alone (key None) -> paths by their key."""
+    found: dict[str | None, Path] = {}
+    for value in values:
+        match = re.match(r"(\w+)=(.+)", value)
+        key, path = (match[1], match[2]) if match else (None, value)
+        if key is not None and key not in ("acoustic", "vocoder", *names()):
+            raise ValueError(unknown("checkpoint kind", key, ("acoustic", "vocoder", *names())))
+        found[key] = Path(path)
+    return found

@@ -1,0 +1,45 @@
+"""Inputs as the stages would meet them, for exporting and checking: the repeat index must fit its lengths."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from common.arrays import repeat_index, valid
+from common.stages import Stage
+from fastpitch.config import FastPitchConfig
+
+
+def example_inputs(
+    stage: Stage, config: FastPitchConfig, sizes: dict[str, int], rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """Random inputs of these sizes; the first item is as long as the batch, the others may be shorter."""
+    batch, text = sizes["batch"], sizes["text"]
+    lengths = _lengths(batch, text, rng)
+    inside = valid(lengths, text)
+    if stage.name == "encoder":
+        symbols = rng.integers(1, config.n_symbols, (batch, text)) * inside
+        inputs = {"symbols": symbols, "lengths": lengths}
+        if config.n_speakers > 1:
+            inputs["speaker"] = rng.integers(0, config.n_speakers, batch)
+        return inputs
+    mel_lengths = _lengths(batch, sizes["mel"], rng)
+    repeats = np.stack(
+        [
+            np.pad(rng.multinomial(frames, np.full(count, 1 / count)), (0, text - count))
+            for frames, count in zip(mel_lengths, lengths, strict=True)
+        ]
+    )
+    encoded = rng.standard_normal((batch, text, config.in_fft_output_size), np.float32)
+    return {
+        "encoded": encoded * inside[:, :, None],
+        "lengths": lengths,
+        "pitch": rng.standard_normal((batch, 1, text), np.float32),
+        "repeat_index": repeat_index(repeats)[0],
+        "mel_lengths": mel_lengths,
+    }
+
+
+def _lengths(batch: int, longest: int, rng: np.random.Generator) -> np.ndarray:
+    lengths = rng.integers((longest + 1) // 2, longest + 1, batch)
+    lengths[0] = longest
+    return lengths
