@@ -1,0 +1,230 @@
+"""Words that are written alike and said in two ways (a record, to record), told apart by the words around them.
+
+`data/homographs.tsv` gives each word its two readings and the cues that call for the second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from common.text.cmudict import DATA
+
+Phones = tuple[str, ...]
+
+_MODALS = frozenset(
+    """will would can could shall should may might must do does did cannot don't doesn't didn't won't wouldn't can't
+    couldn't shan't shouldn't mustn't let's please i'll you'll he'll she'll it'll we'll they'll i'd you'd he'd she'd
+    we'd they'd gonna wanna dare dared needn't""".split()
+)
+_SUBJECTS = frozenset("i you we they who".split())
+_BE = frozenset(
+    """be am is are was were been being i'm you're he's she's it's we're they're that's isn't aren't wasn't weren't
+    there's who's what's""".split()
+)
+_HAVE = frozenset(
+    """have has had having i've you've we've they've haven't hasn't hadn't he's she's it's who've could've would've
+    should've might've""".split()
+)
+_DETERMINERS = frozenset(
+    """a an the this that these those my your his her its our their whose each every either neither some any no
+    another other such what which more most less many several few all both own same one two three four five six seven
+    eight nine ten first second third last next new old great good""".split()
+)
+_PREPOSITIONS = frozenset(
+    """of in on at by for from with without into onto upon under over about against between among through during
+    after before behind beyond near per via despite toward towards within as than like""".split()
+)
+_ADVERBS = frozenset(
+    """not also never always ever even only again then thus first still just often soon now really rather either
+    already actually both""".split()
+)
+# Before "to": what follows the pair is a thing, not an action.
+_TO_A_THING = frozenset(
+    "prior due subject respect regard as relation addition according access opposed objection back close next".split()
+)
+_PAST_SIGNS = frozenset(
+    "yesterday ago last then was were had did once when after said went came took told".split()
+)
+_CLOSED = (
+    _MODALS
+    | _SUBJECTS
+    | _BE
+    | _HAVE
+    | _DETERMINERS
+    | _PREPOSITIONS
+    | _ADVERBS
+    | {"he", "she", "it", "to", "and"}
+)
+
+
+def choose(word: str, words: Sequence[str], index: int) -> Phones | None:
+    """The reading of a homograph at `words[index]`, None for any other word. Marks are words of their own."""
+    entry = _table().get(word)
+    if entry is None:
+        return None
+    usual, other, cues = entry
+    return other if any(_holds(cue, words, index) for cue in cues) else usual
+
+
+def default(word: str) -> Phones | None:
+    """The usual reading of a homograph."""
+    entry = _table().get(word)
+    return entry[0] if entry else None
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, tuple[Phones, Phones, tuple[str, ...]]]:
+    table = {}
+    for line in (DATA / "homographs.tsv").read_text(encoding="ascii").splitlines():
+        if not line.startswith("#"):
+            word, usual, other, cues = line.split("\t")
+            table[word] = tuple(usual.split()), tuple(other.split()), tuple(cues.split())
+    return table
+
+
+def _at(words: Sequence[str], index: int) -> str:
+    return words[index].lower().rstrip("-") or words[index] if 0 <= index < len(words) else ""
+
+
+def _holds(cue: str, words: Sequence[str], index: int) -> bool:
+    if cue[0] == "<":
+        return _at(words, index - 1) == cue[1:]
+    if cue[0] == ">":
+        return _at(words, index + 1) == cue[1:]
+    if cue[0] == "~":
+        return cue[1:] in (_at(words, i) for i in range(index - 5, index + 6))
+    return _CONTEXTS[cue](words, index)
+
+
+def _before(words: Sequence[str], index: int) -> int:
+    """The place of the nearest word before that is no adverb."""
+    at = index - 1
+    while at >= 0 and index - at < 4 and (_at(words, at) in _ADVERBS or _at(words, at).endswith("ly")):
+        at -= 1
+    return at
+
+
+def _is_verb(words: Sequence[str], index: int) -> bool:
+    at = _before(words, index)
+    previous = _at(words, at)
+    if previous == "to":
+        return _at(words, at - 1) not in _TO_A_THING and _at(words, index + 1) != "of"
+    if previous in _MODALS:
+        return previous not in ("do", "does", "did") or _at(words, index + 1) != "of"
+    if previous in _SUBJECTS:
+        return True
+    if previous in ("and", "or", "but", ","):  # "to collect, sort and record it"
+        for back in range(at - 1, max(at - 5, -1), -1):
+            word = _at(words, back)
+            if word in _DETERMINERS or word in _PREPOSITIONS or word.endswith("'s"):
+                return False
+            if word == "to" or word in _MODALS:
+                return True
+        return False
+    if at < 0 or not previous[:1].isalpha():  # an order: "Record your name"
+        return _at(words, index + 1) in (
+            "the",
+            "a",
+            "an",
+            "your",
+            "this",
+            "that",
+            "it",
+            "them",
+            "my",
+            "all",
+            "each",
+        )
+    return False
+
+
+def _is_noun(words: Sequence[str], index: int) -> bool:
+    if _is_verb(words, index):
+        return False
+    previous = _at(words, index - 1)
+    if previous in _DETERMINERS or previous in _PREPOSITIONS or previous.endswith(("'s", "s'")):
+        return True
+    if _at(words, index + 1) == "of":
+        return True
+    if previous in _CLOSED or not previous[:1].isalpha():
+        return False
+    further = _at(words, index - 2)  # "the inaugural address"
+    return further in _DETERMINERS or further in ("of", "in", "with", "without", "by")
+
+
+def _is_past(words: Sequence[str], index: int) -> bool:
+    """Whether "read" is a past form."""
+    at = _before(words, index)
+    previous = _at(words, at)
+    if previous in _HAVE or previous in _BE or previous in ("got", "get", "gets"):
+        return True
+    if (
+        previous == "to"
+        or previous in _MODALS
+        or previous in _DETERMINERS
+        and previous not in ("which", "that")
+    ):
+        return False
+    if at < 0 or not previous[:1].isalpha() and previous != ",":
+        return False
+    if previous in ("he", "she", "it"):
+        return True
+    near = [_at(words, i) for i in range(max(index - 12, 0), index + 13)]
+    told = any(word in _PAST_SIGNS or len(word) > 4 and word.endswith("ed") for word in near)
+    if previous in _SUBJECTS or previous in ("and", "or", "but", ","):
+        return told
+    return told or not previous.endswith("s")
+
+
+def _is_used_to(words: Sequence[str], index: int) -> bool:
+    """ "I used to go", "I am used to it", but not "it was used to open doors"."""
+    if _at(words, index + 1) != "to":
+        return False
+    at = _before(words, index)
+    previous = _at(words, at)
+    if previous in (
+        "i'm",
+        "you're",
+        "he's",
+        "she's",
+        "we're",
+        "they're",
+        "get",
+        "got",
+        "getting",
+        "become",
+        "became",
+    ):
+        return True
+    if previous in _BE:
+        return _at(words, at - 1) in ("i", "you", "he", "she", "we", "they", "people")
+    return previous not in _HAVE and previous != ""
+
+
+def _is_name(words: Sequence[str], index: int) -> bool:
+    """Capitalised; at the head of a sentence only where no object follows ("Polish the table")."""
+    if not words[index][:1].isupper():
+        return False
+    first = index == 0 or not words[index - 1][:1].isalpha()
+    return not first or _at(words, index + 1) not in (
+        "the",
+        "a",
+        "your",
+        "my",
+        "it",
+        "them",
+        "up",
+        "each",
+        "all",
+    )
+
+
+_CONTEXTS = {
+    "VERB": _is_verb,
+    "NOUN": _is_noun,
+    "PAST": _is_past,
+    "USED": _is_used_to,
+    "CAPITAL": _is_name,
+    "LOWER": lambda words, index: words[index].islower(),
+}
