@@ -32,6 +32,10 @@ class CmuDict:
     def __contains__(self, word: str) -> bool:
         return bool(self._find(word))
 
+    def words(self) -> list[str]:
+        """Every word, in upper case."""
+        return [line.split(b" ", 1)[0].decode("latin-1") for line in self._lines.splitlines()]
+
     def _find(self, word: str) -> bytes:
         """What stands behind a word on its line; empty where there is no such word."""
         try:

@@ -1,0 +1,1 @@
+"""Making and labelling a training corpus in LJSpeech's folder format (extra: train)."""

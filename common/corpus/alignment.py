@@ -1,0 +1,126 @@
+"""Forced alignment of known phonemes by pocketsphinx: durations in mel frames for every symbol.
+
+Each word is given to the aligner as a made-up dictionary entry of the phones that were spoken, so that no
+word is out of its vocabulary. Gaps between words go to the punctuation or space that stands there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+ALIGNER_RATE = 16_000
+SILENCE_DB = -52.0  # below the loudest 10 ms: at the edges of a recording that is no speech
+EDGE = 0.02  # seconds: a phone may begin so long before the first loud frame, or end after the last
+WORDS_PER_DECODER = 5_000  # added words stay in a decoder for ever: start a new one now and then
+
+
+def is_phone(symbol: str) -> bool:
+    return symbol.startswith("@")
+
+
+def speech_bounds(audio: np.ndarray, rate: int) -> tuple[float, float]:
+    """Where the speech in float32 `[T]` begins and ends, in seconds, by its loudness."""
+    frame = rate // 100
+    count = len(audio) // frame
+    if count == 0:
+        raise ValueError(f"{len(audio)} samples are too short to hold speech")
+    power = np.square(audio[: count * frame].reshape(count, frame)).mean(axis=1) + 1e-12
+    loud = np.flatnonzero(10 * np.log10(power / power.max()) > SILENCE_DB)
+    return loud[0] * frame / rate, (loud[-1] + 1) * frame / rate
+
+
+class Aligner:
+    """Aligns utterances one after another; one aligner a process."""
+
+    def __init__(self) -> None:
+        self._renew()
+
+    def _renew(self) -> None:
+        from pocketsphinx import Decoder
+
+        self.decoder = Decoder(lm=None, loglevel="FATAL")
+        self.names = (f"w{i}" for i in itertools.count())
+        self.words = 0
+
+    def phone_times(self, audio: np.ndarray, rate: int, words: Sequence[Sequence[str]]) -> np.ndarray:
+        """Start and end in seconds of every phone, float64 `[phones, 2]`; ValueError where it does not align."""
+        import soxr
+
+        if self.words > WORDS_PER_DECODER:
+            self._renew()
+        names = []
+        for word in words:
+            names.append(next(self.names))
+            self.decoder.add_word(names[-1], " ".join(p[1:].rstrip("012") for p in word), True)
+        self.words += len(words)
+        audio = soxr.resample(audio, rate, ALIGNER_RATE)
+        scale = 0.5 / max(1e-6, np.abs(audio).max()) * 32767
+        pcm = (audio * scale).astype("<i2").tobytes()
+        self.decoder.set_align_text(" ".join(names))
+        for phones in (False, True):  # the first pass finds words, the second their phones
+            if phones:
+                self.decoder.set_alignment()
+            self.decoder.start_utt()
+            self.decoder.process_raw(pcm, full_utt=True)
+            self.decoder.end_utt()
+        alignment = self.decoder.get_alignment()
+        if alignment is None:
+            raise ValueError("pocketsphinx found no alignment")
+        known = set(names)
+        times = [
+            (p.start / 100, (p.start + p.duration) / 100) for w in alignment.words() if w.name in known for p in w
+        ]
+        if len(times) != sum(len(word) for word in words):
+            raise ValueError(f"pocketsphinx aligned {len(times)} phones of {sum(len(w) for w in words)}")
+        return np.array(times)
+
+    def durations(self, audio: np.ndarray, rate: int, hop: int, symbols: Sequence[str]) -> np.ndarray:
+        """Frames per symbol, int64 `[symbols]`, adding up to `len(audio) // hop`; every phone gets one or more."""
+        words = [list(group) for phone, group in itertools.groupby(symbols, is_phone) if phone]
+        times = self.phone_times(audio, rate, words)
+        # The aligner lets the first and last phone swallow short silences at the edges.
+        begin, end = speech_bounds(audio, rate)
+        times[0, 0] = np.clip(begin - EDGE, times[0, 0], times[0, 1] - 0.01)
+        times[-1, 1] = np.clip(end + EDGE, times[-1, 0] + 0.01, times[-1, 1])
+        return spread(times, symbols, len(audio) // hop, rate / hop)
+
+
+def spread(times: np.ndarray, symbols: Sequence[str], frames: int, frames_per_second: float) -> np.ndarray:
+    """Phone times `[phones, 2]` in seconds -> frames per symbol, int64 `[symbols]`, adding up to `frames`.
+
+    A run of other symbols between two phones gets the gap between them: all of it goes to the run's first
+    punctuation mark, or to the space where there is none.
+    """
+    starts = np.zeros(len(symbols) + 1)
+    starts[-1] = frames
+    phone = 0
+    index = 0
+    while index < len(symbols):
+        if is_phone(symbols[index]):
+            starts[index] = times[phone, 0] * frames_per_second
+            phone += 1
+            index += 1
+            continue
+        run_start = index
+        while index < len(symbols) and not is_phone(symbols[index]):
+            index += 1
+        gap_start = times[phone - 1, 1] * frames_per_second if phone else 0.0
+        gap_end = times[phone, 0] * frames_per_second if index < len(symbols) else float(frames)
+        marks = [i for i in range(run_start, index) if symbols[i] != " "]
+        owner = marks[0] if marks else run_start
+        starts[run_start : owner + 1] = gap_start
+        starts[owner + 1 : index] = gap_end
+    edges = np.rint(starts).astype(np.int64)
+    edges[0], edges[-1] = 0, frames
+    least = np.array([1 if is_phone(s) else 0 for s in symbols])
+    for i in range(len(symbols)):  # forwards: nothing starts before what comes before it has had its minimum
+        edges[i + 1] = max(edges[i + 1], edges[i] + least[i]) if i + 1 < len(symbols) else frames
+    for i in range(len(symbols) - 1, 0, -1):  # backwards: nor after what follows would lose its own
+        edges[i] = min(edges[i], edges[i + 1] - least[i])
+    durations = np.diff(edges)
+    if (durations < least).any():
+        raise ValueError(f"{len(symbols)} symbols do not fit into {frames} frames")
+    return durations

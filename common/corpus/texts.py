@@ -1,0 +1,92 @@
+"""Sentences that LJSpeech lacks: single words, short phrases, questions, numbers, names, spelled letters.
+
+LJSpeech is long, declarative prose without a digit. A voice trained on it alone reads "Yes?" or "B 52"
+badly. These are drawn from the transcripts themselves, from CMUdict and from templates, seeded.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+
+TEMPLATES = (
+    "It costs {money}.",
+    "The total comes to {money}, including tax.",
+    "Call me at {phone}.",
+    "The train leaves at {time} from platform {small}.",
+    "Shall we meet at {time}?",
+    "He was born on {date}, in a town of {big} people.",
+    "On {date}, it rained for {small} hours.",
+    "Between {year} and {year}, prices rose by {decimal} percent.",
+    "In {year}, there were {big} of them.",
+    "That is {ordinal} on the list!",
+    "Take the {ordinal} street on the left.",
+    "The answer is {decimal}.",
+    "Is it {small} or {small}?",
+    "The temperature fell to {small} degrees.",
+    "We drove {big} miles at {small} miles per hour.",
+    "Room {small}, floor {small}.",
+    "{big}, {big}, and {big}.",
+    "Chapter {small}, page {small}.",
+    "Add {fraction} of a cup of sugar.",
+    "Version {decimal} was released in {year}.",
+    "My number is {phone}, extension {small}.",
+    "The {acronym} and the {acronym} signed it in {year}.",
+    "Is the {acronym} open on {date}?",
+    "She scored {small} points, {small} rebounds and {small} assists.",
+)
+MONTHS = "January February March April May June July August September October November December".split()
+QUESTION_STARTS = (
+    "did you know that",
+    "is it true that",
+    "who said that",
+    "why is it that",
+    "do you think that",
+    "are you sure that",
+)
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def _fill(template: str, rng: random.Random) -> str:
+    values = {
+        "money": lambda: f"${rng.randint(1, 999)}.{rng.randint(1, 99):02d}",
+        "phone": lambda: f"{rng.randint(200, 999)}-{rng.randint(200, 999)}-{rng.randint(0, 9999):04d}",
+        "time": lambda: f"{rng.randint(1, 12)}:{rng.choice((0, 5, 10, 15, 20, 30, 40, 45, 50)):02d} "
+        + rng.choice(("a.m.", "p.m.")),
+        "date": lambda: f"{rng.choice(MONTHS)} {rng.randint(1, 28)}, {rng.randint(1700, 2030)}",
+        "year": lambda: str(rng.randint(1100, 2030)),
+        "big": lambda: str(rng.choice((rng.randint(100, 999), rng.randint(1000, 99999), rng.randint(10**5, 10**7)))),
+        "small": lambda: str(rng.randint(2, 99)),
+        "decimal": lambda: f"{rng.randint(0, 99)}.{rng.randint(1, 99)}",
+        "ordinal": lambda: f"{rng.randint(3, 20)}th",
+        "fraction": lambda: rng.choice(("1/2", "1/4", "3/4", "2/3", "1/3")),
+        "acronym": lambda: ".".join(rng.sample(LETTERS, 3)) + ".",
+    }
+    return re.sub(r"\{(\w+)\}", lambda m: values[m.group(1)](), template)
+
+
+def extra_sentences(transcripts: Sequence[str], dictionary: Sequence[str], seed: int = 7) -> list[str]:
+    """About 6,500 sentences; `dictionary` is a list of words with known pronunciations."""
+    rng = random.Random(seed)
+    words = sorted({w for line in transcripts for w in re.findall(r"[A-Za-z']{2,}", line)})
+    out = []
+    for word in rng.sample(words, min(1100, len(words))):
+        out.append(word.capitalize() + rng.choice("...?!"))
+    for line in rng.sample(list(transcripts), min(1600, len(transcripts))):
+        tokens = re.findall(r"[A-Za-z']+", line)
+        count = rng.randint(2, 6)
+        start = rng.randrange(max(1, len(tokens) - count))
+        phrase = " ".join(tokens[start : start + count])
+        out.append(phrase[:1].upper() + phrase[1:] + rng.choice("...?!"))
+    for line in rng.sample(list(transcripts), min(700, len(transcripts))):
+        tokens = re.findall(r"[A-Za-z']+", line)[: rng.randint(5, 14)]
+        out.append(f"{rng.choice(QUESTION_STARTS)} {' '.join(tokens)}?".capitalize())
+    for _ in range(1400):
+        out.append(_fill(rng.choice(TEMPLATES), rng))
+    for _ in range(1500):
+        chosen = rng.sample(list(dictionary), rng.randint(3, 6))
+        out.append(rng.choice((" ", ", ")).join(chosen).capitalize() + ".")
+    for _ in range(200):
+        out.append(", ".join(rng.sample(LETTERS, rng.randint(2, 6))) + ".")
+    return out

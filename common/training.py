@@ -1,0 +1,237 @@
+"""What the training recipes share: CUDA-graph steps, EMA, resumable checkpoints, CSV logs with plots.
+
+Imported by the recipes only; needs PyTorch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+
+import torch
+
+WARM_UP_STEPS = 3  # eager steps of a shape before its capture: cuDNN and lazy optimiser state settle in them
+
+
+class GraphedSteps:
+    """Runs a training step as one CUDA graph per input shape; on a CPU it simply calls the step.
+
+    A compact network's step is hundreds of small kernels: launching them costs more than running them.
+    The step must have static shapes, no host synchronisation and capturable optimisers. It takes the key
+    (what is static about this call: a bucket, say) and named tensors, and returns a dict of scalar tensors;
+    each distinct key is warmed up eagerly, then captured.
+    """
+
+    def __init__(self, step: Callable[..., dict[str, torch.Tensor]]):
+        self.step = step
+        self.calls: dict[object, int] = {}
+        self.graphs: dict[object, tuple[torch.cuda.CUDAGraph, dict, dict]] = {}
+        self.pool = None
+
+    def __call__(self, key: object, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        if next(iter(inputs.values())).device.type != "cuda":
+            return self.step(key, **inputs)
+        if key in self.graphs:
+            graph, static, outputs = self.graphs[key]
+            for name, value in inputs.items():
+                static[name].copy_(value, non_blocking=True)
+            graph.replay()
+            return outputs
+        self.calls[key] = self.calls.get(key, 0) + 1
+        if self.calls[key] <= WARM_UP_STEPS:
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                outputs = self.step(key, **inputs)
+            torch.cuda.current_stream().wait_stream(side)
+            return outputs
+        static = {name: value.clone() for name, value in inputs.items()}
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool):
+            outputs = self.step(key, **static)
+        self.pool = self.pool or graph.pool()
+        self.graphs[key] = (graph, static, outputs)
+        graph.replay()
+        return outputs
+
+
+class Ema:
+    """Exponential moving average of a module's parameters; `update` may run inside a CUDA graph."""
+
+    def __init__(self, module: torch.nn.Module, decay: float):
+        self.decay = decay
+        self.names = [name for name, _ in module.named_parameters()]
+        self.parameters = list(module.parameters())
+        self.averages = [p.detach().clone() for p in self.parameters]
+
+    @torch.no_grad()
+    def update(self) -> None:
+        torch._foreach_lerp_(self.averages, [p.detach() for p in self.parameters], 1.0 - self.decay)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        return dict(zip(self.names, self.averages, strict=True))
+
+    @torch.no_grad()
+    def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
+        for name, average in zip(self.names, self.averages, strict=True):
+            average.copy_(state[name])
+
+
+class Schedule:
+    """Learning rate over a run limited by wall time or steps: linear warm-up, then cosine decay to `floor`.
+
+    `progress()` is the larger of the two shares done, so that a run with a time limit ends at its lowest
+    rate on any machine. The state (steps and seconds done) is saved with checkpoints.
+    """
+
+    def __init__(self, peak: float, floor: float, warm_up_steps: int, max_steps: int | None, max_minutes: float | None):
+        if not max_steps and not max_minutes:
+            raise ValueError("training needs an end: give --steps or --minutes")
+        self.peak, self.floor, self.warm_up_steps = peak, floor, warm_up_steps
+        self.max_steps, self.max_seconds = max_steps, max_minutes and max_minutes * 60
+        self.step = 0
+        self.seconds_before = 0.0
+        self.started = time.monotonic()
+
+    def restart_clock(self) -> None:
+        """Counts wall time from here: compiling and loading are not training."""
+        self.started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return self.seconds_before + time.monotonic() - self.started
+
+    def progress(self) -> float:
+        by_step = self.step / self.max_steps if self.max_steps else 0.0
+        by_time = self.seconds / self.max_seconds if self.max_seconds else 0.0
+        return max(by_step, by_time)
+
+    @property
+    def done(self) -> bool:
+        return self.progress() >= 1.0
+
+    def rate(self) -> float:
+        warm = min(1.0, (self.step + 1) / max(1, self.warm_up_steps))
+        cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, self.progress())))
+        return warm * (self.floor + (self.peak - self.floor) * cosine)
+
+    def state_dict(self) -> dict:
+        return {"step": self.step, "seconds": self.seconds}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.step, self.seconds_before = state["step"], state["seconds"]
+        self.restart_clock()
+
+
+def adamw(modules: Iterable[torch.nn.Module], rate: float, betas: tuple[float, float], weight_decay: float):
+    """AdamW whose learning rate is a tensor on the GPU, so that captured steps follow the schedule."""
+    parameters = [p for module in modules for p in module.parameters() if p.requires_grad]
+    cuda = parameters[0].is_cuda
+    return torch.optim.AdamW(
+        parameters,
+        lr=torch.tensor(rate, device=parameters[0].device) if cuda else rate,
+        betas=betas,
+        weight_decay=weight_decay,
+        capturable=cuda,
+        fused=cuda,
+    )
+
+
+def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def autocast(device: torch.device):
+    """bfloat16 mixed precision on a GPU, plain float32 on a CPU."""
+    if device.type == "cuda":
+        # The cache of cast weights must be off: it would outlive a captured graph's memory.
+        return torch.autocast("cuda", torch.bfloat16, cache_enabled=False)
+    return contextlib.nullcontext()
+
+
+def save_checkpoint(path: Path, **state) -> None:
+    """Everything that a resumed run needs; written whole or not at all."""
+    temporary = path.with_suffix(".tmp")
+    torch.save(state, temporary)
+    os.replace(temporary, path)
+
+
+def load_checkpoint(path: Path, device: torch.device) -> dict:
+    return torch.load(path, map_location=device, weights_only=True)
+
+
+def save_weights(path: Path, module: torch.nn.Module, config: object, info: dict, leave_out: str = "") -> None:
+    """Weights for inference as safetensors: parameters in fp16, buffers (constants) in fp32.
+
+    The configuration and `info` stand as JSON in the file's metadata. Names that begin with `leave_out` are
+    what only training needs.
+    """
+    from safetensors.torch import save_file
+
+    config = asdict(config) if is_dataclass(config) else config
+    tensors = {name: value.detach().half() for name, value in module.named_parameters()}
+    tensors |= {name: value.detach().float() for name, value in module.named_buffers()}
+    tensors = {
+        name: value.cpu().contiguous()
+        for name, value in tensors.items()
+        if not (leave_out and name.startswith(leave_out))
+    }
+    temporary = path.with_suffix(".tmp")
+    save_file(tensors, temporary, metadata={"config": json.dumps(config), "info": json.dumps(info)})
+    os.replace(temporary, path)
+
+
+class Log:
+    """losses.csv in the run's folder, a line on the terminal, and losses.png at the end."""
+
+    def __init__(self, folder: Path):
+        self.path = folder / "losses.csv"
+        self.started = time.monotonic()
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        new = not self.path.exists()
+        with self.path.open("a", newline="") as file:
+            writer = csv.writer(file)
+            if new:
+                writer.writerow(["step", "seconds", *values])
+            writer.writerow([step, round(time.monotonic() - self.started, 1), *(f"{v:.6g}" for v in values.values())])
+        shown = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
+        print(f"step {step}  {time.monotonic() - self.started:.0f} s  {shown}", flush=True)
+
+    def plot(self) -> None:
+        """One small curve per logged value; skipped where matplotlib is not installed."""
+        try:
+            import matplotlib
+        except ImportError:
+            print("losses.png not drawn: matplotlib is not installed (pip install -e '.[plot]')")
+            return
+        matplotlib.use("Agg")
+        import matplotlib.pyplot as plt
+
+        with self.path.open() as file:
+            rows = [r for r in csv.DictReader(file) if r["step"] != "step"]
+        names = [n for n in rows[0] if n not in ("step", "seconds")] if rows else []
+        if not names:
+            return
+        columns = min(3, len(names))
+        figure, axes = plt.subplots(
+            -(-len(names) // columns), columns, figsize=(4 * columns, 2.5 * -(-len(names) // columns)), squeeze=False
+        )
+        for axis, name in zip(axes.flat, names, strict=False):
+            axis.plot([int(r["step"]) for r in rows], [float(r[name]) for r in rows], linewidth=0.8)
+            axis.set_title(name)
+            axis.set_xlabel("step")
+        figure.tight_layout()
+        figure.savefig(self.path.with_suffix(".png"), dpi=100)
+        plt.close(figure)

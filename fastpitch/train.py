@@ -1,0 +1,310 @@
+"""Trains FastPitch: `python -m fastpitch.train --hparam hparams/fastpitch/train.yaml --corpus DIR --out DIR`.
+
+Durations come from the corpus's forced alignment, so that the model learns to speak from the first step.
+Batches of similar length run as CUDA graphs, one a length bucket, on a corpus that lies in the GPU's memory.
+`--predict-mels` writes the trained model's mels of the corpus, on which a vocoder is fine-tuned.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from tqdm import tqdm
+
+from common.audio import MelContract
+from common.corpus.dataset import load_audio, load_labels
+from common.corpus.mels import corpus_mel, save_mels
+from common.hparams import load_hparams
+from common.training import (
+    Ema,
+    GraphedSteps,
+    Log,
+    Schedule,
+    adamw,
+    autocast,
+    load_checkpoint,
+    save_checkpoint,
+    save_weights,
+    set_rate,
+)
+from fastpitch.config import FastPitchConfig
+from fastpitch.model import FastPitch, make_repeat_index
+
+VALIDATION_UTTERANCES = 64
+
+
+@dataclass(frozen=True)
+class FastPitchRecipe:
+    """How the network is trained; one value each in hparams/fastpitch/train.yaml."""
+
+    frames_per_batch: int
+    max_batch_size: int
+    bucket_frames: tuple[int, ...]  # upper ends of the length buckets; longer utterances are left out
+    learning_rate: float
+    final_learning_rate: float
+    warm_up_steps: int
+    weight_decay: float
+    ema_decay: float
+    clip_norm: float
+    duration_loss_weight: float
+    pitch_loss_weight: float
+    energy_loss_weight: float
+
+
+@dataclass(frozen=True, eq=False)  # compared by identity: a bucket is the key of its CUDA graph
+class Bucket:
+    """Utterances of similar length, padded to one shape."""
+
+    symbols: int
+    frames: int
+    batch_size: int
+    members: tuple[int, ...]
+
+
+class CorpusTensors:
+    """The labelled corpus on the device; `batch` gathers padded tensors from utterance numbers."""
+
+    def __init__(self, folder: Path, contract: MelContract, device: torch.device):
+        labels = load_labels(folder)
+        samples, offsets = load_audio(folder, labels, contract.hop_length)
+        self.mel = corpus_mel(torch.from_numpy(samples).to(device), contract)
+        self.first = torch.from_numpy(offsets[:-1] // contract.hop_length).to(device)
+        self.frames = torch.from_numpy(labels.frames).to(device)
+        self.lengths = torch.tensor([len(ids) for ids in labels.ids], device=device)
+        self.pitch_mean, self.pitch_std = labels.pitch_statistics()
+        self.ids = self._table(labels.ids, torch.int64, device)
+        self.durations = self._table(labels.durations, torch.int64, device)
+        pitch = self._table(labels.pitch, torch.float32, device)
+        self.pitch = torch.where(pitch > 0, (pitch - self.pitch_mean) / self.pitch_std, 0.0)
+
+    @staticmethod
+    def _table(rows: list[np.ndarray], dtype: torch.dtype, device: torch.device) -> Tensor:
+        padded = np.zeros((len(rows), max(map(len, rows))), dtype=np.float32)
+        for target, row in zip(padded, rows, strict=True):
+            target[: len(row)] = row
+        return torch.from_numpy(padded).to(device, dtype)
+
+    def batch(self, members: Tensor, symbols: int, frames: int) -> dict[str, Tensor]:
+        """Utterance numbers (B,) -> the arguments of `FastPitch.forward`, padded to the given sizes."""
+        mel_lengths = self.frames[members]
+        step = torch.arange(frames, device=members.device)
+        inside = step < mel_lengths[:, None]
+        at = (self.first[members][:, None] + step).clamp(max=self.mel.size(1) - 1)
+        mel = self.mel[:, at].transpose(0, 1).float() * inside[:, None]
+        durations = self.durations[members, :symbols]
+        pitch = self.pitch[members, :symbols].gather(1, make_repeat_index(durations, frames)) * inside
+        return {
+            "symbols": self.ids[members, :symbols],
+            "lengths": self.lengths[members],
+            "mel": mel,
+            "mel_lengths": mel_lengths,
+            "pitch": pitch[:, None],
+            "energy": mel.norm(dim=1),
+            "durations": durations,
+        }
+
+
+def make_buckets(corpus: CorpusTensors, recipe: FastPitchRecipe) -> list[Bucket]:
+    """Length buckets over all utterances but the last ones, which validate."""
+    frames, lengths = corpus.frames.cpu().numpy(), corpus.lengths.cpu().numpy()
+    usable = np.arange(len(frames)) < len(frames) - VALIDATION_UTTERANCES
+    buckets, low = [], 0
+    for high in recipe.bucket_frames:
+        members = np.flatnonzero(usable & (frames > low) & (frames <= high))
+        low = high
+        if len(members):
+            batch = min(recipe.max_batch_size, recipe.frames_per_batch // high, len(members))
+            buckets.append(Bucket(-(-int(lengths[members].max()) // 8) * 8, high, batch, tuple(members.tolist())))
+    if not buckets:
+        raise ValueError("the corpus is too small: no utterance is left for training")
+    return buckets
+
+
+class Batches:
+    """Endless batches; every utterance comes equally often, in a new order each time."""
+
+    def __init__(self, buckets: list[Bucket], seed: int):
+        self.buckets, self.random = buckets, np.random.default_rng(seed)
+        weights = np.array([len(b.members) / b.batch_size for b in buckets])
+        self.probabilities = weights / weights.sum()
+        self.queues: list[list[int]] = [[] for _ in buckets]
+
+    def __next__(self) -> tuple[Bucket, list[int]]:
+        index = self.random.choice(len(self.buckets), p=self.probabilities)
+        bucket, queue = self.buckets[index], self.queues[index]
+        if len(queue) < bucket.batch_size:
+            queue.extend(self.random.permutation(bucket.members).tolist())
+        return bucket, [queue.pop(0) for _ in range(bucket.batch_size)]
+
+
+class Trainer:
+    """Network, optimiser and one step on one device."""
+
+    def __init__(self, config: FastPitchConfig, recipe: FastPitchRecipe, corpus: CorpusTensors, device: torch.device):
+        self.config, self.recipe, self.corpus, self.device = config, recipe, corpus, device
+        self.model = FastPitch(config).to(device)
+        self.model.attention.requires_grad_(False)  # durations are given: the aligner is not trained
+        self.model.pitch_mean.fill_(corpus.pitch_mean)
+        self.model.pitch_std.fill_(corpus.pitch_std)
+        self.optimiser = adamw([self.model], recipe.learning_rate, (0.9, 0.98), recipe.weight_decay)
+        self.ema = Ema(self.model, recipe.ema_decay)
+
+    def state_dict(self) -> dict:
+        return {
+            "model": self.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "ema": self.ema.state_dict(),
+        }
+
+    def load_networks(self, state: dict) -> None:
+        self.model.load_state_dict(state["model"])
+        self.ema.load_state_dict(state["ema"])
+
+    def load_state_dict(self, state: dict) -> None:
+        self.load_networks(state)
+        self.optimiser.load_state_dict(state["optimiser"])
+
+    def losses(self, model: FastPitch, bucket: Bucket, members: Tensor) -> dict[str, Tensor]:
+        batch = self.corpus.batch(members, bucket.symbols, bucket.frames)
+        with autocast(self.device):
+            out = model(**batch)
+        symbols = (batch["symbols"] != self.config.padding_idx).float()
+        frames = out.mel_mask.float()[:, None]
+        count = symbols.sum()
+
+        def per_symbol(predicted: Tensor, target: Tensor) -> Tensor:
+            return ((predicted.float() - target.float()).square() * symbols).sum() / count
+
+        difference = (out.mel.float() - batch["mel"]) * frames
+        losses = {
+            "mel": difference.abs().sum() / (frames.sum() * difference.size(1)),
+            "duration": per_symbol(out.log_duration, torch.log1p(batch["durations"].float())),
+            "pitch": per_symbol(out.pitch[:, 0], out.pitch_target[:, 0]),
+        }
+        if self.config.energy_conditioning:
+            losses["energy"] = per_symbol(out.energy, out.energy_target)
+        return losses
+
+    def step(self, bucket: Bucket, members: Tensor) -> dict[str, Tensor]:
+        self.optimiser.zero_grad(set_to_none=True)
+        losses = self.losses(self.model, bucket, members)
+        recipe = self.recipe
+        weights = {
+            "mel": 1.0,
+            "duration": recipe.duration_loss_weight,
+            "pitch": recipe.pitch_loss_weight,
+            "energy": recipe.energy_loss_weight,
+        }
+        sum(weights[name] * loss for name, loss in losses.items()).backward()
+        torch.nn.utils.clip_grad_norm_([p for p in self.model.parameters() if p.requires_grad], recipe.clip_norm)
+        self.optimiser.step()
+        self.ema.update()
+        return {name: loss.detach() for name, loss in losses.items()}
+
+    def averaged_model(self) -> FastPitch:
+        """A copy with the moving average's weights, for validation and for shipping."""
+        copy = FastPitch(self.config).to(self.device)
+        copy.load_state_dict(self.model.state_dict() | self.ema.state_dict())
+        return copy.eval()
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        total = len(self.corpus.frames)
+        members = torch.arange(total - VALIDATION_UTTERANCES, total, device=self.device)
+        bucket = Bucket(
+            int(self.corpus.lengths[members].max()), int(self.corpus.frames[members].max()), len(members), ()
+        )
+        losses = self.losses(self.averaged_model(), bucket, members)
+        return {f"validation_{name}": loss.item() for name, loss in losses.items()}
+
+
+@torch.no_grad()
+def predict_mels(trainer: Trainer, batch_size: int = 32) -> Tensor:
+    """The averaged model's mels of the whole corpus from its true durations, pitch and energy, `[n_mels, frames]`."""
+    corpus, model = trainer.corpus, trainer.averaged_model()
+    mels = torch.empty_like(corpus.mel)
+    order = corpus.frames.argsort()
+    for members in tqdm(order.split(batch_size), desc="predicting mels", mininterval=5):
+        symbols, frames = int(corpus.lengths[members].max()), int(corpus.frames[members].max())
+        out = model(**corpus.batch(members, symbols, frames))
+        for mel, first, length in zip(out.mel, corpus.first[members], corpus.frames[members], strict=True):
+            mels[:, first : first + length] = mel[:, :length].half()
+    return mels
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], prog="python -m fastpitch.train")
+    parser.add_argument("--hparam", type=Path, default=Path("hparams/fastpitch/train.yaml"), help="sizes and recipe")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change one value of it")
+    parser.add_argument("--corpus", type=Path, required=True, help="folder that scripts/prepare_corpus.py wrote")
+    parser.add_argument("--out", type=Path, required=True, help="run folder: last.pt, weights.safetensors, losses")
+    parser.add_argument("--steps", type=int, help="stop after so many steps")
+    parser.add_argument("--minutes", type=float, help="stop after so many minutes")
+    parser.add_argument("--resume", type=Path, help="checkpoint to continue (its schedule too)")
+    parser.add_argument("--init", type=Path, help="checkpoint whose network starts a new run")
+    parser.add_argument("--save-minutes", type=float, default=2.0, help="minutes between checkpoints (default 2)")
+    parser.add_argument("--predict-mels", type=Path, metavar="FILE.npy", help="at the end, write the corpus's mels")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    args = parser.parse_args()
+
+    device = torch.device(args.device)
+    overrides = dict(pair.split("=", 1) for pair in args.set)
+    config, contract, recipe = load_hparams(
+        args.hparam, FastPitchConfig, MelContract, FastPitchRecipe, overrides=overrides
+    )
+    torch.manual_seed(args.seed)
+    torch.set_float32_matmul_precision("high")
+    args.out.mkdir(parents=True, exist_ok=True)
+
+    corpus = CorpusTensors(args.corpus, contract, device)
+    trainer = Trainer(config, recipe, corpus, device)
+    schedule = Schedule(
+        recipe.learning_rate, recipe.final_learning_rate, recipe.warm_up_steps, args.steps, args.minutes
+    )
+    if args.init:
+        trainer.load_networks(load_checkpoint(args.init, device)["trainer"])
+    if args.resume:
+        state = load_checkpoint(args.resume, device)
+        trainer.load_state_dict(state["trainer"])
+        schedule.load_state_dict(state["schedule"])
+    batches = Batches(make_buckets(corpus, recipe), args.seed)
+    steps = GraphedSteps(trainer.step)
+    log = Log(args.out)
+
+    def save() -> None:
+        save_checkpoint(args.out / "last.pt", trainer=trainer.state_dict(), schedule=schedule.state_dict())
+        info = {"mel": asdict(contract), "steps": schedule.step, "minutes": round(schedule.seconds / 60, 1)}
+        save_weights(
+            args.out / "weights.safetensors", trainer.averaged_model(), config, info, leave_out="attention."
+        )
+
+    saved = schedule.seconds
+    while not schedule.done:
+        bucket, members = next(batches)
+        rate = schedule.rate()
+        set_rate(trainer.optimiser, rate)
+        losses = steps(bucket, members=torch.tensor(members, device=device))
+        schedule.step += 1
+        if schedule.step % 1000 == 0 or schedule.step in (1, 10, 100):
+            values = {name: loss.item() for name, loss in losses.items()}
+            log.write(schedule.step, {**values, **trainer.validate(), "rate": rate})
+        if schedule.seconds - saved > args.save_minutes * 60:
+            saved = schedule.seconds
+            save()
+    save()
+    log.plot()
+    if args.predict_mels:
+        save_mels(args.predict_mels, predict_mels(trainer))
+
+
+if __name__ == "__main__":
+    from common.cli import run
+
+    run(main)

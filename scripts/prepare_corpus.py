@@ -1,0 +1,44 @@
+"""Makes a training corpus: the teacher voice reads transcripts, or a real LJSpeech download is labelled."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from common.cli import run
+from common.corpus.prepare import Line, prepare, read_metadata, read_transcripts, split_sentences_into_lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corpus", type=Path, required=True, help="folder with metadata.csv and wavs/, LJSpeech's format")
+    parser.add_argument("--transcripts", type=Path, help="name|text lines for the teacher voice to read into the folder")
+    parser.add_argument("--extra", action="store_true", help="with --transcripts: add words, questions, numbers, names")
+    parser.add_argument("--limit", type=int, help="use the first N lines only")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
+    args = parser.parse_args()
+    if args.transcripts:
+        lines = read_transcripts(args.transcripts)
+        if args.extra:
+            from common.corpus.texts import extra_sentences
+            from common.text.cmudict import load_cmudict
+
+            words = [w.lower() for w in load_cmudict().words() if w.isalpha()]
+            extra = extra_sentences([line.text for line in lines], words)
+            lines += [Line(f"extra-{i:05d}", text) for i, text in enumerate(extra)]
+        lines = split_sentences_into_lines(lines)
+    else:
+        lines = read_metadata(args.corpus)
+    if args.limit:
+        lines = lines[:: max(1, len(lines) // args.limit)][: args.limit]
+    labels = prepare(args.corpus, lines, speak=args.transcripts is not None, workers=args.workers)
+    hours = labels.frames.sum() * 256 / 22_050 / 3600
+    print(f"{len(labels.names)} of {len(lines)} lines labelled, {hours:.2f} h in {args.corpus}")
+
+
+if __name__ == "__main__":
+    run(main)
