@@ -1,0 +1,178 @@
+"""Hyper-parameter files: inheritance, types, and errors that say where."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from common.audio import MelContract
+from common.hparams import load_hparams
+from hifigan.config import HifiganConfig
+
+
+@dataclass(frozen=True)
+class Recipe:
+    name: str
+    batch_size: int = 4
+    rate: float = 0.1
+    compile: bool = False
+    limit: float | None = None
+    sizes: tuple[int, ...] = (1,)
+    pairs: tuple[tuple[int, float], ...] = ()
+    words: dict[str, int] | None = None
+    mode: Literal["fast", "slow"] = "fast"
+    folder: Path = Path("here")
+
+
+@dataclass(frozen=True)
+class Other:
+    batch_size: int = 1
+
+
+def write(folder: Path, **files: str) -> Path:
+    """Files by their stem; the last one's path."""
+    for stem, text in files.items():
+        path = folder / f"{stem}.yaml"
+        path.write_text(text)
+    return path
+
+
+def load(folder: Path, text: str, *classes, **options):
+    return load_hparams(write(folder, child=text), *(classes or (Recipe,)), **options)
+
+
+def test_values_are_typed_and_feed_every_class_that_has_the_field(tmp_path):
+    text = (
+        "name: a\nbatch_size: 8\nrate: 1\nlimit: 2\nsizes: [3, 4]\npairs: [[1, 2]]\nwords: {x: 1}\n"
+        "mode: slow\nfolder: there\ncompile: true\n"
+    )
+    recipe, other = load(tmp_path, text, Recipe, Other)
+    assert recipe == Recipe("a", 8, 1.0, True, 2.0, (3, 4), ((1, 2.0),), {"x": 1}, "slow", Path("there"))
+    assert isinstance(recipe.rate, float) and isinstance(recipe.limit, float) and other.batch_size == 8
+
+
+def test_exponents_without_a_point_are_numbers(tmp_path):
+    assert load(tmp_path, "name: a\nrate: 2e-4")[0].rate == 2e-4
+
+
+def test_children_win_over_any_number_of_parents_and_mappings_merge(tmp_path):
+    (tmp_path / "deep").mkdir()
+    write(tmp_path, root="name: root\nrate: 1.0\nwords: {x: 1, y: 2}\nsizes: [1, 2, 3]")
+    write(tmp_path / "deep", middle="parent_yaml: ../root.yaml\nrate: 2.0\nbatch_size: 7")
+    (recipe,) = load(tmp_path, "parent_yaml: deep/middle.yaml\nbatch_size: 9\nwords: {y: 3}\nsizes: [4]")
+    assert recipe == Recipe("root", 9, 2.0, words={"x": 1, "y": 3}, sizes=(4,))
+
+
+def test_overrides_come_last_and_text_stays_text(tmp_path):
+    path = write(tmp_path, child="name: a\nlimit: 3.0")
+    (recipe,) = load_hparams(
+        path, Recipe, overrides=["name=17", "rate=1e-3", "limit=null", "sizes=[5,6]", "compile=true"]
+    )
+    assert recipe == Recipe("17", rate=1e-3, limit=None, sizes=(5, 6), compile=True)
+    assert load_hparams(path, Recipe, overrides={"name": "1.0", "batch_size": 5})[0] == Recipe(
+        "1.0", 5, limit=3.0
+    )
+
+
+def test_shipped_files_load_and_differ_as_they_say():
+    folder = Path("hparams/hifigan")
+    base, contract = load_hparams(folder / "base.yaml", HifiganConfig, MelContract)
+    assert (base, contract) == (HifiganConfig(), MelContract())
+    v1, _ = load_hparams(folder / "v1.yaml", HifiganConfig, MelContract)
+    assert v1.resblock_kernel_sizes == (3, 7, 11)
+    compact, _ = load_hparams(folder / "compact.yaml", HifiganConfig, MelContract, overrides=["resblock=1"])
+    assert compact.upsample_rates == (4, 4, 4, 4) and compact.resblock == "1"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "name: a\n\nbatchsize: 2",
+            r"child\.yaml, line 3: unknown key 'batchsize'; did you mean 'batch_size'\?",
+        ),
+        ("name: a\nzzz: 2", r"line 2: unknown key 'zzz'; known keys: batch_size, compile"),
+        ("batch_size: 2", r"child\.yaml: name missing \(for Recipe\)"),
+        ("name: 3", "line 1: name must be text, not 3"),
+        ("name: a\nbatch_size: 2.5", "line 2: batch_size must be a whole number, not 2.5"),
+        ("name: a\nbatch_size: true", "batch_size must be a whole number, not True"),
+        ("name: a\nbatch_size:", "batch_size must be a whole number, not None"),
+        ("name: a\nrate: fast", "rate must be a number, not 'fast'"),
+        ("name: a\ncompile: 1", "compile must be true or false, not 1"),
+        ("name: a\nlimit: [1]", r"limit must be a number or null, not \[1\]"),
+        ("name: a\nsizes: 4", "sizes must be a list, each item a whole number, not 4"),
+        ("name: a\npairs: [[1, 2, 3]]", r"a list of 2 items \(a whole number, a number\), not \[1, 2, 3\]"),
+        ("name: a\nmode: medium", "mode must be one of 'fast', 'slow', not 'medium'"),
+        ("name: a\nname: b", r"line 2: name stands here a second time \(first in line 1\)"),
+        ("name: a\nwords: {x: 1, x: 2}", "line 2: x stands here a second time"),
+        ("name: a\n3: b", "line 2: the key 3 is not text"),
+        ("- a\n- b", "must hold lines of `key: value`"),
+        ("name: [a", r"child\.yaml, line 1: "),
+        ("name: !!python/object/apply:os.system [ls]", "line 1: could not determine a constructor"),
+        ("name: \x00", "not readable as YAML"),
+        ("name: 2026-13-45", "not readable as YAML: month must be"),
+        ("name: " + "[" * 5000, "not readable as YAML"),
+        ("parent_yaml: [a]", "line 1: parent_yaml must name a file"),
+        ("parent_yaml: child.yaml", r"goes in a circle \(child.yaml -> child.yaml\)"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(text, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path, text)
+
+
+def test_errors_in_a_parent_name_the_parent(tmp_path):
+    write(tmp_path, root="name: a\nrat: 1.0")
+    with pytest.raises(ValueError, match=r"root\.yaml, line 2: unknown key 'rat'; did you mean 'rate'\?"):
+        load(tmp_path, "parent_yaml: root.yaml")
+
+
+def test_circles_of_parents_are_found(tmp_path):
+    write(tmp_path, root="parent_yaml: child.yaml")
+    with pytest.raises(ValueError, match=r"circle \(child\.yaml -> root\.yaml -> child\.yaml\)"):
+        load(tmp_path, "parent_yaml: root.yaml")
+
+
+def test_files_that_are_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"child\.yaml, line 1: parent_yaml .*none\.yaml not found"):
+        load(tmp_path, "parent_yaml: none.yaml")
+    with pytest.raises(FileNotFoundError, match=r"none\.yaml not found"):
+        load_hparams(tmp_path / "none.yaml", Recipe)
+    with pytest.raises(IsADirectoryError, match="give a YAML file"):
+        load_hparams(tmp_path, Recipe)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("batch_size", "--set batch_size: write key=value"),
+        ("batchsize=3", "--set batchsize=3: unknown key 'batchsize'; did you mean 'batch_size'"),
+        ("batch_size=many", "--set batch_size=many: batch_size must be a whole number, not 'many'"),
+        ("sizes=[1", r"--set sizes=\[1: "),
+        ("sizes=*x", r"--set sizes=\*x: aliases"),
+    ],
+)
+def test_wrong_overrides_are_refused(override, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path, "name: a", overrides=[override])
+
+
+def test_alias_explosions_and_huge_files_are_refused_at_once(tmp_path):
+    bomb = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40))
+    start = time.perf_counter()
+    with pytest.raises(ValueError, match=r"line 2: aliases \(\*name\) are not allowed"):
+        load(tmp_path, bomb)
+    with pytest.raises(ValueError, match="larger than"):
+        load(tmp_path, "#" * (2 << 20))
+    assert time.perf_counter() - start < 1
+
+
+def test_a_class_that_refuses_the_values_names_the_file(tmp_path):
+    with pytest.raises(ValueError, match=r'child\.yaml: resblock must be "1" or "2"'):
+        load(tmp_path, 'resblock: "3"', HifiganConfig)
+
+
+def test_an_empty_file_gives_the_defaults(tmp_path):
+    assert load(tmp_path, "# nothing\n", Other) == (Other(),)
