@@ -77,7 +77,7 @@ def test_overrides_come_last_and_text_stays_text(tmp_path):
 
 
 def test_shipped_files_load_and_differ_as_they_say():
-    folder = Path("hparams/hifigan")
+    folder = Path(__file__).parents[2] / "hparams" / "hifigan"
     base, contract = load_hparams(folder / "base.yaml", HifiganConfig, MelContract)
     assert (base, contract) == (HifiganConfig(), MelContract())
     v1, _ = load_hparams(folder / "v1.yaml", HifiganConfig, MelContract)

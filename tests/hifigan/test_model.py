@@ -1,5 +1,7 @@
 """The generator: its parts, its reach, and what training and exporting ask of it."""
 
+from pathlib import Path
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -12,6 +14,7 @@ from hifigan.config import HifiganConfig, receptive_field
 from hifigan.model import HifiganGenerator
 from hifigan.stages import stages
 
+HPARAMS = Path(__file__).parents[2] / "hparams" / "hifigan"
 SMALL = {
     "v1": HifiganConfig(upsample_initial_channel=16),
     "v3": HifiganConfig(
@@ -50,7 +53,7 @@ def config(request) -> HifiganConfig:
     ("name", "millions"), [("v1", 13.926017), ("v2", 0.925985), ("v3", 1.462273), ("compact", 1.146369)]
 )
 def test_hparams_have_the_published_sizes(name, millions):
-    config, contract = load_hparams(f"hparams/hifigan/{name}.yaml", HifiganConfig, MelContract)
+    config, contract = load_hparams(HPARAMS / f"{name}.yaml", HifiganConfig, MelContract)
     with torch.device("meta"):
         network = HifiganGenerator(config, weight_norm=False)
     assert sum(p.numel() for p in network.parameters()) == round(millions * 1e6)
