@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +37,9 @@ def read_pt(path: str | Path) -> dict:
     if not path.exists():
         raise FileNotFoundError(f"checkpoint {path} not found")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch's thoughts on old files are not for our users
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise ValueError(_refusal(path, str(error))) from None
     except OSError as error:
@@ -52,9 +55,7 @@ def read_pt(path: str | Path) -> dict:
 
 
 def _refusal(path: Path, reason: str) -> str:
-    refused_global = re.search(r"Unsupported (?:global: GLOBAL|class) ([\w.]+)", reason) or re.search(
-        r"GLOBAL ([\w.]+) was not an allowed global", reason
-    )
+    refused_global = re.search(r"(?:GLOBAL:?|class) ([a-z_]\w*\.[\w.]*\w)", reason)
     if refused_global:
         return (
             f"checkpoint {path} wants to run code when it is opened ({refused_global[1]}) and is refused.\n"

@@ -123,8 +123,10 @@ def infer_sizes(state: Mapping[str, torch.Tensor]) -> dict[str, Any]:
         shape = state[tensor].shape if tensor in state else ()
         sizes.update({name: shape[axis] for name, axis in names_and_axes.items() if axis < len(shape)})
 
-    def count(prefix: str) -> int:
-        return len({name[len(prefix) :].split(".")[0] for name in state if name.startswith(prefix)})
+    def count(prefix: str, name: str) -> None:
+        layers = {tensor.removeprefix(prefix).split(".")[0] for tensor in state if tensor.startswith(prefix)}
+        if layers:
+            sizes[name] = len(layers)
 
     read("encoder.word_emb.weight", n_symbols=0, symbols_embedding_dim=1)
     read("speaker_emb.weight", n_speakers=0)
@@ -137,11 +139,11 @@ def infer_sizes(state: Mapping[str, torch.Tensor]) -> dict[str, Any]:
         ("pitch", "pitch_predictor"),
         ("energy", "energy_predictor"),
     ):
-        sizes[f"{name}_predictor_n_layers"] = count(f"{prefix}.layers.")
+        count(f"{prefix}.layers.", f"{name}_predictor_n_layers")
         filters, kernel = f"{name}_predictor_filter_size", f"{name}_predictor_kernel_size"
         read(f"{prefix}.layers.0.conv.weight", **{filters: 0, kernel: 2})
     for side, prefix in (("in", "encoder.layers."), ("out", "decoder.layers.")):
-        sizes[f"{side}_fft_n_layers"] = count(prefix)
+        count(prefix, f"{side}_fft_n_layers")
         filters, kernel = f"{side}_fft_conv1d_filter_size", f"{side}_fft_conv1d_kernel_size"
         read(f"{prefix}0.pos_ff.CoreNet.0.weight", **{filters: 0, kernel: 2})
         if (output := state.get(f"{prefix}0.dec_attn.o_net.weight")) is not None and output.dim() == 2:

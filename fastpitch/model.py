@@ -1,7 +1,7 @@
 """FastPitch 1.1: text to mel in one pass, with predicted durations, pitch and energy (arXiv 2006.06873).
 
-The aligner that learns durations while training is the one of arXiv 2108.10447. Parameter names are those of
-the published checkpoints. Shape letters: B batch, N symbols, T mel frames, C channels.
+Parameter names are those of the published checkpoints.
+Shape letters: B batch, N symbols, T mel frames, C channels.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fastpitch.aligner import ConvAttention, monotonic_alignment
 from fastpitch.config import FastPitchConfig
 
 # Added to the attention scores of padded keys: far below any score, yet inside the range of float16.
 MASKED_SCORE = -6e4
 # Mean and deviation of LJSpeech's pitch in Hz, for checkpoints that were saved without them.
 DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD = 218.14, 67.24
-ALIGNER_CHANNELS = 80
 
 
 class Synthesis(NamedTuple):
@@ -78,33 +78,6 @@ def average_over_symbols(values: Tensor, durations: Tensor) -> Tensor:
     total = sums.gather(2, ends) - sums.gather(2, starts)
     count = counts.gather(2, ends) - counts.gather(2, starts)
     return torch.where(count > 0, total / count.clamp(min=1), 0.0)
-
-
-@torch.no_grad()
-def monotonic_alignment(log_attn: Tensor, lengths: Tensor, mel_lengths: Tensor) -> Tensor:
-    """The most probable path (B, T, N) of zeros and ones on which every frame stays or moves on one symbol.
-
-    The recursion runs over frames in small steps, so it runs on the CPU, for the whole batch at once.
-    """
-    device, (batch, n_frames, n_symbols) = log_attn.device, log_attn.shape
-    scores, lengths, mel_lengths = log_attn.float().cpu(), lengths.cpu(), mel_lengths.cpu()
-    best = torch.full((batch, n_symbols + 1), -torch.inf)  # one column more on the left: the shift is a view
-    best[:, 1] = scores[:, 0, 0]
-    moved = torch.zeros(n_frames, batch, n_symbols, dtype=torch.bool)
-    for t in range(1, n_frames):
-        stay, move = best[:, 1:], best[:, :-1]
-        torch.ge(move, stay, out=moved[t])
-        best[:, 1:] = scores[:, t] + torch.maximum(stay, move)
-    moved[:, :, 0] = False
-    moved &= (torch.arange(n_frames)[:, None] < mel_lengths)[:, :, None]
-
-    path = torch.empty(n_frames, batch, dtype=torch.int64)
-    symbol = lengths - 1
-    for t in reversed(range(n_frames)):
-        path[t] = symbol
-        symbol = symbol - moved[t].gather(1, symbol[:, None])[:, 0].long()
-    hard = F.one_hot(path.T, n_symbols) * length_mask(mel_lengths, n_frames)[:, :, None]
-    return hard.to(device, log_attn.dtype)
 
 
 class PositionalEmbedding(nn.Module):
@@ -244,48 +217,6 @@ class Predictor(nn.Module):
             if self.mask_padding:
                 x = x * mask
         return (self.fc(x) * mask).squeeze(2)  # (B, N)
-
-
-class AlignerConv(nn.Module):
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: int = 1, gain: str = "linear"):
-        super().__init__()
-        self.conv = nn.Conv1d(in_channels, out_channels, kernel_size, padding=kernel_size // 2)
-        nn.init.xavier_uniform_(self.conv.weight, nn.init.calculate_gain(gain))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.conv(x)
-
-
-class ConvAttention(nn.Module):
-    """The aligner: how well each mel frame fits each symbol, by their distance in a learned space."""
-
-    def __init__(self, n_mels: int, channels: int):
-        super().__init__()
-        self.query_proj = nn.Sequential(
-            AlignerConv(n_mels, 2 * n_mels, 3, "relu"),
-            nn.ReLU(),
-            AlignerConv(2 * n_mels, n_mels),
-            nn.ReLU(),
-            AlignerConv(n_mels, ALIGNER_CHANNELS),
-        )
-        self.key_proj = nn.Sequential(
-            AlignerConv(channels, 2 * channels, 3, "relu"),
-            nn.ReLU(),
-            AlignerConv(2 * channels, ALIGNER_CHANNELS),
-        )
-        self.attn_proj = nn.Conv2d(ALIGNER_CHANNELS, 1, 1)  # unused, but every published file holds it
-
-    def forward(self, mel: Tensor, text: Tensor, mask: Tensor, prior: Tensor | None) -> tuple[Tensor, Tensor]:
-        """mel (B, n_mels, T), text (B, C, N), mask (B, N) -> attention, its log unmasked: (B, 1, T, N)."""
-        query, key = self.query_proj(mel), self.key_proj(text)
-        with torch.autocast(query.device.type, enabled=False):  # differences of large numbers: float32
-            query, key = query.float(), key.float()
-            distance = query.square().sum(1)[:, :, None] + key.square().sum(1)[:, None]
-            logprob = -0.0005 * (distance - 2 * query.transpose(1, 2) @ key)
-            if prior is not None:
-                logprob = logprob.log_softmax(2) + torch.log(prior.float() + 1e-8)
-            attn = logprob.masked_fill(~mask[:, None], -torch.inf).softmax(2)
-        return attn[:, None], logprob[:, None]
 
 
 def _forgive_missing_aligner(_: nn.Module, incompatible: NamedTuple) -> None:

@@ -1,0 +1,82 @@
+"""The aligner: FastPitch learns in training how long each symbol lasts (arXiv 2108.10447).
+
+Nothing here runs when speaking. Shape letters as in model.py: B batch, N symbols, T mel frames, C channels.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+ALIGNER_CHANNELS = 80
+
+
+@torch.no_grad()
+def monotonic_alignment(log_attn: Tensor, lengths: Tensor, mel_lengths: Tensor) -> Tensor:
+    """The most probable path (B, T, N) of zeros and ones on which every frame stays or moves on one symbol.
+
+    The recursion runs over frames in small steps, so it runs on the CPU, for the whole batch at once.
+    """
+    device, (batch, n_frames, n_symbols) = log_attn.device, log_attn.shape
+    scores, lengths, mel_lengths = log_attn.float().cpu(), lengths.cpu(), mel_lengths.cpu()
+    best = torch.full((batch, n_symbols + 1), -torch.inf)  # one column more on the left: the shift is a view
+    best[:, 1] = scores[:, 0, 0]
+    moved = torch.zeros(n_frames, batch, n_symbols, dtype=torch.bool)
+    for t in range(1, n_frames):
+        stay, move = best[:, 1:], best[:, :-1]
+        torch.ge(move, stay, out=moved[t])
+        best[:, 1:] = scores[:, t] + torch.maximum(stay, move)
+    moved[:, :, 0] = False
+    moved &= (torch.arange(n_frames)[:, None] < mel_lengths)[:, :, None]
+
+    path = torch.empty(n_frames, batch, dtype=torch.int64)
+    symbol = lengths - 1
+    for t in reversed(range(n_frames)):
+        path[t] = symbol
+        symbol = symbol - moved[t].gather(1, symbol[:, None])[:, 0].long()
+    valid = torch.arange(n_frames) < mel_lengths[:, None]
+    hard = F.one_hot(path.T, n_symbols) * valid[:, :, None]
+    return hard.to(device, log_attn.dtype)
+
+
+class AlignerConv(nn.Module):
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int = 1, gain: str = "linear"):
+        super().__init__()
+        self.conv = nn.Conv1d(in_channels, out_channels, kernel_size, padding=kernel_size // 2)
+        nn.init.xavier_uniform_(self.conv.weight, nn.init.calculate_gain(gain))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(x)
+
+
+class ConvAttention(nn.Module):
+    """The aligner: how well each mel frame fits each symbol, by their distance in a learned space."""
+
+    def __init__(self, n_mels: int, channels: int):
+        super().__init__()
+        self.query_proj = nn.Sequential(
+            AlignerConv(n_mels, 2 * n_mels, 3, "relu"),
+            nn.ReLU(),
+            AlignerConv(2 * n_mels, n_mels),
+            nn.ReLU(),
+            AlignerConv(n_mels, ALIGNER_CHANNELS),
+        )
+        self.key_proj = nn.Sequential(
+            AlignerConv(channels, 2 * channels, 3, "relu"),
+            nn.ReLU(),
+            AlignerConv(2 * channels, ALIGNER_CHANNELS),
+        )
+        self.attn_proj = nn.Conv2d(ALIGNER_CHANNELS, 1, 1)  # unused, but every published file holds it
+
+    def forward(self, mel: Tensor, text: Tensor, mask: Tensor, prior: Tensor | None) -> tuple[Tensor, Tensor]:
+        """mel (B, n_mels, T), text (B, C, N), mask (B, N) -> attention, its log unmasked: (B, 1, T, N)."""
+        query, key = self.query_proj(mel), self.key_proj(text)
+        with torch.autocast(query.device.type, enabled=False):  # differences of large numbers: float32
+            query, key = query.float(), key.float()
+            distance = query.square().sum(1)[:, :, None] + key.square().sum(1)[:, None]
+            logprob = -0.0005 * (distance - 2 * query.transpose(1, 2) @ key)
+            if prior is not None:
+                logprob = logprob.log_softmax(2) + torch.log(prior.float() + 1e-8)
+            attn = logprob.masked_fill(~mask[:, None], -torch.inf).softmax(2)
+        return attn[:, None], logprob[:, None]
