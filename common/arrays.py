@@ -28,11 +28,11 @@ def to_numpy(array: Array) -> np.ndarray:
     return array if is_numpy(array) else array.detach().cpu().numpy()
 
 
-def to_device(array: np.ndarray, device: str) -> Array:
-    """A numpy array as it is on the CPU, as a torch tensor on a GPU."""
+def to_device(array: Array, device: str) -> Array:
+    """An array as an engine on that device takes it: numpy's on the CPU, torch's on a GPU."""
     if device == "cpu":
-        return array
-    return importlib.import_module("torch").from_numpy(array).to(device)
+        return to_numpy(array)
+    return importlib.import_module("torch").as_tensor(array, device=device)
 
 
 def as_int64(array: Array) -> Array:

@@ -1,7 +1,7 @@
-"""Stages -> ONNX graphs without weights, each checked at once against PyTorch; published checkpoints are cached.
+"""Stages -> ONNX graphs without weights, each checked at once against PyTorch, or taken from the cache.
 
-A graph's large initializers are the network's own parameters by name. ONNX Runtime is given them from the
-safetensors file that PyTorch reads, so the weights stand once on disk and the graph depends on the sizes only.
+A graph's large initializers are the network's own weights by name. ONNX Runtime is given them from the
+safetensors file that PyTorch reads: the weights stand once on disk, and a graph depends on the sizes only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ from onnx import numpy_helper
 from torch import nn
 
 from common.arrays import Array
+from common.audio import write_bytes
 from common.engines.onnx_engine import OnnxEngine
 from common.engines.torch_engine import TorchEngine
 from common.registry import get_model, load_attribute
@@ -214,7 +215,7 @@ def strip_notes(model: onnx.ModelProto, stage: Stage) -> None:
         del part.metadata_props[:]
     for tensor in model.graph.initializer:
         del tensor.metadata_props[:]
-    # Sizes that the exporter inferred from the examples can claim more than is true; runtimes infer their own.
+    # Sizes that the exporter inferred can claim more than is true; runtimes infer their own.
     del model.graph.value_info[:]
     del model.functions[:]
     model.graph.name = stage.full_name
@@ -233,7 +234,7 @@ def _with_inline_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def check_source(source: ModelSource, stages: Iterable[Stage] | None = None) -> list[Check]:
-    """Compares every graph with PyTorch, both with the source's weights, at several lengths and batch sizes."""
+    """Compares every graph with PyTorch on the source's weights, at several lengths and batch sizes."""
     checks = []
     for stage in stages or source_stages(source):
         reference = TorchEngine(stage, source)
@@ -311,11 +312,11 @@ def cached_source(source: ModelSource) -> tuple[ModelSource, list[Check]]:
     stages = source_stages(source)
     weights = folder / "weights.safetensors"
     graphs = {stage.name: folder / f"{stage.name}.onnx" for stage in stages}
-    kept = dataclasses.replace(source, weights=weights, graphs=graphs, published=False)
+    kept = dataclasses.replace(source, weights=weights, graphs=graphs, given_state=None)
     files = [weights, *graphs.values(), *(graph.with_suffix(".json") for graph in graphs.values())]
     if all(file.is_file() for file in files):
         return kept, []
-    save_weights(weights, source.state, np.float32)
+    save_weights(weights, source.state)
     try:
         return export_source(kept, folder)
     except Exception:
@@ -323,20 +324,9 @@ def cached_source(source: ModelSource) -> tuple[ModelSource, list[Check]]:
         raise
 
 
-def save_weights(path: Path, state: dict[str, np.ndarray], dtype: type) -> None:
-    """Writes a safetensors file; floats as `dtype`. Appears only when it is whole."""
+def save_weights(path: Path, state: Mapping[str, np.ndarray]) -> None:
+    """Writes a safetensors file; it appears only when it is whole."""
     from safetensors.numpy import save
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = save(
-        {
-            name: np.ascontiguousarray(value, dtype if value.dtype.kind == "f" else None)
-            for name, value in state.items()
-        }
-    )
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_bytes(path, save({name: np.ascontiguousarray(value) for name, value in state.items()}))

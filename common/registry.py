@@ -1,4 +1,4 @@
-"""Model names -> packages. The only place where common/ names a model, and nothing is imported until it is used."""
+"""Model names -> packages, imported when they are used. The only place where common/ names a model."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class Model:
     kind: str  # "acoustic" or "vocoder"
     config: str  # the dataclass of its sizes
     driver: str  # the class that drives its stages
+    mark: str  # a name that only this model's published weights hold
     training_only: tuple[str, ...] = ()  # beginnings of the names of weights that speaking does not need
 
     @property
@@ -40,9 +41,10 @@ MODELS = {
             "acoustic",
             "fastpitch.config:FastPitchConfig",
             "fastpitch.infer:FastPitchAcoustic",
+            mark="encoder.word_emb.weight",
             training_only=("attention.",),
         ),
-        Model("hifigan", "vocoder", "hifigan.config:HifiganConfig", "hifigan.infer:HifiganVocoder"),
+        Model("hifigan", "vocoder", "hifigan.config:HifiganConfig", "hifigan.infer:HifiganVocoder", mark="conv_pre.bias"),
     )
 }
 

@@ -64,8 +64,7 @@ class Timings:
 
     stages: dict[str, float] = field(default_factory=dict)
     audio: float = 0.0  # seconds of audio made
-    total: float = 0.0  # seconds from the call to the last sample
-    first_audio: float = 0.0  # seconds from the call to the first samples
+    first_audio: float = 0.0  # seconds of work until the first samples left
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -74,6 +73,16 @@ class Timings:
             yield
         finally:
             self.stages[name] = self.stages.get(name, 0.0) + time.perf_counter() - start
+
+    def add(self, other: Timings, share: float) -> None:
+        """Adds this text's share of a batch's work."""
+        for name, seconds in other.stages.items():
+            self.stages[name] = self.stages.get(name, 0.0) + seconds * share
+
+    @property
+    def total(self) -> float:
+        """Seconds of work; of a batch, this text's share by length."""
+        return sum(self.stages.values())
 
     @property
     def rtf(self) -> float:
@@ -114,13 +123,3 @@ class Audio:
     def mel(self) -> np.ndarray:
         """All utterances' mels in a row, float32 [n_mels, T_mel], without the pauses."""
         return np.concatenate(self.mels, axis=1)
-
-
-@dataclass(frozen=True, eq=False)
-class Chunk:
-    """A piece of a stream. Chunks in a row are the audio; `last` is the one that ends it."""
-
-    samples: np.ndarray
-    sampling_rate: int
-    utterance: Utterance
-    unspoken: tuple[Unspoken, ...] = ()

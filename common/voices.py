@@ -1,9 +1,8 @@
-"""Voices: a folder with voice.yaml, or a published checkpoint, becomes a `ModelSource` that engines run."""
+"""Voices: a folder with voice.yaml becomes a `ModelSource` for each of its models, which engines run."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -34,7 +33,7 @@ class FrontendSpec:
 
 @dataclass(frozen=True, eq=False)
 class ModelSource:
-    """One model that can be run: sizes, weights, graphs, and what it must agree on with the models beside it."""
+    """One model that can be run: sizes, weights, graphs, and what the models beside it must agree with."""
 
     model: str
     config: Any
@@ -43,14 +42,14 @@ class ModelSource:
     graphs: Mapping[str, Path] = field(default_factory=dict)  # stage name -> ONNX without weights
     frontend: FrontendSpec | None = None  # acoustic models only
     extra: Mapping[str, Any] = field(default_factory=dict)  # what the driver wants, such as pitch_mean
-    published: bool = False  # `weights` is a published file, read by the model's checkpoint.py
+    given_state: Mapping[str, np.ndarray] | None = None  # where `weights` is in a published layout
+
+    networks: dict = field(default_factory=dict)  # what the torch engines of this source share
 
     @cached_property
-    def state(self) -> dict[str, np.ndarray]:
+    def state(self) -> Mapping[str, np.ndarray]:
         """The weights under the network's own names, in float32. Read once for all engines of this source."""
-        if self.published:
-            return get_model(self.model).module("checkpoint").load_checkpoint(self.weights).numpy_state()
-        return read_weights(self.weights)
+        return self.given_state if self.given_state is not None else read_weights(self.weights)
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def list_voices() -> list[str]:
 
 
 def load_voice(name_or_path: str | Path | None = None) -> Voice:
-    """A voice by its name, or by the path of its folder; without either, the only or first one."""
+    """A voice by its name or its folder's path; without either, the first there is."""
     available = list_voices()
     if name_or_path is None:
         if not available:
@@ -98,6 +97,8 @@ def load_voice(name_or_path: str | Path | None = None) -> Voice:
         return read_voice(path.parent)
     if path.is_dir():
         raise ValueError(f"{path} is not a voice: it has no {VOICE_FILE}")
+    if len(path.parts) > 1:
+        raise FileNotFoundError(f"voice folder {path} not found")
     raise ValueError(unknown("voice", str(name_or_path), available))
 
 
@@ -159,7 +160,7 @@ def _check_keys(
 
 
 def build(cls: type, content: Any, where: str) -> Any:
-    """A dataclass from a mapping; an unknown key is an error that names the nearest one. Lists become tuples."""
+    """A dataclass from a mapping, lists as tuples; an unknown key is an error with the nearest one."""
     _check_keys(content, tuple(f.name for f in fields(cls)), where)
     try:
         return cls(**{key: _tuples(value) for key, value in content.items()})
@@ -194,13 +195,16 @@ def read_weights(path: Path) -> dict[str, np.ndarray]:
     return state
 
 
-def parse_checkpoints(values: list[str]) -> dict[str | None, Path]:
-    """`acoustic=FILE`, `vocoder=FILE`, a model's name=FILE, or FILE alone (key None) -> paths by their key."""
-    found: dict[str | None, Path] = {}
-    for value in values:
-        match = re.match(r"(\w+)=(.+)", value)
-        key, path = (match[1], match[2]) if match else (None, value)
-        if key is not None and key not in ("acoustic", "vocoder", *names()):
-            raise ValueError(unknown("checkpoint kind", key, ("acoustic", "vocoder", *names())))
-        found[key] = Path(path)
-    return found
+def read_metadata(path: Path) -> dict[str, str]:
+    """What stands in a safetensors file beside its weights."""
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise FileNotFoundError(f"checkpoint {path} not found")
+    try:
+        with safe_open(path, framework="np") as file:
+            return file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise ValueError(
+            f"checkpoint {path} is no whole safetensors file ({path.stat().st_size} bytes): {error}"
+        ) from None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from common.arrays import Array, to_numpy
+from common.arrays import Array, to_device, to_numpy
 from common.engines import Engine
 from common.voices import ModelSource
 from hifigan.config import receptive_field
@@ -42,9 +42,10 @@ class HifiganVocoder:
     def vocode_chunks(self, mel: Array, first_chunk: int, chunk: int | None = None) -> Iterator[np.ndarray]:
         """mel [1, n_mels, T_mel] -> audio in chunks that join to the whole mel's audio.
 
-        The first chunk has `first_chunk` frames, each further one twice as many, up to `chunk`. Every chunk is
-        computed with the frames it depends on around it, less at the mel's true ends, which stay ends.
+        The first chunk has `first_chunk` frames, each further one twice as many, up to `chunk`. A chunk is
+        computed with the frames around it that it depends on; the mel's true ends stay ends.
         """
+        mel = to_device(mel, self.generator.device)
         limit = self.longest_chunk
         size, largest = min(first_chunk, limit), min(chunk or first_chunk, limit)
         frames = mel.shape[2]

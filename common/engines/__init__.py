@@ -32,7 +32,7 @@ class Engine(Protocol):
 def make_engine(
     stage: Stage, source: ModelSource, backend: str = "onnx", device: str = "cpu", threads: int | None = None
 ) -> Engine:
-    """An engine that runs `stage` with the source's weights; `threads` is for the CPU (default: all cores)."""
+    """An engine that runs `stage` with the source's weights; `threads` counts on the CPU (default: all)."""
     if backend not in BACKENDS:
         raise ValueError(unknown("backend", backend, BACKENDS))
     return load_attribute(BACKENDS[backend])(stage, source, device, threads)

@@ -47,7 +47,10 @@ class TorchEngine:
         self.stage = stage
         self.device = device
         torch.set_num_threads(threads or os.cpu_count() or 1)
-        self.network = build_network(stage, source).to(device)
+        key = (stage.network, device)
+        if key not in source.networks:
+            source.networks[key] = build_network(stage, source).to(device)
+        self.network = source.networks[key]
         self._method = getattr(self.network, stage.method)
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:

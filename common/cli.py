@@ -1,0 +1,130 @@
+"""What the commands share: arguments with one meaning everywhere, tables, and errors in a line or two."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import TextIO
+
+USER_ERROR = 2
+INTERRUPTED = 130
+
+
+def run(main: Callable[[], int | None]) -> None:
+    """Runs a command's main and exits: what a user can do wrong becomes a sentence on stderr, no traceback."""
+    warnings.showwarning = _show_warning
+    try:
+        status = main() or 0
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        status = INTERRUPTED
+    except BrokenPipeError:
+        # Who read our output has gone; Python must not try to flush to it again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    except MemoryError:
+        print("error: out of memory", file=sys.stderr)
+        status = USER_ERROR
+    except OSError as error:
+        named = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        print(f"error: {error.strerror if named is None else named}", file=sys.stderr)
+        status = USER_ERROR
+    except (ValueError, ImportError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        status = USER_ERROR
+    sys.exit(status)
+
+
+def _show_warning(message, category, filename, lineno, file=None, line=None) -> None:
+    print(f"warning: {message}", file=sys.stderr)
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which models run, and on what."""
+    group = parser.add_argument_group("models")
+    group.add_argument("--acoustic", metavar="NAME", help="acoustic model (default: the voice's)")
+    group.add_argument("--vocoder", metavar="NAME", help="vocoder (default: the voice's)")
+    group.add_argument("--voice", metavar="NAME", help="name or folder of a voice (default: the shipped one)")
+    group.add_argument(
+        "--checkpoint",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="published weights instead of the voice's, also acoustic=FILE or vocoder=FILE; may be repeated",
+    )
+    group.add_argument(
+        "--backend",
+        default="onnx",
+        metavar="NAME",
+        help="onnx or torch, or one for each: acoustic=onnx,vocoder=torch (default: onnx)",
+    )
+    group.add_argument("--device", default="auto", help="cpu, cuda or cuda:N (default: a GPU if there is one)")
+    group.add_argument("--threads", type=positive, metavar="N", help="CPU threads (default: all cores)")
+
+
+def add_control_arguments(parser: argparse.ArgumentParser) -> None:
+    """How to speak: the fields of Controls."""
+    group = parser.add_argument_group("how to speak")
+    group.add_argument("--pace", type=float, default=1.0, help="speed, 2 is twice as fast (default: 1)")
+    group.add_argument("--pitch-shift", type=float, default=0.0, metavar="HZ", help="raise the pitch by so much")
+    group.add_argument(
+        "--pitch-amplify", type=float, default=1.0, metavar="FACTOR", help="livelier above 1, flatter below"
+    )
+    group.add_argument("--pitch-flatten", action="store_true", help="one pitch throughout")
+    group.add_argument("--pitch-invert", action="store_true", help="mirror the pitch at its mean")
+    group.add_argument("--volume", type=float, default=1.0, help="times the amplitude (default: 1)")
+    group.add_argument("--seed", type=int, default=0, help="for models that draw noise (default: 0)")
+    group.add_argument("--speaker", type=int, default=0, help="id of the speaker (default: 0)")
+
+
+def controls_from(args: argparse.Namespace):
+    from common.speech import Controls
+
+    names = ("pace", "pitch_shift", "pitch_amplify", "pitch_flatten", "pitch_invert", "volume", "seed", "speaker")
+    return Controls(**{name: getattr(args, name) for name in names})
+
+
+def load_from(args: argparse.Namespace):
+    from common.runner import TextToSpeech
+
+    return TextToSpeech.load(
+        acoustic=args.acoustic,
+        vocoder=args.vocoder,
+        voice=args.voice,
+        checkpoints=args.checkpoint,
+        backend=args.backend,
+        device=args.device,
+        threads=args.threads,
+    )
+
+
+def positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {value}")
+    return value
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Aligned columns; numbers stand right."""
+    lines = [tuple(headings), *(tuple(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
+    right = [
+        len(lines) > 1 and all(line[column][:1].isdigit() for line in lines[1:])
+        for column in range(len(headings))
+    ]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if flush else cell.ljust(width)
+            for cell, width, flush in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], file: TextIO | None = None) -> None:
+    print(table(headings, rows), file=file or sys.stdout)

@@ -1,0 +1,345 @@
+"""Text to speech with any acoustic model and any vocoder, each on any backend."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import itertools
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.arrays import to_numpy
+from common.audio import require_same_contract
+from common.engines import BACKENDS, make_engine
+from common.registry import get_model, unknown
+from common.speech import AcousticOutput, Audio, Controls, Timings
+from common.text import Analysis, Frontend, Utterance
+from common.voices import ModelSource, load_voice
+
+KINDS = ("acoustic", "vocoder")
+FADE = 0.004  # seconds at both ends of an utterance, so that joining it to silence makes no click
+# A stream's chunks in mel frames: the first is small so that it leaves at once; they double up to the largest.
+FIRST_CHUNK, LARGEST_CHUNK = 24, 192
+BATCH_SIZE = 8
+# So many batches of texts are sorted by length at a time: answers leave early and memory stays bounded.
+SORTED_BATCHES = 8
+KNEE = 0.8  # what a raised volume lifts above this is rounded off, so that nothing clips
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One utterance, spoken."""
+
+    samples: np.ndarray
+    mel: np.ndarray
+    durations: np.ndarray
+    pitch: np.ndarray
+
+
+@dataclass(eq=False)
+class _Job:
+    """One text on its way; its utterances may be spoken in any order."""
+
+    number: int
+    text: str
+    analysis: Analysis
+    clock: Timings
+    parts: dict[int, _Part] = field(default_factory=dict)
+
+
+class TextToSpeech:
+    """A text frontend, an acoustic model and a vocoder that fit together."""
+
+    def __init__(self, frontend: Frontend, acoustic: Any, vocoder: Any, sampling_rate: int):
+        self.frontend = frontend
+        self.acoustic = acoustic
+        self.vocoder = vocoder
+        self.sampling_rate = sampling_rate
+        self.load_timings = Timings()
+
+    @classmethod
+    def load(
+        cls,
+        acoustic: str | None = None,
+        vocoder: str | None = None,
+        voice: str | Path | None = None,
+        checkpoints: Sequence[str] = (),
+        backend: str = "onnx",
+        device: str = "auto",
+        threads: int | None = None,
+    ) -> TextToSpeech:
+        """Models by name (default: the voice's own) from a voice, or from `checkpoints` ("acoustic=FILE").
+
+        `backend` is one word, or one for each: "acoustic=onnx,vocoder=torch". Both mel contracts must agree.
+        """
+        clock = Timings()
+        with clock.stage("voice"):
+            sources = choose_sources({"acoustic": acoustic, "vocoder": vocoder}, voice, checkpoints)
+            first, second = (sources[kind] for kind in KINDS)
+            require_same_contract(first.mel, second.mel, (first.model, second.model))
+            backends = parse_backends(backend, {kind: source.model for kind, source in sources.items()})
+        with clock.stage("frontend"):
+            frontend = first.frontend.build()
+        drivers = {}
+        for kind, source in sources.items():
+            with clock.stage(kind):
+                drivers[kind] = make_driver(source, backends[kind], device, threads)
+        tts = cls(frontend, **drivers, sampling_rate=first.mel.sampling_rate)
+        tts.load_timings = clock
+        return tts
+
+    def analyse(self, text: str) -> Analysis:
+        """The frontend's utterances; a ValueError where there is nothing to speak."""
+        analysis = self.frontend(text)
+        if not analysis.utterances:
+            why = f"nothing in {text.strip()[:40]!r} can be spoken" if text.strip() else "the text is empty"
+            raise ValueError(f"no audio made: {why}")
+        return analysis
+
+    def speak(self, text: str, controls: Controls | None = None) -> Audio:
+        """Speaks one text of any length."""
+        return next(self.speak_each([text], controls, batch_size=1))[1]
+
+    def speak_many(
+        self, texts: Iterable[str], controls: Controls | None = None, batch_size: int | None = None
+    ) -> list[Audio]:
+        """Speaks texts in batches of similar length; answers in the order asked."""
+        answers = dict(self.speak_each(texts, controls, batch_size))
+        return [answers[number] for number in sorted(answers)]
+
+    def speak_each(
+        self, texts: Iterable[str], controls: Controls | None = None, batch_size: int | None = None
+    ) -> Iterator[tuple[int, Audio]]:
+        """As speak_many, but each answer leaves with its text's number as soon as it is ready."""
+        controls = controls or Controls()
+        batch_size = self._batch_size(batch_size)
+        numbered = enumerate(texts)
+        while window := list(itertools.islice(numbered, batch_size * SORTED_BATCHES)):
+            jobs = [self._job(number, text) for number, text in window]
+            yield from self._speak_jobs(jobs, controls, batch_size)
+
+    def stream(self, text: str, controls: Controls | None = None) -> Stream:
+        """Speaks one text in chunks that join to what `speak` gives; the first leaves as early as it can."""
+        return Stream(self, self._job(0, text), controls or Controls())
+
+    def _batch_size(self, batch_size: int | None) -> int:
+        largest = self.acoustic.largest_batch
+        if batch_size is None:
+            # Where padding changes its neighbours (the published FastPitch), only on request.
+            return min(BATCH_SIZE, largest) if self.acoustic.batch_safe else 1
+        if not 1 <= batch_size <= largest:
+            raise ValueError(f"batch size must be from 1 to {largest}, not {batch_size}")
+        return batch_size
+
+    def _job(self, number: int, text: str) -> _Job:
+        clock = Timings()
+        with clock.stage("text"):
+            analysis = self.analyse(text)
+        return _Job(number, text, analysis, clock)
+
+    def _speak_jobs(
+        self, jobs: list[_Job], controls: Controls, batch_size: int
+    ) -> Iterator[tuple[int, Audio]]:
+        queue = [(job, i) for job in jobs for i in range(len(job.analysis.utterances))]
+        if batch_size > 1:
+            queue.sort(key=lambda entry: len(entry[0].analysis.utterances[entry[1]].ids))
+        for start in range(0, len(queue), batch_size):
+            batch = queue[start : start + batch_size]
+            utterances = [job.analysis.utterances[i] for job, i in batch]
+            clock = Timings()
+            parts = self._speak_batch(utterances, controls, clock)
+            work = sum(len(part.samples) for part in parts)
+            for (job, i), part in zip(batch, parts, strict=True):
+                job.parts[i] = part
+                job.clock.add(clock, len(part.samples) / work)
+                if len(job.parts) == len(job.analysis.utterances):
+                    yield job.number, self._join(job, controls)
+
+    def _speak_batch(
+        self, utterances: Sequence[Utterance], controls: Controls, clock: Timings
+    ) -> list[_Part]:
+        with clock.stage("acoustic"):
+            output = self.acoustic.synthesise([utterance.ids for utterance in utterances], controls)
+        with clock.stage("vocoder"):
+            audio = self.vocoder.vocode(output.mel, output.mel_lengths)
+        return [
+            _part(output, row, samples, len(utterance.ids))
+            for row, (samples, utterance) in enumerate(zip(audio, utterances, strict=True))
+        ]
+
+    def _join(self, job: _Job, controls: Controls) -> Audio:
+        """The utterances' audio in order, with their pauses."""
+        parts = [job.parts[i] for i in range(len(job.parts))]
+        utterances = job.analysis.utterances
+        starts, pieces, position = [], [], 0
+        with job.clock.stage("join"):
+            for utterance, part in zip(utterances, parts, strict=True):
+                piece = finish(part.samples, self.sampling_rate, controls.volume, pause=utterance.pause)
+                starts.append(position / self.sampling_rate)
+                pieces.append(piece)
+                position += len(piece)
+            samples = np.concatenate(pieces)
+        job.clock.audio = len(samples) / self.sampling_rate
+        job.clock.first_audio = job.clock.total
+        return Audio(
+            text=job.text,
+            samples=samples,
+            sampling_rate=self.sampling_rate,
+            utterances=utterances,
+            unspoken=job.analysis.unspoken,
+            starts=tuple(starts),
+            mels=tuple(part.mel for part in parts),
+            durations=tuple(part.durations for part in parts),
+            pitches=tuple(part.pitch for part in parts),
+            timings=job.clock,
+        )
+
+
+class Stream:
+    """An iterator of float32 chunks of one text's audio. `timings` grow while it is read."""
+
+    def __init__(self, tts: TextToSpeech, job: _Job, controls: Controls):
+        self.sampling_rate = tts.sampling_rate
+        self.analysis = job.analysis
+        self.timings = job.clock
+        self._chunks = self._run(tts, job.analysis.utterances, controls)
+
+    def __iter__(self) -> Stream:
+        return self
+
+    def __next__(self) -> np.ndarray:
+        samples = next(self._chunks)
+        self.timings.audio += len(samples) / self.sampling_rate
+        if not self.timings.first_audio:
+            self.timings.first_audio = self.timings.total
+        return samples
+
+    def _run(
+        self, tts: TextToSpeech, utterances: Sequence[Utterance], controls: Controls
+    ) -> Iterator[np.ndarray]:
+        first_chunk = FIRST_CHUNK
+        for utterance in utterances:
+            with self.timings.stage("acoustic"):
+                output = tts.acoustic.synthesise([utterance.ids], controls)
+            frames = int(output.mel_lengths[0])
+            chunks = tts.vocoder.vocode_chunks(output.mel, first_chunk, LARGEST_CHUNK)
+            first_chunk = LARGEST_CHUNK
+            is_first, left = True, frames * tts.vocoder.hop
+            while left:
+                with self.timings.stage("vocoder"):
+                    samples = _finite(next(chunks))
+                left -= len(samples)
+                pause = None if left else utterance.pause
+                yield finish(samples, self.sampling_rate, controls.volume, starts=is_first, pause=pause)
+                is_first = False
+
+
+def _part(output: AcousticOutput, row: int, samples: np.ndarray, symbols: int) -> _Part:
+    mel = output.mel[row, :, : int(output.mel_lengths[row])]
+    return _Part(
+        samples=_finite(samples),
+        mel=to_numpy(mel),
+        durations=output.durations[row, :symbols],
+        pitch=output.pitch[row, :symbols],
+    )
+
+
+def _finite(samples: np.ndarray) -> np.ndarray:
+    if not np.isfinite(samples).all():
+        raise ValueError("the models gave NaN instead of audio: their weights or their precision do not hold")
+    return samples
+
+
+def finish(
+    samples: np.ndarray, rate: int, volume: float = 1.0, starts: bool = True, pause: float | None = None
+) -> np.ndarray:
+    """Volume, a short fade where an utterance starts or ends, and the pause behind it.
+
+    `pause` None: the utterance goes on behind these samples.
+    """
+    samples = samples * np.float32(volume)
+    if volume > 1:
+        size = np.abs(samples)
+        rounded = KNEE + (1 - KNEE) * np.tanh((size - KNEE) / (1 - KNEE))
+        samples = np.where(size > KNEE, np.copysign(rounded, samples), samples).astype(np.float32)
+    fade = np.linspace(0, 1, min(round(FADE * rate), len(samples)), dtype=np.float32)
+    if starts:
+        samples[: len(fade)] *= fade
+    if pause is not None:
+        samples[len(samples) - len(fade) :] *= fade[::-1]
+        samples = np.concatenate([samples, np.zeros(round(pause * rate), np.float32)])
+    return samples
+
+
+def choose_sources(
+    wanted: Mapping[str, str | None], voice: str | Path | None, checkpoints: Sequence[str] = ()
+) -> dict[str, ModelSource]:
+    """The acoustic model's and the vocoder's source: from checkpoints where given, else from the voice."""
+    for kind, name in wanted.items():
+        if name is not None:
+            get_model(name, kind)
+    sources = {}
+    for text in checkpoints:
+        from common.published import parse_checkpoint, read_checkpoint
+
+        word, path = parse_checkpoint(text)
+        source = read_checkpoint(path, word)
+        kind = get_model(source.model).kind
+        if kind in sources:
+            raise ValueError(f"two checkpoints for the {kind} model: {sources[kind].weights} and {path}")
+        if wanted[kind] not in (None, source.model):
+            raise ValueError(f"checkpoint {path} is a {source.model}, not a {wanted[kind]}")
+        sources[kind] = source
+    if len(sources) < len(KINDS):
+        loaded = load_voice(voice)
+        for kind in KINDS:
+            if kind not in sources:
+                models = loaded.models_of(kind)
+                if not models and wanted[kind] is None:
+                    raise ValueError(f"voice {loaded.name!r} has no {kind} model")
+                sources[kind] = loaded.source(wanted[kind] or models[0])
+    return {kind: sources[kind] for kind in KINDS}
+
+
+def parse_backends(text: str, models: Mapping[str, str]) -> dict[str, str]:
+    """"onnx", or "acoustic=onnx,vocoder=torch" (a model's name does as well) -> the backend of each kind."""
+    words = {**{kind: kind for kind in models}, **{model: kind for kind, model in models.items()}}
+    chosen = dict.fromkeys(models, "onnx")
+    for part in text.split(","):
+        word, equals, backend = (piece.strip() for piece in part.partition("="))
+        if not equals:
+            word, backend = "", word
+        if backend not in BACKENDS:
+            raise ValueError(unknown("backend", backend, BACKENDS))
+        if word and word not in words:
+            raise ValueError(unknown("model in --backend", word, words))
+        chosen.update(dict.fromkeys([words[word]] if word else models, backend))
+    return chosen
+
+
+def make_driver(source: ModelSource, backend: str, device: str = "auto", threads: int | None = None) -> Any:
+    """The acoustic model or vocoder of a source, on engines of this backend."""
+    model = get_model(source.model)
+    stages = model.module("stages").stages(source.config)
+    if backend == "onnx" and any(stage.name not in source.graphs for stage in stages):
+        from common.published import require_torch
+
+        require_torch(f"exporting {source.weights} to ONNX")
+        source, _ = importlib.import_module("common.export").cached_source(source)
+    device = pick_device(backend) if device == "auto" else device
+    engines = {stage.name: make_engine(stage, source, backend, device, threads) for stage in stages}
+    return model.driver_class(source, engines)
+
+
+def pick_device(backend: str) -> str:
+    """A GPU where there is one that the backend can use, else the CPU."""
+    if backend == "onnx":
+        providers = importlib.import_module("onnxruntime").get_available_providers()
+        if "CUDAExecutionProvider" not in providers or importlib.util.find_spec("torch") is None:
+            return "cpu"
+    return "cuda" if importlib.import_module("torch").cuda.is_available() else "cpu"
