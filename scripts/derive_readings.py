@@ -1,7 +1,7 @@
 """Derives how the shipped voice's teacher reads frequent words: two small tables for the English frontend.
 
-`function_words.tsv` holds the reduced forms of closed-class words ("of" is AH0 V), by place in the sentence.
-`variants.tsv` holds, for other words with several pronunciations in CMUdict, the one nearest to the teacher's.
+`function_words.tsv` holds the reduced forms of closed-class words ("of" is AH0 V), by place in a sentence.
+`variants.tsv` holds, for other words with several pronunciations in CMUdict, the one nearest to the teacher.
 """
 
 import argparse
@@ -15,16 +15,23 @@ from hibari.g2p import G2P
 from common.text.cmudict import DATA, load_cmudict
 from common.text.misaki import from_misaki
 
-FUNCTION_WORDS = frozenset(
-    """a an the of to and for from at as is was were are am that than in on with by or but nor he she it his her him
-    them they you your yours i my me we our us its their be been do does did have has had can could would should will
-    shall may might must not so if this these those there who whom whose which what when where while why how then some
-    any such out up down off over into onto upon until till since because though about above after before between
-    through during against among toward towards within without under once though unless whether ours theirs hers mine
-    himself herself itself themselves myself ourselves yourself no yes all both each every either neither own
-    i'm i've i'd i'll it's he's she's that's there's they're they've they'd they'll we're we've we'd we'll you're you've
-    you'd you'll he'd he'll she'd she'll it'd it'll don't didn't doesn't wasn't isn't aren't weren't hadn't hasn't
-    haven't can't couldn't wouldn't shouldn't won't mustn't who's who'd who'll what's where's how's let's here's""".split()
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+FUNCTION_WORDS = _words(
+    """a an the of to and for from at as is was were are am that than in on with by or but nor he she it
+    his her him them they you your yours i my me we our us its their be been do does did have has had
+    can could would should will shall may might must not so if this these those there who whom whose
+    which what when where while why how then some any such out up down off over into onto upon until
+    till since because though about above after before between through during against among toward
+    towards within without under once though unless whether ours theirs hers mine himself herself
+    itself themselves myself ourselves yourself no yes all both each every either neither own just i'm
+    i've i'd i'll it's he's she's that's there's they're they've they'd they'll we're we've we'd we'll
+    you're you've you'd you'll he'd he'll she'd she'll it'd it'll don't didn't doesn't wasn't isn't
+    aren't weren't hadn't hasn't haven't can't couldn't wouldn't shouldn't won't mustn't who's who'd
+    who'll what's where's how's let's here's"""
 )
 CONTEXTS = ("initial", "final", "vowel")  # after them in the table: everywhere else
 
@@ -88,8 +95,12 @@ def main() -> None:
                     by_place[word][place][phones] += 1
 
     frequent = sorted(everywhere, key=lambda w: (-everywhere[w].total(), w))
+    for word in FUNCTION_WORDS - set(everywhere):  # too rare in the transcripts
+        form = readings(teacher, f"I think {word} quite good")[2][2]
+        everywhere[word][form] = by_place[word]["else"][form] = 1
+
     rows = []
-    for word in sorted(FUNCTION_WORDS & set(everywhere)):
+    for word in sorted(FUNCTION_WORDS):
         seen = by_place[word]
         default = (seen["else"] or everywhere[word]).most_common(1)[0][0]
         row = [word, " ".join(default)]
@@ -105,7 +116,7 @@ def main() -> None:
     rows = []
     for word in frequent[: args.words]:
         variants = dictionary.pronunciations(word)
-        if word in FUNCTION_WORDS or len(variants) < 2:
+        if word in FUNCTION_WORDS or len(variants) < 2 or len(word) < 3:
             continue
         spoken, n = everywhere[word].most_common(1)[0]
         nearest = min(variants, key=lambda v, spoken=spoken: cost(spoken, v))

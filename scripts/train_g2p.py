@@ -1,4 +1,4 @@
-"""Trains the letter-to-sound network of the English frontend on CMUdict (one CPU thread, about twenty minutes).
+"""Trains the letter-to-sound network of the English frontend on CMUdict (twenty minutes on one CPU thread).
 
 Every letter is aligned with the nought to two phones that it stands for (expectation-maximisation over all
 alignments), so that reading a word is one classification a letter: nothing autoregressive, one pass of a
@@ -254,7 +254,7 @@ def main() -> None:
         epoch += 1
         rates = phone_error_rates(model, words, held_out, chunks)
         print(
-            f"epoch {epoch}: phone errors {rates[0]:.2%}, without stress {rates[1]:.2%}, words {rates[2]:.1%}",
+            f"epoch {epoch}: phone errors {rates[0]:.2%}, stress aside {rates[1]:.2%}; words {rates[2]:.1%}",
             flush=True,
         )
 

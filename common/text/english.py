@@ -43,7 +43,7 @@ class _Token:
 
 
 class EnglishFrontend:
-    """Text to utterances: each begins with a space, which takes up the leading silence, and ends with a mark."""
+    """Text to utterances. Each begins with a space, which takes up the leading silence, and ends in a mark."""
 
     name = "english"
 
@@ -116,7 +116,7 @@ class EnglishFrontend:
         return utterances
 
     def _parts(self, tokens: list[_Token]) -> list[list[_Token]]:
-        """The tokens of a sentence in parts that fit, of about equal length, cut behind marks where there are any."""
+        """The tokens of a sentence in parts that fit, about equally long, cut behind marks if there are any."""
         limit = self.max_symbols - 1  # an end mark may be added
         tokens = [piece for token in tokens for piece in _cut_word(token, limit)]
         parts = []

@@ -1,4 +1,4 @@
-"""Words that are written alike and said in two ways (a record, to record), told apart by the words around them.
+"""Words that are written alike and said in two ways (a record, to record), told apart by their neighbours.
 
 `data/homographs.tsv` gives each word its two readings and the cues that call for the second one.
 """
@@ -12,40 +12,49 @@ from common.text.cmudict import DATA
 
 Phones = tuple[str, ...]
 
-_MODALS = frozenset(
-    """will would can could shall should may might must do does did cannot don't doesn't didn't won't wouldn't can't
-    couldn't shan't shouldn't mustn't let's please i'll you'll he'll she'll it'll we'll they'll i'd you'd he'd she'd
-    we'd they'd gonna wanna dare dared needn't""".split()
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_MODALS = _words(
+    """will would can could shall should may might must do does did cannot don't doesn't didn't won't
+    wouldn't can't couldn't shan't shouldn't mustn't let's please i'll you'll he'll she'll it'll we'll
+    they'll i'd you'd he'd she'd we'd they'd gonna wanna dare dared needn't"""
 )
-_SUBJECTS = frozenset("i you we they who".split())
-_BE = frozenset(
-    """be am is are was were been being i'm you're he's she's it's we're they're that's isn't aren't wasn't weren't
-    there's who's what's""".split()
+_SUBJECTS = _words("i you we they who")
+_BE = _words(
+    """be am is are was were been being i'm you're he's she's it's we're they're that's isn't aren't
+    wasn't weren't there's who's what's"""
 )
-_HAVE = frozenset(
-    """have has had having i've you've we've they've haven't hasn't hadn't he's she's it's who've could've would've
-    should've might've""".split()
+_HAVE = _words(
+    """have has had having i've you've we've they've haven't hasn't hadn't he's she's it's who've
+    could've would've should've might've"""
 )
-_DETERMINERS = frozenset(
-    """a an the this that these those my your his her its our their whose each every either neither some any no
-    another other such what which more most less many several few all both own same one two three four five six seven
-    eight nine ten first second third last next new old great good""".split()
+_DETERMINERS = _words(
+    """a an the this that these those my your his her its our their whose each every either neither some
+    any no another other such what which more most less many several few all both own same one two
+    three four five six seven eight nine ten first second third last next new old great good"""
 )
-_PREPOSITIONS = frozenset(
-    """of in on at by for from with without into onto upon under over about against between among through during
-    after before behind beyond near per via despite toward towards within as than like""".split()
+_PREPOSITIONS = _words(
+    """of in on at by for from with without into onto upon under over about against between among through
+    during after before behind beyond near per via despite toward towards within as than like"""
 )
-_ADVERBS = frozenset(
-    """not also never always ever even only again then thus first still just often soon now really rather either
-    already actually both""".split()
+_ADVERBS = _words(
+    """not also never always ever even only again then thus first still just often soon now really rather
+    either already actually both"""
 )
+_OBJECTS = _words("the a an his her its my your our their it them him us me this these those all each")
 # Before "to": what follows the pair is a thing, not an action.
-_TO_A_THING = frozenset(
-    "prior due subject respect regard as relation addition according access opposed objection back close next".split()
+_TO_A_THING = _words(
+    """prior due subject respect regard as relation addition according access opposed objection back
+    close next"""
 )
-_PAST_SIGNS = frozenset(
-    "yesterday ago last then was were had did once when after said went came took told".split()
+_HABITUAL = _words(
+    """i you he she it we they there who which that people everyone everybody nobody get gets got getting
+    become became becomes becoming never"""
 )
+_PAST_SIGNS = _words("yesterday ago last then was were had did once when after said went came took told")
 _CLOSED = (
     _MODALS
     | _SUBJECTS
@@ -107,43 +116,34 @@ def _before(words: Sequence[str], index: int) -> int:
 
 def _is_verb(words: Sequence[str], index: int) -> bool:
     at = _before(words, index)
-    previous = _at(words, at)
+    previous, following = _at(words, at), _at(words, index + 1)
     if previous == "to":
-        return _at(words, at - 1) not in _TO_A_THING and _at(words, index + 1) != "of"
+        return _at(words, at - 1) not in _TO_A_THING and following != "of"
     if previous in _MODALS:
-        return previous not in ("do", "does", "did") or _at(words, index + 1) != "of"
+        return following != "of"
     if previous in _SUBJECTS:
         return True
-    if previous in ("and", "or", "but", ","):  # "to collect, sort and record it"
+    if following in _OBJECTS:  # "he saw her present a rose", "Record the time"
+        return previous not in _BE and not _is_thing_marker(previous)
+    if previous in ("and", "or", "but", ","):  # "to collect, sort and record"
         for back in range(at - 1, max(at - 5, -1), -1):
             word = _at(words, back)
-            if word in _DETERMINERS or word in _PREPOSITIONS or word.endswith("'s"):
+            if _is_thing_marker(word):
                 return False
             if word == "to" or word in _MODALS:
                 return True
-        return False
-    if at < 0 or not previous[:1].isalpha():  # an order: "Record your name"
-        return _at(words, index + 1) in (
-            "the",
-            "a",
-            "an",
-            "your",
-            "this",
-            "that",
-            "it",
-            "them",
-            "my",
-            "all",
-            "each",
-        )
     return False
+
+
+def _is_thing_marker(word: str) -> bool:
+    return word in _DETERMINERS or word in _PREPOSITIONS or word.endswith(("'s", "s'"))
 
 
 def _is_noun(words: Sequence[str], index: int) -> bool:
     if _is_verb(words, index):
         return False
     previous = _at(words, index - 1)
-    if previous in _DETERMINERS or previous in _PREPOSITIONS or previous.endswith(("'s", "s'")):
+    if _is_thing_marker(previous):
         return True
     if _at(words, index + 1) == "of":
         return True
@@ -162,44 +162,39 @@ def _is_past(words: Sequence[str], index: int) -> bool:
     if (
         previous == "to"
         or previous in _MODALS
-        or previous in _DETERMINERS
-        and previous not in ("which", "that")
+        or (previous in _DETERMINERS and previous not in ("which", "that"))
     ):
         return False
-    if at < 0 or not previous[:1].isalpha() and previous != ",":
+    if at < 0 or (not previous[:1].isalpha() and previous != ","):
         return False
     if previous in ("he", "she", "it"):
         return True
     near = [_at(words, i) for i in range(max(index - 12, 0), index + 13)]
-    told = any(word in _PAST_SIGNS or len(word) > 4 and word.endswith("ed") for word in near)
+    told = any(word in _PAST_SIGNS or (len(word) > 4 and word.endswith("ed")) for word in near)
     if previous in _SUBJECTS or previous in ("and", "or", "but", ","):
         return told
     return told or not previous.endswith("s")
 
 
 def _is_used_to(words: Sequence[str], index: int) -> bool:
-    """ "I used to go", "I am used to it", but not "it was used to open doors"."""
+    """Habit: "I used to go", "I am used to it", but not "the tool (that was) used to open it"."""
     if _at(words, index + 1) != "to":
         return False
     at = _before(words, index)
     previous = _at(words, at)
-    if previous in (
-        "i'm",
-        "you're",
-        "he's",
-        "she's",
-        "we're",
-        "they're",
-        "get",
-        "got",
-        "getting",
-        "become",
-        "became",
-    ):
-        return True
     if previous in _BE:
-        return _at(words, at - 1) in ("i", "you", "he", "she", "we", "they", "people")
-    return previous not in _HAVE and previous != ""
+        return (
+            "'m" in previous or "'re" in previous or _at(words, at - 1) in (*_SUBJECTS, "he", "she", "people")
+        )
+    if previous in _HABITUAL or _at(words, index + 2) in ("be", "have", "it", "this", "being", "having"):
+        return True
+    return at >= 0 and words[at][:1].isupper()
+
+
+def _is_closing(words: Sequence[str], index: int) -> bool:
+    """A thing with no other noun behind it: "it came to a close."."""
+    following = _at(words, index + 1)
+    return _at(words, index - 1) in ("a", "the", "its", "this") and not following[:1].isalpha()
 
 
 def _is_name(words: Sequence[str], index: int) -> bool:
@@ -225,6 +220,7 @@ _CONTEXTS = {
     "NOUN": _is_noun,
     "PAST": _is_past,
     "USED": _is_used_to,
+    "CLOSING": _is_closing,
     "CAPITAL": _is_name,
     "LOWER": lambda words, index: words[index].islower(),
 }

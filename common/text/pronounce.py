@@ -19,11 +19,34 @@ LETTER_NAMES: dict[str, Phones] = {
     letter: tuple(name.split())
     for letter, name in (
         entry.split(" ", 1)
-        for entry in (
-            "a EY1/b B IY1/c S IY1/d D IY1/e IY1/f EH1 F/g JH IY1/h EY1 CH/i AY1/j JH EY1/k K EY1/l EH1 L/m EH1 M/"
-            "n EH1 N/o OW1/p P IY1/q K Y UW1/r AA1 R/s EH1 S/t T IY1/u Y UW1/v V IY1/w D AH1 B AH0 L Y UW0/"
-            "x EH1 K S/y W AY1/z Z IY1"
-        ).split("/")
+        for entry in [
+            "a EY1",
+            "b B IY1",
+            "c S IY1",
+            "d D IY1",
+            "e IY1",
+            "f EH1 F",
+            "g JH IY1",
+            "h EY1 CH",
+            "i AY1",
+            "j JH EY1",
+            "k K EY1",
+            "l EH1 L",
+            "m EH1 M",
+            "n EH1 N",
+            "o OW1",
+            "p P IY1",
+            "q K Y UW1",
+            "r AA1 R",
+            "s EH1 S",
+            "t T IY1",
+            "u Y UW1",
+            "v V IY1",
+            "w D AH1 B AH0 L Y UW0",
+            "x EH1 K S",
+            "y W AY1",
+            "z Z IY1",
+        ]
     )
 }
 _SPELLED = re.compile(r"([A-Z]{2,})('?s)?")
@@ -31,9 +54,15 @@ _SIBILANTS = frozenset(("S", "Z", "SH", "ZH", "CH", "JH"))
 _VOICELESS = frozenset(("P", "T", "K", "F", "TH", "S", "SH", "CH"))
 
 # After a capital "A" stands a pause, or before it one of these: the letter is meant, not the article.
-_LABELS = frozenset(
-    """vitamin plan grade group class type exhibit section option part point block category hepatitis level unit
-    company appendix column room gate zone line side series letter vitamins chapter""".split()
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_LABELS = _words(
+    """vitamin plan grade group class type exhibit section option part point block category hepatitis
+    level unit company appendix column room gate zone line side series letter vitamins chapter"""
 )
 _SENTENCE_MARKS = frozenset(".?!:;")
 
@@ -132,13 +161,14 @@ _CONTRACTED: dict[str, Callable[[Phones], Phones]] = {
     "'em": lambda base: (*base, "AH0", "M"),
 }
 # Short words that make compounds (roominghouse, daybreak); other three-letter entries are mostly names.
-_SHORT_PARTS = frozenset(
-    """act age aid aim air arm art ash back bag bar bat bay bed bee big bin bit box boy bud bug bus buy can cap car cat
-    cow cry cup cut dad day dew dog dot dry ear eat egg end eye fan far fat fig fin fit fix fly fog fox fun fur gap gas
-    gem gun guy ham hat hay hen hit hop hot ice ink jam jar jaw jet job joy key kid lap law lay leg lid lie lip log lot
-    low map mat mid mud net new nut oak oil old one out own pan paw pay pea pen pet pie pig pin pit pop pot raw ray red
-    rib rim rod row run sad saw sea see set sex she sky sod son spy sub sun tag tap tar tax tea ten tie tin tip toe ton
-    top toy two use van war wax way web wet wig win wit woe zoo""".split()
+_SHORT_PARTS = _words(
+    """act age aid aim air arm art ash back bag bar bat bay bed bee big bin bit box boy bud bug bus buy
+    can cap car cat cow cry cup cut dad day dew dog dot dry ear eat egg end eye fan far fat fig fin
+    fit fix fly fog fox fun fur gap gas gem gun guy ham hat hay hen hit hop hot ice ink jam jar jaw
+    jet job joy key kid lap law lay leg lid lie lip log lot low map mat mid mud net new nut oak oil
+    old one out own pan paw pay pea pen pet pie pig pin pit pop pot raw ray red rib rim rod row run
+    sad saw sea see set sex she sky sod son spy sub sun tag tap tar tax tea ten tie tin tip toe ton
+    top toy two use van war wax way web wet wig win wit woe zoo"""
 )
 
 
@@ -184,7 +214,7 @@ def _in_context(tokens: Sequence[str], index: int, follower: Phones) -> Phones:
     if spelled:
         phones = spell(spelled[1])
         return phones + plural(phones) if spelled[2] else phones
-    if token[0].isupper() and (token[1:] == "-" or len(token) == 1 and _is_letter(tokens, index)):
+    if token[0].isupper() and (token[1:] == "-" or (len(token) == 1 and _is_letter(tokens, index))):
         return LETTER_NAMES[token[0].lower()]
     word = token.lower()
     if word.endswith("-"):
@@ -357,7 +387,4 @@ def _by_letters(word: str) -> Phones:
         return ()
     if not any(vowel in letters for vowel in "aeiouy"):
         return spell(letters)
-    try:
-        return load_letter_reader()(letters) or spell(letters)
-    except FileNotFoundError:
-        return spell(letters)
+    return load_letter_reader()(letters) or spell(letters)
