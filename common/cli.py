@@ -14,7 +14,7 @@ INTERRUPTED = 130
 
 
 def run(main: Callable[[], int | None]) -> None:
-    """Runs a command's main and exits: what a user can do wrong becomes a sentence on stderr, no traceback."""
+    """Runs a command's main and exits; what a user can do wrong becomes a sentence, not a traceback."""
     warnings.showwarning = _show_warning
     try:
         status = main() or 0
@@ -30,8 +30,8 @@ def run(main: Callable[[], int | None]) -> None:
         print("error: out of memory", file=sys.stderr)
         status = USER_ERROR
     except OSError as error:
-        named = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
-        print(f"error: {error.strerror if named is None else named}", file=sys.stderr)
+        named = error.filename and error.strerror
+        print(f"error: {error.filename}: {error.strerror}" if named else f"error: {error}", file=sys.stderr)
         status = USER_ERROR
     except (ValueError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -62,7 +62,9 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="onnx or torch, or one for each: acoustic=onnx,vocoder=torch (default: onnx)",
     )
-    group.add_argument("--device", default="auto", help="cpu, cuda or cuda:N (default: a GPU if there is one)")
+    group.add_argument(
+        "--device", default="auto", help="cpu, cuda or cuda:N (default: a GPU if there is one)"
+    )
     group.add_argument("--threads", type=positive, metavar="N", help="CPU threads (default: all cores)")
 
 
@@ -70,7 +72,9 @@ def add_control_arguments(parser: argparse.ArgumentParser) -> None:
     """How to speak: the fields of Controls."""
     group = parser.add_argument_group("how to speak")
     group.add_argument("--pace", type=float, default=1.0, help="speed, 2 is twice as fast (default: 1)")
-    group.add_argument("--pitch-shift", type=float, default=0.0, metavar="HZ", help="raise the pitch by so much")
+    group.add_argument(
+        "--pitch-shift", type=float, default=0.0, metavar="HZ", help="raise the pitch by so much"
+    )
     group.add_argument(
         "--pitch-amplify", type=float, default=1.0, metavar="FACTOR", help="livelier above 1, flatter below"
     )
@@ -84,7 +88,16 @@ def add_control_arguments(parser: argparse.ArgumentParser) -> None:
 def controls_from(args: argparse.Namespace):
     from common.speech import Controls
 
-    names = ("pace", "pitch_shift", "pitch_amplify", "pitch_flatten", "pitch_invert", "volume", "seed", "speaker")
+    names = (
+        "pace",
+        "pitch_shift",
+        "pitch_amplify",
+        "pitch_flatten",
+        "pitch_invert",
+        "volume",
+        "seed",
+        "speaker",
+    )
     return Controls(**{name: getattr(args, name) for name in names})
 
 

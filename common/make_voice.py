@@ -24,7 +24,7 @@ def write_voice(
     frontend: FrontendSpec | None = None,
     about: Mapping[str, str] | None = None,
 ) -> list[Check]:
-    """Makes `folder` a voice of these models; other files in it stay. Nothing is written unless all is well."""
+    """Makes `folder` a voice of these models; its other files stay. Nothing is written unless all is well."""
     first, *others = sources
     for other in others:
         require_same_contract(first.mel, other.mel, (first.model, other.model))

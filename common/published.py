@@ -13,7 +13,13 @@ from common.registry import MODELS, Model, names, unknown
 from common.voices import FrontendSpec, ModelSource, build, read_metadata, read_weights
 
 # The text chain that a FastPitch file states, under our frontend's options of the same names.
-FRONTEND_OPTIONS = ("symbol_set", "text_cleaners", "p_arpabet", "prepend_space_to_text", "append_space_to_text")
+FRONTEND_OPTIONS = (
+    "symbol_set",
+    "text_cleaners",
+    "p_arpabet",
+    "prepend_space_to_text",
+    "append_space_to_text",
+)
 
 
 def parse_checkpoint(value: str) -> tuple[str | None, Path]:
@@ -104,5 +110,3 @@ def require_torch(what: str) -> None:
         import torch  # noqa: F401
     except ImportError:
         raise ValueError(f"{what} needs PyTorch: pip install -e '.[torch]'") from None
-
-

@@ -44,7 +44,13 @@ MODELS = {
             mark="encoder.word_emb.weight",
             training_only=("attention.",),
         ),
-        Model("hifigan", "vocoder", "hifigan.config:HifiganConfig", "hifigan.infer:HifiganVocoder", mark="conv_pre.bias"),
+        Model(
+            "hifigan",
+            "vocoder",
+            "hifigan.config:HifiganConfig",
+            "hifigan.infer:HifiganVocoder",
+            mark="conv_pre.bias",
+        ),
     )
 }
 

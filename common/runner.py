@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import itertools
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +22,7 @@ from common.voices import ModelSource, load_voice
 
 KINDS = ("acoustic", "vocoder")
 FADE = 0.004  # seconds at both ends of an utterance, so that joining it to silence makes no click
-# A stream's chunks in mel frames: the first is small so that it leaves at once; they double up to the largest.
+# A stream's chunks in mel frames: the first is small, to leave at once; they double up to the largest.
 FIRST_CHUNK, LARGEST_CHUNK = 24, 192
 BATCH_SIZE = 8
 # So many batches of texts are sorted by length at a time: answers leave early and memory stays bounded.
@@ -174,7 +173,7 @@ class TextToSpeech:
 
     def _join(self, job: _Job, controls: Controls) -> Audio:
         """The utterances' audio in order, with their pauses."""
-        parts = [job.parts[i] for i in range(len(job.parts))]
+        parts = [job.parts.pop(i) for i in range(len(job.parts))]
         utterances = job.analysis.utterances
         starts, pieces, position = [], [], 0
         with job.clock.stage("join"):
@@ -190,6 +189,7 @@ class TextToSpeech:
             text=job.text,
             samples=samples,
             sampling_rate=self.sampling_rate,
+            hop_length=self.vocoder.hop,
             utterances=utterances,
             unspoken=job.analysis.unspoken,
             starts=tuple(starts),
@@ -307,7 +307,7 @@ def choose_sources(
 
 
 def parse_backends(text: str, models: Mapping[str, str]) -> dict[str, str]:
-    """"onnx", or "acoustic=onnx,vocoder=torch" (a model's name does as well) -> the backend of each kind."""
+    """ "onnx", or "acoustic=onnx,vocoder=torch" (a model's name does as well) -> the backend of each kind."""
     words = {**{kind: kind for kind in models}, **{model: kind for kind, model in models.items()}}
     chosen = dict.fromkeys(models, "onnx")
     for part in text.split(","):

@@ -107,6 +107,7 @@ class Audio:
     text: str
     samples: np.ndarray  # float32 [T_audio] in [-1, 1]
     sampling_rate: int
+    hop_length: int  # samples of a mel frame
     utterances: tuple[Utterance, ...]
     unspoken: tuple[Unspoken, ...]
     starts: tuple[float, ...]  # seconds at which each utterance begins
@@ -118,6 +119,10 @@ class Audio:
     @property
     def seconds(self) -> float:
         return len(self.samples) / self.sampling_rate
+
+    @property
+    def frame_seconds(self) -> float:
+        return self.hop_length / self.sampling_rate
 
     @property
     def mel(self) -> np.ndarray:

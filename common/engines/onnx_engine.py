@@ -86,6 +86,8 @@ def session_options(threads: int | None) -> ort.SessionOptions:
     options.intra_op_num_threads = threads or os.cpu_count() or 1
     options.inter_op_num_threads = 1
     options.log_severity_level = ERRORS_ONLY
+    # Waiting threads sleep: spinning gains nothing here, and takes cores from the other stages' sessions.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
 
 

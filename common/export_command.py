@@ -1,0 +1,55 @@
+"""The export command, shared by scripts/export.py and every model's export_onnx module."""
+
+from __future__ import annotations
+
+import argparse
+
+from common import cli
+
+
+def main(model: str | None = None) -> int:
+    """Exports and checks the graphs of a voice or of published weights; `model` limits it to one model."""
+    what = model or "a voice's models"
+    parser = argparse.ArgumentParser(
+        description=f"Exports {what} to ONNX and compares every graph with PyTorch at several sizes."
+    )
+    parser.add_argument(
+        "--voice", metavar="NAME", help="name or folder of a voice (default: the shipped one)"
+    )
+    parser.add_argument(
+        "--checkpoint",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="published weights instead; their graphs go to the cache ($MELFORGE_CACHE); may be repeated",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="compare the graphs that are there; write nothing"
+    )
+    args = parser.parse_args()
+
+    from common.published import parse_checkpoint, read_checkpoint, require_torch
+    from common.voices import load_voice
+
+    require_torch("exporting")
+    from common.export import HEADINGS, cached_source, check_source, export_source
+
+    if args.checkpoint:
+        sources = [read_checkpoint(path, word) for word, path in map(parse_checkpoint, args.checkpoint)]
+    else:
+        sources = list(load_voice(args.voice).models.values())
+    sources = [source for source in sources if model in (None, source.model)]
+    if not sources:
+        raise ValueError(f"there is no {model} to export")
+    checks = []
+    for source in sources:
+        made = []
+        if args.checkpoint:
+            source, made = cached_source(source)
+        elif not args.check:
+            source, made = export_source(source, source.weights.parent)
+        checks += made or check_source(source)
+        for graph in source.graphs.values():
+            print(graph)
+    cli.print_table(HEADINGS, [check.row() for check in checks])
+    return 0 if all(check.ok for check in checks) else 1
