@@ -91,7 +91,9 @@ class Schedule:
     rate on any machine. The state (steps and seconds done) is saved with checkpoints.
     """
 
-    def __init__(self, peak: float, floor: float, warm_up_steps: int, max_steps: int | None, max_minutes: float | None):
+    def __init__(
+        self, peak: float, floor: float, warm_up_steps: int, max_steps: int | None, max_minutes: float | None
+    ):
         if not max_steps and not max_minutes:
             raise ValueError("training needs an end: give --steps or --minutes")
         self.peak, self.floor, self.warm_up_steps = peak, floor, warm_up_steps
@@ -171,7 +173,9 @@ def load_checkpoint(path: Path, device: torch.device) -> dict:
     return torch.load(path, map_location=device, weights_only=True)
 
 
-def save_weights(path: Path, module: torch.nn.Module, config: object, info: dict, leave_out: str = "") -> None:
+def save_weights(
+    path: Path, module: torch.nn.Module, config: object, info: dict, leave_out: str = ""
+) -> None:
     """Weights for inference as safetensors: parameters in fp16, buffers (constants) in fp32.
 
     The configuration and `info` stand as JSON in the file's metadata. Names that begin with `leave_out` are
@@ -205,7 +209,9 @@ class Log:
             writer = csv.writer(file)
             if new:
                 writer.writerow(["step", "seconds", *values])
-            writer.writerow([step, round(time.monotonic() - self.started, 1), *(f"{v:.6g}" for v in values.values())])
+            writer.writerow(
+                [step, round(time.monotonic() - self.started, 1), *(f"{v:.6g}" for v in values.values())]
+            )
         shown = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
         print(f"step {step}  {time.monotonic() - self.started:.0f} s  {shown}", flush=True)
 
@@ -226,7 +232,10 @@ class Log:
             return
         columns = min(3, len(names))
         figure, axes = plt.subplots(
-            -(-len(names) // columns), columns, figsize=(4 * columns, 2.5 * -(-len(names) // columns)), squeeze=False
+            -(-len(names) // columns),
+            columns,
+            figsize=(4 * columns, 2.5 * -(-len(names) // columns)),
+            squeeze=False,
         )
         for axis, name in zip(axes.flat, names, strict=False):
             axis.plot([int(r["step"]) for r in rows], [float(r[name]) for r in rows], linewidth=0.8)

@@ -120,7 +120,9 @@ def make_buckets(corpus: CorpusTensors, recipe: FastPitchRecipe) -> list[Bucket]
         low = high
         if len(members):
             batch = min(recipe.max_batch_size, recipe.frames_per_batch // high, len(members))
-            buckets.append(Bucket(-(-int(lengths[members].max()) // 8) * 8, high, batch, tuple(members.tolist())))
+            buckets.append(
+                Bucket(-(-int(lengths[members].max()) // 8) * 8, high, batch, tuple(members.tolist()))
+            )
     if not buckets:
         raise ValueError("the corpus is too small: no utterance is left for training")
     return buckets
@@ -146,7 +148,9 @@ class Batches:
 class Trainer:
     """Network, optimiser and one step on one device."""
 
-    def __init__(self, config: FastPitchConfig, recipe: FastPitchRecipe, corpus: CorpusTensors, device: torch.device):
+    def __init__(
+        self, config: FastPitchConfig, recipe: FastPitchRecipe, corpus: CorpusTensors, device: torch.device
+    ):
         self.config, self.recipe, self.corpus, self.device = config, recipe, corpus, device
         self.model = FastPitch(config).to(device)
         self.model.attention.requires_grad_(False)  # durations are given: the aligner is not trained
@@ -202,7 +206,9 @@ class Trainer:
             "energy": recipe.energy_loss_weight,
         }
         sum(weights[name] * loss for name, loss in losses.items()).backward()
-        torch.nn.utils.clip_grad_norm_([p for p in self.model.parameters() if p.requires_grad], recipe.clip_norm)
+        torch.nn.utils.clip_grad_norm_(
+            [p for p in self.model.parameters() if p.requires_grad], recipe.clip_norm
+        )
         self.optimiser.step()
         self.ema.update()
         return {name: loss.detach() for name, loss in losses.items()}
@@ -240,16 +246,28 @@ def predict_mels(trainer: Trainer, batch_size: int = 32) -> Tensor:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], prog="python -m fastpitch.train")
-    parser.add_argument("--hparam", type=Path, default=Path("hparams/fastpitch/train.yaml"), help="sizes and recipe")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change one value of it")
-    parser.add_argument("--corpus", type=Path, required=True, help="folder that scripts/prepare_corpus.py wrote")
-    parser.add_argument("--out", type=Path, required=True, help="run folder: last.pt, weights.safetensors, losses")
+    parser.add_argument(
+        "--hparam", type=Path, default=Path("hparams/fastpitch/train.yaml"), help="sizes and recipe"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="change one value of it"
+    )
+    parser.add_argument(
+        "--corpus", type=Path, required=True, help="folder that scripts/prepare_corpus.py wrote"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, help="run folder: last.pt, weights.safetensors, losses"
+    )
     parser.add_argument("--steps", type=int, help="stop after so many steps")
     parser.add_argument("--minutes", type=float, help="stop after so many minutes")
     parser.add_argument("--resume", type=Path, help="checkpoint to continue (its schedule too)")
     parser.add_argument("--init", type=Path, help="checkpoint whose network starts a new run")
-    parser.add_argument("--save-minutes", type=float, default=2.0, help="minutes between checkpoints (default 2)")
-    parser.add_argument("--predict-mels", type=Path, metavar="FILE.npy", help="at the end, write the corpus's mels")
+    parser.add_argument(
+        "--save-minutes", type=float, default=2.0, help="minutes between checkpoints (default 2)"
+    )
+    parser.add_argument(
+        "--predict-mels", type=Path, metavar="FILE.npy", help="at the end, write the corpus's mels"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()

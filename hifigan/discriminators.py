@@ -109,6 +109,6 @@ class MultiResolutionDiscriminator(_Panel):
     def __init__(
         self,
         channels: int = 32,
-        resolutions: tuple[tuple[int, int, int], ...] = ((512, 50, 240), (1024, 120, 600), (2048, 240, 1200)),
+        resolutions: tuple[tuple[int, int, int], ...] = ((512, 128, 512), (1024, 256, 1024), (2048, 512, 2048)),
     ) -> None:
         super().__init__([SpectrogramDiscriminator(*resolution, channels) for resolution in resolutions])

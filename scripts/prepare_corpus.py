@@ -4,23 +4,43 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common.cli import run
-from common.corpus.prepare import Line, prepare, read_metadata, read_transcripts, split_sentences_into_lines
+from common.corpus.prepare import (
+    Line,
+    prepare,
+    read_metadata,
+    read_transcripts,
+    respeak,
+    split_sentences_into_lines,
+)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder with metadata.csv and wavs/, LJSpeech's format")
-    parser.add_argument("--transcripts", type=Path, help="name|text lines for the teacher voice to read into the folder")
-    parser.add_argument("--extra", action="store_true", help="with --transcripts: add words, questions, numbers, names")
+    parser.add_argument(
+        "--corpus", type=Path, required=True, help="folder with metadata.csv and wavs/, LJSpeech's format"
+    )
+    parser.add_argument(
+        "--transcripts", type=Path, help="name|text lines for the teacher voice to read into the folder"
+    )
+    parser.add_argument(
+        "--extra", action="store_true", help="with --transcripts: add words, questions, numbers, names"
+    )
+    parser.add_argument(
+        "--respeak", action="store_true", help="let the teacher make the wavs of an existing labels.npz"
+    )
     parser.add_argument("--limit", type=int, help="use the first N lines only")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
     args = parser.parse_args()
+    if args.respeak:
+        respeak(args.corpus, args.workers)
+        return
     if args.transcripts:
         lines = read_transcripts(args.transcripts)
         if args.extra:
@@ -31,6 +51,7 @@ def main() -> None:
             extra = extra_sentences([line.text for line in lines], words)
             lines += [Line(f"extra-{i:05d}", text) for i, text in enumerate(extra)]
         lines = split_sentences_into_lines(lines)
+        random.Random(0).shuffle(lines)  # the recipes validate on the last ones
     else:
         lines = read_metadata(args.corpus)
     if args.limit:

@@ -71,7 +71,10 @@ class Aligner:
             raise ValueError("pocketsphinx found no alignment")
         known = set(names)
         times = [
-            (p.start / 100, (p.start + p.duration) / 100) for w in alignment.words() if w.name in known for p in w
+            (p.start / 100, (p.start + p.duration) / 100)
+            for w in alignment.words()
+            if w.name in known
+            for p in w
         ]
         if len(times) != sum(len(word) for word in words):
             raise ValueError(f"pocketsphinx aligned {len(times)} phones of {sum(len(w) for w in words)}")

@@ -44,4 +44,4 @@ def load_mels(path: Path, frames: int, device: torch.device) -> torch.Tensor:
     mels = np.load(path, mmap_mode="r")
     if mels.shape[1] != frames:
         raise ValueError(f"{path} holds {mels.shape[1]} frames, the corpus has {frames}: predict them again")
-    return torch.from_numpy(np.ascontiguousarray(mels)).to(device)
+    return torch.from_numpy(np.array(mels)).to(device)

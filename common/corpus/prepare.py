@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import csv
 import multiprocessing
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
-from common.corpus.dataset import Labels, save_labels
+from common.corpus.dataset import Labels, load_labels, save_labels
 from common.text import get_frontend
 
 RATE, HOP = 22_050, 256
@@ -30,7 +31,9 @@ def read_metadata(folder: Path) -> list[Line]:
     """LJSpeech's metadata.csv: `name|text|normalised text` (the last column counts)."""
     path = folder / "metadata.csv"
     if not path.is_file():
-        raise FileNotFoundError(f"{path} not found: a corpus folder holds metadata.csv and wavs/ as LJSpeech does")
+        raise FileNotFoundError(
+            f"{path} not found: a corpus folder holds metadata.csv and wavs/ as LJSpeech does"
+        )
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.reader(file, delimiter="|", quoting=csv.QUOTE_NONE)
         return [Line(row[0], row[-1]) for row in rows if row]
@@ -56,10 +59,12 @@ def line_symbols(frontend, text: str) -> tuple[list[str], np.ndarray]:
 _worker: dict = {}
 
 
-def _start_worker(folder: Path, speak: bool) -> None:
-    from common.corpus.alignment import Aligner
+def _start_worker(folder: Path, speak: bool, label: bool) -> None:
+    _worker.update(folder=folder, frontend=get_frontend("english"))
+    if label:
+        from common.corpus.alignment import Aligner
 
-    _worker.update(folder=folder, frontend=get_frontend("english"), aligner=Aligner())
+        _worker["aligner"] = Aligner()
     if speak:
         from common.corpus.teacher import Teacher
 
@@ -82,17 +87,24 @@ def pitch_per_symbol(audio: np.ndarray, durations: np.ndarray) -> np.ndarray:
     return (totals / np.maximum(counts, 1)).astype(np.float32)
 
 
-def _label(job: tuple[int, Line]):
+def _speak(name: str, symbols: list[str]) -> np.ndarray:
+    """The teacher's reading of one line, also written to its wav; the name seeds it."""
+    import soundfile
+
+    audio = _worker["teacher"].speak(symbols, RATE, seed=zlib.crc32(name.encode()))
+    soundfile.write(_worker["folder"] / "wavs" / f"{name}.wav", audio, RATE, subtype="PCM_16")
+    return audio
+
+
+def _label(line: Line):
     """(line, ids, durations, pitch), or (line, reason, None, None) where the line can't be used."""
     import soundfile
 
-    seed, line = job
     path = _worker["folder"] / "wavs" / f"{line.name}.wav"
     try:
         symbols, ids = line_symbols(_worker["frontend"], line.text)
         if "teacher" in _worker:
-            audio = _worker["teacher"].speak(symbols, RATE, seed)
-            soundfile.write(path, audio, RATE, subtype="PCM_16")
+            audio = _speak(line.name, symbols)
         else:
             audio, rate = soundfile.read(path, dtype="float32")
             if rate != RATE:
@@ -110,8 +122,8 @@ def prepare(folder: Path, lines: list[Line], speak: bool, workers: int) -> Label
     """
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
     labels, failed = Labels([], [], [], [], []), []
-    with multiprocessing.get_context("spawn").Pool(workers, _start_worker, (folder, speak)) as pool:
-        results = pool.imap(_label, enumerate(lines), chunksize=8)
+    with multiprocessing.get_context("spawn").Pool(workers, _start_worker, (folder, speak, True)) as pool:
+        results = pool.imap(_label, lines, chunksize=8)
         for line, ids, durations, pitch in tqdm(results, total=len(lines), unit="line", mininterval=5):
             if durations is None:
                 failed.append(f"{line.name}|{ids}")
@@ -129,6 +141,29 @@ def prepare(folder: Path, lines: list[Line], speak: bool, workers: int) -> Label
         (folder / "metadata.csv").write_text("".join(rows), encoding="utf-8")
     (folder / "failed.txt").write_text("".join(f + "\n" for f in failed), encoding="utf-8")
     save_labels(folder, labels)
+    return labels
+
+
+def _respeak(job: tuple[str, np.ndarray]) -> int:
+    name, ids = job
+    return len(_speak(name, [_worker["frontend"].symbols[i] for i in ids])) // HOP
+
+
+def respeak(folder: Path, workers: int) -> Labels:
+    """Makes the wavs of an existing labels.npz again: labels are small and travel, audio is large and does not.
+
+    ValueError where the teacher's timing is not the one that was labelled.
+    """
+    labels = load_labels(folder)
+    (folder / "wavs").mkdir(parents=True, exist_ok=True)
+    with multiprocessing.get_context("spawn").Pool(workers, _start_worker, (folder, True, False)) as pool:
+        results = pool.imap(_respeak, zip(labels.names, labels.ids, strict=True), chunksize=32)
+        frames = list(tqdm(results, total=len(labels.names), unit="line", mininterval=5))
+    different = int((np.array(frames) != labels.frames).sum())
+    if different:
+        raise ValueError(
+            f"{different} of {len(frames)} lines have another length than their labels: label them again"
+        )
     return labels
 
 

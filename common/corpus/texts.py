@@ -10,6 +10,8 @@ import random
 import re
 from collections.abc import Sequence
 
+from common.text.number_words import cardinal, decimal, digits, ordinal, two_digits, year
+
 TEMPLATES = (
     "It costs {money}.",
     "The total comes to {money}, including tax.",
@@ -49,21 +51,41 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def _fill(template: str, rng: random.Random) -> str:
+    def money() -> str:
+        return f"{cardinal(rng.randint(2, 999))} dollars and {cardinal(rng.randint(2, 99))} cents"
+
+    def phone() -> str:
+        groups = (rng.randint(200, 999), rng.randint(200, 999), rng.randint(1000, 9999))
+        return ", ".join(digits(str(group)) for group in groups)
+
+    def time() -> str:
+        minute = rng.choice((0, 5, 10, 15, 20, 30, 40, 45, 50))
+        return f"{cardinal(rng.randint(1, 12))} {two_digits(minute) if minute else ''} {rng.choice('ap')} m"
+
+    def big() -> str:
+        return cardinal(
+            rng.choice((rng.randint(100, 999), rng.randint(1000, 99999), rng.randint(10**5, 10**7)))
+        )
+
     values = {
-        "money": lambda: f"${rng.randint(1, 999)}.{rng.randint(1, 99):02d}",
-        "phone": lambda: f"{rng.randint(200, 999)}-{rng.randint(200, 999)}-{rng.randint(0, 9999):04d}",
-        "time": lambda: f"{rng.randint(1, 12)}:{rng.choice((0, 5, 10, 15, 20, 30, 40, 45, 50)):02d} "
-        + rng.choice(("a.m.", "p.m.")),
-        "date": lambda: f"{rng.choice(MONTHS)} {rng.randint(1, 28)}, {rng.randint(1700, 2030)}",
-        "year": lambda: str(rng.randint(1100, 2030)),
-        "big": lambda: str(rng.choice((rng.randint(100, 999), rng.randint(1000, 99999), rng.randint(10**5, 10**7)))),
-        "small": lambda: str(rng.randint(2, 99)),
-        "decimal": lambda: f"{rng.randint(0, 99)}.{rng.randint(1, 99)}",
-        "ordinal": lambda: f"{rng.randint(3, 20)}th",
-        "fraction": lambda: rng.choice(("1/2", "1/4", "3/4", "2/3", "1/3")),
-        "acronym": lambda: ".".join(rng.sample(LETTERS, 3)) + ".",
+        "money": money,
+        "phone": phone,
+        "time": time,
+        "date": lambda: (
+            f"{rng.choice(MONTHS)} {ordinal(rng.randint(1, 28))}, {year(rng.randint(1700, 2030))}"
+        ),
+        "year": lambda: year(rng.randint(1100, 2030)),
+        "big": big,
+        "small": lambda: cardinal(rng.randint(2, 99)),
+        "decimal": lambda: decimal(f"{rng.randint(0, 99)}.{rng.randint(1, 99)}"),
+        "ordinal": lambda: ordinal(rng.randint(3, 20)),
+        "fraction": lambda: rng.choice(
+            ("one half", "one quarter", "three quarters", "two thirds", "one third")
+        ),
+        "acronym": lambda: " ".join(rng.sample(LETTERS, 3)),
     }
-    return re.sub(r"\{(\w+)\}", lambda m: values[m.group(1)](), template)
+    filled = re.sub(r"\{(\w+)\}", lambda m: values[m.group(1)](), template)
+    return filled[:1].upper() + filled[1:]
 
 
 def extra_sentences(transcripts: Sequence[str], dictionary: Sequence[str], seed: int = 7) -> list[str]:
