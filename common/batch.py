@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from common.audio import FORMATS, write_audio, write_bytes
+from common.audio import FORMATS, encode_audio, write_audio, write_bytes
 from common.runner import TextToSpeech
 from common.speech import Audio, Controls
 from common.text import Unspoken
@@ -135,7 +135,10 @@ class Writer:
             sys.stdout.buffer.flush()
             return None
         path = self.file or self.folder / f"{phrase.name}.wav"
-        write_audio(path, audio.samples, audio.sampling_rate, "wav" if _is_device(path) else None)
+        if _is_device(path):
+            _write_device(path, audio)
+        else:
+            write_audio(path, audio.samples, audio.sampling_rate)
         if self.save_mel:
             buffer = io.BytesIO()
             np.save(buffer, audio.mel)
@@ -145,6 +148,13 @@ class Writer:
 
 def _is_device(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _write_device(path: Path, audio: Audio) -> None:
+    try:
+        path.write_bytes(encode_audio(audio.samples, audio.sampling_rate))
+    except OSError as error:
+        raise OSError(error.errno, f"cannot write {path}: {error.strerror}") from None
 
 
 def require_matplotlib() -> None:

@@ -30,8 +30,8 @@ def run(main: Callable[[], int | None]) -> None:
         print("error: out of memory", file=sys.stderr)
         status = USER_ERROR
     except OSError as error:
-        named = error.filename and error.strerror
-        print(f"error: {error.filename}: {error.strerror}" if named else f"error: {error}", file=sys.stderr)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"error: {where}{error.strerror or error}", file=sys.stderr)
         status = USER_ERROR
     except (ValueError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -28,7 +28,8 @@ def main(model: str | None = None) -> int:
     )
     args = parser.parse_args()
 
-    from common.published import parse_checkpoint, read_checkpoint, require_torch
+    from common.published import parse_checkpoint, read_checkpoint
+    from common.registry import require_torch
     from common.voices import load_voice
 
     require_torch("exporting")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from common.audio import MelContract
-from common.registry import MODELS, Model, names, unknown
+from common.registry import MODELS, Model, names, require_torch, unknown
 from common.voices import FrontendSpec, ModelSource, build, read_metadata, read_weights
 
 # The text chain that a FastPitch file states, under our frontend's options of the same names.
@@ -103,10 +103,3 @@ def _json(text: str, path: Path) -> dict[str, Any]:
         return json.loads(text)
     except ValueError as error:
         raise ValueError(f"checkpoint {path}: its metadata is not JSON ({error})") from None
-
-
-def require_torch(what: str) -> None:
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        raise ValueError(f"{what} needs PyTorch: pip install -e '.[torch]'") from None

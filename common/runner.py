@@ -15,7 +15,7 @@ import numpy as np
 from common.arrays import to_numpy
 from common.audio import require_same_contract
 from common.engines import BACKENDS, make_engine
-from common.registry import get_model, unknown
+from common.registry import get_model, require_torch, unknown
 from common.speech import AcousticOutput, Audio, Controls, Timings
 from common.text import Analysis, Frontend, Utterance
 from common.voices import ModelSource, load_voice
@@ -326,9 +326,9 @@ def make_driver(source: ModelSource, backend: str, device: str = "auto", threads
     """The acoustic model or vocoder of a source, on engines of this backend."""
     model = get_model(source.model)
     stages = model.module("stages").stages(source.config)
+    if backend == "torch":
+        require_torch("the torch backend")
     if backend == "onnx" and any(stage.name not in source.graphs for stage in stages):
-        from common.published import require_torch
-
         require_torch(f"exporting {source.weights} to ONNX")
         source, _ = importlib.import_module("common.export").cached_source(source)
     device = pick_device(backend) if device == "auto" else device

@@ -108,9 +108,12 @@ def show_text(args: argparse.Namespace, phrases) -> int:
 
 
 def readable(symbols: list[str]) -> str:
-    """Phonemes of a word together, words apart."""
-    words = "".join(f" {s.removeprefix('@')}" if s.startswith("@") else f" {s} " for s in symbols)
-    return " ".join("|" if word == "" else word for word in words.replace("   ", "  ").split(" ")).strip("| ")
+    """Phonemes of a word joined by dashes, letters as they are."""
+    shown = ""
+    for symbol in symbols:
+        phone = symbol.startswith("@")
+        shown += ("-" if phone and shown[-1:].isalnum() else "") + symbol.removeprefix("@")
+    return shown.strip()
 
 
 def show_timing(tts, records: list[dict], total: float) -> None:

@@ -1,0 +1,30 @@
+"""The same answers for numpy arrays and torch tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from common.arrays import pad_batch, repeat_index, valid
+
+
+def test_repeat_index_repeats_each_step_and_pads_with_zero():
+    index, lengths = repeat_index(np.array([[2, 0, 3], [1, 1, 0]]))
+    assert index.tolist() == [[0, 0, 2, 2, 2], [0, 1, 0, 0, 0]]
+    assert lengths.tolist() == [5, 2]
+
+
+def test_repeat_index_is_the_same_for_torch():
+    repeats = np.random.default_rng(0).integers(0, 6, (4, 31))
+    for ours, theirs in zip(repeat_index(repeats), repeat_index(torch.from_numpy(repeats)), strict=True):
+        assert np.array_equal(ours, theirs.numpy())
+
+
+def test_valid_is_the_same_for_torch():
+    lengths = np.array([3, 1, 5])
+    assert np.array_equal(valid(lengths, 5), valid(torch.from_numpy(lengths), 5).numpy())
+
+
+def test_pad_batch_keeps_rows_and_lengths():
+    padded, lengths = pad_batch([np.array([4, 5]), np.array([6])], value=9)
+    assert padded.tolist() == [[4, 5], [6, 9]] and lengths.tolist() == [2, 1]

@@ -1,0 +1,106 @@
+"""Exported graphs: small, without weights or traces of the machine, checked, cached."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from common import export
+from common.export import Check, cached_source, check_source, export_source, source_stages
+from common.published import read_checkpoint
+from common.voices import load_voice
+from hifigan.config import HifiganConfig
+from hifigan.stages import stages
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+@pytest.fixture
+def vocoder(voice_copy, monkeypatch):
+    monkeypatch.setattr(
+        export, "check_sizes", lambda stage: [{"batch": 1, "mel": 5}, {"batch": 3, "mel": 30}]
+    )
+    return load_voice(voice_copy).models["hifigan"]
+
+
+def test_graphs_hold_no_weights_and_no_traces(tiny_voice):
+    for source in load_voice(tiny_voice).models.values():
+        for graph in source.graphs.values():
+            content = graph.read_bytes()
+            assert len(content) < 60_000
+            assert b".py" not in content and b"/site-packages" not in content
+            weights = json.loads(graph.with_suffix(".json").read_text())["weights"]
+            assert weights and set(weights) <= set(source.state)
+
+
+def test_every_dynamic_axis_is_dynamic(tiny_voice):
+    for source in load_voice(tiny_voice).models.values():
+        for stage in source_stages(source):
+            model = onnx.load(source.graphs[stage.name], load_external_data=False)
+            for tensor, value in zip(stage.inputs, model.graph.input, strict=True):
+                assert tensor.name == value.name
+                dims = value.type.tensor_type.shape.dim
+                fixed = [dim.dim_value or None for dim in dims]
+                assert fixed == [d if isinstance(d, int) else None for d in tensor.dims]
+
+
+def test_voices_keep_weights_in_half_precision_and_constants_whole(tiny_voice):
+    from safetensors.numpy import load_file
+
+    state = load_file(tiny_voice / "fastpitch" / "weights.safetensors")
+    assert state["proj.weight"].dtype == np.float16
+    assert state["encoder.pos_emb.inv_freq"].dtype == np.float32
+
+
+def test_the_check_finds_a_wrong_weight(vocoder, monkeypatch):
+    changed = dict(vocoder.state)
+    changed["resblocks.0.0.convs.0.bias"] = changed["resblocks.0.0.convs.0.bias"] + np.float32(0.3)
+    other = dataclasses.replace(vocoder, given_state=changed, networks={})
+    reference = export.TorchEngine
+    monkeypatch.setattr(export, "TorchEngine", lambda stage, source: reference(stage, other))
+    assert all(not check.ok for check in check_source(vocoder))
+
+
+def test_the_check_finds_a_wrong_graph(vocoder):
+    graph = vocoder.graphs["generator"]
+    assert all(check.ok for check in check_source(vocoder))
+    model = onnx.load(graph, load_external_data=False)
+    node = next(node for node in model.graph.node if node.op_type == "LeakyRelu")
+    node.attribute[0].f = 0.2
+    graph.write_bytes(model.SerializeToString())
+    assert any(not check.ok for check in check_source(vocoder))
+
+
+def test_a_failing_export_writes_nothing(vocoder, tmp_path, monkeypatch):
+    failing = [Check("hifigan.generator", {"batch": 1, "mel": 3}, 0.5, 1e-4)]
+    monkeypatch.setattr(export, "check_source", lambda *_: failing)
+    monkeypatch.setattr(export, "export_stage", lambda *_: (b"graph", []))
+    with pytest.raises(ValueError, match=r"differs from PyTorch by 5\.0e-01"):
+        export_source(vocoder, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_nan_never_passes():
+    assert not Check("stage", {}, float("nan"), 1e-4).ok
+    values = {"mel": np.array([0.0, np.nan], np.float32)}
+    stage = stages(HifiganConfig())[0]
+    assert not export.compare(stage, {}, values, {"mel": np.zeros(2, np.float32)}).ok
+    assert not export.compare(stage, {}, {"mel": np.zeros(2, np.float32)}, values).ok
+
+
+def test_published_weights_are_exported_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
+    monkeypatch.setattr(export, "check_sizes", lambda stage: [{"batch": 1, "mel": 5}])
+    source = read_checkpoint(GOLDEN / "hifigan_jik876" / "V3" / "g_02500000")
+    kept, checks = cached_source(source)
+    assert checks and all(check.ok for check in checks)
+    again, checks = cached_source(source)
+    assert checks == [] and again.graphs == kept.graphs
+    kept.graphs["generator"].with_suffix(".json").unlink()  # as a killed export leaves it
+    monkeypatch.setattr(export, "export_source", lambda source, folder: (source, ["exported"]))
+    assert cached_source(source)[1] == ["exported"]

@@ -1,0 +1,235 @@
+"""Speaking: streams equal whole texts, batches equal single texts, controls do what they say."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from common.runner import FADE, TextToSpeech, finish
+from common.speech import Controls
+from common.text import Analysis, Utterance
+from hifigan.infer import HifiganVocoder
+
+TEXT = (
+    "The first sentence is rather long, so that it is spoken in several chunks, one after the other. "
+    "The second is short. Is there a third?"
+)
+
+
+@pytest.fixture(scope="module")
+def spoken(tts):
+    return tts.speak(TEXT)
+
+
+def test_audio_tells_what_was_spoken(spoken):
+    assert spoken.sampling_rate == 22050 and spoken.samples.dtype == np.float32
+    assert len(spoken.utterances) == 3 == len(spoken.starts)
+    assert spoken.mel.shape == (80, sum(int(d.sum()) for d in spoken.durations))
+    frames = sum(mel.shape[1] for mel in spoken.mels)
+    pauses = sum(round(u.pause * 22050) for u in spoken.utterances)
+    assert len(spoken.samples) == frames * 256 + pauses
+    assert np.abs(spoken.samples).max() <= 1
+    for start, mel, following in zip(spoken.starts, spoken.mels, spoken.starts[1:], strict=False):
+        assert following > start + mel.shape[1] * 256 / 22050
+
+
+def test_speaking_again_gives_the_same_samples(tts, spoken):
+    np.testing.assert_array_equal(tts.speak(TEXT).samples, spoken.samples)
+
+
+def test_torch_speaks_the_same(tiny_voice, spoken):
+    other = TextToSpeech.load(voice=tiny_voice, backend="torch", device="cpu").speak(TEXT)
+    np.testing.assert_allclose(other.samples, spoken.samples, atol=1e-4)
+
+
+def test_backends_mix(tiny_voice, spoken):
+    mixed = TextToSpeech.load(voice=tiny_voice, backend="acoustic=torch,vocoder=onnx", device="cpu")
+    assert (mixed.acoustic.encoder.backend, mixed.vocoder.generator.backend) == ("torch", "onnx")
+    np.testing.assert_allclose(mixed.speak(TEXT).samples, spoken.samples, atol=1e-4)
+
+
+def test_stream_joins_to_what_speak_gives(tts, spoken):
+    chunks = list(tts.stream(TEXT))
+    assert len(chunks) > 4
+    assert len(chunks[0]) < 0.4 * 22050
+    np.testing.assert_allclose(np.concatenate(chunks), spoken.samples, atol=1e-4)
+
+
+def test_stream_leaves_before_the_rest_is_computed(tts, monkeypatch):
+    calls = []
+    synthesise = tts.acoustic.synthesise
+    monkeypatch.setattr(tts.acoustic, "synthesise", lambda *a: calls.append(1) or synthesise(*a))
+    stream = tts.stream(TEXT)
+    next(stream)
+    assert len(calls) == 1
+    assert 0 < stream.timings.first_audio == stream.timings.total
+    list(stream)
+    assert len(calls) == 3 and stream.timings.first_audio < stream.timings.total
+
+
+@pytest.mark.parametrize(
+    "frames, first, chunk", [(1, 1, 1), (7, 3, 3), (60, 24, 24), (61, 1, 17), (150, 24, 64)]
+)
+def test_chunked_vocoder_equals_one_shot(tts, frames, first, chunk):
+    mel = np.random.default_rng(frames).standard_normal((1, 80, frames), np.float32) * 2 - 5
+    whole = tts.vocoder.generator(mel=mel)["audio"][0]
+    chunks = list(tts.vocoder.vocode_chunks(mel, first, chunk))
+    assert len(chunks[0]) == min(first, frames) * 256
+    np.testing.assert_allclose(np.concatenate(chunks), whole, atol=1e-4)
+
+
+def test_a_mel_longer_than_the_stage_is_vocoded_in_pieces(tts):
+    generator = tts.vocoder.generator
+    stage = generator.stage
+    mel_dim = dataclasses.replace(stage.dynamic_dims["mel"], max=40)
+    batch = stage.dynamic_dims["batch"]
+    tensor = dataclasses.replace(stage.inputs[0], dims=(batch, 80, mel_dim))
+
+    class Short:
+        device = "cpu"
+
+        def __init__(self):
+            self.stage = dataclasses.replace(stage, inputs=(tensor,))
+
+        def __call__(self, mel):
+            assert mel.shape[2] <= 40
+            return generator(mel=mel)
+
+    mel = np.random.default_rng(0).standard_normal((1, 80, 130), np.float32)
+    pieces = HifiganVocoder(tts.vocoder.source, {"generator": Short()}).vocode(mel, np.array([130]))
+    np.testing.assert_allclose(pieces[0], generator(mel=mel)["audio"][0], atol=1e-4)
+
+
+def test_speak_many_answers_in_the_order_asked(tts):
+    texts = [
+        "A much longer text, with some more words in it, comes first.",
+        "Short.",
+        TEXT,
+        "Middle length.",
+    ] * 3
+    answers = tts.speak_many(texts, batch_size=4)
+    assert [answer.text for answer in answers] == texts
+    for text, answer in zip(texts[:4], answers, strict=False):
+        alone = tts.speak(text)
+        np.testing.assert_allclose(answer.samples, alone.samples, atol=1e-4)
+        assert all(np.array_equal(a, b) for a, b in zip(answer.durations, alone.durations, strict=True))
+
+
+def test_speak_many_takes_any_iterable_lazily(tts):
+    texts = ("Word." for _ in itertools.count())
+    first = next(tts.speak_each(texts, batch_size=2))
+    assert first[0] == 0
+    assert tts.speak_many([]) == []
+
+
+def test_a_network_that_hears_its_padding_is_not_batched_unasked(tts, monkeypatch):
+    assert tts._batch_size(None) > 1
+    config = dataclasses.replace(tts.acoustic.config, mask_padding=False)
+    monkeypatch.setattr(tts.acoustic, "config", config)
+    assert tts._batch_size(None) == 1 and tts._batch_size(4) == 4
+    with pytest.raises(ValueError, match="batch size must be from 1 to 16, not 99"):
+        tts._batch_size(99)
+
+
+def test_pace_changes_the_length(tts, spoken):
+    fast, slow = (tts.speak(TEXT, Controls(pace=pace)) for pace in (2.0, 0.5))
+    assert fast.seconds < 0.7 * spoken.seconds and slow.seconds > 1.6 * spoken.seconds
+
+
+def test_even_at_the_highest_pace_something_is_spoken(tts):
+    audio = tts.speak("Hello.", Controls(pace=10.0))
+    assert audio.durations[0].sum() >= 1 and len(audio.samples)
+
+
+def test_a_pace_too_slow_for_the_model_is_an_error(tts, monkeypatch):
+    monkeypatch.setattr(tts.acoustic, "longest_mel", 500)
+    with pytest.raises(ValueError, match=r"at pace 0\.1 a sentence of \d+ symbols has \d+ frames"):
+        tts.speak("word " * 30 + ".", Controls(pace=0.1))
+
+
+@pytest.mark.parametrize("control", [{"pitch_shift": 50.0}, {"pitch_amplify": 2.0}, {"pitch_flatten": True}])
+def test_pitch_controls_change_the_sound(tts, spoken, control):
+    other = tts.speak(TEXT, Controls(**control))
+    assert len(other.samples) == len(spoken.samples)
+    assert np.abs(other.samples - spoken.samples).max() > 1e-4
+
+
+def test_pitch_is_reported_in_hz(tts, spoken):
+    shifted = tts.speak(TEXT, Controls(pitch_shift=30.0)).pitches[0]
+    np.testing.assert_allclose(shifted - spoken.pitches[0], 30.0, atol=1e-2)
+    np.testing.assert_allclose(tts.speak(TEXT, Controls(pitch_flatten=True)).pitches[0], 200.0, atol=1e-2)
+    inverted = tts.speak(TEXT, Controls(pitch_invert=True)).pitches[0]
+    np.testing.assert_allclose(inverted - 200, 200 - spoken.pitches[0], atol=1e-2)
+
+
+def test_volume_scales_and_never_clips(tts, spoken):
+    np.testing.assert_allclose(tts.speak(TEXT, Controls(volume=0.5)).samples, spoken.samples * 0.5, atol=1e-6)
+    loud = finish(np.linspace(-1, 1, 1000, dtype=np.float32), 22050, volume=10.0, starts=False)
+    assert np.abs(loud).max() <= 1
+    assert (np.diff(loud) >= 0).all()
+    assert loud.dtype == np.float32
+
+
+def test_utterances_begin_and_end_in_silence():
+    piece = finish(np.ones(4000, np.float32), 22050, pause=0.1)
+    fade = round(FADE * 22050)
+    assert piece[0] == 0 and piece[3999] == 0 and (piece[fade:3000] == 1).all()
+    assert len(piece) == 4000 + 2205 and not piece[4000:].any()
+    assert np.abs(np.diff(piece)).max() < 0.05
+
+
+@pytest.mark.parametrize(
+    "control, message",
+    [
+        ({"pace": 0}, "pace must be a number from 0.1 to 10, not 0"),
+        ({"pace": -1.0}, "pace must be"),
+        ({"pace": math.nan}, "pace must be"),
+        ({"pace": math.inf}, "pace must be"),
+        ({"pace": "fast"}, "pace must be"),
+        ({"volume": -0.1}, "volume must be"),
+        ({"pitch_shift": math.nan}, "pitch_shift must be"),
+        ({"pitch_amplify": math.inf}, "pitch_amplify must be"),
+        ({"seed": -1}, "seed must be a whole number"),
+        ({"speaker": 0.5}, "speaker must be a whole number"),
+    ],
+)
+def test_controls_are_checked(control, message):
+    with pytest.raises(ValueError, match=message):
+        Controls(**control)
+
+
+def test_a_speaker_that_is_not_there_is_named(tts):
+    with pytest.raises(ValueError, match="speaker 3 does not exist: this model has 1"):
+        tts.speak("Hello.", Controls(speaker=3))
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "...", "?!"])
+def test_nothing_to_speak_is_an_error(tts, text):
+    for call in (tts.speak, tts.stream):
+        with pytest.raises(ValueError, match="no audio made"):
+            call(text)
+
+
+def test_foreign_symbols_are_refused(tts, monkeypatch):
+    utterance = Utterance("x", "x", ("x",), np.array([500]), 0.0)
+    monkeypatch.setattr(tts, "frontend", lambda text: Analysis((utterance,)))
+    with pytest.raises(ValueError, match="text frontend and model do not belong together"):
+        tts.speak("x")
+
+
+def test_nan_audio_is_an_error(tts, monkeypatch):
+    monkeypatch.setattr(tts.vocoder, "vocode", lambda mel, lengths: [np.full(512, np.nan, np.float32)])
+    with pytest.raises(ValueError, match="gave NaN instead of audio"):
+        tts.speak("Hello.")
+
+
+def test_timings_cover_every_stage(spoken, tts):
+    clock = spoken.timings
+    assert set(clock.stages) == {"text", "acoustic", "vocoder", "join"}
+    assert clock.audio == pytest.approx(spoken.seconds)
+    assert clock.rtf == pytest.approx(clock.audio / sum(clock.stages.values()))
+    assert set(tts.load_timings.stages) == {"voice", "frontend", "acoustic", "vocoder"}

@@ -1,0 +1,127 @@
+"""Voices of random weights, tiny enough for every test to speak with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+# Two threads of PyTorch and two of ONNX Runtime on two cores would wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+
+SYMBOL_FRAMES = 3.0
+
+
+def save_trained(path: Path, network, config, **info) -> Path:
+    """Weights as a training run writes them."""
+    from safetensors.torch import save_file
+
+    from common.audio import MelContract
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    metadata = {
+        "config": json.dumps(dataclasses.asdict(config)),
+        "info": json.dumps({"mel": dataclasses.asdict(MelContract()), **info}),
+    }
+    state = {name: value for name, value in network.state_dict().items() if not name.startswith("attention.")}
+    save_file({name: value.contiguous() for name, value in state.items()}, path, metadata=metadata)
+    return path
+
+
+def tiny_fastpitch(seed: int = 0):
+    import torch
+
+    from fastpitch.config import FastPitchConfig
+    from fastpitch.model import FastPitch
+
+    torch.manual_seed(seed)
+    config = FastPitchConfig(
+        symbols_embedding_dim=32,
+        in_fft_n_layers=1,
+        in_fft_n_heads=2,
+        in_fft_d_head=16,
+        in_fft_conv1d_filter_size=48,
+        in_fft_output_size=32,
+        out_fft_n_layers=1,
+        out_fft_n_heads=2,
+        out_fft_d_head=16,
+        out_fft_conv1d_filter_size=48,
+        out_fft_output_size=32,
+        dur_predictor_filter_size=16,
+        dur_predictor_n_layers=1,
+        pitch_predictor_filter_size=16,
+        pitch_predictor_n_layers=1,
+        energy_predictor_filter_size=16,
+        energy_predictor_n_layers=1,
+        mask_padding=True,
+    )
+    network = FastPitch(config)
+    with torch.no_grad():
+        network.duration_predictor.fc.bias.fill_(torch.log(torch.tensor(1 + SYMBOL_FRAMES)))
+        network.duration_predictor.fc.weight.mul_(0.3)
+        network.pitch_mean.fill_(200.0)
+        network.pitch_std.fill_(50.0)
+        # Mels near those of speech, so that the vocoder does not answer with silence.
+        network.proj.bias.fill_(-4.0)
+    return network, config
+
+
+def tiny_hifigan(seed: int = 0):
+    import torch
+
+    from hifigan.config import HifiganConfig
+    from hifigan.model import HifiganGenerator
+
+    torch.manual_seed(seed)
+    config = HifiganConfig(
+        upsample_rates=(8, 8, 4),
+        upsample_kernel_sizes=(16, 16, 8),
+        upsample_initial_channel=32,
+        resblock="2",
+        resblock_kernel_sizes=(3, 5),
+        resblock_dilation_sizes=((1, 2), (2, 3)),
+    )
+    network = HifiganGenerator(config, weight_norm=False)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(1.5)
+    return network, config
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory) -> dict[str, Path]:
+    """Weights of tiny networks as the recipes leave them."""
+    folder = tmp_path_factory.mktemp("trained")
+    return {
+        "fastpitch": save_trained(folder / "fastpitch" / "weights.safetensors", *tiny_fastpitch()),
+        "hifigan": save_trained(folder / "hifigan" / "weights.safetensors", *tiny_hifigan()),
+    }
+
+
+@pytest.fixture(scope="session")
+def tiny_voice(trained, tmp_path_factory) -> Path:
+    """The folder of a voice made of them, with graphs; its parent serves as MELFORGE_VOICES."""
+    from common.make_voice import write_voice
+    from common.published import read_checkpoint
+
+    folder = tmp_path_factory.mktemp("voices") / "tiny"
+    write_voice(folder, [read_checkpoint(path) for path in trained.values()], about={"licence": "test"})
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tts(tiny_voice):
+    from common.runner import TextToSpeech
+
+    return TextToSpeech.load(voice=tiny_voice, device="cpu")
+
+
+@pytest.fixture
+def voice_copy(tiny_voice, tmp_path) -> Path:
+    """A copy of the tiny voice that a test may damage."""
+    import shutil
+
+    return Path(shutil.copytree(tiny_voice, tmp_path / "voices" / "tiny"))

@@ -1,0 +1,254 @@
+"""scripts/infer.py as a user meets it: what it makes, and what it says about mistakes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+ROOT = Path(__file__).parent.parent.parent
+GOLDEN = ROOT / "tests" / "golden"
+
+
+@pytest.fixture
+def infer(tiny_voice, tmp_path):
+    """Runs the command in an empty folder; the result of subprocess.run."""
+
+    def infer(*arguments: object, stdin: bytes = b"", text: bool = True):
+        command = [sys.executable, str(ROOT / "scripts" / "infer.py"), *map(str, arguments)]
+        result = subprocess.run(
+            command, input=stdin, capture_output=True, cwd=tmp_path, env=environment(tiny_voice)
+        )
+        if text:
+            result.stdout, result.stderr = result.stdout.decode(), result.stderr.decode()
+        return result
+
+    return infer
+
+
+def environment(voice: Path) -> dict[str, str]:
+    return os.environ | {"MELFORGE_VOICES": str(voice.parent), "PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture
+def fails(infer):
+    """Runs the command; its one or two lines of error, after exit status 2."""
+
+    def fails(*arguments, **options):
+        result = infer(*arguments, **options)
+        assert result.returncode == 2, result.stderr
+        assert "Traceback" not in result.stderr
+        assert result.stderr.startswith("error: "), result.stderr
+        return result.stderr
+
+    return fails
+
+
+def test_the_main_job(infer, tmp_path):
+    result = infer("--acoustic", "fastpitch", "--vocoder", "hifigan", "--text", "Hello there.", "--timing")
+    assert result.returncode == 0, result.stderr
+    samples, rate = soundfile.read(tmp_path / "speech.wav")
+    assert rate == 22050 and len(samples) > 4000
+    assert result.stdout == f"speech.wav: {len(samples) / rate:.2f} s\n"
+    for word in ("load acoustic", "vocoder", "time to first audio", "times real time"):
+        assert word in result.stderr
+
+
+def test_many_phrases_of_a_table(infer, tmp_path):
+    (tmp_path / "in.tsv").write_text("name\ttext\nfirst\tOne phrase.\nsecond.wav\tAnother one, longer.\n")
+    result = infer("-i", "in.tsv", "-o", "out", "--save-mel", "--json", "--pace", "1.2")
+    assert result.returncode == 0, result.stderr
+    made = json.loads(result.stdout)["phrases"]
+    assert [entry["name"] for entry in made] == ["first", "second"]
+    for entry in made:
+        samples, _ = soundfile.read(tmp_path / entry["file"])
+        assert len(samples) / 22050 == pytest.approx(entry["seconds"], abs=1e-3)
+        mel = np.load(tmp_path / "out" / f"{entry['name']}.npy")
+        assert mel.shape == (80, sum(sum(u["durations"]) for u in entry["utterances"]))
+
+
+def test_standard_input_to_standard_output(infer):
+    result = infer("-i", "-", "-o", "-", stdin="Ein Café, please.\n".encode(), text=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout[:4] == b"RIFF" and result.stdout[8:12] == b"WAVE"
+
+
+@pytest.mark.parametrize("suffix", ["flac", "ogg", "mp3"])
+def test_formats_by_suffix(infer, tmp_path, suffix):
+    assert infer("--text", "Hello.", "-o", f"x.{suffix}").returncode == 0
+    assert soundfile.info(tmp_path / f"x.{suffix}").samplerate == 22050
+
+
+def test_plot(infer, tmp_path):
+    assert infer("--text", "Hello there.", "--plot", "x.png").returncode == 0
+    assert (tmp_path / "x.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_show_text_speaks_nothing(infer, tmp_path):
+    result = infer("--text", "Hello there.", "--show-text")
+    assert result.returncode == 0 and result.stdout.splitlines() == [
+        "Hello there.",
+        "    HH-AH0-L-OW1 DH-EH1-R.",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_list_and_help(infer):
+    shown = infer("--list").stdout
+    assert all(word in shown for word in ("tiny", "fastpitch", "hifigan", "onnx", "torch"))
+    assert json.loads(infer("--list", "--json").stdout)["models"]["hifigan"] == "vocoder"
+    assert "--show-text" in infer("--help").stdout
+    bare = infer()
+    assert bare.returncode == 2 and "give --text or -i" in bare.stderr
+
+
+def test_empty_text(fails):
+    assert "the text is empty" in fails("--text", "")
+    assert "holds no text to speak" in fails("-i", "-", stdin=b" \n\n")
+
+
+def test_only_punctuation(fails):
+    assert "nothing in '?! ...' can be spoken" in fails("--text", "?! ...")
+
+
+def test_a_phrase_that_cannot_be_spoken_does_not_lose_the_others(infer, tmp_path):
+    result = infer("-i", "-", "-o", "out", stdin=b"One.\n...\nThree.\n")
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: stdin line 2: no audio made")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["0001.wav", "0003.wav"]
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_characters(infer, tmp_path):
+    text = ("Printing differs from most of the arts and crafts, as we all know by now. " * 1352)[:100_000]
+    (tmp_path / "long.txt").write_text(text)
+    result = infer("-i", "long.txt", "-o", "x.flac", "--pace", "3")
+    assert result.returncode == 0, result.stderr
+    assert soundfile.info(tmp_path / "x.flac").duration > 500
+
+
+def test_nul_and_control_characters(infer, tmp_path):
+    result = infer("-i", "-", "-o", "x.wav", stdin=b"Hel\x00lo\x07 there\x1b, you.\n")
+    assert result.returncode == 0 and "Traceback" not in result.stderr
+    assert (tmp_path / "x.wav").exists()
+
+
+def test_invalid_utf8(fails, tmp_path):
+    (tmp_path / "bad.txt").write_bytes(b"Good line.\nBad \xff line.\n")
+    assert "bad.txt line 2 is not UTF-8 (byte 0xff)" in fails("-i", "bad.txt")
+
+
+def test_strict_refuses_what_cannot_be_spoken(infer, fails):
+    lax = infer("--text", "Hello \u2603 there.", "--show-text", "--json")
+    if not json.loads(lax.stdout)[0]["unspoken"]:
+        pytest.skip("the frontend speaks this symbol")
+    assert "cannot be spoken" in fails("--text", "Hello \u2603 there.", "--strict")
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("--voice", "tyni"), "unknown voice 'tyni': did you mean 'tiny'?"),
+        (("--acoustic", "fastpich"), "unknown acoustic model 'fastpich': did you mean 'fastpitch'?"),
+        (("--vocoder", "fastpitch"), "unknown vocoder 'fastpitch'"),
+        (("--backend", "onx"), "unknown backend 'onx': did you mean 'onnx'?"),
+        (("--pace", "0"), "pace must be a number from 0.1 to 10, not 0"),
+        (("--pace", "nan"), "pace must be"),
+        (("--volume", "-1"), "volume must be"),
+        (("--speaker", "7"), "speaker 7 does not exist"),
+        (("--device", "cuda"), "device 'cuda'"),
+    ],
+)
+def test_unknown_names_and_bad_numbers(fails, arguments, message):
+    assert message in fails("--text", "Hello.", *arguments)
+
+
+def test_an_unknown_key_in_voice_yaml(fails, voice_copy):
+    file = voice_copy / "voice.yaml"
+    file.write_text(file.read_text().replace("upsample_rates", "upsample_rate"))
+    assert "did you mean 'upsample_rates'?" in fails("--text", "Hello.", "--voice", voice_copy)
+
+
+def test_missing_and_foreign_checkpoints(fails, tmp_path):
+    (tmp_path / "foreign.pt").write_bytes(b"this is no checkpoint")
+    assert "nowhere.pt not found" in fails("--text", "Hello.", "--checkpoint", "nowhere.pt")
+    assert "is not a complete PyTorch file" in fails("--text", "Hello.", "--checkpoint", "foreign.pt")
+
+
+def test_a_truncated_checkpoint(fails, tmp_path):
+    content = (GOLDEN / "hifigan_jik876" / "V1" / "g_02500000").read_bytes()
+    (tmp_path / "g_short").write_bytes(content[:-5000])
+    assert "is not a complete PyTorch file" in fails("--text", "Hello.", "--checkpoint", "vocoder=g_short")
+
+
+def test_a_checkpoint_that_would_run_code(fails, tmp_path):
+    class Attack:
+        def __reduce__(self):
+            return os.system, (f"touch {tmp_path}/attacked",)
+
+    (tmp_path / "evil.pt").write_bytes(pickle.dumps({"state_dict": Attack()}))
+    fails("--text", "Hello.", "--checkpoint", "evil.pt")
+    assert not (tmp_path / "attacked").exists()
+
+
+def test_nan_weights(fails, voice_copy):
+    from safetensors.numpy import load_file, save_file
+
+    path = voice_copy / "hifigan" / "weights.safetensors"
+    state = load_file(path)
+    state["conv_pre.weight"][0] = np.nan
+    save_file(state, path)
+    assert "conv_pre.weight holds NaN" in fails("--text", "Hello.", "--voice", voice_copy)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk(fails):
+    assert "cannot write /dev/full: No space left on device" in fails("--text", "Hello.", "-o", "/dev/full")
+
+
+def test_unwritable_outputs(fails, tmp_path):
+    assert "the folder nowhere does not exist" in fails("--text", "Hello.", "-o", "nowhere/x.wav")
+    assert "does not name a sound format" in fails("--text", "Hello.", "-o", "x.wave")
+    (tmp_path / "file").write_text("")
+    assert "is one file for 2 phrases" in fails("-i", "-", "-o", "file", stdin=b"One.\nTwo.\n")
+
+
+def test_names_in_a_table_stay_in_the_folder(fails, tmp_path):
+    (tmp_path / "in.tsv").write_text("../up\tHello.\n")
+    assert "cannot be the name of a file" in fails("-i", "in.tsv")
+    (tmp_path / "in.tsv").write_text("a\tHello.\na\tAgain.\n")
+    assert "in.tsv line 2: the name 'a' stands at in.tsv line 1 already" in fails("-i", "in.tsv")
+
+
+def test_interrupting_keeps_what_is_finished(tiny_voice, tmp_path):
+    (tmp_path / "in.txt").write_text("This is one of the many phrases, and it takes its time.\n" * 4000)
+    command = [sys.executable, str(ROOT / "scripts" / "infer.py"), "-i", "in.txt", "-o", "out"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment(tiny_voice), stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while len(list((tmp_path / "out").glob("*.wav"))) < 3:
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130 and errors.decode() == "interrupted\n"
+    files = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert 3 <= len(files) < 4000 and all(name.endswith(".wav") for name in files)
+    for name in files:
+        soundfile.read(tmp_path / "out" / name)
+
+
+def test_a_reader_that_leaves_is_no_error(tiny_voice, tmp_path):
+    command = f"{sys.executable} {ROOT}/scripts/infer.py --text 'Hello there.' -o - | head -c 4"
+    result = subprocess.run(
+        command, shell=True, capture_output=True, cwd=tmp_path, env=environment(tiny_voice)
+    )
+    assert result.stdout == b"RIFF" and result.stderr == b""

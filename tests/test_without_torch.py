@@ -1,0 +1,76 @@
+"""The main job runs where PyTorch and onnx are not installed.
+
+$MELFORGE_SLIM_PYTHON names the Python of an environment with the base install only (.ci/run makes one).
+Without it, an import hook hides the packages.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import soundfile
+
+ROOT = Path(__file__).parent.parent
+HIDE = """
+import runpy, sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"torch", "onnx", "onnxscript", "scipy", "matplotlib"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.fixture(params=["tiny", "shipped"])
+def voice(request, tiny_voice) -> Path:
+    if request.param == "tiny":
+        return tiny_voice
+    shipped = sorted((ROOT / "voices").glob("*/voice.yaml"))
+    if not shipped:
+        pytest.skip("this tree ships no voice")
+    return shipped[0].parent
+
+
+def run(tmp_path: Path, *arguments: object) -> subprocess.CompletedProcess:
+    slim = os.environ.get("MELFORGE_SLIM_PYTHON")
+    python = [slim] if slim else [sys.executable, "-c", HIDE]
+    command = [*python, str(ROOT / "scripts" / "infer.py"), *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+
+
+def test_the_main_job_needs_no_torch(voice, tmp_path):
+    result = run(
+        tmp_path,
+        "--acoustic",
+        "fastpitch",
+        "--vocoder",
+        "hifigan",
+        "--voice",
+        voice,
+        "--text",
+        "Hello there.",
+    )
+    assert result.returncode == 0, result.stderr
+    assert soundfile.info(tmp_path / "speech.wav").duration > 0.1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--backend", "torch"),
+        ("--checkpoint", ROOT / "tests" / "golden" / "hifigan_jik876" / "V1" / "g_02500000"),
+    ],
+)
+def test_what_needs_torch_says_so(tiny_voice, tmp_path, arguments):
+    result = run(tmp_path, "--voice", tiny_voice, "--text", "Hello.", *arguments)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: ") and "needs PyTorch: pip install -e '.[torch]'" in result.stderr
