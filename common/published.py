@@ -12,14 +12,13 @@ from common.audio import MelContract
 from common.registry import MODELS, Model, names, require_torch, unknown
 from common.voices import FrontendSpec, ModelSource, build, read_metadata, read_weights
 
-# The text chain that a FastPitch file states, under our frontend's options of the same names.
-FRONTEND_OPTIONS = (
-    "symbol_set",
-    "text_cleaners",
-    "p_arpabet",
-    "prepend_space_to_text",
-    "append_space_to_text",
-)
+FRONTEND_OPTIONS = {  # what a FastPitch file states of its text chain -> our frontend's option
+    "symbol_set": "symbol_set",
+    "text_cleaners": "cleaners",
+    "p_arpabet": "p_arpabet",
+    "prepend_space_to_text": "prepend_space",
+    "append_space_to_text": "append_space",
+}
 
 
 def parse_checkpoint(value: str) -> tuple[str | None, Path]:
@@ -67,7 +66,7 @@ def _read_published(path: Path, model: Model) -> ModelSource:
     if mel is None:
         stated = {f.name: info[f.name] for f in fields(MelContract) if info.get(f.name) is not None}
         mel = build(MelContract, {"n_mel_channels": checkpoint.config.n_mel_channels, **stated}, str(path))
-    options = {key: info[key] for key in FRONTEND_OPTIONS if key in info}
+    options = {option: info[key] for key, option in FRONTEND_OPTIONS.items() if key in info}
     return ModelSource(
         model=model.name,
         config=checkpoint.config,

@@ -28,7 +28,10 @@ class FrontendSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def build(self) -> Frontend:
-        return get_frontend(self.name, **self.options)
+        try:
+            return get_frontend(self.name, **self.options)
+        except TypeError as error:  # an option that this frontend does not have
+            raise ValueError(f"text frontend {self.name!r}: {error}") from None
 
 
 @dataclass(frozen=True, eq=False)

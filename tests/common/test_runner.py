@@ -8,11 +8,13 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from common.runner import FADE, TextToSpeech, finish
 from common.speech import Controls
 from common.text import Analysis, Utterance
 from hifigan.infer import HifiganVocoder
+from tests.conftest import tiny_fastpitch, tiny_hifigan
 
 TEXT = (
     "The first sentence is rather long, so that it is spoken in several chunks, one after the other. "
@@ -50,6 +52,25 @@ def test_backends_mix(tiny_voice, spoken):
     mixed = TextToSpeech.load(voice=tiny_voice, backend="acoustic=torch,vocoder=onnx", device="cpu")
     assert (mixed.acoustic.encoder.backend, mixed.vocoder.generator.backend) == ("torch", "onnx")
     np.testing.assert_allclose(mixed.speak(TEXT).samples, spoken.samples, atol=1e-4)
+
+
+def test_published_files_speak_with_their_own_text_chain(tmp_path):
+    """Both published layouts in one go; the weights are random, the files as NVIDIA's scripts write them."""
+    network, config = tiny_fastpitch()
+    setup = {"symbol_set": "english_basic", "text_cleaners": ["english_cleaners_v2"], "p_arpabet": 1.0}
+    content = {"state_dict": network.state_dict(), "config": dataclasses.asdict(config), "train_setup": setup}
+    torch.save(content, tmp_path / "acoustic.pt")
+    network, config = tiny_hifigan()
+    torch.save(
+        {"generator": network.state_dict(), "config": dataclasses.asdict(config)}, tmp_path / "vocoder.pt"
+    )
+    files = [str(tmp_path / "acoustic.pt"), f"vocoder={tmp_path}/vocoder.pt"]
+    published = TextToSpeech.load(checkpoints=files, backend="torch", device="cpu")
+    assert published.frontend.name == "fastpitch"
+    assert published.acoustic.pitch_mean == 200.0
+    assert published.speak("Hello there.").seconds > 0.1
+    with pytest.raises(ValueError, match="two checkpoints for the vocoder"):
+        TextToSpeech.load(checkpoints=[files[1], files[1]])
 
 
 def test_stream_joins_to_what_speak_gives(tts, spoken):

@@ -62,6 +62,7 @@ def test_unknown_voice_suggests_the_nearest(tiny_voice, monkeypatch):
         (lambda c: c["models"]["hifigan"]["config"].update(resblock="3"), 'resblock must be "1" or "2"'),
         (lambda c: c.update(models=[]), "must be a mapping"),
         (lambda c: c.update(frontend={"name": "englisch"}), "unknown text frontend 'englisch'"),
+        (lambda c: c["frontend"].update(speed=1), "unexpected keyword argument 'speed'"),
     ],
 )
 def test_mistakes_in_voice_yaml_are_named(edit, change, message):
