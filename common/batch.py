@@ -97,8 +97,10 @@ class Writer:
         self.to_stdout = output == "-"
         self.folder: Path | None = None
         self.file: Path | None = None
-        if plot:
+        if self.plot:
             require_matplotlib()
+            if not self.plot.parent.is_dir():
+                raise FileNotFoundError(f"cannot write {plot}: the folder {self.plot.parent} does not exist")
         if self.to_stdout:
             if many:
                 raise ValueError(f"-o - takes one phrase, not {len(phrases)}: give a folder")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -332,6 +333,8 @@ def make_driver(source: ModelSource, backend: str, device: str = "auto", threads
         require_torch(f"exporting {source.weights} to ONNX")
         source, _ = importlib.import_module("common.export").cached_source(source)
     device = pick_device(backend) if device == "auto" else device
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise ValueError(f"unknown device {device!r}: use cpu, cuda, cuda:N or auto")
     engines = {stage.name: make_engine(stage, source, backend, device, threads) for stage in stages}
     return model.driver_class(source, engines)
 

@@ -45,10 +45,11 @@ class OnnxEngine:
         if not graph.is_file():
             raise ValueError(f"{graph} is missing: export it again with scripts/export.py")
         options = session_options(threads)
+        chosen = providers(device)
         # The session reads these where they are, so they must live as long as it does.
         self._weights = self._give_weights(options, graph, source)
         try:
-            self.session = ort.InferenceSession(str(graph), options, providers=providers(device))
+            self.session = ort.InferenceSession(str(graph), options, providers=chosen)
         except Exception as error:  # ONNX Runtime raises its own classes for each status
             raise ValueError(f"{graph} does not load: {_one_line(error)}") from None
         if device != "cpu" and "CUDAExecutionProvider" not in self.session.get_providers():

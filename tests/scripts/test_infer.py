@@ -165,7 +165,8 @@ def test_strict_refuses_what_cannot_be_spoken(infer, fails):
         (("--pace", "nan"), "pace must be"),
         (("--volume", "-1"), "volume must be"),
         (("--speaker", "7"), "speaker 7 does not exist"),
-        (("--device", "cuda"), "device 'cuda'"),
+        (("--device", "gpu"), "unknown device 'gpu': use cpu, cuda, cuda:N or auto"),
+        (("--plot", "nowhere/x.png"), "the folder nowhere does not exist"),
     ],
 )
 def test_unknown_names_and_bad_numbers(fails, arguments, message):
