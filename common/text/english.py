@@ -61,8 +61,8 @@ class EnglishFrontend:
         unspoken: dict[str, Unspoken] = {}
         for number, (sentence, offset) in enumerate(sentences):
             pieces, left_out = normalise(sentence)
-            for symbol, position in left_out:
-                unspoken.setdefault(symbol, Unspoken(symbol, offset + position, sentence))
+            for item in left_out:
+                unspoken.setdefault(item.kind, Unspoken(item.symbol, offset + item.position, sentence))
             end = offset + len(sentence)
             last = number + 1 == len(sentences)
             pause = 0.0 if last else pause_between(text, end, sentences[number + 1][1])
@@ -98,8 +98,7 @@ class EnglishFrontend:
             words = ""
             for token in part:
                 symbols += [token.text] if token.is_mark else [" ", *("@" + phone for phone in token.phones)]
-                shown = token.text[0] if len(token.text) == 2 and token.text[1] == "-" else token.text
-                words += shown if token.is_mark or not words or words.endswith("-") else " " + shown
+                words += _shown(token, words)
             if symbols[-1] == "-":
                 symbols.pop()
             if symbols[-1] not in _MAY_END:
@@ -130,6 +129,14 @@ class EnglishFrontend:
             start += len(part)
             left -= sum(token.size for token in part)
         return [part for part in parts if any(not token.is_mark for token in part)]
+
+
+def _shown(token: _Token, before: str) -> str:
+    """How a token appears in the normalised text."""
+    if token.is_mark:
+        return " -" if token.text == "-" else token.text
+    text = token.text[0] if len(token.text) == 2 and token.text[1] == "-" else token.text
+    return text if not before or (before[-1] == "-" and before[-2:-1] != " ") else f" {text}"
 
 
 def _cut_word(token: _Token, limit: int) -> list[_Token]:

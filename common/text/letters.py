@@ -54,7 +54,9 @@ class LetterReader:
             logits = self._linear("head", self._norm("norm", x))
             if block == 0:  # the later blocks see what the first one thinks
                 x = x + _softmax(logits) @ weights["thought.weight"].T
-        return [phone for chunk in logits[1:-1].argmax(-1) for phone in self._chunks[chunk]]
+        phones = [phone for chunk in logits[1:-1].argmax(-1) for phone in self._chunks[chunk]]
+        # No English word has a consonant twice in a row; a doubled letter sometimes gets each its own.
+        return [p for p, before in zip(phones, ["", *phones], strict=False) if p != before or p[-1].isdigit()]
 
     def _block(self, name: str, x: np.ndarray, distance: np.ndarray) -> np.ndarray:
         qkv = self._linear(name + "qkv", self._norm(name + "norm1", x))
