@@ -43,7 +43,7 @@ class _Token:
 
 
 class EnglishFrontend:
-    """Text to utterances. Each begins with a space, which takes up the leading silence, and ends in a mark."""
+    """Text to utterances. Each begins with a space, which is the leading silence, and ends in a mark."""
 
     name = "english"
 
@@ -115,7 +115,7 @@ class EnglishFrontend:
         return utterances
 
     def _parts(self, tokens: list[_Token]) -> list[list[_Token]]:
-        """The tokens of a sentence in parts that fit, about equally long, cut behind marks if there are any."""
+        """The tokens of a sentence in parts that fit, about equally long, cut behind marks if possible."""
         limit = self.max_symbols - 1  # an end mark may be added
         tokens = [piece for token in tokens for piece in _cut_word(token, limit)]
         parts = []

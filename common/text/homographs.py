@@ -11,11 +11,10 @@ from functools import lru_cache
 from common.text.cmudict import DATA
 from common.text.word_parts import Phones, plural, words
 
-
 _MODALS = words(
     """will would can could shall should may might must do does did cannot don't doesn't didn't won't
-    wouldn't can't couldn't shan't shouldn't mustn't let's please i'll you'll he'll she'll it'll we'll
-    they'll i'd you'd he'd she'd we'd they'd gonna wanna dare dared needn't"""
+    wouldn't can't couldn't shan't shouldn't mustn't let's please i'll you'll he'll she'll it'll
+    we'll they'll i'd you'd he'd she'd we'd they'd gonna wanna dare dared needn't"""
 )
 _SUBJECTS = words("i you we they who")
 _BE = words(
@@ -27,17 +26,18 @@ _HAVE = words(
     could've would've should've might've"""
 )
 _DETERMINERS = words(
-    """a an the this that these those my your his her its our their whose each every either neither some
-    any no another other such what which more most less many several few all both own same one two
-    three four five six seven eight nine ten first second third last next new old great good"""
+    """a an the this that these those my your his her its our their whose each every either neither
+    some any no another other such what which more most less many several few all both own same one
+    two three four five six seven eight nine ten first second third last next new old great good"""
 )
 _PREPOSITIONS = words(
-    """of in on at by for from with without into onto upon under over about against between among through
-    during after before behind beyond near per via despite toward towards within as than like"""
+    """of in on at by for from with without into onto upon under over about against between among
+    through during after before behind beyond near per via despite toward towards within as than
+    like"""
 )
 _ADVERBS = words(
-    """not also never always ever even only again then thus first still just often soon now really rather
-    either already actually both"""
+    """not also never always ever even only again then thus first still just often soon now really
+    rather either already actually both"""
 )
 _OBJECTS = words("the a an his her its my your our their it them him us me this these those all each")
 # Before "to": what follows the pair is a thing, not an action.
@@ -46,8 +46,8 @@ _TO_A_THING = words(
     close next"""
 )
 _HABITUAL = words(
-    """i you he she it we they there who which that people everyone everybody nobody get gets got getting
-    become became becomes becoming never"""
+    """i you he she it we they there who which that people everyone everybody nobody get gets got
+    getting become became becomes becoming never"""
 )
 _PAST_SIGNS = words("yesterday ago last then was were had did once when after said went came took told")
 _CLOSED = (
@@ -63,7 +63,7 @@ _CLOSED = (
 
 
 def choose(word: str, sentence: Sequence[str], index: int) -> Phones | None:
-    """The reading of a homograph at `sentence[index]`, None for any other word. Marks are words of their own."""
+    """The reading of a homograph at `sentence[index]`, None for any other word. A mark is a word, too."""
     entry = _table().get(word)
     if entry is not None:
         usual, other, cues = entry
@@ -72,7 +72,7 @@ def choose(word: str, sentence: Sequence[str], index: int) -> Phones | None:
     if entry is None or entry[2][0] not in ("VERB", "NOUN"):
         return None
     usual, other, (kind, *_) = entry  # "records", "conducts"
-    is_other = _is_third_person(sentence, index) == (kind == "VERB")
+    is_other = _is_third_person(sentence, index) if kind == "VERB" else _is_noun(sentence, index)
     phones = other if is_other else usual
     return phones + plural(phones)
 

@@ -55,8 +55,14 @@ class LetterReader:
             if block == 0:  # the later blocks see what the first one thinks
                 x = x + _softmax(logits) @ weights["thought.weight"].T
         phones = [phone for chunk in logits[1:-1].argmax(-1) for phone in self._chunks[chunk]]
-        # No English word has a consonant twice in a row; a doubled letter sometimes gets each its own.
-        return [p for p, before in zip(phones, ["", *phones], strict=False) if p != before or p[-1].isdigit()]
+        # Both letters of a pair sometimes get a phone, but no word has a consonant twice in a row ...
+        phones = [
+            p for p, before in zip(phones, ["", *phones], strict=False) if p != before or p[-1].isdigit()
+        ]
+        # ... and none ends in a lone "r" or "l" behind another consonant.
+        if len(phones) > 1 and phones[-1] in ("R", "L") and not phones[-2][-1].isdigit():
+            phones[-1:] = ["ER0"] if phones[-1] == "R" else ["AH0", "L"]
+        return phones
 
     def _block(self, name: str, x: np.ndarray, distance: np.ndarray) -> np.ndarray:
         qkv = self._linear(name + "qkv", self._norm(name + "norm1", x))

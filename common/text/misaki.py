@@ -34,7 +34,9 @@ def to_misaki(symbols: Sequence[str]) -> str:
         if symbol in _PUNCTUATION:
             out.append(_PUNCTUATION[symbol])
             continue
-        phone = symbol.removeprefix("@")
+        if symbol[:1] != "@":
+            raise ValueError(f"no misaki form for {symbol!r}: letters must be phones")
+        phone = symbol[1:]
         vowel, stress = (phone[:-1], phone[-1]) if phone[-1:].isdigit() else (phone, "")
         if vowel in ("AH", "ER"):
             reduced, full = ("ə", "ʌ") if vowel == "AH" else ("əɹ", "ɜɹ")
@@ -42,7 +44,7 @@ def to_misaki(symbols: Sequence[str]) -> str:
         elif vowel in _PLAIN:
             plain = _PLAIN[vowel]
         else:
-            raise ValueError(f"no misaki form for {symbol!r}: letters must be phones")
+            raise ValueError(f"no misaki form for {symbol!r}: it is no ARPAbet phone")
         out.append(_STRESS_MARKS.get(stress, "") + plain)
     return "".join(out)
 

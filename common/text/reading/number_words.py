@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 _UNITS = (
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *(
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+    ),
     *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
 )
 _TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _SCALES = ("", " thousand", " million", " billion", " trillion", " quadrillion")
 _ORDINALS = {
-    **{"one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth", "nine": "ninth"},
+    **{
+        "one": "first",
+        "two": "second",
+        "three": "third",
+        "five": "fifth",
+        "eight": "eighth",
+        "nine": "ninth",
+    },
     "twelve": "twelfth",
 }
 _FRACTIONS = {2: "half", 4: "quarter"}
@@ -50,11 +71,7 @@ def cardinal(n: int) -> str:
 def ordinal(n: int) -> str:
     """21 -> "twenty-first"."""
     head, last = _split_last(cardinal(n))
-    if last.endswith("y"):
-        last = last[:-1] + "ieth"
-    else:
-        last = _ORDINALS.get(last, last + "th")
-    return head + last
+    return head + (last[:-1] + "ieth" if last.endswith("y") else _ORDINALS.get(last, last + "th"))
 
 
 def year(n: int) -> str:
@@ -102,7 +119,7 @@ def decimal(text: str) -> str:
 
 def fraction(numerator: int, denominator: int) -> str:
     """3, 4 -> "three quarters"; a large or odd denominator is said "over"."""
-    if denominator == 0 or denominator > 100 and denominator % 100 or denominator > 10**6 or denominator == 1:
+    if denominator < 2 or denominator > 10**6 or (denominator > 100 and denominator % 100):
         return f"{cardinal(numerator)} over {cardinal(denominator)}"
     name = _FRACTIONS.get(denominator) or ordinal(denominator).removeprefix("one ")
     return f"{cardinal(numerator)} {name if numerator == 1 else plural(name)}"

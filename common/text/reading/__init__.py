@@ -1,0 +1,1 @@
+"""How written English is read aloud: the rules of the normaliser, one kind of text a module."""
