@@ -9,7 +9,6 @@ import contextlib
 import csv
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, is_dataclass
@@ -166,7 +165,7 @@ def save_checkpoint(path: Path, **state) -> None:
     """Everything that a resumed run needs; written whole or not at all."""
     temporary = path.with_suffix(".tmp")
     torch.save(state, temporary)
-    os.replace(temporary, path)
+    temporary.replace(path)
 
 
 def load_checkpoint(path: Path, device: torch.device) -> dict:
@@ -193,7 +192,7 @@ def save_weights(
     }
     temporary = path.with_suffix(".tmp")
     save_file(tensors, temporary, metadata={"config": json.dumps(config), "info": json.dumps(info)})
-    os.replace(temporary, path)
+    temporary.replace(path)
 
 
 class Log:

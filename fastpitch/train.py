@@ -2,7 +2,7 @@
 
 Durations come from the corpus's forced alignment, so that the model learns to speak from the first step.
 Batches of similar length run as CUDA graphs, one a length bucket, on a corpus that lies in the GPU's memory.
-`--predict-mels` writes the trained model's mels of the corpus, on which a vocoder is fine-tuned.
+A vocoder is then fine-tuned on what `python -m fastpitch.predict_mels` writes.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
-from tqdm import tqdm
 
 from common.audio import MelContract
 from common.corpus.dataset import load_audio, load_labels
-from common.corpus.mels import corpus_mel, save_mels
+from common.corpus.mels import corpus_mel
 from common.hparams import load_hparams
 from common.training import (
     Ema,
@@ -230,20 +228,6 @@ class Trainer:
         return {f"validation_{name}": loss.item() for name, loss in losses.items()}
 
 
-@torch.no_grad()
-def predict_mels(trainer: Trainer, batch_size: int = 32) -> Tensor:
-    """The averaged model's mels of the whole corpus from its true durations, pitch and energy, `[n_mels, frames]`."""
-    corpus, model = trainer.corpus, trainer.averaged_model()
-    mels = torch.empty_like(corpus.mel)
-    order = corpus.frames.argsort()
-    for members in tqdm(order.split(batch_size), desc="predicting mels", mininterval=5):
-        symbols, frames = int(corpus.lengths[members].max()), int(corpus.frames[members].max())
-        out = model(**corpus.batch(members, symbols, frames))
-        for mel, first, length in zip(out.mel, corpus.first[members], corpus.frames[members], strict=True):
-            mels[:, first : first + length] = mel[:, :length].half()
-    return mels
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], prog="python -m fastpitch.train")
     parser.add_argument(
@@ -318,8 +302,6 @@ def main() -> None:
             save()
     save()
     log.plot()
-    if args.predict_mels:
-        save_mels(args.predict_mels, predict_mels(trainer))
 
 
 if __name__ == "__main__":

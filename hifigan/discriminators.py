@@ -33,8 +33,10 @@ class _ConvJudge(nn.Module):
     def forward(self, audio: Tensor) -> tuple[Tensor, list[Tensor]]:
         x = self.image(audio)
         features = []
-        for conv in self.convs:
+        for index, conv in enumerate(self.convs):
             x = F.leaky_relu(conv(x), LEAKY_SLOPE)
+            if index == 0:  # from here on in the layout of the tensor cores, not converted for every layer
+                x = x.contiguous(memory_format=torch.channels_last)
             features.append(x)
         score = self.score(x)
         features.append(score)
@@ -109,6 +111,10 @@ class MultiResolutionDiscriminator(_Panel):
     def __init__(
         self,
         channels: int = 32,
-        resolutions: tuple[tuple[int, int, int], ...] = ((512, 128, 512), (1024, 256, 1024), (2048, 512, 2048)),
+        resolutions: tuple[tuple[int, int, int], ...] = (
+            (512, 128, 512),
+            (1024, 256, 1024),
+            (2048, 512, 2048),
+        ),
     ) -> None:
         super().__init__([SpectrogramDiscriminator(*resolution, channels) for resolution in resolutions])

@@ -46,7 +46,7 @@ class Aligner:
         self.words = 0
 
     def phone_times(self, audio: np.ndarray, rate: int, words: Sequence[Sequence[str]]) -> np.ndarray:
-        """Start and end in seconds of every phone, float64 `[phones, 2]`; ValueError where it does not align."""
+        """Start and end in seconds of every phone, float64 `[phones, 2]`; a ValueError where none fits."""
         import soxr
 
         if self.words > WORDS_PER_DECODER:
@@ -81,7 +81,7 @@ class Aligner:
         return np.array(times)
 
     def durations(self, audio: np.ndarray, rate: int, hop: int, symbols: Sequence[str]) -> np.ndarray:
-        """Frames per symbol, int64 `[symbols]`, adding up to `len(audio) // hop`; every phone gets one or more."""
+        """Frames per symbol, int64 `[symbols]`: one or more for a phone, `len(audio) // hop` in all."""
         words = [list(group) for phone, group in itertools.groupby(symbols, is_phone) if phone]
         times = self.phone_times(audio, rate, words)
         # The aligner lets the first and last phone swallow short silences at the edges.

@@ -13,7 +13,7 @@ LABELS = "labels.npz"
 
 @dataclass
 class Labels:
-    """One entry an utterance. Symbols, durations (frames) and pitch (Hz, 0 unvoiced) have one value a symbol."""
+    """One entry an utterance; ids, durations (frames) and pitch (Hz, 0 unvoiced) hold one value a symbol."""
 
     names: list[str]
     texts: list[str]
@@ -65,7 +65,7 @@ def load_labels(folder: Path) -> Labels:
 
 
 def load_audio(folder: Path, labels: Labels, hop: int, workers: int = 16) -> tuple[np.ndarray, np.ndarray]:
-    """All wavs end to end, int16 `[samples]`, each cut to its frames, and where each begins, int64 `[n + 1]`."""
+    """All wavs end to end, int16 `[samples]`, cut to their frames; where each begins, int64 `[n + 1]`."""
     import soundfile
 
     samples = labels.frames * hop

@@ -1,4 +1,4 @@
-"""A whole corpus on the training device: audio, its mel spectrogram, and mels that a model predicted for it."""
+"""A whole corpus on the training device: its mel spectrogram, and mels that a model predicted for it."""
 
 from __future__ import annotations
 

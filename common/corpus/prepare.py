@@ -49,7 +49,7 @@ def read_transcripts(path: Path) -> list[Line]:
 
 
 def line_symbols(frontend, text: str) -> tuple[list[str], np.ndarray]:
-    """Symbols and ids of a whole line as one sequence, sentences joined as they are spoken in one recording."""
+    """Symbols and ids of a whole line as one sequence: its sentences stand in one recording."""
     utterances = frontend(text).utterances
     if not utterances:
         raise ValueError("nothing to speak")
@@ -150,7 +150,7 @@ def _respeak(job: tuple[str, np.ndarray]) -> int:
 
 
 def respeak(folder: Path, workers: int) -> Labels:
-    """Makes the wavs of an existing labels.npz again: labels are small and travel, audio is large and does not.
+    """Makes the wavs of an existing labels.npz again: labels are small and travel, audio does not.
 
     ValueError where the teacher's timing is not the one that was labelled.
     """

@@ -10,7 +10,7 @@ import random
 import re
 from collections.abc import Sequence
 
-from common.text.number_words import cardinal, decimal, digits, ordinal, two_digits, year
+from common.text.reading.number_words import cardinal, decimal, digits, ordinal, two_digits, year
 
 TEMPLATES = (
     "It costs {money}.",
@@ -38,7 +38,20 @@ TEMPLATES = (
     "Is the {acronym} open on {date}?",
     "She scored {small} points, {small} rebounds and {small} assists.",
 )
-MONTHS = "January February March April May June July August September October November December".split()
+MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
 QUESTION_STARTS = (
     "did you know that",
     "is it true that",

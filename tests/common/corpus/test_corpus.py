@@ -1,0 +1,111 @@
+"""Labels add up, failures are named, and what is written is what is read."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import soundfile
+
+from common.corpus.alignment import speech_bounds, spread
+from common.corpus.dataset import Labels, load_audio, load_labels, save_labels
+from common.corpus.prepare import line_symbols, read_metadata, read_transcripts, split_sentences_into_lines
+from common.corpus.texts import extra_sentences
+
+RATE, HOP = 22_050, 256
+SYMBOLS = [" ", "@S", "@IY1", ",", " ", "@M", "@IY1", "."]
+
+
+def test_gaps_go_to_the_punctuation_and_everything_adds_up():
+    times = np.array([[1.0, 2.0], [2.0, 4.0], [7.0, 9.0], [9.0, 12.0]])
+    assert spread(times, SYMBOLS, 15, 1.0).tolist() == [1, 1, 2, 3, 0, 2, 3, 3]
+
+
+def test_a_phone_that_was_given_no_time_still_gets_a_frame():
+    times = np.array([[0.0, 3.0], [3.0, 3.0], [3.0, 3.0], [3.0, 4.0]])
+    durations = spread(times, SYMBOLS, 4, 1.0)
+    assert durations.sum() == 4
+    assert all(durations[i] >= 1 for i in (1, 2, 5, 6))
+
+
+def test_more_phones_than_frames_are_refused():
+    with pytest.raises(ValueError, match="do not fit into 3 frames"):
+        spread(np.zeros((4, 2)), SYMBOLS, 3, 1.0)
+
+
+def test_speech_is_found_between_silences():
+    audio = np.concatenate([np.zeros(RATE), 0.1 * np.sin(np.arange(RATE) * 0.1), np.zeros(RATE)])
+    begin, end = speech_bounds(audio, RATE)
+    assert begin == pytest.approx(1.0, abs=0.02)
+    assert end == pytest.approx(2.0, abs=0.02)
+
+
+def test_labels_and_audio_come_back_as_they_were_written(tmp_path):
+    (tmp_path / "wavs").mkdir()
+    labels = Labels(
+        names=["a", "b"],
+        texts=["See me.", "Me."],
+        ids=[np.array([11, 5, 7]), np.array([11, 9])],
+        durations=[np.array([2, 3, 4]), np.array([1, 6])],
+        pitch=[np.array([0, 200.5, 180], np.float32), np.array([0, 220], np.float32)],
+    )
+    rng = np.random.default_rng(0)
+    wavs = [rng.integers(-9, 9, frames * HOP + 100).astype(np.int16) for frames in labels.frames]
+    for name, wav in zip(labels.names, wavs, strict=True):
+        soundfile.write(tmp_path / "wavs" / f"{name}.wav", wav, RATE)
+    save_labels(tmp_path, labels)
+    back = load_labels(tmp_path)
+    assert back.names == labels.names and back.texts == labels.texts
+    for column in ("ids", "durations", "pitch"):
+        for got, wanted in zip(getattr(back, column), getattr(labels, column), strict=True):
+            np.testing.assert_array_equal(got, wanted)
+    audio, offsets = load_audio(tmp_path, back, HOP)
+    assert offsets.tolist() == [0, 9 * HOP, 16 * HOP]
+    np.testing.assert_array_equal(audio[9 * HOP :], wavs[1][: 7 * HOP])
+
+
+def test_audio_shorter_than_its_labels_is_refused(tmp_path):
+    (tmp_path / "wavs").mkdir()
+    soundfile.write(tmp_path / "wavs" / "a.wav", np.zeros(HOP, np.int16), RATE)
+    labels = Labels(["a"], ["x"], [np.array([1])], [np.array([2])], [np.array([0.0])])
+    with pytest.raises(ValueError, match=r"a\.wav is shorter than its labels"):
+        load_audio(tmp_path, labels, HOP)
+
+
+def test_a_corpus_that_is_not_prepared_says_what_to_run(tmp_path):
+    with pytest.raises(FileNotFoundError, match="prepare_corpus"):
+        load_labels(tmp_path)
+    with pytest.raises(FileNotFoundError, match="metadata.csv"):
+        read_metadata(tmp_path)
+
+
+def test_metadata_and_transcripts_are_read_in_ljspeechs_formats(tmp_path):
+    (tmp_path / "metadata.csv").write_text('LJ1|"Dr." 2|"Doctor" two\n', encoding="utf-8")
+    assert [(line.name, line.text) for line in read_metadata(tmp_path)] == [("LJ1", '"Doctor" two')]
+    (tmp_path / "list.txt").write_text("wavs/LJ1.wav|One. Two!\n", encoding="utf-8")
+    lines = read_transcripts(tmp_path / "list.txt")
+    assert [line.name for line in split_sentences_into_lines(lines)] == ["LJ1", "LJ1-b"]
+    (tmp_path / "list.txt").write_text("no separator\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"list\.txt line 1"):
+        read_transcripts(tmp_path / "list.txt")
+
+
+def test_a_line_of_several_sentences_is_one_sequence():
+    utterances = [
+        SimpleNamespace(symbols=(" ", "@AA1", "."), ids=np.array([11, 2, 3])),
+        SimpleNamespace(symbols=(" ", "@B", "."), ids=np.array([11, 4, 3])),
+    ]
+    symbols, ids = line_symbols(lambda text: SimpleNamespace(utterances=utterances), "A. B.")
+    assert len(symbols) == len(ids) == 6
+    with pytest.raises(ValueError, match="nothing to speak"):
+        line_symbols(lambda text: SimpleNamespace(utterances=()), "")
+
+
+def test_extra_sentences_are_the_same_every_time_and_hold_no_digits():
+    transcripts = [f"The committee number {w} met in the old hall of the town." for w in "abcdefgh"]
+    dictionary = ["apple", "berry", "cedar", "dahlia", "elder", "fir", "gorse"]
+    first = extra_sentences(transcripts, dictionary)
+    assert first == extra_sentences(transcripts, dictionary)
+    assert not any(c.isdigit() for line in first for c in line)
+    assert any(line.endswith("?") for line in first)

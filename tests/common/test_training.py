@@ -1,0 +1,182 @@
+"""The recipes' shared parts, and both recipes for a few steps on a corpus of a few seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+torch = pytest.importorskip("torch")
+
+from common.corpus.dataset import Labels, save_labels  # noqa: E402
+from common.published import read_checkpoint  # noqa: E402
+from common.training import Ema, GraphedSteps, Schedule, save_checkpoint  # noqa: E402
+from fastpitch import predict_mels as fastpitch_predict_mels  # noqa: E402
+from fastpitch import train as fastpitch_train  # noqa: E402
+from hifigan import train as hifigan_train  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+RATE, HOP = 22_050, 256
+TINY_FASTPITCH = (
+    "symbols_embedding_dim=16 in_fft_output_size=16 out_fft_output_size=16 in_fft_n_layers=1 out_fft_n_layers=1 "
+    "in_fft_d_head=8 out_fft_d_head=8 in_fft_conv1d_filter_size=16 out_fft_conv1d_filter_size=16 "
+    "dur_predictor_filter_size=8 pitch_predictor_filter_size=8 energy_predictor_filter_size=8 "
+    "frames_per_batch=200"
+)
+TINY_HIFIGAN = (
+    "upsample_initial_channel=32 period_channels=1 resolution_channels=1 compile=false "
+    "batch_size=2 segment_frames=16"
+)
+
+
+@pytest.fixture
+def corpus(tmp_path, monkeypatch) -> Path:
+    """Twelve utterances of noise, 40 to 51 frames; the recipes keep fewer of them for validation."""
+    folder = tmp_path / "corpus"
+    (folder / "wavs").mkdir(parents=True)
+    rng = np.random.default_rng(3)
+    labels = Labels([], [], [], [], [])
+    for i in range(12):
+        durations = np.array([0, 10, 10, 10, 10 + i])
+        labels.names.append(f"u{i}")
+        labels.texts.append("text")
+        labels.ids.append(rng.integers(1, 148, 5))
+        labels.durations.append(durations)
+        labels.pitch.append(np.array([0, 200 + i, 0, 180 + i, 220 + i], np.float32))
+        soundfile.write(folder / "wavs" / f"u{i}.wav", 0.1 * rng.standard_normal(durations.sum() * HOP), RATE)
+    save_labels(folder, labels)
+    monkeypatch.setattr(fastpitch_train, "VALIDATION_UTTERANCES", 2)
+    monkeypatch.setattr(hifigan_train, "VALIDATION_FRAMES", 40)
+    monkeypatch.chdir(ROOT)
+    return folder
+
+
+def train(module, monkeypatch, corpus: Path, out: Path, values: str, *arguments: str) -> None:
+    pairs = [part for value in values.split() for part in ("--set", value)]
+    words = ["train", "--corpus", str(corpus), "--out", str(out), "--device", "cpu", *pairs, *arguments]
+    monkeypatch.setattr("sys.argv", words)
+    module.main()
+
+
+def losses(out: Path) -> list[str]:
+    return (out / "losses.csv").read_text().splitlines()
+
+
+def test_fastpitch_learns_saves_resumes_and_predicts_mels(corpus, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    train(fastpitch_train, monkeypatch, corpus, out, TINY_FASTPITCH, "--steps", "10")
+    assert len(losses(out)) == 3  # the heading, step 1 and step 10
+    source = read_checkpoint(out / "weights.safetensors")
+    assert source.model == "fastpitch"
+    assert source.extra["pitch_mean"] == pytest.approx(205.5, abs=1)
+    assert not any(name.startswith("attention.") for name in source.state)
+    train(
+        fastpitch_train,
+        monkeypatch,
+        corpus,
+        out,
+        TINY_FASTPITCH,
+        "--steps",
+        "12",
+        "--resume",
+        str(out / "last.pt"),
+    )
+    state = torch.load(out / "last.pt", weights_only=True)
+    assert state["schedule"]["step"] == 12
+    mels = tmp_path / "mels.npy"
+    words = ["--weights", str(out / "weights.safetensors"), "--corpus", str(corpus), "--out", str(mels)]
+    monkeypatch.setattr("sys.argv", ["predict", *words, "--device", "cpu"])
+    fastpitch_predict_mels.main()
+    frames = sum(40 + i for i in range(12))
+    assert np.load(mels).shape == (80, frames)
+    assert np.isfinite(np.load(mels)).all()
+
+
+def test_hifigan_trains_on_true_and_predicted_mels_and_starts_from_networks(corpus, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    frames = sum(40 + i for i in range(12))
+    mels = tmp_path / "mels.npy"
+    np.save(mels, np.full((80, frames), -5, np.float16))
+    train(hifigan_train, monkeypatch, corpus, out, TINY_HIFIGAN, "--steps", "2", "--mels", str(mels))
+    before = torch.load(out / "last.pt", weights_only=True)
+    again = tmp_path / "again"
+    train(
+        hifigan_train,
+        monkeypatch,
+        corpus,
+        again,
+        TINY_HIFIGAN,
+        "--steps",
+        "1",
+        "--init",
+        str(out / "last.pt"),
+    )
+    after = torch.load(again / "last.pt", weights_only=True)
+    assert (before["schedule"]["step"], after["schedule"]["step"]) == (2, 1)
+    source = read_checkpoint(again / "weights.safetensors")
+    assert source.model == "hifigan"
+    assert source.config.upsample_initial_channel == 32
+    assert not any("parametrizations" in name for name in source.state)
+
+
+def test_mels_of_another_corpus_are_refused(corpus, tmp_path, monkeypatch):
+    mels = tmp_path / "mels.npy"
+    np.save(mels, np.zeros((80, 7), np.float16))
+    with pytest.raises(ValueError, match="holds 7 frames, the corpus has 546"):
+        train(
+            hifigan_train,
+            monkeypatch,
+            corpus,
+            tmp_path / "r",
+            TINY_HIFIGAN,
+            "--steps",
+            "1",
+            "--mels",
+            str(mels),
+        )
+
+
+def test_the_rate_warms_up_and_falls_to_its_floor():
+    schedule = Schedule(peak=1.0, floor=0.1, warm_up_steps=10, max_steps=100, max_minutes=None)
+    rates = []
+    while not schedule.done:
+        rates.append(schedule.rate())
+        schedule.step += 1
+    assert len(rates) == 100
+    assert rates[0] == pytest.approx(0.1)
+    assert max(rates) == pytest.approx(1.0, abs=0.03)
+    assert rates[-1] == pytest.approx(0.1, abs=0.01)
+    with pytest.raises(ValueError, match="--steps or --minutes"):
+        Schedule(1.0, 0.1, 10, None, None)
+
+
+def test_the_average_follows_the_weights():
+    module = torch.nn.Linear(1, 1, bias=False)
+    ema = Ema(module, decay=0.5)
+    start = module.weight.item()
+    with torch.no_grad():
+        module.weight.fill_(start + 1)
+    ema.update()
+    assert ema.state_dict()["weight"].item() == pytest.approx(start + 0.5)
+
+
+def test_on_the_cpu_a_graphed_step_is_the_step():
+    calls = []
+    steps = GraphedSteps(lambda key, x: calls.append(key) or {"sum": x.sum()})
+    assert steps("bucket", x=torch.ones(3))["sum"].item() == 3
+    assert calls == ["bucket"]
+
+
+def test_a_checkpoint_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "last.pt"
+    save_checkpoint(path, step=1)
+
+    class Unpicklable:
+        def __reduce__(self):
+            raise RuntimeError("disk full")
+
+    with pytest.raises(RuntimeError):
+        save_checkpoint(path, step=Unpicklable())
+    assert torch.load(path, weights_only=True) == {"step": 1}
