@@ -26,6 +26,7 @@ _PER = re.compile(r"\s?/\s?([A-Za-z]{1,12})(\^?[23²³])?(?![\w/])")
 _PERCENT = re.compile(r"\s?([%‰])")
 _DEGREE_SIGN = re.compile(r"\s?(?:°\s?([CFK])?|([℃℉]))(?!\w)")
 _TURNS = words("angle angles turn turns rotation view heat bend panorama arc swing")
+_SIZES = words("tall wide long deep high thick x by")
 _SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin", "": ""}
 # Before a number of four digits: it is a year, whatever follows ...
 _BEFORE_YEAR = words(
@@ -62,16 +63,17 @@ class Amounts(Cursor):
         unit, end = self._unit(end, is_one and not after)
         if unit and not joint and self.previous.lower() in ("a", "an"):
             unit = f" {singular_unit(unit.strip())}"  # "a 10 km run"
-        spoken = [self._plain_number(n, end, bool(unit or after or joint == "by")) for n in numbers]
+        spoken = [
+            self._plain_number(n, end, bool(unit or after or joint in ("by", "times"))) for n in numbers
+        ]
         if joint == "to" and not unit and not after:
             spoken[1] = self._end_of_years(numbers, spoken[1])
         said = f" {joint} ".join(spoken)
         if not (unit or after or joint):
             said, end = self._dressed(numbers[0], said, end)
         said = f"{sign}{said}{after}{unit}"
-        if text.startswith("'s", end) and not text[end + 2 : end + 3].isalnum():
-            return self._emit(f"{said}'s", end + 2)
-        return self._emit(said, end)
+        own = self._possessive(end)
+        return self._emit(said + own, end + len(own))
 
     def _numbers(self, start: int, currency: str) -> tuple[list[str], str, int]:
         """One number; two with "to"; some with "by"; and where they end."""
@@ -81,11 +83,12 @@ class Amounts(Cursor):
         ranged = _RANGE.match(text, end)
         if not ranged and "=" not in text[end : end + 40]:
             ranged = _SPACED_RANGE.match(text, end)
-        if ranged and ranged[1] in ("", currency) and not self._goes_on(ranged.end()):
+        is_code = ranged and len(ranged[2]) > 2 and ranged[2][0] == "0" and ranged[2][1] != "."  # "2024-0098"
+        if ranged and ranged[1] in ("", currency) and not is_code and not self._goes_on(ranged.end()):
             return [first[0], ranged[2]], "to", ranged.end()
         while len(numbers) < 5 and (by := _BY.match(text, end)):
             numbers.append(by[1])
-            joint, end = "by", by.end()
+            joint, end = "times" if self.is_sum else "by", by.end()
         return numbers, joint, end
 
     def _goes_on(self, end: int) -> bool:
@@ -139,7 +142,7 @@ class Amounts(Cursor):
         if not match or match[3] not in tables.UNITS:
             return "", end
         gap, square, symbol, power = match.groups()
-        is_inch = symbol == "in" and text.startswith(".", match.end())
+        is_inch = symbol == "in" and (text.startswith(".", match.end()) or self._next(match.end()) in _SIZES)
         if symbol in tables.TOUCHING_UNITS and gap and not (square or is_inch):
             return "", end
         if len(symbol) == 1 and symbol.isupper() and (gap == "-" or (symbol == "K" and not gap)):
@@ -188,7 +191,7 @@ class Amounts(Cursor):
             return f"{say.cardinal(int(number[:-2]))} {say.two_digits(int(number[-2:]))}"
         if number in _EMERGENCY and previous in _DIALLED:
             return say.digits(number)
-        if len(number) == 5 and self.previous in tables.STATES:  # a ZIP code
+        if len(number) == 5 and (self.previous in tables.STATES or self.previous == "DC"):  # a ZIP code
             return say.digits(number)
         return say.integer(number)
 

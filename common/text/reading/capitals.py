@@ -107,7 +107,7 @@ class Capitals(Cursor):
             return tables.ACRONYMS[word]
         spoken: list[str] = []
         for part in PIECES.findall(word):
-            if part == "s" and len(word) > 2:  # MP3s
+            if part == "s" and len(spoken) > 1:  # MP3s
                 spoken[-1] = say.plural(spoken[-1])
             elif part.isupper() and 1 < len(part) < 4:
                 spoken.append(part)

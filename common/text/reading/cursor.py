@@ -40,6 +40,7 @@ class Cursor:
         self.at = 0
         words = re.findall(r"[A-Za-z]{2,}", text)
         capitals = sum(word.isupper() for word in words)
+        self.is_sum = "=" in text or "hat is " in text  # x means times
         self.is_shouted = len(words) > 2 and capitals > 0.7 * len(words)
 
     def _emit(self, spoken: str, end: int) -> int:
@@ -61,6 +62,11 @@ class Cursor:
     def _last_stop(self, end: int) -> str:
         """The full stop of an abbreviation is spoken where it also ends the sentence."""
         return "" if self.text[end : end + 40].strip("\"') ]}") else "."
+
+    def _possessive(self, end: int) -> str:
+        """The "'s" that stands here, if there is one."""
+        is_own = self.text.startswith("'s", end) and not self.text[end + 2 : end + 3].isalnum()
+        return "'s" if is_own else ""
 
     def _touches_word(self) -> bool:
         return self.at > 0 and self.text[self.at - 1].isalnum()

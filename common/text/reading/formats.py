@@ -15,7 +15,9 @@ _ISO_DATE = re.compile(
     r"(\d{4})([-/])(\d{1,2})\2(\d{1,2})(?!\d|-\d)(?:[T ](\d{2}):(\d{2})(?::\d{2}(?:\.\d+)?)?(Z|UTC)?)?"
 )
 _DATE = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\w/]|[.,-]\d)")
-_TIME = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?(?![\d:])(?:\s?([AaPp])(?:\.\s?[Mm]\.|[Mm](?!\w)))?")
+_TIME = re.compile(
+    r"(\d{1,2}):(\d{2})(?::(\d{2}))?(?![\d:])(\.\d+)?(?:\s?([AaPp])(?:\.\s?[Mm]\.|[Mm](?!\w)))?"
+)
 _HOUR = re.compile(r"(\d{1,2})\s?([AaPp])(?:\.\s?[Mm]\.|[Mm](?!\w))")
 _RATIO = re.compile(r"(\d+):(\d+)(?![\d:])")
 PHONE = re.compile(
@@ -78,13 +80,13 @@ class Formats(Cursor):
         return _date(year, first, second) or _date(year, second, first)
 
     def _time(self, m: re.Match) -> str:
-        hour, minute, second = int(m[1]), int(m[2]), m[3]
-        if hour > 24 or minute > 59:
+        hour, minute, second, point, half = int(m[1]), int(m[2]), m[3], m[4], m[5]
+        if minute > 59 or (hour > 24 and half):
             return ""
-        spoken = _clock(hour, minute, bool(m[4]) or bool(second))
-        if second:
-            spoken += f" {say.two_digits(int(second))}"
-        return spoken + self._half_day(m, m[4])
+        spoken = _clock(hour, minute, bool(half or second or point))
+        spoken += f" {say.two_digits(int(second))}" if second else ""
+        spoken += f" {say.decimal(point)}" if point else ""
+        return spoken + self._half_day(m, half)
 
     def _hour(self, m: re.Match) -> str:
         return say.cardinal(int(m[1])) + self._half_day(m, m[2]) if int(m[1]) <= 24 else ""
@@ -150,7 +152,7 @@ class Formats(Cursor):
             name, end = self._unit(end, is_one=True)
         if not name or name.startswith((" percent", " degree")):
             return name, end
-        if m[1]:
+        if m[1] or (m.re is _FRACTION and int(m[2]) > int(m[3])):
             return f" {plural_unit(name.strip())}", end
         article = "an" if name.strip()[0] in "aeio" or name.strip().startswith("hour") else "a"
         return f" of {article} {name.strip()}", end

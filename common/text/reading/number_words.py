@@ -119,7 +119,8 @@ def decimal(text: str) -> str:
 
 def fraction(numerator: int, denominator: int) -> str:
     """3, 4 -> "three quarters"; a large or odd denominator is said "over"."""
-    if denominator < 2 or denominator > 10**6 or (denominator > 100 and denominator % 100):
+    is_odd = denominator < 2 or denominator > 10**6 or (denominator > 100 and denominator % 100)
+    if is_odd or (denominator > 16 and numerator > denominator):
         return f"{cardinal(numerator)} over {cardinal(denominator)}"
     name = _FRACTIONS.get(denominator) or ordinal(denominator).removeprefix("one ")
     return f"{cardinal(numerator)} {name if numerator == 1 else plural(name)}"

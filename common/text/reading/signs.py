@@ -68,10 +68,11 @@ class Signs(Cursor):
         if char == "(" and (match := PHONE.match(self.text, start)):
             return self._emit(self._phone(match), match.end())
         if char == "+" and self._after_blank():
-            for pattern in (PHONE, _PHONE_ABROAD):
-                if match := pattern.match(self.text, start):
-                    groups = ", ".join(say.digits(group) for group in _DIGITS.findall(match[0]))
-                    return self._emit(f"plus {groups}", match.end())
+            if match := PHONE.match(self.text, start):
+                return self._emit(f"plus {self._phone(match)}", match.end())
+            if match := _PHONE_ABROAD.match(self.text, start):
+                groups = ", ".join(say.digits(group) for group in _DIGITS.findall(match[0]))
+                return self._emit(f"plus {groups}", match.end())
         match = _SIGNED.match(self.text, start)
         if not match or not self._after_blank():
             return 0
@@ -123,7 +124,7 @@ class Signs(Cursor):
             return self._emit("times" if is_product else "", run)
         if char == "^" or char in SUPERSCRIPTS:
             return self._power(start)
-        if char == "/" and number_follows and self.previous[-1:].isdecimal():
+        if char == "/" and number_follows and (self.previous[-1:].isdigit() or self.previous == ")"):
             return self._emit("divided by", run)
         if char in "§¶" and run - start > 1:
             return self._emit(f"{tables.SYMBOLS[char]}s", run)
@@ -155,7 +156,7 @@ class Signs(Cursor):
         if sign not in ("-", "–"):
             return self._emit("-", run)
         if before.strip() and after.isalnum():  # tied on: "737-800", "x86-64", "1999–present"
-            is_range = self.previous[:1].isdecimal() and (after.isdecimal() or sign == "–")
+            is_range = self.previous[:1].isdecimal() and (after in "123456789" or sign == "–")
             return self._emit("to" if is_range else "", run)
         if not before and after.isspace():  # an item of a list
             return run

@@ -52,7 +52,7 @@ UNITS = _pairs(
     fps FPS: frame per second; ppm: part per million; ppb: part per billion; px: pixel;
     dpi DPI: dot per inch; ppi PPI: pixel per inch; bpm BPM: beat per minute; in: inch;
     au AU: astronomical unit; ly: light-year; hp HP: horsepower; kt kts: knot; MP: megapixel;
-    Mpx: megapixel; bbl: barrel; IU: international unit; tbs: tablespoon"""
+    Mpx: megapixel; bbl: barrel; IU: international unit; tbs: tablespoon; pts: point"""
 )
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
 TOUCHING_UNITS = words("in t au AU MP IU mo")

@@ -14,6 +14,9 @@ _BLANK_DIGIT = re.compile(r"\s?(?=\d)")
 _CALENDAR = "Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec"
 _NAME_RANGE = re.compile(rf"({_CALENDAR})\.?\s?[-–]\s?({_CALENDAR})\.?(?!\w)")
 _SHORT_MONTHS = words("Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec")
+_MAX_NAME = 2000  # characters of the longest address
+_SHORT_DAYS = words("Mon Tue Tues Wed Thu Thur Thurs Fri")
+_SHORTENED = _SHORT_MONTHS | _SHORT_DAYS
 _VERSION = re.compile(r"[vV]\.?\s?(\d+(?:\.\d+)*)(?!\w)")
 _DOTTED = re.compile(
     rf"(?:{LETTER}\.){{2,12}}(?:{LETTER}(?!\w))?|[A-Z][a-z]?\.[A-Z]\.(?:s(?!\w)|(?!\w))|[ap]\.m(?!\w)"
@@ -21,8 +24,8 @@ _DOTTED = re.compile(
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z]+\d[A-Za-z\d]*")
 _PLURAL_BRACKET = re.compile(r"\((e?s)\)(?!\w)")
 _AND = re.compile(r"&(?:amp;)?([A-Z]{1,3})(?!\w)")
-_SLASHED = re.compile(r"(w/o|w/|c/o|n/a)(?!/)", re.IGNORECASE)
-_SLASHED_WORDS = {"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA"}
+_SLASHED = re.compile(r"(w/o|w/|c/o|n/a|y/o)(?!/)", re.IGNORECASE)
+_SLASHED_WORDS = {"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old"}
 _OR = words("he his him she her s")
 _STREET_ENDS = words("Suite Apt NW NE SW SE Unit")
 _ORDINAL = re.compile(r"\d+(?:st|nd|rd|th)")
@@ -44,7 +47,9 @@ class Words(Cursor):
             return self._symbol(start, text[start])
         word, end = match[0], match.end()
         if text[end : end + 1].isdecimal() and (mixed := _LETTERS_AND_DIGITS.match(text, start)):
-            return self._emit(self._letters_and_digits(mixed[0]), self._past_hyphen(mixed.end()))
+            own = self._possessive(mixed.end())
+            end = self._past_hyphen(mixed.end() + len(own))
+            return self._emit(self._letters_and_digits(mixed[0]) + own, end)
         if len(word) == 1 and (after := self._sign_after_letter(word, end)):
             return after
         if text.startswith(".", end) and (after := self._abbreviation(word, end)):
@@ -111,12 +116,12 @@ class Words(Cursor):
             if is_item:
                 return letter_name(word.upper())
             return word if word in "aAI" else word.upper()
-        if word.islower() or (word[0].isupper() and word[1:].islower() and word not in _SHORT_MONTHS):
+        if word.islower() or (word[0].isupper() and word[1:].islower() and word not in _SHORTENED):
             is_era = word in ("bc", "ad", "bce") and self.previous.isdecimal()
             return word.upper() if is_era else word
-        if word in _SHORT_MONTHS:
-            is_month = self._next(end)[:1].isdecimal() or self.previous.isdecimal()
-            return _calendar_name(word) if is_month else word
+        if word in _SHORTENED:
+            is_date = self._next(end)[:1].isdecimal() or (self.previous.isdecimal() and word in _SHORT_MONTHS)
+            return _calendar_name(word) if is_date else word
         return self._cased(word)
 
     def _foreign(self, word: str) -> str:
@@ -128,7 +133,10 @@ class Words(Cursor):
         latin = re.findall(r"[A-Za-z']+", anyascii(word))
         scripts = {script_of(char) for char in word if not char.isascii()} - {"LATIN"}
         if scripts or not latin:
-            self.left_out.append(LeftOut(word[:40], self.at, min(scripts, default=word)))
+            position = max(
+                self.text.find(word, self.at, self.at + _MAX_NAME), self.at
+            )  # inside a name, perhaps
+            self.left_out.append(LeftOut(word[:40], position, min(scripts, default=word)))
         if not scripts:
             return self._plain("".join(latin), self.at + len(word)) if latin else ""
         syllables = [part.replace("'", "") for part in latin]
@@ -163,7 +171,7 @@ class Words(Cursor):
             )
         else:
             spoken = " ".join(letter_name(letter.upper()) for letter in letters)
-        return self._emit(spoken + several + self._last_stop(end), end)
+        return self._emit_abbreviation(spoken + several, end)
 
     def _abbreviation(self, word: str, end: int) -> int:
         """A word with a full stop behind it: 0 where that ends the sentence or the word is none."""
@@ -178,17 +186,18 @@ class Words(Cursor):
                 return 0
             spoken = tables.ABBREVIATIONS[key]
         elif key in tables.WEEKDAYS and word[0].isupper():
-            is_day = (
-                following in (",", ")")
-                or following[:1].isdecimal()
-                or following.lower() in tables.MONTH_NUMBERS
-            )
-            if not is_day:
+            is_month = following.lower() in tables.MONTH_NUMBERS
+            if not (is_month or following in (",", ")") or following[:1].isdecimal() or following.islower()):
                 return 0
             spoken = tables.WEEKDAYS[key]
         else:
             return 0
-        return self._emit(spoken + self._last_stop(end), end)
+        return self._emit_abbreviation(spoken, end)
+
+    def _emit_abbreviation(self, spoken: str, end: int) -> int:
+        """With the "'s" of "the P.M.'s" or the full stop of the sentence."""
+        own = self._possessive(end)
+        return self._emit(spoken + (own or self._last_stop(end)), end + len(own))
 
     def _initial(self, letter: str, end: int, following: str) -> int:
         """J. Smith; p. 5; c. 1850; Roe v. Wade; World War I. Then."""
@@ -196,8 +205,9 @@ class Words(Cursor):
         is_part = not is_name or self.previous.lower() in _NUMBERED_WITH_I
         if is_part and (number := self._roman(letter, end - 1)) is not None:
             return self._emit(number, end - 1)
-        if following[:1].isdecimal() and letter in "pc":
-            return self._emit({"p": "page", "c": "circa"}[letter], end)
+        is_dated = letter in "pc" or (letter in "bd" and self.previous in ("(", ";", ","))
+        if following[:1].isdecimal() and is_dated:
+            return self._emit({"p": "page", "c": "circa", "b": "born", "d": "died"}[letter], end)
         if letter == "v" and following:
             return self._emit("versus", end)
         if self.at == 0 and following and letter.islower():  # "a. First"
