@@ -204,7 +204,7 @@ class Segments:
         self.mels += [load_mels(path, self.frames, device) for path in mels]
 
     def cut(self, starts: Tensor, frames: int, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Start frames and which mel each takes (B,) -> mel (B, n_mels, frames), audio (B, 1, frames * hop)."""
+        """Start frames (B,) and which mel each takes -> mel (B, n_mels, frames), audio (B, 1, S)."""
         at = starts[:, None] + torch.arange(frames, device=starts.device)
         mel = self.mels[0][:, at]
         for index, other in enumerate(self.mels[1:], 1):

@@ -5,10 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common.cli import run
 from common.corpus.prepare import (

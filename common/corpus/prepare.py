@@ -40,12 +40,12 @@ def read_metadata(folder: Path) -> list[Line]:
 
 
 def read_transcripts(path: Path) -> list[Line]:
-    """`name|text` a line, as in the published LJSpeech file lists."""
-    lines = [line.split("|", 1) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    bad = next((i for i, line in enumerate(lines, 1) if len(line) != 2), None)
+    """`name|text` a line, as in the published LJSpeech file lists; also a metadata.csv (its last column)."""
+    rows = [line.split("|") for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    bad = next((i for i, row in enumerate(rows, 1) if len(row) < 2), None)
     if bad:
         raise ValueError(f"{path} line {bad}: expected name|text")
-    return [Line(Path(name).stem, text.strip()) for name, text in lines]
+    return [Line(Path(row[0]).stem, row[-1].strip()) for row in rows]
 
 
 def line_symbols(frontend, text: str) -> tuple[list[str], np.ndarray]:

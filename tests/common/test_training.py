@@ -20,7 +20,8 @@ from hifigan import train as hifigan_train  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 RATE, HOP = 22_050, 256
 TINY_FASTPITCH = (
-    "symbols_embedding_dim=16 in_fft_output_size=16 out_fft_output_size=16 in_fft_n_layers=1 out_fft_n_layers=1 "
+    "symbols_embedding_dim=16 in_fft_output_size=16 out_fft_output_size=16 in_fft_n_layers=1 "
+    "out_fft_n_layers=1 "
     "in_fft_d_head=8 out_fft_d_head=8 in_fft_conv1d_filter_size=16 out_fft_conv1d_filter_size=16 "
     "dur_predictor_filter_size=8 pitch_predictor_filter_size=8 energy_predictor_filter_size=8 "
     "frames_per_batch=200"

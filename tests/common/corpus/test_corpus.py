@@ -76,7 +76,7 @@ def test_audio_shorter_than_its_labels_is_refused(tmp_path):
 def test_a_corpus_that_is_not_prepared_says_what_to_run(tmp_path):
     with pytest.raises(FileNotFoundError, match="prepare_corpus"):
         load_labels(tmp_path)
-    with pytest.raises(FileNotFoundError, match="metadata.csv"):
+    with pytest.raises(FileNotFoundError, match=r"metadata\.csv"):
         read_metadata(tmp_path)
 
 

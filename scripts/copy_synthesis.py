@@ -1,0 +1,45 @@
+"""Copy synthesis: the mel of each sound file through a vocoder, to judge the vocoder alone."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from common import cli
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "inputs", nargs="+", type=Path, metavar="FILE", help="sound files, at any sampling rate"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FOLDER", help="where the copies go"
+    )
+    parser.add_argument("--vocoder", help="model (default: the voice's)")
+    parser.add_argument(
+        "--voice", metavar="NAME", help="name or folder of a voice (default: the shipped one)"
+    )
+    parser.add_argument("--backend", default="onnx", help="onnx or torch (default: onnx)")
+    args = parser.parse_args()
+
+    import numpy as np
+
+    from common.audio import mel_spectrogram, read_audio, resample, write_audio
+    from common.runner import choose_sources, make_driver
+
+    source = choose_sources({"acoustic": None, "vocoder": args.vocoder}, args.voice)["vocoder"]
+    driver = make_driver(source, args.backend)
+    args.output.mkdir(parents=True, exist_ok=True)
+    for path in args.inputs:
+        audio, rate = read_audio(path)
+        mel = mel_spectrogram(resample(audio, rate, source.mel.sampling_rate), source.mel)
+        lengths = np.array([mel.shape[-1]])
+        copy = driver.vocode(mel[None].astype(np.float32), lengths)[0]
+        write_audio(args.output / f"{path.stem}.wav", copy, source.mel.sampling_rate)
+    print(f"{args.output}: {len(args.inputs)} files")
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)
