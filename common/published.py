@@ -33,6 +33,8 @@ def parse_checkpoint(value: str) -> tuple[str | None, Path]:
 
 def read_checkpoint(path: Path, kind: str | None = None) -> ModelSource:
     """A file as a source; `kind` (a model's name, "acoustic" or "vocoder") is recognised where it is None."""
+    if not path.is_file():
+        raise FileNotFoundError(f"checkpoint {path} not found")
     trained = path.suffix == ".safetensors"
     model = _recognise(path, trained)
     if kind not in (None, model.name, model.kind):

@@ -276,7 +276,14 @@ def main() -> None:
         state = load_checkpoint(args.resume, device)
         trainer.load_state_dict(state["trainer"])
         schedule.load_state_dict(state["schedule"])
-    batches = Batches(make_buckets(corpus, recipe), args.seed)
+    buckets = make_buckets(corpus, recipe)
+    used = sum(len(bucket.members) for bucket in buckets)
+    longest = recipe.bucket_frames[-1]
+    print(
+        f"{used} utterances train, {VALIDATION_UTTERANCES} validate, "
+        f"{len(corpus.frames) - used - VALIDATION_UTTERANCES} are longer than {longest} frames and left out"
+    )
+    batches = Batches(buckets, args.seed)
     steps = GraphedSteps(trainer.step)
     log = Log(args.out)
 

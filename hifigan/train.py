@@ -57,7 +57,6 @@ class HifiganRecipe:
     period_channels: int
     resolution_channels: int
     predicted_share: float  # share of a batch whose input is a predicted mel, where --mels is given
-    compile: bool  # torch.compile: a slower start for faster steps
 
 
 class Trainer:
@@ -92,10 +91,6 @@ class Trainer:
         self.generator_optimiser = adamw([self.generator], recipe.learning_rate, betas, 0.01)
         self.discriminator_optimiser = adamw([self.discriminators], recipe.learning_rate, betas, 0.01)
         self.ema = Ema(self.generator, recipe.ema_decay)
-        self.body, self.judges = self.generator.body, list(self.discriminators)
-        if recipe.compile:
-            self.body = torch.compile(self.body)
-            self.judges = [torch.compile(judge) for judge in self.judges]
 
     def state_dict(self) -> dict:
         return {
@@ -119,12 +114,12 @@ class Trainer:
     def generate(self, mel: Tensor) -> Tensor:
         """mel (B, n_mels, T) -> audio (B, 1, S); the last convolution in float32."""
         with autocast(self.device):
-            features = self.body(mel)
+            features = self.generator.body(mel)
         return self.generator.head(features.float())
 
     def judge(self, audio: Tensor) -> list[tuple[list[Tensor], list[list[Tensor]]]]:
         with autocast(self.device):
-            return [judge(audio) for judge in self.judges]
+            return [judge(audio) for judge in self.discriminators]
 
     def step(self, _key: object, mel: Tensor, audio: Tensor) -> dict[str, Tensor]:
         """One update of all networks: mel (B, n_mels, T), audio (B, 1, T * hop).

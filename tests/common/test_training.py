@@ -27,8 +27,7 @@ TINY_FASTPITCH = (
     "frames_per_batch=200"
 )
 TINY_HIFIGAN = (
-    "upsample_initial_channel=32 period_channels=1 resolution_channels=1 compile=false "
-    "batch_size=2 segment_frames=16"
+    "upsample_initial_channel=32 period_channels=1 resolution_channels=1 batch_size=2 segment_frames=16"
 )
 
 
