@@ -1,18 +1,20 @@
-"""What the training recipes share: CUDA-graph steps, EMA, resumable checkpoints, CSV logs with plots.
+"""What the training recipes share: their command line and loop, CUDA-graph steps, EMA, checkpoints, logs.
 
 Imported by the recipes only; needs PyTorch.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import csv
 import json
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
@@ -243,3 +245,76 @@ class Log:
         figure.tight_layout()
         figure.savefig(self.path.with_suffix(".png"), dpi=100)
         plt.close(figure)
+
+
+class Trainer(Protocol):
+    """What a recipe gives to `run_training`: networks and optimisers on one device, and one step of them."""
+
+    device: torch.device
+    optimisers: list[torch.optim.Optimizer]
+
+    def step(self, key: object, **inputs: torch.Tensor) -> dict[str, torch.Tensor]: ...
+    def validate(self) -> dict[str, float]: ...
+    def state_dict(self) -> dict: ...
+    def load_state_dict(self, state: dict) -> None: ...
+    def load_networks(self, state: dict) -> None: ...
+    def save_weights(self, path: Path, info: dict) -> None: ...
+
+
+def recipe_parser(model: str, description: str) -> argparse.ArgumentParser:
+    """The options that every `python -m <model>.train` has."""
+    parser = argparse.ArgumentParser(description=description, prog=f"python -m {model}.train")
+    option = parser.add_argument
+    option("--hparam", type=Path, default=Path(f"hparams/{model}/train.yaml"), help="sizes and recipe")
+    option("--set", action="append", default=[], metavar="KEY=VALUE", help="change one value of it")
+    option("--corpus", type=Path, required=True, help="folder that scripts/prepare_corpus.py wrote")
+    option("--out", type=Path, required=True, help="run folder: last.pt, weights.safetensors, losses")
+    option("--steps", type=int, help="stop after so many steps")
+    option("--minutes", type=float, help="stop after so many minutes")
+    option("--resume", type=Path, help="checkpoint to continue (its schedule too)")
+    option("--init", type=Path, help="checkpoint whose networks start a new run")
+    option("--save-minutes", type=float, default=2.0, help="minutes between checkpoints (default 2)")
+    option("--seed", type=int, default=0, help="of the weights and of the batches (default 0)")
+    option("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="cuda or cpu")
+    return parser
+
+
+def run_training(
+    args: argparse.Namespace,
+    trainer: Trainer,
+    schedule: Schedule,
+    batches: Iterator[tuple[object, dict[str, torch.Tensor]]],
+    log_every: int,
+) -> None:
+    """Trains to the schedule's end, with logs and checkpoints. A batch is a step's key and its tensors."""
+    args.out.mkdir(parents=True, exist_ok=True)
+    if args.init:
+        trainer.load_networks(load_checkpoint(args.init, trainer.device)["trainer"])
+    if args.resume:
+        state = load_checkpoint(args.resume, trainer.device)
+        trainer.load_state_dict(state["trainer"])
+        schedule.load_state_dict(state["schedule"])
+    steps, log = GraphedSteps(trainer.step), Log(args.out)
+
+    def save() -> None:
+        save_checkpoint(args.out / "last.pt", trainer=trainer.state_dict(), schedule=schedule.state_dict())
+        info = {"steps": schedule.step, "minutes": round(schedule.seconds / 60, 1)}
+        trainer.save_weights(args.out / "weights.safetensors", info)
+
+    schedule.restart_clock()
+    saved = schedule.seconds
+    while not schedule.done:
+        key, inputs = next(batches)
+        rate = schedule.rate()
+        for optimiser in trainer.optimisers:
+            set_rate(optimiser, rate)
+        losses = steps(key, **inputs)
+        schedule.step += 1
+        if schedule.step % log_every == 0 or schedule.step in (1, 10, 100):
+            values = {name: loss.item() for name, loss in losses.items()}
+            log.write(schedule.step, {**values, **trainer.validate(), "rate": rate})
+        if schedule.seconds - saved > args.save_minutes * 60:
+            saved = schedule.seconds
+            save()
+    save()
+    log.plot()

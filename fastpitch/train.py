@@ -7,7 +7,7 @@ A vocoder is then fine-tuned on what `python -m fastpitch.predict_mels` writes.
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,18 +19,7 @@ from common.audio import MelContract
 from common.corpus.dataset import load_audio, load_labels
 from common.corpus.mels import corpus_mel
 from common.hparams import load_hparams
-from common.training import (
-    Ema,
-    GraphedSteps,
-    Log,
-    Schedule,
-    adamw,
-    autocast,
-    load_checkpoint,
-    save_checkpoint,
-    save_weights,
-    set_rate,
-)
+from common.training import Ema, Schedule, adamw, autocast, recipe_parser, run_training, save_weights
 from fastpitch.config import FastPitchConfig
 from fastpitch.model import FastPitch, make_repeat_index
 
@@ -126,35 +115,41 @@ def make_buckets(corpus: CorpusTensors, recipe: FastPitchRecipe) -> list[Bucket]
     return buckets
 
 
-class Batches:
+def batches(
+    buckets: list[Bucket], seed: int, device: torch.device
+) -> Iterator[tuple[Bucket, dict[str, Tensor]]]:
     """Endless batches; every utterance comes equally often, in a new order each time."""
-
-    def __init__(self, buckets: list[Bucket], seed: int):
-        self.buckets, self.random = buckets, np.random.default_rng(seed)
-        weights = np.array([len(b.members) / b.batch_size for b in buckets])
-        self.probabilities = weights / weights.sum()
-        self.queues: list[list[int]] = [[] for _ in buckets]
-
-    def __next__(self) -> tuple[Bucket, list[int]]:
-        index = self.random.choice(len(self.buckets), p=self.probabilities)
-        bucket, queue = self.buckets[index], self.queues[index]
+    random = np.random.default_rng(seed)
+    weights = np.array([len(b.members) / b.batch_size for b in buckets])
+    queues: list[list[int]] = [[] for _ in buckets]
+    while True:
+        index = random.choice(len(buckets), p=weights / weights.sum())
+        bucket, queue = buckets[index], queues[index]
         if len(queue) < bucket.batch_size:
-            queue.extend(self.random.permutation(bucket.members).tolist())
-        return bucket, [queue.pop(0) for _ in range(bucket.batch_size)]
+            queue.extend(random.permutation(bucket.members).tolist())
+        members, queue[: bucket.batch_size] = queue[: bucket.batch_size], []
+        yield bucket, {"members": torch.tensor(members, device=device)}
 
 
 class Trainer:
     """Network, optimiser and one step on one device."""
 
     def __init__(
-        self, config: FastPitchConfig, recipe: FastPitchRecipe, corpus: CorpusTensors, device: torch.device
+        self,
+        config: FastPitchConfig,
+        contract: MelContract,
+        recipe: FastPitchRecipe,
+        corpus: CorpusTensors,
+        device: torch.device,
     ):
-        self.config, self.recipe, self.corpus, self.device = config, recipe, corpus, device
+        self.config, self.contract, self.recipe = config, contract, recipe
+        self.corpus, self.device = corpus, device
         self.model = FastPitch(config).to(device)
         self.model.attention.requires_grad_(False)  # durations are given: the aligner is not trained
         self.model.pitch_mean.fill_(corpus.pitch_mean)
         self.model.pitch_std.fill_(corpus.pitch_std)
         self.optimiser = adamw([self.model], recipe.learning_rate, (0.9, 0.98), recipe.weight_decay)
+        self.optimisers = [self.optimiser]
         self.ema = Ema(self.model, recipe.ema_decay)
 
     def state_dict(self) -> dict:
@@ -217,6 +212,10 @@ class Trainer:
         copy.load_state_dict(self.model.state_dict() | self.ema.state_dict())
         return copy.eval()
 
+    def save_weights(self, path: Path, info: dict) -> None:
+        info = {"mel": asdict(self.contract), **info}
+        save_weights(path, self.averaged_model(), self.config, info, leave_out="attention.")
+
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
         total = len(self.corpus.frames)
@@ -229,86 +228,23 @@ class Trainer:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], prog="python -m fastpitch.train")
-    parser.add_argument(
-        "--hparam", type=Path, default=Path("hparams/fastpitch/train.yaml"), help="sizes and recipe"
-    )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="change one value of it"
-    )
-    parser.add_argument(
-        "--corpus", type=Path, required=True, help="folder that scripts/prepare_corpus.py wrote"
-    )
-    parser.add_argument(
-        "--out", type=Path, required=True, help="run folder: last.pt, weights.safetensors, losses"
-    )
-    parser.add_argument("--steps", type=int, help="stop after so many steps")
-    parser.add_argument("--minutes", type=float, help="stop after so many minutes")
-    parser.add_argument("--resume", type=Path, help="checkpoint to continue (its schedule too)")
-    parser.add_argument("--init", type=Path, help="checkpoint whose network starts a new run")
-    parser.add_argument(
-        "--save-minutes", type=float, default=2.0, help="minutes between checkpoints (default 2)"
-    )
-    parser.add_argument(
-        "--predict-mels", type=Path, metavar="FILE.npy", help="at the end, write the corpus's mels"
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    args = parser.parse_args()
-
+    args = recipe_parser("fastpitch", "Trains FastPitch on a labelled corpus.").parse_args()
     device = torch.device(args.device)
-    overrides = dict(pair.split("=", 1) for pair in args.set)
     config, contract, recipe = load_hparams(
-        args.hparam, FastPitchConfig, MelContract, FastPitchRecipe, overrides=overrides
+        args.hparam, FastPitchConfig, MelContract, FastPitchRecipe, overrides=args.set
     )
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
-    args.out.mkdir(parents=True, exist_ok=True)
-
     corpus = CorpusTensors(args.corpus, contract, device)
-    trainer = Trainer(config, recipe, corpus, device)
+    trainer = Trainer(config, contract, recipe, corpus, device)
     schedule = Schedule(
         recipe.learning_rate, recipe.final_learning_rate, recipe.warm_up_steps, args.steps, args.minutes
     )
-    if args.init:
-        trainer.load_networks(load_checkpoint(args.init, device)["trainer"])
-    if args.resume:
-        state = load_checkpoint(args.resume, device)
-        trainer.load_state_dict(state["trainer"])
-        schedule.load_state_dict(state["schedule"])
     buckets = make_buckets(corpus, recipe)
-    used = sum(len(bucket.members) for bucket in buckets)
-    longest = recipe.bucket_frames[-1]
-    print(
-        f"{used} utterances train, {VALIDATION_UTTERANCES} validate, "
-        f"{len(corpus.frames) - used - VALIDATION_UTTERANCES} are longer than {longest} frames and left out"
-    )
-    batches = Batches(buckets, args.seed)
-    steps = GraphedSteps(trainer.step)
-    log = Log(args.out)
-
-    def save() -> None:
-        save_checkpoint(args.out / "last.pt", trainer=trainer.state_dict(), schedule=schedule.state_dict())
-        info = {"mel": asdict(contract), "steps": schedule.step, "minutes": round(schedule.seconds / 60, 1)}
-        save_weights(
-            args.out / "weights.safetensors", trainer.averaged_model(), config, info, leave_out="attention."
-        )
-
-    saved = schedule.seconds
-    while not schedule.done:
-        bucket, members = next(batches)
-        rate = schedule.rate()
-        set_rate(trainer.optimiser, rate)
-        losses = steps(bucket, members=torch.tensor(members, device=device))
-        schedule.step += 1
-        if schedule.step % 1000 == 0 or schedule.step in (1, 10, 100):
-            values = {name: loss.item() for name, loss in losses.items()}
-            log.write(schedule.step, {**values, **trainer.validate(), "rate": rate})
-        if schedule.seconds - saved > args.save_minutes * 60:
-            saved = schedule.seconds
-            save()
-    save()
-    log.plot()
+    used, longest = sum(len(bucket.members) for bucket in buckets), recipe.bucket_frames[-1]
+    left_out = len(corpus.frames) - used - VALIDATION_UTTERANCES
+    print(f"{used} utterances train, {left_out} are longer than {longest} frames and left out")
+    run_training(args, trainer, schedule, batches(buckets, args.seed, device), log_every=1000)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ the moving average run as one CUDA graph. `--mels` fine-tunes on an acoustic mod
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -21,18 +21,7 @@ from common.corpus.dataset import load_audio, load_labels
 from common.corpus.mels import corpus_mel, load_mels
 from common.hparams import load_hparams
 from common.mel_torch import MelSpectrogram
-from common.training import (
-    Ema,
-    GraphedSteps,
-    Log,
-    Schedule,
-    adamw,
-    autocast,
-    load_checkpoint,
-    save_checkpoint,
-    save_weights,
-    set_rate,
-)
+from common.training import Ema, Schedule, adamw, autocast, recipe_parser, run_training, save_weights
 from hifigan.config import HifiganConfig
 from hifigan.discriminators import MultiPeriodDiscriminator, MultiResolutionDiscriminator
 from hifigan.model import HifiganGenerator
@@ -63,9 +52,15 @@ class Trainer:
     """Networks, optimisers and one step; state lives on one device."""
 
     def __init__(
-        self, config: HifiganConfig, contract: MelContract, recipe: HifiganRecipe, device: torch.device
+        self,
+        config: HifiganConfig,
+        contract: MelContract,
+        recipe: HifiganRecipe,
+        device: torch.device,
+        held_out: tuple[Tensor, Tensor],
     ):
         self.config, self.contract, self.recipe, self.device = config, contract, recipe, device
+        self.held_out = held_out  # mel (1, n_mels, T), audio (1, 1, T * hop)
         self.generator = HifiganGenerator(config).to(device)
         self.discriminators = torch.nn.ModuleList(
             [
@@ -90,6 +85,7 @@ class Trainer:
         betas = (0.8, 0.99)
         self.generator_optimiser = adamw([self.generator], recipe.learning_rate, betas, 0.01)
         self.discriminator_optimiser = adamw([self.discriminators], recipe.learning_rate, betas, 0.01)
+        self.optimisers = [self.generator_optimiser, self.discriminator_optimiser]
         self.ema = Ema(self.generator, recipe.ema_decay)
 
     def state_dict(self) -> dict:
@@ -172,19 +168,19 @@ class Trainer:
         return sum(losses) / len(losses)
 
     @torch.no_grad()
-    def validate(self, mel: Tensor, audio: Tensor) -> float:
-        """Mel loss of the averaged generator: held-out mel (1, n_mels, T), audio (1, 1, T * hop)."""
-        live = [p.detach().clone() for p in self.ema.parameters]
-        torch._foreach_copy_(self.ema.parameters, self.ema.averages)
-        loss = self.mel_loss(self.generator(mel), audio).item()
-        torch._foreach_copy_(self.ema.parameters, live)
-        return loss
+    def validate(self) -> dict[str, float]:
+        """Mel loss of the averaged generator on the held-out mel and audio."""
+        mel, audio = self.held_out
+        return {"validation_mel": self.mel_loss(self.averaged_generator()(mel), audio).item()}
 
-    def folded_generator(self) -> HifiganGenerator:
-        """The averaged generator with its weight norm folded: what a voice ships."""
+    def averaged_generator(self) -> HifiganGenerator:
+        """A copy with the moving average's weights, weight norm folded: what a voice ships."""
         copy = HifiganGenerator(self.config).to(self.device)
         copy.load_state_dict(self.ema.state_dict())
         return copy.remove_weight_norm()
+
+    def save_weights(self, path: Path, info: dict) -> None:
+        save_weights(path, self.averaged_generator(), self.config, {"mel": asdict(self.contract), **info})
 
 
 class Segments:
@@ -207,95 +203,41 @@ class Segments:
         samples = starts[:, None] * self.hop + torch.arange(frames * self.hop, device=starts.device)
         return mel.transpose(0, 1).float(), self.audio[samples][:, None].float() / 32768
 
-    def sample(self, recipe: HifiganRecipe, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        device = self.audio.device
+    def held_out(self) -> tuple[Tensor, Tensor]:
+        """The corpus's last frames, which no batch holds: mel (1, n_mels, T), audio (1, 1, T * hop)."""
+        start = torch.tensor([self.frames - VALIDATION_FRAMES], device=self.audio.device)
+        return self.cut(start, VALIDATION_FRAMES, torch.zeros_like(start))
+
+    def batches(self, recipe: HifiganRecipe, seed: int) -> Iterator[tuple[str, dict[str, Tensor]]]:
+        """Endless batches of random segments, some with a predicted mel."""
+        device, size = self.audio.device, (recipe.batch_size,)
+        random = torch.Generator(device).manual_seed(seed)
         limit = self.frames - VALIDATION_FRAMES - recipe.segment_frames
-        starts = torch.randint(0, limit, (recipe.batch_size,), device=device, generator=generator)
-        source = torch.randint(
-            1, max(2, len(self.mels)), (recipe.batch_size,), device=device, generator=generator
-        )
-        true = torch.rand(recipe.batch_size, device=device, generator=generator) >= recipe.predicted_share
-        source = torch.where(true, 0, source)
-        return self.cut(starts, recipe.segment_frames, source)
+        while True:
+            starts = torch.randint(0, limit, size, device=device, generator=random)
+            source = torch.randint(1, max(2, len(self.mels)), size, device=device, generator=random)
+            true = torch.rand(size, device=device, generator=random) >= recipe.predicted_share
+            mel, audio = self.cut(starts, recipe.segment_frames, torch.where(true, 0, source))
+            yield "segment", {"mel": mel, "audio": audio}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], prog="python -m hifigan.train")
-    parser.add_argument(
-        "--hparam", type=Path, default=Path("hparams/hifigan/train.yaml"), help="sizes and recipe"
-    )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="change one value of it"
-    )
-    parser.add_argument(
-        "--corpus", type=Path, required=True, help="folder that scripts/prepare_corpus.py wrote"
-    )
-    parser.add_argument(
-        "--out", type=Path, required=True, help="run folder: last.pt, weights.safetensors, losses"
-    )
+    parser = recipe_parser("hifigan", "Trains a HiFi-GAN generator on a corpus.")
     parser.add_argument("--mels", type=Path, nargs="*", default=[], help="predicted mels to fine-tune on")
-    parser.add_argument("--steps", type=int, help="stop after so many steps")
-    parser.add_argument("--minutes", type=float, help="stop after so many minutes")
-    parser.add_argument("--resume", type=Path, help="checkpoint to continue (its schedule too)")
-    parser.add_argument("--init", type=Path, help="checkpoint whose networks start a new run")
-    parser.add_argument(
-        "--save-minutes", type=float, default=2.0, help="minutes between checkpoints (default 2)"
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
-
     device = torch.device(args.device)
-    overrides = dict(pair.split("=", 1) for pair in args.set)
     config, contract, recipe = load_hparams(
-        args.hparam, HifiganConfig, MelContract, HifiganRecipe, overrides=overrides
+        args.hparam, HifiganConfig, MelContract, HifiganRecipe, overrides=args.set
     )
     torch.manual_seed(args.seed)
     torch.backends.cudnn.benchmark = True
     torch.set_float32_matmul_precision("high")
-    args.out.mkdir(parents=True, exist_ok=True)
-
     segments = Segments(args.corpus, contract, args.mels, device)
-    trainer = Trainer(config, contract, recipe, device)
+    trainer = Trainer(config, contract, recipe, device, segments.held_out())
     schedule = Schedule(
         recipe.learning_rate, recipe.final_learning_rate, recipe.warm_up_steps, args.steps, args.minutes
     )
-    if args.init:
-        trainer.load_networks(load_checkpoint(args.init, device)["trainer"])
-    if args.resume:
-        state = load_checkpoint(args.resume, device)
-        trainer.load_state_dict(state["trainer"])
-        schedule.load_state_dict(state["schedule"])
-    held_out = segments.cut(
-        torch.tensor([segments.frames - VALIDATION_FRAMES], device=device),
-        VALIDATION_FRAMES,
-        torch.zeros(1, dtype=torch.int64, device=device),
-    )
-    random = torch.Generator(device).manual_seed(args.seed)
-    steps = GraphedSteps(trainer.step)
-    log = Log(args.out)
-
-    def save() -> None:
-        save_checkpoint(args.out / "last.pt", trainer=trainer.state_dict(), schedule=schedule.state_dict())
-        info = {"mel": asdict(contract), "steps": schedule.step, "minutes": round(schedule.seconds / 60, 1)}
-        save_weights(args.out / "weights.safetensors", trainer.folded_generator(), config, info)
-
-    saved = schedule.seconds
-    while not schedule.done:
-        mel, audio = segments.sample(recipe, random)
-        rate = schedule.rate()
-        set_rate(trainer.generator_optimiser, rate)
-        set_rate(trainer.discriminator_optimiser, rate)
-        losses = steps("segment", mel=mel, audio=audio)
-        schedule.step += 1
-        if schedule.step % 500 == 0 or schedule.step in (1, 10, 100):
-            values = {name: loss.item() for name, loss in losses.items()}
-            log.write(schedule.step, {**values, "validation_mel": trainer.validate(*held_out), "rate": rate})
-        if schedule.seconds - saved > args.save_minutes * 60:
-            saved = schedule.seconds
-            save()
-    save()
-    log.plot()
+    run_training(args, trainer, schedule, segments.batches(recipe, args.seed), log_every=500)
 
 
 if __name__ == "__main__":
