@@ -19,6 +19,8 @@ from common.checkpoint import (
     check_finite,
     check_keys,
     check_tensors,
+    fold_weight_norm,
+    one_dimensional,
     read_pt,
     strip_prefix,
     widen,
@@ -119,36 +121,7 @@ def current_names(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
             name = f"resblocks.{stage}.{block}.{match[2]}"
         return name
 
-    return {renamed(name): _one_dimensional(name, value) for name, value in state.items()}
-
-
-def _one_dimensional(name: str, value: torch.Tensor) -> torch.Tensor:
-    """Kernels trained as two-dimensional (channels-last) convolutions carry a last axis of size 1."""
-    if name.endswith("bias"):
-        return value.flatten() if value.numel() == value.shape[0] else value
-    if value.dim() == 4 and value.shape[3] == 1:
-        return value.squeeze(3)
-    return value.unsqueeze(2) if value.dim() == 2 else value
-
-
-def fold_weight_norm(state: Mapping[str, torch.Tensor], path: str | Path) -> dict[str, torch.Tensor]:
-    """weight_g and weight_v -> weight; all else as it is. The norm is over all axes but the first."""
-    folded = {}
-    for name, value in state.items():
-        stem, _, part = name.rpartition(".")
-        if part == "weight_g" and f"{stem}.weight_v" in state:
-            continue
-        if part == "weight_v" and f"{stem}.weight_g" in state:
-            length, axes = state[f"{stem}.weight_g"], tuple(range(1, value.dim()))
-            if length.numel() != value.shape[0]:
-                raise ValueError(
-                    f"checkpoint {path}: {stem}.weight_g {tuple(length.shape)} does not fit "
-                    f"weight_v {tuple(value.shape)}"
-                )
-            norm = torch.linalg.vector_norm(value, dim=axes, keepdim=True)
-            name, value = f"{stem}.weight", value * (length.reshape(norm.shape) / norm)
-        folded[name] = value
-    return folded
+    return {renamed(name): one_dimensional(name, value) for name, value in state.items()}
 
 
 def _find_config(

@@ -1,0 +1,188 @@
+"""Published WaveGlow files: NVIDIA's training checkpoints and state dicts, in float32 or float16, with every
+prefix and kernel rank they were saved with. Weight norm is folded and the 1x1 convolutions inverted on the
+way in. Files that hold a pickled module are refused: opening them would run code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from common.checkpoint import (
+    Checkpoint,
+    check_finite,
+    check_keys,
+    check_tensors,
+    fold_weight_norm,
+    one_dimensional,
+    read_pt,
+    strip_prefix,
+    widen,
+)
+from waveglow.config import WaveglowConfig
+from waveglow.model import Waveglow, invert
+
+STATED_SIZES = ("n_mel_channels", "n_flows", "n_group", "n_early_every", "n_early_size")
+STATED_WN_SIZES = {"n_layers": "wn_layers", "kernel_size": "wn_kernel_size", "n_channels": "wn_channels"}
+# Second copies of the flows that NVIDIA's TorchScript preparation leaves in the state dict.
+COPIES = ("WN_rev.", "convinv_rev.")
+
+
+def load_checkpoint(path: str | Path, config: WaveglowConfig | None = None) -> Checkpoint:
+    """Sizes, folded weights with the inverses of the 1x1 convolutions, and facts of a published file.
+
+    What shapes can't tell (the hop) is the published value. A file whose weights have other sizes than
+    `config`, or than its own config says, is refused.
+
+    `info` holds `mel` (None: no file states its mel) and `epoch` where known.
+    """
+    path = Path(path)
+    content = read_pt(path)
+    state = fold_weight_norm(current_names(widen(strip_prefix(_find_state(content, path)))), path)
+    check_finite(state, path)
+    sizes = _build_config(content, state, config, path)
+    state = _with_inverses(state, path)
+    check_keys(_expected_shapes(sizes), state, path)
+    epoch = content.get("epoch")
+    return Checkpoint(sizes, state, {"mel": None, **({} if epoch is None else {"epoch": epoch})})
+
+
+def load_network(path: str | Path, config: WaveglowConfig | None = None) -> tuple[Waveglow, Checkpoint]:
+    """The network of a file in eval mode, in the form for generating."""
+    checkpoint = load_checkpoint(path, config)
+    network = Waveglow(checkpoint.config, weight_norm=False)
+    network.load_state_dict(checkpoint.state)
+    return network.eval(), checkpoint
+
+
+def _find_state(content: Mapping[str, Any], path: Path) -> Mapping[str, torch.Tensor]:
+    if content and all(isinstance(value, torch.Tensor) for value in content.values()):
+        content = {"state_dict": content}
+    for key in ("state_dict", "model"):
+        if isinstance(content.get(key), Mapping):
+            check_tensors(content[key], path)
+            return content[key]
+    raise ValueError(
+        f"checkpoint {path} is no WaveGlow: it has no 'state_dict' but "
+        f"{', '.join(map(str, content))[:80] or 'nothing'}"
+    )
+
+
+def current_names(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Names as `Waveglow` has them, with weight_g and weight_v; one-dimensional kernels.
+
+    The authors' own later files have one conditioning layer for all layers of a coupling net.
+    """
+    renamed = {}
+    for name, value in state.items():
+        if name.startswith(COPIES):
+            continue
+        name = name.replace("parametrizations.weight.original0", "weight_g")
+        name = name.replace("parametrizations.weight.original1", "weight_v")
+        value = one_dimensional(name, value)
+        if match := re.fullmatch(r"(WN\.\d+)\.cond_layer\.(.*)", name):
+            layers = sum(1 for n in state if re.fullmatch(rf"{re.escape(match[1])}\.in_layers\.\d+\.bias", n))
+            for layer, part in enumerate(value.chunk(layers) if layers else ()):
+                renamed[f"{match[1]}.cond_layers.{layer}.{match[2]}"] = part.clone()
+        else:
+            renamed[name] = value
+    return renamed
+
+
+def infer_sizes(state: Mapping[str, torch.Tensor], path: str | Path) -> dict[str, int]:
+    """What names and shapes tell: all but the hop, and when no channels leave early, how they would."""
+
+    def numbers(pattern: str) -> int:
+        return len({match[1] for name in state if (match := re.fullmatch(pattern, name))})
+
+    upsample, start, first = (
+        state.get(name) for name in ("upsample.weight", "WN.0.start.weight", "WN.0.in_layers.0.weight")
+    )
+    flows = [state.get(f"convinv.{k}.conv.weight") for k in range(numbers(r"convinv\.(\d+)\.conv\.weight"))]
+    kernels = [upsample, start, first, *flows]
+    if not flows or any(kernel is None or kernel.dim() != 3 for kernel in kernels):
+        raise ValueError(
+            f"checkpoint {path} is no WaveGlow: its weights have other names ({', '.join(state)[:80]})"
+        )
+    channels = [kernel.shape[0] for kernel in flows]
+    sizes = {
+        "n_mel_channels": upsample.shape[0],
+        "n_flows": len(flows),
+        "n_group": channels[0],
+        "wn_layers": numbers(r"WN\.0\.in_layers\.(\d+)\.weight"),
+        "wn_kernel_size": first.shape[2],
+        "wn_channels": start.shape[0],
+        "upsample_kernel_size": upsample.shape[2],
+    }
+    drop = next((flow for flow, count in enumerate(channels) if count != channels[0]), None)
+    if drop is not None:
+        sizes |= {"n_early_every": drop, "n_early_size": channels[0] - channels[drop]}
+    return sizes
+
+
+def _build_config(
+    content: Mapping[str, Any],
+    state: Mapping[str, torch.Tensor],
+    config: WaveglowConfig | None,
+    path: Path,
+) -> WaveglowConfig:
+    found = infer_sizes(state, path)
+    stated, where = _stated_sizes(content, path), f"checkpoint {path}: its config"
+    if config is not None:
+        stated, where = asdict(config), "the given configuration"
+    different = [
+        f"{name} {stated[name]} instead of {value}"
+        for name, value in found.items()
+        if name in stated and stated[name] != value
+    ]
+    if different:
+        raise ValueError(
+            f"checkpoint {path} does not fit: {where} says {', '.join(different)}.\n"
+            "Give the configuration that it was trained with, or none: its weights show their sizes."
+        )
+    sizes = {**found, **stated}
+    sizes.setdefault("n_early_every", sizes["n_flows"])  # no channels leave early
+    try:
+        return WaveglowConfig(**sizes)
+    except ValueError as error:
+        raise ValueError(f"checkpoint {path}: {error}") from None
+
+
+def _stated_sizes(content: Mapping[str, Any], path: Path) -> dict[str, int]:
+    stated = content.get("config")
+    if stated is None:
+        return {}
+    nested = stated.get("WN_config", {}) if isinstance(stated, Mapping) else None
+    if not isinstance(nested, Mapping):
+        raise ValueError(f"checkpoint {path}: its config, or WN_config in it, is no mapping of sizes")
+    sizes = {name: stated[name] for name in STATED_SIZES if name in stated}
+    sizes |= {ours: nested[name] for name, ours in STATED_WN_SIZES.items() if name in nested}
+    for name, value in sizes.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(
+                f"checkpoint {path}: its config says {name}: {value!r}, which is not a positive whole number"
+            )
+    return sizes
+
+
+def _with_inverses(state: Mapping[str, torch.Tensor], path: Path) -> dict[str, torch.Tensor]:
+    """The state with each 1x1 convolution's inverse; a ValueError names the first that has none."""
+    complete = dict(state)
+    for name, value in state.items():
+        if match := re.fullmatch(r"convinv\.(\d+)\.conv\.weight", name):
+            if value.dim() != 3 or value.shape[0] != value.shape[1]:
+                raise ValueError(f"checkpoint {path}: {name} {tuple(value.shape)} is not square")
+            what = f"checkpoint {path}: the 1x1 convolution of flow {match[1]}"
+            complete[f"convinv.{match[1]}.inverse"] = invert(value[:, :, 0], what)[:, :, None]
+    return complete
+
+
+def _expected_shapes(config: WaveglowConfig) -> dict[str, torch.Size]:
+    with torch.device("meta"):
+        network = Waveglow(config, weight_norm=False)
+    return {name: value.shape for name, value in network.state_dict().items()}

@@ -1,0 +1,67 @@
+"""Sizes of a WaveGlow vocoder, under the names of the published ones; WN_config's three carry `wn_`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class WaveglowConfig:
+    """The published network's hyper-parameters (defaults: the one with 256 channels).
+
+    `n_group` audio samples stand side by side as channels. Before every `n_early_every`-th flow but the
+    first, `n_early_size` of them leave for z. `upsample_kernel_size` and `hop_length` bring the mel to the
+    audio's rate; no published file states these two.
+    """
+
+    n_mel_channels: int = 80
+    n_flows: int = 12
+    n_group: int = 8
+    n_early_every: int = 4
+    n_early_size: int = 2
+    wn_layers: int = 8
+    wn_kernel_size: int = 3
+    wn_channels: int = 256
+    upsample_kernel_size: int = 1024
+    hop_length: int = 256
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value < 1:
+                raise ValueError(f"{name} must be positive, not {value}")
+        for name in ("n_group", "n_early_size"):
+            if getattr(self, name) % 2:
+                raise ValueError(
+                    f"{name} must be even, not {getattr(self, name)}: each flow halves its channels"
+                )
+        if self.wn_kernel_size % 2 == 0:
+            raise ValueError(f"wn_kernel_size must be odd, not {self.wn_kernel_size}")
+        if self.upsample_kernel_size < self.hop_length:
+            raise ValueError(
+                f"upsample_kernel_size {self.upsample_kernel_size} must cover hop_length {self.hop_length}"
+            )
+        if self.n_early_size * self.n_early_outputs >= self.n_group:
+            raise ValueError(
+                f"{self.n_early_outputs} early outputs of {self.n_early_size} channels leave nothing of "
+                f"n_group {self.n_group}"
+            )
+
+    @property
+    def n_early_outputs(self) -> int:
+        return (self.n_flows - 1) // self.n_early_every
+
+    @property
+    def n_remaining(self) -> int:
+        """Channels that pass through every flow."""
+        return self.n_group - self.n_early_outputs * self.n_early_size
+
+    def is_early(self, flow: int) -> bool:
+        """Whether channels leave before this flow (and, generating, enter after it)."""
+        return flow > 0 and flow % self.n_early_every == 0
+
+    def flow_channels(self, flow: int) -> int:
+        return self.n_group - flow // self.n_early_every * self.n_early_size
+
+    def noise_length(self, frames: int) -> int:
+        """Steps of z for so many mel frames."""
+        return frames * self.hop_length // self.n_group

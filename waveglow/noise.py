@@ -1,0 +1,34 @@
+"""The noise that WaveGlow turns into audio: its order and its scale, for numpy arrays and torch tensors.
+
+z (B, n_group, L) begins with the channels that pass through every flow; the early outputs' follow in the
+order in which generating needs them, the last flow's first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from common.arrays import Array
+from waveglow.config import WaveglowConfig
+
+
+def noise_shape(config: WaveglowConfig, batch: int, frames: int) -> tuple[int, int, int]:
+    """The shape of z for mels of so many frames."""
+    return (batch, config.n_group, config.noise_length(frames))
+
+
+def scale_noise(z: Array, config: WaveglowConfig, sigma: float, scale_early: bool = True) -> Array:
+    """Unit noise z times its standard deviation `sigma`.
+
+    The published PyTorch program scales all of it; the published ONNX and TensorRT programs leave the early
+    outputs' noise at 1, which `scale_early=False` reproduces.
+    """
+    if not 0 <= sigma < float("inf"):
+        raise ValueError(f"sigma must be a number from 0, not {sigma}")
+    if scale_early:
+        return z * sigma
+    scales = np.ones((1, config.n_group, 1), np.float32)
+    scales[:, : config.n_remaining] = sigma
+    if isinstance(z, np.ndarray):
+        return z * scales
+    return z * z.new_tensor(scales.tolist())
