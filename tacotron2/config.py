@@ -1,0 +1,62 @@
+"""Sizes of a Tacotron 2 network, under the names that published checkpoints carry in `config`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Tacotron2Config:
+    """Constructor arguments of the published network (defaults: the published sizes).
+
+    `mask_padding` is the published option: the teacher-forced outputs behind an item's end are overwritten.
+    """
+
+    mask_padding: bool = False
+    n_mel_channels: int = 80
+    n_symbols: int = 148
+    symbols_embedding_dim: int = 512
+    encoder_kernel_size: int = 5
+    encoder_n_convolutions: int = 3
+    encoder_embedding_dim: int = 512
+    attention_rnn_dim: int = 1024
+    attention_dim: int = 128
+    attention_location_n_filters: int = 32
+    attention_location_kernel_size: int = 31
+    n_frames_per_step: int = 1
+    decoder_rnn_dim: int = 1024
+    prenet_dim: int = 256
+    max_decoder_steps: int = 2000
+    gate_threshold: float = 0.5
+    p_attention_dropout: float = 0.1
+    p_decoder_dropout: float = 0.1
+    postnet_embedding_dim: int = 512
+    postnet_kernel_size: int = 5
+    postnet_n_convolutions: int = 5
+    decoder_no_early_stopping: bool = False
+
+    def __post_init__(self):
+        if self.symbols_embedding_dim != self.encoder_embedding_dim:
+            raise ValueError(
+                f"symbols_embedding_dim {self.symbols_embedding_dim} and encoder_embedding_dim "
+                f"{self.encoder_embedding_dim} must be equal: the encoder takes the embedding as it is"
+            )
+        if self.encoder_embedding_dim % 2:
+            raise ValueError(
+                f"encoder_embedding_dim {self.encoder_embedding_dim} must be even: half for each direction"
+            )
+        for name in ("encoder_kernel_size", "attention_location_kernel_size", "postnet_kernel_size"):
+            if getattr(self, name) % 2 == 0:
+                raise ValueError(f"{name} {getattr(self, name)} must be odd, to keep the length")
+        for name, least in (
+            ("n_frames_per_step", 1),
+            ("max_decoder_steps", 1),
+            ("postnet_n_convolutions", 2),
+        ):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} {getattr(self, name)} must be at least {least}")
+
+    @property
+    def frame_size(self) -> int:
+        """Values that one decoder step makes."""
+        return self.n_mel_channels * self.n_frames_per_step

@@ -1,0 +1,415 @@
+"""Tacotron 2: text to mel, a frame at a time, attending to the text (arXiv 1712.05884).
+
+Parameter names are those of the published checkpoints.
+Shape letters: B batch, N symbols, T mel frames, S decoder steps, C channels, P prenet channels,
+F values that a step makes (n_mels for each of its frames).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tacotron2.config import Tacotron2Config
+
+# The attention score of padded symbols: far below any score, yet inside the range of float16.
+MASKED_SCORE = -6e4
+# What stands for the gate behind an item's end where `mask_padding` is on: a certain stop.
+MASKED_GATE = 1e3
+CONVOLUTION_DROPOUT = 0.5
+PRENET_LAYERS = 2
+
+
+class DecoderState(NamedTuple):
+    """What a decoder step hands to the next one; all zeros before the first."""
+
+    frame: Tensor  # (B, F) the last mel frame
+    attention_hidden: Tensor  # (B, attention_rnn_dim)
+    attention_cell: Tensor
+    decoder_hidden: Tensor  # (B, decoder_rnn_dim)
+    decoder_cell: Tensor
+    attention_weights: Tensor  # (B, N)
+    attention_cumulative: Tensor  # (B, N) sum over all steps so far
+    attention_context: Tensor  # (B, C)
+
+
+class Synthesis(NamedTuple):
+    """What `infer` returns. Frames of an item behind its length are what the decoder went on to make."""
+
+    mel: Tensor  # (B, n_mels, T) after the postnet
+    mel_lengths: Tensor  # (B,) without the frame at which the gate fired
+    alignment: Tensor  # (B, S, the longest text)
+    gate: Tensor  # (B, S) logits
+    stopped: Tensor  # (B,) False: the item ran into the step limit
+    mel_before_postnet: Tensor  # (B, n_mels, T)
+
+
+class Prediction(NamedTuple):
+    """What the teacher-forced forward returns."""
+
+    mel_before_postnet: Tensor  # (B, n_mels, T)
+    mel: Tensor  # (B, n_mels, T)
+    gate: Tensor  # (B, S) logits
+    alignment: Tensor  # (B, S, N)
+
+
+def length_mask(lengths: Tensor, size: int) -> Tensor:
+    """(B, size) bool: True at the first `lengths` positions."""
+    return torch.arange(size, device=lengths.device) < lengths[:, None]
+
+
+class NamedLinear(nn.Module):
+    """A linear layer under the name that published files give it."""
+
+    def __init__(self, in_channels: int, out_channels: int, bias: bool = True):
+        super().__init__()
+        self.linear_layer = nn.Linear(in_channels, out_channels, bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear_layer(x)
+
+
+class NamedConv(nn.Module):
+    """A convolution that keeps the length, under the name that published files give it."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, bias: bool = True):
+        super().__init__()
+        self.conv = nn.Conv1d(in_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(x)
+
+
+def conv_norm(in_channels: int, out_channels: int, kernel_size: int) -> nn.Sequential:
+    return nn.Sequential(NamedConv(in_channels, out_channels, kernel_size), nn.BatchNorm1d(out_channels))
+
+
+class Encoder(nn.Module):
+    """Convolutions, then an LSTM in either direction."""
+
+    def __init__(self, config: Tacotron2Config):
+        super().__init__()
+        channels = config.encoder_embedding_dim
+        self.convolutions = nn.ModuleList(
+            conv_norm(channels, channels, config.encoder_kernel_size)
+            for _ in range(config.encoder_n_convolutions)
+        )
+        self.lstm = nn.LSTM(channels, channels // 2, batch_first=True, bidirectional=True)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """x (B, C, N) -> (B, N, C), zeros behind the lengths."""
+        for convolution in self.convolutions:
+            x = F.dropout(F.relu(convolution(x)), CONVOLUTION_DROPOUT, self.training)
+        x = x.transpose(1, 2)
+        mask = length_mask(lengths, x.size(1))
+        # Each item is turned round within its own length, as packed sequences do, which no export knows.
+        positions = torch.arange(x.size(1), device=x.device)
+        turned = torch.where(mask, lengths[:, None] - 1 - positions, positions)[:, :, None]
+        ahead = self._run(x, "")
+        back = self._run(x.gather(1, turned.expand_as(x)), "_reverse")
+        back = back.gather(1, turned.expand_as(back))
+        return torch.cat([ahead, back], dim=2) * mask[:, :, None]
+
+    def _run(self, x: Tensor, direction: str) -> Tensor:
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        weights = [getattr(self.lstm, f"{name}_l0{direction}") for name in names]
+        start = x.new_zeros(1, x.size(0), self.lstm.hidden_size)
+        return torch.lstm(x, (start, start), weights, True, 1, 0.0, self.training, False, True)[0]
+
+
+class Prenet(nn.Module):
+    def __init__(self, config: Tacotron2Config):
+        super().__init__()
+        sizes = [config.frame_size] + [config.prenet_dim] * PRENET_LAYERS
+        self.layers = nn.ModuleList(NamedLinear(n_in, n_out, bias=False) for n_in, n_out in pairwise(sizes))
+
+    def forward(self, x: Tensor, noise: Tensor | None) -> Tensor:
+        """x (..., F), noise (2, ..., P) uniform in [0, 1): the half above 0.5 is kept; None keeps all."""
+        for i, layer in enumerate(self.layers):
+            x = F.relu(layer(x))
+            if noise is not None:
+                x = x * (noise[i] > 0.5).to(x.dtype) * 2
+        return x
+
+
+class LocationLayer(nn.Module):
+    """Where the attention was: at the last step, and over all steps."""
+
+    def __init__(self, config: Tacotron2Config):
+        super().__init__()
+        filters = config.attention_location_n_filters
+        self.location_conv = NamedConv(2, filters, config.attention_location_kernel_size, bias=False)
+        self.location_dense = NamedLinear(filters, config.attention_dim, bias=False)
+
+    def forward(self, weights: Tensor, cumulative: Tensor) -> Tensor:
+        seen = self.location_conv(torch.stack([weights, cumulative], dim=1))
+        return self.location_dense(seen.transpose(1, 2))  # (B, N, attention_dim)
+
+
+class Attention(nn.Module):
+    """Location-sensitive attention (arXiv 1506.07503)."""
+
+    def __init__(self, config: Tacotron2Config):
+        super().__init__()
+        channels = config.attention_dim
+        self.query_layer = NamedLinear(config.attention_rnn_dim, channels, bias=False)
+        self.memory_layer = NamedLinear(config.encoder_embedding_dim, channels, bias=False)
+        self.v = NamedLinear(channels, 1, bias=False)
+        self.location_layer = LocationLayer(config)
+
+    def forward(
+        self,
+        query: Tensor,
+        memory: Tensor,
+        processed_memory: Tensor,
+        mask: Tensor,
+        weights: Tensor,
+        cumulative: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """-> context (B, C), weights (B, N)."""
+        location = self.location_layer(weights, cumulative)
+        scores = self.v(torch.tanh(self.query_layer(query)[:, None] + location + processed_memory))
+        weights = torch.softmax(scores.squeeze(2).masked_fill(~mask, MASKED_SCORE), dim=1)
+        return torch.bmm(weights[:, None], memory).squeeze(1), weights
+
+
+class Decoder(nn.Module):
+    def __init__(self, config: Tacotron2Config):
+        super().__init__()
+        self.p_attention_dropout, self.p_decoder_dropout = (
+            config.p_attention_dropout,
+            config.p_decoder_dropout,
+        )
+        context, attention, hidden = (
+            config.encoder_embedding_dim,
+            config.attention_rnn_dim,
+            config.decoder_rnn_dim,
+        )
+        self.prenet = Prenet(config)
+        self.attention_rnn = nn.LSTMCell(config.prenet_dim + context, attention)
+        self.attention_layer = Attention(config)
+        self.decoder_rnn = nn.LSTMCell(attention + context, hidden)
+        self.linear_projection = NamedLinear(hidden + context, config.frame_size)
+        self.gate_layer = NamedLinear(hidden + context, 1)
+
+    def forward(
+        self,
+        frame: Tensor,
+        memory: Tensor,
+        processed_memory: Tensor,
+        mask: Tensor,
+        state: DecoderState,
+    ) -> tuple[Tensor, DecoderState]:
+        """One step from a frame that has passed the prenet (B, P): -> gate logit (B,), the next state."""
+        attention_hidden, attention_cell = self.attention_rnn(
+            torch.cat([frame, state.attention_context], dim=1), (state.attention_hidden, state.attention_cell)
+        )
+        attention_hidden = F.dropout(attention_hidden, self.p_attention_dropout, self.training)
+        context, weights = self.attention_layer(
+            attention_hidden,
+            memory,
+            processed_memory,
+            mask,
+            state.attention_weights,
+            state.attention_cumulative,
+        )
+        decoder_hidden, decoder_cell = self.decoder_rnn(
+            torch.cat([attention_hidden, context], dim=1), (state.decoder_hidden, state.decoder_cell)
+        )
+        decoder_hidden = F.dropout(decoder_hidden, self.p_decoder_dropout, self.training)
+        shown = torch.cat([decoder_hidden, context], dim=1)
+        return self.gate_layer(shown).squeeze(1), DecoderState(
+            self.linear_projection(shown),
+            attention_hidden,
+            attention_cell,
+            decoder_hidden,
+            decoder_cell,
+            weights,
+            state.attention_cumulative + weights,
+            context,
+        )
+
+
+class Postnet(nn.Module):
+    def __init__(self, config: Tacotron2Config):
+        super().__init__()
+        hidden = [config.postnet_embedding_dim] * (config.postnet_n_convolutions - 1)
+        sizes = [config.n_mel_channels, *hidden, config.n_mel_channels]
+        self.convolutions = nn.ModuleList(
+            conv_norm(n_in, n_out, config.postnet_kernel_size) for n_in, n_out in pairwise(sizes)
+        )
+
+    def forward(self, mel: Tensor) -> Tensor:
+        *first, last = self.convolutions
+        x = mel
+        for convolution in first:
+            x = F.dropout(torch.tanh(convolution(x)), CONVOLUTION_DROPOUT, self.training)
+        return mel + F.dropout(last(x), CONVOLUTION_DROPOUT, self.training)
+
+
+class Tacotron2(nn.Module):
+    """The published network. Its stages are `encode`, `decode_step` and `postnet`; `forward` is for training.
+
+    The prenet's dropout belongs to the network's speech and is on at inference too. Its noise is always given
+    from outside, uniform in [0, 1), so that a seed means the same speech everywhere; None switches it off.
+    """
+
+    def __init__(self, config: Tacotron2Config):
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.n_symbols, config.symbols_embedding_dim)
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config)
+        self.postnet = Postnet(config)  # also the stage "postnet": mel (B, n_mels, T) -> mel
+
+    def encode(self, symbols: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Stage "encoder": symbols (B, N) -> memory (B, N, C), processed_memory (B, N, attention_dim)."""
+        memory = self.encoder(self.embedding(symbols).transpose(1, 2), lengths)
+        return memory, self.decoder.attention_layer.memory_layer(memory)
+
+    def decode_step(
+        self,
+        memory: Tensor,
+        processed_memory: Tensor,
+        lengths: Tensor,
+        frame: Tensor,
+        attention_hidden: Tensor,
+        attention_cell: Tensor,
+        decoder_hidden: Tensor,
+        decoder_cell: Tensor,
+        attention_weights: Tensor,
+        attention_cumulative: Tensor,
+        attention_context: Tensor,
+        prenet_noise: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
+        """Stage "decoder_iter": one step, noise (2, B, P) -> gate logit (B,) and DecoderState's fields."""
+        state = DecoderState(
+            frame,
+            attention_hidden,
+            attention_cell,
+            decoder_hidden,
+            decoder_cell,
+            attention_weights,
+            attention_cumulative,
+            attention_context,
+        )
+        mask = length_mask(lengths, memory.size(1))
+        shown = self.decoder.prenet(frame, prenet_noise)
+        gate, state = self.decoder(shown, memory, processed_memory, mask, state)
+        return gate, *state
+
+    def initial_state(self, memory: Tensor) -> DecoderState:
+        """The state before the first step."""
+        config, (batch, n_symbols, _) = self.config, memory.shape
+        sizes = (
+            config.frame_size,
+            *[config.attention_rnn_dim] * 2,
+            *[config.decoder_rnn_dim] * 2,
+            *[n_symbols] * 2,
+            config.encoder_embedding_dim,
+        )
+        return DecoderState(*(memory.new_zeros(batch, size) for size in sizes))
+
+    @torch.no_grad()
+    def infer(
+        self,
+        symbols: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        prenet_noise: Tensor | None = None,
+        gate_threshold: float | None = None,
+        max_steps: int | None = None,
+    ) -> Synthesis:
+        """Text to mel: steps until every item's gate has fired, or the limit.
+
+        `prenet_noise` (S, 2, B, P) holds a row for every step that may come; a bool tensor says what to keep.
+        An item stops where sigmoid(gate) > `gate_threshold`. What is not given is the config's.
+        """
+        if lengths is None:
+            lengths = torch.full_like(symbols[:, 0], symbols.size(1)) if symbols.numel() else symbols.sum(1)
+        threshold = self.config.gate_threshold if gate_threshold is None else gate_threshold
+        limit = self.config.max_decoder_steps if max_steps is None else max_steps
+        self._check_inputs(symbols, lengths, prenet_noise, limit)
+        # Padding that no item needs is seen by the encoder's convolutions and left out of the alignment.
+        longest = int(lengths.max())
+        memory, processed_memory = (x[:, :longest] for x in self.encode(symbols, lengths))
+        state = self.initial_state(memory)
+        going = torch.ones_like(lengths, dtype=torch.bool)
+        mel_lengths = torch.zeros_like(lengths)
+        frames, gates, alignment = [], [], []
+        for step in range(limit):
+            noise = None if prenet_noise is None else prenet_noise[step].to(memory.dtype)
+            gate, *state = self.decode_step(memory, processed_memory, lengths, *state, noise)
+            state = DecoderState(*state)
+            frames.append(state.frame)
+            gates.append(gate)
+            alignment.append(state.attention_weights)
+            going = going & (gate.sigmoid() <= threshold)
+            mel_lengths = mel_lengths + going
+            if not self.config.decoder_no_early_stopping and not going.any():
+                break
+        mel = self._join(frames)
+        return Synthesis(
+            self.postnet(mel),
+            mel_lengths * self.config.n_frames_per_step,
+            torch.stack(alignment, 1),
+            torch.stack(gates, 1),
+            ~going,
+            mel,
+        )
+
+    def forward(
+        self,
+        symbols: Tensor,
+        lengths: Tensor,
+        mel: Tensor,
+        mel_lengths: Tensor,
+        prenet_noise: Tensor | None = None,
+    ) -> Prediction:
+        """Teacher forcing: every step sees the true frame before it, mel (B, n_mels, T).
+
+        `prenet_noise` (2, S, B, P); a row more, for the last frame that no step sees, does no harm.
+        """
+        memory, processed_memory = self.encode(symbols, lengths)
+        state = self.initial_state(memory)
+        steps = mel.size(2) // self.config.n_frames_per_step
+        given = mel.transpose(1, 2).unflatten(1, (steps, -1)).flatten(2).transpose(0, 1)  # (S, B, F)
+        given = torch.cat([state.frame[None], given[:-1]])
+        shown = self.decoder.prenet(
+            given, None if prenet_noise is None else prenet_noise[:, :steps].to(mel.dtype)
+        )
+        mask = length_mask(lengths, symbols.size(1))
+        frames, gates, alignment = [], [], []
+        for frame in shown:
+            gate, state = self.decoder(frame, memory, processed_memory, mask, state)
+            frames.append(state.frame)
+            gates.append(gate)
+            alignment.append(state.attention_weights)
+        before, gate = self._join(frames), torch.stack(gates, 1)
+        after = self.postnet(before)
+        if self.config.mask_padding:
+            padded = ~length_mask(mel_lengths, mel.size(2))
+            before, after = (x.masked_fill(padded[:, None], 0.0) for x in (before, after))
+            gate = gate.masked_fill(padded[:, :: self.config.n_frames_per_step], MASKED_GATE)
+        return Prediction(before, after, gate, torch.stack(alignment, 1))
+
+    def _join(self, frames: list[Tensor]) -> Tensor:
+        return torch.stack(frames, 1).unflatten(2, (-1, self.config.n_mel_channels)).flatten(1, 2).mT
+
+    def _check_inputs(self, symbols: Tensor, lengths: Tensor, noise: Tensor | None, limit: int) -> None:
+        batch, n_symbols = symbols.shape
+        if limit < 1:
+            raise ValueError(f"max_steps is {limit}: at least one step is needed")
+        if lengths.shape != (batch,):
+            raise ValueError(f"lengths {tuple(lengths.shape)} do not belong to {batch} texts")
+        if not batch or int(lengths.min()) < 1 or int(lengths.max()) > n_symbols:
+            raise ValueError(
+                f"lengths {lengths.tolist()} must lie between 1 and {n_symbols}, the padded length"
+            )
+        wanted = (PRENET_LAYERS, batch, self.config.prenet_dim)
+        if noise is not None and (noise.shape[1:] != wanted or len(noise) < limit):
+            raise ValueError(f"prenet_noise {tuple(noise.shape)} must be {(limit, *wanted)}: (S, 2, B, P)")
