@@ -80,6 +80,12 @@ def add_control_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--pitch-flatten", action="store_true", help="one pitch throughout")
     group.add_argument("--pitch-invert", action="store_true", help="mirror the pitch at its mean")
+    group.add_argument(
+        "--denoising-strength",
+        type=float,
+        metavar="X",
+        help="of the vocoder's hum (default: the voice's; 0: off)",
+    )
     group.add_argument("--volume", type=float, default=1.0, help="times the amplitude (default: 1)")
     group.add_argument("--seed", type=int, default=0, help="for models that draw noise (default: 0)")
     group.add_argument("--speaker", type=int, default=0, help="id of the speaker (default: 0)")
@@ -94,6 +100,7 @@ def controls_from(args: argparse.Namespace):
         "pitch_amplify",
         "pitch_flatten",
         "pitch_invert",
+        "denoising_strength",
         "volume",
         "seed",
         "speaker",

@@ -26,6 +26,7 @@ class Controls:
     pitch_amplify: float = 1.0  # times the deviation from the voice's mean pitch
     pitch_flatten: bool = False  # the mean pitch throughout
     pitch_invert: bool = False  # mirrored at the mean pitch
+    denoising_strength: float | None = None  # how much of the vocoder's hum goes; None: as the voice says
     volume: float = 1.0  # times the amplitude; what would clip is rounded off
     seed: int = 0  # for models that draw noise
     speaker: int = 0
@@ -35,6 +36,8 @@ class Controls:
         _require_number("pitch_shift", self.pitch_shift, -1000.0, 1000.0)
         _require_number("pitch_amplify", self.pitch_amplify, -10.0, 10.0)
         _require_number("volume", self.volume, 0.0, LOUDEST)
+        if self.denoising_strength is not None:
+            _require_number("denoising_strength", self.denoising_strength, 0.0, 10.0)
         for name in ("seed", "speaker"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 0:

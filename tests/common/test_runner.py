@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from common.denoiser import Denoiser, bias_spectrum
 from common.runner import FADE, TextToSpeech, finish
 from common.speech import Controls
 from common.text import Analysis, Utterance
@@ -101,6 +102,34 @@ def test_chunked_vocoder_equals_one_shot(tts, frames, first, chunk):
     chunks = list(tts.vocoder.vocode_chunks(mel, first, chunk))
     assert len(chunks[0]) == min(first, frames) * 256
     np.testing.assert_allclose(np.concatenate(chunks), whole, atol=1e-4)
+
+
+@pytest.mark.parametrize("frames, first, chunk", [(1, 1, 1), (7, 3, 3), (61, 1, 17), (150, 24, 64)])
+def test_denoised_chunks_equal_the_whole_denoised(tts, frames, first, chunk):
+    mel = np.random.default_rng(frames).standard_normal((1, 80, frames), np.float32) * 2 - 5
+    whole = tts.vocoder.generator(mel=mel)["audio"][0]
+    if frames > 2:  # less makes no spectrum, and stays as it is
+        contract = tts.vocoder.source.mel
+        bias = bias_spectrum(lambda silent: tts.vocoder.generator(mel=silent)["audio"], 80, contract)
+        noisy, whole = whole, Denoiser(bias, contract)(whole, 0.5)
+        assert np.abs(noisy - whole).max() > 1e-3
+    chunks = list(tts.vocoder.vocode_chunks(mel, first, chunk, denoising_strength=0.5))
+    np.testing.assert_allclose(np.concatenate(chunks), whole, atol=1e-4)
+
+
+def test_the_voice_says_how_much_is_denoised_and_controls_overrule_it(tts):
+    source = dataclasses.replace(tts.vocoder.source, extra={"denoising_strength": 0.5})
+    denoising = HifiganVocoder(source, {"generator": tts.vocoder.generator})
+    mel = np.random.default_rng(0).standard_normal((1, 80, 40), np.float32) * 2 - 5
+    lengths = np.array([40])
+    plain = tts.vocoder.vocode(mel, lengths)[0]
+    assert np.abs(denoising.vocode(mel, lengths)[0] - plain).max() > 1e-3
+    np.testing.assert_allclose(denoising.vocode(mel, lengths, 0.0)[0], plain, atol=1e-6)
+    np.testing.assert_allclose(
+        tts.vocoder.vocode(mel, lengths, 0.5)[0], denoising.vocode(mel, lengths)[0], atol=1e-6
+    )
+    with pytest.raises(ValueError, match="denoising_strength must be a number from 0 to 10"):
+        Controls(denoising_strength=-1.0)
 
 
 def test_a_mel_longer_than_the_stage_is_vocoded_in_pieces(tts):
@@ -243,7 +272,7 @@ def test_foreign_symbols_are_refused(tts, monkeypatch):
 
 
 def test_nan_audio_is_an_error(tts, monkeypatch):
-    monkeypatch.setattr(tts.vocoder, "vocode", lambda mel, lengths: [np.full(512, np.nan, np.float32)])
+    monkeypatch.setattr(tts.vocoder, "vocode", lambda *arguments: [np.full(512, np.nan, np.float32)])
     with pytest.raises(ValueError, match="gave NaN instead of audio"):
         tts.speak("Hello.")
 
