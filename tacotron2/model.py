@@ -110,8 +110,8 @@ class Encoder(nn.Module):
         positions = torch.arange(x.size(1), device=x.device)
         turned = torch.where(mask, lengths[:, None] - 1 - positions, positions)[:, :, None]
         ahead = self._run(x, "")
-        back = self._run(x.gather(1, turned.expand_as(x)), "_reverse")
-        back = back.gather(1, turned.expand_as(back))
+        back = self._run(x.gather(1, turned.expand(-1, -1, x.size(2))), "_reverse")
+        back = back.gather(1, turned.expand(-1, -1, back.size(2)))
         return torch.cat([ahead, back], dim=2) * mask[:, :, None]
 
     def _run(self, x: Tensor, direction: str) -> Tensor:
