@@ -6,6 +6,7 @@ Each takes audio (B, 1, S) and returns its members' scores and their feature map
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from itertools import pairwise
 
 import torch
@@ -18,7 +19,7 @@ from hifigan.model import LEAKY_SLOPE
 Judgement = tuple[list[Tensor], list[list[Tensor]]]
 
 
-class _ConvJudge(nn.Module):
+class _ConvJudge(nn.Module, ABC):
     """Two-dimensional convolutions over an image of the audio; the last one scores."""
 
     def __init__(self, convs: list[nn.Conv2d], score: nn.Conv2d) -> None:
@@ -26,9 +27,9 @@ class _ConvJudge(nn.Module):
         self.convs = nn.ModuleList(weight_norm(conv) for conv in convs)
         self.score = weight_norm(score)
 
+    @abstractmethod
     def image(self, audio: Tensor) -> Tensor:
         """audio (B, 1, S) -> (B, 1, height, width)."""
-        raise NotImplementedError
 
     def forward(self, audio: Tensor) -> tuple[Tensor, list[Tensor]]:
         x = self.image(audio)
