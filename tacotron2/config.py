@@ -10,6 +10,8 @@ class Tacotron2Config:
     """Constructor arguments of the published network (defaults: the published sizes).
 
     `mask_padding` is the published option: the teacher-forced outputs behind an item's end are overwritten.
+    In the published network the padding of a batch leaks into shorter texts through the encoder's convolutions.
+    `mask_text_padding` (ours) zeroes it before each of them, so that an item of a batch equals the item alone.
     """
 
     mask_padding: bool = False
@@ -34,6 +36,7 @@ class Tacotron2Config:
     postnet_kernel_size: int = 5
     postnet_n_convolutions: int = 5
     decoder_no_early_stopping: bool = False
+    mask_text_padding: bool = False
 
     def __post_init__(self):
         if self.symbols_embedding_dim != self.encoder_embedding_dim:

@@ -99,13 +99,15 @@ class Encoder(nn.Module):
             for _ in range(config.encoder_n_convolutions)
         )
         self.lstm = nn.LSTM(channels, channels // 2, batch_first=True, bidirectional=True)
+        self.mask_text_padding = config.mask_text_padding
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """x (B, C, N) -> (B, N, C), zeros behind the lengths."""
+        mask = length_mask(lengths, x.size(2))
         for convolution in self.convolutions:
+            x = x * mask[:, None] if self.mask_text_padding else x
             x = F.dropout(F.relu(convolution(x)), CONVOLUTION_DROPOUT, self.training)
         x = x.transpose(1, 2)
-        mask = length_mask(lengths, x.size(1))
         # Each item is turned round within its own length, as packed sequences do, which no export knows.
         positions = torch.arange(x.size(1), device=x.device)
         turned = torch.where(mask, lengths[:, None] - 1 - positions, positions)[:, :, None]

@@ -90,7 +90,7 @@ class CouplingNet(nn.Module):
                     channels, 2 * channels, kernel, dilation=dilation, padding=(kernel - 1) // 2 * dilation
                 )
             )
-            self.cond_layers.append(nn.Conv1d(config.n_mel_channels * config.n_group, 2 * channels, 1))
+            self.cond_layers.append(nn.Conv1d(config.wn_cond_channels, 2 * channels, 1))
             last = layer == config.wn_layers - 1  # has no further layer to add to
             self.res_skip_layers.append(nn.Conv1d(channels, channels if last else 2 * channels, 1))
 
@@ -99,7 +99,7 @@ class CouplingNet(nn.Module):
         return [self.start, *self.in_layers, *self.cond_layers, *self.res_skip_layers]
 
     def forward(self, x: Tensor, mel: Tensor) -> tuple[Tensor, Tensor]:
-        """x (B, G/2, L), grouped mel (B, n_mels * n_group, L) -> shift, log scale, each (B, G/2, L)."""
+        """x (B, G/2, L), grouped mel (B, wn_cond_channels, L) -> shift, log scale, each (B, G/2, L)."""
         x = self.start(x)
         skips = torch.zeros_like(x)
         for conv, cond, res_skip in zip(self.in_layers, self.cond_layers, self.res_skip_layers, strict=True):
@@ -125,8 +125,14 @@ class Waveglow(nn.Module):
         super().__init__()
         self.config = config
         self.upsample = nn.ConvTranspose1d(
-            config.n_mel_channels, config.n_mel_channels, config.upsample_kernel_size, config.hop_length
+            config.n_mel_channels,
+            config.n_mel_channels,
+            config.upsample_kernel_size,
+            config.hop_length,
+            groups=config.upsample_groups,
         )
+        if config.cond_channels:
+            self.cond = nn.Conv1d(config.n_mel_channels * config.n_group, config.cond_channels, 1)
         channels = [config.flow_channels(flow) for flow in range(config.n_flows)]
         self.WN = nn.ModuleList(CouplingNet(count // 2, config) for count in channels)
         self.convinv = nn.ModuleList(InvertibleConv(count, flow) for flow, count in enumerate(channels))
@@ -148,11 +154,12 @@ class Waveglow(nn.Module):
         return self
 
     def _grouped(self, mel: Tensor, samples: int) -> Tensor:
-        """mel (B, n_mels, T) -> (B, n_mels * n_group, L), what the coupling nets see of `samples` samples."""
+        """mel (B, n_mels, T) -> (B, wn_cond_channels, L), what the coupling nets see of `samples` samples."""
         n_group = self.config.n_group
         whole = samples // n_group * n_group
         mel = self.upsample(mel)[:, :, :whole]  # (B, n_mels, S)
-        return mel.unflatten(2, (-1, n_group)).transpose(2, 3).flatten(1, 2)
+        mel = mel.unflatten(2, (-1, n_group)).transpose(2, 3).flatten(1, 2)
+        return self.cond(mel) if self.config.cond_channels else mel
 
     def forward(self, mel: Tensor, audio: Tensor) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
         """mel (B, n_mels, T), audio (B, S) -> z (B, n_group, L), each flow's log scales (B, G/2, L), and
