@@ -166,7 +166,7 @@ class TextToSpeech:
         with clock.stage("acoustic"):
             output = self.acoustic.synthesise([utterance.ids for utterance in utterances], controls)
         with clock.stage("vocoder"):
-            audio = self.vocoder.vocode(output.mel, output.mel_lengths, controls.denoising_strength)
+            audio = self.vocoder.vocode(output.mel, output.mel_lengths, controls)
         return [
             _part(output, row, samples, len(utterance.ids))
             for row, (samples, utterance) in enumerate(zip(audio, utterances, strict=True))
@@ -228,9 +228,7 @@ class Stream:
             with self.timings.stage("acoustic"):
                 output = tts.acoustic.synthesise([utterance.ids], controls)
             frames = int(output.mel_lengths[0])
-            chunks = tts.vocoder.vocode_chunks(
-                output.mel, first_chunk, LARGEST_CHUNK, controls.denoising_strength
-            )
+            chunks = tts.vocoder.vocode_chunks(output.mel, first_chunk, LARGEST_CHUNK, controls)
             first_chunk = LARGEST_CHUNK
             is_first, left = True, frames * tts.vocoder.hop
             while left:

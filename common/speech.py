@@ -30,6 +30,10 @@ class Controls:
     volume: float = 1.0  # times the amplitude; what would clip is rounded off
     seed: int = 0  # for models that draw noise
     speaker: int = 0
+    sigma: float | None = None  # spread of the vocoder's noise, where it draws any; None: as the voice says
+    dropout: bool = True  # Tacotron 2's prenet dropout; off, its speech no longer depends on the seed
+    gate_threshold: float | None = None  # certainty at which Tacotron 2 stops; None: as its config says
+    step_limit: int | None = None  # decoder steps at most for an utterance; None: as its config says
 
     def __post_init__(self) -> None:
         _require_number("pace", self.pace, *PACE_RANGE)
@@ -38,6 +42,12 @@ class Controls:
         _require_number("volume", self.volume, 0.0, LOUDEST)
         if self.denoising_strength is not None:
             _require_number("denoising_strength", self.denoising_strength, 0.0, 10.0)
+        if self.sigma is not None:
+            _require_number("sigma", self.sigma, 0.0, 10.0)
+        if self.gate_threshold is not None:
+            _require_number("gate_threshold", self.gate_threshold, 0.0, 1.0)
+        if self.step_limit is not None and (not isinstance(self.step_limit, int) or self.step_limit < 1):
+            raise ValueError(f"step_limit must be a whole number from 1 on, not {self.step_limit!r}")
         for name in ("seed", "speaker"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 0:
@@ -56,9 +66,12 @@ class AcousticOutput:
 
     mel: Array  # float32 [B, n_mels, T_mel]
     mel_lengths: np.ndarray  # int64 [B]
-    durations: np.ndarray  # int64 [B, T_text], frames
-    pitch: np.ndarray  # float32 [B, T_text], Hz
+    durations: np.ndarray  # int64 [B, T_text], frames; where attention decides, those that each symbol got
+    pitch: np.ndarray | None = None  # float32 [B, T_text], Hz
     energy: np.ndarray | None = None  # float32 [B, T_text]
+    alignment: np.ndarray | None = None  # float32 [B, decoder steps, T_text]: attention; rows sum to 1
+    alignment_lengths: np.ndarray | None = None  # int64 [B], decoder steps
+    problems: tuple[str, ...] = ()  # what went wrong with each item ("": nothing), [B]
 
 
 @dataclass

@@ -10,6 +10,7 @@ import numpy as np
 from common.arrays import Array, to_device, to_numpy
 from common.denoiser import Denoiser, bias_spectrum
 from common.engines import Engine
+from common.speech import Controls
 from common.voices import ModelSource
 from hifigan.config import receptive_field
 
@@ -40,9 +41,7 @@ class HifiganVocoder:
         )
         return Denoiser(bias, self.source.mel)
 
-    def vocode(
-        self, mel: Array, lengths: np.ndarray, denoising_strength: float | None = None
-    ) -> list[np.ndarray]:
+    def vocode(self, mel: Array, lengths: np.ndarray, controls: Controls | None = None) -> list[np.ndarray]:
         """mel [B, n_mels, T_mel] -> audio float32 [lengths[b] * hop] for each item.
 
         Items run alone at their own length: behind its end a padded item would hear the padding, where the
@@ -50,11 +49,7 @@ class HifiganVocoder:
         """
         return [
             np.concatenate(
-                list(
-                    self.vocode_chunks(
-                        mel[b : b + 1, :, :length], self.longest_chunk, None, denoising_strength
-                    )
-                )
+                list(self.vocode_chunks(mel[b : b + 1, :, :length], self.longest_chunk, None, controls))
             )
             for b, length in enumerate(lengths.tolist())
         ]
@@ -69,15 +64,16 @@ class HifiganVocoder:
         mel: Array,
         first_chunk: int,
         chunk: int | None = None,
-        denoising_strength: float | None = None,
+        controls: Controls | None = None,
     ) -> Iterator[np.ndarray]:
         """mel [1, n_mels, T_mel] -> audio in chunks that join to the whole mel's audio.
 
         The first chunk has `first_chunk` frames, each further one twice as many, up to `chunk`. A chunk is
         computed with the frames around it that it depends on; the mel's true ends stay ends.
-        `denoising_strength` None is the voice's own.
+        Of the controls it takes `denoising_strength`.
         """
-        strength = self.denoising_strength if denoising_strength is None else denoising_strength
+        strength = (controls or Controls()).denoising_strength
+        strength = self.denoising_strength if strength is None else strength
         if mel.shape[2] * self.hop <= self.source.mel.filter_length // 2:
             strength = 0.0  # too short for a spectrum
         yield from self._generate_chunks(mel, first_chunk, chunk, strength)
