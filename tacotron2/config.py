@@ -10,8 +10,8 @@ class Tacotron2Config:
     """Constructor arguments of the published network (defaults: the published sizes).
 
     `mask_padding` is the published option: the teacher-forced outputs behind an item's end are overwritten.
-    In the published network the padding of a batch leaks into shorter texts through the encoder's convolutions.
-    `mask_text_padding` (ours) zeroes it before each of them, so that an item of a batch equals the item alone.
+    In the published network a batch's padding leaks into shorter texts through the encoder's convolutions.
+    `mask_text_padding` (ours) zeroes it before each of them: an item of a batch then equals the item alone.
     """
 
     mask_padding: bool = False

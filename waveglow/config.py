@@ -14,8 +14,8 @@ class WaveglowConfig:
     audio's rate; no published file states these two.
 
     Two options make a small network; the published ones have neither. `upsample_groups` 80 upsamples each mel
-    band by itself (82 thousand weights instead of 6.6 million). `cond_channels` narrows the grouped mel, which
-    has n_mel_channels * n_group channels, once before all coupling nets.
+    band by itself (82 thousand weights instead of 6.6 million). `cond_channels` narrows the grouped mel, of
+    n_mel_channels * n_group channels, once before all coupling nets.
     """
 
     n_mel_channels: int = 80
