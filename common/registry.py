@@ -51,6 +51,13 @@ MODELS = {
             "hifigan.infer:HifiganVocoder",
             mark="conv_pre.bias",
         ),
+        Model(
+            "waveglow",
+            "vocoder",
+            "waveglow.config:WaveglowConfig",
+            "waveglow.infer:WaveglowVocoder",
+            mark="convinv.0.conv.weight",
+        ),
     )
 }
 
