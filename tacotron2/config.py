@@ -11,6 +11,7 @@ class Tacotron2Config:
 
     `mask_padding` is the published option: the teacher-forced outputs behind an item's end are overwritten.
     In the published network a batch's padding leaks into shorter texts through the encoder's convolutions.
+    `p_convolution_dropout`, of encoder and postnet in training, is fixed in the published network.
     `mask_text_padding` (ours) zeroes it before each of them: an item of a batch then equals the item alone.
     """
 
@@ -32,6 +33,7 @@ class Tacotron2Config:
     gate_threshold: float = 0.5
     p_attention_dropout: float = 0.1
     p_decoder_dropout: float = 0.1
+    p_convolution_dropout: float = 0.5
     postnet_embedding_dim: int = 512
     postnet_kernel_size: int = 5
     postnet_n_convolutions: int = 5

@@ -20,7 +20,6 @@ from tacotron2.config import Tacotron2Config
 MASKED_SCORE = -6e4
 # What stands for the gate behind an item's end where `mask_padding` is on: a certain stop.
 MASKED_GATE = 1e3
-CONVOLUTION_DROPOUT = 0.5
 PRENET_LAYERS = 2
 
 
@@ -100,13 +99,14 @@ class Encoder(nn.Module):
         )
         self.lstm = nn.LSTM(channels, channels // 2, batch_first=True, bidirectional=True)
         self.mask_text_padding = config.mask_text_padding
+        self.p_dropout = config.p_convolution_dropout
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """x (B, C, N) -> (B, N, C), zeros behind the lengths."""
         mask = length_mask(lengths, x.size(2))
         for convolution in self.convolutions:
             x = x * mask[:, None] if self.mask_text_padding else x
-            x = F.dropout(F.relu(convolution(x)), CONVOLUTION_DROPOUT, self.training)
+            x = F.dropout(F.relu(convolution(x)), self.p_dropout, self.training)
         x = x.transpose(1, 2)
         # Each item is turned round within its own length, as packed sequences do, which no export knows.
         positions = torch.arange(x.size(1), device=x.device)
@@ -241,6 +241,7 @@ class Postnet(nn.Module):
         super().__init__()
         hidden = [config.postnet_embedding_dim] * (config.postnet_n_convolutions - 1)
         sizes = [config.n_mel_channels, *hidden, config.n_mel_channels]
+        self.p_dropout = config.p_convolution_dropout
         self.convolutions = nn.ModuleList(
             conv_norm(n_in, n_out, config.postnet_kernel_size) for n_in, n_out in pairwise(sizes)
         )
@@ -249,8 +250,8 @@ class Postnet(nn.Module):
         *first, last = self.convolutions
         x = mel
         for convolution in first:
-            x = F.dropout(torch.tanh(convolution(x)), CONVOLUTION_DROPOUT, self.training)
-        return mel + F.dropout(last(x), CONVOLUTION_DROPOUT, self.training)
+            x = F.dropout(torch.tanh(convolution(x)), self.p_dropout, self.training)
+        return mel + F.dropout(last(x), self.p_dropout, self.training)
 
 
 class Tacotron2(nn.Module):
