@@ -14,13 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tacotron2.config import Tacotron2Config
+from tacotron2.config import PRENET_LAYERS, STOP_CHECK_STEPS, Tacotron2Config
 
 # The attention score of padded symbols: far below any score, yet inside the range of float16.
 MASKED_SCORE = -6e4
 # What stands for the gate behind an item's end where `mask_padding` is on: a certain stop.
 MASKED_GATE = 1e3
-PRENET_LAYERS = 2
+PRENET_DROPOUT = 0.5
 
 
 class DecoderState(NamedTuple):
@@ -129,12 +129,15 @@ class Prenet(nn.Module):
         sizes = [config.frame_size] + [config.prenet_dim] * PRENET_LAYERS
         self.layers = nn.ModuleList(NamedLinear(n_in, n_out, bias=False) for n_in, n_out in pairwise(sizes))
 
-    def forward(self, x: Tensor, noise: Tensor | None) -> Tensor:
-        """x (..., F), noise (2, ..., P) uniform in [0, 1): the half above 0.5 is kept; None keeps all."""
+    def forward(self, x: Tensor, noise: Tensor | None, dropout: Tensor | float = PRENET_DROPOUT) -> Tensor:
+        """x (..., F), noise (2, ..., P) uniform in [0, 1): kept from `dropout` on; None keeps all.
+
+        With a `dropout` of 0 all is kept as it is, whatever the noise.
+        """
         for i, layer in enumerate(self.layers):
             x = F.relu(layer(x))
             if noise is not None:
-                x = x * (noise[i] > 0.5).to(x.dtype) * 2
+                x = x * (noise[i] >= dropout).to(x.dtype) / (1 - dropout)
         return x
 
 
@@ -255,7 +258,7 @@ class Postnet(nn.Module):
 
 
 class Tacotron2(nn.Module):
-    """The published network. Its stages are `encode`, `decode_step` and `postnet`; `forward` is for training.
+    """The published network: stages `encode`, `decode_step`, `decode_loop`, `refine`; `forward` for training.
 
     The prenet's dropout belongs to the network's speech and is on at inference too. Its noise is always given
     from outside, uniform in [0, 1), so that a seed means the same speech everywhere; None switches it off.
@@ -267,7 +270,7 @@ class Tacotron2(nn.Module):
         self.embedding = nn.Embedding(config.n_symbols, config.symbols_embedding_dim)
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
-        self.postnet = Postnet(config)  # also the stage "postnet": mel (B, n_mels, T) -> mel
+        self.postnet = Postnet(config)
 
     def encode(self, symbols: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Stage "encoder": symbols (B, N) -> memory (B, N, C), processed_memory (B, N, attention_dim)."""
@@ -288,6 +291,7 @@ class Tacotron2(nn.Module):
         attention_cumulative: Tensor,
         attention_context: Tensor,
         prenet_noise: Tensor | None = None,
+        prenet_dropout: Tensor | float = PRENET_DROPOUT,
     ) -> tuple[Tensor, ...]:
         """Stage "decoder_iter": one step, noise (2, B, P) -> gate logit (B,) and DecoderState's fields."""
         state = DecoderState(
@@ -301,9 +305,57 @@ class Tacotron2(nn.Module):
             attention_context,
         )
         mask = length_mask(lengths, memory.size(1))
-        shown = self.decoder.prenet(frame, prenet_noise)
+        shown = self.decoder.prenet(frame, prenet_noise, prenet_dropout)
         gate, state = self.decoder(shown, memory, processed_memory, mask, state)
         return gate, *state
+
+    def decode_loop(
+        self,
+        memory: Tensor,
+        processed_memory: Tensor,
+        lengths: Tensor,
+        prenet_noise: Tensor,
+        prenet_dropout: Tensor | float,
+        gate_threshold: Tensor | float,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Stage "decoder_loop": steps until every item's gate has fired, or the noise (S, 2, B, P) ends.
+
+        -> mel before the postnet (B, n_mels, T), its lengths (B,) without the step at which the gate fired,
+        gate logits (B, S), alignment (B, S, N), stopped (B,) bool: False where the noise ended first.
+        An item that has stopped goes on with the others; its lengths say what counts.
+        """
+        # Reading the gates makes the host wait for the GPU and the GPU for the host; on a CPU it costs nothing.
+        check_every = 1 if memory.device.type == "cpu" else STOP_CHECK_STEPS
+        early = not self.config.decoder_no_early_stopping
+        state = self.initial_state(memory)
+        going = torch.ones_like(lengths, dtype=torch.bool)
+        steps = torch.zeros_like(lengths)
+        frames, gates, alignment = [], [], []
+        for noise in prenet_noise:
+            gate, *state = self.decode_step(
+                memory, processed_memory, lengths, *state, noise, prenet_dropout
+            )
+            frames.append(state[0])
+            gates.append(gate)
+            alignment.append(state[DecoderState._fields.index("attention_weights")])
+            going = going & (gate.sigmoid() <= gate_threshold)
+            steps = steps + going
+            if early and len(frames) % check_every == 0 and not going.any():
+                break
+        if early:  # without the steps behind the last stop
+            made = min(len(frames), int(steps.max()) + 1)
+            frames, gates, alignment = frames[:made], gates[:made], alignment[:made]
+        return (
+            self._join(frames),
+            steps * self.config.n_frames_per_step,
+            torch.stack(gates, 1),
+            torch.stack(alignment, 1),
+            ~going,
+        )
+
+    def refine(self, mel: Tensor) -> tuple[Tensor]:
+        """Stage "postnet": mel (B, n_mels, T) -> mel, the residual included."""
+        return (self.postnet(mel),)
 
     def initial_state(self, memory: Tensor) -> DecoderState:
         """The state before the first step."""
@@ -340,30 +392,13 @@ class Tacotron2(nn.Module):
         # Padding that no item needs is seen by the encoder's convolutions and left out of the alignment.
         longest = int(lengths.max())
         memory, processed_memory = (x[:, :longest] for x in self.encode(symbols, lengths))
-        state = self.initial_state(memory)
-        going = torch.ones_like(lengths, dtype=torch.bool)
-        mel_lengths = torch.zeros_like(lengths)
-        frames, gates, alignment = [], [], []
-        for step in range(limit):
-            noise = None if prenet_noise is None else prenet_noise[step].to(memory.dtype)
-            gate, *state = self.decode_step(memory, processed_memory, lengths, *state, noise)
-            state = DecoderState(*state)
-            frames.append(state.frame)
-            gates.append(gate)
-            alignment.append(state.attention_weights)
-            going = going & (gate.sigmoid() <= threshold)
-            mel_lengths = mel_lengths + going
-            if not self.config.decoder_no_early_stopping and not going.any():
-                break
-        mel = self._join(frames)
-        return Synthesis(
-            self.postnet(mel),
-            mel_lengths * self.config.n_frames_per_step,
-            torch.stack(alignment, 1),
-            torch.stack(gates, 1),
-            ~going,
-            mel,
+        dropout = 0.0 if prenet_noise is None else PRENET_DROPOUT
+        if prenet_noise is None:
+            prenet_noise = memory.new_zeros(limit, PRENET_LAYERS, len(symbols), self.config.prenet_dim)
+        mel, mel_lengths, gate, alignment, stopped = self.decode_loop(
+            memory, processed_memory, lengths, prenet_noise[:limit].to(memory.dtype), dropout, threshold
         )
+        return Synthesis(self.postnet(mel), mel_lengths, alignment, gate, stopped, mel)
 
     def forward(
         self,
