@@ -247,6 +247,15 @@ class Log:
         plt.close(figure)
 
 
+def plot_alignment(path: Path, alignment: torch.Tensor) -> None:
+    """Attention (steps, symbols) as an image, time to the right; skipped without matplotlib."""
+    try:
+        from matplotlib.image import imsave
+    except ImportError:
+        return
+    imsave(path, alignment.float().cpu().numpy().T, origin="lower", cmap="viridis", vmin=0, vmax=1)
+
+
 class Trainer(Protocol):
     """What a recipe gives to `run_training`: networks and optimisers on one device, and one step of them."""
 

@@ -20,6 +20,8 @@ DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD = 218.14, 67.24
 class FastPitchAcoustic:
     """Symbols to mel, on whatever engines it is given."""
 
+    controls = frozenset({"pace", "pitch_shift", "pitch_amplify", "pitch_flatten", "pitch_invert", "speaker"})
+
     def __init__(self, source: ModelSource, engines: Mapping[str, Engine]):
         self.source = source
         self.config = source.config

@@ -13,9 +13,13 @@ torch = pytest.importorskip("torch")
 from common.corpus.dataset import Labels, save_labels  # noqa: E402
 from common.published import read_checkpoint  # noqa: E402
 from common.training import Ema, GraphedSteps, Schedule, save_checkpoint  # noqa: E402
+from common.corpus import segments, utterances  # noqa: E402
 from fastpitch import predict_mels as fastpitch_predict_mels  # noqa: E402
 from fastpitch import train as fastpitch_train  # noqa: E402
 from hifigan import train as hifigan_train  # noqa: E402
+from tacotron2 import predict_mels as tacotron2_predict_mels  # noqa: E402
+from tacotron2 import train as tacotron2_train  # noqa: E402
+from waveglow import train as waveglow_train  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 RATE, HOP = 22_050, 256
@@ -25,6 +29,14 @@ TINY_FASTPITCH = (
     "in_fft_d_head=8 out_fft_d_head=8 in_fft_conv1d_filter_size=16 out_fft_conv1d_filter_size=16 "
     "dur_predictor_filter_size=8 pitch_predictor_filter_size=8 energy_predictor_filter_size=8 "
     "frames_per_batch=200"
+)
+TINY_TACOTRON2 = (
+    "symbols_embedding_dim=16 encoder_embedding_dim=16 attention_rnn_dim=16 attention_dim=8 decoder_rnn_dim=16 "
+    "prenet_dim=8 postnet_embedding_dim=8 frames_per_batch=200"
+)
+TINY_WAVEGLOW = (
+    "n_flows=4 wn_layers=2 wn_channels=8 cond_channels=4 period_channels=1 resolution_channels=1 batch_size=2 "
+    "segment_frames=16"
 )
 TINY_HIFIGAN = (
     "upsample_initial_channel=32 period_channels=1 resolution_channels=1 batch_size=2 segment_frames=16"
@@ -47,8 +59,8 @@ def corpus(tmp_path, monkeypatch) -> Path:
         labels.pitch.append(np.array([0, 200 + i, 0, 180 + i, 220 + i], np.float32))
         soundfile.write(folder / "wavs" / f"u{i}.wav", 0.1 * rng.standard_normal(durations.sum() * HOP), RATE)
     save_labels(folder, labels)
-    monkeypatch.setattr(fastpitch_train, "VALIDATION_UTTERANCES", 2)
-    monkeypatch.setattr(hifigan_train, "VALIDATION_FRAMES", 40)
+    monkeypatch.setattr(utterances, "VALIDATION_UTTERANCES", 2)
+    monkeypatch.setattr(segments, "VALIDATION_FRAMES", 40)
     monkeypatch.chdir(ROOT)
     return folder
 
@@ -85,13 +97,52 @@ def test_fastpitch_learns_saves_resumes_and_predicts_mels(corpus, tmp_path, monk
     )
     state = torch.load(out / "last.pt", weights_only=True)
     assert state["schedule"]["step"] == 12
-    mels = tmp_path / "mels.npy"
+    check_predicted_mels(fastpitch_predict_mels, monkeypatch, corpus, out)
+
+
+def check_predicted_mels(module, monkeypatch, corpus: Path, out: Path) -> None:
+    mels = out / "mels.npy"
     words = ["--weights", str(out / "weights.safetensors"), "--corpus", str(corpus), "--out", str(mels)]
     monkeypatch.setattr("sys.argv", ["predict", *words, "--device", "cpu"])
-    fastpitch_predict_mels.main()
+    module.main()
     frames = sum(40 + i for i in range(12))
     assert np.load(mels).shape == (80, frames)
     assert np.isfinite(np.load(mels)).all()
+
+
+def test_tacotron2_learns_where_to_look_and_predicts_mels(corpus, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    train(tacotron2_train, monkeypatch, corpus, out, TINY_TACOTRON2, "--steps", "100")
+    heading, first, *_, last = (line.split(",") for line in losses(out))
+    column = heading.index("alignment")
+    assert float(last[column]) < float(first[column])
+    assert read_checkpoint(out / "weights.safetensors").model == "tacotron2"
+    check_predicted_mels(tacotron2_predict_mels, monkeypatch, corpus, out)
+
+
+def test_every_step_has_the_symbol_that_it_speaks():
+    durations = torch.tensor([[0, 3, 2, 0, 3], [4, 0, 2, 0, 0]])
+    spoken = tacotron2_train.spoken_symbols(durations, frames=10, step=2)
+    assert spoken.tolist() == [[1, 2, 4, 4, 4], [0, 0, 2, 2, 2]]
+
+
+def test_waveglow_trains_in_either_direction(corpus, tmp_path, monkeypatch):
+    likely, adversarial = tmp_path / "likely", tmp_path / "adversarial"
+    train(waveglow_train, monkeypatch, corpus, likely, TINY_WAVEGLOW, "--steps", "10")
+    column = losses(likely)[0].split(",").index("nll")
+    first, last = (float(losses(likely)[row].split(",")[column]) for row in (1, -1))
+    assert last < first
+    more = ["--hparam", "hparams/waveglow/train_adversarial.yaml", "--init", str(likely / "last.pt")]
+    train(waveglow_train, monkeypatch, corpus, adversarial, TINY_WAVEGLOW, "--steps", "2", *more)
+    before, after = (
+        torch.load(run / "last.pt", weights_only=True)["trainer"]["model"] for run in (likely, adversarial)
+    )
+    for name in before:
+        kept = torch.equal(before[name], after[name])
+        assert kept == name.startswith("convinv"), name
+    source = read_checkpoint(adversarial / "weights.safetensors")
+    assert source.model == "waveglow"
+    assert not any("parametrizations" in name for name in source.state)
 
 
 def test_hifigan_trains_on_true_and_predicted_mels_and_starts_from_networks(corpus, tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hifigan.discriminators import MultiPeriodDiscriminator, MultiResolutionDiscriminator
+from common.discriminators import MultiPeriodDiscriminator, MultiResolutionDiscriminator
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from hifigan.model import LEAKY_SLOPE
+LEAKY_SLOPE = 0.1
 
 Judgement = tuple[list[Tensor], list[list[Tensor]]]
 

@@ -1,0 +1,57 @@
+"""`python -m <model>.predict_mels`: an acoustic model's mels of a corpus, to fine-tune a vocoder on."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from common.corpus.mels import save_mels
+from common.corpus.utterances import Utterances
+from common.published import read_checkpoint
+from common.registry import load_attribute
+from common.voices import load_voice
+
+# Predicts utterances (B,) padded to so many symbols and frames: mel (B, n_mels, frames).
+Predict = Callable[[nn.Module, Utterances, Tensor, int, int], Tensor]
+
+
+@torch.no_grad()
+def predict_mels(model: nn.Module, corpus: Utterances, predict: Predict, batch_size: int) -> Tensor:
+    """float16 mels of all utterances end to end, `[n_mels, frames]`."""
+    mels = torch.empty_like(corpus.mel)
+    order = corpus.frames.argsort()
+    for members in tqdm(order.split(batch_size), desc="predicting mels", mininterval=5):
+        symbols, frames = int(corpus.lengths[members].max()), int(corpus.frames[members].max())
+        corpus.store_mels(mels, predict(model, corpus, members, symbols, frames), members)
+    return mels
+
+
+def main(model: str, network: str, predict: Predict, batch_size: int) -> None:
+    """The command of one model; `network` is "module:Class"."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {model}.predict_mels",
+        description="Writes a trained model's mels of a whole corpus, for a vocoder to be fine-tuned on.",
+    )
+    weights = parser.add_mutually_exclusive_group(required=True)
+    weights.add_argument("--weights", type=Path, help="weights.safetensors of a training run")
+    weights.add_argument("--voice", help="a voice instead, by name or folder")
+    parser.add_argument(
+        "--corpus", type=Path, required=True, help="folder that scripts/prepare_corpus.py wrote"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="the .npy file to write")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    args = parser.parse_args()
+    device = torch.device(args.device)
+    source = load_voice(args.voice).source(model) if args.voice else read_checkpoint(args.weights, model)
+    built = load_attribute(network)(source.config)
+    # What only training needs is not in the file.
+    built.load_state_dict(
+        {name: torch.from_numpy(value) for name, value in source.state.items()}, strict=False
+    )
+    corpus = Utterances(args.corpus, source.mel, device)
+    save_mels(args.out, predict_mels(built.to(device).eval(), corpus, predict, batch_size))

@@ -1,0 +1,33 @@
+"""Writes a trained Tacotron 2's mels of a whole corpus, for a vocoder to be fine-tuned on:
+`python -m tacotron2.predict_mels --weights RUN/weights.safetensors --corpus DIR --out mels.npy`.
+
+Every step sees the corpus's own frame before it, so that each mel stays in time with its audio; the prenet's
+dropout is on, as in speaking.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from common.corpus import predict
+from common.corpus.utterances import Utterances
+from tacotron2.model import Tacotron2
+from tacotron2.train import batch, prenet_noise
+
+BATCH_SIZE = 192
+
+
+def predict_batch(model: Tacotron2, corpus: Utterances, members: Tensor, symbols: int, frames: int) -> Tensor:
+    step = model.config.n_frames_per_step
+    given = batch(corpus, members, symbols, -(-frames // step) * step)
+    return model(**given, prenet_noise=prenet_noise(model.config, given["mel"])).mel
+
+
+def main() -> None:
+    predict.main("tacotron2", "tacotron2.model:Tacotron2", predict_batch, BATCH_SIZE)
+
+
+if __name__ == "__main__":
+    from common.cli import run
+
+    run(main)

@@ -1,0 +1,212 @@
+"""Trains Tacotron 2: `python -m tacotron2.train --corpus DIR --out DIR`.
+
+The corpus's forced alignment shows the attention where to look from the first step on (a cross entropy beside
+the mel's losses), so that it stands within minutes. Batches of similar length run as CUDA graphs, all steps of
+the decoder in one, on a corpus that lies in the GPU's memory. With every log line `alignment.png` shows how a
+held-out utterance is read, and some are spoken freely.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from common.arrays import valid
+from common.audio import MelContract
+from common.corpus.utterances import Bucket, Utterances, batches, make_buckets
+from common.hparams import load_hparams
+from common.training import (
+    Ema,
+    Schedule,
+    adamw,
+    plot_alignment,
+    recipe_parser,
+    run_training,
+    save_weights,
+)
+from tacotron2.config import Tacotron2Config
+from tacotron2.model import PRENET_LAYERS, Tacotron2
+
+SILENCE = -11.5  # log mel behind an utterance's end: what the decoder sees there while it learns to stop
+STEPS_AFTER_END = 4  # in which the gate learns to stay open
+GATE_WEIGHT = 5.0  # of the few steps at which to stop, against the many at which not to
+SPOKEN_UTTERANCES = 16  # held-out ones that are spoken freely with every log line
+WEIGHT_FLOOR = 1e-6  # no attention weight counts as less: its logarithm would be infinite
+
+
+@dataclass(frozen=True)
+class Tacotron2Recipe:
+    """How the network is trained; one value each in hparams/tacotron2/train.yaml."""
+
+    frames_per_batch: int
+    max_batch_size: int
+    bucket_frames: tuple[int, ...]  # upper ends of the length buckets; longer utterances are left out
+    learning_rate: float
+    final_learning_rate: float
+    warm_up_steps: int
+    weight_decay: float
+    ema_decay: float
+    clip_norm: float
+    gate_loss_weight: float
+    alignment_loss_weight: float
+
+
+def batch(corpus: Utterances, members: Tensor, symbols: int, frames: int) -> dict[str, Tensor]:
+    """Utterance numbers (B,) -> the arguments of `Tacotron2.forward` but the noise, padded to these sizes."""
+    return {
+        "symbols": corpus.ids[members, :symbols],
+        "lengths": corpus.lengths[members],
+        "mel": corpus.padded_mel(members, frames, padding=SILENCE),
+        "mel_lengths": corpus.frames[members],
+    }
+
+
+def prenet_noise(config: Tacotron2Config, mel: Tensor) -> Tensor:
+    """Uniform noise for every step of mel (B, n_mels, T): (2, S, B, P)."""
+    steps = mel.size(2) // config.n_frames_per_step
+    return torch.rand(PRENET_LAYERS, steps, mel.size(0), config.prenet_dim, device=mel.device)
+
+
+def spoken_symbols(durations: Tensor, frames: int, step: int) -> Tensor:
+    """Durations in frames (B, N) -> the symbol that each decoder step speaks (B, frames / step).
+
+    The middle of a step counts; behind the end it is the last symbol.
+    """
+    ends = durations.cumsum(1)
+    middles = torch.arange(step // 2, frames, step, device=durations.device)
+    symbol = torch.searchsorted(ends, middles.expand(len(ends), -1).contiguous(), right=True)
+    return torch.minimum(symbol, (durations > 0).long().cumsum(1).argmax(1)[:, None])
+
+
+class Trainer:
+    """Network, optimiser and one step on one device."""
+
+    def __init__(
+        self,
+        config: Tacotron2Config,
+        contract: MelContract,
+        recipe: Tacotron2Recipe,
+        corpus: Utterances,
+        out: Path,
+    ):
+        self.config, self.contract, self.recipe = config, contract, recipe
+        self.corpus, self.device, self.out = corpus, corpus.device, out
+        self.model = Tacotron2(config).to(self.device)
+        self.optimiser = adamw([self.model], recipe.learning_rate, (0.9, 0.999), recipe.weight_decay)
+        self.optimisers = [self.optimiser]
+        self.ema = Ema(self.model, recipe.ema_decay)
+
+    def state_dict(self) -> dict:
+        return {
+            "model": self.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "ema": self.ema.state_dict(),
+        }
+
+    def load_networks(self, state: dict) -> None:
+        self.model.load_state_dict(state["model"])
+        self.ema.load_state_dict(state["ema"])
+
+    def load_state_dict(self, state: dict) -> None:
+        self.load_networks(state)
+        self.optimiser.load_state_dict(state["optimiser"])
+
+    def losses(self, model: Tacotron2, bucket: Bucket, members: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+        """Each loss, and the alignment (B, S, N)."""
+        given = batch(self.corpus, members, bucket.symbols, bucket.frames)
+        out = model(**given, prenet_noise=prenet_noise(self.config, given["mel"]))
+        frames = self.corpus.inside(members, bucket.frames)[:, None].float()
+        values = frames.sum() * self.config.n_mel_channels
+        mel = sum(
+            ((difference.abs() + difference.square()) * frames).sum() / values
+            for difference in (out.mel_before_postnet - given["mel"], out.mel - given["mel"])
+        )
+        steps = -(-given["mel_lengths"] // self.config.n_frames_per_step)
+        count = out.gate.size(1)
+        ended = (~valid(steps - 1, count)).float()
+        counted = valid(steps + STEPS_AFTER_END, count).float()
+        gate = F.binary_cross_entropy_with_logits(
+            out.gate, ended, counted, pos_weight=out.gate.new_tensor(GATE_WEIGHT), reduction="sum"
+        )
+        durations = self.corpus.durations[members, : bucket.symbols]
+        spoken = spoken_symbols(durations, bucket.frames, self.config.n_frames_per_step)
+        weights = out.alignment.gather(2, spoken[:, :, None])[:, :, 0]
+        inside = valid(steps, count).float()
+        alignment = -(weights.clamp(min=WEIGHT_FLOOR).log() * inside).sum() / inside.sum()
+        return {"mel": mel, "gate": gate / counted.sum(), "alignment": alignment}, out.alignment
+
+    def step(self, bucket: Bucket, members: Tensor) -> dict[str, Tensor]:
+        self.optimiser.zero_grad(set_to_none=True)
+        losses, _ = self.losses(self.model, bucket, members)
+        recipe = self.recipe
+        total = (
+            losses["mel"]
+            + recipe.gate_loss_weight * losses["gate"]
+            + recipe.alignment_loss_weight * losses["alignment"]
+        )
+        total.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip_norm)
+        self.optimiser.step()
+        self.ema.update()
+        return {name: loss.detach() for name, loss in losses.items()}
+
+    def averaged_model(self) -> Tacotron2:
+        """A copy with the moving average's weights, for validation and for shipping."""
+        copy = Tacotron2(self.config).to(self.device)
+        copy.load_state_dict(self.model.state_dict() | self.ema.state_dict())
+        return copy.eval()
+
+    def save_weights(self, path: Path, info: dict) -> None:
+        info = {"mel": asdict(self.contract), **info}
+        save_weights(path, self.averaged_model(), self.config, info)
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """Losses with true frames given; and, spoken freely, the share that stopped by itself and the mean
+        difference in length."""
+        model, bucket = self.averaged_model(), self.corpus.validation()
+        members = torch.tensor(bucket.members, device=self.device)
+        losses, alignment = self.losses(model, bucket, members)
+        length = int(self.corpus.lengths[members[0]])
+        steps = int(self.corpus.frames[members[0]]) // self.config.n_frames_per_step
+        plot_alignment(self.out / "alignment.png", alignment[0, :steps, :length])
+        members = members[:SPOKEN_UTTERANCES]
+        lengths, frames = self.corpus.lengths[members], self.corpus.frames[members]
+        limit = 2 * int(frames.max()) // self.config.n_frames_per_step
+        noise = torch.rand(limit, PRENET_LAYERS, len(members), self.config.prenet_dim, device=self.device)
+        spoken = model.infer(
+            self.corpus.ids[members, : int(lengths.max())], lengths, prenet_noise=noise, max_steps=limit
+        )
+        off = (spoken.mel_lengths - frames).abs() / frames
+        return {
+            **{f"validation_{name}": loss.item() for name, loss in losses.items()},
+            "stopped": spoken.stopped.float().mean().item(),
+            "length_off": off.mean().item(),
+        }
+
+
+def main() -> None:
+    args = recipe_parser("tacotron2", "Trains Tacotron 2 on a labelled corpus.").parse_args()
+    device = torch.device(args.device)
+    config, contract, recipe = load_hparams(
+        args.hparam, Tacotron2Config, MelContract, Tacotron2Recipe, overrides=args.set
+    )
+    torch.manual_seed(args.seed)
+    torch.set_float32_matmul_precision("high")
+    corpus = Utterances(args.corpus, contract, device)
+    trainer = Trainer(config, contract, recipe, corpus, args.out)
+    schedule = Schedule(
+        recipe.learning_rate, recipe.final_learning_rate, recipe.warm_up_steps, args.steps, args.minutes
+    )
+    buckets = make_buckets(corpus, recipe.bucket_frames, recipe.frames_per_batch, recipe.max_batch_size)
+    run_training(args, trainer, schedule, batches(buckets, args.seed, device), log_every=500)
+
+
+if __name__ == "__main__":
+    from common.cli import run
+
+    run(main)

@@ -1,0 +1,170 @@
+"""Trains WaveGlow: `python -m waveglow.train --corpus DIR --out DIR`, in two runs.
+
+The first maximises the likelihood of the audio, as the paper does (arXiv:1811.00002, equation 3). A network
+small enough for a CPU stays noisy that way, so the second (`--hparam hparams/waveglow/train_adversarial.yaml
+--init RUN/last.pt`) trains the other direction, noise to audio, as HiFi-GAN's generator is trained: against
+discriminators and on mel losses (common/adversarial.py). It leaves the invertible convolutions as they are.
+Each step runs as one CUDA graph. `--mels` trains on acoustic models' own mels too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from common.adversarial import Adversary, AdversaryRecipe, backward_both
+from common.audio import MelContract
+from common.corpus.segments import Segments
+from common.hparams import load_hparams
+from common.training import Ema, Schedule, adamw, recipe_parser, run_training, save_weights
+from waveglow.config import WaveglowConfig
+from waveglow.model import Waveglow
+from waveglow.noise import noise_shape
+
+
+@dataclass(frozen=True)
+class WaveglowRecipe:
+    """How the flows are trained; one value each in hparams/waveglow/train.yaml."""
+
+    adversarial: bool  # noise to audio against discriminators, instead of audio to noise by likelihood
+    sigma: float  # spread of the noise
+    batch_size: int
+    segment_frames: int
+    learning_rate: float
+    final_learning_rate: float
+    warm_up_steps: int
+    ema_decay: float
+    clip_norm: float
+    predicted_share: float  # share of a batch whose input is a predicted mel, where --mels is given
+
+
+def negative_log_likelihood(model: Waveglow, mel: Tensor, audio: Tensor, sigma: float) -> Tensor:
+    """Of audio (B, S) given mel (B, n_mels, T), for each value and without the constant."""
+    z, log_scales, log_dets = model(mel, audio)
+    gained = sum(log_scale.sum() for log_scale in log_scales) + log_dets.sum()
+    return (z.square().sum() / (2 * sigma**2) - gained) / z.numel()
+
+
+class Trainer:
+    """Networks, optimisers and one step; state lives on one device."""
+
+    def __init__(
+        self,
+        config: WaveglowConfig,
+        contract: MelContract,
+        recipe: WaveglowRecipe,
+        adversary: AdversaryRecipe,
+        device: torch.device,
+        held_out: tuple[Tensor, Tensor],
+    ):
+        self.config, self.contract, self.recipe, self.device = config, contract, recipe, device
+        self.held_out = held_out  # mel (1, n_mels, T), audio (1, 1, T * hop)
+        self.model = Waveglow(config).to(device)
+        self.adversary = Adversary(adversary, contract, device)
+        self.discriminators = self.adversary.discriminators
+        if recipe.adversarial:
+            self.model.convinv.requires_grad_(False)
+        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
+        betas = (0.8, 0.99) if recipe.adversarial else (0.9, 0.999)
+        self.optimisers = [adamw([self.model], recipe.learning_rate, betas, 0.0)]
+        if recipe.adversarial:
+            self.optimisers.append(adamw([self.discriminators], recipe.learning_rate, betas, 0.01))
+        self.ema = Ema(self.model, recipe.ema_decay)
+        self._store_inverses()
+
+    def _store_inverses(self) -> None:
+        if self.recipe.adversarial:
+            for conv in self.model.convinv:
+                conv.store_inverse()
+
+    def state_dict(self) -> dict:
+        model = {name: value for name, value in self.model.state_dict().items() if "inverse" not in name}
+        return {
+            "model": model,
+            "discriminators": self.discriminators.state_dict(),
+            "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
+            "ema": self.ema.state_dict(),
+        }
+
+    def load_networks(self, state: dict) -> None:
+        """Discriminators may be any vocoder's (`--init` takes what the state has)."""
+        self.model.load_state_dict(state["model"])
+        self._store_inverses()
+        self.discriminators.load_state_dict(state["discriminators"])
+        self.ema.load_state_dict(state["ema"])
+
+    def load_state_dict(self, state: dict) -> None:
+        self.load_networks(state)
+        for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
+            optimiser.load_state_dict(saved)
+
+    def generate(self, model: Waveglow, mel: Tensor) -> Tensor:
+        """mel (B, n_mels, T) and new noise -> audio (B, 1, T * hop)."""
+        z = torch.randn(noise_shape(self.config, mel.size(0), mel.size(2)), device=mel.device)
+        return model.generate(mel, z * self.recipe.sigma)[0][:, None]
+
+    def step(self, _key: object, mel: Tensor, audio: Tensor) -> dict[str, Tensor]:
+        """One update: mel (B, n_mels, T), audio (B, 1, T * hop)."""
+        if self.recipe.adversarial:
+            losses = self.adversary.losses(self.generate(self.model, mel), audio)
+            backward_both(losses, self.discriminators, self.parameters)
+            shown = losses.shown()
+        else:
+            for parameter in self.parameters:
+                parameter.grad = None
+            loss = negative_log_likelihood(self.model, mel, audio[:, 0], self.recipe.sigma)
+            loss.backward()
+            shown = {"nll": loss.detach()}
+        torch.nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip_norm)
+        for optimiser in self.optimisers:
+            optimiser.step()
+        self.ema.update()
+        return shown
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """Of the averaged network on held-out audio: its likelihood, and the mel loss of what it makes."""
+        mel, audio = self.held_out
+        model = Waveglow(self.config).to(self.device)
+        model.load_state_dict(self.ema.state_dict())
+        nll = negative_log_likelihood(model, mel, audio[:, 0], self.recipe.sigma)
+        made = self.generate(model.remove_weight_norm(), mel)
+        return {
+            "validation_nll": nll.item(),
+            "validation_mel": self.adversary.mel_loss(made, audio[:, :, : made.size(2)]).item(),
+        }
+
+    def save_weights(self, path: Path, info: dict) -> None:
+        model = Waveglow(self.config).to(self.device)
+        model.load_state_dict(self.ema.state_dict())
+        info = {"mel": asdict(self.contract), "sigma": self.recipe.sigma, **info}
+        save_weights(path, model.remove_weight_norm(), self.config, info)
+
+
+def main() -> None:
+    parser = recipe_parser("waveglow", "Trains WaveGlow on a corpus.")
+    parser.add_argument("--mels", type=Path, nargs="*", default=[], help="predicted mels to train on too")
+    args = parser.parse_args()
+    device = torch.device(args.device)
+    config, contract, recipe, adversary = load_hparams(
+        args.hparam, WaveglowConfig, MelContract, WaveglowRecipe, AdversaryRecipe, overrides=args.set
+    )
+    torch.manual_seed(args.seed)
+    torch.backends.cudnn.benchmark = True
+    torch.set_float32_matmul_precision("high")
+    segments = Segments(args.corpus, contract, args.mels, device)
+    trainer = Trainer(config, contract, recipe, adversary, device, segments.held_out())
+    schedule = Schedule(
+        recipe.learning_rate, recipe.final_learning_rate, recipe.warm_up_steps, args.steps, args.minutes
+    )
+    batches = segments.batches(recipe.batch_size, recipe.segment_frames, recipe.predicted_share, args.seed)
+    run_training(args, trainer, schedule, batches, log_every=500)
+
+
+if __name__ == "__main__":
+    from common.cli import run
+
+    run(main)
