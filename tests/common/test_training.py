@@ -10,10 +10,10 @@ import soundfile
 
 torch = pytest.importorskip("torch")
 
+from common.corpus import segments, utterances  # noqa: E402
 from common.corpus.dataset import Labels, save_labels  # noqa: E402
 from common.published import read_checkpoint  # noqa: E402
 from common.training import Ema, GraphedSteps, Schedule, save_checkpoint  # noqa: E402
-from common.corpus import segments, utterances  # noqa: E402
 from fastpitch import predict_mels as fastpitch_predict_mels  # noqa: E402
 from fastpitch import train as fastpitch_train  # noqa: E402
 from hifigan import train as hifigan_train  # noqa: E402
@@ -31,12 +31,12 @@ TINY_FASTPITCH = (
     "frames_per_batch=200"
 )
 TINY_TACOTRON2 = (
-    "symbols_embedding_dim=16 encoder_embedding_dim=16 attention_rnn_dim=16 attention_dim=8 decoder_rnn_dim=16 "
-    "prenet_dim=8 postnet_embedding_dim=8 frames_per_batch=200"
+    "symbols_embedding_dim=16 encoder_embedding_dim=16 attention_rnn_dim=16 attention_dim=8 "
+    "decoder_rnn_dim=16 prenet_dim=8 postnet_embedding_dim=8 frames_per_batch=200"
 )
 TINY_WAVEGLOW = (
-    "n_flows=4 wn_layers=2 wn_channels=8 cond_channels=4 period_channels=1 resolution_channels=1 batch_size=2 "
-    "segment_frames=16"
+    "n_flows=4 wn_layers=2 wn_channels=8 cond_channels=4 period_channels=1 resolution_channels=1 "
+    "batch_size=2 segment_frames=16"
 )
 TINY_HIFIGAN = (
     "upsample_initial_channel=32 period_channels=1 resolution_channels=1 batch_size=2 segment_frames=16"
