@@ -6,7 +6,7 @@ import io
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from common.audio import FORMATS, encode_audio, write_audio, write_bytes
 from common.runner import TextToSpeech
-from common.speech import Audio, Controls
+from common.speech import Audio, Controls, shown
 from common.text import Unspoken
 
 NAME_COLUMNS = ("name", "output", "file")
@@ -49,11 +49,10 @@ def read_phrases(text: str | None, source: str | None) -> list[Phrase]:
         raise ValueError(f"{where} holds no text to speak")
     if str(source).lower().endswith(".tsv"):
         return _from_table(lines, where)
-    width = max(4, len(str(len(lines))))
-    named = [SINGLE] if len(lines) == 1 else [f"{i:0{width}d}" for i in range(1, len(lines) + 1)]
+    # NVIDIA's client names its files like this: by the phrase's place among the others.
     return [
-        Phrase(name, line.strip(), f"{where} line {number}")
-        for name, (number, line) in zip(named, lines, strict=True)
+        Phrase(str(order), line.strip(), f"{where} line {number}")
+        for order, (number, line) in enumerate(lines, start=1)
     ]
 
 
@@ -71,7 +70,7 @@ def _from_table(lines: list[tuple[int, str]], where: str) -> list[Phrase]:
         cells = line.split("\t")
         if max(text_at, name_at) >= len(cells):
             raise ValueError(f"{place} has {len(cells)} columns: name and text must be apart by a tab")
-        name = f"{order:04d}" if name_at < 0 else file_name(cells[name_at], place)
+        name = str(order) if name_at < 0 else file_name(cells[name_at], place)
         if name in phrases:
             raise ValueError(f"{place}: the name {name!r} stands at {phrases[name].place} already")
         phrases[name] = Phrase(name, cells[text_at].strip(), place)
@@ -171,12 +170,24 @@ def describe_unspoken(phrase: Phrase, unspoken: Iterable[Unspoken]) -> list[str]
     return [f"{where}{u.symbol!r} at position {u.position} cannot be spoken" for u in unspoken]
 
 
+def describe_audio(phrase: Phrase, audio: Audio) -> list[str]:
+    """What a listener should know: utterances that were spoken again, and those that may be wrong."""
+    where = f"{phrase.place}: " if phrase.place else ""
+    notes = [
+        f"note: {where}{shown(utterance.text)}: {note}"
+        for utterance, note in zip(audio.utterances, audio.notes, strict=True)
+        if note
+    ]
+    return notes + [f"warning: {where}{problem}" for problem in audio.problems]
+
+
 def speak_phrases(
     tts: TextToSpeech,
     phrases: Sequence[Phrase],
     writer: Writer,
     controls: Controls,
     batch_size: int | None = None,
+    retries: int = 0,
     strict: bool = False,
     quiet: bool = False,
 ) -> tuple[list[dict[str, Any]], int]:
@@ -184,6 +195,7 @@ def speak_phrases(
 
     A lone phrase that cannot be spoken is an error. Of several, the others are still made.
     """
+    tts.require_controls(controls)
     speakable, failures = [], 0
     for phrase in phrases:
         try:
@@ -202,12 +214,14 @@ def speak_phrases(
             print(f"warning: {line}", file=sys.stderr)
         speakable.append(phrase)
     batch_size = batch_size if len(phrases) > 1 else batch_size or 1
-    answers = tts.speak_each((phrase.text for phrase in speakable), controls, batch_size)
+    answers = tts.speak_each((phrase.text for phrase in speakable), controls, batch_size, retries)
     records: dict[int, dict[str, Any]] = {}
     for number, audio in _with_progress(answers, len(speakable)):
         phrase = speakable[number]
         started = time.perf_counter()
         path = writer.write(phrase, audio)
+        for line in describe_audio(phrase, audio):
+            print(line, file=sys.stderr)
         records[number] = record(phrase, audio, path, time.perf_counter() - started)
         if path and not quiet and len(phrases) == 1:
             print(f"{path}: {audio.seconds:.2f} s")
@@ -227,6 +241,7 @@ def _with_progress(answers: Iterable, total: int) -> Iterable:
 def record(phrase: Phrase, audio: Audio, path: Path | None, write_seconds: float) -> dict[str, Any]:
     """What --json says of a phrase. Writing is timed apart: speed is from text to samples."""
     timings = {**audio.timings.summary(), "write_s": write_seconds}
+    pitches = audio.pitches or [None] * len(audio.utterances)
     return {
         "name": phrase.name,
         "file": None if path is None else str(path),
@@ -241,12 +256,14 @@ def record(phrase: Phrase, audio: Audio, path: Path | None, write_seconds: float
                 "pause": utterance.pause,
                 "symbols": list(utterance.symbols),
                 "durations": durations.tolist(),
-                "pitch": [round(float(hz), 1) for hz in pitch],
+                "pitch": None if pitch is None else [round(float(hz), 1) for hz in pitch],
+                "note": note,
             }
-            for utterance, start, durations, pitch in zip(
-                audio.utterances, audio.starts, audio.durations, audio.pitches, strict=True
+            for utterance, start, durations, pitch, note in zip(
+                audio.utterances, audio.starts, audio.durations, pitches, audio.notes, strict=True
             )
         ],
+        "problems": [asdict(problem) for problem in audio.problems],
         "unspoken": [{"symbol": u.symbol, "position": u.position} for u in audio.unspoken],
         "timings": {name: round(value, 6) for name, value in timings.items()},
     }

@@ -63,13 +63,18 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         help="onnx or torch, or one for each: acoustic=onnx,vocoder=torch (default: onnx)",
     )
     group.add_argument(
+        "--decoder",
+        choices=("loop", "steps"),
+        help="tacotron2: all steps in one graph, or one step a call (default: the model's)",
+    )
+    group.add_argument(
         "--device", default="auto", help="cpu, cuda or cuda:N (default: a GPU if there is one)"
     )
     group.add_argument("--threads", type=positive, metavar="N", help="CPU threads (default: all cores)")
 
 
 def add_control_arguments(parser: argparse.ArgumentParser) -> None:
-    """How to speak: the fields of Controls."""
+    """How to speak: the fields of Controls. One that the chosen models don't know is an error."""
     group = parser.add_argument_group("how to speak")
     group.add_argument("--pace", type=float, default=1.0, help="speed, 2 is twice as fast (default: 1)")
     group.add_argument(
@@ -86,6 +91,24 @@ def add_control_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="of the vocoder's hum (default: the voice's; 0: off)",
     )
+    group.add_argument(
+        "--sigma", type=float, metavar="X", help="waveglow: spread of its noise (default: the voice's)"
+    )
+    group.add_argument(
+        "--gate-threshold",
+        type=float,
+        metavar="P",
+        help="tacotron2: how certain it must be to stop, 0 to 1 (default: the model's)",
+    )
+    group.add_argument(
+        "--step-limit",
+        type=int,
+        metavar="N",
+        help="tacotron2: decoder steps for an utterance at most (default: the model's)",
+    )
+    group.add_argument(
+        "--no-dropout", action="store_true", help="tacotron2: the same speech for every seed, but flatter"
+    )
     group.add_argument("--volume", type=float, default=1.0, help="times the amplitude (default: 1)")
     group.add_argument("--seed", type=int, default=0, help="for models that draw noise (default: 0)")
     group.add_argument("--speaker", type=int, default=0, help="id of the speaker (default: 0)")
@@ -101,11 +124,14 @@ def controls_from(args: argparse.Namespace):
         "pitch_flatten",
         "pitch_invert",
         "denoising_strength",
+        "sigma",
+        "gate_threshold",
+        "step_limit",
         "volume",
         "seed",
         "speaker",
     )
-    return Controls(**{name: getattr(args, name) for name in names})
+    return Controls(**{name: getattr(args, name) for name in names}, dropout=not args.no_dropout)
 
 
 def load_from(args: argparse.Namespace):
@@ -119,13 +145,22 @@ def load_from(args: argparse.Namespace):
         backend=args.backend,
         device=args.device,
         threads=args.threads,
+        decoder=args.decoder,
     )
 
 
 def positive(text: str) -> int:
+    return _at_least(1, text)
+
+
+def not_negative(text: str) -> int:
+    return _at_least(0, text)
+
+
+def _at_least(least: int, text: str) -> int:
     value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, not {value}")
+    if value < least:
+        raise argparse.ArgumentTypeError(f"must be at least {least}, not {value}")
     return value
 
 

@@ -1,48 +1,90 @@
-"""Draws what was spoken: mel, pitch and durations over time."""
+"""Draws what was spoken: mel, attention, pitch and durations over time."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from common.speech import Audio
 
+PANEL_HEIGHT = 3.0  # inches
+
 
 def draw(audio: Audio) -> bytes:
-    """A PNG with the mel above, and each symbol's pitch and extent below."""
+    """A PNG of panels one above the other, with one axis of time.
+
+    The mel; the attention where the model has one, from the first symbol up; each symbol's pitch and extent,
+    where it has pitches.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     width = float(np.clip(audio.seconds * 2.5, 6, 60))
-    low, high = limits(audio.pitches)
-    figure, (top, bottom) = pyplot.subplots(2, 1, figsize=(width, 6), sharex=True, layout="constrained")
-    for start, mel, durations, pitch, utterance in zip(
-        audio.starts, audio.mels, audio.durations, audio.pitches, audio.utterances, strict=True
-    ):
-        top.imshow(
-            mel,
-            origin="lower",
-            aspect="auto",
-            extent=(start, start + mel.shape[1] * audio.frame_seconds, 0, mel.shape[0]),
-            vmin=-11.5,
-            vmax=1.0,
-        )
-        edges = start + np.concatenate([[0], np.cumsum(durations)]) * audio.frame_seconds
-        bottom.stairs(pitch, edges, baseline=None, color="tab:blue")
-        bottom.vlines(edges, low, high, color="0.85", linewidth=0.5)
-        for left, right, symbol in zip(edges, edges[1:], utterance.symbols, strict=False):
-            if right > left and symbol.strip():
-                bottom.text((left + right) / 2, low, symbol.removeprefix("@"), fontsize=6, ha="center")
-    top.set(xlim=(0, audio.seconds), ylabel="mel band")
-    bottom.set(ylim=(low, high), ylabel="pitch in Hz", xlabel="seconds")
+    panels = [_mel]
+    panels += [_attention] if audio.alignments else []
+    panels += [_pitch] if audio.pitches else []
+    size = (width, PANEL_HEIGHT * len(panels))
+    figure, axes = pyplot.subplots(
+        len(panels), 1, figsize=size, sharex=True, layout="constrained", squeeze=False
+    )
+    for panel, axis in zip(panels, axes[:, 0], strict=True):
+        panel(audio, axis)
+    axes[0, 0].set_xlim(0, max(audio.seconds, audio.frame_seconds))
+    axes[-1, 0].set_xlabel("seconds")
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     pyplot.close(figure)
     return buffer.getvalue()
+
+
+def _mel(audio: Audio, axis: Any) -> None:
+    for start, mel in zip(audio.starts, audio.mels, strict=True):
+        _image(axis, mel, start, mel.shape[1] * audio.frame_seconds, vmin=-11.5, vmax=1.0)
+    axis.set(ylabel="mel band", ylim=(0, audio.mels[0].shape[0]))
+
+
+def _attention(audio: Audio, axis: Any) -> None:
+    for number, alignment in enumerate(audio.alignments):
+        seconds = audio.mels[number].shape[1] * audio.frame_seconds
+        _image(axis, alignment.T, audio.starts[number], seconds, vmin=0.0, vmax=1.0)
+        for i, (left, right, symbol) in enumerate(_extents(audio, number)):
+            middle = (left + right) / 2
+            axis.text(middle, i + 0.5, symbol, fontsize=6, ha="center", va="center", color="tab:red")
+    axis.set(ylabel="symbol", ylim=(0, max(alignment.shape[1] for alignment in audio.alignments)))
+
+
+def _pitch(audio: Audio, axis: Any) -> None:
+    low, high = limits(audio.pitches)
+    for number, (pitch, durations) in enumerate(zip(audio.pitches, audio.durations, strict=True)):
+        edges = _edges(audio.starts[number], durations, audio.frame_seconds)
+        axis.stairs(pitch, edges, baseline=None, color="tab:blue")
+        axis.vlines(edges, low, high, color="0.85", linewidth=0.5)
+        for left, right, symbol in _extents(audio, number):
+            if right > left:
+                axis.text((left + right) / 2, low, symbol, fontsize=6, ha="center")
+    axis.set(ylim=(low, high), ylabel="pitch in Hz")
+
+
+def _image(axis: Any, values: np.ndarray, start: float, seconds: float, vmin: float, vmax: float) -> None:
+    if values.size:
+        extent = (start, start + seconds, 0, values.shape[0])
+        axis.imshow(values, origin="lower", aspect="auto", extent=extent, vmin=vmin, vmax=vmax)
+
+
+def _edges(start: float, durations: np.ndarray, frame_seconds: float) -> np.ndarray:
+    return start + np.concatenate([[0], np.cumsum(durations)]) * frame_seconds
+
+
+def _extents(audio: Audio, number: int) -> list[tuple[float, float, str]]:
+    """Each symbol of an utterance as it is shown, with the seconds from and to which it is heard."""
+    edges = _edges(audio.starts[number], audio.durations[number], audio.frame_seconds)
+    symbols = (symbol.strip().removeprefix("@") for symbol in audio.utterances[number].symbols)
+    return list(zip(edges, edges[1:], symbols, strict=False))
 
 
 def limits(pitches: Sequence[np.ndarray]) -> tuple[float, float]:

@@ -6,8 +6,8 @@ import importlib
 import importlib.util
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,12 @@ import numpy as np
 
 from common.arrays import to_numpy
 from common.audio import require_same_contract
-from common.engines import BACKENDS, make_engine
-from common.registry import get_model, require_torch, unknown
-from common.speech import AcousticOutput, Audio, Controls, Timings
+from common.engines import BACKENDS, Engine, make_engine
+from common.pieces import fit
+from common.registry import MODELS, get_model, require_torch, unknown
+from common.retry import ADVICE, ADVICE_AFTER_RETRIES, Said, say
+from common.speech import AcousticOutput, Audio, Controls, Problem, Timings
+from common.stages import Stage
 from common.text import Analysis, Frontend, Utterance
 from common.voices import ModelSource, load_voice
 
@@ -28,6 +31,8 @@ FIRST_CHUNK, LARGEST_CHUNK = 24, 192
 BATCH_SIZE = 8
 # So many batches of texts are sorted by length at a time: answers leave early and memory stays bounded.
 SORTED_BATCHES = 8
+# What the runner does itself. Every model honours a seed: one that draws no noise speaks the same for all.
+OWN_CONTROLS = frozenset({"volume", "seed"})
 KNEE = 0.8  # what a raised volume lifts above this is rounded off, so that nothing clips
 
 
@@ -36,9 +41,7 @@ class _Part:
     """One utterance, spoken."""
 
     samples: np.ndarray
-    mel: np.ndarray
-    durations: np.ndarray
-    pitch: np.ndarray
+    said: Said  # its mel is numpy's
 
 
 @dataclass(eq=False)
@@ -72,10 +75,14 @@ class TextToSpeech:
         backend: str = "onnx",
         device: str = "auto",
         threads: int | None = None,
+        decoder: str | None = None,
+        watch: Callable[[Engine], Engine] | None = None,
     ) -> TextToSpeech:
         """Models by name (default: the voice's own) from a voice, or from `checkpoints` ("acoustic=FILE").
 
         `backend` is one word, or one for each: "acoustic=onnx,vocoder=torch". Both mel contracts must agree.
+        `decoder` picks the form of an acoustic model's decoder where it has several (default: the model's).
+        `watch` gives what runs in an engine's place, such as one that measures it.
         """
         clock = Timings()
         with clock.stage("voice"):
@@ -88,44 +95,80 @@ class TextToSpeech:
         drivers = {}
         for kind, source in sources.items():
             with clock.stage(kind):
-                drivers[kind] = make_driver(source, backends[kind], device, threads)
+                form = decoder if kind == "acoustic" else None
+                drivers[kind] = make_driver(source, backends[kind], device, threads, form, watch)
         tts = cls(frontend, **drivers, sampling_rate=first.mel.sampling_rate)
         tts.load_timings = clock
         return tts
 
     def analyse(self, text: str) -> Analysis:
-        """The frontend's utterances; a ValueError where there is nothing to speak."""
+        """The frontend's utterances, cut where the acoustic model takes no longer ones.
+
+        A ValueError where there is nothing to speak.
+        """
         analysis = self.frontend(text)
         if not analysis.utterances:
             why = f"nothing in {text.strip()[:40]!r} can be spoken" if text.strip() else "the text is empty"
             raise ValueError(f"no audio made: {why}")
-        return analysis
+        longest = self.acoustic.longest_text
+        if max(len(utterance.ids) for utterance in analysis.utterances) <= longest:
+            return analysis
+        pieces = [p for u in analysis.utterances for p in fit(u, longest, self.frontend.symbols)]
+        return replace(analysis, utterances=tuple(pieces))
 
-    def speak(self, text: str, controls: Controls | None = None) -> Audio:
-        """Speaks one text of any length."""
-        return next(self.speak_each([text], controls, batch_size=1))[1]
+    def require_controls(self, controls: Controls) -> None:
+        """A ValueError where neither model knows a control that was asked for: it would change nothing."""
+        drivers = (self.acoustic, self.vocoder)
+        known = OWN_CONTROLS.union(*(driver.controls for driver in drivers))
+        for name in controls.asked():
+            if name not in known:
+                with_it = [m.name for m in MODELS.values() if name in m.driver_class.controls]
+                raise ValueError(
+                    f"the control {name!r} would change nothing: {' and '.join(with_it)} "
+                    f"{'have' if len(with_it) > 1 else 'has'} it, "
+                    f"not {' or '.join(driver.source.model for driver in drivers)}"
+                )
+
+    def speak(self, text: str, controls: Controls | None = None, retries: int = 0) -> Audio:
+        """Speaks one text of any length.
+
+        An utterance that the acoustic model reports a problem with is spoken again with `retries` further
+        seeds, then in smaller pieces; what is still wrong stands in the answer's `problems`.
+        """
+        return next(self.speak_each([text], controls, batch_size=1, retries=retries))[1]
 
     def speak_many(
-        self, texts: Iterable[str], controls: Controls | None = None, batch_size: int | None = None
+        self,
+        texts: Iterable[str],
+        controls: Controls | None = None,
+        batch_size: int | None = None,
+        retries: int = 0,
     ) -> list[Audio]:
         """Speaks texts in batches of similar length; answers in the order asked."""
-        answers = dict(self.speak_each(texts, controls, batch_size))
+        answers = dict(self.speak_each(texts, controls, batch_size, retries))
         return [answers[number] for number in sorted(answers)]
 
     def speak_each(
-        self, texts: Iterable[str], controls: Controls | None = None, batch_size: int | None = None
+        self,
+        texts: Iterable[str],
+        controls: Controls | None = None,
+        batch_size: int | None = None,
+        retries: int = 0,
     ) -> Iterator[tuple[int, Audio]]:
         """As speak_many, but each answer leaves with its text's number as soon as it is ready."""
         controls = controls or Controls()
+        self.require_controls(controls)
         batch_size = self._batch_size(batch_size)
         numbered = enumerate(texts)
         while window := list(itertools.islice(numbered, batch_size * SORTED_BATCHES)):
             jobs = [self._job(number, text) for number, text in window]
-            yield from self._speak_jobs(jobs, controls, batch_size)
+            yield from self._speak_jobs(jobs, controls, batch_size, _require_retries(retries))
 
-    def stream(self, text: str, controls: Controls | None = None) -> Stream:
+    def stream(self, text: str, controls: Controls | None = None, retries: int = 0) -> Stream:
         """Speaks one text in chunks that join to what `speak` gives; the first leaves as early as it can."""
-        return Stream(self, self._job(0, text), controls or Controls())
+        controls = controls or Controls()
+        self.require_controls(controls)
+        return Stream(self, self._job(0, text), controls, _require_retries(retries))
 
     def _batch_size(self, batch_size: int | None) -> int:
         largest = self.acoustic.largest_batch
@@ -143,7 +186,7 @@ class TextToSpeech:
         return _Job(number, text, analysis, clock)
 
     def _speak_jobs(
-        self, jobs: list[_Job], controls: Controls, batch_size: int
+        self, jobs: list[_Job], controls: Controls, batch_size: int, retries: int
     ) -> Iterator[tuple[int, Audio]]:
         queue = [(job, i) for job in jobs for i in range(len(job.analysis.utterances))]
         if batch_size > 1:
@@ -152,27 +195,42 @@ class TextToSpeech:
             batch = queue[start : start + batch_size]
             utterances = [job.analysis.utterances[i] for job, i in batch]
             clock = Timings()
-            parts = self._speak_batch(utterances, controls, clock)
+            parts = self._speak_batch(utterances, controls, retries, clock)
             work = sum(len(part.samples) for part in parts)
             for (job, i), part in zip(batch, parts, strict=True):
                 job.parts[i] = part
-                job.clock.add(clock, len(part.samples) / work)
+                job.clock.add(clock, len(part.samples) / work if work else 1 / len(parts))
                 if len(job.parts) == len(job.analysis.utterances):
-                    yield job.number, self._join(job, controls)
+                    yield job.number, self._join(job, controls, retries)
 
     def _speak_batch(
-        self, utterances: Sequence[Utterance], controls: Controls, clock: Timings
+        self, utterances: Sequence[Utterance], controls: Controls, retries: int, clock: Timings
     ) -> list[_Part]:
         with clock.stage("acoustic"):
-            output = self.acoustic.synthesise([utterance.ids for utterance in utterances], controls)
+            output, said = say(self.acoustic, self.frontend, utterances, controls, retries)
         with clock.stage("vocoder"):
-            audio = self.vocoder.vocode(output.mel, output.mel_lengths, controls)
+            audio = self._vocode(output, said, controls)
         return [
-            _part(output, row, samples, len(utterance.ids))
-            for row, (samples, utterance) in enumerate(zip(audio, utterances, strict=True))
+            _Part(_finite(samples), replace(one, mel=to_numpy(one.mel)))
+            for samples, one in zip(audio, said, strict=True)
         ]
 
-    def _join(self, job: _Job, controls: Controls) -> Audio:
+    def _vocode(self, output: AcousticOutput, said: list[Said], controls: Controls) -> list[np.ndarray]:
+        """The batch as it came, and alone what was spoken again; without frames there is no sound."""
+        silence = np.zeros(0, np.float32)
+        audio = [silence] * len(said)
+        rows = [row for row, one in enumerate(said) if not one.note and one.mel.shape[1]]
+        if rows:
+            whole = len(rows) == len(said)
+            mel, lengths = (x if whole else x[rows] for x in (output.mel, output.mel_lengths))
+            for row, samples in zip(rows, self.vocoder.vocode(mel, lengths, controls), strict=True):
+                audio[row] = samples
+        for row, one in enumerate(said):
+            if one.note and one.mel.shape[1]:
+                (audio[row],) = self.vocoder.vocode(one.mel[None], np.array([one.mel.shape[1]]), controls)
+        return audio
+
+    def _join(self, job: _Job, controls: Controls, retries: int) -> Audio:
         """The utterances' audio in order, with their pauses."""
         parts = [job.parts.pop(i) for i in range(len(job.parts))]
         utterances = job.analysis.utterances
@@ -186,6 +244,7 @@ class TextToSpeech:
             samples = np.concatenate(pieces)
         job.clock.audio = len(samples) / self.sampling_rate
         job.clock.first_audio = job.clock.total
+        said = [part.said for part in parts]
         return Audio(
             text=job.text,
             samples=samples,
@@ -194,21 +253,33 @@ class TextToSpeech:
             utterances=utterances,
             unspoken=job.analysis.unspoken,
             starts=tuple(starts),
-            mels=tuple(part.mel for part in parts),
-            durations=tuple(part.durations for part in parts),
-            pitches=tuple(part.pitch for part in parts),
+            mels=tuple(one.mel for one in said),
+            durations=tuple(one.durations for one in said),
+            pitches=None if said[0].pitch is None else tuple(one.pitch for one in said),
+            alignments=None if said[0].alignment is None else tuple(one.alignment for one in said),
+            notes=tuple(one.note for one in said),
+            problems=tuple(
+                describe_problem(number, utterance, one, retries)
+                for number, (utterance, one) in enumerate(zip(utterances, said, strict=True))
+                if one.problem
+            ),
             timings=job.clock,
         )
 
 
 class Stream:
-    """An iterator of float32 chunks of one text's audio. `timings` grow while it is read."""
+    """An iterator of float32 chunks of one text's audio.
 
-    def __init__(self, tts: TextToSpeech, job: _Job, controls: Controls):
+    `timings`, `notes` and `problems` grow while it is read.
+    """
+
+    def __init__(self, tts: TextToSpeech, job: _Job, controls: Controls, retries: int):
         self.sampling_rate = tts.sampling_rate
         self.analysis = job.analysis
         self.timings = job.clock
-        self._chunks = self._run(tts, job.analysis.utterances, controls)
+        self.notes: list[str] = []  # of each utterance so far, "" for most
+        self.problems: list[Problem] = []
+        self._chunks = self._run(tts, job.analysis.utterances, controls, retries)
 
     def __iter__(self) -> Stream:
         return self
@@ -221,16 +292,22 @@ class Stream:
         return samples
 
     def _run(
-        self, tts: TextToSpeech, utterances: Sequence[Utterance], controls: Controls
+        self, tts: TextToSpeech, utterances: Sequence[Utterance], controls: Controls, retries: int
     ) -> Iterator[np.ndarray]:
         first_chunk = FIRST_CHUNK
-        for utterance in utterances:
+        for number, utterance in enumerate(utterances):
             with self.timings.stage("acoustic"):
-                output = tts.acoustic.synthesise([utterance.ids], controls)
-            frames = int(output.mel_lengths[0])
-            chunks = tts.vocoder.vocode_chunks(output.mel, first_chunk, LARGEST_CHUNK, controls)
+                _, (said,) = say(tts.acoustic, tts.frontend, [utterance], controls, retries)
+            self.notes.append(said.note)
+            if said.problem:
+                self.problems.append(describe_problem(number, utterance, said, retries))
+            left = said.mel.shape[1] * tts.vocoder.hop
+            if not left:  # no sound, as in `speak`
+                yield finish(np.zeros(0, np.float32), self.sampling_rate, pause=utterance.pause)
+                continue
+            chunks = tts.vocoder.vocode_chunks(said.mel[None], first_chunk, LARGEST_CHUNK, controls)
             first_chunk = LARGEST_CHUNK
-            is_first, left = True, frames * tts.vocoder.hop
+            is_first = True
             while left:
                 with self.timings.stage("vocoder"):
                     samples = _finite(next(chunks))
@@ -240,14 +317,15 @@ class Stream:
                 is_first = False
 
 
-def _part(output: AcousticOutput, row: int, samples: np.ndarray, symbols: int) -> _Part:
-    mel = output.mel[row, :, : int(output.mel_lengths[row])]
-    return _Part(
-        samples=_finite(samples),
-        mel=to_numpy(mel),
-        durations=output.durations[row, :symbols],
-        pitch=output.pitch[row, :symbols],
-    )
+def describe_problem(number: int, utterance: Utterance, said: Said, retries: int) -> Problem:
+    advice = ADVICE_AFTER_RETRIES if retries else ADVICE
+    return Problem(number, utterance.text, said.problem, advice)
+
+
+def _require_retries(retries: int) -> int:
+    if retries < 0:
+        raise ValueError(f"retries must be at least 0, not {retries}")
+    return retries
 
 
 def _finite(samples: np.ndarray) -> np.ndarray:
@@ -323,20 +401,75 @@ def parse_backends(text: str, models: Mapping[str, str]) -> dict[str, str]:
     return chosen
 
 
-def make_driver(source: ModelSource, backend: str, device: str = "auto", threads: int | None = None) -> Any:
-    """The acoustic model or vocoder of a source, on engines of this backend."""
+def make_driver(
+    source: ModelSource,
+    backend: str,
+    device: str = "auto",
+    threads: int | None = None,
+    decoder: str | None = None,
+    watch: Callable[[Engine], Engine] | None = None,
+) -> Any:
+    """The acoustic model or vocoder of a source, on engines of this backend; the rest as in `load`."""
     model = get_model(source.model)
-    stages = model.module("stages").stages(source.config)
     if backend == "torch":
         require_torch("the torch backend")
-    if backend == "onnx" and any(stage.name not in source.graphs for stage in stages):
-        require_torch(f"exporting {source.weights} to ONNX")
-        source, _ = importlib.import_module("common.export").cached_source(source)
     device = pick_device(backend) if device == "auto" else device
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise ValueError(f"unknown device {device!r}: use cpu, cuda, cuda:N or auto")
-    engines = {stage.name: make_engine(stage, source, backend, device, threads) for stage in stages}
-    return model.driver_class(source, engines)
+    stages = choose_stages(source, decoder)
+    return model.driver_class(source, Engines(stages, source, backend, device, threads, watch))
+
+
+def choose_stages(source: ModelSource, decoder: str | None) -> list[Stage]:
+    """A model's stages; of a decoder that comes in several forms those of the one asked for."""
+    module = get_model(source.model).module("stages")
+    stages = module.stages(source.config)
+    forms = getattr(module, "VARIANTS", None)
+    if not forms:
+        if decoder:
+            raise ValueError(f"{source.model} has no decoder to choose: leave out the {decoder!r}")
+        return list(stages)
+    if decoder and decoder not in forms:
+        raise ValueError(unknown(f"decoder of {source.model}", decoder, forms))
+    names = forms[decoder or next(iter(forms))]
+    return [stage for stage in stages if stage.name in names]
+
+
+class Engines(Mapping[str, Engine]):
+    """A model's engines by their stage's name, each made when it is first asked for.
+
+    Not every call needs every stage, and a session costs time and memory.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        source: ModelSource,
+        backend: str,
+        device: str,
+        threads: int | None,
+        watch: Callable[[Engine], Engine] | None = None,
+    ):
+        self._stages = {stage.name: stage for stage in stages}
+        self._source = source
+        self._how = (backend, device, threads)
+        self._watch = watch or (lambda engine: engine)
+        self._made: dict[str, Engine] = {}
+
+    def __getitem__(self, name: str) -> Engine:
+        if name not in self._made:
+            stage, backend = self._stages[name], self._how[0]
+            if backend == "onnx" and name not in self._source.graphs:
+                require_torch(f"exporting {self._source.weights} to ONNX")
+                self._source, _ = importlib.import_module("common.export").cached_source(self._source)
+            self._made[name] = self._watch(make_engine(stage, self._source, *self._how))
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stages)
+
+    def __len__(self) -> int:
+        return len(self._stages)
 
 
 def pick_device(backend: str) -> str:

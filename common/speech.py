@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -52,6 +52,10 @@ class Controls:
             value = getattr(self, name)
             if not isinstance(value, int) or value < 0:
                 raise ValueError(f"{name} must be a whole number from 0 on, not {value!r}")
+
+    def asked(self) -> list[str]:
+        """The names of the controls that differ from their defaults."""
+        return [f.name for f in fields(self) if getattr(self, f.name) != f.default]
 
 
 def _require_number(name: str, value: float, low: float, high: float) -> None:
@@ -116,9 +120,31 @@ class Timings:
         }
 
 
+@dataclass(frozen=True)
+class Problem:
+    """An utterance that the acoustic model may not have spoken as written."""
+
+    utterance: int  # its number, from 0
+    text: str  # as written
+    what: str  # what happened
+    advice: str  # what to do about it
+
+    def __str__(self) -> str:
+        return f"{shown(self.text)}: {self.what}; {self.advice}"
+
+
+def shown(text: str, longest: int = 48) -> str:
+    """A text in quotes, in one line, with dots for what is too long."""
+    text = " ".join(text.split())
+    return f'"{text if len(text) <= longest else text[: longest - 3].rstrip() + "..."}"'
+
+
 @dataclass(frozen=True, eq=False)
 class Audio:
-    """A spoken text, with everything on the way to it, one entry for each utterance."""
+    """A spoken text, with everything on the way to it, one entry for each utterance.
+
+    `pitches` and `alignments` are None where the acoustic model has none.
+    """
 
     text: str
     samples: np.ndarray  # float32 [T_audio] in [-1, 1]
@@ -129,7 +155,10 @@ class Audio:
     starts: tuple[float, ...]  # seconds at which each utterance begins
     mels: tuple[np.ndarray, ...]  # float32 [n_mels, T_mel]
     durations: tuple[np.ndarray, ...]  # int64 [T_text], frames
-    pitches: tuple[np.ndarray, ...]  # float32 [T_text], Hz
+    pitches: tuple[np.ndarray, ...] | None  # float32 [T_text], Hz
+    alignments: tuple[np.ndarray, ...] | None  # float32 [decoder steps, T_text]: attention; rows sum to 1
+    notes: tuple[str, ...]  # how an utterance that was spoken again was; "" for most
+    problems: tuple[Problem, ...]  # what may not be as written; empty if all is well
     timings: Timings
 
     @property

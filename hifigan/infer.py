@@ -21,6 +21,8 @@ class HifiganVocoder:
     A voice says in its `denoising_strength` how much of the generator's hum is taken out (default 0).
     """
 
+    controls = frozenset({"denoising_strength"})
+
     def __init__(self, source: ModelSource, engines: Mapping[str, Engine]):
         self.source = source
         self.config = source.config

@@ -9,9 +9,11 @@ import time
 
 from common import cli
 
+RETRIES = 2
 EPILOG = """examples:
   infer.py --text "Hello there." -o hello.wav
-  infer.py -i phrases.tsv -o spoken/ --pace 0.9 --timing
+  infer.py -i phrases.txt -o spoken/ --pace 0.9 --timing       # spoken/1.wav, spoken/2.wav, ...
+  infer.py --acoustic tacotron2 --text "Hello there." --retry --plot attention.png
   echo "Hello there." | infer.py -i - -o - | aplay
 """
 
@@ -23,7 +25,10 @@ def parse() -> argparse.Namespace:
     text = parser.add_argument_group("text").add_mutually_exclusive_group()
     text.add_argument("--text", help="what to speak")
     text.add_argument(
-        "-i", "--input", metavar="FILE", help=".txt with a phrase a line, .tsv with name and text; - is stdin"
+        "-i",
+        "--input",
+        metavar="FILE",
+        help=".txt with a phrase a line (makes 1.wav, 2.wav, ...), .tsv with name and text; - is stdin",
     )
     parser.add_argument(
         "-o",
@@ -38,10 +43,20 @@ def parse() -> argparse.Namespace:
     more.add_argument("--show-text", action="store_true", help="print what would be spoken, without speaking")
     more.add_argument("--strict", action="store_true", help="a symbol that cannot be spoken is an error")
     more.add_argument(
+        "--retry",
+        nargs="?",
+        type=cli.not_negative,
+        const=RETRIES,
+        default=0,
+        metavar="N",
+        help="what went wrong is spoken again, with N other seeds and then in pieces "
+        f"(default: 0; without N: {RETRIES})",
+    )
+    more.add_argument(
         "--batch-size", type=cli.positive, metavar="N", help="utterances at a time (default: 8)"
     )
     more.add_argument("--save-mel", action="store_true", help="also save each mel as .npy beside its sound")
-    more.add_argument("--plot", metavar="PNG", help="draw mel, pitch and durations (many phrases: a folder)")
+    more.add_argument("--plot", metavar="PNG", help="draw mel, attention and pitch (many phrases: a folder)")
     more.add_argument("--timing", action="store_true", help="print what the time went to, on stderr")
     more.add_argument("--json", action="store_true", help="print what was made, as JSON on stdout")
     more.add_argument("--list", action="store_true", help="list voices, models and backends")
@@ -67,7 +82,14 @@ def main(started: float) -> int:
         raise ValueError("--json and -o - both write to stdout: give -o a file")
     tts = cli.load_from(args)
     records, failures = speak_phrases(
-        tts, phrases, writer, controls, args.batch_size, args.strict, quiet=args.json or writer.to_stdout
+        tts,
+        phrases,
+        writer,
+        controls,
+        batch_size=args.batch_size,
+        retries=args.retry,
+        strict=args.strict,
+        quiet=args.json or writer.to_stdout,
     )
     if args.json:
         print(json.dumps({"phrases": records, "load": tts.load_timings.stages}, indent=1, ensure_ascii=False))

@@ -1,0 +1,148 @@
+"""Utterances to mels, and again where the acoustic model reports that one went wrong.
+
+A model that finds its own way through the text (Tacotron 2's attention) can repeat, skip or never end. Other
+noise often helps, and short pieces nearly always: both are tried in turn, and the best result is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from common.arrays import Array, to_numpy
+from common.pieces import Piece, cut
+from common.speech import AcousticOutput, Controls
+from common.text import Frontend, Utterance
+
+CUTS = 2  # how often an utterance is halved at most
+ADVICE = "try --retry, another --seed, or split the sentence"
+ADVICE_AFTER_RETRIES = "retries did not help: try another --seed, or put it in other words"
+
+
+@dataclass(frozen=True, eq=False)
+class Said:
+    """One utterance between the acoustic model and the vocoder."""
+
+    mel: Array  # float32 [n_mels, T_mel]
+    durations: np.ndarray  # int64 [T_text]
+    pitch: np.ndarray | None  # float32 [T_text]
+    alignment: np.ndarray | None  # float32 [decoder steps, T_text]
+    problem: str = ""
+    trouble: float = 0.0  # the share of its symbols that stand in pieces with a problem
+    note: str = ""
+    pieces: int = 1
+
+
+def say(
+    acoustic: Any, frontend: Frontend, utterances: Sequence[Utterance], controls: Controls, retries: int
+) -> tuple[AcousticOutput, list[Said]]:
+    """One batch through the acoustic model: its own answer, and for each utterance what is to be heard.
+
+    With `retries`, utterances with a problem are spoken again with that many further seeds, then in pieces.
+    """
+    output = acoustic.synthesise([utterance.ids for utterance in utterances], controls)
+    said = [_row(output, row, len(utterance.ids)) for row, utterance in enumerate(utterances)]
+    if retries:
+        said = _again(acoustic, frontend, utterances, said, controls, retries, len(utterances), CUTS)
+    return output, said
+
+
+def _row(output: AcousticOutput, row: int, symbols: int) -> Said:
+    problem = output.problems[row] if output.problems else ""
+    alignment = output.alignment
+    if alignment is not None:
+        alignment = alignment[row, : int(output.alignment_lengths[row]), :symbols]
+    return Said(
+        mel=output.mel[row, :, : int(output.mel_lengths[row])],
+        durations=output.durations[row, :symbols],
+        pitch=None if output.pitch is None else output.pitch[row, :symbols],
+        alignment=alignment,
+        problem=problem,
+        trouble=float(bool(problem)),
+    )
+
+
+def _again(
+    acoustic: Any,
+    frontend: Frontend,
+    utterances: Sequence[Utterance],
+    said: Sequence[Said],
+    controls: Controls,
+    retries: int,
+    batch_size: int,
+    cuts: int,
+) -> list[Said]:
+    """The best of what was said and of further tries, for each utterance."""
+    best = list(said)
+    # Without noise another seed gives the same speech again.
+    seeds = range(controls.seed + 1, controls.seed + 1 + retries) if controls.dropout else ()
+    for seed in seeds:
+        bad = _troubled(best)
+        tries = _speak(acoustic, [utterances[i] for i in bad], replace(controls, seed=seed), batch_size)
+        for i, attempt in zip(bad, tries, strict=True):
+            best[i] = _better(best[i], replace(attempt, note=f"spoken again with seed {seed}"))
+    if not cuts:
+        return best
+    halves = {i: cut(utterances[i], frontend.symbols) for i in _troubled(best)}
+    halves = {i: pieces for i, pieces in halves.items() if len(pieces) > 1}
+    parts = [piece.utterance for pieces in halves.values() for piece in pieces]
+    spoken = _speak(acoustic, parts, controls, batch_size)
+    spoken = _again(acoustic, frontend, parts, spoken, controls, retries, batch_size, cuts - 1)
+    for number, (i, pieces) in enumerate(halves.items()):
+        joined = _join(spoken[2 * number : 2 * number + 2], pieces, len(utterances[i].ids))
+        best[i] = _better(best[i], joined)
+    return best
+
+
+def _troubled(said: Sequence[Said]) -> list[int]:
+    return [i for i, one in enumerate(said) if one.problem]
+
+
+def _better(one: Said, other: Said) -> Said:
+    """The one with less trouble; of equals the first."""
+    return min(one, other, key=lambda said: said.trouble)
+
+
+def _speak(acoustic: Any, utterances: Sequence[Utterance], controls: Controls, batch_size: int) -> list[Said]:
+    said = []
+    for start in range(0, len(utterances), batch_size):
+        batch = utterances[start : start + batch_size]
+        output = acoustic.synthesise([utterance.ids for utterance in batch], controls)
+        said += [_row(output, row, len(utterance.ids)) for row, utterance in enumerate(batch)]
+    return said
+
+
+def _join(said: Sequence[Said], pieces: Sequence[Piece], symbols: int) -> Said:
+    """Pieces one behind the other, as one utterance of so many symbols.
+
+    A comma that only a piece had counts to the symbol before it; a blank between two pieces takes no time.
+    """
+    durations = np.zeros(symbols, np.int64)
+    pitch = None if said[0].pitch is None else np.zeros(symbols, np.float32)
+    steps = [0 if one.alignment is None else len(one.alignment) for one in said]
+    alignment = None if said[0].alignment is None else np.zeros((sum(steps), symbols), np.float32)
+    for number, (one, piece) in enumerate(zip(said, pieces, strict=True)):
+        size, last = piece.end - piece.start, piece.end - 1
+        durations[piece.start : piece.end] = one.durations[:size]
+        durations[last] += one.durations[size:].sum()
+        if pitch is not None:
+            pitch[piece.start : piece.end] = one.pitch[:size]
+        if alignment is not None:
+            rows = alignment[sum(steps[:number]) : sum(steps[: number + 1])]
+            rows[:, piece.start : piece.end] = one.alignment[:, :size]
+            rows[:, last] += one.alignment[:, size:].sum(1)
+    count = sum(one.pieces for one in said)
+    sizes = [piece.end - piece.start for piece in pieces]
+    return Said(
+        mel=np.concatenate([to_numpy(one.mel) for one in said], axis=1),
+        durations=durations,
+        pitch=pitch,
+        alignment=alignment,
+        problem="; ".join(dict.fromkeys(one.problem for one in said if one.problem)),
+        trouble=sum(one.trouble * size for one, size in zip(said, sizes, strict=True)) / sum(sizes),
+        note=f"spoken in {count} pieces",
+        pieces=count,
+    )
