@@ -6,17 +6,22 @@ import importlib.metadata
 import json
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from common.runner import TextToSpeech
+from common.arrays import Array
+from common.engines import Engine
+from common.registry import get_model
+from common.runner import KINDS, TextToSpeech, choose_sources
+from common.voices import load_voice
 
 SENTENCE = (
     "The examination and testimony of the experts enabled the commission to conclude "
@@ -33,15 +38,110 @@ PARAGRAPH = (
 INFER = Path(__file__).resolve().parent.parent / "scripts" / "infer.py"
 
 
-def measure(voice: str | None, backends: list[str], threads: int | None, runs: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Case:
+    """What one row of the report measures."""
+
+    acoustic: str
+    vocoder: str
+    backend: str
+    voice: str | None = None
+    checkpoints: Sequence[str] = ()
+    threads: int | None = None
+    decoder: str | None = None
+
+    @property
+    def arguments(self) -> list[str]:
+        """The same for scripts/infer.py."""
+        given = {
+            "--acoustic": self.acoustic,
+            "--vocoder": self.vocoder,
+            "--backend": self.backend,
+            "--voice": self.voice,
+            "--threads": self.threads and str(self.threads),
+            # Only where there is one to choose: with the other acoustic models it is an error.
+            "--decoder": self.decoder if has_decoders(self.acoustic) else None,
+        }
+        files = [word for file in self.checkpoints for word in ("--checkpoint", file)]
+        return [word for name, value in given.items() if value for word in (name, value)] + files
+
+    def load(self, watch: Callable[[Engine], Engine] | None = None) -> TextToSpeech:
+        return TextToSpeech.load(
+            self.acoustic,
+            self.vocoder,
+            voice=self.voice,
+            checkpoints=self.checkpoints,
+            backend=self.backend,
+            device="cpu",
+            threads=self.threads,
+            decoder=self.decoder if has_decoders(self.acoustic) else None,
+            watch=watch,
+        )
+
+
+def has_decoders(model: str) -> bool:
+    return hasattr(get_model(model).module("stages"), "VARIANTS")
+
+
+def choose_models(words: str | None, kind: str, voice: str | None, checkpoints: Sequence[str]) -> list[str]:
+    """ "fastpitch,tacotron2", "all" of the voice's, or None: the voice's own or the checkpoint's."""
+    if words == "all":
+        return load_voice(voice).models_of(kind)
+    wanted = [word.strip() for word in words.split(",")] if words else [None]
+    for name in wanted:
+        if name is not None:
+            get_model(name, kind)
+    if wanted != [None]:
+        return wanted
+    return [choose_sources(dict.fromkeys(KINDS), voice, checkpoints)[kind].model]
+
+
+def measure(cases: Sequence[Case], runs: int) -> dict[str, Any]:
     """Every figure that the report shows."""
-    figures: dict[str, Any] = {"machine": describe_machine(), "speed": {}, "stream": {}}
-    figures["cold"] = cold_process(voice, threads, runs)
-    for backend in backends:
-        tts = TextToSpeech.load(voice=voice, backend=backend, device="cpu", threads=threads)
-        figures["speed"][backend] = speed(tts, runs)
-        figures["stream"][backend] = stream(tts, runs)
-    return figures
+    # First of all, while this process is small: a new process counts the memory of the one it came from.
+    cold = [cold_process(case, runs) for case in cases]
+    rows = []
+    for case, start in zip(cases, cold, strict=True):
+        clock = StageClock()
+        tts = case.load(clock.watch)
+        figures = {"speed": speed(tts, runs, clock), "stages": clock.figures(runs)}
+        figures |= {"stream": stream(tts, runs), "cold": start}
+        rows.append({"acoustic": case.acoustic, "vocoder": case.vocoder, "backend": case.backend, **figures})
+    return {"machine": describe_machine(), "rows": rows}
+
+
+class StageClock:
+    """Measures every call of the engines it watches."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, list[float]] = {}
+
+    def watch(self, engine: Engine) -> Engine:
+        return _Watched(engine, self.calls)
+
+    def figures(self, runs: int) -> list[dict[str, Any]]:
+        """Of one run, on average: calls of each stage, and the seconds in them."""
+        return [
+            {"stage": name, "calls": round(len(calls) / runs), "seconds": sum(calls) / runs}
+            for name, calls in self.calls.items()
+        ]
+
+
+class _Watched:
+    """An engine that notes how long its calls take."""
+
+    def __init__(self, engine: Engine, calls: dict[str, list[float]]):
+        self._engine = engine
+        self._calls = calls
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        start = time.perf_counter()
+        outputs = self._engine(**inputs)
+        self._calls.setdefault(self._engine.stage.full_name, []).append(time.perf_counter() - start)
+        return outputs
 
 
 def describe_machine() -> dict[str, Any]:
@@ -67,9 +167,10 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def speed(tts: TextToSpeech, runs: int) -> dict[str, float]:
+def speed(tts: TextToSpeech, runs: int, clock: StageClock) -> dict[str, float]:
     """Text to samples in memory, warm."""
     tts.speak(SENTENCE)
+    clock.calls.clear()
     answers = [tts.speak(SENTENCE) for _ in range(runs)]
     middle = sorted(answers, key=lambda audio: audio.timings.total)[len(answers) // 2]
     return middle.timings.summary()
@@ -98,26 +199,17 @@ def stream(tts: TextToSpeech, runs: int) -> dict[str, float]:
     }
 
 
-def cold_process(voice: str | None, threads: int | None, runs: int) -> dict[str, Any]:
+def cold_process(case: Case, runs: int) -> dict[str, Any]:
     """A new process of scripts/infer.py from start to its wav file."""
     results = []
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(INFER), "--text", SENTENCE, "-o", f"{folder}/x.wav", "--json"]
-        command += ["--voice", voice] if voice else []
-        command += ["--threads", str(threads)] if threads else []
         for _ in range(max(3, runs // 2)):
-            start = time.perf_counter()
-            done = subprocess.run(command, capture_output=True, text=True)
-            seconds = time.perf_counter() - start
-            if done.returncode:
-                raise ValueError(f"scripts/infer.py failed: {done.stderr.strip()}")
-            results.append((seconds, json.loads(done.stdout)))
-    seconds, report = sorted(results, key=lambda result: result[0])[len(results) // 2]
+            results.append(_time_process([*command, *case.arguments, "--device", "cpu"]))
+    seconds, peak, report = sorted(results, key=lambda result: result[0])[len(results) // 2]
     timings = report["phrases"][0]["timings"]
     parts = {f"load {name}": value for name, value in report["load"].items()}
     parts |= {name: timings[f"{name}_s"] for name in ("text", "acoustic", "vocoder", "join", "write")}
-    # Of all children so far; they were all this command.
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return {
         "seconds": seconds,
         "parts": {"Python, imports, exit": seconds - sum(parts.values()), **parts},
@@ -125,41 +217,79 @@ def cold_process(voice: str | None, threads: int | None, runs: int) -> dict[str,
     }
 
 
+def _time_process(command: list[str]) -> tuple[float, int, dict[str, Any]]:
+    """Seconds, peak memory in bytes, and the JSON that it printed."""
+    start = time.perf_counter()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, stdout=out, stderr=errors)
+        # Not process.wait(): only this tells the memory of this one process.
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        seconds = time.perf_counter() - start
+        out.seek(0)
+        errors.seek(0)
+        if process.returncode:
+            raise ValueError(f"scripts/infer.py failed: {errors.read().decode().strip()}")
+        # Kilobytes, but bytes on macOS.
+        return seconds, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024), json.load(out)
+
+
+HEADINGS = (
+    *("models", "backend", "audio", "text to samples", "times real time", "acoustic", "vocoder"),
+    *("first audio", "margin", "cold process", "peak memory"),
+)
+
+
 def markdown(figures: dict[str, Any]) -> str:
-    machine = figures["machine"]
-    lines = [
-        ", ".join(f"{name} {value}" for name, value in machine.items()),
-        "",
-        "| backend | audio | text to samples | times real time | acoustic | vocoder | first audio | margin |",
-        "|---|---|---|---|---|---|---|---|",
+    rows = figures["rows"]
+    titles = [(f"{row['acoustic']}, {row['vocoder']}", row["backend"]) for row in rows]
+    stages = [
+        (*title, stage["stage"], str(stage["calls"]), milliseconds(stage["seconds"]))
+        for title, row in zip(titles, rows, strict=True)
+        for stage in row["stages"]
     ]
-    for backend, figure in figures["speed"].items():
-        flow = figures["stream"][backend]
-        cells = (
-            backend,
-            f"{figure['audio_s']:.2f} s",
-            milliseconds(figure["total_s"]),
-            f"{figure['rtf']:.1f}",
-            milliseconds(figure["acoustic_s"]),
-            milliseconds(figure["vocoder_s"]),
-            milliseconds(flow["first_audio_s"]),
-            milliseconds(flow["smallest_margin_s"]) + (" (gap!)" if flow["smallest_margin_s"] < 0 else ""),
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    cold = figures["cold"]
-    lines += [
+    parts = [
+        (part, *(milliseconds(row["cold"]["parts"][part]) for row in rows))
+        for part in rows[0]["cold"]["parts"]
+    ]
+    lines = [
+        ", ".join(f"{name} {value}" for name, value in figures["machine"].items()),
         "",
-        "First audio and margin: `stream` of a paragraph; the margin is what a player that starts at once "
-        "still has to play, at worst, when the next chunk comes.",
+        *_table(HEADINGS, [(*title, *_cells(row)) for title, row in zip(titles, rows, strict=True)]),
         "",
-        f"A cold process: {cold['seconds']:.2f} s to its wav file, "
-        f"peak memory {cold['peak_bytes'] / 1e6:.0f} MB.",
+        "Text to samples: a sentence, warm. First audio and margin: `stream` of a paragraph; the margin is "
+        "what a player that starts at once still has to play, at worst, when the next chunk comes. A cold "
+        "process: scripts/infer.py from its start to its wav file, with its peak memory.",
         "",
-        "| part | time |",
-        "|---|---|",
-        *(f"| {name} | {milliseconds(seconds)} |" for name, seconds in cold["parts"].items()),
+        "The stages, for the sentence:",
+        "",
+        *_table(("models", "backend", "stage", "calls", "time"), stages),
+        "",
+        "A cold process:",
+        "",
+        *_table(("part", *(f"{models}, {backend}" for models, backend in titles)), parts),
     ]
     return "\n".join(lines)
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    figure, flow, cold = row["speed"], row["stream"], row["cold"]
+    return (
+        f"{figure['audio_s']:.2f} s",
+        milliseconds(figure["total_s"]),
+        f"{figure['rtf']:.1f}",
+        milliseconds(figure["acoustic_s"]),
+        milliseconds(figure["vocoder_s"]),
+        milliseconds(flow["first_audio_s"]),
+        milliseconds(flow["smallest_margin_s"]) + (" (gap!)" if flow["smallest_margin_s"] < 0 else ""),
+        f"{cold['seconds']:.2f} s",
+        f"{cold['peak_bytes'] / 1e6:.0f} MB",
+    )
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    rule = "|" + "---|" * len(headings)
+    return [f"| {' | '.join(headings)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]
 
 
 def milliseconds(seconds: float) -> str:
