@@ -427,7 +427,7 @@ def choose_stages(source: ModelSource, decoder: str | None) -> list[Stage]:
     forms = getattr(module, "VARIANTS", None)
     if not forms:
         if decoder:
-            raise ValueError(f"{source.model} has no decoder to choose: leave out the {decoder!r}")
+            raise ValueError(f"{source.model} has no choice of decoders: leave out {decoder!r}")
         return list(stages)
     if decoder and decoder not in forms:
         raise ValueError(unknown(f"decoder of {source.model}", decoder, forms))

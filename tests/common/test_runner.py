@@ -220,6 +220,60 @@ def test_pitch_is_reported_in_hz(tts, spoken):
     np.testing.assert_allclose(inverted - 200, 200 - spoken.pitches[0], atol=1e-2)
 
 
+def test_an_utterance_longer_than_the_model_takes_is_cut(tts, spoken, monkeypatch):
+    longest = max(len(u.ids) for u in spoken.utterances)
+    monkeypatch.setattr(tts.acoustic, "longest_text", longest - 1)
+    audio = tts.speak(TEXT)
+    assert len(audio.utterances) == len(spoken.utterances) + 1
+    assert max(len(u.ids) for u in audio.utterances) < longest
+    words = [u.normalised for u in audio.utterances]
+    assert " ".join(words) == " ".join(u.normalised for u in spoken.utterances)
+    np.testing.assert_allclose(np.concatenate(list(tts.stream(TEXT))), audio.samples, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "control, has_it",
+    [
+        ({"sigma": 0.7}, "waveglow has it"),
+        ({"dropout": False}, "tacotron2 has it"),
+        ({"gate_threshold": 0.4}, "tacotron2 has it"),
+        ({"step_limit": 100}, "tacotron2 has it"),
+    ],
+)
+def test_a_control_that_would_change_nothing_is_refused(tts, control, has_it):
+    (name,) = control
+    for call in (tts.speak, tts.stream):
+        with pytest.raises(ValueError, match=f"{name}' would change nothing: {has_it}, not fastpitch or hif"):
+            call("Hello.", Controls(**control))
+
+
+def test_a_seed_is_no_control_that_changes_nothing(tts, spoken):
+    """The same seed gives the same speech with every model; those that draw no noise give it for all."""
+    np.testing.assert_array_equal(tts.speak(TEXT, Controls(seed=3)).samples, spoken.samples)
+
+
+def test_a_model_that_reports_nothing_has_no_problems(tts, spoken):
+    assert spoken.problems == () and spoken.notes == ("", "", "")
+    assert spoken.alignments is None
+    again = tts.speak(TEXT, retries=2)
+    np.testing.assert_array_equal(again.samples, spoken.samples)
+    with pytest.raises(ValueError, match="retries must be at least 0, not -1"):
+        tts.speak(TEXT, retries=-1)
+
+
+def test_only_a_decoder_that_has_forms_can_be_chosen(tiny_voice):
+    with pytest.raises(ValueError, match="fastpitch has no choice of decoders: leave out 'loop'"):
+        TextToSpeech.load(voice=tiny_voice, device="cpu", decoder="loop")
+
+
+def test_engines_are_made_when_they_are_asked_for(tiny_voice):
+    made = []
+    TextToSpeech.load(
+        voice=tiny_voice, device="cpu", watch=lambda engine: made.append(engine.stage.name) or engine
+    )
+    assert made == ["encoder", "decoder", "generator"]
+
+
 def test_volume_scales_and_never_clips(tts, spoken):
     np.testing.assert_allclose(tts.speak(TEXT, Controls(volume=0.5)).samples, spoken.samples * 0.5, atol=1e-6)
     loud = finish(np.linspace(-1, 1, 1000, dtype=np.float32), 22050, volume=10.0, starts=False)
@@ -249,6 +303,9 @@ def test_utterances_begin_and_end_in_silence():
         ({"pitch_amplify": math.inf}, "pitch_amplify must be"),
         ({"seed": -1}, "seed must be a whole number"),
         ({"speaker": 0.5}, "speaker must be a whole number"),
+        ({"sigma": -0.1}, "sigma must be a number from 0 to 10"),
+        ({"gate_threshold": 1.5}, "gate_threshold must be a number from 0 to 1"),
+        ({"step_limit": 0}, "step_limit must be a whole number from 1 on"),
     ],
 )
 def test_controls_are_checked(control, message):
