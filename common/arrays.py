@@ -43,6 +43,13 @@ def as_float32(array: Array) -> Array:
     return array.astype(np.float32) if is_numpy(array) else array.float()
 
 
+def stack(arrays: Sequence[Array], axis: int = 0) -> Array:
+    """Arrays of one kind and shape -> one array with a new axis."""
+    if is_numpy(arrays[0]):
+        return np.stack(arrays, axis)
+    return importlib.import_module("torch").stack(list(arrays), axis)
+
+
 def pad_batch(rows: Sequence[np.ndarray], value: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Rows of different lengths -> (padded int64 [B, T], lengths int64 [B])."""
     lengths = np.array([len(row) for row in rows], dtype=np.int64)

@@ -45,6 +45,13 @@ MODELS = {
             training_only=("attention.",),
         ),
         Model(
+            "tacotron2",
+            "acoustic",
+            "tacotron2.config:Tacotron2Config",
+            "tacotron2.infer:Tacotron2Acoustic",
+            mark="decoder.attention_rnn.weight_ih",
+        ),
+        Model(
             "hifigan",
             "vocoder",
             "hifigan.config:HifiganConfig",

@@ -35,6 +35,8 @@ class Stage:
     `network` names the torch module's class as "package.module:Class"; it is imported only where a network
     must be built. `method` is the method of that class that computes this stage: it takes the inputs as
     keyword arguments under their names and returns the outputs as a tuple in the declared order.
+    `graph` names the function that makes the ONNX graph where PyTorch's exporter cannot, as
+    "package.module:name": it takes and returns what `common.export.export_stage` does.
     """
 
     model: str
@@ -43,6 +45,7 @@ class Stage:
     method: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    graph: str = ""
 
     @property
     def full_name(self) -> str:

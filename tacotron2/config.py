@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PRENET_LAYERS = 2
+PRENET_DROPOUT = 0.5
 # On a GPU the decoder looks so often whether all items have stopped. Looking drains the queue of launched
 # work, which costs about a step's time: every 16 steps that is lost in the rest, and so are, at the end of
 # some hundreds of steps, the 15 at most that were made for nothing.

@@ -14,13 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tacotron2.config import PRENET_LAYERS, STOP_CHECK_STEPS, Tacotron2Config
+from tacotron2.config import PRENET_DROPOUT, PRENET_LAYERS, STOP_CHECK_STEPS, Tacotron2Config
 
 # The attention score of padded symbols: far below any score, yet inside the range of float16.
 MASKED_SCORE = -6e4
 # What stands for the gate behind an item's end where `mask_padding` is on: a certain stop.
 MASKED_GATE = 1e3
-PRENET_DROPOUT = 0.5
 
 
 class DecoderState(NamedTuple):
@@ -324,7 +323,7 @@ class Tacotron2(nn.Module):
         gate logits (B, S), alignment (B, S, N), stopped (B,) bool: False where the noise ended first.
         An item that has stopped goes on with the others; its lengths say what counts.
         """
-        # Reading the gates makes the host wait for the GPU and the GPU for the host; on a CPU it costs nothing.
+        # Reading the gates makes host and GPU wait for each other; on a CPU it costs nothing.
         check_every = 1 if memory.device.type == "cpu" else STOP_CHECK_STEPS
         early = not self.config.decoder_no_early_stopping
         state = self.initial_state(memory)
@@ -332,9 +331,7 @@ class Tacotron2(nn.Module):
         steps = torch.zeros_like(lengths)
         frames, gates, alignment = [], [], []
         for noise in prenet_noise:
-            gate, *state = self.decode_step(
-                memory, processed_memory, lengths, *state, noise, prenet_dropout
-            )
+            gate, *state = self.decode_step(memory, processed_memory, lengths, *state, noise, prenet_dropout)
             frames.append(state[0])
             gates.append(gate)
             alignment.append(state[DecoderState._fields.index("attention_weights")])

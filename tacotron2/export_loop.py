@@ -1,0 +1,201 @@
+"""The whole decoder as one ONNX graph: the exported decoder step as the body of an ONNX Loop.
+
+PyTorch's exporters have no portable way to a loop that ends by what it computes. The step's graph is theirs;
+what is around it is written here, with operators that ONNX Runtime and TensorRT both take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from common import export
+from common.stages import Stage, Tensor
+from tacotron2.config import Tacotron2Config
+from tacotron2.stages import stages, state_tensors
+
+COUNTED = ("made", "steps", "going")  # carried from step to step beside the decoder's own state
+
+
+def loop_graph(stage: Stage, config: Tacotron2Config) -> tuple[bytes, list[str]]:
+    """The graph of stage "decoder_loop" without weights, and the names of the parameters it takes."""
+    step_stage = next(s for s in stages(config) if s.name == "decoder_iter")
+    exported, weights = export.export_stage(step_stage, config)
+    step = onnx.load_from_string(exported)
+    states = [tensor.name for tensor in state_tensors(config)]
+    constant = [tensor for tensor in step.graph.initializer if tensor.name not in weights]
+    names = own_names(step.graph, constant) | {"prenet_noise": "step_noise"}
+    for tensor in constant:
+        tensor.name = names[tensor.name]
+    nodes = [node("Gather", ["prenet_noise", "iteration"], ["step_noise"], axis=0)]
+    nodes += rename(step.graph.node, names)
+    nodes += counting(config)
+    before, nodes = split_invariant(nodes, {"iteration", "condition", *states, *COUNTED})
+    scans = {"frame": "next_frame", "gate": "step.gate", "weights": "next_attention_weights"}
+    # A value leaves a loop's body once: as a state, or as a row of what all steps made.
+    nodes += [node("Identity", [value], [f"row_{name}"]) for name, value in scans.items()]
+    body = helper.make_graph(
+        nodes,
+        "step",
+        [value("iteration", TensorProto.INT64, ()), value("condition", TensorProto.BOOL, ())]
+        + [value(name, *kind) for name, kind in carried(config).items()],
+        [value("goes_on", TensorProto.BOOL, ())]
+        + [value(f"next_{name}", *kind) for name, kind in carried(config).items()]
+        + [value(f"row_{name}", TensorProto.FLOAT, None) for name in scans],
+    )
+    loop = helper.make_node(
+        "Loop",
+        ["step_limit", "true", *(f"first_{name}" for name in (*states, *COUNTED))],
+        [*(f"last_{name}" for name in (*states, *COUNTED)), *(f"rows_{name}" for name in scans)],
+        name="steps",
+        body=body,
+    )
+    graph = helper.make_graph(
+        [*start(config), *before, loop, *ending(config)],
+        stage.full_name,
+        [graph_value(tensor) for tensor in stage.inputs],
+        [graph_value(tensor) for tensor in stage.outputs],
+        [*step.graph.initializer, *constants(config)],
+    )
+    model = helper.make_model(graph, opset_imports=step.opset_import, ir_version=step.ir_version)
+    export.strip_notes(model, stage)
+    onnx.checker.check_model(export.with_inline_weights(model))
+    return model.SerializeToString(deterministic=True), weights
+
+
+def start(config: Tacotron2Config) -> list[onnx.NodeProto]:
+    """The step limit, and the states before the first step: zeros, nothing counted, every item going."""
+    made = [
+        node("Shape", ["prenet_noise"], ["rows"], start=0, end=1),
+        node("Squeeze", ["rows", "axis_0"], ["step_limit"]),
+        node("Shape", ["memory"], ["batch"], start=0, end=1),
+        node("Shape", ["memory"], ["text"], start=1, end=2),
+    ]
+    for tensor in state_tensors(config):
+        size = f"size_{tensor.name}" if isinstance(tensor.dims[1], int) else "text"
+        made += [
+            node("Concat", ["batch", size], [f"shape_{tensor.name}"], axis=0),
+            node(
+                "ConstantOfShape", [f"shape_{tensor.name}"], [f"first_{tensor.name}"], value=np.float32([0])
+            ),
+        ]
+    return [
+        *made,
+        node("Identity", ["axis_0"], ["first_made"]),
+        node("ConstantOfShape", ["batch"], ["first_steps"], value=np.int64([0])),
+        node("ConstantOfShape", ["batch"], ["first_going"], value=np.int64([1])),
+    ]
+
+
+def counting(config: Tacotron2Config) -> list[onnx.NodeProto]:
+    """Behind a step: which items go on, how many steps each has, and whether there is another step."""
+    nodes = [
+        node("Add", ["made", "one"], ["next_made"]),
+        node("Sigmoid", ["step.gate"], ["certainty"]),
+        node("LessOrEqual", ["certainty", "gate_threshold"], ["below"]),
+        node("Cast", ["below"], ["below_number"], to=TensorProto.INT64),
+        # Numbers instead of bool: every runtime carries them from step to step.
+        node("Mul", ["going", "below_number"], ["next_going"]),
+        node("Add", ["steps", "next_going"], ["next_steps"]),
+    ]
+    if config.decoder_no_early_stopping:
+        return [*nodes, node("Identity", ["condition"], ["goes_on"])]
+    return [
+        *nodes,
+        node("ReduceMax", ["next_going"], ["any_going"], keepdims=0),
+        node("Cast", ["any_going"], ["goes_on"], to=TensorProto.BOOL),
+    ]
+
+
+def ending(config: Tacotron2Config) -> list[onnx.NodeProto]:
+    """What all steps made, in the stage's layout."""
+    # TensorRT gives the rows the length of the step limit: cut by the count.
+    cut = [
+        node("Slice", [f"rows_{name}", "axis_0", "last_made", "axis_0"], [f"made_{name}"])
+        for name in ("frame", "gate", "weights")
+    ]
+    return [
+        *cut,
+        node("Transpose", ["made_frame"], ["frames"], perm=[1, 0, 2]),  # (B, S, F)
+        node("Reshape", ["frames", "frames_shape"], ["single_frames"]),  # (B, T, n_mels)
+        node("Transpose", ["single_frames"], ["mel"], perm=[0, 2, 1]),
+        node("Mul", ["last_steps", "frames_per_step"], ["mel_lengths"]),
+        node("Transpose", ["made_gate"], ["gate"], perm=[1, 0]),
+        node("Transpose", ["made_weights"], ["alignment"], perm=[1, 0, 2]),
+        node("Equal", ["last_going", "zero"], ["stopped"]),
+    ]
+
+
+def constants(config: Tacotron2Config) -> list[onnx.TensorProto]:
+    values = {
+        "true": np.array(True),
+        "zero": np.int64(0),
+        "one": np.int64([1]),
+        "axis_0": np.int64([0]),
+        "frames_shape": np.int64([0, -1, config.n_mel_channels]),
+        "frames_per_step": np.int64(config.n_frames_per_step),
+    }
+    sizes = {f"size_{tensor.name}": tensor.dims[1] for tensor in state_tensors(config)}
+    values |= {name: np.int64([size]) for name, size in sizes.items() if isinstance(size, int)}
+    return [numpy_helper.from_array(np.asarray(content), name) for name, content in values.items()]
+
+
+def carried(config: Tacotron2Config) -> dict[str, tuple[int, tuple[str | int, ...] | None]]:
+    """Type and shape of what a step hands to the next one."""
+    kinds = {tensor.name: (TensorProto.FLOAT, shape(tensor)) for tensor in state_tensors(config)}
+    counts = {"made": (1,), "steps": ("batch",), "going": ("batch",)}
+    return kinds | {name: (TensorProto.INT64, counts[name]) for name in COUNTED}
+
+
+def split_invariant(
+    nodes: Sequence[onnx.NodeProto], varying: set[str]
+) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
+    """Nodes that give the same in every step, such as masks, and those that do not."""
+    before, inside, varying = [], [], set(varying)
+    for entry in nodes:
+        if varying.isdisjoint(entry.input):
+            before.append(entry)
+        else:
+            inside.append(entry)
+            varying.update(entry.output)
+    return before, inside
+
+
+def own_names(graph: onnx.GraphProto, constant: Sequence[onnx.TensorProto]) -> dict[str, str]:
+    """New names for what the step computes, since a loop's body may not use names of the graph around it."""
+    made = {name for entry in graph.node for name in entry.output} | {tensor.name for tensor in constant}
+    return {name: f"step.{name}" for name in made if not name.startswith("next_")}
+
+
+def rename(nodes: Sequence[onnx.NodeProto], names: dict[str, str]) -> list[onnx.NodeProto]:
+    """The nodes with inputs and outputs under other names."""
+    renamed = []
+    for entry in nodes:
+        copy = onnx.NodeProto()
+        copy.CopyFrom(entry)
+        for ends in (copy.input, copy.output):
+            ends[:] = [names.get(name, name) for name in ends]
+        renamed.append(copy)
+    return renamed
+
+
+def node(kind: str, inputs: list[str], outputs: list[str], **attributes) -> onnx.NodeProto:
+    for name, content in attributes.items():
+        if isinstance(content, np.ndarray):
+            attributes[name] = numpy_helper.from_array(content)
+    return helper.make_node(kind, inputs, outputs, name=f"loop.{outputs[0]}", **attributes)
+
+
+def value(name: str, kind: int, dims: Sequence[str | int] | None) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, dims)
+
+
+def graph_value(tensor: Tensor) -> onnx.ValueInfoProto:
+    return value(tensor.name, helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype)), shape(tensor))
+
+
+def shape(tensor: Tensor) -> tuple[str | int, ...]:
+    return tuple(dim if isinstance(dim, int) else dim.name for dim in tensor.dims)

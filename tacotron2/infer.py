@@ -1,0 +1,245 @@
+"""Drives Tacotron 2's stages: symbols to memory, the decoder as a loop or step by step, the postnet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from common.arrays import Array, pad_batch, stack, to_device, to_numpy
+from common.engines import Engine
+from common.speech import AcousticOutput, Controls
+from common.voices import ModelSource
+from tacotron2.attention import attention_problem
+from tacotron2.config import PRENET_DROPOUT, PRENET_LAYERS, STOP_CHECK_STEPS, Tacotron2Config
+from tacotron2.stages import state_tensors
+
+# Steps for which the stepwise form draws noise at a time; a multiple of the steps between its checks.
+NOISE_BLOCK = 64
+
+
+class Noise(Protocol):
+    """Where the decoder takes the prenet's noise from."""
+
+    def rows(self, steps: int) -> np.ndarray:
+        """The noise of the next steps, float32 [steps, 2, B, P]."""
+
+
+class SeededNoise:
+    """Uniform noise; an item's depends on its seed alone, whatever is beside it in the batch."""
+
+    def __init__(self, seeds: Sequence[int], channels: int):
+        self._generators = [np.random.default_rng(seed) for seed in seeds]
+        self._channels = channels
+
+    def rows(self, steps: int) -> np.ndarray:
+        shape = (steps, PRENET_LAYERS, self._channels)
+        return np.stack([generator.random(shape, np.float32) for generator in self._generators], axis=2)
+
+
+class NoNoise:
+    """What stands for the noise where there is no dropout."""
+
+    def __init__(self, batch: int, channels: int):
+        self._shape = (PRENET_LAYERS, batch, channels)
+
+    def rows(self, steps: int) -> np.ndarray:
+        return np.zeros((steps, *self._shape), np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """What both forms of the decoder give. An item goes on behind its length while another one needs it."""
+
+    mel: Array  # float32 [B, n_mels, T], before the postnet
+    mel_lengths: np.ndarray  # int64 [B], without the step at which the gate fired
+    gate: np.ndarray  # float32 [B, steps], logits
+    alignment: np.ndarray  # float32 [B, steps, T_text]
+    stopped: np.ndarray  # bool [B], False: the step limit came first
+
+
+class Tacotron2Acoustic:
+    """Symbols to mel, on whatever engines it is given: with `decoder_loop` or with `decoder_iter`."""
+
+    controls = frozenset({"dropout", "gate_threshold", "step_limit", "seed"})
+
+    def __init__(self, source: ModelSource, engines: Mapping[str, Engine]):
+        self.source = source
+        self.config = source.config
+        self.encoder = engines["encoder"]
+        self.decoder = engines["decoder_loop"] if "decoder_loop" in engines else engines["decoder_iter"]
+        self.postnet = engines["postnet"]
+        dims = self.encoder.stage.dynamic_dims
+        self.longest_text, self.largest_batch = dims["text"].max, dims["batch"].max
+        self.longest_mel = self.postnet.stage.dynamic_dims["mel"].max
+        self.step_seconds = self.config.n_frames_per_step * source.mel.hop_length / source.mel.sampling_rate
+
+    @property
+    def batch_safe(self) -> bool:
+        """Whether an item of a padded batch equals the same item alone."""
+        return self.config.mask_text_padding
+
+    def synthesise(
+        self,
+        ids: Sequence[np.ndarray],
+        controls: Controls | None = None,
+        seeds: Sequence[int] | None = None,
+    ) -> AcousticOutput:
+        """One batch: each entry of `ids` int64 [T_text], its noise from the controls' seed or from its own.
+
+        An item that stops at its first step keeps that step's frames, so that there is something to vocode.
+        """
+        controls = controls or Controls()
+        seeds = [controls.seed] * len(ids) if seeds is None else seeds
+        limit = controls.step_limit or self.config.max_decoder_steps
+        self._check(ids, seeds, limit)
+        symbols, lengths = (to_device(x, self.encoder.device) for x in pad_batch(ids))
+        encoded = self.encoder(symbols=symbols, lengths=lengths)
+        channels = self.config.prenet_dim
+        noise = SeededNoise(seeds, channels) if controls.dropout else NoNoise(len(ids), channels)
+        dropout = PRENET_DROPOUT if controls.dropout else 0.0
+        threshold = controls.gate_threshold
+        threshold = self.config.gate_threshold if threshold is None else threshold
+        decode = decode_loop if self.decoder.stage.name == "decoder_loop" else decode_steps
+        decoded = decode(self.decoder, self.config, encoded, lengths, noise, dropout, threshold, limit)
+        mel = self._refine(decoded)
+        per_step = self.config.n_frames_per_step
+        mel_lengths = np.maximum(decoded.mel_lengths, per_step)
+        steps = mel_lengths // per_step
+        alignment = decoded.alignment[:, : int(steps.max())]
+        return AcousticOutput(
+            mel=mel[:, :, : int(mel_lengths.max())],
+            mel_lengths=mel_lengths,
+            durations=durations(alignment, steps) * per_step,
+            alignment=alignment,
+            alignment_lengths=steps,
+            problems=tuple(self._problem(decoded, row, len(item)) for row, item in enumerate(ids)),
+        )
+
+    def _refine(self, decoded: Decoded) -> Array:
+        """The postnet over the batch's frames as published, or over each item's own, its stop included."""
+        before = to_device(decoded.mel, self.postnet.device)
+        if not self.batch_safe:
+            return self.postnet(mel=before)["refined"]
+        # A batch's frames behind an item's end would be heard in it. (The product is an array of its own.)
+        after = before * 0.0
+        ends = decoded.mel_lengths + decoded.stopped * self.config.n_frames_per_step
+        for row, end in enumerate(ends.tolist()):
+            after[row : row + 1, :, :end] = self.postnet(mel=before[row : row + 1, :, :end])["refined"]
+        return after
+
+    def _problem(self, decoded: Decoded, row: int, symbols: int) -> str:
+        steps = int(decoded.mel_lengths[row]) // self.config.n_frames_per_step
+        if not steps:
+            return "the speech stopped at its first step: nothing was said"
+        alignment = decoded.alignment[row, :steps, :symbols]
+        return attention_problem(alignment, bool(decoded.stopped[row]), self.step_seconds)
+
+    def _check(self, ids: Sequence[np.ndarray], seeds: Sequence[int], limit: int) -> None:
+        if len(seeds) != len(ids):
+            raise ValueError(f"{len(seeds)} seeds for {len(ids)} utterances: each needs one")
+        longest = self.longest_mel // self.config.n_frames_per_step
+        if limit > longest:
+            raise ValueError(f"a step limit of {limit}; this model goes up to {longest}")
+        for row in ids:
+            if not len(row):
+                raise ValueError("an utterance without symbols cannot be spoken")
+            if len(row) > self.longest_text:
+                raise ValueError(
+                    f"an utterance of {len(row)} symbols; this model goes up to {self.longest_text}"
+                )
+            if row.min() < 0 or row.max() >= self.config.n_symbols:
+                raise ValueError(
+                    f"symbol ids from {row.min()} to {row.max()}, but the model has {self.config.n_symbols} "
+                    "symbols: text frontend and model do not belong together"
+                )
+
+
+def decode_loop(
+    engine: Engine,
+    config: Tacotron2Config,
+    encoded: Mapping[str, Array],
+    lengths: Array,
+    noise: Noise,
+    dropout: float,
+    threshold: float,
+    limit: int,
+) -> Decoded:
+    """The whole decoder in one call of stage "decoder_loop"; `encoded` holds the encoder's outputs."""
+    out = engine(
+        **{name: to_device(encoded[name], engine.device) for name in ("memory", "processed_memory")},
+        lengths=to_device(lengths, engine.device),
+        prenet_noise=to_device(noise.rows(limit), engine.device),
+        prenet_dropout=to_device(np.full(1, dropout, np.float32), engine.device),
+        gate_threshold=to_device(np.full(1, threshold, np.float32), engine.device),
+    )
+    rest = {name: to_numpy(out[name]) for name in ("mel_lengths", "gate", "alignment", "stopped")}
+    return Decoded(mel=out["mel"], **rest)
+
+
+def decode_steps(
+    engine: Engine,
+    config: Tacotron2Config,
+    encoded: Mapping[str, Array],
+    lengths: Array,
+    noise: Noise,
+    dropout: float,
+    threshold: float,
+    limit: int,
+) -> Decoded:
+    """The same, step by step with stage "decoder_iter", whose outputs are the next step's inputs."""
+    check_every = 1 if engine.device == "cpu" else STOP_CHECK_STEPS
+    batch = len(lengths)
+    names = [tensor.name for tensor in state_tensors(config)]
+    fixed = {name: to_device(encoded[name], engine.device) for name in ("memory", "processed_memory")}
+    fixed["lengths"] = to_device(lengths, engine.device)
+    fixed["prenet_dropout"] = to_device(np.full(1, dropout, np.float32), engine.device)
+    text = fixed["memory"].shape[1]
+    state = {
+        tensor.name: to_device(np.zeros((batch, size), np.float32), engine.device)
+        for tensor in state_tensors(config)
+        for size in [tensor.dims[1] if isinstance(tensor.dims[1], int) else text]
+    }
+    frames, gates, weights = [], [], []
+    going, steps = np.ones(batch, bool), np.zeros(batch, np.int64)
+    for step in range(limit):
+        if step % NOISE_BLOCK == 0:
+            block = to_device(noise.rows(min(NOISE_BLOCK, limit - step)), engine.device)
+        out = engine(**fixed, **state, prenet_noise=block[step % NOISE_BLOCK])
+        state = {name: out[f"next_{name}"] for name in names}
+        frames.append(state["frame"])
+        gates.append(out["gate"])
+        weights.append(state["attention_weights"])
+        unread = (step + 1) % check_every or check_every
+        if unread == check_every or step + 1 == limit:
+            for gate in to_numpy(stack(gates[-unread:])):
+                going &= sigmoid(gate) <= threshold
+                steps += going
+            if not going.any() and not config.decoder_no_early_stopping:
+                break
+    if not config.decoder_no_early_stopping:  # without the steps behind the last stop
+        made = min(len(frames), int(steps.max()) + 1)
+        frames, gates, weights = frames[:made], gates[:made], weights[:made]
+    mel = stack(frames, axis=1).reshape(batch, -1, config.n_mel_channels)
+    return Decoded(
+        mel=mel.swapaxes(1, 2),
+        mel_lengths=steps * config.n_frames_per_step,
+        gate=to_numpy(stack(gates, axis=1)),
+        alignment=to_numpy(stack(weights, axis=1)),
+        stopped=~going,
+    )
+
+
+def sigmoid(logits: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):  # exp then gives infinity, and 1 / infinity is right
+        return 1 / (1 + np.exp(-logits))
+
+
+def durations(alignment: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Alignment (B, S, N) -> int64 (B, N): of an item's steps, how many looked at each symbol most."""
+    counts = np.zeros((len(alignment), alignment.shape[2]), np.int64)
+    for count, path, made in zip(counts, alignment.argmax(axis=2), steps, strict=True):
+        count += np.bincount(path[:made], minlength=len(count))
+    return counts

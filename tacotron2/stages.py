@@ -1,0 +1,111 @@
+"""The stages of Tacotron 2: encoder, decoder (a step at a time, or all of it as a loop), postnet."""
+
+from __future__ import annotations
+
+from common.stages import Dim, Stage, Tensor
+from tacotron2.config import PRENET_LAYERS, Tacotron2Config
+
+MODEL = "tacotron2"
+NETWORK = "tacotron2.model:Tacotron2"
+# Either form of the decoder makes the same speech; the stages that each needs.
+VARIANTS = {
+    "loop": ("encoder", "decoder_loop", "postnet"),
+    "steps": ("encoder", "decoder_iter", "postnet"),
+}
+LONGEST_LOOP = 2000
+
+BATCH = Dim("batch", 1, 1, 16)
+TEXT = Dim("text", 1, 128, 512)
+
+
+def stages(config: Tacotron2Config) -> tuple[Stage, ...]:
+    """All stages of a network of these sizes.
+
+    The prenet's noise is uniform in [0, 1); what is below `prenet_dropout` drops its unit, and the rest is
+    scaled by 1 / (1 - prenet_dropout). The network was trained with 0.5; 0 switches the dropout off, whatever
+    the noise. In `decoder_loop` the rows of the noise are the step limit.
+    """
+    memory = Tensor("memory", "float32", (BATCH, TEXT, config.encoder_embedding_dim))
+    processed = Tensor("processed_memory", "float32", (BATCH, TEXT, config.attention_dim))
+    lengths = Tensor("lengths", "int64", (BATCH,))
+    dropout = Tensor("prenet_dropout", "float32", (1,))
+    noise = (PRENET_LAYERS, BATCH, config.prenet_dim)
+    limit = Dim("steps", 1, 200, max(LONGEST_LOOP, config.max_decoder_steps))
+    made = Dim("made_steps", 1, limit.typical, limit.max)  # known when the loop has ended
+    frames = Dim("mel", 1, 640, max(640, limit.max * config.n_frames_per_step))
+    mel = Tensor("mel", "float32", (BATCH, config.n_mel_channels, frames))
+    encoder = Stage(
+        model=MODEL,
+        name="encoder",
+        network=NETWORK,
+        method="encode",
+        inputs=(Tensor("symbols", "int64", (BATCH, TEXT)), lengths),
+        outputs=(memory, processed),
+    )
+    state = state_tensors(config)
+    decoder_iter = Stage(
+        model=MODEL,
+        name="decoder_iter",
+        network=NETWORK,
+        method="decode_step",
+        inputs=(
+            memory,
+            processed,
+            lengths,
+            *state,
+            Tensor("prenet_noise", "float32", noise),
+            dropout,
+        ),
+        outputs=(
+            Tensor("gate", "float32", (BATCH,)),
+            *(Tensor(f"next_{tensor.name}", tensor.dtype, tensor.dims) for tensor in state),
+        ),
+    )
+    decoder_loop = Stage(
+        model=MODEL,
+        name="decoder_loop",
+        network=NETWORK,
+        method="decode_loop",
+        inputs=(
+            memory,
+            processed,
+            lengths,
+            Tensor("prenet_noise", "float32", (limit, *noise)),
+            dropout,
+            Tensor("gate_threshold", "float32", (1,)),
+        ),
+        outputs=(
+            mel,
+            Tensor("mel_lengths", "int64", (BATCH,)),
+            Tensor("gate", "float32", (BATCH, made)),
+            Tensor("alignment", "float32", (BATCH, made, TEXT)),
+            Tensor("stopped", "bool", (BATCH,)),
+        ),
+        graph="tacotron2.export_loop:loop_graph",
+    )
+    postnet = Stage(
+        model=MODEL,
+        name="postnet",
+        network=NETWORK,
+        method="refine",
+        inputs=(mel,),
+        outputs=(Tensor("refined", "float32", mel.dims),),
+    )
+    return encoder, decoder_iter, decoder_loop, postnet
+
+
+def state_tensors(config: Tacotron2Config) -> tuple[Tensor, ...]:
+    """What a decoder step hands to the next one, in the order of `DecoderState`; zeros before the first."""
+    return tuple(
+        Tensor(name, "float32", (BATCH, size))
+        for name, size in (
+            ("frame", config.frame_size),
+            ("attention_hidden", config.attention_rnn_dim),
+            ("attention_cell", config.attention_rnn_dim),
+            ("decoder_hidden", config.decoder_rnn_dim),
+            ("decoder_cell", config.decoder_rnn_dim),
+            ("attention_weights", TEXT),
+            ("attention_cumulative", TEXT),
+            ("attention_context", config.encoder_embedding_dim),
+        )
+    )
