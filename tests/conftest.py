@@ -91,6 +91,45 @@ def tiny_hifigan(seed: int = 0):
     return network, config
 
 
+def tiny_tacotron2(seed: int = 0, gate_bias: float = 0.0):
+    """Its attention is spread over the whole text. With a bias of 0 the gate ends it for some seeds only."""
+    import torch
+
+    from tacotron2.config import Tacotron2Config
+    from tacotron2.model import Tacotron2
+
+    torch.manual_seed(seed)
+    config = Tacotron2Config(
+        symbols_embedding_dim=16,
+        encoder_kernel_size=3,
+        encoder_n_convolutions=1,
+        encoder_embedding_dim=16,
+        attention_rnn_dim=16,
+        attention_dim=8,
+        attention_location_n_filters=4,
+        attention_location_kernel_size=7,
+        decoder_rnn_dim=16,
+        prenet_dim=8,
+        max_decoder_steps=60,
+        postnet_embedding_dim=8,
+        postnet_kernel_size=3,
+        postnet_n_convolutions=2,
+        mask_text_padding=True,
+    )
+    network = Tacotron2(config)
+    decoder = network.decoder
+    with torch.no_grad():
+        # As wide as this, what the dropout leaves moves the gate: some seeds end, and others never.
+        for layer, factor in ((decoder.prenet, 4), (decoder.attention_rnn, 3), (decoder.decoder_rnn, 3)):
+            for parameter in layer.parameters():
+                parameter.mul_(factor)
+        decoder.gate_layer.linear_layer.weight.mul_(15)
+        decoder.gate_layer.linear_layer.bias.fill_(gate_bias)
+        # Mels near those of speech, so that the vocoder does not answer with silence.
+        decoder.linear_projection.linear_layer.bias.fill_(-4.0)
+    return network, config
+
+
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory) -> dict[str, Path]:
     """Weights of tiny networks as the recipes leave them."""
