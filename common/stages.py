@@ -37,6 +37,8 @@ class Stage:
     keyword arguments under their names and returns the outputs as a tuple in the declared order.
     `graph` names the function that makes the ONNX graph where PyTorch's exporter cannot, as
     "package.module:name": it takes and returns what `common.export.export_stage` does.
+    `small_steps` marks many small operations in a row. PyTorch on a CPU runs them on one thread: handing each
+    of them to several takes longer than the operation, and far longer where another process uses a core.
     """
 
     model: str
@@ -46,6 +48,7 @@ class Stage:
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     graph: str = ""
+    small_steps: bool = False
 
     @property
     def full_name(self) -> str:

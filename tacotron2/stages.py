@@ -60,6 +60,7 @@ def stages(config: Tacotron2Config) -> tuple[Stage, ...]:
             Tensor("gate", "float32", (BATCH,)),
             *(Tensor(f"next_{tensor.name}", tensor.dtype, tensor.dims) for tensor in state),
         ),
+        small_steps=True,
     )
     decoder_loop = Stage(
         model=MODEL,
@@ -82,6 +83,7 @@ def stages(config: Tacotron2Config) -> tuple[Stage, ...]:
             Tensor("stopped", "bool", (BATCH,)),
         ),
         graph="tacotron2.export_loop:loop_graph",
+        small_steps=True,
     )
     postnet = Stage(
         model=MODEL,

@@ -46,7 +46,7 @@ class TorchEngine:
             raise ValueError(f"device {device!r}: PyTorch sees no GPU here; use --device cpu")
         self.stage = stage
         self.device = device
-        torch.set_num_threads(threads or os.cpu_count() or 1)
+        self._threads = 1 if stage.small_steps else threads or os.cpu_count() or 1
         key = (stage.network, device)
         if key not in source.networks:
             source.networks[key] = build_network(stage, source).to(device)
@@ -58,6 +58,8 @@ class TorchEngine:
         on_cpu = self.device == "cpu"
         with torch.inference_mode():
             if on_cpu:
+                if torch.get_num_threads() != self._threads:  # a setting of the whole process
+                    torch.set_num_threads(self._threads)
                 inputs = {name: torch.from_numpy(np.ascontiguousarray(x)) for name, x in inputs.items()}
             outputs = self._method(**inputs)
         names = (tensor.name for tensor in self.stage.outputs)
