@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from tests.conftest import save_trained, tiny_tacotron2
+
 ROOT = Path(__file__).parent.parent.parent
 GOLDEN = ROOT / "tests" / "golden"
 
@@ -86,6 +88,74 @@ def test_standard_input_to_standard_output(infer):
 def test_formats_by_suffix(infer, tmp_path, suffix):
     assert infer("--text", "Hello.", "-o", f"x.{suffix}").returncode == 0
     assert soundfile.info(tmp_path / f"x.{suffix}").samplerate == 22050
+
+
+@pytest.fixture(scope="module")
+def tacotron2(tmp_path_factory) -> list[str]:
+    """Arguments for a tiny Tacotron 2 that ends for some seeds only, with the tiny voice's vocoder."""
+    weights = tmp_path_factory.mktemp("tacotron2") / "weights.safetensors"
+    save_trained(weights, *tiny_tacotron2())
+    return ["--checkpoint", str(weights), "--backend", "acoustic=torch,vocoder=onnx"]
+
+
+def test_phrases_of_a_text_file_become_numbers(infer, tmp_path):
+    (tmp_path / "in.txt").write_text("One.\n\n" + "Two.\n" * 10)
+    assert infer("-i", "in.txt", "-o", "out").returncode == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {f"{i}.wav" for i in range(1, 12)}
+    (tmp_path / "in.txt").write_text("Only one.\n")
+    assert infer("-i", "in.txt", "-o", "single/").returncode == 0
+    assert [path.name for path in (tmp_path / "single").iterdir()] == ["1.wav"]
+
+
+def test_problems_are_warnings_with_line_and_sentence(infer, tacotron2, tmp_path):
+    (tmp_path / "in.txt").write_text("Hello there.\nSecond one.\n")
+    result = infer("-i", "in.txt", "-o", "out", "--json", "--plot", "plots", *tacotron2)
+    assert result.returncode == 0, result.stderr
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["1.wav", "2.wav"]
+    assert (tmp_path / "plots" / "2.png").read_bytes()[:4] == b"\x89PNG"
+    warning = 'warning: in.txt line 2: "Second one.": the step limit of 60 was reached'
+    (line,) = (line for line in result.stderr.splitlines() if line.startswith(warning))
+    assert line.endswith("; try --retry, another --seed, or split the sentence")
+    record = json.loads(result.stdout)["phrases"][1]
+    (problem,) = record["problems"]
+    assert (problem["utterance"], problem["text"]) == (0, "Second one.")
+    assert problem["what"].startswith("the step limit of 60") and "--retry" in problem["advice"]
+    (utterance,) = record["utterances"]
+    assert utterance["pitch"] is None and sum(utterance["durations"]) == 60
+
+
+def test_retry_speaks_it_again_and_says_so(infer, tacotron2, tmp_path):
+    result = infer("--text", "Second one.", "--json", "--retry", *tacotron2)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.splitlines() == ['note: "Second one.": spoken again with seed 1']
+    (record,) = json.loads(result.stdout)["phrases"]
+    assert record["problems"] == [] and record["utterances"][0]["note"] == "spoken again with seed 1"
+
+
+def test_tacotron2_controls(infer, tacotron2):
+    result = infer(
+        "--text", "Hello.", "--json", "--step-limit", "7", "--no-dropout", "--decoder", "steps", *tacotron2
+    )
+    assert result.returncode == 0, result.stderr
+    assert sum(json.loads(result.stdout)["phrases"][0]["utterances"][0]["durations"]) == 7
+    assert "the step limit of 7 was reached" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (
+            ("--sigma", "0.7"),
+            "the control 'sigma' would change nothing: waveglow has it, not fastpitch or hif",
+        ),
+        (("--step-limit", "9"), "the control 'step_limit' would change nothing: tacotron2 has it"),
+        (("--no-dropout",), "the control 'dropout' would change nothing: tacotron2 has it"),
+        (("--gate-threshold", "2"), "gate_threshold must be a number from 0 to 1, not 2"),
+        (("--decoder", "loop"), "fastpitch has no choice of decoders: leave out 'loop'"),
+    ],
+)
+def test_controls_that_would_change_nothing(fails, arguments, message):
+    assert message in fails("--text", "Hello.", *arguments)
 
 
 def test_plot(infer, tmp_path):
