@@ -96,6 +96,9 @@ class Trainer:
         self.config, self.contract, self.recipe = config, contract, recipe
         self.corpus, self.device, self.out = corpus, corpus.device, out
         self.model = Tacotron2(config).to(self.device)
+        # Starting from the mean frame leaves the first steps to the attention, not to finding this level.
+        mean = corpus.mel.float().mean(1).repeat(config.n_frames_per_step)
+        self.model.decoder.linear_projection.linear_layer.bias.data.copy_(mean)
         self.optimiser = adamw([self.model], recipe.learning_rate, (0.9, 0.999), recipe.weight_decay)
         self.optimisers = [self.optimiser]
         self.ema = Ema(self.model, recipe.ema_decay)
@@ -130,7 +133,11 @@ class Trainer:
         ended = (~valid(steps - 1, count)).float()
         counted = valid(steps + STEPS_AFTER_END, count).float()
         gate = F.binary_cross_entropy_with_logits(
-            out.gate, ended, counted, pos_weight=out.gate.new_tensor(GATE_WEIGHT), reduction="sum"
+            out.gate,
+            ended,
+            counted,
+            pos_weight=torch.full_like(out.gate[:1, :1], GATE_WEIGHT),
+            reduction="sum",
         )
         durations = self.corpus.durations[members, : bucket.symbols]
         spoken = spoken_symbols(durations, bucket.frames, self.config.n_frames_per_step)

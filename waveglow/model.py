@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.utils import parametrizations, parametrize
 
 from waveglow.config import WaveglowConfig
@@ -153,11 +154,28 @@ class Waveglow(nn.Module):
             conv.store_inverse()
         return self
 
+    def _upsampled(self, mel: Tensor, samples: int) -> Tensor:
+        """What the transposed convolution `upsample` makes of mel (B, n_mels, T), its first `samples`.
+
+        The kernel spans a few hops, so this is a product at the rate of frames: each frame and the few before
+        it make a hop of samples. cuDNN takes many times as long for a grouped kernel of this length.
+        """
+        conv, hop = self.upsample, self.config.hop_length
+        taps = -(-self.config.upsample_kernel_size // hop)
+        frames = -(-samples // hop)
+        weight = F.pad(conv.weight, (0, taps * hop - conv.weight.shape[2]))
+        weight = weight.unflatten(2, (taps, hop)).unflatten(0, (conv.groups, -1))  # (g, in, out, taps, hop)
+        padded = F.pad(mel, (taps - 1, taps))
+        delayed = [padded[:, :, taps - 1 - tap : taps - 1 - tap + frames] for tap in range(taps)]
+        delayed = torch.stack(delayed, dim=2).unflatten(1, (conv.groups, -1))  # (B, g, in, taps, frames)
+        made = torch.einsum("bgikt,giokr->bgotr", delayed, weight).flatten(1, 2).flatten(2)
+        return (made + conv.bias[:, None])[:, :, :samples]
+
     def _grouped(self, mel: Tensor, samples: int) -> Tensor:
         """mel (B, n_mels, T) -> (B, wn_cond_channels, L), what the coupling nets see of `samples` samples."""
         n_group = self.config.n_group
         whole = samples // n_group * n_group
-        mel = self.upsample(mel)[:, :, :whole]  # (B, n_mels, S)
+        mel = self._upsampled(mel, whole)  # (B, n_mels, S)
         mel = mel.unflatten(2, (-1, n_group)).transpose(2, 3).flatten(1, 2)
         return self.cond(mel) if self.config.cond_channels else mel
 

@@ -9,7 +9,9 @@ Each step runs as one CUDA graph. `--mels` trains on acoustic models' own mels t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -19,7 +21,15 @@ from common.adversarial import Adversary, AdversaryRecipe, backward_both
 from common.audio import MelContract
 from common.corpus.segments import Segments
 from common.hparams import load_hparams
-from common.training import Ema, Schedule, adamw, recipe_parser, run_training, save_weights
+from common.training import (
+    Ema,
+    Schedule,
+    adamw,
+    load_checkpoint,
+    recipe_parser,
+    run_training,
+    save_weights,
+)
 from waveglow.config import WaveglowConfig
 from waveglow.model import Waveglow
 from waveglow.noise import noise_shape
@@ -48,6 +58,19 @@ def negative_log_likelihood(model: Waveglow, mel: Tensor, audio: Tensor, sigma: 
     return (z.square().sum() / (2 * sigma**2) - gained) / z.numel()
 
 
+def mix_precision(model: Waveglow, device: torch.device) -> None:
+    """Runs the coupling nets in bfloat16 where that pays, but not their last layers: the flows stay exact."""
+    if device.type != "cuda":
+        return
+    for net in model.WN:
+        net.end.forward = torch.autocast("cuda", enabled=False)(partial(_in_float32, net.end.forward))
+        net.forward = torch.autocast("cuda", torch.bfloat16, cache_enabled=False)(net.forward)
+
+
+def _in_float32(layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    return layer(x.float())
+
+
 class Trainer:
     """Networks, optimisers and one step; state lives on one device."""
 
@@ -63,6 +86,7 @@ class Trainer:
         self.config, self.contract, self.recipe, self.device = config, contract, recipe, device
         self.held_out = held_out  # mel (1, n_mels, T), audio (1, 1, T * hop)
         self.model = Waveglow(config).to(device)
+        mix_precision(self.model, device)
         self.adversary = Adversary(adversary, contract, device)
         self.discriminators = self.adversary.discriminators
         if recipe.adversarial:
@@ -82,18 +106,19 @@ class Trainer:
 
     def state_dict(self) -> dict:
         model = {name: value for name, value in self.model.state_dict().items() if "inverse" not in name}
+        judges = {"discriminators": self.discriminators.state_dict()} if self.recipe.adversarial else {}
         return {
             "model": model,
-            "discriminators": self.discriminators.state_dict(),
+            **judges,
             "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
             "ema": self.ema.state_dict(),
         }
 
     def load_networks(self, state: dict) -> None:
-        """Discriminators may be any vocoder's (`--init` takes what the state has)."""
         self.model.load_state_dict(state["model"])
         self._store_inverses()
-        self.discriminators.load_state_dict(state["discriminators"])
+        if "discriminators" in state:  # the first run has none
+            self.discriminators.load_state_dict(state["discriminators"])
         self.ema.load_state_dict(state["ema"])
 
     def load_state_dict(self, state: dict) -> None:
@@ -147,6 +172,9 @@ class Trainer:
 def main() -> None:
     parser = recipe_parser("waveglow", "Trains WaveGlow on a corpus.")
     parser.add_argument("--mels", type=Path, nargs="*", default=[], help="predicted mels to train on too")
+    parser.add_argument(
+        "--judges", type=Path, help="checkpoint of a vocoder's run whose discriminators judge from the start"
+    )
     args = parser.parse_args()
     device = torch.device(args.device)
     config, contract, recipe, adversary = load_hparams(
@@ -157,6 +185,9 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")
     segments = Segments(args.corpus, contract, args.mels, device)
     trainer = Trainer(config, contract, recipe, adversary, device, segments.held_out())
+    if args.judges:
+        judges = load_checkpoint(args.judges, device)["trainer"]["discriminators"]
+        trainer.discriminators.load_state_dict(judges)
     schedule = Schedule(
         recipe.learning_rate, recipe.final_learning_rate, recipe.warm_up_steps, args.steps, args.minutes
     )

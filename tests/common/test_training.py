@@ -10,6 +10,8 @@ import soundfile
 
 torch = pytest.importorskip("torch")
 
+from common.adversarial import AdversaryRecipe  # noqa: E402
+from common.audio import MelContract  # noqa: E402
 from common.corpus import segments, utterances  # noqa: E402
 from common.corpus.dataset import Labels, save_labels  # noqa: E402
 from common.published import read_checkpoint  # noqa: E402
@@ -38,6 +40,7 @@ TINY_WAVEGLOW = (
     "n_flows=4 wn_layers=2 wn_channels=8 cond_channels=4 period_channels=1 resolution_channels=1 "
     "batch_size=2 segment_frames=16"
 )
+ONE_CHANNEL = AdversaryRecipe(45.0, 2.0, (512,), (40,), period_channels=1, resolution_channels=1)
 TINY_HIFIGAN = (
     "upsample_initial_channel=32 period_channels=1 resolution_channels=1 batch_size=2 segment_frames=16"
 )
@@ -132,7 +135,10 @@ def test_waveglow_trains_in_either_direction(corpus, tmp_path, monkeypatch):
     column = losses(likely)[0].split(",").index("nll")
     first, last = (float(losses(likely)[row].split(",")[column]) for row in (1, -1))
     assert last < first
+    judges = waveglow_train.Adversary(ONE_CHANNEL, MelContract(), torch.device("cpu")).discriminators
+    save_checkpoint(tmp_path / "judges.pt", trainer={"discriminators": judges.state_dict()})
     more = ["--hparam", "hparams/waveglow/train_adversarial.yaml", "--init", str(likely / "last.pt")]
+    more += ["--judges", str(tmp_path / "judges.pt")]
     train(waveglow_train, monkeypatch, corpus, adversarial, TINY_WAVEGLOW, "--steps", "2", *more)
     before, after = (
         torch.load(run / "last.pt", weights_only=True)["trainer"]["model"] for run in (likely, adversarial)
