@@ -53,8 +53,9 @@ def _attention(audio: Audio, axis: Any) -> None:
         seconds = audio.mels[number].shape[1] * audio.frame_seconds
         _image(axis, alignment.T, audio.starts[number], seconds, vmin=0.0, vmax=1.0)
         for i, (left, right, symbol) in enumerate(_extents(audio, number)):
-            middle = (left + right) / 2
-            axis.text(middle, i + 0.5, symbol, fontsize=6, ha="center", va="center", color="tab:red")
+            if right > left:  # a symbol without a label was not looked at
+                middle = (left + right) / 2
+                axis.text(middle, i + 0.5, symbol, fontsize=6, ha="center", va="center", color="tab:red")
     axis.set(ylabel="symbol", ylim=(0, max(alignment.shape[1] for alignment in audio.alignments)))
 
 
