@@ -7,6 +7,7 @@ safetensors file that PyTorch reads: the weights stand once on disk, and a graph
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import logging
@@ -118,7 +119,7 @@ def export_source(
     return dataclasses.replace(source, graphs=graphs), checks
 
 
-def _note(stage: Stage, weights: list[str]) -> dict:
+def _note(stage: Stage, weights: Sequence[str]) -> dict:
     return {
         "stage": stage.full_name,
         "exporter": EXPORTER_VERSION,
@@ -132,8 +133,12 @@ def source_stages(source: ModelSource) -> tuple[Stage, ...]:
     return tuple(get_model(source.model).module("stages").stages(source.config))
 
 
-def export_stage(stage: Stage, config: object) -> tuple[bytes, list[str]]:
-    """The stage's ONNX graph without weights, and the names of the parameters it takes."""
+@functools.lru_cache(maxsize=32)
+def export_stage(stage: Stage, config: object) -> tuple[bytes, tuple[str, ...]]:
+    """The stage's ONNX graph without weights, and the names of the parameters it takes.
+
+    It depends on the sizes alone, and one graph may be made of another: what was made is kept.
+    """
     if stage.graph:
         return load_attribute(stage.graph)(stage, config)
     network = load_attribute(stage.network)(config)
@@ -169,14 +174,14 @@ def export_stage(stage: Stage, config: object) -> tuple[bytes, list[str]]:
     return model.SerializeToString(deterministic=True), weights
 
 
-def refer_to_weights(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
+def refer_to_weights(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
     """Turns the inputs that are weights into references by their names; the names of those that are used."""
     graph = model.graph
     used = {name for node in graph.node for name in node.input}
     inputs = [value for value in graph.input if value.name not in shapes]
     del graph.input[:]
     graph.input.extend(inputs)
-    weights = sorted(used & set(shapes))
+    weights = tuple(sorted(used & set(shapes)))
     graph.initializer.extend(_external(name, shapes[name]) for name in weights)
     return weights
 

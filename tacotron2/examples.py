@@ -10,9 +10,14 @@ from common.arrays import valid
 from common.engines import make_engine
 from common.stages import Stage
 from common.voices import ModelSource
-from tacotron2.config import PRENET_LAYERS, Tacotron2Config
+from tacotron2.config import PRENET_DROPOUT, PRENET_LAYERS, Tacotron2Config
 from tacotron2.infer import sigmoid
 from tacotron2.stages import stages, state_tensors
+
+# Between gate logits: far above what rounding moves them by.
+SMALLEST_GAP = 1e-4
+# Texts that are tried for one at which gates fire.
+TEXTS = 4
 
 
 def example_inputs(
@@ -36,7 +41,10 @@ def example_inputs(
             ("processed_memory", config.attention_dim),
         )
     }
-    inputs |= {"lengths": lengths, "prenet_dropout": np.full(1, rng.choice([0.5, 0.0]), np.float32)}
+    inputs |= {
+        "lengths": lengths,
+        "prenet_dropout": np.full(1, rng.choice([PRENET_DROPOUT, 0.0]), np.float32),
+    }
     noise = (PRENET_LAYERS, batch, config.prenet_dim)
     if stage.name == "decoder_loop":
         inputs["prenet_noise"] = rng.random((sizes["steps"], *noise), np.float32)
@@ -59,32 +67,40 @@ def settle_inputs(stage: Stage, source: ModelSource, inputs: dict[str, np.ndarra
     if "memory" not in inputs:
         return inputs
     encoder, *_ = stages(source.config)
+    encode, decode = (make_engine(one, source, "torch") for one in (encoder, stage))
     batch, text, _ = inputs["memory"].shape
-    rng = np.random.default_rng(text)
-    symbols = rng.integers(0, source.config.n_symbols, (batch, text)) * valid(inputs["lengths"], text)
-    inputs = inputs | make_engine(encoder, source, "torch")(symbols=symbols, lengths=inputs["lengths"])
-    if stage.name == "decoder_loop":
+    lengths, rng = inputs["lengths"], np.random.default_rng(text)
+    for attempt in range(TEXTS):
+        symbols = rng.integers(0, source.config.n_symbols, (batch, text)) * valid(lengths, text)
+        inputs = inputs | encode(symbols=symbols, lengths=lengths)
+        if stage.name != "decoder_loop":
+            break
         never = inputs | {"gate_threshold": np.ones(1, np.float32)}
-        gate = make_engine(stage, source, "torch")(**never)["gate"]
-        inputs["gate_threshold"] = np.full(1, firing_threshold(gate), np.float32)
+        threshold = firing_threshold(decode(**never)["gate"])
+        inputs["gate_threshold"] = np.full(1, threshold, np.float32)
+        if threshold < 1 or inputs["prenet_noise"].shape[0] == 1:
+            break
+        if attempt:  # a gate that falls from the first step on rises again at times where noise moves it
+            inputs["prenet_dropout"] = np.full(1, PRENET_DROPOUT, np.float32)
     return inputs
 
 
 def firing_threshold(gate: np.ndarray) -> float:
-    """A threshold that these gate logits [B, S] exceed at steps as late as can be told apart.
+    """A threshold that these gate logits [B, S] exceed late, and each item's at a step of its own.
 
     It lies in the middle of a gap between the values at which an item first exceeds all its former ones, so
     that rounding does not move a stop to another step. 1, which never stops, where there is no such gap.
     """
     steps = gate.shape[1]
-    highest = np.maximum.accumulate(sigmoid(gate), axis=1).astype(np.float64)
+    # Logits tell small certainties apart; large ones are all the same certainty to float32.
+    highest = np.maximum.accumulate(gate.astype(np.float64).clip(-30, 8), axis=1)
     values = np.unique(highest)
-    best, threshold = 0.0, 1.0
+    best, threshold = (False, 0.0), 1.0
     for low, high in pairwise(values):
         middle = (low + high) / 2
         stops = np.where((highest > middle).any(1), (highest > middle).argmax(1), steps)
-        # All items stop before the limit, the last of them late, and some at steps of their own.
-        merit = (high - low) * stops.max() * len(np.unique(stops)) * (stops.max() < steps - 1)
-        if high - low > 1e-5 and merit > best:
-            best, threshold = merit, middle
-    return float(threshold)
+        # Best where all items stop, the last of them late; if that cannot be, some that stop and some not.
+        merit = (0 < stops.max() < steps - 1, (high - low) * stops.max() * len(np.unique(stops)))
+        if high - low > SMALLEST_GAP and merit > best:
+            best, threshold = merit, float(sigmoid(middle))
+    return threshold

@@ -20,7 +20,7 @@ from tacotron2.stages import stages, state_tensors
 COUNTED = ("made", "steps", "going")  # carried from step to step beside the decoder's own state
 
 
-def loop_graph(stage: Stage, config: Tacotron2Config) -> tuple[bytes, list[str]]:
+def loop_graph(stage: Stage, config: Tacotron2Config) -> tuple[bytes, tuple[str, ...]]:
     """The graph of stage "decoder_loop" without weights, and the names of the parameters it takes."""
     step_stage = next(s for s in stages(config) if s.name == "decoder_iter")
     exported, weights = export.export_stage(step_stage, config)
