@@ -33,11 +33,9 @@ def attention_problem(alignment: np.ndarray, stopped: bool, step_seconds: float)
     if not stopped:
         return f"the step limit of {steps} was reached: the end is cut off"
     path = median_path(alignment, round(SMOOTHING / step_seconds))
-    back, target = longest_return(path, max(1, round(RETURN_SECONDS / step_seconds)))
+    back, start, target = longest_return(path, max(1, round(RETURN_SECONDS / step_seconds)))
     if back > LONGEST_RETURN:
-        return (
-            f"the attention went back {back} symbols, to symbol {target + 1} of {symbols}: words are repeated"
-        )
+        return f"the attention went back from symbol {start + 1} to symbol {target + 1}: words are repeated"
     stay, target = longest_stay(path)
     if stay * step_seconds > LONGEST_STAY:
         return (
@@ -48,9 +46,8 @@ def attention_problem(alignment: np.ndarray, stopped: bool, step_seconds: float)
         return ""
     if first + skipped == symbols:
         return f"the speech stopped before the end: the last {skipped} of {symbols} symbols were not read"
-    return (
-        f"the attention skipped {skipped} symbols from symbol {first + 1} of {symbols} on: words are missing"
-    )
+    place = f"{skipped} of {symbols} symbols, from symbol {first + 1} on"
+    return f"the attention skipped {place}: words are missing"
 
 
 def median_path(alignment: np.ndarray, window: int) -> np.ndarray:
@@ -61,24 +58,24 @@ def median_path(alignment: np.ndarray, window: int) -> np.ndarray:
     return np.median(windows, axis=1).astype(np.int64)
 
 
-def longest_return(path: np.ndarray, duration: int) -> tuple[int, int]:
-    """The most symbols by which the path is behind where it was for `duration` steps; where it then is."""
+def longest_return(path: np.ndarray, duration: int) -> tuple[int, int, int]:
+    """The most symbols by which the path is behind where it was for `duration` steps; from where to where."""
     if len(path) < duration:
-        return 0, 0
-    behind = np.maximum.accumulate(path) - path
-    held = np.lib.stride_tricks.sliding_window_view(behind, duration).min(axis=1)
+        return 0, 0, 0
+    furthest = np.maximum.accumulate(path)
+    held = np.lib.stride_tricks.sliding_window_view(furthest - path, duration).min(axis=1)
     step = int(held.argmax())
-    return int(held[step]), int(path[step])
+    return int(held[step]), int(furthest[step]), int(path[step])
 
 
 def longest_stay(path: np.ndarray) -> tuple[int, int]:
-    """The most steps that the path spends on one symbol and its neighbour, and the first of the two."""
+    """The most steps that the path spends on one symbol and its neighbour, and the one it looks at more."""
     best, target, start = 0, 0, 0
     for end in range(1, len(path) + 1):
         while np.ptp(path[start:end]) > 1:
             start += 1
         if end - start > best:
-            best, target = end - start, int(path[start:end].min())
+            best, target = end - start, int(np.median(path[start:end]))
     return best, target
 
 

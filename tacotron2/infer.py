@@ -138,6 +138,10 @@ class Tacotron2Acoustic:
         return attention_problem(alignment, bool(decoded.stopped[row]), self.step_seconds)
 
     def _check(self, ids: Sequence[np.ndarray], seeds: Sequence[int], limit: int) -> None:
+        if not len(ids):
+            raise ValueError("there is no utterance to speak")
+        if len(ids) > self.largest_batch:
+            raise ValueError(f"{len(ids)} utterances at a time; this model goes up to {self.largest_batch}")
         if len(seeds) != len(ids):
             raise ValueError(f"{len(seeds)} seeds for {len(ids)} utterances: each needs one")
         longest = self.longest_mel // self.config.n_frames_per_step
