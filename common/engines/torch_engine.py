@@ -22,6 +22,8 @@ def build_network(stage: Stage, source: ModelSource) -> torch.nn.Module:
     network = load_attribute(stage.network)(source.config)
     if hasattr(network, "remove_weight_norm"):  # stored weights are folded
         network.remove_weight_norm()
+    if not network.state_dict():  # it computes something fixed, such as the denoiser
+        return network.eval()
     state = {name: torch.from_numpy(value) for name, value in source.state.items()}
     try:
         missing, unexpected = network.load_state_dict(state, strict=False)
