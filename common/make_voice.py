@@ -83,6 +83,8 @@ def check_symbols(frontend: FrontendSpec, sources: Sequence[ModelSource]) -> Non
 def halve(source: ModelSource) -> dict[str, np.ndarray]:
     """Parameters in half precision. Buffers are constants, such as angular frequencies, that would suffer."""
     network = load_attribute(source_stages(source)[0].network)(source.config)
+    if hasattr(network, "remove_weight_norm"):  # stored weights are folded, and have their constants
+        network.remove_weight_norm()
     buffers = {name for name, _ in network.named_buffers()}
     unused = get_model(source.model).training_only
     halved = {}

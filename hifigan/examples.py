@@ -1,9 +1,10 @@
-"""Inputs as the stage would meet them, for exporting and checking."""
+"""Inputs as the stages would meet them, for exporting and checking."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from common.denoiser import denoiser_examples
 from common.stages import Stage
 from hifigan.config import HifiganConfig
 
@@ -12,5 +13,7 @@ def example_inputs(
     stage: Stage, config: HifiganConfig, sizes: dict[str, int], rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
     """Noise with the mean and spread of log mels of speech."""
+    if stage.name == "denoiser":
+        return denoiser_examples(config.hop_length, sizes, rng)
     mel = rng.standard_normal((sizes["batch"], config.n_mel_channels, sizes["mel"]), np.float32)
     return {"mel": mel * 2 - 5}

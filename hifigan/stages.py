@@ -1,7 +1,8 @@
-"""The stages of a HiFi-GAN vocoder: one, from mel to audio."""
+"""The stages of a HiFi-GAN vocoder: from mel to audio, and its denoiser."""
 
 from __future__ import annotations
 
+from common.denoiser import denoiser_stage
 from common.stages import Dim, Stage, Tensor
 from hifigan.config import HifiganConfig
 
@@ -9,7 +10,7 @@ MODEL = "hifigan"
 
 
 def stages(config: HifiganConfig) -> tuple[Stage, ...]:
-    """The declaration of the generator of this size."""
+    """The declarations for the generator of this size."""
     batch = Dim("batch", 1, 1, 16)
     mel = Dim("mel", 1, 640, 4096)
     hop = config.hop_length
@@ -23,4 +24,5 @@ def stages(config: HifiganConfig) -> tuple[Stage, ...]:
             inputs=(Tensor("mel", "float32", (batch, config.n_mel_channels, mel)),),
             outputs=(Tensor("audio", "float32", (batch, samples)),),
         ),
+        denoiser_stage(MODEL, hop, batch, mel),
     )

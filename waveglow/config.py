@@ -80,3 +80,21 @@ class WaveglowConfig:
     def noise_length(self, frames: int) -> int:
         """Steps of z for so many mel frames."""
         return frames * self.hop_length // self.n_group
+
+
+def receptive_field(config: WaveglowConfig) -> int:
+    """Mel frames on each side that the audio of one frame depends on.
+
+    A chunk of mel and of z with this much context on both sides (less only at the true ends, where the
+    network pads with zeros) gives, for its centre, the same audio as the whole mel.
+    """
+    steps = config.noise_length(1)
+    flow = (config.wn_kernel_size - 1) // 2 * (2**config.wn_layers - 1)  # steps on each side
+    reach = config.n_flows * flow
+    # The mel enters a net behind its first dilated convolution. A sample hears the frames whose upsampling
+    # kernels cover it: those that begin at most a kernel's length before.
+    reach_of_mel = reach - (config.wn_kernel_size - 1) // 2
+    earliest = (
+        -reach_of_mel * config.n_group - config.upsample_kernel_size + 1
+    )  # of samples, from the frame's first
+    return max(-(-reach // steps), -earliest // config.hop_length, (steps - 1 + reach) // steps)

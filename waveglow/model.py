@@ -27,7 +27,7 @@ def invert(matrix: Tensor, name: str) -> Tensor:
                 f"{name} is singular (singular values {spread[0]:.1e} to {spread[-1]:.1e}): the flow cannot "
                 "be inverted to generate audio; the weights are damaged or the training had diverged"
             )
-    return torch.linalg.inv(matrix)
+    return torch.linalg.inv(matrix).contiguous()  # it comes column by column
 
 
 class InvertibleConv(nn.Module):

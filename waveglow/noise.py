@@ -17,6 +17,16 @@ def noise_shape(config: WaveglowConfig, batch: int, frames: int) -> tuple[int, i
     return (batch, config.n_group, config.noise_length(frames))
 
 
+def draw_noise(config: WaveglowConfig, frames: int, seed: int) -> np.ndarray:
+    """Unit noise z (1, n_group, L) float32 for a mel of so many frames.
+
+    Drawn step by step: a shorter mel has the beginning of a longer one's noise.
+    """
+    _, channels, length = noise_shape(config, 1, frames)
+    drawn = np.random.default_rng(seed).standard_normal((length, channels), np.float32)
+    return np.ascontiguousarray(drawn.T)[None]
+
+
 def scale_noise(z: Array, config: WaveglowConfig, sigma: float, scale_early: bool = True) -> Array:
     """Unit noise z times its standard deviation `sigma`.
 
@@ -26,7 +36,7 @@ def scale_noise(z: Array, config: WaveglowConfig, sigma: float, scale_early: boo
     if not 0 <= sigma < float("inf"):
         raise ValueError(f"sigma must be a number from 0, not {sigma}")
     if scale_early:
-        return z * sigma
+        return z * np.float32(sigma) if isinstance(z, np.ndarray) else z * sigma
     scales = np.ones((1, config.n_group, 1), np.float32)
     scales[:, : config.n_remaining] = sigma
     if isinstance(z, np.ndarray):

@@ -22,9 +22,8 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 
 @pytest.fixture
 def vocoder(voice_copy, monkeypatch):
-    monkeypatch.setattr(
-        export, "check_sizes", lambda stage: [{"batch": 1, "mel": 5}, {"batch": 3, "mel": 30}]
-    )
+    sizes = [{"batch": 1, "mel": 5, "samples": 1280}, {"batch": 3, "mel": 30, "samples": 7680}]
+    monkeypatch.setattr(export, "check_sizes", lambda stage: sizes)
     return load_voice(voice_copy).models["hifigan"]
 
 
@@ -35,7 +34,8 @@ def test_graphs_hold_no_weights_and_no_traces(tiny_voice):
             assert len(content) < 60_000
             assert b".py" not in content and b"/site-packages" not in content
             weights = json.loads(graph.with_suffix(".json").read_text())["weights"]
-            assert weights and set(weights) <= set(source.state)
+            assert set(weights) <= set(source.state)
+            assert weights or graph.stem == "denoiser"  # computes something fixed
 
 
 def test_every_dynamic_axis_is_dynamic(tiny_voice):
@@ -63,7 +63,7 @@ def test_the_check_finds_a_wrong_weight(vocoder, monkeypatch):
     other = dataclasses.replace(vocoder, given_state=changed, networks={})
     reference = export.TorchEngine
     monkeypatch.setattr(export, "TorchEngine", lambda stage, source: reference(stage, other))
-    assert all(not check.ok for check in check_source(vocoder))
+    assert all(check.ok == (check.stage == "hifigan.denoiser") for check in check_source(vocoder))
 
 
 def test_the_check_finds_a_wrong_graph(vocoder):
@@ -95,7 +95,7 @@ def test_nan_never_passes():
 
 def test_published_weights_are_exported_once(tmp_path, monkeypatch):
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
-    monkeypatch.setattr(export, "check_sizes", lambda stage: [{"batch": 1, "mel": 5}])
+    monkeypatch.setattr(export, "check_sizes", lambda stage: [{"batch": 1, "mel": 5, "samples": 1280}])
     source = read_checkpoint(GOLDEN / "hifigan_jik876" / "V3" / "g_02500000")
     kept, checks = cached_source(source)
     assert checks and all(check.ok for check in checks)

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from common.denoiser import Denoiser, bias_spectrum
+from common.denoiser import bias_spectrum, spectra_of
 from common.runner import FADE, TextToSpeech, finish
 from common.speech import Controls
 from common.text import Analysis, Utterance
 from hifigan.infer import HifiganVocoder
+from tests.common.numpy_denoiser import Denoiser
 from tests.conftest import tiny_fastpitch, tiny_hifigan
 
 TEXT = (
@@ -109,9 +110,8 @@ def test_denoised_chunks_equal_the_whole_denoised(tts, frames, first, chunk):
     mel = np.random.default_rng(frames).standard_normal((1, 80, frames), np.float32) * 2 - 5
     whole = tts.vocoder.generator(mel=mel)["audio"][0]
     if frames > 2:  # less makes no spectrum, and stays as it is
-        contract = tts.vocoder.source.mel
-        bias = bias_spectrum(lambda silent: tts.vocoder.generator(mel=silent)["audio"], 80, contract)
-        noisy, whole = whole, Denoiser(bias, contract)(whole, 0.5)
+        silent = tts.vocoder.generator(mel=np.zeros((1, 80, 88), np.float32))["audio"][0]
+        noisy, whole = whole, Denoiser(bias_spectrum(silent, 256), spectra_of(256))(whole, 0.5)
         assert np.abs(noisy - whole).max() > 1e-3
     chunks = list(tts.vocoder.vocode_chunks(mel, first, chunk, Controls(denoising_strength=0.5)))
     np.testing.assert_allclose(np.concatenate(chunks), whole, atol=1e-4)
@@ -119,7 +119,7 @@ def test_denoised_chunks_equal_the_whole_denoised(tts, frames, first, chunk):
 
 def test_the_voice_says_how_much_is_denoised_and_controls_overrule_it(tts):
     source = dataclasses.replace(tts.vocoder.source, extra={"denoising_strength": 0.5})
-    denoising = HifiganVocoder(source, {"generator": tts.vocoder.generator})
+    denoising = HifiganVocoder(source, tts.vocoder.engines)
     mel = np.random.default_rng(0).standard_normal((1, 80, 40), np.float32) * 2 - 5
     lengths = np.array([40])
     plain = tts.vocoder.vocode(mel, lengths)[0]

@@ -126,7 +126,7 @@ class _Stage(nn.Module):
 @pytest.mark.parametrize("name", ["v1", "v3"])
 def test_exported_graph_equals_pytorch_at_other_lengths_and_batches(name, tmp_path):
     network = make(SMALL[name]).remove_weight_norm()
-    (stage,) = stages(network.config)
+    stage = stages(network.config)[0]
     with torch.no_grad():
         torch.onnx.export(
             _Stage(network).eval(),
@@ -149,10 +149,13 @@ def test_exported_graph_equals_pytorch_at_other_lengths_and_batches(name, tmp_pa
 
 
 def test_stage_declares_samples_by_the_hop():
-    (stage,) = stages(SMALL["v1"])
-    (mel,), (audio,) = stage.inputs, stage.outputs
-    assert stage.full_name == "hifigan.generator" and mel.dims[1] == 80
+    generator, denoiser = stages(SMALL["v1"])
+    (mel,), (audio,) = generator.inputs, generator.outputs
+    assert generator.full_name == "hifigan.generator" and mel.dims[1] == 80
     assert (audio.dims[1].min, audio.dims[1].max) == (256, 4096 * 256)
+    samples = denoiser.inputs[0].dims[1]
+    assert denoiser.full_name == "hifigan.denoiser" and denoiser.inputs[2].dims == (513,)
+    assert (samples.min, samples.max) == (513, 4096 * 256)
 
 
 @pytest.mark.parametrize(
