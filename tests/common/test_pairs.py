@@ -1,0 +1,91 @@
+"""Every acoustic model speaks through every vocoder, each from its own checkpoint."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from common.runner import TextToSpeech
+from common.speech import Controls
+from tests.conftest import save_trained, tiny_tacotron2
+
+TEXT = "The first sentence is rather long, and it is spoken in some chunks. A second one."
+
+
+def tiny_waveglow(seed: int = 0):
+    import torch
+
+    from waveglow.config import WaveglowConfig
+    from waveglow.model import Waveglow
+
+    torch.manual_seed(seed)
+    config = WaveglowConfig(
+        n_flows=4, n_early_every=2, wn_layers=2, wn_channels=16, upsample_groups=80, cond_channels=16
+    )
+    network = Waveglow(config, weight_norm=False)
+    with torch.no_grad():
+        for net in network.WN:
+            for parameter in net.end.parameters():  # zeros before training: the mel would change nothing
+                parameter.normal_(0, 0.05)
+    return network, config
+
+
+@pytest.fixture(scope="session")
+def files(trained, tmp_path_factory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("pairs")
+    tacotron2 = save_trained(folder / "tacotron2.safetensors", *tiny_tacotron2())
+    waveglow = save_trained(folder / "waveglow.safetensors", *tiny_waveglow())
+    return {"tacotron2": str(tacotron2), "waveglow": str(waveglow)} | {
+        name: str(path) for name, path in trained.items()
+    }
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(a, v) for a in ("fastpitch", "tacotron2") for v in ("hifigan", "waveglow")],
+    ids=",".join,
+)
+def pair(request, files) -> TextToSpeech:
+    return TextToSpeech.load(
+        checkpoints=[files[name] for name in request.param], backend="torch", device="cpu"
+    )
+
+
+def test_a_pair_speaks(pair):
+    audio = pair.speak(TEXT, Controls(seed=2))
+    frames = sum(mel.shape[1] for mel in audio.mels)
+    pauses = sum(round(u.pause * audio.sampling_rate) for u in audio.utterances)
+    assert len(audio.samples) == frames * 256 + pauses
+    assert np.abs(audio.samples).max() > 1e-3
+    assert (audio.pitches is None) == (audio.alignments is not None)
+
+
+def test_the_same_seed_is_the_same_speech(pair):
+    first, second, other = (pair.speak("Hello.", Controls(seed=seed)) for seed in (2, 2, 3))
+    np.testing.assert_array_equal(first.samples, second.samples)
+    if "seed" in pair.acoustic.controls | pair.vocoder.controls:
+        sizes = len(first.samples), len(other.samples)
+        assert sizes[0] != sizes[1] or np.abs(first.samples - other.samples).max() > 1e-3
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.1])
+def test_a_stream_joins_to_what_speak_gives(pair, strength):
+    controls = Controls(seed=2, denoising_strength=strength)
+    samples = np.concatenate(list(pair.stream(TEXT, controls)))
+    np.testing.assert_allclose(samples, pair.speak(TEXT, controls).samples, atol=1e-4)
+
+
+def test_a_batch_gives_what_each_text_gives_alone(pair):
+    texts = ["Short.", TEXT, "A text of middle length.", "Another one."]
+    for text, answer in zip(texts, pair.speak_many(texts, Controls(seed=2), batch_size=3), strict=True):
+        np.testing.assert_allclose(answer.samples, pair.speak(text, Controls(seed=2)).samples, atol=1e-4)
+
+
+def test_sigma_scales_the_noise(files):
+    tts = TextToSpeech.load(
+        checkpoints=[files["fastpitch"], files["waveglow"]], backend="torch", device="cpu"
+    )
+    quiet, loud = (tts.speak("Hello.", Controls(sigma=sigma)) for sigma in (0.1, 1.0))
+    assert np.abs(quiet.samples).mean() < 0.5 * np.abs(loud.samples).mean()
+    silent, same = (tts.speak("Hello.", Controls(sigma=0.0, seed=seed)) for seed in (1, 2))
+    np.testing.assert_array_equal(silent.samples, same.samples)
