@@ -253,7 +253,8 @@ def check_sizes(stage: Stage) -> list[dict[str, int]]:
     batch, *lengths = stage.dynamic_dims.values()
 
     def at(size_of) -> dict[str, int]:
-        return {dim.name: min(max(size_of(dim), dim.min), dim.max) for dim in lengths}
+        sizes = {dim.name: min(max(size_of(dim), dim.min), dim.max) for dim in lengths}
+        return {dim.name: sizes[dim.of] * dim.times if dim.of else sizes[dim.name] for dim in lengths}
 
     shortest, *odd, longest = (
         at(lambda d: d.min),

@@ -11,12 +11,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Dim:
-    """A dynamic dimension: its symbolic name and the range that a stage must serve."""
+    """A dynamic dimension: its symbolic name and the range that a stage must serve.
+
+    One that belongs to another is `times` as long as the dimension `of`, in every call.
+    """
 
     name: str
     min: int
     typical: int
     max: int
+    of: str = ""
+    times: int = 1
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
         )
     batch, mel = Dim("batch", 1, 1, 16), Dim("mel", 1, 256, 1024)
     steps, samples = (
-        Dim(name, mel.min * size, mel.typical * size, mel.max * size)
+        Dim(name, mel.min * size, mel.typical * size, mel.max * size, of="mel", times=size)
         for name, size in (("steps", config.noise_length(1)), ("samples", config.hop_length))
     )
     return (

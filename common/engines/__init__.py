@@ -49,6 +49,13 @@ def check_inputs(stage: Stage, inputs: Mapping[str, Array]) -> None:
         if name not in inputs:
             raise ValueError(f"stage {stage.full_name}: input {name!r} is missing")
         _check_tensor(stage, tensor, inputs[name], sizes)
+    for name, dim in stage.dynamic_dims.items():
+        if dim.of and sizes[name][0] != sizes[dim.of][0] * dim.times:
+            (size, tensor), (other, other_tensor) = sizes[name], sizes[dim.of]
+            raise ValueError(
+                f"stage {stage.full_name}: input {tensor!r} has {name} = {size}, but {other_tensor!r} has "
+                f"{dim.of} = {other}: they don't belong together, it must be {other * dim.times}"
+            )
 
 
 def _check_tensor(stage: Stage, tensor: Tensor, array: Array, sizes: dict[str, tuple[int, str]]) -> None:
