@@ -91,10 +91,8 @@ def receptive_field(config: WaveglowConfig) -> int:
     steps = config.noise_length(1)
     flow = (config.wn_kernel_size - 1) // 2 * (2**config.wn_layers - 1)  # steps on each side
     reach = config.n_flows * flow
-    # The mel enters a net behind its first dilated convolution. A sample hears the frames whose upsampling
-    # kernels cover it: those that begin at most a kernel's length before.
+    # The mel enters a net behind its first dilated convolution. A sample hears its own frame and those before
+    # it that the upsampling kernel, rounded up to whole hops, covers.
     reach_of_mel = reach - (config.wn_kernel_size - 1) // 2
-    earliest = (
-        -reach_of_mel * config.n_group - config.upsample_kernel_size + 1
-    )  # of samples, from the frame's first
-    return max(-(-reach // steps), -earliest // config.hop_length, (steps - 1 + reach) // steps)
+    earlier = -(-config.upsample_kernel_size // config.hop_length) - 1
+    return max(-(-reach // steps), -(-reach_of_mel // steps) + earlier, (steps - 1 + reach) // steps)

@@ -1,0 +1,332 @@
+"""The vocoder: published answers from both engines, seeds, chunks, batches, voices, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from torch import nn
+
+from common import export
+from common.engines import make_engine
+from common.export import check_source, export_source, source_stages
+from common.make_voice import write_voice
+from common.published import read_checkpoint
+from common.runner import TextToSpeech, make_driver
+from common.speech import Controls
+from common.voices import load_voice
+from tests.conftest import save_trained
+from waveglow.config import WaveglowConfig, receptive_field
+from waveglow.infer import SIGMA, WaveglowVocoder
+from waveglow.model import Waveglow
+from waveglow.noise import draw_noise, scale_noise
+from waveglow.stages import stages
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden"
+IO = np.load(GOLDEN / "waveglow" / "io.npz")
+BACKENDS = ("torch", "onnx")
+TINY = WaveglowConfig(
+    n_flows=4, n_early_every=2, wn_layers=3, wn_channels=8, cond_channels=6, upsample_groups=80
+)
+REACHES = {
+    "tiny": TINY,
+    "published upsampling": WaveglowConfig(n_mel_channels=4, n_flows=3, wn_layers=4, wn_channels=4),
+    "short hop, long nets": WaveglowConfig(
+        n_mel_channels=3,
+        n_flows=2,
+        n_group=4,
+        n_early_every=2,
+        wn_layers=5,
+        wn_kernel_size=5,
+        wn_channels=4,
+        upsample_kernel_size=50,
+        hop_length=16,
+    ),
+    "kernel of one hop": WaveglowConfig(
+        n_mel_channels=3, n_flows=2, wn_layers=2, wn_channels=4, upsample_kernel_size=256
+    ),
+}
+
+
+def tiny_waveglow(config: WaveglowConfig = TINY) -> Waveglow:
+    torch.manual_seed(0)
+    network = Waveglow(config).eval()
+    for net in network.WN:
+        nn.init.normal_(net.end.weight, std=0.05)
+    return network
+
+
+def few_sizes(stage) -> list[dict[str, int]]:
+    return [{"batch": 2, "mel": 9, "steps": 9 * 32, "samples": 9 * 256}]
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory) -> Path:
+    """As a training run leaves them."""
+    path = tmp_path_factory.mktemp("waveglow") / "weights.safetensors"
+    return save_trained(path, tiny_waveglow().remove_weight_norm(), TINY)
+
+
+@pytest.fixture(scope="module")
+def voice(weights, trained, tmp_path_factory) -> Path:
+    """A voice with both vocoders, of which WaveGlow comes first."""
+    folder = tmp_path_factory.mktemp("voices") / "flowing"
+    sources = [read_checkpoint(path) for path in (trained["fastpitch"], weights, trained["hifigan"])]
+    sources[1] = dataclasses.replace(sources[1], extra={"sigma": 0.5, "denoising_strength": 0.1})
+    with pytest.MonkeyPatch.context() as patch:
+        sizes = {"batch": 1, "text": 9, "mel": 9, "steps": 9 * 32, "samples": 9 * 256}
+        patch.setattr(
+            export, "check_sizes", lambda stage: [{name: sizes[name] for name in stage.dynamic_dims}]
+        )
+        write_voice(folder, sources)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """The small published WaveGlow, with graphs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "check_sizes", few_sizes)
+        source = read_checkpoint(GOLDEN / "waveglow" / "checkpoint.pt")
+        return export_source(source, tmp_path_factory.mktemp("graphs"))[0]
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def vocoder(request, voice) -> WaveglowVocoder:
+    return make_driver(load_voice(voice).source("waveglow"), request.param, "cpu")
+
+
+def some_mel(frames: int, bands: int = 80, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((1, bands, frames), np.float32) * 2 - 5
+
+
+def speak(vocoder, frames: int = 12, **controls) -> np.ndarray:
+    return vocoder.vocode(some_mel(frames), np.array([frames]), Controls(**controls))[0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("name", "sigma", "scale_early"),
+    [
+        ("audio_sigma0", 0.0, True),
+        ("audio_sigma06", 0.6, True),
+        ("audio_sigma09", 0.9, True),
+        ("audio_sigma1", 1.0, True),
+        ("audio_onnx_semantics_sigma09", 0.9, False),
+    ],
+)
+def test_golden_audio_on_every_backend(published, backend, name, sigma, scale_early):
+    stage = source_stages(published)[0]
+    engine = make_engine(stage, published, backend)
+    z = np.concatenate([IO[f"z{i}"] for i in range(3)], axis=1)
+    audio = engine(mel=IO["mel"], z=scale_noise(z, published.config, sigma, scale_early))["audio"]
+    tolerance = 1e-4 * max(1, np.abs(IO[name]).max())
+    np.testing.assert_allclose(audio, IO[name], rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", REACHES)
+@torch.no_grad()
+def test_receptive_field_is_exactly_what_a_frame_reaches(name):
+    config = REACHES[name]
+    reach, steps = receptive_field(config), config.noise_length(1)
+    mel = torch.zeros(1, config.n_mel_channels, 2 * reach + 3)
+    z = torch.zeros(1, config.n_group, mel.shape[2] * steps)
+    centre = reach + 1
+    mel[:, :, centre] = torch.nan  # spreads to every sample that depends on this frame
+    z[:, :, centre * steps : (centre + 1) * steps] = torch.nan
+    reached = tiny_waveglow(config).generate(mel, z)[0][0].isnan().nonzero()[:, 0] // config.hop_length
+    assert max(centre - int(reached.min()), int(reached.max()) - centre) == reach
+
+
+@pytest.mark.parametrize(
+    "frames, first, chunk", [(1, 1, 1), (7, 3, 3), (60, 24, 24), (61, 1, 17), (150, 24, 64)]
+)
+@pytest.mark.parametrize("strength", [0.0, 0.5])
+def test_chunks_join_to_the_whole(vocoder, frames, first, chunk, strength):
+    mel, controls = some_mel(frames, seed=frames), Controls(seed=3, denoising_strength=strength)
+    (whole,) = vocoder.vocode(mel, np.array([frames]), controls)
+    chunks = list(vocoder.vocode_chunks(mel, first, chunk, controls))
+    assert whole.shape == (frames * 256,) and len(chunks[0]) == min(first, frames) * 256
+    np.testing.assert_allclose(np.concatenate(chunks), whole, rtol=0, atol=1e-4)
+    if not strength:
+        z = scale_noise(draw_noise(vocoder.config, frames, 3), vocoder.config, 0.5)
+        np.testing.assert_allclose(vocoder.generator(mel=mel, z=z)["audio"][0], whole, rtol=0, atol=1e-4)
+
+
+def test_a_mel_longer_than_the_stage_is_vocoded_in_pieces(vocoder):
+    mel = some_mel(100)
+    whole = np.concatenate(list(vocoder.vocode_chunks(mel, 1000)))
+    short = make_driver(vocoder.source, vocoder.generator.backend, "cpu")
+    short.longest_mel = 40
+    assert short.longest_chunk == 40 - 2 * (receptive_field(TINY) + 4) > 0
+    np.testing.assert_allclose(short.vocode(mel, np.array([100]))[0], whole, rtol=0, atol=1e-4)
+
+
+def test_a_seed_gives_the_same_audio_on_both_backends_and_another_seed_another(voice):
+    source = load_voice(voice).source("waveglow")
+    first, second = (make_driver(source, backend, "cpu") for backend in BACKENDS)
+    np.testing.assert_array_equal(speak(first, seed=1), speak(first, seed=1))
+    np.testing.assert_allclose(speak(first, seed=1), speak(second, seed=1), rtol=0, atol=1e-4)
+    assert np.abs(speak(first, seed=1) - speak(first, seed=2)).max() > 0.1
+
+
+def test_without_noise_the_seed_says_nothing(vocoder):
+    np.testing.assert_array_equal(speak(vocoder, sigma=0.0, seed=1), speak(vocoder, sigma=0.0, seed=2))
+
+
+def test_the_voice_says_how_wide_the_noise_is_and_controls_overrule_it(vocoder):
+    np.testing.assert_array_equal(speak(vocoder), speak(vocoder, sigma=0.5))
+    assert np.abs(speak(vocoder) - speak(vocoder, sigma=0.6)).max() > 1e-3
+    silent = dataclasses.replace(vocoder.source, extra={})
+    plain = WaveglowVocoder(silent, vocoder.engines)
+    expected = speak(vocoder, sigma=SIGMA, denoising_strength=0.0)
+    np.testing.assert_array_equal(speak(plain), expected)
+
+
+def test_a_shorter_mel_has_the_beginning_of_a_longer_ones_noise():
+    long, short = draw_noise(TINY, 20, 5), draw_noise(TINY, 7, 5)
+    assert long.shape == (1, 8, 640) and long.dtype == np.float32
+    np.testing.assert_array_equal(long[:, :, : 7 * 32], short)
+    assert abs(float(long.std()) - 1) < 0.05
+
+
+def test_items_of_a_batch_sound_as_alone(vocoder):
+    mel = np.concatenate([some_mel(30, seed=seed) for seed in range(3)])
+    lengths = np.array([30, 1, 13])
+    for item, audio in enumerate(vocoder.vocode(mel, lengths)):
+        alone = mel[item : item + 1, :, : lengths[item]]
+        (expected,) = vocoder.vocode(alone, lengths[item : item + 1])
+        assert audio.shape == (lengths[item] * 256,)
+        np.testing.assert_array_equal(audio, expected)
+
+
+def test_graphs_equal_pytorch_from_one_frame_to_the_longest(weights, tmp_path):
+    source, checks = export_source(read_checkpoint(weights), tmp_path)
+    assert {check.sizes["batch"] for check in checks} == {1, 2, 3, 4}
+    mels = {check.sizes["mel"] for check in checks if check.stage == "waveglow.generator"}
+    assert {1, 1024} < mels
+    assert all(c.sizes["steps"] == 32 * c.sizes["mel"] for c in checks if "mel" in c.sizes)
+    assert all(check.ok for check in check_source(source))
+    for graph in source.graphs.values():
+        assert graph.stat().st_size < 100_000
+
+
+def test_weight_norm_is_folded_and_matrices_inverted_in_the_voice(voice):
+    from safetensors.numpy import load_file
+
+    state = load_file(voice / "waveglow" / "weights.safetensors")
+    assert not any("original" in name or "weight_g" in name for name in state)
+    assert state["convinv.0.inverse"].dtype == np.float32
+    assert state["WN.0.start.weight"].dtype == np.float16
+    exact = tiny_waveglow().remove_weight_norm().convinv[0].inverse.numpy()
+    np.testing.assert_array_equal(state["convinv.0.inverse"], exact)
+
+
+def test_both_vocoders_of_a_voice_speak(voice):
+    first = TextToSpeech.load(voice=voice, device="cpu")
+    assert isinstance(first.vocoder, WaveglowVocoder)
+    second = TextToSpeech.load(voice=voice, vocoder="hifigan", device="cpu")
+    text, controls = "Hello there, you.", Controls(seed=4, sigma=0.7)
+    spoken = first.speak(text, controls)
+    assert len(second.speak(text).samples) == len(spoken.samples)
+    streamed = np.concatenate(list(first.stream(text, controls)))
+    np.testing.assert_allclose(streamed, spoken.samples, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_noise_of_another_length_is_refused(published, backend):
+    engine = make_engine(source_stages(published)[0], published, backend)
+    z = np.zeros((2, 8, 287), np.float32)
+    with pytest.raises(ValueError, match=r"'z' has steps = 287, but 'mel' has mel = 9: .* must be 288"):
+        engine(mel=IO["mel"], z=z)
+    with pytest.raises(ValueError, match=r"'z' has shape \(2, 6, 288\), declared"):
+        engine(mel=IO["mel"], z=np.zeros((2, 6, 288), np.float32))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_weights_with_other_channels_than_their_configuration_are_refused(voice, backend):
+    source = load_voice(voice).source("waveglow")
+    source = dataclasses.replace(source, config=dataclasses.replace(TINY, wn_channels=16))
+    if backend == "torch":
+        with pytest.raises(ValueError, match="does not fit waveglow's config"):
+            make_driver(source, backend, "cpu")
+    else:  # whose graph has the sizes that it was exported with
+        state = {name: np.repeat(value, 2, axis=0) for name, value in source.state.items()}
+        with pytest.raises(ValueError, match="does not load"):
+            make_driver(dataclasses.replace(source, given_state=state), backend, "cpu")
+
+
+def test_frames_without_whole_groups_are_refused():
+    with pytest.raises(ValueError, match="hop_length 50 must be a multiple of n_group 8"):
+        stages(WaveglowConfig(hop_length=50))
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    """The published layout: weight norm, `module.`, the sizes as NVIDIA's program states them."""
+    config = dataclasses.replace(TINY, cond_channels=0, upsample_groups=1)
+    network = tiny_waveglow(config)
+    state = {
+        f"module.{name}".replace("parametrizations.weight.original0", "weight_g").replace(
+            "parametrizations.weight.original1", "weight_v"
+        ): value
+        for name, value in network.state_dict().items()
+    }
+    stated = {key: getattr(config, key) for key in ("n_mel_channels", "n_flows", "n_group", "n_early_every")}
+    stated["n_early_size"] = config.n_early_size
+    stated["WN_config"] = {"n_layers": 3, "kernel_size": 3, "n_channels": 8}
+    path = tmp_path_factory.mktemp("published") / "nvidia_waveglow.pt"
+    torch.save({"state_dict": state, "config": stated, "epoch": 7}, path)
+    return path
+
+
+def infer(tmp_path: Path, voice: Path, *arguments: object) -> subprocess.CompletedProcess:
+    command = [
+        sys.executable,
+        str(ROOT / "scripts" / "infer.py"),
+        "--voice",
+        str(voice),
+        *map(str, arguments),
+    ]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "MELFORGE_CACHE": str(tmp_path / "cache")}
+    return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+
+
+def test_a_published_file_speaks_on_both_backends(checkpoint, voice, tmp_path):
+    spoken = []
+    for backend in BACKENDS:
+        result = infer(
+            tmp_path,
+            voice,
+            *("--vocoder", "waveglow", "--checkpoint", checkpoint, "--backend", backend, "--seed", "5"),
+            *("--sigma", "0.6", "--denoising-strength", "0.1", "--text", "Hello.", "-o", f"{backend}.wav"),
+        )
+        assert result.returncode == 0, result.stderr
+        spoken.append(soundfile.read(tmp_path / f"{backend}.wav")[0])
+    assert len(spoken[0]) > 2000 and np.abs(spoken[0]).max() > 0.01
+    np.testing.assert_allclose(spoken[0], spoken[1], rtol=0, atol=1e-3)
+
+
+def test_a_singular_matrix_is_named(checkpoint, voice, tmp_path):
+    content = torch.load(checkpoint, weights_only=True)
+    content["state_dict"]["module.convinv.1.conv.weight"][2] = 0
+    torch.save(content, tmp_path / "damaged.pt")
+    result = infer(tmp_path, voice, "--checkpoint", "damaged.pt", "--text", "Hello.")
+    assert result.returncode == 2 and "Traceback" not in result.stderr
+    assert "1x1 convolution of flow 1 is singular" in result.stderr
+
+
+def test_a_file_with_other_channels_than_it_states_is_refused(checkpoint, voice, tmp_path):
+    content = torch.load(checkpoint, weights_only=True)
+    content["config"]["WN_config"]["n_channels"] = 256
+    torch.save(content, tmp_path / "other.pt")
+    result = infer(tmp_path, voice, "--checkpoint", "other.pt", "--text", "Hello.")
+    assert result.returncode == 2 and "its config says wn_channels 256 instead of 8" in result.stderr
