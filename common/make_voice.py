@@ -14,7 +14,8 @@ import yaml
 
 from common.audio import require_same_contract
 from common.export import Check, export_source, save_weights, source_stages
-from common.registry import get_model, load_attribute
+from common.registry import get_model, load_attribute, unknown
+from common.speech import Controls
 from common.voices import VOICE_FILE, FrontendSpec, ModelSource
 
 
@@ -67,6 +68,27 @@ def write_voice(
             (draft / source.model).rename(folder / source.model)
         (draft / VOICE_FILE).replace(folder / VOICE_FILE)
     return checks
+
+
+def with_setting(sources: Sequence[ModelSource], setting: str, text: str) -> list[ModelSource]:
+    """The sources with a vocoder's control set for the voice: `text` is a value, or "model=value"."""
+    word, equals, number = text.rpartition("=")
+    takers = [s.model for s in sources if setting in get_model(s.model).driver_class.controls]
+    if not takers:
+        raise ValueError(
+            f"{setting} {text!r}: none of {', '.join(s.model for s in sources)} has this setting"
+        )
+    if equals and word not in takers:
+        raise ValueError(f"{setting} {text!r}: {unknown('model with this setting', word, takers)}")
+    try:
+        value = float(number)
+    except ValueError:
+        raise ValueError(f"{setting} {text!r}: {number!r} is not a number") from None
+    Controls(**{setting: value})  # refuses what is out of range
+    chosen = [word] if equals else takers
+    return [
+        dataclasses.replace(s, extra={**s.extra, setting: value}) if s.model in chosen else s for s in sources
+    ]
 
 
 def check_symbols(frontend: FrontendSpec, sources: Sequence[ModelSource]) -> None:

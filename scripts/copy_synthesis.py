@@ -20,22 +20,36 @@ def main() -> int:
     parser.add_argument(
         "--voice", metavar="NAME", help="name or folder of a voice (default: the shipped one)"
     )
+    parser.add_argument(
+        "--checkpoint",
+        metavar="FILE",
+        help="a vocoder's weights instead of the voice's, trained or published",
+    )
     parser.add_argument("--backend", default="onnx", help="onnx or torch (default: onnx)")
+    parser.add_argument(
+        "--denoising-strength", type=float, metavar="X", help="of the vocoder's hum (default: the voice's)"
+    )
+    parser.add_argument("--sigma", type=float, metavar="X", help="waveglow: spread of its noise")
+    parser.add_argument("--seed", type=int, default=0, help="of that noise (default: 0)")
     args = parser.parse_args()
 
     import numpy as np
 
     from common.audio import mel_spectrogram, read_audio, resample, write_audio
     from common.runner import choose_sources, make_driver
+    from common.speech import Controls
 
-    source = choose_sources({"acoustic": None, "vocoder": args.vocoder}, args.voice)["vocoder"]
+    wanted = {"acoustic": None, "vocoder": args.vocoder}
+    checkpoints = [args.checkpoint] if args.checkpoint else []
+    source = choose_sources(wanted, args.voice, checkpoints)["vocoder"]
+    controls = Controls(denoising_strength=args.denoising_strength, sigma=args.sigma, seed=args.seed)
     driver = make_driver(source, args.backend)
     args.output.mkdir(parents=True, exist_ok=True)
     for path in args.inputs:
         audio, rate = read_audio(path)
         mel = mel_spectrogram(resample(audio, rate, source.mel.sampling_rate), source.mel)
         lengths = np.array([mel.shape[-1]])
-        copy = driver.vocode(mel[None].astype(np.float32), lengths)[0]
+        copy = driver.vocode(mel[None].astype(np.float32), lengths, controls)[0]
         write_audio(args.output / f"{path.stem}.wav", copy, source.mel.sampling_rate)
     print(f"{args.output}: {len(args.inputs)} files")
     return 0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 from common import cli
+
+ABOUT = ("description", "language", "licence")
 
 
 def main() -> int:
@@ -21,25 +22,41 @@ def main() -> int:
     )
     parser.add_argument("--frontend", help="text frontend (default: the acoustic model's)")
     parser.add_argument("--description", default="", help="one sentence about the voice")
-    parser.add_argument("--language", default="en", help="language code (default: en)")
+    parser.add_argument("--language", default="", help="language code (default: en)")
     parser.add_argument(
-        "--denoising-strength", type=float, metavar="X", help="how much of the vocoder's hum is taken out"
+        "--add", action="store_true", help="keep the models that the folder holds, but for those given anew"
     )
+    for option, what in (
+        ("--denoising-strength", "how much of the vocoder's hum is taken out"),
+        ("--sigma", "spread of WaveGlow's noise"),
+    ):
+        parser.add_argument(
+            option,
+            action="append",
+            default=[],
+            metavar="[MODEL=]X",
+            help=f"{what}; once for each vocoder, or for all",
+        )
     parser.add_argument("--licence", default="", help="licence of the weights")
     args = parser.parse_args()
 
     from common.export import HEADINGS
-    from common.make_voice import write_voice
+    from common.make_voice import with_setting, write_voice
     from common.published import parse_checkpoint, read_checkpoint
-    from common.registry import get_model
-    from common.voices import FrontendSpec, voices_folder
+    from common.voices import FrontendSpec, read_voice, voices_folder
 
     folder = Path(args.name) if "/" in args.name else voices_folder() / args.name
     sources = [read_checkpoint(path, word) for word, path in map(parse_checkpoint, args.checkpoint)]
-    if args.denoising_strength:
-        settings = {"denoising_strength": args.denoising_strength}
-        sources = [replace(s, extra=settings) if get_model(s.model).kind == "vocoder" else s for s in sources]
-    about = {key: getattr(args, key) for key in ("description", "language", "licence")}
+    about = {key: getattr(args, key) for key in ABOUT}
+    if args.add:
+        voice = read_voice(folder)
+        given = {source.model for source in sources}
+        sources = [source for source in voice.models.values() if source.model not in given] + sources
+        about = {key: value or getattr(voice, key) for key, value in about.items()}
+    for setting in ("denoising_strength", "sigma"):
+        for value in getattr(args, setting):
+            sources = with_setting(sources, setting, value)
+    about["language"] = about["language"] or "en"
     checks = write_voice(folder, sources, FrontendSpec(args.frontend) if args.frontend else None, about)
     cli.print_table(HEADINGS, [check.row() for check in checks])
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

@@ -8,7 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import onnx
+import pytest
+import soundfile
+
+from common.voices import load_voice
+from tests.conftest import save_trained
+from waveglow.config import WaveglowConfig
+from waveglow.model import Waveglow
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -53,3 +61,44 @@ def test_benchmark_reports_every_figure(tiny_voice):
     assert figures["stream"]["onnx"]["first_audio_s"] > 0
     assert figures["cold"]["peak_bytes"] > 1e7
     assert sum(figures["cold"]["parts"].values()) > 0
+
+
+def test_a_vocoder_is_added_to_a_voice_with_its_settings(voice_copy, tmp_path):
+    """The other models and what is said about the voice stay as they are."""
+    before = {p.relative_to(voice_copy): p.read_bytes() for p in voice_copy.rglob("*.safetensors")}
+    config = WaveglowConfig(n_flows=2, wn_layers=1, wn_channels=4, cond_channels=4, upsample_groups=80)
+    weights = save_trained(tmp_path / "weights.safetensors", Waveglow(config, weight_norm=False), config)
+    add = ("scripts/make_voice.py", voice_copy, "--add", "--checkpoint", weights)
+    result = run(*add, "--sigma", "0.7", "--denoising-strength", "waveglow=0.1")
+    assert result.returncode == 0, result.stderr
+    voice = load_voice(voice_copy)
+    assert list(voice.models) == ["fastpitch", "hifigan", "waveglow"] and voice.licence == "test"
+    assert voice.models["waveglow"].extra == {"sigma": 0.7, "denoising_strength": 0.1}
+    assert voice.models["hifigan"].extra == {} and voice.models["fastpitch"].extra["pitch_mean"] == 200.0
+    assert set(voice.models["waveglow"].graphs) == {"generator", "denoiser"}
+    assert all((voice_copy / path).read_bytes() == content for path, content in before.items())
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("--sigma", "0.7"), "sigma '0.7': none of hifigan has this setting"),
+        (("--denoising-strength", "hifigam=1"), "did you mean 'hifigan'?"),
+        (("--denoising-strength", "some"), "'some' is not a number"),
+        (("--denoising-strength", "11"), "denoising_strength must be a number from 0 to 10, not 11.0"),
+    ],
+)
+def test_impossible_settings_are_refused(trained, tmp_path, arguments, message):
+    result = run("scripts/make_voice.py", tmp_path / "new", "--checkpoint", trained["hifigan"], *arguments)
+    assert result.returncode == 2 and message in result.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_copy_synthesis_takes_a_vocoders_controls(tiny_voice, tmp_path):
+    soundfile.write(tmp_path / "in.wav", np.random.default_rng(0).standard_normal(9000) * 0.1, 22050)
+    command = ("scripts/copy_synthesis.py", tmp_path / "in.wav", "--voice", tiny_voice)
+    for folder, arguments in (("plain", ()), ("denoised", ("--denoising-strength", "1"))):
+        result = run(*command, "-o", tmp_path / folder, *arguments)
+        assert result.returncode == 0, result.stderr
+    plain, denoised = (soundfile.read(tmp_path / name / "in.wav")[0] for name in ("plain", "denoised"))
+    assert len(plain) == len(denoised) >= 8960 and not np.array_equal(plain, denoised)

@@ -330,3 +330,25 @@ def test_a_file_with_other_channels_than_it_states_is_refused(checkpoint, voice,
     torch.save(content, tmp_path / "other.pt")
     result = infer(tmp_path, voice, "--checkpoint", "other.pt", "--text", "Hello.")
     assert result.returncode == 2 and "its config says wn_channels 256 instead of 8" in result.stderr
+
+
+def test_arrays_stay_on_the_device_between_the_stages(voice):
+    """The path of a GPU's tensors, on the CPU's memory: only the audio's samples come back as numpy."""
+    source = load_voice(voice).source("waveglow")
+    vocoder = make_driver(source, "onnx", "cpu")
+    expected = speak(vocoder, frames=40)
+
+    class Bound:
+        device = "cpu:0"
+
+        def __init__(self, engine):
+            self.engine, self.stage = engine, engine.stage
+
+        def __call__(self, **inputs):
+            assert all(isinstance(value, torch.Tensor) for value in inputs.values())
+            return self.engine(**inputs)
+
+    bound = WaveglowVocoder(
+        source, {name: Bound(vocoder.engines[name]) for name in ("generator", "denoiser")}
+    )
+    np.testing.assert_allclose(speak(bound, frames=40), expected, rtol=0, atol=1e-6)
