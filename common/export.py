@@ -24,6 +24,7 @@ import onnx
 import torch
 from onnx import numpy_helper
 from torch import nn
+from torch.export._patches import register_lstm_while_loop_decomposition
 
 from common.arrays import Array
 from common.audio import write_bytes
@@ -155,7 +156,8 @@ def export_stage(stage: Stage, config: object) -> tuple[bytes, tuple[str, ...]]:
     )
     # The exporter says on every call that torchvision is missing.
     logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
-    with warnings.catch_warnings(), torch.no_grad():
+    # Without it PyTorch before 2.13 unrolls an LSTM over the example's length.
+    with warnings.catch_warnings(), torch.no_grad(), register_lstm_while_loop_decomposition():
         warnings.simplefilter("ignore")  # the exporter's notes to its own developers
         program = torch.onnx.export(
             _StageModule(network, stage, list(state)),
