@@ -29,7 +29,7 @@ from torch.export._patches import register_lstm_while_loop_decomposition
 from common.arrays import Array
 from common.audio import write_bytes
 from common.engines.onnx_engine import OnnxEngine
-from common.engines.torch_engine import TorchEngine
+from common.engines.torch_engine import TorchEngine, build_network
 from common.registry import get_model, load_attribute
 from common.stages import Dim, Stage
 from common.voices import ModelSource
@@ -38,6 +38,7 @@ OPSET = 20
 # Part of the cache's key: raise it when an exported graph would come out differently.
 EXPORTER_VERSION = 2
 TOLERANCE = 1e-4  # times the largest reference value, where that is above 1
+ROUNDING = 4.0  # times PyTorch's own rounding, in stages that feed back
 BATCHES = (1, 2, 3, 4)
 
 
@@ -229,11 +230,43 @@ def check_source(source: ModelSource, stages: Iterable[Stage] | None = None) -> 
         engine = OnnxEngine(stage, source)
         for number, sizes in enumerate(check_sizes(stage)):
             inputs = settle_inputs(stage, source, example_inputs(stage, source.config, sizes, seed=number))
-            checks.append(compare(stage, sizes, engine(**inputs), reference(**inputs)))
+            got, wanted = engine(**inputs), reference(**inputs)
+            check = compare(stage, sizes, got, wanted)
+            if not check.ok and stage.feeds_back:
+                check = compare(stage, sizes, got, wanted, rounding(stage, source, inputs, wanted))
+            checks.append(check)
     return checks
 
 
-def compare(stage: Stage, sizes: dict[str, int], got: dict[str, Array], wanted: dict[str, Array]) -> Check:
+def rounding(
+    stage: Stage, source: ModelSource, inputs: dict[str, np.ndarray], wanted: dict[str, Array]
+) -> dict[str, float]:
+    """How far float32 takes PyTorch itself from its answer in float64, for each output.
+
+    A loop multiplies the rounding of its first steps: on a text of 500 random symbols, by thousands in 1,000
+    steps. Two correct programs then differ by more than `TOLERANCE`, but not by much more than this.
+    """
+    network = build_network(stage, source).double()
+    wide = {name: torch.from_numpy(value) for name, value in inputs.items()}
+    wide = {name: value.double() if value.is_floating_point() else value for name, value in wide.items()}
+    with torch.inference_mode():
+        exact = getattr(network, stage.method)(**wide)
+    found = {}
+    for tensor, value in zip(stage.outputs, exact, strict=True):
+        here = wanted[tensor.name].astype(np.float64)
+        same = value.shape == here.shape
+        found[tensor.name] = float(np.abs(value.double().numpy() - here).max(initial=0)) if same else 0.0
+    return found
+
+
+def compare(
+    stage: Stage,
+    sizes: dict[str, int],
+    got: dict[str, Array],
+    wanted: dict[str, Array],
+    rounded: Mapping[str, float] | None = None,
+) -> Check:
+    """`rounded` allows outputs the difference that rounding makes (`ROUNDING` times), where that is more."""
     error, tolerance = 0.0, TOLERANCE
     for name, reference in wanted.items():
         if got[name].shape != reference.shape:
@@ -241,8 +274,10 @@ def compare(stage: Stage, sizes: dict[str, int], got: dict[str, Array], wanted: 
         value, reference = (x.astype(np.float64) for x in (got[name], reference))  # bool has no difference
         scale = max(1.0, float(np.abs(reference).max(initial=0)))
         here = float(np.abs(value - reference).max(initial=0))
-        if not here / scale <= error / (tolerance / TOLERANCE):  # also takes over NaN
-            error, tolerance = here, TOLERANCE * scale
+        here = here if np.isfinite(here) else float("inf")
+        allowed = max(TOLERANCE * scale, ROUNDING * (rounded or {}).get(name, 0.0))
+        if here / allowed >= error / tolerance:
+            error, tolerance = here, allowed
     return Check(stage.full_name, sizes, error, tolerance)
 
 

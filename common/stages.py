@@ -44,6 +44,7 @@ class Stage:
     "package.module:name": it takes and returns what `common.export.export_stage` does.
     `small_steps` marks many small operations in a row. PyTorch on a CPU runs them on one thread: handing each
     of them to several takes longer than the operation, and far longer where another process uses a core.
+    `feeds_back` says that steps take up what earlier ones made, so that rounding grows with their number.
     """
 
     model: str
@@ -54,6 +55,7 @@ class Stage:
     outputs: tuple[Tensor, ...]
     graph: str = ""
     small_steps: bool = False
+    feeds_back: bool = False
 
     @property
     def full_name(self) -> str:

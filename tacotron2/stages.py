@@ -84,6 +84,7 @@ def stages(config: Tacotron2Config) -> tuple[Stage, ...]:
         ),
         graph="tacotron2.export_loop:loop_graph",
         small_steps=True,
+        feeds_back=True,
     )
     postnet = Stage(
         model=MODEL,

@@ -2,8 +2,8 @@
 
 The corpus's forced alignment shows the attention where to look from the first step on (a cross entropy beside
 the mel's losses), so that it stands within minutes. Batches of similar length run as CUDA graphs, all steps
-of the decoder in one, on a corpus that lies in the GPU's memory. With every log line `alignment.png` shows how
-a held-out utterance is read, and some are spoken freely.
+of the decoder in one, on a corpus that lies in the GPU's memory. With every log line `alignment.png` shows
+how a held-out utterance is read, and some are spoken freely.
 """
 
 from __future__ import annotations
