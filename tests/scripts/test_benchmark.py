@@ -29,6 +29,7 @@ def test_figures_of_a_pair(tiny_voice):
     assert stages["fastpitch.encoder"]["calls"] == 1
     spent = sum(stage["seconds"] for stage in row["stages"])
     assert 0 < spent < row["speed"]["total_s"]
+    assert row["speed"]["rtf"] > 0 and row["stream"]["first_audio_s"] > 0
     assert row["cold"]["seconds"] > row["cold"]["parts"]["load acoustic"] > 0
     assert 20e6 < row["cold"]["peak_bytes"] < 4e9
 

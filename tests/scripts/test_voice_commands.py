@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -52,16 +51,6 @@ def test_make_voice_refuses_weights_without_a_config(tmp_path):
     result = run("scripts/make_voice.py", tmp_path / "new", "--checkpoint", tmp_path / "weights.safetensors")
     assert result.returncode == 2 and "no whole safetensors file" in result.stderr
     assert not (tmp_path / "new").exists()
-
-
-def test_benchmark_reports_every_figure(tiny_voice):
-    result = run("scripts/benchmark.py", "--voice", tiny_voice, "--backend", "onnx", "--runs", "2", "--json")
-    assert result.returncode == 0, result.stderr
-    figures = json.loads(result.stdout)
-    assert figures["speed"]["onnx"]["rtf"] > 0
-    assert figures["stream"]["onnx"]["first_audio_s"] > 0
-    assert figures["cold"]["peak_bytes"] > 1e7
-    assert sum(figures["cold"]["parts"].values()) > 0
 
 
 def test_a_vocoder_is_added_to_a_voice_with_its_settings(voice_copy, tmp_path, monkeypatch):
