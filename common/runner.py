@@ -33,7 +33,7 @@ BATCH_SIZE = 8
 SORTED_BATCHES = 8
 # What the runner does itself. Every model honours a seed: one that draws no noise speaks the same for all.
 OWN_CONTROLS = frozenset({"volume", "seed"})
-KNEE = 0.8  # what a raised volume lifts above this is rounded off, so that nothing clips
+KNEE = 0.8  # an excursion beyond 1 is rounded off from here on, so that nothing clips
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,6 +238,7 @@ class TextToSpeech:
         with job.clock.stage("join"):
             for utterance, part in zip(utterances, parts, strict=True):
                 piece = finish(part.samples, self.sampling_rate, controls.volume, pause=utterance.pause)
+                piece = round_off(piece)
                 starts.append(position / self.sampling_rate)
                 pieces.append(piece)
                 position += len(piece)
@@ -308,12 +309,18 @@ class Stream:
             chunks = tts.vocoder.vocode_chunks(said.mel[None], first_chunk, LARGEST_CHUNK, controls)
             first_chunk = LARGEST_CHUNK
             is_first = True
+            held = np.zeros(0, np.float32)
             while left:
                 with self.timings.stage("vocoder"):
                     samples = _finite(next(chunks))
                 left -= len(samples)
                 pause = None if left else utterance.pause
-                yield finish(samples, self.sampling_rate, controls.volume, starts=is_first, pause=pause)
+                samples = finish(samples, self.sampling_rate, controls.volume, starts=is_first, pause=pause)
+                samples = np.concatenate([held, samples])
+                # An excursion that goes on waits for its other half; none outlasts the fade at the end.
+                samples, held = np.split(samples, [settled(samples)])
+                if len(samples):
+                    yield round_off(samples)
                 is_first = False
 
 
@@ -342,10 +349,6 @@ def finish(
     `pause` None: the utterance goes on behind these samples.
     """
     samples = samples * np.float32(volume)
-    if volume > 1:
-        size = np.abs(samples)
-        rounded = KNEE + (1 - KNEE) * np.tanh((size - KNEE) / (1 - KNEE))
-        samples = np.where(size > KNEE, np.copysign(rounded, samples), samples).astype(np.float32)
     fade = np.linspace(0, 1, min(round(FADE * rate), len(samples)), dtype=np.float32)
     if starts:
         samples[: len(fade)] *= fade
@@ -353,6 +356,36 @@ def finish(
         samples[len(samples) - len(fade) :] *= fade[::-1]
         samples = np.concatenate([samples, np.zeros(round(pause * rate), np.float32)])
     return samples
+
+
+def round_off(samples: np.ndarray) -> np.ndarray:
+    """Samples in [-1, 1]: each excursion that goes beyond is bent so that its peak is 1.
+
+    An excursion is a run of samples above KNEE. A rule that sees one sample at a time and leaves what is
+    within 1 as it is can only clip, and one that looks at the whole utterance can't stream; an excursion is
+    over within milliseconds. The curve begins with a slope of 1 and nears identity as the peak nears 1, so
+    that the last digits, which differ from chunk to chunk, decide nothing.
+    """
+    size = np.abs(samples)
+    if size.max(initial=0.0) <= 1:
+        return samples
+    above = size > KNEE
+    edges = np.flatnonzero(np.diff(above, prepend=False, append=False))
+    starts, ends = edges[::2], edges[1::2]
+    # Up to the next one's start, but between them nothing is higher.
+    peaks = np.repeat(np.maximum.reduceat(size, starts), ends - starts)
+    bent = np.flatnonzero(above)[peaks > 1]
+    over, highest = size[bent] - KNEE, peaks[peaks > 1] - KNEE
+    rounded = KNEE + over / (1 + over * (1 / (1 - KNEE) - 1 / highest))
+    samples = samples.copy()
+    samples[bent] = np.copysign(np.minimum(rounded, 1), samples[bent])
+    return samples
+
+
+def settled(samples: np.ndarray) -> int:
+    """So many samples come before the excursion that the last one belongs to, if it does to any."""
+    quiet = np.flatnonzero(np.abs(samples) <= KNEE)
+    return int(quiet[-1]) + 1 if len(quiet) else 0
 
 
 def choose_sources(

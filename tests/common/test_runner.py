@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from common.denoiser import bias_spectrum, spectra_of
-from common.runner import FADE, TextToSpeech, finish
+from common.runner import FADE, KNEE, TextToSpeech, finish, round_off, settled
 from common.speech import Controls
 from common.text import Analysis, Utterance
 from hifigan.infer import HifiganVocoder
@@ -276,10 +276,100 @@ def test_engines_are_made_when_they_are_asked_for(tiny_voice):
 
 def test_volume_scales_and_never_clips(tts, spoken):
     np.testing.assert_allclose(tts.speak(TEXT, Controls(volume=0.5)).samples, spoken.samples * 0.5, atol=1e-6)
-    loud = finish(np.linspace(-1, 1, 1000, dtype=np.float32), 22050, volume=10.0, starts=False)
-    assert np.abs(loud).max() <= 1
-    assert (np.diff(loud) >= 0).all()
-    assert loud.dtype == np.float32
+    loud = tts.speak(TEXT, Controls(volume=10.0)).samples
+    assert np.abs(spoken.samples).max() > 0.1 and np.abs(loud).max() == pytest.approx(1, abs=1e-6)
+    assert np.abs(loud).max() <= 1 and loud.dtype == np.float32
+
+
+def waves(size: float, seconds: float = 0.5) -> np.ndarray:
+    """A wave that swells up to this size and down again, with a few notes in it."""
+    time = np.arange(round(22050 * seconds)) / 22050
+    wave = np.sin(2 * np.pi * 110 * time) + 0.5 * np.sin(2 * np.pi * 437 * time)
+    wave *= np.sin(np.pi * time / seconds)
+    return (wave * size / np.abs(wave).max()).astype(np.float32)
+
+
+def excursions(samples: np.ndarray) -> list[slice]:
+    """The runs of samples above the knee."""
+    found, start = [], None
+    for i, size in enumerate([*np.abs(samples), 0.0]):
+        if size > KNEE and start is None:
+            start = i
+        elif size <= KNEE and start is not None:
+            found.append(slice(start, i))
+            start = None
+    return found
+
+
+@pytest.mark.parametrize("size", [0.0, 0.5, 0.9, 1.0])
+def test_what_stays_within_one_is_left_as_it_is(size):
+    samples = waves(size)
+    np.testing.assert_array_equal(round_off(samples), samples)
+
+
+@pytest.mark.parametrize("size", [1.0001, 1.1, 2.0, 50.0])
+def test_only_an_excursion_beyond_one_is_rounded_off(size):
+    samples = waves(size)
+    rounded = round_off(samples)
+    touched = np.zeros(len(samples), bool)
+    seen = set()
+    for run in excursions(samples):
+        beyond = np.abs(samples[run]).max() > 1
+        touched[run] = beyond
+        seen.add(bool(beyond))
+        if beyond:
+            before, after = np.abs(samples[run]), np.abs(rounded[run])
+            assert after.max() == pytest.approx(1, abs=1e-6)
+            assert (after <= before).all() and (after > KNEE).all()  # meets the rest of the wave at the knee
+            rising = before.argsort()
+            assert (np.diff(after[rising]) >= 0).all()  # bent, not folded
+    assert True in seen and (False in seen or size > 2)
+    np.testing.assert_array_equal(rounded[~touched], samples[~touched])
+    assert rounded.dtype == np.float32 and np.abs(rounded).max() <= 1
+    np.testing.assert_array_equal(np.sign(rounded), np.sign(samples))
+    np.testing.assert_allclose(round_off(-samples), -rounded)
+
+
+def test_a_peak_near_one_is_nearly_left_as_it_is():
+    """So that a chunk's last digits, which differ from the whole's, are all that differs afterwards."""
+    below, above = waves(1.0), waves(1 + 1e-5)
+    np.testing.assert_allclose(round_off(above), round_off(below), atol=3e-5)
+
+
+def test_an_excursion_that_goes_on_is_not_settled():
+    assert settled(np.array([0.1, 0.9, -0.3, 0.2], np.float32)) == 4
+    assert settled(np.array([0.1, 0.9, -0.3, 0.9, -1.5], np.float32)) == 3
+    assert settled(np.array([2.0, 2.0], np.float32)) == 0
+    assert settled(np.zeros(0, np.float32)) == 0
+
+
+class LoudVocoder:
+    """Its audio swings beyond 1, so many times a second; `vocode_chunks` gives it in chunks."""
+
+    hop = 256
+    controls = frozenset()
+
+    def __init__(self, swings: float):
+        self.swings = swings
+
+    def vocode(self, mel, lengths, controls):
+        return [2.5 * np.cos(np.arange(n * 256, dtype=np.float32) / 3509 * self.swings) for n in lengths]
+
+    def vocode_chunks(self, mel, first_chunk, chunk, controls):
+        (samples,) = self.vocode(mel, [mel.shape[2]], controls)
+        yield from np.split(samples, range(first_chunk * 256, len(samples), chunk * 256))
+
+
+@pytest.mark.parametrize("volume", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("swings", [0, 1, 10, 2000])
+def test_audio_beyond_one_is_rounded_off_alike_by_speak_and_stream(tts, swings, volume):
+    """Without swings all of an utterance is one excursion, and leaves when it is over."""
+    loud = TextToSpeech(tts.frontend, tts.acoustic, LoudVocoder(swings), tts.sampling_rate)
+    spoken = loud.speak(TEXT, Controls(volume=volume)).samples
+    chunks = list(loud.stream(TEXT, Controls(volume=volume)))
+    assert len(chunks) > (4 if swings else 2) and all(len(chunk) for chunk in chunks)
+    np.testing.assert_array_equal(np.concatenate(chunks), spoken)
+    assert 0.999 < np.abs(spoken).max() <= 1
 
 
 def test_utterances_begin_and_end_in_silence():
