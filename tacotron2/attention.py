@@ -13,6 +13,8 @@ READ = 0.1
 # Symbols in a row that nobody read. Fast speech and silent letters pass over two or three; closing signs and
 # spaces stay unread at the end. More than this is a word.
 LONGEST_SKIP = 5
+# Whoever has looked at one of so many last symbols has reached the text's end.
+END_SYMBOLS = 2
 # Seconds; the attention is judged by its median over so long, since single steps are noise.
 SMOOTHING = 0.1
 # Symbols by which it may fall back behind where it was, and seconds that it may then stay there: a glance
@@ -31,7 +33,10 @@ def attention_problem(alignment: np.ndarray, stopped: bool, step_seconds: float)
     """
     steps, symbols = alignment.shape
     if not stopped:
-        return f"the step limit of {steps} was reached: the end is cut off"
+        # The last symbol alone would be too strict: it is often a full stop that nobody looks at.
+        reached = alignment.argmax(axis=1).max() >= symbols - END_SYMBOLS
+        what = "the speech went on behind the text's end" if reached else "the end is cut off"
+        return f"the step limit of {steps} was reached: {what}"
     path = median_path(alignment, round(SMOOTHING / step_seconds))
     back, start, target = longest_return(path, max(1, round(RETURN_SECONDS / step_seconds)))
     if back > LONGEST_RETURN:

