@@ -25,6 +25,7 @@ import torch
 from onnx import numpy_helper
 from torch import nn
 from torch.export._patches import register_lstm_while_loop_decomposition
+from tqdm import tqdm
 
 from common.arrays import Array
 from common.audio import write_bytes
@@ -224,17 +225,22 @@ def with_inline_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def check_source(source: ModelSource, stages: Iterable[Stage] | None = None) -> list[Check]:
     """Compares every graph with PyTorch on the source's weights, at several lengths and batch sizes."""
+    stages = tuple(stages or source_stages(source))
+    cases = [(stage, number, sizes) for stage in stages for number, sizes in enumerate(check_sizes(stage))]
     checks = []
-    for stage in stages or source_stages(source):
-        reference = TorchEngine(stage, source)
-        engine = OnnxEngine(stage, source)
-        for number, sizes in enumerate(check_sizes(stage)):
-            inputs = settle_inputs(stage, source, example_inputs(stage, source.config, sizes, seed=number))
-            got, wanted = engine(**inputs), reference(**inputs)
-            check = compare(stage, sizes, got, wanted)
-            if not check.ok and stage.feeds_back:
-                check = compare(stage, sizes, got, wanted, rounding(stage, source, inputs, wanted))
-            checks.append(check)
+    reference = engine = None
+    # A published network takes minutes on a CPU: on a terminal a bar shows how far it is.
+    for stage, number, sizes in tqdm(
+        cases, f"checking {source.model}", unit="case", leave=False, disable=None
+    ):
+        if reference is None or reference.stage is not stage:
+            reference, engine = TorchEngine(stage, source), OnnxEngine(stage, source)
+        inputs = settle_inputs(stage, source, example_inputs(stage, source.config, sizes, seed=number))
+        got, wanted = engine(**inputs), reference(**inputs)
+        check = compare(stage, sizes, got, wanted)
+        if not check.ok and stage.feeds_back:
+            check = compare(stage, sizes, got, wanted, rounding(stage, source, inputs, wanted))
+        checks.append(check)
     return checks
 
 
