@@ -5,16 +5,20 @@ from __future__ import annotations
 import pickle
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 PREFIX = re.compile(r"^(module\.)+(\d+\.)?")
 NAMES_SHOWN = 4
+
+Config = TypeVar("Config")
+Network = TypeVar("Network", bound=torch.nn.Module)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +31,11 @@ class Checkpoint:
 
     def numpy_state(self) -> dict[str, np.ndarray]:
         return {name: value.numpy() for name, value in self.state.items()}
+
+    def load_into(self, network: Network) -> Network:
+        """The network with these weights, in eval mode."""
+        network.load_state_dict(self.state)
+        return network.eval()
 
 
 def read_pt(path: str | Path) -> dict:
@@ -72,6 +81,82 @@ def _refusal(path: Path, reason: str) -> str:
     )
 
 
+def find_state(
+    content: Mapping[str, Any],
+    path: str | Path,
+    what: str,
+    *keys: str,
+    average: str | None = None,
+    advice: str = "",
+) -> dict[str, torch.Tensor]:
+    """The weights in a file's content, in float32 and without prefixes.
+
+    They are the content itself, or stand under one of `keys`, or under `average` where that is given.
+    """
+    if all(isinstance(value, torch.Tensor) for value in content.values()):
+        content = {keys[0]: content}
+    if average is not None:
+        if keys[0] in content and not content.get(average):
+            raise ValueError(f"checkpoint {path} holds no averaged weights ({average}): load it without EMA")
+        keys = (average,)
+    state = next((content[key] for key in keys if isinstance(content.get(key), Mapping)), None)
+    if state is None:
+        found = ", ".join(map(str, content))[:80]
+        raise ValueError(f"checkpoint {path} is no {what}: it has no {keys[0]!r} but {found}{advice}")
+    check_tensors(state, path)
+    return widen(strip_prefix(state))
+
+
+def find_config(
+    config_class: type[Config], content: Mapping[str, Any], inferred: Mapping[str, Any], path: str | Path
+) -> Config:
+    """The file's own config; what it leaves out is taken from `inferred`. Foreign keys are ignored."""
+    stated = content.get("config") or {}
+    if not isinstance(stated, Mapping):
+        raise ValueError(
+            f"checkpoint {path}: its config is a {type(stated).__name__}, not a dictionary of sizes"
+        )
+    values = dict(inferred)
+    for size in fields(config_class):
+        value = stated.get(size.name)
+        if value is None:
+            continue
+        wanted = type(size.default)
+        if not isinstance(value, (int, float) if wanted is float else wanted):
+            raise ValueError(
+                f"checkpoint {path}: config says {size.name}: {value!r}, which is no {wanted.__name__}"
+            )
+        values[size.name] = value
+    with _refusing_sizes(path):
+        return config_class(**values)
+
+
+def expected_shapes(make_network: Callable[[], torch.nn.Module], path: str | Path) -> dict[str, torch.Size]:
+    """What the network's weights are called and how large they are, found without allocating them."""
+    with _refusing_sizes(path), torch.device("meta"):
+        return {name: value.shape for name, value in make_network().state_dict().items()}
+
+
+@contextmanager
+def _refusing_sizes(path: str | Path):
+    try:
+        yield
+    except (RuntimeError, ValueError, AssertionError, ZeroDivisionError) as error:
+        raise ValueError(f"checkpoint {path}: no network has the sizes in its config ({error})") from None
+
+
+def read_axes(state: Mapping[str, torch.Tensor], tensor: str, **names_and_axes: int) -> dict[str, int]:
+    """Sizes by name, each from an axis of the tensor; without those that it does not have."""
+    shape = state[tensor].shape if tensor in state else ()
+    return {name: shape[axis] for name, axis in names_and_axes.items() if axis < len(shape)}
+
+
+def count_layers(state: Mapping[str, torch.Tensor], prefix: str, name: str) -> dict[str, int]:
+    """The number of layers whose names go on after `prefix`, as a size; nothing where there are none."""
+    layers = {tensor.removeprefix(prefix).split(".")[0] for tensor in state if tensor.startswith(prefix)}
+    return {name: len(layers)} if layers else {}
+
+
 def strip_prefix(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Names without the wrappers' `module.` (also `module.1.`, which files of 2019 carry)."""
     return {PREFIX.sub("", name): value for name, value in state.items()}
@@ -93,7 +178,14 @@ def one_dimensional(name: str, value: torch.Tensor) -> torch.Tensor:
 
 
 def fold_weight_norm(state: Mapping[str, torch.Tensor], path: str | Path) -> dict[str, torch.Tensor]:
-    """weight_g and weight_v -> weight; all else as it is. The norm is over all axes but the first."""
+    """weight_g and weight_v, by PyTorch's old or new names -> weight; all kernels one-dimensional.
+
+    The norm is over all axes but the first.
+    """
+    for number, part in enumerate(("weight_g", "weight_v")):
+        new = f"parametrizations.weight.original{number}"
+        state = {name.replace(new, part): value for name, value in state.items()}
+    state = {name: one_dimensional(name, value) for name, value in state.items()}
     folded = {}
     for name, value in state.items():
         stem, _, part = name.rpartition(".")

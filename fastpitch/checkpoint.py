@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ from common.checkpoint import (
     Checkpoint,
     check_finite,
     check_keys,
-    check_tensors,
+    count_layers,
+    expected_shapes,
+    find_config,
+    find_state,
+    read_axes,
     read_pt,
-    strip_prefix,
-    widen,
 )
 from fastpitch.config import FastPitchConfig
 from fastpitch.model import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, FastPitch
@@ -41,6 +43,7 @@ AUDIO_SETTINGS = (
 # The aligner is used in training only, and files made for speaking leave it out.
 OPTIONAL = ("attention.",)
 PUBLISHED_HEAD_SIZE = 64
+ADVICE = ".\nGive the file of an acoustic model, as training saved it."
 
 
 def load_checkpoint(path: str | Path, ema: bool = False) -> Checkpoint:
@@ -50,102 +53,43 @@ def load_checkpoint(path: str | Path, ema: bool = False) -> Checkpoint:
     of TEXT_SETTINGS and AUDIO_SETTINGS those that the file states.
     """
     content = read_pt(path)
-    state = widen(strip_prefix(_find_state(content, path, ema)))
+    average = "ema_state_dict" if ema else None
+    state = find_state(content, path, "FastPitch checkpoint", "state_dict", average=average, advice=ADVICE)
     check_finite(state, path)
-    config = _find_config(content, state, path)
-    check_keys(_expected_shapes(config, path), state, path, OPTIONAL)
+    config = find_config(FastPitchConfig, content, infer_sizes(state), path)
+    check_keys(expected_shapes(lambda: FastPitch(config), path), state, path, OPTIONAL)
     return Checkpoint(config, state, _info(content, state))
 
 
 def load_network(path: str | Path, ema: bool = False) -> tuple[FastPitch, Checkpoint]:
     """The network of a FastPitch file in eval mode."""
     checkpoint = load_checkpoint(path, ema)
-    network = FastPitch(checkpoint.config)
-    network.load_state_dict(checkpoint.state)
-    return network.eval(), checkpoint
-
-
-def _expected_shapes(config: FastPitchConfig, path: str | Path) -> dict[str, torch.Size]:
-    try:
-        with torch.device("meta"):
-            network = FastPitch(config)
-    except (RuntimeError, ValueError, AssertionError, ZeroDivisionError) as error:
-        raise ValueError(f"checkpoint {path}: no network has the sizes in its config ({error})") from None
-    return {name: value.shape for name, value in network.state_dict().items()}
-
-
-def _find_state(content: Mapping[str, Any], path: str | Path, ema: bool) -> Mapping[str, torch.Tensor]:
-    if all(isinstance(value, torch.Tensor) for value in content.values()):
-        content = {"state_dict": content}
-    key = "ema_state_dict" if ema else "state_dict"
-    state = content.get(key)
-    if ema and not state:
-        raise ValueError(f"checkpoint {path} holds no averaged weights ({key}): load it without EMA")
-    if not isinstance(state, Mapping):
-        found = ", ".join(map(str, content))[:80]
-        raise ValueError(
-            f"checkpoint {path} is no FastPitch checkpoint: it has no {key!r} but {found}.\n"
-            "Give the file of an acoustic model, as training saved it."
-        )
-    check_tensors(state, path)
-    return state
-
-
-def _find_config(
-    content: Mapping[str, Any], state: Mapping[str, torch.Tensor], path: str | Path
-) -> FastPitchConfig:
-    """The file's own config; what it leaves out is read from the weights. Foreign keys are ignored."""
-    stated = content.get("config") or {}
-    if not isinstance(stated, Mapping):
-        raise ValueError(
-            f"checkpoint {path}: its config is a {type(stated).__name__}, not a dictionary of sizes"
-        )
-    values = {}
-    for size in fields(FastPitchConfig):
-        value = stated.get(size.name)
-        if value is None:
-            continue
-        wanted = type(size.default)
-        if not isinstance(value, (int, float) if wanted is float else wanted):
-            raise ValueError(
-                f"checkpoint {path}: config says {size.name}: {value!r}, which is no {wanted.__name__}"
-            )
-        values[size.name] = value
-    return FastPitchConfig(**{**infer_sizes(state), **values})
+    return checkpoint.load_into(FastPitch(checkpoint.config)), checkpoint
 
 
 def infer_sizes(state: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     """What names and shapes tell of the sizes. The number of heads shows in no shape: 64 channels each, as
     published, where they divide evenly, else one head."""
+    read, count = partial(read_axes, state), partial(count_layers, state)
     sizes: dict[str, Any] = {"energy_conditioning": any(name.startswith("energy_") for name in state)}
-
-    def read(tensor: str, **names_and_axes: int) -> None:
-        shape = state[tensor].shape if tensor in state else ()
-        sizes.update({name: shape[axis] for name, axis in names_and_axes.items() if axis < len(shape)})
-
-    def count(prefix: str, name: str) -> None:
-        layers = {tensor.removeprefix(prefix).split(".")[0] for tensor in state if tensor.startswith(prefix)}
-        if layers:
-            sizes[name] = len(layers)
-
-    read("encoder.word_emb.weight", n_symbols=0, symbols_embedding_dim=1)
-    read("speaker_emb.weight", n_speakers=0)
-    read("proj.weight", n_mel_channels=0, out_fft_output_size=1)
-    read("pitch_emb.weight", pitch_embedding_kernel_size=2)
-    read("energy_emb.weight", energy_embedding_kernel_size=2)
-    read("duration_predictor.layers.0.conv.weight", in_fft_output_size=1)
+    sizes |= read("encoder.word_emb.weight", n_symbols=0, symbols_embedding_dim=1)
+    sizes |= read("speaker_emb.weight", n_speakers=0)
+    sizes |= read("proj.weight", n_mel_channels=0, out_fft_output_size=1)
+    sizes |= read("pitch_emb.weight", pitch_embedding_kernel_size=2)
+    sizes |= read("energy_emb.weight", energy_embedding_kernel_size=2)
+    sizes |= read("duration_predictor.layers.0.conv.weight", in_fft_output_size=1)
     for name, prefix in (
         ("dur", "duration_predictor"),
         ("pitch", "pitch_predictor"),
         ("energy", "energy_predictor"),
     ):
-        count(f"{prefix}.layers.", f"{name}_predictor_n_layers")
+        sizes |= count(f"{prefix}.layers.", f"{name}_predictor_n_layers")
         filters, kernel = f"{name}_predictor_filter_size", f"{name}_predictor_kernel_size"
-        read(f"{prefix}.layers.0.conv.weight", **{filters: 0, kernel: 2})
+        sizes |= read(f"{prefix}.layers.0.conv.weight", **{filters: 0, kernel: 2})
     for side, prefix in (("in", "encoder.layers."), ("out", "decoder.layers.")):
-        count(prefix, f"{side}_fft_n_layers")
+        sizes |= count(prefix, f"{side}_fft_n_layers")
         filters, kernel = f"{side}_fft_conv1d_filter_size", f"{side}_fft_conv1d_kernel_size"
-        read(f"{prefix}0.pos_ff.CoreNet.0.weight", **{filters: 0, kernel: 2})
+        sizes |= read(f"{prefix}0.pos_ff.CoreNet.0.weight", **{filters: 0, kernel: 2})
         if (output := state.get(f"{prefix}0.dec_attn.o_net.weight")) is not None and output.dim() == 2:
             channels = output.shape[1]
             heads = channels // PUBLISHED_HEAD_SIZE if channels % PUBLISHED_HEAD_SIZE == 0 else 1

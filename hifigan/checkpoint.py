@@ -18,12 +18,10 @@ from common.checkpoint import (
     Checkpoint,
     check_finite,
     check_keys,
-    check_tensors,
+    expected_shapes,
+    find_state,
     fold_weight_norm,
-    one_dimensional,
     read_pt,
-    strip_prefix,
-    widen,
 )
 from hifigan.config import HifiganConfig
 from hifigan.model import HifiganGenerator
@@ -63,11 +61,17 @@ def load_checkpoint(path: str | Path, ema: bool = False, config: str | Path | No
     """
     path = Path(path)
     content = read_pt(path)
-    state = fold_weight_norm(current_names(widen(strip_prefix(_find_state(content, path, ema)))), path)
+    if "mpd" in content and not (content.get("generator") or content.get("gen_ema")):
+        raise ValueError(
+            f"checkpoint {path} holds the discriminators, which only training needs: "
+            "give the generator's file (g_XXXXXXXX or hifigan_gen_checkpoint_N.pt)"
+        )
+    state = find_state(content, path, "HiFi-GAN generator", "generator", average="gen_ema" if ema else None)
+    state = current_names(fold_weight_norm(state, path))
     check_finite(state, path)
     stated, where = _find_config(content, path, config)
     sizes = _build_config(stated, state, where, path)
-    check_keys(_expected_shapes(sizes), state, path)
+    check_keys(expected_shapes(lambda: HifiganGenerator(sizes, weight_norm=False), path), state, path)
     setup = content.get("train_setup")
     return Checkpoint(
         sizes, state, _info(content, setup if isinstance(setup, Mapping) else stated, sizes, path)
@@ -77,34 +81,11 @@ def load_checkpoint(path: str | Path, ema: bool = False, config: str | Path | No
 def load_network(path: str | Path, ema: bool = False) -> tuple[HifiganGenerator, Checkpoint]:
     """The generator of a file in eval mode, with plain weights."""
     checkpoint = load_checkpoint(path, ema)
-    network = HifiganGenerator(checkpoint.config, weight_norm=False)
-    network.load_state_dict(checkpoint.state)
-    return network.eval(), checkpoint
-
-
-def _find_state(content: Mapping[str, Any], path: Path, ema: bool) -> Mapping[str, torch.Tensor]:
-    if content and all(isinstance(value, torch.Tensor) for value in content.values()):
-        content = {"generator": content}
-    key = "gen_ema" if ema else "generator"
-    state = content.get(key)
-    if ema and not state and "generator" in content:
-        raise ValueError(f"checkpoint {path} holds no averaged weights ({key}): load it without EMA")
-    if not isinstance(state, Mapping):
-        if "mpd" in content:
-            raise ValueError(
-                f"checkpoint {path} holds the discriminators, which only training needs: "
-                "give the generator's file (g_XXXXXXXX or hifigan_gen_checkpoint_N.pt)"
-            )
-        raise ValueError(
-            f"checkpoint {path} is no HiFi-GAN generator: it has no {key!r} but "
-            f"{', '.join(map(str, content))[:80] or 'nothing'}"
-        )
-    check_tensors(state, path)
-    return state
+    return checkpoint.load_into(HifiganGenerator(checkpoint.config, weight_norm=False)), checkpoint
 
 
 def current_names(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Names as `HifiganGenerator` has them: resblocks by stage and block, and weight_g, weight_v.
+    """Names as `HifiganGenerator` has them: resblocks by stage and block.
 
     Older NVIDIA files and the original authors' number the residual blocks through all stages.
     """
@@ -114,14 +95,12 @@ def current_names(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     blocks = max(1, len(numbers) // max(1, stages))
 
     def renamed(name: str) -> str:
-        name = name.replace("parametrizations.weight.original0", "weight_g")
-        name = name.replace("parametrizations.weight.original1", "weight_v")
         if match := flat.fullmatch(name):
             stage, block = divmod(int(match[1]), blocks)
             name = f"resblocks.{stage}.{block}.{match[2]}"
         return name
 
-    return {renamed(name): one_dimensional(name, value) for name, value in state.items()}
+    return {renamed(name): value for name, value in state.items()}
 
 
 def _find_config(
@@ -231,12 +210,6 @@ def infer_sizes(state: Mapping[str, torch.Tensor], path: str | Path) -> dict[str
         "resblock": "1" if two else "2",
         "resblock_kernel_sizes": blocks,
     }
-
-
-def _expected_shapes(config: HifiganConfig) -> dict[str, torch.Size]:
-    with torch.device("meta"):
-        network = HifiganGenerator(config, weight_norm=False)
-    return {name: value.shape for name, value in network.state_dict().items()}
 
 
 def _info(

@@ -17,12 +17,10 @@ from common.checkpoint import (
     Checkpoint,
     check_finite,
     check_keys,
-    check_tensors,
+    expected_shapes,
+    find_state,
     fold_weight_norm,
-    one_dimensional,
     read_pt,
-    strip_prefix,
-    widen,
 )
 from waveglow.config import WaveglowConfig
 from waveglow.model import Waveglow, invert
@@ -43,11 +41,12 @@ def load_checkpoint(path: str | Path, config: WaveglowConfig | None = None) -> C
     """
     path = Path(path)
     content = read_pt(path)
-    state = fold_weight_norm(current_names(widen(strip_prefix(_find_state(content, path)))), path)
+    state = find_state(content, path, "WaveGlow", "state_dict", "model")
+    state = current_names(fold_weight_norm(state, path))
     check_finite(state, path)
     sizes = _build_config(content, state, config, path)
     state = _with_inverses(state, path)
-    check_keys(_expected_shapes(sizes), state, path)
+    check_keys(expected_shapes(lambda: Waveglow(sizes, weight_norm=False), path), state, path)
     epoch = content.get("epoch")
     return Checkpoint(sizes, state, {"mel": None, **({} if epoch is None else {"epoch": epoch})})
 
@@ -55,26 +54,11 @@ def load_checkpoint(path: str | Path, config: WaveglowConfig | None = None) -> C
 def load_network(path: str | Path, config: WaveglowConfig | None = None) -> tuple[Waveglow, Checkpoint]:
     """The network of a file in eval mode, in the form for generating."""
     checkpoint = load_checkpoint(path, config)
-    network = Waveglow(checkpoint.config, weight_norm=False)
-    network.load_state_dict(checkpoint.state)
-    return network.eval(), checkpoint
-
-
-def _find_state(content: Mapping[str, Any], path: Path) -> Mapping[str, torch.Tensor]:
-    if content and all(isinstance(value, torch.Tensor) for value in content.values()):
-        content = {"state_dict": content}
-    for key in ("state_dict", "model"):
-        if isinstance(content.get(key), Mapping):
-            check_tensors(content[key], path)
-            return content[key]
-    raise ValueError(
-        f"checkpoint {path} is no WaveGlow: it has no 'state_dict' but "
-        f"{', '.join(map(str, content))[:80] or 'nothing'}"
-    )
+    return checkpoint.load_into(Waveglow(checkpoint.config, weight_norm=False)), checkpoint
 
 
 def current_names(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Names as `Waveglow` has them, with weight_g and weight_v; one-dimensional kernels.
+    """Names as `Waveglow` has them.
 
     The authors' own later files have one conditioning layer for all layers of a coupling net.
     """
@@ -82,9 +66,6 @@ def current_names(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     for name, value in state.items():
         if name.startswith(COPIES):
             continue
-        name = name.replace("parametrizations.weight.original0", "weight_g")
-        name = name.replace("parametrizations.weight.original1", "weight_v")
-        value = one_dimensional(name, value)
         if match := re.fullmatch(r"(WN\.\d+)\.cond_layer\.(.*)", name):
             layers = sum(1 for n in state if re.fullmatch(rf"{re.escape(match[1])}\.in_layers\.\d+\.bias", n))
             for layer, part in enumerate(value.chunk(layers) if layers else ()):
@@ -180,9 +161,3 @@ def _with_inverses(state: Mapping[str, torch.Tensor], path: Path) -> dict[str, t
             what = f"checkpoint {path}: the 1x1 convolution of flow {match[1]}"
             complete[f"convinv.{match[1]}.inverse"] = invert(value[:, :, 0], what)[:, :, None]
     return complete
-
-
-def _expected_shapes(config: WaveglowConfig) -> dict[str, torch.Size]:
-    with torch.device("meta"):
-        network = Waveglow(config, weight_norm=False)
-    return {name: value.shape for name, value in network.state_dict().items()}
