@@ -173,28 +173,12 @@ def changed(**changes):
     return change
 
 
-def without_a_tensor(content):
-    del content["generator"]["conv_post.bias"]
-
-
-def with_nan(content):
-    content["generator"]["ups.1.bias"][2] = torch.nan
-
-
 def with_zero_direction(content):
     content["generator"]["ups.1.weight_v"][2] = 0
 
 
-def with_a_foreign_value(content):
-    content["generator"]["epoch"] = 3
-
-
 def as_discriminators(content):
     content["mpd"] = content.pop("generator")
-
-
-def as_another_model(content):
-    content["generator"] = {"encoder.weight": torch.zeros(3)}
 
 
 def as_a_wrong_length(content):
@@ -204,15 +188,9 @@ def as_a_wrong_length(content):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (without_a_tensor, "1 missing: conv_post.bias"),
-        (with_nan, "ups.1.bias holds 1 NaN"),
         (with_zero_direction, "ups.1.weight holds .* NaN"),
-        (with_a_foreign_value, "'epoch' is a int, not a tensor"),
         (as_discriminators, "holds the discriminators.*give the generator's file"),
-        (as_another_model, "no HiFi-GAN generator: its weights have other names"),
         (as_a_wrong_length, r"conv_pre.weight_g \(3, 1, 1\) does not fit"),
-        (lambda content: content.pop("generator"), "it has no 'generator' but gen_ema"),
-        (lambda content: content.update(config=[8, 8]), "its config is a list"),
         (
             lambda content: content["train_setup"].update(mel_fmin="low"),
             "mel_fmin: 'low', which is no number",
@@ -245,8 +223,6 @@ def test_damaged_config_files_are_refused(text, message, tmp_path):
         load_checkpoint(shutil.copy(AUTHORS / "V1" / "g_02500000", tmp_path))
 
 
-def test_files_that_are_not_there(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.pt not found"):
-        load_checkpoint(tmp_path / "nowhere.pt")
+def test_given_config_that_is_not_there_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"nowhere\.json not found"):
         load_checkpoint(NVIDIA / "checkpoint.pt", config=tmp_path / "nowhere.json")

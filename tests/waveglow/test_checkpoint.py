@@ -116,14 +116,6 @@ def stated(**changes):
     return lambda content: content["config"].update(changes)
 
 
-def without_a_tensor(content):
-    del content["state_dict"]["module.WN.3.end.bias"]
-
-
-def with_nan(content):
-    content["state_dict"]["module.WN.1.start.bias"][2] = torch.nan
-
-
 def with_a_singular_matrix(content):
     content["state_dict"]["module.convinv.4.conv.weight"][1] = 0
 
@@ -132,24 +124,11 @@ def with_an_oblong_matrix(content):
     content["state_dict"]["module.convinv.1.conv.weight"] = torch.ones(8, 4, 1)
 
 
-def with_a_narrow_layer(content):
-    content["state_dict"]["module.WN.3.end.bias"] = torch.ones(4)
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (without_a_tensor, "1 missing: WN.3.end.bias"),
-        (with_nan, "WN.1.start.bias holds 1 NaN"),
         (with_a_singular_matrix, "1x1 convolution of flow 4 is singular"),
         (with_an_oblong_matrix, r"convinv.1.conv.weight \(8, 4, 1\) is not square"),
-        (with_a_narrow_layer, r"WN.3.end.bias \(4,\) instead of \(6,\)"),
-        (lambda content: content["state_dict"].update(step=3), "'step' is a int, not a tensor"),
-        (lambda content: content.pop("state_dict"), "is no WaveGlow: it has no 'state_dict'"),
-        (
-            lambda content: content.update(state_dict={"a.weight": torch.ones(2)}),
-            "is no WaveGlow: its weights have other names",
-        ),
         (
             stated(WN_config={"n_layers": 4, "kernel_size": 3, "n_channels": 512}),
             "its config says wn_channels 512 instead of 16",
@@ -166,9 +145,3 @@ def test_files_that_do_not_fit_are_refused(damage, message, tmp_path):
     with pytest.raises(ValueError, match=message) as caught:
         load_checkpoint(path)
     assert str(path) in str(caught.value)
-
-
-def test_pickled_modules_are_refused(tmp_path):
-    path = save({"model": torch.nn.Linear(2, 2)}, tmp_path / "module.pt")
-    with pytest.raises(ValueError, match="wants to run code"):
-        load_checkpoint(path)

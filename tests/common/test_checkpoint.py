@@ -1,0 +1,173 @@
+"""Published files of every model load however they were wrapped; damaged and foreign files are refused."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from common.registry import MODELS
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+FILES = {  # model -> its file, the key of its weights, a layer of which two tensors remain after reading
+    "fastpitch": ("checkpoint.pt", "state_dict", "energy_emb"),
+    "tacotron2": ("checkpoint_ddp.pt", "state_dict", "decoder.gate_layer.linear_layer"),
+    "hifigan": ("checkpoint.pt", "generator", "conv_post"),
+    "waveglow": ("checkpoint.pt", "state_dict", "WN.1.start"),
+}
+
+
+class Published(NamedTuple):
+    """A file's content, with its weights under plain names."""
+
+    load: Callable
+    content: dict[str, Any]
+    key: str
+    layer: str
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return self.content[self.key]
+
+
+@pytest.fixture(params=FILES)
+def published(request) -> Published:
+    name, key, layer = FILES[request.param]
+    content = torch.load(GOLDEN / request.param / name, weights_only=True)
+    content[key] = {tensor.removeprefix("module."): value for tensor, value in content[key].items()}
+    return Published(MODELS[request.param].module("checkpoint").load_checkpoint, content, key, layer)
+
+
+@pytest.fixture
+def save(tmp_path):
+    def save(value: Any, **options) -> Path:
+        path = tmp_path / "checkpoint.pt"
+        torch.save(value, path, **options)
+        return path
+
+    return save
+
+
+def refuse(published: Published, path: Path, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        published.load(path)
+    assert str(path) in str(caught.value) and str(caught.value).count("\n") <= 1
+
+
+@pytest.mark.parametrize("prefix", ["", "module.", "module.1.", "module.module."])
+@pytest.mark.parametrize("old_format", [True, False])
+def test_wrapped_half_precision_and_old_files_load(published, save, prefix, old_format):
+    expected = published.load(save(published.content))
+    state = {
+        f"{prefix}{name}": value.half() if value.is_floating_point() else value
+        for name, value in published.state.items()
+    }
+    content = {**published.content, published.key: state, "amp": {}}
+    found = published.load(save(content, _use_new_zipfile_serialization=not old_format))
+    assert found.config == expected.config and found.state.keys() == expected.state.keys()
+    for name, value in expected.state.items():
+        assert found.state[name].dtype == value.dtype
+        if not name.endswith("inverse"):  # a matrix near a singular one has another inverse once rounded
+            torch.testing.assert_close(found.state[name], value, rtol=5e-3, atol=1e-3)
+
+
+def without_a_tensor(state: dict, layer: str) -> None:
+    del state[f"{layer}.bias"]
+
+
+def with_other_names(state: dict, layer: str) -> None:
+    for name in [name for name in state if name.startswith(f"{layer}.")]:
+        state[name.replace(layer, "other")] = state.pop(name)
+
+
+def with_a_wrong_length(state: dict, layer: str) -> None:
+    state[f"{layer}.bias"] = torch.ones(3)
+
+
+def with_nan(state: dict, layer: str) -> None:
+    state[f"{layer}.bias"][-1] = torch.nan
+
+
+def with_infinity(state: dict, layer: str) -> None:
+    state[f"{layer}.bias"][-1] = torch.inf
+
+
+def with_a_number(state: dict, layer: str) -> None:
+    state["step"] = 3
+
+
+def of_another_model(state: dict, layer: str) -> None:
+    state.clear()
+    state["w"] = torch.zeros(1)
+
+
+def without_weights(state: dict, layer: str) -> None:
+    state.clear()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (without_a_tensor, r"1 missing: {layer}\.bias"),
+        (with_other_names, r"2 missing: {layer}\.\w+, {layer}\.\w+; 2 unexpected: other\.\w+, other\.\w+"),
+        (with_a_wrong_length, r"{layer}\.bias \(3,\) instead of \(\d+,\)"),
+        (with_nan, r"{layer}\.bias holds 1 NaN or infinite"),
+        (with_infinity, r"{layer}\.bias holds 1 NaN or infinite"),
+        (with_a_number, "'step' is a int, not a tensor"),
+        (of_another_model, r"missing: .* 1 unexpected: w|is no .*: its weights have other names \(w\)"),
+        (without_weights, "it is empty"),
+    ],
+)
+def test_damaged_weights_are_refused(published, save, damage, message):
+    damage(published.state, published.layer)
+    refuse(published, save(published.content), message.replace("{layer}", published.layer))
+
+
+def test_files_without_the_weights_are_refused(published, save):
+    del published.content[published.key]
+    refuse(published, save({"others": {}}), f"is no .*: it has no '{published.key}' but others")
+    refuse(published, save(published.content), f"is no .*: it has no '{published.key}' but ")
+    refuse(published, save({}), "it is empty")
+    refuse(published, save([1, 2]), "holds a list")
+
+
+def test_a_config_that_is_a_list_is_refused(published, save):
+    refuse(
+        published, save({**published.content, "config": [8, 8]}), "its config(, or .*,)? is (a list|no map)"
+    )
+
+
+class RunsCode:
+    def __reduce__(self):
+        return os.mkdir, ("made_by_a_checkpoint",)
+
+
+def test_files_that_run_code_are_refused(published, save, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refuse(published, save({**published.content, "extra": RunsCode()}), "wants to run code when it is opened")
+    assert not Path("made_by_a_checkpoint").exists()
+    refuse(published, save({"model": torch.nn.Linear(2, 2)}), "wants to run code")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_torchscript_is_refused(published, tmp_path):
+    path = tmp_path / "program.pt"
+    torch.jit.save(torch.jit.trace(torch.nn.Linear(2, 2), torch.zeros(1, 2)), path)
+    refuse(published, path, "TorchScript program")
+
+
+@pytest.mark.parametrize("kept", [0, 1000, -100])
+def test_truncated_files_are_refused(published, save, kept):
+    path = save(published.content)
+    path.write_bytes(path.read_bytes()[:kept])
+    refuse(published, path, "not a complete PyTorch file")
+
+
+def test_missing_file_and_folder_are_named(published, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nothing\.pt not found"):
+        published.load(tmp_path / "nothing.pt")
+    refuse(published, tmp_path, "is a folder")
