@@ -14,6 +14,9 @@ from waveglow.noise import draw_noise, scale_noise
 
 # Of NVIDIA's published inference program, for voices and checkpoints that say nothing else.
 SIGMA = 0.9
+# Frames of a chunk: whole mels take memory by their length (1.3 MB a frame at 56 channels) and no less time.
+# A network that hears far gets longer ones, so that the context is a sixth of the work at most.
+CHUNK, CONTEXTS = 256, 12
 
 
 class WaveglowVocoder(Vocoder):
@@ -24,6 +27,10 @@ class WaveglowVocoder(Vocoder):
     def __init__(self, source: ModelSource, engines: Mapping[str, Engine]):
         super().__init__(source, engines, receptive_field(source.config))
         self.sigma = float(source.extra.get("sigma", SIGMA))
+
+    @property
+    def longest_chunk(self) -> int:
+        return min(super().longest_chunk, max(CHUNK, CONTEXTS * self.context))
 
     def excerpts(self, frames: int, controls: Controls) -> Excerpts:
         """Noise that depends on the seed alone, not on the chunks nor on what else is in a batch."""

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from common import export
+from common.denoiser import OVERLAP
 from common.engines import make_engine
 from common.export import check_source, export_source, source_stages
 from common.make_voice import write_voice
@@ -168,6 +169,28 @@ def test_a_mel_longer_than_the_stage_is_vocoded_in_pieces(vocoder):
     short.longest_mel = 40
     assert short.longest_chunk == 40 - 2 * (receptive_field(TINY) + 4) > 0
     np.testing.assert_allclose(short.vocode(mel, np.array([100]))[0], whole, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("reach, frames", [(1, 256), (19, 256), (30, 360), (99, 1024 - 2 * (99 + 4))])
+def test_a_whole_mel_is_vocoded_in_chunks_much_longer_than_their_context(vocoder, reach, frames):
+    other = make_driver(vocoder.source, vocoder.generator.backend, "cpu")
+    assert other.longest_mel == 1024
+    other.context = reach
+    assert other.longest_chunk == frames
+
+
+def test_memory_is_bounded_for_mels_of_any_length(vocoder):
+    seen = []
+
+    def generator(mel, z):
+        seen.append(mel.shape[2])
+        return {"audio": np.zeros((1, mel.shape[2] * 256), np.float32)}
+
+    other = make_driver(vocoder.source, vocoder.generator.backend, "cpu")
+    generator.device = "cpu"
+    other.generator = generator
+    (audio,) = other.vocode(some_mel(1000), np.array([1000]))
+    assert audio.shape == (256_000,) and max(seen) <= 256 + 2 * (other.context + OVERLAP)
 
 
 def test_a_seed_gives_the_same_audio_on_both_backends_and_another_seed_another(voice):
