@@ -92,6 +92,12 @@ def add_control_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the vocoder's hum (default: the voice's; 0: off)",
     )
     group.add_argument(
+        "--sharpness",
+        type=float,
+        metavar="X",
+        help="tacotron2: contrast between neighbouring mel bands, 0 adds none (default: the voice's)",
+    )
+    group.add_argument(
         "--sigma", type=float, metavar="X", help="waveglow: spread of its noise (default: the voice's)"
     )
     group.add_argument(
@@ -124,6 +130,7 @@ def controls_from(args: argparse.Namespace):
         "pitch_flatten",
         "pitch_invert",
         "denoising_strength",
+        "sharpness",
         "sigma",
         "gate_threshold",
         "step_limit",

@@ -71,7 +71,7 @@ def write_voice(
 
 
 def with_setting(sources: Sequence[ModelSource], setting: str, text: str) -> list[ModelSource]:
-    """The sources with a vocoder's control set for the voice: `text` is a value, or "model=value"."""
+    """The sources with a model's control set for the voice: `text` is a value, or "model=value"."""
     word, equals, number = text.rpartition("=")
     takers = [s.model for s in sources if setting in get_model(s.model).driver_class.controls]
     if not takers:

@@ -31,6 +31,7 @@ class Controls:
     seed: int = 0  # for models that draw noise
     speaker: int = 0
     sigma: float | None = None  # spread of the vocoder's noise, where it draws any; None: as the voice says
+    sharpness: float | None = None  # Tacotron 2: contrast between bands of its mel; None: as the voice says
     dropout: bool = True  # Tacotron 2's prenet dropout; off, its speech no longer depends on the seed
     gate_threshold: float | None = None  # certainty at which Tacotron 2 stops; None: as its config says
     step_limit: int | None = None  # decoder steps at most for an utterance; None: as its config says
@@ -44,6 +45,8 @@ class Controls:
             _require_number("denoising_strength", self.denoising_strength, 0.0, 10.0)
         if self.sigma is not None:
             _require_number("sigma", self.sigma, 0.0, 10.0)
+        if self.sharpness is not None:
+            _require_number("sharpness", self.sharpness, 0.0, 2.0)
         if self.gate_threshold is not None:
             _require_number("gate_threshold", self.gate_threshold, 0.0, 1.0)
         if self.step_limit is not None and (not isinstance(self.step_limit, int) or self.step_limit < 1):

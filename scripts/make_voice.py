@@ -29,13 +29,14 @@ def main() -> int:
     for option, what in (
         ("--denoising-strength", "how much of the vocoder's hum is taken out"),
         ("--sigma", "spread of WaveGlow's noise"),
+        ("--sharpness", "contrast added to Tacotron 2's mel"),
     ):
         parser.add_argument(
             option,
             action="append",
             default=[],
             metavar="[MODEL=]X",
-            help=f"{what}; once for each vocoder, or for all",
+            help=f"{what}; once for each model, or for all",
         )
     parser.add_argument("--licence", default="", help="licence of the weights")
     args = parser.parse_args()
@@ -53,7 +54,7 @@ def main() -> int:
         given = {source.model for source in sources}
         sources = [source for source in voice.models.values() if source.model not in given] + sources
         about = {key: value or getattr(voice, key) for key, value in about.items()}
-    for setting in ("denoising_strength", "sigma"):
+    for setting in ("denoising_strength", "sigma", "sharpness"):
         for value in getattr(args, setting):
             sources = with_setting(sources, setting, value)
     about["language"] = about["language"] or "en"

@@ -16,7 +16,7 @@ from common.speech import Controls
 from common.voices import ModelSource
 from tacotron2.config import Tacotron2Config
 from tacotron2.examples import firing_threshold
-from tacotron2.infer import NOISE_BLOCK, SeededNoise, decode_loop, decode_steps, durations
+from tacotron2.infer import NOISE_BLOCK, SeededNoise, decode_loop, decode_steps, durations, sharpen
 from tacotron2.model import Tacotron2
 from tacotron2.stages import VARIANTS
 
@@ -175,3 +175,16 @@ def test_limits_and_seeds_that_do_not_fit_are_refused(acoustic):
         acoustic.synthesise([SHORT], Controls(step_limit=2001))
     with pytest.raises(ValueError, match="1 seeds for 2 utterances"):
         acoustic.synthesise([SHORT, SHORT], seeds=[1])
+
+
+def test_sharpening_adds_contrast_between_bands_and_nothing_to_what_is_even():
+    mel = np.random.default_rng(0).standard_normal((2, 80, 7)).astype(np.float32)
+    assert sharpen(mel, 0.0) is mel
+    even = np.full((1, 80, 3), -5, np.float32)
+    np.testing.assert_allclose(sharpen(even, 0.5), even, atol=1e-6)
+    sharper = sharpen(mel, 0.5)
+    assert sharper.dtype == np.float32
+    assert np.abs(np.diff(sharper, axis=1)).mean() > 1.2 * np.abs(np.diff(mel, axis=1)).mean()
+    middle = mel[:, 38:43].mean(1)
+    np.testing.assert_allclose(sharper[:, 40], mel[:, 40] + 0.5 * (mel[:, 40] - middle), atol=1e-5)
+    np.testing.assert_allclose(sharpen(torch.from_numpy(mel), 0.5).numpy(), sharper, atol=1e-6)
