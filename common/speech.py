@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 
@@ -79,6 +79,20 @@ class AcousticOutput:
     alignment: np.ndarray | None = None  # float32 [B, decoder steps, T_text]: attention; rows sum to 1
     alignment_lengths: np.ndarray | None = None  # int64 [B], decoder steps
     problems: tuple[str, ...] = ()  # what went wrong with each item ("": nothing), [B]
+
+
+def check_ids(ids: Sequence[np.ndarray], n_symbols: int, longest_text: int) -> None:
+    """A ValueError where an utterance's symbol ids, int64 [T_text], are none that a model takes."""
+    for row in ids:
+        if not len(row):
+            raise ValueError("an utterance without symbols cannot be spoken")
+        if len(row) > longest_text:
+            raise ValueError(f"an utterance of {len(row)} symbols; this model goes up to {longest_text}")
+        if row.min() < 0 or row.max() >= n_symbols:
+            raise ValueError(
+                f"symbol ids from {row.min()} to {row.max()}, but the model has {n_symbols} "
+                "symbols: text frontend and model do not belong together"
+            )
 
 
 @dataclass

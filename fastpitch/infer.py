@@ -8,7 +8,7 @@ import numpy as np
 
 from common.arrays import Array, as_float32, as_int64, pad_batch, repeat_index, to_device, to_numpy, valid
 from common.engines import Engine
-from common.speech import AcousticOutput, Controls
+from common.speech import AcousticOutput, Controls, check_ids
 from common.voices import ModelSource
 
 # Longer predictions are errors of the network; NVIDIA's scripts cut them here too.
@@ -79,18 +79,7 @@ class FastPitchAcoustic:
                 f"speaker {controls.speaker} does not exist: this model has {self.config.n_speakers} "
                 f"(0 to {self.config.n_speakers - 1})"
             )
-        for row in ids:
-            if not len(row):
-                raise ValueError("an utterance without symbols cannot be spoken")
-            if len(row) > self.longest_text:
-                raise ValueError(
-                    f"an utterance of {len(row)} symbols; this model goes up to {self.longest_text}"
-                )
-            if row.min() < 0 or row.max() >= self.config.n_symbols:
-                raise ValueError(
-                    f"symbol ids from {row.min()} to {row.max()}, but the model has {self.config.n_symbols} "
-                    "symbols: text frontend and model do not belong together"
-                )
+        check_ids(ids, self.config.n_symbols, self.longest_text)
 
 
 def transform_pitch(pitch: Array, controls: Controls, std: float) -> Array:

@@ -41,6 +41,9 @@ def main() -> int:
     parser.add_argument("--licence", default="", help="licence of the weights")
     args = parser.parse_args()
 
+    from common.registry import require_torch
+
+    require_torch("making a voice")
     from common.export import HEADINGS
     from common.make_voice import with_setting, write_voice
     from common.published import parse_checkpoint, read_checkpoint

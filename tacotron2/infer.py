@@ -10,7 +10,7 @@ import numpy as np
 
 from common.arrays import Array, pad_batch, stack, to_device, to_numpy
 from common.engines import Engine
-from common.speech import AcousticOutput, Controls
+from common.speech import AcousticOutput, Controls, check_ids
 from common.voices import ModelSource
 from tacotron2.attention import attention_problem
 from tacotron2.config import PRENET_DROPOUT, PRENET_LAYERS, STOP_CHECK_STEPS, Tacotron2Config
@@ -150,18 +150,7 @@ class Tacotron2Acoustic:
         longest = self.longest_mel // self.config.n_frames_per_step
         if limit > longest:
             raise ValueError(f"a step limit of {limit}; this model goes up to {longest}")
-        for row in ids:
-            if not len(row):
-                raise ValueError("an utterance without symbols cannot be spoken")
-            if len(row) > self.longest_text:
-                raise ValueError(
-                    f"an utterance of {len(row)} symbols; this model goes up to {self.longest_text}"
-                )
-            if row.min() < 0 or row.max() >= self.config.n_symbols:
-                raise ValueError(
-                    f"symbol ids from {row.min()} to {row.max()}, but the model has {self.config.n_symbols} "
-                    "symbols: text frontend and model do not belong together"
-                )
+        check_ids(ids, self.config.n_symbols, self.longest_text)
 
 
 def sharpen(mel: Array, amount: float) -> Array:
