@@ -29,9 +29,7 @@ class Deployment:
     """
 
     batch_size: int | None = None  # utterances at a time; None: the runner decides
-    mask_padding: bool | None = (
-        None  # keep padding out of a vocoder's results; None: but for published weights
-    )
+    mask_padding: bool | None = None  # of a vocoder's buckets; None: not those of published weights
     use_trt: bool = False
     use_fp16: bool = False
     trt_file_path: str = ""
@@ -64,15 +62,11 @@ class Deployment:
         sizes = {name: len(values) for name, values in lists.items() if values}
         if len(set(sizes.values())) > 1:
             told = ", ".join(f"{name} has {size}" for name, size in sizes.items())
-            raise ValueError(
-                f"the buckets' lists contradict each other: {told}; each bucket needs one of each"
-            )
+            raise ValueError(f"the buckets' lists contradict each other: {told}; one of each for a bucket")
         if len(set(self.trt_file_path_list)) < len(self.trt_file_path_list):
             raise ValueError("trt_file_path_list names a file twice: each bucket has an engine of its own")
         if self.trt_multi_engine and not self.trt_max_output_seq_len_list:
-            raise ValueError(
-                "trt_multi_engine needs trt_max_output_seq_len_list (and, for a text, the input's)"
-            )
+            raise ValueError("trt_multi_engine needs trt_max_output_seq_len_list (and that of the input)")
 
     def buckets(self, kind: str) -> tuple[Bucket, ...]:
         """The buckets in ascending order, for an "acoustic" model or a "vocoder"; none: dynamic lengths."""
