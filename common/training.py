@@ -197,6 +197,48 @@ def save_weights(
     temporary.replace(path)
 
 
+class OneNetwork:
+    """A base for trainers of one network with one optimiser, whose moving average is what ships.
+
+    `leave_out`: names of weights that begin so are used in training only.
+    """
+
+    leave_out = ""
+
+    def __init__(
+        self, model: torch.nn.Module, optimiser: torch.optim.Optimizer, ema_decay: float, mel: object
+    ):
+        """`mel`: the mel contract, a dataclass that the weights' file states."""
+        self.model, self.optimiser, self.contract = model, optimiser, mel
+        self.optimisers = [optimiser]
+        self.ema = Ema(model, ema_decay)
+
+    def state_dict(self) -> dict:
+        return {
+            "model": self.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "ema": self.ema.state_dict(),
+        }
+
+    def load_networks(self, state: dict) -> None:
+        self.model.load_state_dict(state["model"])
+        self.ema.load_state_dict(state["ema"])
+
+    def load_state_dict(self, state: dict) -> None:
+        self.load_networks(state)
+        self.optimiser.load_state_dict(state["optimiser"])
+
+    def averaged_model(self) -> torch.nn.Module:
+        """A copy with the moving average's weights, for validation and for shipping."""
+        copy = type(self.model)(self.model.config).to(next(self.model.parameters()).device)
+        copy.load_state_dict(self.model.state_dict() | self.ema.state_dict())
+        return copy.eval()
+
+    def save_weights(self, path: Path, info: dict) -> None:
+        info = {"mel": asdict(self.contract), **info}
+        save_weights(path, self.averaged_model(), self.model.config, info, self.leave_out)
+
+
 class Log:
     """losses.csv in the run's folder, a line on the terminal, and losses.png at the end."""
 

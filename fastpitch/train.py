@@ -7,8 +7,7 @@ A vocoder is then fine-tuned on what `python -m fastpitch.predict_mels` writes.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ from torch import Tensor
 from common.audio import MelContract
 from common.corpus.utterances import Bucket, Utterances, batches, make_buckets
 from common.hparams import load_hparams
-from common.training import Ema, Schedule, adamw, autocast, recipe_parser, run_training, save_weights
+from common.training import OneNetwork, Schedule, adamw, autocast, recipe_parser, run_training
 from fastpitch.config import FastPitchConfig
 from fastpitch.model import FastPitch, make_repeat_index
 
@@ -55,8 +54,10 @@ def batch(corpus: Utterances, members: Tensor, symbols: int, frames: int) -> dic
     }
 
 
-class Trainer:
+class Trainer(OneNetwork):
     """Network, optimiser and one step on one device."""
+
+    leave_out = "attention."
 
     def __init__(
         self,
@@ -66,30 +67,13 @@ class Trainer:
         corpus: Utterances,
         device: torch.device,
     ):
-        self.config, self.contract, self.recipe = config, contract, recipe
-        self.corpus, self.device = corpus, device
-        self.model = FastPitch(config).to(device)
-        self.model.attention.requires_grad_(False)  # durations are given: the aligner is not trained
-        self.model.pitch_mean.fill_(corpus.pitch_mean)
-        self.model.pitch_std.fill_(corpus.pitch_std)
-        self.optimiser = adamw([self.model], recipe.learning_rate, (0.9, 0.98), recipe.weight_decay)
-        self.optimisers = [self.optimiser]
-        self.ema = Ema(self.model, recipe.ema_decay)
-
-    def state_dict(self) -> dict:
-        return {
-            "model": self.model.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
-            "ema": self.ema.state_dict(),
-        }
-
-    def load_networks(self, state: dict) -> None:
-        self.model.load_state_dict(state["model"])
-        self.ema.load_state_dict(state["ema"])
-
-    def load_state_dict(self, state: dict) -> None:
-        self.load_networks(state)
-        self.optimiser.load_state_dict(state["optimiser"])
+        self.config, self.recipe, self.corpus, self.device = config, recipe, corpus, device
+        model = FastPitch(config).to(device)
+        model.attention.requires_grad_(False)  # durations are given: the aligner is not trained
+        model.pitch_mean.fill_(corpus.pitch_mean)
+        model.pitch_std.fill_(corpus.pitch_std)
+        optimiser = adamw([model], recipe.learning_rate, (0.9, 0.98), recipe.weight_decay)
+        super().__init__(model, optimiser, recipe.ema_decay, contract)
 
     def losses(self, model: FastPitch, bucket: Bucket, members: Tensor) -> dict[str, Tensor]:
         given = batch(self.corpus, members, bucket.symbols, bucket.frames)
@@ -129,16 +113,6 @@ class Trainer:
         self.optimiser.step()
         self.ema.update()
         return {name: loss.detach() for name, loss in losses.items()}
-
-    def averaged_model(self) -> FastPitch:
-        """A copy with the moving average's weights, for validation and for shipping."""
-        copy = FastPitch(self.config).to(self.device)
-        copy.load_state_dict(self.model.state_dict() | self.ema.state_dict())
-        return copy.eval()
-
-    def save_weights(self, path: Path, info: dict) -> None:
-        info = {"mel": asdict(self.contract), **info}
-        save_weights(path, self.averaged_model(), self.config, info, leave_out="attention.")
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:

@@ -8,7 +8,7 @@ how a held-out utterance is read, and some are spoken freely.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -20,13 +20,12 @@ from common.audio import MelContract
 from common.corpus.utterances import Bucket, Utterances, batches, make_buckets
 from common.hparams import load_hparams
 from common.training import (
-    Ema,
+    OneNetwork,
     Schedule,
     adamw,
     plot_alignment,
     recipe_parser,
     run_training,
-    save_weights,
 )
 from tacotron2.config import Tacotron2Config
 from tacotron2.model import PRENET_LAYERS, Tacotron2
@@ -82,7 +81,7 @@ def spoken_symbols(durations: Tensor, frames: int, step: int) -> Tensor:
     return torch.minimum(symbol, (durations > 0).long().cumsum(1).argmax(1)[:, None])
 
 
-class Trainer:
+class Trainer(OneNetwork):
     """Network, optimiser and one step on one device."""
 
     def __init__(
@@ -93,30 +92,14 @@ class Trainer:
         corpus: Utterances,
         out: Path,
     ):
-        self.config, self.contract, self.recipe = config, contract, recipe
-        self.corpus, self.device, self.out = corpus, corpus.device, out
-        self.model = Tacotron2(config).to(self.device)
+        self.config, self.recipe, self.out = config, recipe, out
+        self.corpus, self.device = corpus, corpus.device
+        model = Tacotron2(config).to(self.device)
         # Starting from the mean frame leaves the first steps to the attention, not to finding this level.
         mean = corpus.mel.float().mean(1).repeat(config.n_frames_per_step)
-        self.model.decoder.linear_projection.linear_layer.bias.data.copy_(mean)
-        self.optimiser = adamw([self.model], recipe.learning_rate, (0.9, 0.999), recipe.weight_decay)
-        self.optimisers = [self.optimiser]
-        self.ema = Ema(self.model, recipe.ema_decay)
-
-    def state_dict(self) -> dict:
-        return {
-            "model": self.model.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
-            "ema": self.ema.state_dict(),
-        }
-
-    def load_networks(self, state: dict) -> None:
-        self.model.load_state_dict(state["model"])
-        self.ema.load_state_dict(state["ema"])
-
-    def load_state_dict(self, state: dict) -> None:
-        self.load_networks(state)
-        self.optimiser.load_state_dict(state["optimiser"])
+        model.decoder.linear_projection.linear_layer.bias.data.copy_(mean)
+        optimiser = adamw([model], recipe.learning_rate, (0.9, 0.999), recipe.weight_decay)
+        super().__init__(model, optimiser, recipe.ema_decay, contract)
 
     def losses(self, model: Tacotron2, bucket: Bucket, members: Tensor) -> tuple[dict[str, Tensor], Tensor]:
         """Each loss, and the alignment (B, S, N)."""
@@ -160,16 +143,6 @@ class Trainer:
         self.optimiser.step()
         self.ema.update()
         return {name: loss.detach() for name, loss in losses.items()}
-
-    def averaged_model(self) -> Tacotron2:
-        """A copy with the moving average's weights, for validation and for shipping."""
-        copy = Tacotron2(self.config).to(self.device)
-        copy.load_state_dict(self.model.state_dict() | self.ema.state_dict())
-        return copy.eval()
-
-    def save_weights(self, path: Path, info: dict) -> None:
-        info = {"mel": asdict(self.contract), **info}
-        save_weights(path, self.averaged_model(), self.config, info)
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:

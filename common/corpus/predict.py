@@ -13,7 +13,7 @@ from tqdm import tqdm
 from common.corpus.mels import save_mels
 from common.corpus.utterances import Utterances
 from common.published import read_checkpoint
-from common.registry import load_attribute
+from common.registry import get_model, load_attribute
 from common.voices import load_voice
 
 # Predicts utterances (B,) padded to so many symbols and frames: mel (B, n_mels, frames).
@@ -31,27 +31,47 @@ def predict_mels(model: nn.Module, corpus: Utterances, predict: Predict, batch_s
     return mels
 
 
-def main(model: str, network: str, predict: Predict, batch_size: int) -> None:
-    """The command of one model; `network` is "module:Class"."""
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {model}.predict_mels",
-        description="Writes a trained model's mels of a whole corpus, for a vocoder to be fine-tuned on.",
+def load_network(weights: Path | None, voice: str | None, model: str, device: torch.device) -> tuple:
+    """A trained model's network in eval mode, from weights or from a voice, and its `ModelSource`."""
+    source = load_voice(voice).source(model) if voice else read_checkpoint(weights, model)
+    network = load_attribute(get_model(model).module("stages").NETWORK)(source.config)
+    # What only training needs is not in the file.
+    network.load_state_dict(
+        {name: torch.from_numpy(value) for name, value in source.state.items()}, strict=False
     )
+    return network.to(device).eval(), source
+
+
+def add_arguments(parser: argparse.ArgumentParser, out: str) -> None:
+    """Which weights run over which corpus, and what is written."""
     weights = parser.add_mutually_exclusive_group(required=True)
     weights.add_argument("--weights", type=Path, help="weights.safetensors of a training run")
     weights.add_argument("--voice", help="a voice instead, by name or folder")
     parser.add_argument(
         "--corpus", type=Path, required=True, help="folder that scripts/prepare_corpus.py wrote"
     )
-    parser.add_argument("--out", type=Path, required=True, help="the .npy file to write")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path, required=True, help=f"the {out} file to write")
+    parser.add_argument(
+        "--device", default="cuda" if torch.cuda.is_available() else "cpu", help="cuda or cpu"
+    )
+
+
+def main(model: str, batch_size: int, predict: Predict, freely: Predict | None = None) -> None:
+    """The command of one model. `freely` predicts what `predict` takes from the corpus, but for durations."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {model}.predict_mels",
+        description="Writes a trained model's mels of a whole corpus, for a vocoder to be fine-tuned on.",
+    )
+    add_arguments(parser, ".npy")
+    if freely:
+        parser.add_argument(
+            "--predicted",
+            action="store_true",
+            help="pitch and energy as the model predicts them: targets for another model to learn from",
+        )
     args = parser.parse_args()
     device = torch.device(args.device)
-    source = load_voice(args.voice).source(model) if args.voice else read_checkpoint(args.weights, model)
-    built = load_attribute(network)(source.config)
-    # What only training needs is not in the file.
-    built.load_state_dict(
-        {name: torch.from_numpy(value) for name, value in source.state.items()}, strict=False
-    )
+    network, source = load_network(args.weights, args.voice, model, device)
     corpus = Utterances(args.corpus, source.mel, device)
-    save_mels(args.out, predict_mels(built.to(device).eval(), corpus, predict, batch_size))
+    chosen = freely if freely and args.predicted else predict
+    save_mels(args.out, predict_mels(network, corpus, chosen, batch_size))

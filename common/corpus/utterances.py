@@ -71,6 +71,20 @@ class Utterances:
             tuple(members.tolist()),
         )
 
+    def replace_durations(self, path: Path) -> None:
+        """Takes the durations of a .npy file (`[symbols of all utterances]`, frames) for the corpus's own.
+
+        A ValueError where they are another corpus's.
+        """
+        durations = np.load(path)
+        cuts = self.lengths.cumsum(0).cpu().numpy()
+        fits = durations.ndim == 1 and durations.dtype.kind in "iu" and len(durations) == cuts[-1]
+        rows = np.split(durations, cuts[:-1]) if fits else []
+        frames = self.frames.tolist()
+        if not fits or [int(row.sum()) for row in rows] != frames:
+            raise ValueError(f"{path} does not hold this corpus's durations: align it again")
+        self.durations = _table(rows, torch.int64, self.device)
+
     def store_mels(self, mels: Tensor, predicted: Tensor, members: Tensor) -> None:
         """Puts predicted mels (B, n_mels, T) where `mels` `[n_mels, frames]` has these utterances."""
         for mel, first, length in zip(

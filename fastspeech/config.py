@@ -1,0 +1,56 @@
+"""Sizes of a FastSpeech network, under the names that NVIDIA's FastSpeech project gives them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HEAD_SIZE = 64  # channels of a head's queries, keys and values; fixed in the published network
+
+
+@dataclass(frozen=True)
+class FastSpeechConfig:
+    """Hyper-parameters of the published network (defaults: the published sizes), and `mask_padding`.
+
+    The published network lets a batch's padding leak into shorter items through its convolutions.
+    `mask_padding=True` (ours) zeroes padded positions before each of them, so that an item of a padded batch
+    equals the item alone. It adds no weights. `max_seq_len` counts symbols as well as mel frames.
+    """
+
+    max_seq_len: int = 2048
+    d_model: int = 384
+    phoneme_side_n_layer: int = 6
+    phoneme_side_head: int = 2
+    phoneme_side_conv1d_filter_size: int = 1536
+    phoneme_side_output_size: int = 384
+    mel_side_n_layer: int = 6
+    mel_side_head: int = 2
+    mel_side_conv1d_filter_size: int = 1536
+    mel_side_output_size: int = 384
+    fft_conv1d_kernel: int = 3
+    fft_conv1d_padding: int = 1
+    duration_predictor_filter_size: int = 256
+    duration_predictor_kernel_size: int = 3
+    dropout: float = 0.1
+    n_mel_channels: int = 80
+    n_symbols: int = 149
+    padding_idx: int = 0
+    mask_padding: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("phoneme_side_output_size", "mel_side_output_size"):
+            if getattr(self, name) != self.d_model:
+                raise ValueError(f"{name} {getattr(self, name)} must be d_model, {self.d_model}")
+        if self.d_model % 2:
+            raise ValueError(f"d_model {self.d_model} must be even: sines and cosines share it")
+        if self.fft_conv1d_padding * 2 != self.fft_conv1d_kernel - 1:
+            raise ValueError(
+                f"fft_conv1d_padding {self.fft_conv1d_padding} must be half of fft_conv1d_kernel "
+                f"{self.fft_conv1d_kernel} less one, to keep the length"
+            )
+        if self.duration_predictor_kernel_size % 2 == 0:
+            raise ValueError(
+                f"duration_predictor_kernel_size {self.duration_predictor_kernel_size} must be odd, "
+                "to keep the length"
+            )
+        if self.max_seq_len < 1:
+            raise ValueError(f"max_seq_len {self.max_seq_len} must be at least 1")
