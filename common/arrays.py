@@ -50,6 +50,15 @@ def stack(arrays: Sequence[Array], axis: int = 0) -> Array:
     return importlib.import_module("torch").stack(list(arrays), axis)
 
 
+def concatenate(arrays: Sequence[Array], axis: int = 0) -> Array:
+    """Arrays of one kind, one behind the other."""
+    if len(arrays) == 1:
+        return arrays[0]
+    if is_numpy(arrays[0]):
+        return np.concatenate(arrays, axis)
+    return importlib.import_module("torch").cat(list(arrays), axis)
+
+
 def pad_batch(rows: Sequence[np.ndarray], value: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Rows of different lengths -> (padded int64 [B, T], lengths int64 [B])."""
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
@@ -57,6 +66,22 @@ def pad_batch(rows: Sequence[np.ndarray], value: int = 0) -> tuple[np.ndarray, n
     for row, target in zip(rows, padded, strict=True):
         target[: len(row)] = row
     return padded, lengths
+
+
+def random_lengths(batch: int, longest: int, rng: np.random.Generator, shortest: int = 1) -> np.ndarray:
+    """Lengths int64 [B] for examples: the first item is as long as the batch, others may be shorter."""
+    lengths = rng.integers(max(shortest, (longest + 1) // 2), longest + 1, batch)
+    lengths[0] = longest
+    return lengths
+
+
+def pad_to(array: Array, shape: Sequence[int]) -> Array:
+    """The array with zeros behind it along every axis up to this shape; itself where it has it already."""
+    if tuple(array.shape) == tuple(shape):
+        return array
+    padded = np.zeros(shape, array.dtype) if is_numpy(array) else array.new_zeros(shape)
+    padded[tuple(slice(size) for size in array.shape)] = array
+    return padded
 
 
 def valid(lengths: Array, steps: int) -> Array:

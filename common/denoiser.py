@@ -6,8 +6,11 @@ and the spectrum of the hum; common/denoiser_torch.py has the network. No torch.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from common.arrays import random_lengths
 from common.audio import MelContract, analysis_window
 from common.stages import Dim, Stage, Tensor
 
@@ -48,12 +51,39 @@ def denoiser_stage(model: str, hop_length: int, batch: Dim, mel: Dim) -> Stage:
     )
 
 
+def masked_denoiser_stage(model: str, hop_length: int, batch: Dim, mel: Dim) -> Stage:
+    """The same for padded audio: an item of so many frames is denoised as if it ended there.
+
+    Its audio has whole frames, and so many of them that it is long enough for a spectrum.
+    """
+    fewest = -(-fewest_samples(hop_length) // hop_length)
+    sizes = [max(fewest, frames) * hop_length for frames in (mel.min, mel.typical, mel.max)]
+    samples = Dim("samples", *sizes, of=mel.name, times=hop_length)
+    plain = denoiser_stage(model, hop_length, batch, mel)
+    _, *others = plain.inputs
+    return replace(
+        plain,
+        name="masked_denoiser",
+        inputs=(
+            Tensor("audio", "float32", (batch, samples)),
+            *others,
+            Tensor("lengths", "int64", (batch,)),
+        ),
+        outputs=(Tensor("denoised", "float32", (batch, samples)),),
+    )
+
+
 def denoiser_examples(
-    hop_length: int, sizes: dict[str, int], rng: np.random.Generator
+    hop_length: int, sizes: dict[str, int], rng: np.random.Generator, masked: bool = False
 ) -> dict[str, np.ndarray]:
     """Noise, with a hum that is as loud as some of its bins."""
     bins = fewest_samples(hop_length)
+    lengths = {}
+    if masked:
+        frames, fewest = sizes["samples"] // hop_length, -(-bins // hop_length)
+        lengths["lengths"] = random_lengths(sizes["batch"], frames, rng, fewest)
     return {
+        **lengths,
         "audio": 0.1 * rng.standard_normal((sizes["batch"], sizes["samples"]), np.float32),
         "strength": rng.uniform(0, 1, sizes["batch"]).astype(np.float32),
         "bias": rng.uniform(0, 2, bins).astype(np.float32),

@@ -58,10 +58,19 @@ class DenoiserNetwork(nn.Module):
     def _keep(self, name: str, table: np.ndarray) -> None:
         self.register_buffer(name, torch.from_numpy(table.astype(np.float32)), persistent=False)
 
-    def spectrum(self, audio: Tensor) -> tuple[Tensor, Tensor]:
-        """audio (B, S) -> real and imaginary part (B, T, kept, Q) of T = S // hop + 1 centred windows."""
+    def spectrum(self, audio: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """audio (B, S) -> real and imaginary part (B, T, kept, Q) of T = S // hop + 1 centred windows.
+
+        With `lengths` (B,), in hops, an item is reflected at its own end.
+        """
         half, count = self.size // 2, audio.shape[1] // self.hop + 1
-        audio = F.pad(audio[:, None], (half, half), mode="reflect")[:, 0]
+        if lengths is None:
+            audio = F.pad(audio[:, None], (half, half), mode="reflect")[:, 0]
+        else:
+            places = torch.arange(-half, audio.shape[1] + half, device=audio.device).abs()[None]
+            last = (lengths * self.hop - 1)[:, None]
+            places = torch.minimum(places, (2 * last - places).clamp(min=0))
+            audio = audio.gather(1, places)
         hops = audio[:, : (count + OVERLAP - 1) * self.hop].unflatten(1, (-1, self.hop))
         frames = torch.cat([hops[:, piece : piece + count] for piece in range(OVERLAP)], dim=2)
         frames = frames.unflatten(2, (self.rows, self.columns)) * self.window
@@ -93,19 +102,31 @@ class DenoiserNetwork(nn.Module):
             1
         )
 
-    def denoise(self, audio: Tensor, strength: Tensor, bias: Tensor) -> tuple[Tensor]:
-        """The stage "denoiser": audio (B, S), strength (B,), bias (bins,) -> audio (B, S // hop * hop)."""
-        real, imaginary = self.spectrum(audio)
+    def denoise(
+        self, audio: Tensor, strength: Tensor, bias: Tensor, lengths: Tensor | None = None
+    ) -> tuple[Tensor]:
+        """The stage "denoiser": audio (B, S), strength (B,), bias (bins,) -> audio (B, S // hop * hop).
+
+        "masked_denoiser" takes `lengths` (B,) too, the hops after which an item ends and zeros follow.
+        """
+        real, imaginary = self.spectrum(audio, lengths)
         magnitude = (real.square() + imaginary.square()).sqrt()
         bias = bias[self.bins].view(self.kept, self.columns)
         left = (magnitude - strength[:, None, None, None] * bias).clamp(min=0)
         gain = left / magnitude.clamp(min=torch.finfo(torch.float32).tiny)
         frames = self.windows(real * gain, imaginary * gain)
-        total = self.overlap(frames)
-        weight = self.overlap(self.window.square().flatten().expand(1, frames.shape[1], -1))
+        weights = self.window.square().flatten().expand(1, frames.shape[1], -1)
+        if lengths is not None:
+            inside = torch.arange(frames.shape[1], device=frames.device) <= lengths[:, None]
+            frames, weights = frames * inside[:, :, None], weights * inside[:, :, None]
+        total, weight = self.overlap(frames), self.overlap(weights)
         kept = slice(self.size // 2, self.size // 2 + audio.shape[1] // self.hop * self.hop)
         weight = weight[:, kept]
-        return (total[:, kept] / torch.where(weight > torch.finfo(torch.float32).tiny, weight, 1.0),)
+        denoised = total[:, kept] / torch.where(weight > torch.finfo(torch.float32).tiny, weight, 1.0)
+        if lengths is not None:  # a window's edge alone, divided by its weight, is as large as may be
+            inside = inside[:, 1:, None]
+            denoised = (denoised.unflatten(1, (-1, self.hop)) * inside).flatten(1)
+        return (denoised,)
 
 
 def _turn(cycles: np.ndarray) -> np.ndarray:

@@ -37,7 +37,7 @@ from common.voices import ModelSource
 
 OPSET = 20
 # Part of the cache's key: raise it when an exported graph would come out differently.
-EXPORTER_VERSION = 2
+EXPORTER_VERSION = 3
 TOLERANCE = 1e-4  # times the largest reference value, where that is above 1
 ROUNDING = 4.0  # times PyTorch's own rounding, in stages that feed back
 BATCHES = (1, 2, 3, 4)
@@ -297,7 +297,10 @@ def check_sizes(stage: Stage) -> list[dict[str, int]]:
 
     def at(size_of) -> dict[str, int]:
         sizes = {dim.name: min(max(size_of(dim), dim.min), dim.max) for dim in lengths}
-        return {dim.name: sizes[dim.of] * dim.times if dim.of else sizes[dim.name] for dim in lengths}
+        return {
+            dim.name: (sizes[dim.of] if dim.of in sizes else sizes[dim.name] // dim.times) * dim.times
+            for dim in lengths
+        }
 
     shortest, *odd, longest = (
         at(lambda d: d.min),

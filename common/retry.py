@@ -1,4 +1,4 @@
-"""Utterances to mels, and again where the acoustic model reports that one went wrong.
+"""Utterances to mels, in pieces where a mel would be too long, and again where one went wrong.
 
 A model that finds its own way through the text (Tacotron 2's attention) can repeat, skip or never end. Other
 noise often helps, and short pieces nearly always: both are tried in turn, and the best result is kept.
@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from common.arrays import Array, to_numpy
+from common.arrays import Array, concatenate
 from common.pieces import Piece, cut
-from common.speech import AcousticOutput, Controls
+from common.speech import AcousticOutput, Controls, MelTooLong
 from common.text import Frontend, Utterance
 
 CUTS = 2  # how often an utterance is halved at most
@@ -38,16 +38,40 @@ class Said:
 
 def say(
     acoustic: Any, frontend: Frontend, utterances: Sequence[Utterance], controls: Controls, retries: int
-) -> tuple[AcousticOutput, list[Said]]:
-    """One batch through the acoustic model: its own answer, and for each utterance what is to be heard.
+) -> list[Said]:
+    """One batch through the acoustic model: for each utterance what is to be heard.
 
-    With `retries`, utterances with a problem are spoken again with that many further seeds, then in pieces.
+    One whose mel would be longer than the model can make is spoken in pieces. With `retries`, utterances with
+    a problem are spoken again with that many further seeds, then in pieces.
     """
-    output = acoustic.synthesise([utterance.ids for utterance in utterances], controls)
-    said = [_row(output, row, len(utterance.ids)) for row, utterance in enumerate(utterances)]
+    said = _batch(acoustic, frontend, utterances, controls)
     if retries:
         said = _again(acoustic, frontend, utterances, said, controls, retries, len(utterances), CUTS)
-    return output, said
+    return said
+
+
+def _batch(
+    acoustic: Any, frontend: Frontend, utterances: Sequence[Utterance], controls: Controls
+) -> list[Said]:
+    """What the acoustic model makes of a batch; what is too long for it in two pieces, if need be again."""
+    try:
+        output = acoustic.synthesise([utterance.ids for utterance in utterances], controls)
+    except MelTooLong as error:
+        long = {row: cut(utterances[row], frontend.symbols, shortest=1) for row in error.rows}
+        for row, pieces in long.items():
+            # A piece may get a comma: one letter would be cut into itself for ever.
+            if any(len(piece.utterance.ids) >= len(utterances[row].ids) for piece in pieces):
+                raise
+        fitting = [row for row in range(len(utterances)) if row not in long]
+        said: dict[int, Said] = {}
+        if fitting:
+            spoken = _batch(acoustic, frontend, [utterances[row] for row in fitting], controls)
+            said.update(zip(fitting, spoken, strict=True))
+        for row, pieces in long.items():
+            parts = [_batch(acoustic, frontend, [piece.utterance], controls)[0] for piece in pieces]
+            said[row] = _join(parts, pieces, len(utterances[row].ids))
+        return [said[row] for row in range(len(utterances))]
+    return [_row(output, row, len(utterance.ids)) for row, utterance in enumerate(utterances)]
 
 
 def _row(output: AcousticOutput, row: int, symbols: int) -> Said:
@@ -81,7 +105,8 @@ def _again(
     seeds = range(controls.seed + 1, controls.seed + 1 + retries) if controls.dropout else ()
     for seed in seeds:
         bad = _troubled(best)
-        tries = _speak(acoustic, [utterances[i] for i in bad], replace(controls, seed=seed), batch_size)
+        again = [utterances[i] for i in bad]
+        tries = _speak(acoustic, frontend, again, replace(controls, seed=seed), batch_size)
         for i, attempt in zip(bad, tries, strict=True):
             best[i] = _better(best[i], replace(attempt, note=f"spoken again with seed {seed}"))
     if not cuts:
@@ -89,7 +114,7 @@ def _again(
     halves = {i: cut(utterances[i], frontend.symbols) for i in _troubled(best)}
     halves = {i: pieces for i, pieces in halves.items() if len(pieces) > 1}
     parts = [piece.utterance for pieces in halves.values() for piece in pieces]
-    spoken = _speak(acoustic, parts, controls, batch_size)
+    spoken = _speak(acoustic, frontend, parts, controls, batch_size)
     spoken = _again(acoustic, frontend, parts, spoken, controls, retries, batch_size, cuts - 1)
     for number, (i, pieces) in enumerate(halves.items()):
         joined = _join(spoken[2 * number : 2 * number + 2], pieces, len(utterances[i].ids))
@@ -106,12 +131,12 @@ def _better(one: Said, other: Said) -> Said:
     return min(one, other, key=lambda said: said.trouble)
 
 
-def _speak(acoustic: Any, utterances: Sequence[Utterance], controls: Controls, batch_size: int) -> list[Said]:
+def _speak(
+    acoustic: Any, frontend: Frontend, utterances: Sequence[Utterance], controls: Controls, batch_size: int
+) -> list[Said]:
     said = []
     for start in range(0, len(utterances), batch_size):
-        batch = utterances[start : start + batch_size]
-        output = acoustic.synthesise([utterance.ids for utterance in batch], controls)
-        said += [_row(output, row, len(utterance.ids)) for row, utterance in enumerate(batch)]
+        said += _batch(acoustic, frontend, utterances[start : start + batch_size], controls)
     return said
 
 
@@ -137,7 +162,7 @@ def _join(said: Sequence[Said], pieces: Sequence[Piece], symbols: int) -> Said:
     count = sum(one.pieces for one in said)
     sizes = [piece.end - piece.start for piece in pieces]
     return Said(
-        mel=np.concatenate([to_numpy(one.mel) for one in said], axis=1),
+        mel=concatenate([one.mel for one in said], axis=1),
         durations=durations,
         pitch=pitch,
         alignment=alignment,

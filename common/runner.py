@@ -7,7 +7,7 @@ import importlib.util
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,13 @@ import numpy as np
 
 from common.arrays import to_numpy
 from common.audio import require_same_contract
+from common.deployment import Bucket, Deployment
 from common.engines import BACKENDS, Engine, make_engine
+from common.engines.buckets import BucketedEngine, EnginePool
 from common.pieces import fit
 from common.registry import MODELS, get_model, require_torch, unknown
 from common.retry import ADVICE, ADVICE_AFTER_RETRIES, Said, say
-from common.speech import AcousticOutput, Audio, Controls, Problem, Timings
+from common.speech import Audio, Controls, Problem, Timings
 from common.stages import Stage
 from common.text import Analysis, Frontend, Utterance
 from common.voices import ModelSource, load_voice
@@ -63,6 +65,7 @@ class TextToSpeech:
         self.acoustic = acoustic
         self.vocoder = vocoder
         self.sampling_rate = sampling_rate
+        self.batch_size: int | None = None  # where a call says nothing; None: as many as the models allow
         self.load_timings = Timings()
 
     @classmethod
@@ -77,16 +80,22 @@ class TextToSpeech:
         threads: int | None = None,
         decoder: str | None = None,
         watch: Callable[[Engine], Engine] | None = None,
+        deployments: Mapping[str, Deployment] | None = None,
+        overrides: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> TextToSpeech:
         """Models by name (default: the voice's own) from a voice, or from `checkpoints` ("acoustic=FILE").
 
         `backend` is one word, or one for each: "acoustic=onnx,vocoder=torch". Both mel contracts must agree.
         `decoder` picks the form of an acoustic model's decoder where it has several (default: the model's).
-        `watch` gives what runs in an engine's place, such as one that measures it.
+        `watch` gives what runs in an engine's place, such as one that measures it. `deployments` says by
+        model how its engines are run: in buckets, for one. `overrides` are, by model too, values of its
+        config or mel contract that count instead of those stored with the weights.
         """
+        deployments = {} if deployments is None else deployments
         clock = Timings()
         with clock.stage("voice"):
-            sources = choose_sources({"acoustic": acoustic, "vocoder": vocoder}, voice, checkpoints)
+            wanted = {"acoustic": acoustic, "vocoder": vocoder}
+            sources = choose_sources(wanted, voice, checkpoints, overrides)
             first, second = (sources[kind] for kind in KINDS)
             require_same_contract(first.mel, second.mel, (first.model, second.model))
             backends = parse_backends(backend, {kind: source.model for kind, source in sources.items()})
@@ -96,8 +105,11 @@ class TextToSpeech:
         for kind, source in sources.items():
             with clock.stage(kind):
                 form = decoder if kind == "acoustic" else None
-                drivers[kind] = make_driver(source, backends[kind], device, threads, form, watch)
+                how = deployments.get(source.model)
+                drivers[kind] = make_driver(source, backends[kind], device, threads, form, watch, how)
         tts = cls(frontend, **drivers, sampling_rate=first.mel.sampling_rate)
+        if first.model in deployments:
+            tts.batch_size = deployments[first.model].batch_size
         tts.load_timings = clock
         return tts
 
@@ -115,6 +127,14 @@ class TextToSpeech:
             return analysis
         pieces = [p for u in analysis.utterances for p in fit(u, longest, self.frontend.symbols)]
         return replace(analysis, utterances=tuple(pieces))
+
+    def bucket_report(self) -> list[dict[str, Any]]:
+        """A row for each bucket of each stage that ran: what it was used for, and what of it was padding."""
+        return [
+            {**row, "masked": driver.batch_safe}
+            for driver in (self.acoustic, self.vocoder)
+            for row in driver.engines.report()
+        ]
 
     def require_controls(self, controls: Controls) -> None:
         """A ValueError where neither model knows a control that was asked for: it would change nothing."""
@@ -158,7 +178,7 @@ class TextToSpeech:
         """As speak_many, but each answer leaves with its text's number as soon as it is ready."""
         controls = controls or Controls()
         self.require_controls(controls)
-        batch_size = self._batch_size(batch_size)
+        batch_size = self.choose_batch_size(batch_size)
         numbered = enumerate(texts)
         while window := list(itertools.islice(numbered, batch_size * SORTED_BATCHES)):
             jobs = [self._job(number, text) for number, text in window]
@@ -170,8 +190,10 @@ class TextToSpeech:
         self.require_controls(controls)
         return Stream(self, self._job(0, text), controls, _require_retries(retries))
 
-    def _batch_size(self, batch_size: int | None) -> int:
+    def choose_batch_size(self, batch_size: int | None) -> int:
+        """Utterances at a time, where a call asks for so many, or leaves it open."""
         largest = self.acoustic.largest_batch
+        batch_size = self.batch_size if batch_size is None else batch_size
         if batch_size is None:
             # Where padding changes its neighbours (the published FastPitch), only on request.
             return min(BATCH_SIZE, largest) if self.acoustic.batch_safe else 1
@@ -207,28 +229,20 @@ class TextToSpeech:
         self, utterances: Sequence[Utterance], controls: Controls, retries: int, clock: Timings
     ) -> list[_Part]:
         with clock.stage("acoustic"):
-            output, said = say(self.acoustic, self.frontend, utterances, controls, retries)
+            said = say(self.acoustic, self.frontend, utterances, controls, retries)
         with clock.stage("vocoder"):
-            audio = self._vocode(output, said, controls)
+            audio = [self._vocode(one, controls) for one in said]
         return [
             _Part(_finite(samples), replace(one, mel=to_numpy(one.mel)))
             for samples, one in zip(audio, said, strict=True)
         ]
 
-    def _vocode(self, output: AcousticOutput, said: list[Said], controls: Controls) -> list[np.ndarray]:
-        """The batch as it came, and alone what was spoken again; without frames there is no sound."""
-        silence = np.zeros(0, np.float32)
-        audio = [silence] * len(said)
-        rows = [row for row, one in enumerate(said) if not one.note and one.mel.shape[1]]
-        if rows:
-            whole = len(rows) == len(said)
-            mel, lengths = (x if whole else x[rows] for x in (output.mel, output.mel_lengths))
-            for row, samples in zip(rows, self.vocoder.vocode(mel, lengths, controls), strict=True):
-                audio[row] = samples
-        for row, one in enumerate(said):
-            if one.note and one.mel.shape[1]:
-                (audio[row],) = self.vocoder.vocode(one.mel[None], np.array([one.mel.shape[1]]), controls)
-        return audio
+    def _vocode(self, said: Said, controls: Controls) -> np.ndarray:
+        """One utterance's samples; without frames there is no sound."""
+        frames = said.mel.shape[1]
+        if not frames:
+            return np.zeros(0, np.float32)
+        return self.vocoder.vocode(said.mel[None], np.array([frames]), controls)[0]
 
     def _join(self, job: _Job, controls: Controls, retries: int) -> Audio:
         """The utterances' audio in order, with their pauses."""
@@ -298,7 +312,7 @@ class Stream:
         first_chunk = FIRST_CHUNK
         for number, utterance in enumerate(utterances):
             with self.timings.stage("acoustic"):
-                _, (said,) = say(tts.acoustic, tts.frontend, [utterance], controls, retries)
+                (said,) = say(tts.acoustic, tts.frontend, [utterance], controls, retries)
             self.notes.append(said.note)
             if said.problem:
                 self.problems.append(describe_problem(number, utterance, said, retries))
@@ -389,7 +403,10 @@ def settled(samples: np.ndarray) -> int:
 
 
 def choose_sources(
-    wanted: Mapping[str, str | None], voice: str | Path | None, checkpoints: Sequence[str] = ()
+    wanted: Mapping[str, str | None],
+    voice: str | Path | None,
+    checkpoints: Sequence[str] = (),
+    overrides: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, ModelSource]:
     """The acoustic model's and the vocoder's source: from checkpoints where given, else from the voice."""
     for kind, name in wanted.items():
@@ -415,7 +432,27 @@ def choose_sources(
                 if not models and wanted[kind] is None:
                     raise ValueError(f"voice {loaded.name!r} has no {kind} model")
                 sources[kind] = loaded.source(wanted[kind] or models[0])
-    return {kind: sources[kind] for kind in KINDS}
+    overrides = overrides or {}
+    return {kind: override(sources[kind], overrides.get(sources[kind].model, {})) for kind in KINDS}
+
+
+def override(source: ModelSource, values: Mapping[str, Any]) -> ModelSource:
+    """The source with other values in its config or mel contract.
+
+    A graph holds what was configured when it was exported: with another config it is exported again.
+    """
+    if not values:
+        return source
+    parts = (source.config, source.mel)
+    for name in values:
+        known = [f.name for part in parts for f in fields(part)]
+        if name not in known:
+            raise ValueError(unknown(f"hyper-parameter of {source.model}", name, known))
+    config, mel = (
+        replace(part, **{f.name: values[f.name] for f in fields(part) if f.name in values}) for part in parts
+    )
+    graphs = source.graphs if config == source.config else {}
+    return replace(source, config=config, mel=mel, graphs=graphs, networks=type(source.networks)())
 
 
 def parse_backends(text: str, models: Mapping[str, str]) -> dict[str, str]:
@@ -441,6 +478,7 @@ def make_driver(
     threads: int | None = None,
     decoder: str | None = None,
     watch: Callable[[Engine], Engine] | None = None,
+    deployment: Deployment | None = None,
 ) -> Any:
     """The acoustic model or vocoder of a source, on engines of this backend; the rest as in `load`."""
     model = get_model(source.model)
@@ -449,12 +487,28 @@ def make_driver(
     device = pick_device(backend) if device == "auto" else device
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise ValueError(f"unknown device {device!r}: use cpu, cuda, cuda:N or auto")
-    stages = choose_stages(source, decoder)
-    return model.driver_class(source, Engines(stages, source, backend, device, threads, watch))
+    deployment = deployment or Deployment()
+    buckets = deployment.buckets(model.kind)
+    if deployment.engine_memory_limit and not buckets:
+        raise ValueError(
+            f"engine_memory_limit of {source.model}: without buckets every engine is needed; "
+            "give the trt_max_..._seq_len_list too"
+        )
+    masked = deployment.mask_padding
+    if masked is None:  # the published programs let a vocoder hear its padding
+        masked = source.given_state is None
+    stages = choose_stages(source, decoder, bool(buckets), masked)
+    pool = EnginePool(deployment.engine_memory_limit)
+    return model.driver_class(source, Engines(stages, source, backend, device, threads, watch, buckets, pool))
 
 
-def choose_stages(source: ModelSource, decoder: str | None) -> list[Stage]:
-    """A model's stages; of a decoder that comes in several forms those of the one asked for."""
+def choose_stages(
+    source: ModelSource, decoder: str | None, bucketed: bool = False, masked: bool = True
+) -> list[Stage]:
+    """A model's stages; of those that come in several forms the ones asked for, or that buckets need.
+
+    `masked` chooses whether padding is left out, where a model has both forms.
+    """
     module = get_model(source.model).module("stages")
     stages = module.stages(source.config)
     forms = getattr(module, "VARIANTS", None)
@@ -464,14 +518,19 @@ def choose_stages(source: ModelSource, decoder: str | None) -> list[Stage]:
         return list(stages)
     if decoder and decoder not in forms:
         raise ValueError(unknown(f"decoder of {source.model}", decoder, forms))
-    names = forms[decoder or next(iter(forms))]
+    form = next(iter(forms))
+    if bucketed:
+        form = getattr(module, "BUCKETED", form)
+        form = form if masked else getattr(module, "BUCKETED_UNMASKED", form)
+    names = forms[decoder or form]
     return [stage for stage in stages if stage.name in names]
 
 
 class Engines(Mapping[str, Engine]):
     """A model's engines by their stage's name, each made when it is first asked for.
 
-    Not every call needs every stage, and a session costs time and memory.
+    Not every call needs every stage, and a session costs time and memory. With buckets, a stage's engine
+    stands for one of each bucket; `pool` holds these, for all stages together.
     """
 
     def __init__(
@@ -482,27 +541,45 @@ class Engines(Mapping[str, Engine]):
         device: str,
         threads: int | None,
         watch: Callable[[Engine], Engine] | None = None,
+        buckets: Sequence[Bucket] = (),
+        pool: EnginePool | None = None,
     ):
         self._stages = {stage.name: stage for stage in stages}
         self._source = source
         self._how = (backend, device, threads)
         self._watch = watch or (lambda engine: engine)
+        self._buckets = buckets
+        self._pool = pool or EnginePool()
         self._made: dict[str, Engine] = {}
 
     def __getitem__(self, name: str) -> Engine:
         if name not in self._made:
-            stage, backend = self._stages[name], self._how[0]
-            if backend == "onnx" and name not in self._source.graphs:
-                require_torch(f"exporting {self._source.weights} to ONNX")
-                self._source, _ = importlib.import_module("common.export").cached_source(self._source)
-            self._made[name] = self._watch(make_engine(stage, self._source, *self._how))
+            stage, (backend, device, _) = self._stages[name], self._how
+            if self._buckets:
+                engine = BucketedEngine(stage, self._buckets, self._make, self._pool, backend, device)
+            else:
+                engine = self._make(stage)
+            self._made[name] = self._watch(engine)
         return self._made[name]
+
+    def _make(self, stage: Stage, bucket: Bucket | None = None) -> Engine:
+        if self._how[0] == "onnx" and stage.name not in self._source.graphs:
+            require_torch(f"exporting {self._source.weights} to ONNX")
+            self._source, _ = importlib.import_module("common.export").cached_source(self._source)
+        return make_engine(stage, self._source, *self._how)
+
+    def report(self) -> list[dict[str, Any]]:
+        """What became of the buckets of the stages that ran."""
+        return [row for engine in self._made.values() if self._buckets for row in engine.report()]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._stages)
 
     def __len__(self) -> int:
         return len(self._stages)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._stages
 
 
 def pick_device(backend: str) -> str:

@@ -81,6 +81,14 @@ class AcousticOutput:
     problems: tuple[str, ...] = ()  # what went wrong with each item ("": nothing), [B]
 
 
+class MelTooLong(ValueError):
+    """Items of a batch, by their rows, whose mel is longer than the model can make. None was made."""
+
+    def __init__(self, message: str, rows: Sequence[int]):
+        super().__init__(message)
+        self.rows = tuple(rows)
+
+
 def check_ids(ids: Sequence[np.ndarray], n_symbols: int, longest_text: int) -> None:
     """A ValueError where an utterance's symbol ids, int64 [T_text], are none that a model takes."""
     for row in ids:

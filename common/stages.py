@@ -6,14 +6,15 @@ axes, example inputs), the checks of every engine's inputs, the verify tool and,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
 class Dim:
     """A dynamic dimension: its symbolic name and the range that a stage must serve.
 
-    One that belongs to another is `times` as long as the dimension `of`, in every call.
+    One that belongs to another is `times` as long as the dimension `of`, in every call. Where no input has
+    that other one, it is a multiple of `times`.
     """
 
     name: str
@@ -56,6 +57,11 @@ class Stage:
     graph: str = ""
     small_steps: bool = False
     feeds_back: bool = False
+
+    def masked(self) -> Stage:
+        """The stage told each item's valid steps, as `lengths`: what is behind them is not to be heard."""
+        lengths = Tensor("lengths", "int64", (self.inputs[0].dims[0],))
+        return replace(self, name=f"masked_{self.name}", inputs=(*self.inputs, lengths))
 
     @property
     def full_name(self) -> str:

@@ -23,6 +23,8 @@ Excerpts = Callable[[int, int], dict[str, Array]]
 class Vocoder:
     """Mel to audio, on whatever engines it is given: a stage "generator" and a stage "denoiser".
 
+    Engines of fixed lengths pad what they are given. The stages "masked_generator" and "masked_denoiser"
+    stand in the others' place then: they are told where the audio ends, and hear nothing behind it.
     `context` is the number of frames on each side that a frame's audio depends on. A voice says in its
     `denoising_strength` how much of the generator's hum is taken out (default 0).
     """
@@ -33,11 +35,22 @@ class Vocoder:
         self.source = source
         self.config = source.config
         self.engines = engines  # the denoiser's is asked for when there is something to denoise
-        self.generator = engines["generator"]
+        self.generator = engines["masked_generator" if "masked_generator" in engines else "generator"]
         self.hop = source.config.hop_length
         self.context = context
         self.longest_mel = self.generator.stage.dynamic_dims["mel"].max
+        if self.longest_chunk < 1:
+            raise ValueError(
+                f"{source.model}: buckets of up to {self.longest_mel} frames are too short, since the audio "
+                f"of one depends on {context + OVERLAP} on each side: at least one bucket must have "
+                f"{1 + 2 * (context + OVERLAP)} frames"
+            )
         self.denoising_strength = float(source.extra.get("denoising_strength", 0.0))
+
+    @property
+    def batch_safe(self) -> bool:
+        """Whether what is padded gives the same audio as alone."""
+        return "masked_generator" in self.engines
 
     def excerpts(self, frames: int, controls: Controls) -> Excerpts:
         """What the generator takes beside the mel, of so many frames."""
@@ -103,15 +116,25 @@ class Vocoder:
             end = min(start + size, frames)
             first, last = max(0, start - margin), min(frames, end + margin)
             left, right = max(0, first - self.context), min(frames, last + self.context)
-            audio = self.generator(mel=mel[:, :, left:right], **excerpts(left, right))["audio"]
+            audio = self._generate(mel[:, :, left:right], excerpts(left, right))
             audio = audio[:, (first - left) * self.hop : (last - left) * self.hop]
             if strength:
                 audio = self.denoise(audio, strength)
             yield to_numpy(audio[0, (start - first) * self.hop : (end - first) * self.hop])
             start, size = end, min(size * 2, largest)
 
+    def _generate(self, mel: Array, others: dict[str, Array]) -> Array:
+        if self.generator.stage.name == "masked_generator":
+            others = {**others, "lengths": self._length(mel.shape[2])}
+        return self.generator(mel=mel, **others)["audio"]
+
+    def _length(self, frames: int) -> Array:
+        return to_device(np.full(1, frames, np.int64), self.generator.device)
+
     def denoise(self, audio: Array, strength: float) -> Array:
-        """audio [1, S] without the hum, on the engine's device."""
-        denoiser = self.engines["denoiser"]
+        """audio [1, S], whole frames, without the hum, on the engine's device."""
+        masked = "masked_denoiser" in self.engines
+        denoiser = self.engines["masked_denoiser" if masked else "denoiser"]
         share = to_device(np.full(1, strength, np.float32), denoiser.device)
-        return denoiser(audio=audio, strength=share, bias=self.bias)["denoised"]
+        lengths = {"lengths": self._length(audio.shape[1] // self.hop)} if masked else {}
+        return denoiser(audio=audio, strength=share, bias=self.bias, **lengths)["denoised"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import yaml
@@ -47,7 +48,8 @@ class ModelSource:
     extra: Mapping[str, Any] = field(default_factory=dict)  # what the driver wants, such as pitch_mean
     given_state: Mapping[str, np.ndarray] | None = None  # where `weights` is in a published layout
 
-    networks: dict = field(default_factory=dict)  # what the torch engines of this source share
+    # What this source's engines share: torch's network, a graph's session. It goes with the last of them.
+    networks: MutableMapping = field(default_factory=WeakValueDictionary)
 
     @cached_property
     def state(self) -> Mapping[str, np.ndarray]:

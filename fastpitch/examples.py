@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from common.arrays import repeat_index, valid
+from common.arrays import random_lengths, repeat_index, valid
 from common.stages import Stage
 from fastpitch.config import FastPitchConfig
 
@@ -14,7 +14,7 @@ def example_inputs(
 ) -> dict[str, np.ndarray]:
     """Random inputs of these sizes; the first item is as long as the batch, the others may be shorter."""
     batch, text = sizes["batch"], sizes["text"]
-    lengths = _lengths(batch, text, rng)
+    lengths = random_lengths(batch, text, rng)
     inside = valid(lengths, text)
     if stage.name == "encoder":
         symbols = rng.integers(1, config.n_symbols, (batch, text)) * inside
@@ -22,7 +22,7 @@ def example_inputs(
         if config.n_speakers > 1:
             inputs["speaker"] = rng.integers(0, config.n_speakers, batch)
         return inputs
-    mel_lengths = _lengths(batch, sizes["mel"], rng)
+    mel_lengths = random_lengths(batch, sizes["mel"], rng)
     repeats = np.stack(
         [
             np.pad(rng.multinomial(frames, np.full(count, 1 / count)), (0, text - count))
@@ -37,9 +37,3 @@ def example_inputs(
         "repeat_index": repeat_index(repeats)[0],
         "mel_lengths": mel_lengths,
     }
-
-
-def _lengths(batch: int, longest: int, rng: np.random.Generator) -> np.ndarray:
-    lengths = rng.integers((longest + 1) // 2, longest + 1, batch)
-    lengths[0] = longest
-    return lengths

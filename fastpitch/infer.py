@@ -8,7 +8,8 @@ import numpy as np
 
 from common.arrays import Array, as_float32, as_int64, pad_batch, repeat_index, to_device, to_numpy, valid
 from common.engines import Engine
-from common.speech import AcousticOutput, Controls, check_ids
+from common.engines.buckets import count_miss
+from common.speech import AcousticOutput, Controls, MelTooLong, check_ids
 from common.voices import ModelSource
 
 # Longer predictions are errors of the network; NVIDIA's scripts cut them here too.
@@ -25,6 +26,7 @@ class FastPitchAcoustic:
     def __init__(self, source: ModelSource, engines: Mapping[str, Engine]):
         self.source = source
         self.config = source.config
+        self.engines = engines
         self.encoder = engines["encoder"]
         self.decoder = engines["decoder"]
         mean, std = (float(source.extra.get(key) or 0) for key in ("pitch_mean", "pitch_std"))
@@ -41,21 +43,18 @@ class FastPitchAcoustic:
     def synthesise(self, ids: Sequence[np.ndarray], controls: Controls | None = None) -> AcousticOutput:
         """One batch: each entry of `ids` int64 [T_text]."""
         controls = controls or Controls()
-        self._check(ids, controls)
-        symbols, lengths = pad_batch(ids, self.config.padding_idx)
-        device = self.encoder.device
-        symbols, lengths = to_device(symbols, device), to_device(lengths, device)
-        speaker = {}
-        if self.config.n_speakers > 1:
-            speaker["speaker"] = to_device(np.full(len(ids), controls.speaker, np.int64), device)
-        encoded = self.encoder(symbols=symbols, lengths=lengths, **speaker)
+        encoded, lengths = self._encode(ids, controls)
         pitch = as_float32(transform_pitch(encoded["pitch"], controls, self.pitch_std))
         repeats = round_durations(encoded["duration"], lengths, controls.pace)
         index, mel_lengths = repeat_index(repeats)
         if index.shape[1] > self.longest_mel:
-            raise ValueError(
-                f"at pace {controls.pace:g} a sentence of {int(lengths.max())} symbols has {index.shape[1]} "
-                f"frames; this model goes up to {self.longest_mel}: raise the pace or shorten the sentence"
+            count_miss(self.decoder)
+            rows = np.flatnonzero(to_numpy(mel_lengths) > self.longest_mel)
+            raise MelTooLong(
+                f"at pace {controls.pace:g} a sentence of {max(len(ids[row]) for row in rows)} symbols has "
+                f"{index.shape[1]} frames; this model goes up to {self.longest_mel}: raise the pace or "
+                "shorten the sentence",
+                rows.tolist(),
             )
         decoded = self.decoder(
             encoded=encoded["encoded"],
@@ -72,6 +71,23 @@ class FastPitchAcoustic:
             pitch=to_numpy(pitch)[:, 0] * np.float32(self.pitch_std) + np.float32(self.pitch_mean),
             energy=None if energy is None else to_numpy(energy),
         )
+
+    def predict_lengths(self, ids: Sequence[np.ndarray], controls: Controls | None = None) -> np.ndarray:
+        """The mel frames int64 [B] that `synthesise` would make, without making them."""
+        controls = controls or Controls()
+        encoded, lengths = self._encode(ids, controls)
+        return to_numpy(round_durations(encoded["duration"], lengths, controls.pace).sum(1))
+
+    def _encode(self, ids: Sequence[np.ndarray], controls: Controls) -> tuple[dict[str, Array], Array]:
+        """The encoder's outputs, and the texts' lengths."""
+        self._check(ids, controls)
+        symbols, lengths = pad_batch(ids, self.config.padding_idx)
+        device = self.encoder.device
+        symbols, lengths = to_device(symbols, device), to_device(lengths, device)
+        speaker = {}
+        if self.config.n_speakers > 1:
+            speaker["speaker"] = to_device(np.full(len(ids), controls.speaker, np.int64), device)
+        return self.encoder(symbols=symbols, lengths=lengths, **speaker), lengths
 
     def _check(self, ids: Sequence[np.ndarray], controls: Controls) -> None:
         if controls.speaker >= self.config.n_speakers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from common.arrays import random_lengths
 from common.denoiser import denoiser_examples
 from common.stages import Stage
 from hifigan.config import HifiganConfig
@@ -13,7 +14,9 @@ def example_inputs(
     stage: Stage, config: HifiganConfig, sizes: dict[str, int], rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
     """Noise with the mean and spread of log mels of speech."""
-    if stage.name == "denoiser":
-        return denoiser_examples(config.hop_length, sizes, rng)
+    masked = stage.name.startswith("masked")
+    if stage.name.endswith("denoiser"):
+        return denoiser_examples(config.hop_length, sizes, rng, masked)
     mel = rng.standard_normal((sizes["batch"], config.n_mel_channels, sizes["mel"]), np.float32)
-    return {"mel": mel * 2 - 5}
+    lengths = {"lengths": random_lengths(sizes["batch"], sizes["mel"], rng)} if masked else {}
+    return {"mel": mel * 2 - 5, **lengths}

@@ -21,6 +21,16 @@ def _same_conv(channels: int, kernel: int, dilation: int = 1) -> nn.Conv1d:
     return nn.Conv1d(channels, channels, kernel, dilation=dilation, padding=(kernel - 1) // 2 * dilation)
 
 
+def length_mask(lengths: Tensor, x: Tensor) -> Tensor:
+    """x (B, C, T) -> (B, 1, T) in its type: 1 at the first `lengths` (B,) steps of an item."""
+    return (torch.arange(x.shape[2], device=x.device) < lengths[:, None])[:, None].to(x.dtype)
+
+
+def keep(x: Tensor, mask: Tensor | None) -> Tensor:
+    """x with zeros behind the items' ends, as a convolution pads them; without a mask, x."""
+    return x if mask is None else x * mask
+
+
 class ResBlock1(nn.Module):
     """Residual pairs: a dilated convolution, then one of dilation 1 (V1, V2)."""
 
@@ -29,10 +39,10 @@ class ResBlock1(nn.Module):
         self.convs1 = nn.ModuleList(_same_conv(channels, kernel, dilation) for dilation in dilations)
         self.convs2 = nn.ModuleList(_same_conv(channels, kernel) for _ in dilations)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         for dilated, plain in zip(self.convs1, self.convs2, strict=True):
-            residual = dilated(F.leaky_relu(x, LEAKY_SLOPE))
-            x = x + plain(F.leaky_relu(residual, LEAKY_SLOPE))
+            residual = keep(dilated(F.leaky_relu(x, LEAKY_SLOPE)), mask)
+            x = keep(x + plain(F.leaky_relu(residual, LEAKY_SLOPE)), mask)
         return x
 
 
@@ -43,9 +53,9 @@ class ResBlock2(nn.Module):
         super().__init__()
         self.convs = nn.ModuleList(_same_conv(channels, kernel, dilation) for dilation in dilations)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         for conv in self.convs:
-            x = x + conv(F.leaky_relu(x, LEAKY_SLOPE))
+            x = keep(x + conv(F.leaky_relu(x, LEAKY_SLOPE)), mask)
         return x
 
 
@@ -93,14 +103,20 @@ class HifiganGenerator(nn.Module):
                 parametrize.remove_parametrizations(conv, "weight")
         return self
 
-    def body(self, mel: Tensor) -> Tensor:
-        """mel (B, n_mels, T) -> features (B, C, S)."""
-        x = self.conv_pre(mel)
+    def body(self, mel: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """mel (B, n_mels, T) -> features (B, C, S). Behind `lengths` (B,), where given, nothing is heard."""
+        mask = None if lengths is None else length_mask(lengths, mel)
+        x = keep(self.conv_pre(keep(mel, mask)), mask)
         for up, blocks in zip(self.ups, self.resblocks, strict=True):
             x = up(F.leaky_relu(x, LEAKY_SLOPE))
-            total = blocks[0](x)
+            if lengths is not None:
+                rate = up.stride[0]  # an odd difference to the kernel makes one sample more
+                lengths = lengths * rate + (up.kernel_size[0] - rate) % 2
+                mask = length_mask(lengths, x)
+            x = keep(x, mask)
+            total = blocks[0](x, mask)
             for block in blocks[1:]:
-                total = total + block(x)
+                total = total + block(x, mask)
             x = total / len(blocks)
         return x
 
@@ -116,9 +132,12 @@ class HifiganGenerator(nn.Module):
         """mel (B, n_mels, T) -> audio (B, 1, S), S = T * hop."""
         return self.head(self.body(mel))
 
-    def generate(self, mel: Tensor) -> tuple[Tensor]:
-        """The stage "generator": mel (B, n_mels, T) -> audio (B, T * hop)."""
-        audio = self(mel).squeeze(1)
+    def generate(self, mel: Tensor, lengths: Tensor | None = None) -> tuple[Tensor]:
+        """The stage "generator": mel (B, n_mels, T) -> audio (B, T * hop).
+
+        "masked_generator" takes `lengths` (B,) too: each item's audio is then that of its frames alone.
+        """
+        audio = self.head(self.body(mel, lengths)).squeeze(1)
         config = self.config
         pairs = zip(config.upsample_rates, config.upsample_kernel_sizes, strict=True)
         if any((kernel - rate) % 2 for rate, kernel in pairs):

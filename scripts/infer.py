@@ -92,7 +92,8 @@ def main(started: float) -> int:
         quiet=args.json or writer.to_stdout,
     )
     if args.json:
-        print(json.dumps({"phrases": records, "load": tts.load_timings.stages}, indent=1, ensure_ascii=False))
+        content = {"phrases": records, "load": tts.load_timings.stages, "buckets": tts.bucket_report()}
+        print(json.dumps(content, indent=1, ensure_ascii=False))
     if args.timing:
         show_timing(tts, records, time.perf_counter() - started)
     return cli.USER_ERROR if failures else 0
@@ -155,6 +156,25 @@ def show_timing(tts, records: list[dict], total: float) -> None:
     cli.print_table(("stage", "ms"), rows, file=sys.stderr)
     speed = f"{audio / work:.1f} times real time" if work else "nothing spoken"
     print(f"{audio:.2f} s of audio, {speed} from text to samples", file=sys.stderr)
+    show_buckets(tts.bucket_report())
+
+
+def show_buckets(uses: list[dict]) -> None:
+    """What each bucket was used for, where there are buckets."""
+    rows = [
+        (
+            use["stage"] + ("" if use["masked"] else " (unmasked)"),
+            use["bucket"],
+            str(use["calls"]),
+            f"{100 * use['waste']:.1f}",
+            str(use["misses"]),
+            ("yes" if use["loaded"] else "no") + (f", {use['loads']} times" if use["loads"] > 1 else ""),
+        )
+        for use in uses
+    ]
+    if rows:
+        print(file=sys.stderr)
+        cli.print_table(("stage", "bucket", "calls", "waste %", "misses", "loaded"), rows, file=sys.stderr)
 
 
 def list_available(as_json: bool) -> int:

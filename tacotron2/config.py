@@ -19,7 +19,8 @@ class Tacotron2Config:
     `mask_padding` is the published option: the teacher-forced outputs behind an item's end are overwritten.
     In the published network a batch's padding leaks into shorter texts through the encoder's convolutions.
     `p_convolution_dropout`, of encoder and postnet in training, is fixed in the published network.
-    `mask_text_padding` (ours) zeroes it before each of them: an item of a batch then equals the item alone.
+    `mask_text_padding` (ours) zeroes it before each of them, and the frames behind an item's end in the
+    postnet: an item of a batch then equals the item alone.
     """
 
     mask_padding: bool = False

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from common.arrays import valid
+from common.arrays import random_lengths, valid
 from common.engines import make_engine
 from common.stages import Stage
 from common.voices import ModelSource
@@ -27,10 +27,10 @@ def example_inputs(
     batch = sizes["batch"]
     if stage.name == "postnet":
         mel = rng.standard_normal((batch, config.n_mel_channels, sizes["mel"]), np.float32)
-        return {"mel": mel * 2 - 5}
+        masks = {"lengths": random_lengths(batch, sizes["mel"], rng)} if config.mask_text_padding else {}
+        return {"mel": mel * 2 - 5, **masks}
     text = sizes["text"]
-    lengths = rng.integers((text + 1) // 2, text + 1, batch)
-    lengths[0] = text
+    lengths = random_lengths(batch, text, rng)
     inside = valid(lengths, text)
     if stage.name == "encoder":
         return {"symbols": rng.integers(1, config.n_symbols, (batch, text)) * inside, "lengths": lengths}

@@ -8,13 +8,13 @@ from typing import Protocol
 
 import numpy as np
 
-from common.arrays import Array, pad_batch, stack, to_device, to_numpy
+from common.arrays import Array, concatenate, pad_batch, pad_to, stack, to_device, to_numpy
 from common.engines import Engine
 from common.speech import AcousticOutput, Controls, check_ids
 from common.voices import ModelSource
 from tacotron2.attention import attention_problem
 from tacotron2.config import PRENET_DROPOUT, PRENET_LAYERS, STOP_CHECK_STEPS, Tacotron2Config
-from tacotron2.stages import state_tensors
+from tacotron2.stages import longest_steps, state_tensors
 
 # Steps for which the stepwise form draws noise at a time; a multiple of the steps between its checks.
 NOISE_BLOCK = 64
@@ -69,12 +69,21 @@ class Tacotron2Acoustic:
     def __init__(self, source: ModelSource, engines: Mapping[str, Engine]):
         self.source = source
         self.config = source.config
+        self.engines = engines
         self.encoder = engines["encoder"]
         self.decoder = engines["decoder_loop"] if "decoder_loop" in engines else engines["decoder_iter"]
         self.postnet = engines["postnet"]
         dims = self.encoder.stage.dynamic_dims
         self.longest_text, self.largest_batch = dims["text"].max, dims["batch"].max
-        self.longest_mel = self.postnet.stage.dynamic_dims["mel"].max
+        self.longest_steps = longest_steps(self.config)
+        self.longest_mel = self.postnet.stage.dynamic_dims["mel"].max  # at a time
+        self.postnet_context = self.config.postnet_n_convolutions * (self.config.postnet_kernel_size // 2)
+        shortest = 1 + 2 * self.postnet_context
+        if self.longest_mel < shortest:
+            raise ValueError(
+                f"tacotron2: buckets of up to {self.longest_mel} frames are too short, since the postnet "
+                f"hears {self.postnet_context} on each side: at least one bucket must have {shortest}"
+            )
         self.sharpness = float(source.extra.get("sharpness", 0.0))
         self.step_seconds = self.config.n_frames_per_step * source.mel.hop_length / source.mel.sampling_rate
 
@@ -122,16 +131,24 @@ class Tacotron2Acoustic:
         )
 
     def _refine(self, decoded: Decoded) -> Array:
-        """The postnet over the batch's frames as published, or over each item's own, its stop included."""
+        """The postnet over the batch's frames as published, or over each item's own, its stop included.
+
+        What the decoder makes may be longer than the postnet's largest bucket: it goes in pieces then, each
+        with the frames around it that it hears.
+        """
         before = to_device(decoded.mel, self.postnet.device)
-        if not self.batch_safe:
-            return self.postnet(mel=before)["refined"]
-        # A batch's frames behind an item's end would be heard in it. (The product is an array of its own.)
-        after = before * 0.0
         ends = decoded.mel_lengths + decoded.stopped * self.config.n_frames_per_step
-        for row, end in enumerate(ends.tolist()):
-            after[row : row + 1, :, :end] = self.postnet(mel=before[row : row + 1, :, :end])["refined"]
-        return after
+        frames, context = before.shape[2], self.postnet_context
+        size = frames if frames <= self.longest_mel else self.longest_mel - 2 * context
+        pieces = []
+        for start in range(0, frames, size):
+            left, right = max(0, start - context), min(frames, start + size + context)
+            inputs = {"mel": before[:, :, left:right]}
+            if self.batch_safe:
+                inputs["lengths"] = to_device((ends - left).clip(0, right - left), self.postnet.device)
+            refined = self.postnet(**inputs)["refined"]
+            pieces.append(refined[:, :, start - left : min(start + size, frames) - left])
+        return concatenate(pieces, axis=2)
 
     def _problem(self, decoded: Decoded, row: int, symbols: int) -> str:
         steps = int(decoded.mel_lengths[row]) // self.config.n_frames_per_step
@@ -147,9 +164,8 @@ class Tacotron2Acoustic:
             raise ValueError(f"{len(ids)} utterances at a time; this model goes up to {self.largest_batch}")
         if len(seeds) != len(ids):
             raise ValueError(f"{len(seeds)} seeds for {len(ids)} utterances: each needs one")
-        longest = self.longest_mel // self.config.n_frames_per_step
-        if limit > longest:
-            raise ValueError(f"a step limit of {limit}; this model goes up to {longest}")
+        if limit > self.longest_steps:
+            raise ValueError(f"a step limit of {limit}; this model goes up to {self.longest_steps}")
         check_ids(ids, self.config.n_symbols, self.longest_text)
 
 
@@ -203,10 +219,15 @@ def decode_steps(
     check_every = 1 if engine.device == "cpu" else STOP_CHECK_STEPS
     batch = len(lengths)
     names = [tensor.name for tensor in state_tensors(config)]
+    texts = encoded["memory"].shape[1]
     fixed = {name: to_device(encoded[name], engine.device) for name in ("memory", "processed_memory")}
     fixed["lengths"] = to_device(lengths, engine.device)
     fixed["prenet_dropout"] = to_device(np.full(1, dropout, np.float32), engine.device)
-    text = fixed["memory"].shape[1]
+    # Padded to its bucket once, not at every step.
+    covering = getattr(engine, "covering", None)
+    text = covering(text=texts).text if covering else texts
+    for name in ("memory", "processed_memory"):
+        fixed[name] = pad_to(fixed[name], (batch, text, fixed[name].shape[2]))
     state = {
         tensor.name: to_device(np.zeros((batch, size), np.float32), engine.device)
         for tensor in state_tensors(config)
@@ -237,7 +258,7 @@ def decode_steps(
         mel=mel.swapaxes(1, 2),
         mel_lengths=steps * config.n_frames_per_step,
         gate=to_numpy(stack(gates, axis=1)),
-        alignment=to_numpy(stack(weights, axis=1)),
+        alignment=to_numpy(stack(weights, axis=1))[:, :, :texts],
         stopped=~going,
     )
 

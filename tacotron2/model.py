@@ -248,11 +248,14 @@ class Postnet(nn.Module):
             conv_norm(n_in, n_out, config.postnet_kernel_size) for n_in, n_out in pairwise(sizes)
         )
 
-    def forward(self, mel: Tensor) -> Tensor:
+    def forward(self, mel: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """mel (B, n_mels, T); with `lengths` (B,) no frame behind an item's end is heard."""
+        mask = None if lengths is None else length_mask(lengths, mel.size(2))[:, None]
         *first, last = self.convolutions
-        x = mel
+        x = mel if mask is None else mel * mask
         for convolution in first:
             x = F.dropout(torch.tanh(convolution(x)), self.p_dropout, self.training)
+            x = x if mask is None else x * mask
         return mel + F.dropout(last(x), self.p_dropout, self.training)
 
 
@@ -350,9 +353,12 @@ class Tacotron2(nn.Module):
             ~going,
         )
 
-    def refine(self, mel: Tensor) -> tuple[Tensor]:
-        """Stage "postnet": mel (B, n_mels, T) -> mel, the residual included."""
-        return (self.postnet(mel),)
+    def refine(self, mel: Tensor, lengths: Tensor | None = None) -> tuple[Tensor]:
+        """Stage "postnet": mel (B, n_mels, T) -> mel, the residual included.
+
+        It takes `lengths` (B,) where the network's padding is masked.
+        """
+        return (self.postnet(mel, lengths),)
 
     def initial_state(self, memory: Tensor) -> DecoderState:
         """The state before the first step."""

@@ -18,19 +18,25 @@ BATCH = Dim("batch", 1, 1, 16)
 TEXT = Dim("text", 1, 128, 512)
 
 
+def longest_steps(config: Tacotron2Config) -> int:
+    """The step limit that can be asked for at most."""
+    return max(LONGEST_LOOP, config.max_decoder_steps)
+
+
 def stages(config: Tacotron2Config) -> tuple[Stage, ...]:
     """All stages of a network of these sizes.
 
     The prenet's noise is uniform in [0, 1); what is below `prenet_dropout` drops its unit, and the rest is
     scaled by 1 / (1 - prenet_dropout). The network was trained with 0.5; 0 switches the dropout off, whatever
-    the noise. In `decoder_loop` the rows of the noise are the step limit.
+    the noise. In `decoder_loop` the rows of the noise are the step limit. A postnet that is to leave padding
+    out, as the encoder does, is told the frames' lengths.
     """
     memory = Tensor("memory", "float32", (BATCH, TEXT, config.encoder_embedding_dim))
     processed = Tensor("processed_memory", "float32", (BATCH, TEXT, config.attention_dim))
     lengths = Tensor("lengths", "int64", (BATCH,))
     dropout = Tensor("prenet_dropout", "float32", (1,))
     noise = (PRENET_LAYERS, BATCH, config.prenet_dim)
-    limit = Dim("steps", 1, 200, max(LONGEST_LOOP, config.max_decoder_steps))
+    limit = Dim("steps", 1, 200, longest_steps(config))
     made = Dim("made_steps", 1, limit.typical, limit.max)  # known when the loop has ended
     frames = Dim("mel", 1, 640, max(640, limit.max * config.n_frames_per_step))
     mel = Tensor("mel", "float32", (BATCH, config.n_mel_channels, frames))
@@ -91,7 +97,7 @@ def stages(config: Tacotron2Config) -> tuple[Stage, ...]:
         name="postnet",
         network=NETWORK,
         method="refine",
-        inputs=(mel,),
+        inputs=(mel, lengths) if config.mask_text_padding else (mel,),
         outputs=(Tensor("refined", "float32", mel.dims),),
     )
     return encoder, decoder_iter, decoder_loop, postnet

@@ -99,11 +99,15 @@ class CouplingNet(nn.Module):
         """The convolutions that are trained with weight norm: all but the last."""
         return [self.start, *self.in_layers, *self.cond_layers, *self.res_skip_layers]
 
-    def forward(self, x: Tensor, mel: Tensor) -> tuple[Tensor, Tensor]:
-        """x (B, G/2, L), grouped mel (B, wn_cond_channels, L) -> shift, log scale, each (B, G/2, L)."""
+    def forward(self, x: Tensor, mel: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """x (B, G/2, L), grouped mel (B, wn_cond_channels, L) -> shift, log scale, each (B, G/2, L).
+
+        `mask` (B, 1, L) is 0 where nothing is to be heard.
+        """
         x = self.start(x)
         skips = torch.zeros_like(x)
         for conv, cond, res_skip in zip(self.in_layers, self.cond_layers, self.res_skip_layers, strict=True):
+            x = x if mask is None else x * mask
             value, gate = (conv(x) + cond(mel)).chunk(2, dim=1)
             output = res_skip(value.tanh() * gate.sigmoid())
             if output.shape[1] > self.channels:
@@ -212,9 +216,10 @@ class Waveglow(nn.Module):
         sizes = [self.config.n_early_size] * self.config.n_early_outputs + [self.config.n_remaining]
         return torch.cat(z.split(sizes, dim=1)[::-1], dim=1)
 
-    def generate(self, mel: Tensor, z: Tensor) -> tuple[Tensor]:
+    def generate(self, mel: Tensor, z: Tensor, lengths: Tensor | None = None) -> tuple[Tensor]:
         """The stage "generator": mel (B, n_mels, T), scaled noise z (B, n_group, L) -> audio (B, S).
 
+        "masked_generator" takes `lengths` (B,) too: each item's audio is then that of its frames alone.
         L is T * hop // n_group and S is L * n_group; waveglow.noise says how z is ordered and scaled.
         """
         config = self.config
@@ -225,11 +230,15 @@ class Waveglow(nn.Module):
                 f"z must be {(mel.shape[0], config.n_group, length)}"
             )
         mel = self._grouped(mel, mel.shape[2] * config.hop_length)
+        mask = None
+        if lengths is not None:  # a frame's steps hear no later frame, but the coupling nets' hear each other
+            ends = lengths * config.hop_length // config.n_group
+            mask = (torch.arange(length, device=z.device) < ends[:, None])[:, None].to(z.dtype)
         used = config.n_remaining
         x = z[:, :used]
         for flow in reversed(range(config.n_flows)):
             fixed, changed = x.chunk(2, dim=1)
-            shift, log_scale = self.WN[flow](fixed, mel)
+            shift, log_scale = self.WN[flow](fixed, mel, mask)
             x = torch.cat((fixed, (changed - shift) * (-log_scale).exp()), dim=1)
             x = self.convinv[flow].undo(x)
             if config.is_early(flow):

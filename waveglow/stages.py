@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from common.denoiser import denoiser_stage
+from common.denoiser import denoiser_stage, masked_denoiser_stage
 from common.stages import Dim, Stage, Tensor
 from waveglow.config import WaveglowConfig
 
 MODEL = "waveglow"
+# Padded mels (buckets) need the lengths, so that nothing behind an item's end is heard. They take time.
+VARIANTS = {
+    "whole": ("generator", "denoiser"),
+    "masked": ("masked_generator", "masked_denoiser"),
+    "unmasked": ("generator", "masked_denoiser"),
+}
+BUCKETED, BUCKETED_UNMASKED = "masked", "unmasked"
 
 
 def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
@@ -28,17 +35,20 @@ def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
         Dim(name, mel.min * size, mel.typical * size, mel.max * size, of="mel", times=size)
         for name, size in (("steps", config.noise_length(1)), ("samples", config.hop_length))
     )
-    return (
-        Stage(
-            model=MODEL,
-            name="generator",
-            network="waveglow.model:Waveglow",
-            method="generate",
-            inputs=(
-                Tensor("mel", "float32", (batch, config.n_mel_channels, mel)),
-                Tensor("z", "float32", (batch, config.n_group, steps)),
-            ),
-            outputs=(Tensor("audio", "float32", (batch, samples)),),
+    generator = Stage(
+        model=MODEL,
+        name="generator",
+        network="waveglow.model:Waveglow",
+        method="generate",
+        inputs=(
+            Tensor("mel", "float32", (batch, config.n_mel_channels, mel)),
+            Tensor("z", "float32", (batch, config.n_group, steps)),
         ),
+        outputs=(Tensor("audio", "float32", (batch, samples)),),
+    )
+    return (
+        generator,
         denoiser_stage(MODEL, config.hop_length, batch, mel),
+        generator.masked(),
+        masked_denoiser_stage(MODEL, config.hop_length, batch, mel),
     )

@@ -25,6 +25,8 @@ class Engine(Protocol):
     stage: Stage
     backend: str
     device: str
+    memory_bytes: int  # what it holds, such as weights in float32
+    memory_owner: object  # what several engines share has one owner, and counts once
 
     def __call__(self, **inputs: Array) -> dict[str, Array]: ...
 
@@ -50,7 +52,14 @@ def check_inputs(stage: Stage, inputs: Mapping[str, Array]) -> None:
             raise ValueError(f"stage {stage.full_name}: input {name!r} is missing")
         _check_tensor(stage, tensor, inputs[name], sizes)
     for name, dim in stage.dynamic_dims.items():
-        if dim.of and sizes[name][0] != sizes[dim.of][0] * dim.times:
+        if dim.of and dim.of not in sizes:
+            size, tensor = sizes[name]
+            if size % dim.times:
+                raise ValueError(
+                    f"stage {stage.full_name}: input {tensor!r} has {name} = {size}, "
+                    f"no multiple of {dim.times}"
+                )
+        elif dim.of and sizes[name][0] != sizes[dim.of][0] * dim.times:
             (size, tensor), (other, other_tensor) = sizes[name], sizes[dim.of]
             raise ValueError(
                 f"stage {stage.full_name}: input {tensor!r} has {name} = {size}, but {other_tensor!r} has "

@@ -25,10 +25,16 @@ def build_network(stage: Stage, source: ModelSource) -> torch.nn.Module:
     if not network.state_dict():  # it computes something fixed, such as the denoiser
         return network.eval()
     state = {name: torch.from_numpy(value) for name, value in source.state.items()}
-    try:
-        missing, unexpected = network.load_state_dict(state, strict=False)
-    except RuntimeError as error:  # tensors of other sizes
-        raise ValueError(f"{source.weights} does not fit {source.model}'s config: {error}") from None
+    wanted = network.state_dict()
+    others = [name for name, value in state.items() if name in wanted and value.shape != wanted[name].shape]
+    if others:
+        first, *more = others
+        raise ValueError(
+            f"{source.weights} does not fit {source.model}'s config: {first} is "
+            f"{list(state[first].shape)} there, but {list(wanted[first].shape)} by the config"
+            + (f", and {len(more)} more" if more else "")
+        )
+    missing, unexpected = network.load_state_dict(state, strict=False)
     missing = [name for name in missing if not name.startswith(get_model(source.model).training_only)]
     if missing or unexpected:
         raise ValueError(
@@ -50,10 +56,14 @@ class TorchEngine:
         self.device = device
         self._threads = 1 if stage.small_steps else threads or os.cpu_count() or 1
         key = (stage.network, device)
-        if key not in source.networks:
-            source.networks[key] = build_network(stage, source).to(device)
-        self.network = source.networks[key]
+        self.network = source.networks.get(key)
+        if self.network is None:
+            self.network = source.networks[key] = build_network(stage, source).to(device)
         self._method = getattr(self.network, stage.method)
+        self.memory_owner = self.network
+        self.memory_bytes = sum(
+            tensor.nbytes for tensor in (*self.network.parameters(), *self.network.buffers())
+        )
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         check_inputs(self.stage, inputs)

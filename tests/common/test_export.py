@@ -36,7 +36,7 @@ def test_graphs_hold_no_weights_and_no_traces(tiny_voice):
             assert b".py" not in content and b"/site-packages" not in content
             weights = json.loads(graph.with_suffix(".json").read_text())["weights"]
             assert set(weights) <= set(source.state)
-            assert weights or graph.stem == "denoiser"  # computes something fixed
+            assert weights or graph.stem.endswith("denoiser")  # computes something fixed
 
 
 def test_every_dynamic_axis_is_dynamic(tiny_voice):
@@ -64,7 +64,7 @@ def test_the_check_finds_a_wrong_weight(vocoder, monkeypatch):
     other = dataclasses.replace(vocoder, given_state=changed, networks={})
     reference = export.TorchEngine
     monkeypatch.setattr(export, "TorchEngine", lambda stage, source: reference(stage, other))
-    assert all(check.ok == (check.stage == "hifigan.denoiser") for check in check_source(vocoder))
+    assert all(check.ok == check.stage.endswith("denoiser") for check in check_source(vocoder))
 
 
 def test_the_check_finds_a_wrong_graph(vocoder):

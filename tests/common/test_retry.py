@@ -53,14 +53,14 @@ def utterances(frontend) -> list[Utterance]:
 
 def test_without_retries_problems_are_only_told(frontend, utterances):
     model = Moody(lambda text, seed: "it wanders" if len(text) > 40 else "")
-    _, said = say(model, frontend, utterances, Controls(), 0)
+    said = say(model, frontend, utterances, Controls(), 0)
     assert [one.problem for one in said] == ["", "it wanders"]
     assert len(model.calls) == 1
 
 
 def test_only_what_went_wrong_is_spoken_again(frontend, utterances):
     model = Moody(lambda text, seed: "it wanders" if len(text) > 40 and seed != 7 else "")
-    _, (short, long) = say(model, frontend, utterances, Controls(seed=5), 3)
+    short, long = say(model, frontend, utterances, Controls(seed=5), 3)
     assert [(seed, len(texts)) for seed, texts in model.calls] == [(5, 2), (6, 1), (7, 1)]
     assert (short.note, short.problem) == ("", "")
     assert (long.note, long.problem) == ("spoken again with seed 7", "")
@@ -70,7 +70,7 @@ def test_only_what_went_wrong_is_spoken_again(frontend, utterances):
 def test_then_it_is_spoken_in_pieces(frontend, utterances):
     longest = len(utterances[1].ids) * 2 // 3
     model = Moody(lambda text, seed: "it never ends" if text.count("@") > longest * 0.8 else "")
-    _, (_, long) = say(model, frontend, utterances, Controls(), 1)
+    _, long = say(model, frontend, utterances, Controls(), 1)
     assert (long.note, long.problem) == ("spoken in 2 pieces", "")
     size = len(utterances[1].ids)
     assert long.durations.shape == (size,) and long.mel.shape == (80, long.durations.sum())
@@ -83,7 +83,7 @@ def test_then_it_is_spoken_in_pieces(frontend, utterances):
 
 def test_a_piece_that_still_fails_is_halved_again(frontend, utterances):
     model = Moody(lambda text, seed: "it repeats itself" if text.count("@") > 24 else "")
-    _, (long,) = say(model, frontend, utterances[1:], Controls(), 1)
+    (long,) = say(model, frontend, utterances[1:], Controls(), 1)
     assert long.note == "spoken in 4 pieces" and not long.problem
     # A comma that only a piece has counts to the symbol before it.
     commas = long.durations.sum() // FRAMES - len(utterances[1].ids)
@@ -93,19 +93,19 @@ def test_a_piece_that_still_fails_is_halved_again(frontend, utterances):
 def test_the_best_is_kept_and_what_is_still_wrong_is_told(frontend, utterances):
     first = "".join(utterances[1].symbols[1:9])
     model = Moody(lambda text, seed: f"stuck in seed {seed}" if first in text else "")
-    _, (long,) = say(model, frontend, utterances[1:], Controls(), 1)
+    (long,) = say(model, frontend, utterances[1:], Controls(), 1)
     assert long.note.startswith("spoken in") and long.problem == "stuck in seed 0"
     assert 0 < long.trouble < 0.5
 
     hopeless = Moody(lambda text, seed: f"stuck in seed {seed}")
-    _, (long,) = say(hopeless, frontend, utterances[1:], Controls(), 2)
+    (long,) = say(hopeless, frontend, utterances[1:], Controls(), 2)
     assert (long.note, long.problem, long.trouble) == ("", "stuck in seed 0", 1.0)
 
 
 def test_the_same_call_gives_the_same_result(frontend, utterances):
     def speak():
         model = Moody(lambda text, seed: "it wanders" if text.count("@") > 30 - seed else "")
-        return say(model, frontend, utterances, Controls(), 2)[1], model.calls
+        return say(model, frontend, utterances, Controls(), 2), model.calls
 
     (first, calls), (second, again) = speak(), speak()
     assert calls == again
@@ -121,7 +121,7 @@ def test_without_noise_no_other_seed_is_tried(frontend, utterances):
 
 def test_pitches_are_joined_too(frontend, utterances):
     model = Moody(lambda text, seed: "it wanders" if text.count("@") > 60 else "", attention=False)
-    _, (long,) = say(model, frontend, utterances[1:], Controls(), 1)
+    (long,) = say(model, frontend, utterances[1:], Controls(), 1)
     assert long.note == "spoken in 2 pieces" and long.alignment is None
     np.testing.assert_array_equal(long.pitch, FRAMES)
 

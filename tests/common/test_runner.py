@@ -181,12 +181,12 @@ def test_speak_many_takes_any_iterable_lazily(tts):
 
 
 def test_a_network_that_hears_its_padding_is_not_batched_unasked(tts, monkeypatch):
-    assert tts._batch_size(None) > 1
+    assert tts.choose_batch_size(None) > 1
     config = dataclasses.replace(tts.acoustic.config, mask_padding=False)
     monkeypatch.setattr(tts.acoustic, "config", config)
-    assert tts._batch_size(None) == 1 and tts._batch_size(4) == 4
+    assert tts.choose_batch_size(None) == 1 and tts._batch_size(4) == 4
     with pytest.raises(ValueError, match="batch size must be from 1 to 16, not 99"):
-        tts._batch_size(99)
+        tts.choose_batch_size(99)
 
 
 def test_pace_changes_the_length(tts, spoken):

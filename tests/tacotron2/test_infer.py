@@ -98,22 +98,23 @@ def test_the_step_at_which_the_gate_fires_is_heard_by_the_postnet_and_cut():
     class Watching:
         stage, device = postnet.stage, postnet.device
 
-        def __call__(self, mel):
-            seen.append(mel.shape)
-            return postnet(mel=mel)
+        def __call__(self, mel, **lengths):
+            seen.append((mel.shape, *(x.tolist() for x in lengths.values())))
+            return postnet(mel=mel, **lengths)
 
     acoustic.postnet = Watching()
     out = acoustic.synthesise(ids, controls)
     stopped = out.mel_lengths < 180
     assert stopped.any()
-    assert [shape[0] for shape in seen] == [1, 1, 1]
-    assert [shape[2] for shape in seen] == (out.mel_lengths + 2 * stopped).tolist()
+    ((shape, lengths),) = seen
+    assert shape[0] == 3 and lengths == (out.mel_lengths + 2 * stopped).tolist()
     seen.clear()
     published = make(mask_text_padding=False)
     assert not published.batch_safe
     published.postnet, postnet = Watching(), published.postnet
     published.synthesise(ids, controls)
-    assert len(seen) == 1 and seen[0][0] == 3  # as published: over all that the batch made
+    (((batch, *_),),) = seen
+    assert batch == 3  # as published: over all that the batch made
 
 
 def test_forms_and_seeds():

@@ -1,0 +1,209 @@
+"""Engines for fixed lengths: a call runs on the smallest bucket that covers it, padded and cut back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from common.arrays import Array, pad_to
+from common.deployment import Bucket
+from common.engines import Engine, check_inputs
+from common.stages import Dim, Stage, Tensor
+
+MB = 1_000_000
+
+
+@dataclass
+class BucketUse:
+    """What became of one bucket of one stage."""
+
+    calls: int = 0
+    steps: int = 0  # computed: symbols and frames of all items
+    padding: int = 0  # so many of them were padding
+    misses: int = 0  # a first choice that was too small, or what even the largest bucket does not cover
+    loads: int = 0
+
+    @property
+    def waste(self) -> float:
+        return self.padding / self.steps if self.steps else 0.0
+
+
+class EnginePool:
+    """A model's engines, made when they are asked for; with a limit, those unused for longest are let go of.
+
+    While an engine is loading, those that make room for it are still there: its size is known afterwards.
+    """
+
+    def __init__(self, limit: int | None = None):
+        self.limit = limit  # MB
+        self._engines: dict[Hashable, Engine] = {}  # the one used last is the last
+
+    def get(self, key: Hashable, make: Callable[[], Engine]) -> Engine:
+        engine = self._engines.pop(key, None) or make()
+        if self.limit is not None and engine.memory_bytes > self.limit * MB:
+            raise ValueError(
+                f"engine_memory_limit is {self.limit} MB, but one engine of {engine.stage.full_name} holds "
+                f"{engine.memory_bytes / MB:.1f} MB: raise the limit"
+            )
+        self._engines[key] = engine
+        while self.limit is not None and self.memory_bytes > self.limit * MB:
+            del self._engines[next(iter(self._engines))]
+        return engine
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of all engines together; what several of them share counts once."""
+        return sum({id(e.memory_owner): e.memory_bytes for e in self._engines.values()}.values())
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._engines
+
+
+class BucketedEngine:
+    """One stage on an engine for each bucket. To who calls it, a stage that goes up to the largest of them.
+
+    A bucket fixes the dimensions `text` and `mel`, and those that are multiples `of` them; others, such as
+    the batch, stay as they come. Inputs are padded with zeros; what a network hears of them is its matter.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        buckets: Sequence[Bucket],
+        make: Callable[[Stage, Bucket], Engine],
+        pool: EnginePool,
+        backend: str,
+        device: str,
+    ):
+        self.buckets = tuple(buckets)
+        self.stage = narrow(stage, self.buckets[-1])
+        self.backend = backend
+        self.device = device
+        self.uses = {bucket: BucketUse() for bucket in self.buckets}
+        self._whole = stage
+        self._make = make
+        self._pool = pool
+
+    def covering(self, text: int = 0, mel: int = 0) -> Bucket | None:
+        """The smallest bucket that covers so many symbols and frames; 0 where a stage has none of them."""
+        return next((b for b in self.buckets if (b.text or text) >= text and b.mel >= mel), None)
+
+    def count_miss(self, bucket: Bucket | None = None) -> None:
+        """Notes that this bucket, or without one the largest, was too small."""
+        self.uses[bucket or self.buckets[-1]].misses += 1
+
+    def count_padding(self, bucket: Bucket, steps: int) -> None:
+        """Notes that so many of the computed steps were padding, where only the caller knows it."""
+        self.uses[bucket].padding += steps
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        given = self._lengths(inputs)
+        bucket = self.covering(**given)
+        if bucket is None:
+            self.count_miss()
+        check_inputs(self.stage, inputs)
+        engine = self._engine(bucket)
+        wanted = {name: getattr(bucket, name) for name in given}
+        padded = {
+            t.name: pad_to(inputs[t.name], _shape(t, inputs[t.name], wanted)) for t in self.stage.inputs
+        }
+        use, batch = self.uses[bucket], len(inputs[self.stage.inputs[0].name])
+        use.calls += 1
+        use.steps += batch * sum(wanted.values())
+        use.padding += batch * (sum(wanted.values()) - sum(given.values()))
+        outputs = engine(**padded)
+        return {t.name: _cut(outputs[t.name], _shape(t, outputs[t.name], given)) for t in self.stage.outputs}
+
+    def _lengths(self, inputs: dict[str, Array]) -> dict[str, int]:
+        """Symbols and frames of a call, as far as the stage takes them: {"text": 37, "mel": 240}."""
+        return {
+            root(dim): -(-size // dim.times)
+            for tensor in self.stage.inputs
+            if tensor.name in inputs
+            for size, dim in zip(inputs[tensor.name].shape, tensor.dims, strict=False)
+            if isinstance(dim, Dim) and root(dim) in bucket_roots(self.stage)
+        }
+
+    def _engine(self, bucket: Bucket) -> Engine:
+        def load() -> Engine:
+            self.uses[bucket].loads += 1
+            return self._make(fix(self._whole, bucket), bucket)
+
+        return self._pool.get((self.stage.name, bucket), load)
+
+    def report(self) -> list[dict[str, Any]]:
+        """A row for each bucket."""
+        return [
+            {
+                "stage": self.stage.full_name,
+                "bucket": str(bucket),
+                **asdict(use),
+                "waste": use.waste,
+                "loaded": (self.stage.name, bucket) in self._pool,
+            }
+            for bucket, use in self.uses.items()
+        ]
+
+
+def count_miss(engine: Engine) -> None:
+    """Notes that something was too long for the largest bucket, where the engine has buckets."""
+    count = getattr(engine, "count_miss", None)
+    if count:
+        count()
+
+
+def root(dim: Dim) -> str:
+    """The dimension that this one is a multiple of, or itself."""
+    return dim.of or dim.name
+
+
+def bucket_roots(stage: Stage) -> set[str]:
+    """Which of a bucket's two lengths the stage's inputs have."""
+    return {root(dim) for dim in stage.dynamic_dims.values()} & {"text", "mel"}
+
+
+def narrow(stage: Stage, bucket: Bucket) -> Stage:
+    """The stage, going up to a bucket's lengths."""
+
+    def change(dim: Dim, size: int) -> Dim:
+        return replace(dim, min=min(dim.min, size), typical=min(dim.typical, size), max=size)
+
+    return _change(stage, bucket, change)
+
+
+def fix(stage: Stage, bucket: Bucket) -> Stage:
+    """The stage at a bucket's lengths."""
+    return _change(stage, bucket, lambda dim, size: replace(dim, min=size, typical=size, max=size))
+
+
+def _change(stage: Stage, bucket: Bucket, change: Callable[[Dim, int], Dim]) -> Stage:
+    roots = {name for name in bucket_roots(stage) if getattr(bucket, name)}
+
+    def tensors(old: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return tuple(replace(tensor, dims=tuple(dim_of(d) for d in tensor.dims)) for tensor in old)
+
+    def dim_of(dim: Dim | int) -> Dim | int:
+        if isinstance(dim, int) or root(dim) not in roots:
+            return dim
+        size = getattr(bucket, root(dim)) * dim.times
+        if not dim.min <= size <= dim.max:
+            raise ValueError(
+                f"a bucket of {getattr(bucket, root(dim))} ({root(dim)}): stage {stage.full_name} goes from "
+                f"{-(-dim.min // dim.times)} to {dim.max // dim.times}"
+            )
+        return change(dim, size)
+
+    return replace(stage, inputs=tensors(stage.inputs), outputs=tensors(stage.outputs))
+
+
+def _shape(tensor: Tensor, array: Array, lengths: dict[str, int]) -> tuple[int, ...]:
+    """An array's shape, with these lengths along the dimensions that depend on them."""
+    return tuple(
+        lengths[root(dim)] * dim.times if isinstance(dim, Dim) and root(dim) in lengths else size
+        for size, dim in zip(array.shape, tensor.dims, strict=True)
+    )
+
+
+def _cut(array: Array, shape: tuple[int, ...]) -> Array:
+    return array[tuple(slice(size) for size in shape)]
