@@ -45,6 +45,13 @@ MODELS = {
             training_only=("attention.",),
         ),
         Model(
+            "fastspeech",
+            "acoustic",
+            "fastspeech.config:FastSpeechConfig",
+            "fastspeech.infer:FastSpeechAcoustic",
+            mark="mel_linear.weight",
+        ),
+        Model(
             "tacotron2",
             "acoustic",
             "tacotron2.config:Tacotron2Config",

@@ -1,0 +1,62 @@
+"""The stages of FastSpeech in its two forms: in two parts of any length, or whole with its lengths given."""
+
+from __future__ import annotations
+
+from common.stages import Dim, Stage, Tensor
+from fastspeech.config import FastSpeechConfig
+
+MODEL = "fastspeech"
+NETWORK = "fastspeech.model:FastSpeech"
+# Either form makes the same mel; the stages that each needs. The whole one's engines are made for buckets.
+VARIANTS = {"dynamic": ("encoder", "decoder"), "fixed": ("synthesis",)}
+BUCKETED = "fixed"
+LONGEST_TEXT = 512
+
+BATCH = Dim("batch", 1, 1, 16)
+
+
+def stages(config: FastSpeechConfig) -> tuple[Stage, ...]:
+    """Encoder, decoder, and both with the length regulator between them, for a network of these sizes.
+
+    `frames` of "synthesis" counts 0, 1, ...: how many there are says how long its mel is, whatever the
+    durations. `total_frames` is how long it would be otherwise.
+    """
+    text_max = min(LONGEST_TEXT, config.max_seq_len)
+    text = Dim("text", 1, min(128, text_max), text_max)
+    mel = Dim("mel", 1, min(640, config.max_seq_len), config.max_seq_len)
+    symbols, lengths = Tensor("symbols", "int64", (BATCH, text)), Tensor("lengths", "int64", (BATCH,))
+    encoded = Tensor("encoded", "float32", (BATCH, text, config.d_model))
+    duration = Tensor("duration", "float32", (BATCH, text))
+    made = Tensor("mel", "float32", (BATCH, config.n_mel_channels, mel))
+    mel_lengths = Tensor("mel_lengths", "int64", (BATCH,))
+    return (
+        Stage(
+            model=MODEL,
+            name="encoder",
+            network=NETWORK,
+            method="encode",
+            inputs=(symbols, lengths),
+            outputs=(encoded, duration),
+        ),
+        Stage(
+            model=MODEL,
+            name="decoder",
+            network=NETWORK,
+            method="decode",
+            inputs=(encoded, Tensor("repeat_index", "int64", (BATCH, mel)), mel_lengths),
+            outputs=(made,),
+        ),
+        Stage(
+            model=MODEL,
+            name="synthesis",
+            network=NETWORK,
+            method="synthesise",
+            inputs=(
+                symbols,
+                lengths,
+                Tensor("alpha", "float32", (1,)),
+                Tensor("frames", "int64", (mel,)),
+            ),
+            outputs=(made, mel_lengths, Tensor("total_frames", "int64", (BATCH,)), duration),
+        ),
+    )
