@@ -11,16 +11,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from common.arrays import Array
+from common.deployment import Deployment
 from common.engines import Engine
 from common.registry import get_model
 from common.runner import KINDS, TextToSpeech, choose_sources
+from common.settings import shown
 from common.voices import load_voice
 
 SENTENCE = (
@@ -49,6 +51,8 @@ class Case:
     checkpoints: Sequence[str] = ()
     threads: int | None = None
     decoder: str | None = None
+    deployments: Mapping[str, Deployment] = field(default_factory=dict)  # by model, as `load` takes them
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def arguments(self) -> list[str]:
@@ -63,7 +67,15 @@ class Case:
             "--decoder": self.decoder if has_decoders(self.acoustic) else None,
         }
         files = [word for file in self.checkpoints for word in ("--checkpoint", file)]
-        return [word for name, value in given.items() if value for word in (name, value)] + files
+        sets = [
+            word
+            for model in (self.acoustic, self.vocoder)
+            for key, value in (
+                not_default(self.deployments.get(model)) | self.overrides.get(model, {})
+            ).items()
+            for word in ("--set", f"{model}.{key}={shown(value)}")
+        ]
+        return [word for name, value in given.items() if value for word in (name, value)] + files + sets
 
     def load(self, watch: Callable[[Engine], Engine] | None = None) -> TextToSpeech:
         return TextToSpeech.load(
@@ -76,7 +88,15 @@ class Case:
             threads=self.threads,
             decoder=self.decoder if has_decoders(self.acoustic) else None,
             watch=watch,
+            deployments=self.deployments,
+            overrides=self.overrides,
         )
+
+
+def not_default(deployment: Deployment | None) -> dict[str, Any]:
+    """The fields that say something."""
+    values = asdict(deployment or Deployment())
+    return {name: value for name, value in values.items() if value != getattr(Deployment, name)}
 
 
 def has_decoders(model: str) -> bool:

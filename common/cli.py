@@ -9,7 +9,8 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO
 
-USER_ERROR = 2
+from common.settings import USER_ERROR, Parser, with_places
+
 INTERRUPTED = 130
 
 
@@ -43,8 +44,9 @@ def _show_warning(message, category, filename, lineno, file=None, line=None) -> 
     print(f"warning: {message}", file=sys.stderr)
 
 
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which models run, and on what."""
+def add_model_arguments(parser: Parser) -> None:
+    """Which models run, and on what; their files are then among what `--hparam` takes."""
+    parser.kinds = ("acoustic", "vocoder")
     group = parser.add_argument_group("models")
     group.add_argument("--acoustic", metavar="NAME", help="acoustic model (default: the voice's)")
     group.add_argument("--vocoder", metavar="NAME", help="vocoder (default: the voice's)")
@@ -73,7 +75,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--threads", type=positive, metavar="N", help="CPU threads (default: all cores)")
 
 
-def add_control_arguments(parser: argparse.ArgumentParser) -> None:
+def add_control_arguments(parser: Parser) -> None:
     """How to speak: the fields of Controls. One that the chosen models don't know is an error."""
     group = parser.add_argument_group("how to speak")
     group.add_argument("--pace", type=float, default=1.0, help="speed, 2 is twice as fast (default: 1)")
@@ -138,7 +140,10 @@ def controls_from(args: argparse.Namespace):
         "seed",
         "speaker",
     )
-    return Controls(**{name: getattr(args, name) for name in names}, dropout=not args.no_dropout)
+    try:
+        return Controls(**{name: getattr(args, name) for name in names}, dropout=not args.no_dropout)
+    except ValueError as error:
+        raise with_places(error, args) from None
 
 
 def load_from(args: argparse.Namespace):
@@ -153,6 +158,8 @@ def load_from(args: argparse.Namespace):
         device=args.device,
         threads=args.threads,
         decoder=args.decoder,
+        deployments=args.deployments,
+        overrides=args.overrides,
     )
 
 
@@ -165,10 +172,9 @@ def not_negative(text: str) -> int:
 
 
 def _at_least(least: int, text: str) -> int:
-    value = int(text)
-    if value < least:
-        raise argparse.ArgumentTypeError(f"must be at least {least}, not {value}")
-    return value
+    if not text.strip().isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be a whole number from {least} on, not {text!r}")
+    return int(text)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

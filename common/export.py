@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import json
 import logging
-import os
 import shutil
-import sys
 import tempfile
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +26,7 @@ from tqdm import tqdm
 
 from common.arrays import Array
 from common.audio import write_bytes
+from common.cache import config_hash, exports_folder, sha256_of
 from common.engines.onnx_engine import OnnxEngine
 from common.engines.torch_engine import TorchEngine, build_network
 from common.registry import get_model, load_attribute
@@ -336,26 +334,10 @@ def settle_inputs(stage: Stage, source: ModelSource, inputs: dict[str, np.ndarra
     return settle(stage, source, inputs) if settle else inputs
 
 
-def cache_folder() -> Path:
-    """$MELFORGE_CACHE, or the platform's folder for caches."""
-    if os.environ.get("MELFORGE_CACHE"):
-        return Path(os.environ["MELFORGE_CACHE"])
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "melforge"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "melforge"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "melforge"
-
-
-def sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def cached_source(source: ModelSource) -> tuple[ModelSource, list[Check]]:
     """A source with graphs in the cache, exported if they are not there yet (then with the checks made)."""
-    key = f"{source.model}-{sha256_of(source.weights)[:20]}-{EXPORTER_VERSION}"
-    folder = cache_folder() / "onnx" / key
+    made_of = (sha256_of(source.weights)[:20], config_hash(source.config))
+    folder = exports_folder() / "-".join((source.model, *made_of, str(EXPORTER_VERSION)))
     stages = source_stages(source)
     weights = folder / "weights.safetensors"
     graphs = {stage.name: folder / f"{stage.name}.onnx" for stage in stages}

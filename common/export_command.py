@@ -10,8 +10,10 @@ from common import cli
 def main(model: str | None = None) -> int:
     """Exports and checks the graphs of a voice or of published weights; `model` limits it to one model."""
     what = model or "a voice's models"
-    parser = argparse.ArgumentParser(
-        description=f"Exports {what} to ONNX and compares every graph with PyTorch at several sizes."
+    parser = cli.Parser(
+        description=f"Exports {what} to ONNX and compares every graph with PyTorch at several sizes.",
+        kinds=("acoustic", "vocoder"),
+        choose=lambda args: [model] if model else args.selected or [s.model for s in read_sources(args)],
     )
     parser.add_argument(
         "--voice", metavar="NAME", help="name or folder of a voice (default: the shipped one)"
@@ -28,24 +30,21 @@ def main(model: str | None = None) -> int:
     )
     args = parser.parse_args()
 
-    from common.published import parse_checkpoint, read_checkpoint
     from common.registry import require_torch
-    from common.voices import load_voice
+    from common.runner import override
 
     require_torch("exporting")
     from common.export import HEADINGS, cached_source, check_source, export_source
 
-    if args.checkpoint:
-        sources = [read_checkpoint(path, word) for word, path in map(parse_checkpoint, args.checkpoint)]
-    else:
-        sources = list(load_voice(args.voice).models.values())
-    sources = [source for source in sources if model in (None, source.model)]
+    wanted = [model] if model else args.selected
+    sources = [source for source in read_sources(args) if not wanted or source.model in wanted]
     if not sources:
-        raise ValueError(f"there is no {model} to export")
+        raise ValueError(f"there is no {' or '.join(wanted)} to export")
     checks = []
-    for source in sources:
-        made = []
-        if args.checkpoint:
+    for stored in sources:
+        made, source = [], override(stored, args.overrides.get(stored.model, {}))
+        # A voice's graphs are those of its own config.
+        if args.checkpoint or source.config != stored.config:
             source, made = cached_source(source)
         elif not args.check:
             source, made = export_source(source, source.weights.parent)
@@ -54,3 +53,13 @@ def main(model: str | None = None) -> int:
             print(graph)
     cli.print_table(HEADINGS, [check.row() for check in checks])
     return 0 if all(check.ok for check in checks) else 1
+
+
+def read_sources(args: argparse.Namespace) -> list:
+    """The models of the published weights, else those of the voice."""
+    from common.published import parse_checkpoint, read_checkpoint
+    from common.voices import load_voice
+
+    if args.checkpoint:
+        return [read_checkpoint(path, word) for word, path in map(parse_checkpoint, args.checkpoint)]
+    return list(load_voice(args.voice).models.values())

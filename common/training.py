@@ -18,6 +18,8 @@ from typing import Protocol
 
 import torch
 
+from common.settings import Parser
+
 WARM_UP_STEPS = 3  # eager steps of a shape before its capture: cuDNN and lazy optimiser state settle in them
 
 
@@ -312,12 +314,16 @@ class Trainer(Protocol):
     def save_weights(self, path: Path, info: dict) -> None: ...
 
 
-def recipe_parser(model: str, description: str) -> argparse.ArgumentParser:
-    """The options that every `python -m <model>.train` has."""
-    parser = argparse.ArgumentParser(description=description, prog=f"python -m {model}.train")
+def recipe_parser(model: str, description: str, *classes: type) -> Parser:
+    """The options that every `python -m <model>.train` has; `built` of what it parses are these classes."""
+    parser = Parser(
+        description=description,
+        prog=f"python -m {model}.train",
+        classes=classes,
+        model=model,
+        hparam=Path(f"hparams/{model}/train.yaml"),
+    )
     option = parser.add_argument
-    option("--hparam", type=Path, default=Path(f"hparams/{model}/train.yaml"), help="sizes and recipe")
-    option("--set", action="append", default=[], metavar="KEY=VALUE", help="change one value of it")
     option("--corpus", type=Path, required=True, help="folder that scripts/prepare_corpus.py wrote")
     option("--out", type=Path, required=True, help="run folder: last.pt, weights.safetensors, losses")
     option("--steps", type=int, help="stop after so many steps")

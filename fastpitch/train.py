@@ -14,7 +14,6 @@ from torch import Tensor
 
 from common.audio import MelContract
 from common.corpus.utterances import Bucket, Utterances, batches, make_buckets
-from common.hparams import load_hparams
 from common.training import OneNetwork, Schedule, adamw, autocast, recipe_parser, run_training
 from fastpitch.config import FastPitchConfig
 from fastpitch.model import FastPitch, make_repeat_index
@@ -123,11 +122,11 @@ class Trainer(OneNetwork):
 
 
 def main() -> None:
-    args = recipe_parser("fastpitch", "Trains FastPitch on a labelled corpus.").parse_args()
+    args = recipe_parser(
+        "fastpitch", "Trains FastPitch on a labelled corpus.", FastPitchConfig, MelContract, FastPitchRecipe
+    ).parse_args()
     device = torch.device(args.device)
-    config, contract, recipe = load_hparams(
-        args.hparam, FastPitchConfig, MelContract, FastPitchRecipe, overrides=args.set
-    )
+    config, contract, recipe = args.built
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
     corpus = Utterances(args.corpus, contract, device)

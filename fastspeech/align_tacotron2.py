@@ -7,8 +7,6 @@ beside the file shows the attention on the corpus's last utterance.
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -17,6 +15,7 @@ from tqdm import tqdm
 from common.corpus import predict
 from common.corpus.utterances import Utterances
 from common.registry import get_model
+from common.settings import Parser
 from common.training import plot_alignment
 
 TEACHER = "tacotron2"
@@ -59,7 +58,7 @@ def compare(found: list[np.ndarray], corpus: Utterances) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m fastspeech.align_tacotron2",
         description="Writes a corpus's durations from Tacotron 2's attention.",
     )

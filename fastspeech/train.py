@@ -18,7 +18,6 @@ from common.arrays import valid
 from common.audio import MelContract
 from common.corpus.mels import load_mels
 from common.corpus.utterances import Bucket, Utterances, batches, make_buckets
-from common.hparams import load_hparams
 from common.training import OneNetwork, Schedule, adamw, autocast, recipe_parser, run_training
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech
@@ -95,13 +94,17 @@ class Trainer(OneNetwork):
 
 
 def main() -> None:
-    parser = recipe_parser("fastspeech", "Trains FastSpeech on a labelled corpus.")
+    parser = recipe_parser(
+        "fastspeech",
+        "Trains FastSpeech on a labelled corpus.",
+        FastSpeechConfig,
+        MelContract,
+        FastSpeechRecipe,
+    )
     parser.add_argument("--mels", type=Path, help="mels to learn instead of the corpus's own (.npy)")
     parser.add_argument("--durations", type=Path, help="durations instead of the corpus's own (.npy)")
     args = parser.parse_args()
-    config, contract, recipe = load_hparams(
-        args.hparam, FastSpeechConfig, MelContract, FastSpeechRecipe, overrides=args.set
-    )
+    config, contract, recipe = args.built
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
     corpus = Utterances(args.corpus, contract, torch.device(args.device))

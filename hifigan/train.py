@@ -15,7 +15,6 @@ from torch import Tensor
 from common.adversarial import Adversary, AdversaryRecipe, backward_both
 from common.audio import MelContract
 from common.corpus.segments import Segments
-from common.hparams import load_hparams
 from common.training import Ema, Schedule, adamw, autocast, recipe_parser, run_training, save_weights
 from hifigan.config import HifiganConfig
 from hifigan.model import HifiganGenerator
@@ -108,13 +107,18 @@ class Trainer:
 
 
 def main() -> None:
-    parser = recipe_parser("hifigan", "Trains a HiFi-GAN generator on a corpus.")
+    parser = recipe_parser(
+        "hifigan",
+        "Trains a HiFi-GAN generator on a corpus.",
+        HifiganConfig,
+        MelContract,
+        HifiganRecipe,
+        AdversaryRecipe,
+    )
     parser.add_argument("--mels", type=Path, nargs="*", default=[], help="predicted mels to fine-tune on")
     args = parser.parse_args()
     device = torch.device(args.device)
-    config, contract, recipe, adversary = load_hparams(
-        args.hparam, HifiganConfig, MelContract, HifiganRecipe, AdversaryRecipe, overrides=args.set
-    )
+    config, contract, recipe, adversary = args.built
     torch.manual_seed(args.seed)
     torch.backends.cudnn.benchmark = True
     torch.set_float32_matmul_precision("high")

@@ -11,7 +11,9 @@ from common import cli
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = cli.Parser(
+        description=__doc__, kinds=("acoustic", "vocoder"), choose=lambda args: itertools.chain(*choose(args))
+    )
     which = "one, several (a,b) or all of the voice's (default: the voice's first)"
     parser.add_argument("--acoustic", metavar="NAME", help=f"acoustic models: {which}")
     parser.add_argument("--vocoder", metavar="NAME", help=f"vocoders: {which}")
@@ -36,21 +38,29 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print every figure as JSON")
     args = parser.parse_args()
 
-    from common.bench import Case, choose_models, markdown, measure
+    from common.bench import Case, markdown, measure
 
     installed = ["onnx", "torch"] if importlib.util.find_spec("torch") else ["onnx"]
-    backends = args.backend.split(",") if args.backend else installed
-    models = [
-        choose_models(words, kind, args.voice, args.checkpoint)
-        for kind, words in (("acoustic", args.acoustic), ("vocoder", args.vocoder))
-    ]
+    words = args.backend.split(",") if args.backend else installed
+    backends = [args.backend] if args.backend and "=" in args.backend else words
+    how = (args.voice, args.checkpoint, args.threads, args.decoder, args.deployments, args.overrides)
     cases = [
-        Case(acoustic, vocoder, backend, args.voice, args.checkpoint, args.threads, args.decoder)
-        for acoustic, vocoder, backend in itertools.product(*models, backends)
+        Case(acoustic, vocoder, backend, *how)
+        for acoustic, vocoder, backend in itertools.product(*choose(args), backends)
     ]
     figures = measure(cases, args.runs)
     print(json.dumps(figures, indent=1) if args.json else markdown(figures))
     return 0
+
+
+def choose(args: argparse.Namespace) -> list[list[str]]:
+    """The acoustic models and the vocoders."""
+    from common.bench import choose_models
+
+    return [
+        choose_models(words, kind, args.voice, args.checkpoint)
+        for kind, words in (("acoustic", args.acoustic), ("vocoder", args.vocoder))
+    ]
 
 
 if __name__ == "__main__":

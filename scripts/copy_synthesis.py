@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from common import cli
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = cli.Parser(description=__doc__, kinds=("vocoder",))
     parser.add_argument(
         "inputs", nargs="+", type=Path, metavar="FILE", help="sound files, at any sampling rate"
     )
@@ -22,6 +21,8 @@ def main() -> int:
     )
     parser.add_argument(
         "--checkpoint",
+        action="append",
+        default=[],
         metavar="FILE",
         help="a vocoder's weights instead of the voice's, trained or published",
     )
@@ -40,10 +41,12 @@ def main() -> int:
     from common.speech import Controls
 
     wanted = {"acoustic": None, "vocoder": args.vocoder}
-    checkpoints = [args.checkpoint] if args.checkpoint else []
-    source = choose_sources(wanted, args.voice, checkpoints)["vocoder"]
-    controls = Controls(denoising_strength=args.denoising_strength, sigma=args.sigma, seed=args.seed)
-    driver = make_driver(source, args.backend)
+    source = choose_sources(wanted, args.voice, args.checkpoint, args.overrides)["vocoder"]
+    try:
+        controls = Controls(denoising_strength=args.denoising_strength, sigma=args.sigma, seed=args.seed)
+    except ValueError as error:
+        raise cli.with_places(error, args) from None
+    driver = make_driver(source, args.backend, deployment=args.deployments.get(source.model))
     args.output.mkdir(parents=True, exist_ok=True)
     for path in args.inputs:
         audio, rate = read_audio(path)

@@ -4,16 +4,19 @@
 `variants.tsv` holds, for other words with several pronunciations in CMUdict, the one nearest to the teacher.
 """
 
-import argparse
+from __future__ import annotations
+
 import re
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hibari import Hibari
-from hibari.g2p import G2P
-
+from common import cli
 from common.text.cmudict import DATA, load_cmudict
 from common.text.misaki import from_misaki
+
+if TYPE_CHECKING:
+    from hibari.g2p import G2P
 
 
 def _words(text: str) -> frozenset[str]:
@@ -70,10 +73,13 @@ def cost(a: tuple[str, ...], b: tuple[str, ...]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = cli.Parser(description=__doc__)
     parser.add_argument("transcripts", type=Path, nargs="+", help="files of id|text lines")
     parser.add_argument("--words", type=int, default=3000, help="how many frequent words to consider")
     args = parser.parse_args()
+
+    from hibari import Hibari
+    from hibari.g2p import G2P
 
     teacher, dictionary = G2P(), load_cmudict()
     everywhere: dict[str, Counter] = defaultdict(Counter)
@@ -127,4 +133,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    cli.run(main)

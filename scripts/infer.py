@@ -19,7 +19,7 @@ EPILOG = """examples:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = cli.Parser(
         description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     text = parser.add_argument_group("text").add_mutually_exclusive_group()
@@ -59,7 +59,7 @@ def parse() -> argparse.Namespace:
     more.add_argument("--plot", metavar="PNG", help="draw mel, attention and pitch (many phrases: a folder)")
     more.add_argument("--timing", action="store_true", help="print what the time went to, on stderr")
     more.add_argument("--json", action="store_true", help="print what was made, as JSON on stdout")
-    more.add_argument("--list", action="store_true", help="list voices, models and backends")
+    more.add_argument("--list", action="store_true", help="list voices, models, backends and what is built")
     args = parser.parse_args()
     if not args.list and args.text is None and args.input is None:
         parser.error("give --text or -i")
@@ -178,11 +178,13 @@ def show_buckets(uses: list[dict]) -> None:
 
 
 def list_available(as_json: bool) -> int:
+    from common.cache import list_built
     from common.engines import BACKENDS
     from common.registry import MODELS
     from common.voices import list_voices, load_voice
 
     voices = [load_voice(name) for name in list_voices()]
+    built = list_built(voices)
     if as_json:
         content = {
             "voices": [
@@ -190,6 +192,17 @@ def list_available(as_json: bool) -> int:
             ],
             "models": {model.name: model.kind for model in MODELS.values()},
             "backends": list(BACKENDS),
+            "built": [
+                {
+                    "kind": one.kind,
+                    "model": one.model,
+                    "part": one.part,
+                    "owner": one.owner,
+                    "file": str(one.file),
+                    "mb": round(one.megabytes, 3),
+                }
+                for one in built
+            ],
         }
         print(json.dumps(content, indent=1, ensure_ascii=False))
         return 0
@@ -197,6 +210,9 @@ def list_available(as_json: bool) -> int:
     rows += [(model.kind, model.name, "") for model in MODELS.values()]
     rows += [("backend", name, "") for name in BACKENDS]
     cli.print_table(("kind", "name", ""), rows)
+    print()
+    rows = [(f"{one.model}.{one.part}", one.kind, one.owner, f"{one.megabytes:.2f}") for one in built]
+    cli.print_table(("built", "kind", "of", "MB"), rows)
     return 0
 
 

@@ -11,11 +11,12 @@ ABOUT = ("description", "language", "licence")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = cli.Parser(description=__doc__, kinds=("acoustic", "vocoder"), choose=models_of)
     parser.add_argument("name", help="name of the voice; a path makes the folder there instead of in voices/")
     parser.add_argument(
         "--checkpoint",
         action="append",
+        default=[],
         required=True,
         metavar="FILE",
         help="weights.safetensors of a training run, or a published file; once for each model",
@@ -47,10 +48,12 @@ def main() -> int:
     from common.export import HEADINGS
     from common.make_voice import with_setting, write_voice
     from common.published import parse_checkpoint, read_checkpoint
+    from common.runner import override
     from common.voices import FrontendSpec, read_voice, voices_folder
 
     folder = Path(args.name) if "/" in args.name else voices_folder() / args.name
     sources = [read_checkpoint(path, word) for word, path in map(parse_checkpoint, args.checkpoint)]
+    sources = [override(source, args.overrides.get(source.model, {})) for source in sources]
     about = {key: getattr(args, key) for key in ABOUT}
     if args.add:
         voice = read_voice(folder)
@@ -66,6 +69,12 @@ def main() -> int:
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     print(f"{folder}: {size / 1e6:.1f} MB")
     return 0
+
+
+def models_of(args: argparse.Namespace) -> list[str]:
+    from common.published import parse_checkpoint, read_checkpoint
+
+    return [read_checkpoint(path, word).model for word, path in map(parse_checkpoint, args.checkpoint)]
 
 
 if __name__ == "__main__":

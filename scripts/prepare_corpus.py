@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 from pathlib import Path
 
-from common.cli import run
-from common.corpus.prepare import (
-    Line,
-    prepare,
-    read_metadata,
-    read_transcripts,
-    respeak,
-    split_sentences_into_lines,
-)
+from common import cli
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = cli.Parser(description=__doc__)
     parser.add_argument(
         "--corpus", type=Path, required=True, help="folder with metadata.csv and wavs/, LJSpeech's format"
     )
@@ -35,6 +26,16 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="use the first N lines only")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
     args = parser.parse_args()
+
+    from common.corpus.prepare import (
+        Line,
+        prepare,
+        read_metadata,
+        read_transcripts,
+        respeak,
+        split_sentences_into_lines,
+    )
+
     if args.respeak:
         respeak(args.corpus, args.workers)
         return
@@ -59,4 +60,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run(main)
+    cli.run(main)

@@ -17,6 +17,8 @@ from safetensors.numpy import save_file
 from torch import nn
 from torch.nn import functional as F
 
+from common import cli
+
 LETTERS = "abcdefghijklmnopqrstuvwxyz'"
 HELD_OUT = 2000
 WIDTH, HIDDEN, HEADS, LAYERS, REACH, KERNEL = 96, 216, 4, 3, 8, 5
@@ -183,9 +185,7 @@ def phone_error_rates(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    parser = cli.Parser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--dictionary", type=Path, required=True, help="CMUdict 0.7b, the text file")
     parser.add_argument("--out", type=Path, required=True, help="safetensors file to write")
     parser.add_argument("--minutes", type=float, default=20.0, help="training time in minutes")
@@ -273,4 +273,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    cli.run(main)

@@ -18,7 +18,6 @@ from torch import Tensor
 from common.arrays import valid
 from common.audio import MelContract
 from common.corpus.utterances import Bucket, Utterances, batches, make_buckets
-from common.hparams import load_hparams
 from common.training import (
     OneNetwork,
     Schedule,
@@ -170,11 +169,11 @@ class Trainer(OneNetwork):
 
 
 def main() -> None:
-    args = recipe_parser("tacotron2", "Trains Tacotron 2 on a labelled corpus.").parse_args()
+    args = recipe_parser(
+        "tacotron2", "Trains Tacotron 2 on a labelled corpus.", Tacotron2Config, MelContract, Tacotron2Recipe
+    ).parse_args()
     device = torch.device(args.device)
-    config, contract, recipe = load_hparams(
-        args.hparam, Tacotron2Config, MelContract, Tacotron2Recipe, overrides=args.set
-    )
+    config, contract, recipe = args.built
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
     corpus = Utterances(args.corpus, contract, device)

@@ -20,7 +20,6 @@ from torch import Tensor
 from common.adversarial import Adversary, AdversaryRecipe, backward_both
 from common.audio import MelContract
 from common.corpus.segments import Segments
-from common.hparams import load_hparams
 from common.training import (
     Ema,
     Schedule,
@@ -170,16 +169,21 @@ class Trainer:
 
 
 def main() -> None:
-    parser = recipe_parser("waveglow", "Trains WaveGlow on a corpus.")
+    parser = recipe_parser(
+        "waveglow",
+        "Trains WaveGlow on a corpus.",
+        WaveglowConfig,
+        MelContract,
+        WaveglowRecipe,
+        AdversaryRecipe,
+    )
     parser.add_argument("--mels", type=Path, nargs="*", default=[], help="predicted mels to train on too")
     parser.add_argument(
         "--judges", type=Path, help="checkpoint of a vocoder's run whose discriminators judge from the start"
     )
     args = parser.parse_args()
     device = torch.device(args.device)
-    config, contract, recipe, adversary = load_hparams(
-        args.hparam, WaveglowConfig, MelContract, WaveglowRecipe, AdversaryRecipe, overrides=args.set
-    )
+    config, contract, recipe, adversary = args.built
     torch.manual_seed(args.seed)
     torch.backends.cudnn.benchmark = True
     torch.set_float32_matmul_precision("high")

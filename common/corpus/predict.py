@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from common.corpus.mels import save_mels
 from common.corpus.utterances import Utterances
 from common.published import read_checkpoint
 from common.registry import get_model, load_attribute
+from common.settings import Parser
 from common.voices import load_voice
 
 # Predicts utterances (B,) padded to so many symbols and frames: mel (B, n_mels, frames).
@@ -42,7 +42,7 @@ def load_network(weights: Path | None, voice: str | None, model: str, device: to
     return network.to(device).eval(), source
 
 
-def add_arguments(parser: argparse.ArgumentParser, out: str) -> None:
+def add_arguments(parser: Parser, out: str) -> None:
     """Which weights run over which corpus, and what is written."""
     weights = parser.add_mutually_exclusive_group(required=True)
     weights.add_argument("--weights", type=Path, help="weights.safetensors of a training run")
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser, out: str) -> None:
 
 def main(model: str, batch_size: int, predict: Predict, freely: Predict | None = None) -> None:
     """The command of one model. `freely` predicts what `predict` takes from the corpus, but for durations."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"python -m {model}.predict_mels",
         description="Writes a trained model's mels of a whole corpus, for a vocoder to be fine-tuned on.",
     )
