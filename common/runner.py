@@ -488,7 +488,10 @@ def make_driver(
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise ValueError(f"unknown device {device!r}: use cpu, cuda, cuda:N or auto")
     deployment = deployment or Deployment()
-    buckets = deployment.buckets(model.kind)
+    try:
+        buckets = deployment.buckets(model.kind)
+    except ValueError as error:
+        raise ValueError(f"{model.name}: {error}") from None
     if deployment.engine_memory_limit and not buckets:
         raise ValueError(
             f"engine_memory_limit of {source.model}: without buckets every engine is needed; "

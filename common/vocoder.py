@@ -39,11 +39,11 @@ class Vocoder:
         self.hop = source.config.hop_length
         self.context = context
         self.longest_mel = self.generator.stage.dynamic_dims["mel"].max
-        if self.longest_chunk < 1:
+        if self.longest_chunk < OVERLAP:  # the first window of the hum is measured in one chunk
             raise ValueError(
                 f"{source.model}: buckets of up to {self.longest_mel} frames are too short, since the audio "
                 f"of one depends on {context + OVERLAP} on each side: at least one bucket must have "
-                f"{1 + 2 * (context + OVERLAP)} frames"
+                f"{OVERLAP + 2 * (context + OVERLAP)} frames"
             )
         self.denoising_strength = float(source.extra.get("denoising_strength", 0.0))
 
