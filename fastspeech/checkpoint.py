@@ -53,14 +53,10 @@ def infer_sizes(state: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     """What names and shapes tell of the sizes; heads have 64 channels each."""
     read, count = partial(read_axes, state), partial(count_layers, state)
     sizes: dict[str, Any] = read("word_emb.weight", n_symbols=0, d_model=1)
-    sizes |= read("mel_linear.weight", n_mel_channels=0, mel_side_output_size=1)
+    sizes |= read("word_emb.weight", phoneme_side_output_size=1, mel_side_output_size=1)
+    sizes |= read("mel_linear.weight", n_mel_channels=0)
     predictor = "length_regulator.duration_predictor.conv1d_1.weight"
-    sizes |= read(
-        predictor,
-        duration_predictor_filter_size=0,
-        phoneme_side_output_size=1,
-        duration_predictor_kernel_size=2,
-    )
+    sizes |= read(predictor, duration_predictor_filter_size=0, duration_predictor_kernel_size=2)
     table = state.get(f"{SIDES[0]}.position.weight")
     if table is not None and table.dim() == 2:
         sizes["max_seq_len"] = len(table) - 1

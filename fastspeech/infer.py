@@ -25,7 +25,7 @@ class FastSpeechAcoustic:
         self.source = source
         self.config = source.config
         self.engines = engines
-        self.whole = engines["synthesis"] if "synthesis" in engines else None
+        self.whole = engines.get("synthesis")
         self.encoder, self.decoder = (
             (self.whole, self.whole) if self.whole else (engines["encoder"], engines["decoder"])
         )
@@ -111,8 +111,8 @@ class FastSpeechAcoustic:
         if len(rows):
             count_miss(self.decoder)
             raise MelTooLong(
-                f"at pace {pace:g} a sentence of {lengths[rows].max()} symbols has {mel_lengths.max()} frames; "
-                f"this model goes up to {self.longest_mel}: raise the pace or shorten the sentence",
+                f"at pace {pace:g} a sentence of {lengths[rows].max()} symbols has {mel_lengths.max()} "
+                f"frames; this model goes up to {self.longest_mel}: raise the pace or shorten the sentence",
                 rows.tolist(),
             )
 

@@ -15,6 +15,7 @@ from common.registry import MODELS
 GOLDEN = Path(__file__).parents[1] / "golden"
 FILES = {  # model -> its file, the key of its weights, a layer of which two tensors remain after reading
     "fastpitch": ("checkpoint.pt", "state_dict", "energy_emb"),
+    "fastspeech": ("checkpoint_320000.pt", "model", "mel_linear"),
     "tacotron2": ("checkpoint_ddp.pt", "state_dict", "decoder.gate_layer.linear_layer"),
     "hifigan": ("checkpoint.pt", "generator", "conv_post"),
     "waveglow": ("checkpoint.pt", "state_dict", "WN.1.start"),
