@@ -18,6 +18,8 @@ from common.published import read_checkpoint  # noqa: E402
 from common.training import Ema, GraphedSteps, Schedule, save_checkpoint  # noqa: E402
 from fastpitch import predict_mels as fastpitch_predict_mels  # noqa: E402
 from fastpitch import train as fastpitch_train  # noqa: E402
+from fastspeech import align_tacotron2  # noqa: E402
+from fastspeech import train as fastspeech_train  # noqa: E402
 from hifigan import train as hifigan_train  # noqa: E402
 from tacotron2 import predict_mels as tacotron2_predict_mels  # noqa: E402
 from tacotron2 import train as tacotron2_train  # noqa: E402
@@ -25,6 +27,7 @@ from waveglow import train as waveglow_train  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 RATE, HOP = 22_050, 256
+FRAMES = sum(40 + i for i in range(12))  # of the corpus
 TINY_FASTPITCH = (
     "symbols_embedding_dim=16 in_fft_output_size=16 out_fft_output_size=16 in_fft_n_layers=1 "
     "out_fft_n_layers=1 "
@@ -35,6 +38,11 @@ TINY_FASTPITCH = (
 TINY_TACOTRON2 = (
     "symbols_embedding_dim=16 encoder_embedding_dim=16 attention_rnn_dim=16 attention_dim=8 "
     "decoder_rnn_dim=16 prenet_dim=8 postnet_embedding_dim=8 frames_per_batch=200"
+)
+TINY_FASTSPEECH = (
+    "d_model=16 phoneme_side_output_size=16 mel_side_output_size=16 phoneme_side_n_layer=1 "
+    "mel_side_n_layer=1 phoneme_side_conv1d_filter_size=16 mel_side_conv1d_filter_size=16 "
+    "duration_predictor_filter_size=8 frames_per_batch=200"
 )
 TINY_WAVEGLOW = (
     "n_flows=4 wn_layers=2 wn_channels=8 cond_channels=4 period_channels=1 resolution_channels=1 "
@@ -100,17 +108,24 @@ def test_fastpitch_learns_saves_resumes_and_predicts_mels(corpus, tmp_path, monk
     )
     state = torch.load(out / "last.pt", weights_only=True)
     assert state["schedule"]["step"] == 12
-    check_predicted_mels(fastpitch_predict_mels, monkeypatch, corpus, out)
+    own = predicted_mels(fastpitch_predict_mels, monkeypatch, corpus, out)
+    freely = predicted_mels(fastpitch_predict_mels, monkeypatch, corpus, out, "--predicted")
+    assert np.abs(freely - own).max() > 1e-3
 
 
-def check_predicted_mels(module, monkeypatch, corpus: Path, out: Path) -> None:
-    mels = out / "mels.npy"
-    words = ["--weights", str(out / "weights.safetensors"), "--corpus", str(corpus), "--out", str(mels)]
-    monkeypatch.setattr("sys.argv", ["predict", *words, "--device", "cpu"])
+def predicted_mels(module, monkeypatch, corpus: Path, out: Path, *arguments: str) -> np.ndarray:
+    written = predict(module, monkeypatch, corpus, out, *arguments)
+    assert written.shape == (80, FRAMES)
+    assert np.isfinite(written).all()
+    return written
+
+
+def predict(module, monkeypatch, corpus: Path, out: Path, *arguments: str) -> np.ndarray:
+    file = out / "predicted.npy"
+    words = ["--weights", str(out / "weights.safetensors"), "--corpus", str(corpus), "--out", str(file)]
+    monkeypatch.setattr("sys.argv", ["predict", *words, "--device", "cpu", *arguments])
     module.main()
-    frames = sum(40 + i for i in range(12))
-    assert np.load(mels).shape == (80, frames)
-    assert np.isfinite(np.load(mels)).all()
+    return np.load(file)
 
 
 def test_tacotron2_learns_where_to_look_and_predicts_mels(corpus, tmp_path, monkeypatch):
@@ -120,7 +135,32 @@ def test_tacotron2_learns_where_to_look_and_predicts_mels(corpus, tmp_path, monk
     column = heading.index("alignment")
     assert float(last[column]) < float(first[column])
     assert read_checkpoint(out / "weights.safetensors").model == "tacotron2"
-    check_predicted_mels(tacotron2_predict_mels, monkeypatch, corpus, out)
+    predicted_mels(tacotron2_predict_mels, monkeypatch, corpus, out)
+
+
+def test_fastspeech_learns_from_another_models_mels_and_attention(corpus, tmp_path, monkeypatch):
+    teacher, out = tmp_path / "teacher", tmp_path / "run"
+    train(tacotron2_train, monkeypatch, corpus, teacher, TINY_TACOTRON2, "--steps", "1")
+    durations = predict(align_tacotron2, monkeypatch, corpus, teacher)
+    assert durations.sum() == FRAMES and len(durations) == 12 * 5
+    np.save(tmp_path / "mels.npy", np.full((80, FRAMES), -3, np.float16))
+    np.save(tmp_path / "durations.npy", durations)
+    taught = ["--mels", str(tmp_path / "mels.npy"), "--durations", str(tmp_path / "durations.npy")]
+    train(fastspeech_train, monkeypatch, corpus, out, TINY_FASTSPEECH, "--steps", "100", *taught)
+    heading, first, *_, last = (line.split(",") for line in losses(out))
+    for loss in ("mel", "duration"):
+        assert float(last[heading.index(loss)]) < float(first[heading.index(loss)])
+    source = read_checkpoint(out / "weights.safetensors")
+    assert source.model == "fastspeech" and source.config.d_model == 16
+    np.save(tmp_path / "durations.npy", durations[:-1])
+    with pytest.raises(ValueError, match=r"durations\.npy does not hold this corpus's durations"):
+        train(fastspeech_train, monkeypatch, corpus, out, TINY_FASTSPEECH, "--steps", "1", *taught)
+
+
+def test_a_frame_counts_for_the_symbol_that_was_looked_at_most():
+    alignment = torch.tensor([[[0.9, 0.1, 0], [0.2, 0.8, 0], [0, 0.4, 0.6]]]).expand(2, -1, -1)
+    found = align_tacotron2.count_frames(alignment, torch.tensor([6, 3]), frames_per_step=2)
+    assert found.tolist() == [[2, 2, 2], [2, 1, 0]]
 
 
 def test_every_step_has_the_symbol_that_it_speaks():
@@ -153,9 +193,8 @@ def test_waveglow_trains_in_either_direction(corpus, tmp_path, monkeypatch):
 
 def test_hifigan_trains_on_true_and_predicted_mels_and_starts_from_networks(corpus, tmp_path, monkeypatch):
     out = tmp_path / "run"
-    frames = sum(40 + i for i in range(12))
     mels = tmp_path / "mels.npy"
-    np.save(mels, np.full((80, frames), -5, np.float16))
+    np.save(mels, np.full((80, FRAMES), -5, np.float16))
     train(hifigan_train, monkeypatch, corpus, out, TINY_HIFIGAN, "--steps", "2", "--mels", str(mels))
     before = torch.load(out / "last.pt", weights_only=True)
     again = tmp_path / "again"
