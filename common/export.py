@@ -345,6 +345,8 @@ def cached_source(source: ModelSource) -> tuple[ModelSource, list[Check]]:
     files = [weights, *graphs.values(), *(graph.with_suffix(".json") for graph in graphs.values())]
     if all(file.is_file() for file in files):
         return kept, []
+    for stage in {stage.network: stage for stage in stages}.values():
+        build_network(stage, source)  # weights that don't fit the config are refused before the long export
     save_weights(weights, source.state)
     try:
         return export_source(kept, folder)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from common.sizes import require_sizes
+
 
 @dataclass(frozen=True)
 class FastPitchConfig:
@@ -54,3 +56,15 @@ class FastPitchConfig:
     n_speakers: int = 1
     speaker_emb_weight: float = 1.0
     mask_padding: bool = False
+
+    def __post_init__(self) -> None:
+        kernels = [name for name in vars(self) if name.endswith("kernel_size")]
+        require_sizes(self, may_be_zero=("padding_idx",), odd=kernels)
+        for name in ("in_fft_output_size", "out_fft_output_size"):
+            if getattr(self, name) != self.symbols_embedding_dim:
+                raise ValueError(
+                    f"{name} {getattr(self, name)} and symbols_embedding_dim {self.symbols_embedding_dim} "
+                    "must be equal: a transformer's layers keep their width"
+                )
+        if self.padding_idx >= self.n_symbols:
+            raise ValueError(f"padding_idx {self.padding_idx} is none of the {self.n_symbols} symbols")

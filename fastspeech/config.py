@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from common.sizes import require_sizes
+
 HEAD_SIZE = 64  # channels of a head's queries, keys and values; fixed in the published network
 
 
@@ -37,6 +39,9 @@ class FastSpeechConfig:
     mask_padding: bool = False
 
     def __post_init__(self) -> None:
+        require_sizes(
+            self, may_be_zero=("padding_idx", "fft_conv1d_padding"), odd=("duration_predictor_kernel_size",)
+        )
         for name in ("phoneme_side_output_size", "mel_side_output_size"):
             if getattr(self, name) != self.d_model:
                 raise ValueError(f"{name} {getattr(self, name)} must be d_model, {self.d_model}")
@@ -47,10 +52,3 @@ class FastSpeechConfig:
                 f"fft_conv1d_padding {self.fft_conv1d_padding} must be half of fft_conv1d_kernel "
                 f"{self.fft_conv1d_kernel} less one, to keep the length"
             )
-        if self.duration_predictor_kernel_size % 2 == 0:
-            raise ValueError(
-                f"duration_predictor_kernel_size {self.duration_predictor_kernel_size} must be odd, "
-                "to keep the length"
-            )
-        if self.max_seq_len < 1:
-            raise ValueError(f"max_seq_len {self.max_seq_len} must be at least 1")

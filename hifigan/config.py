@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from common.sizes import require_sizes
+
 
 @dataclass(frozen=True)
 class HifiganConfig:
@@ -23,6 +25,7 @@ class HifiganConfig:
     resblock_dilation_sizes: tuple[tuple[int, ...], ...] = ((1, 3, 5), (1, 3, 5), (1, 3, 5))
 
     def __post_init__(self) -> None:
+        require_sizes(self)
         if self.resblock not in ("1", "2"):
             raise ValueError(f'resblock must be "1" or "2", not {self.resblock!r}')
         if len(self.upsample_rates) != len(self.upsample_kernel_sizes):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from common.sizes import require_sizes
+
 PRENET_LAYERS = 2
 PRENET_DROPOUT = 0.5
 # On a GPU the decoder looks so often whether all items have stopped. Looking drains the queue of launched
@@ -49,6 +51,8 @@ class Tacotron2Config:
     mask_text_padding: bool = False
 
     def __post_init__(self):
+        kernels = ("encoder_kernel_size", "attention_location_kernel_size", "postnet_kernel_size")
+        require_sizes(self, odd=kernels)
         if self.symbols_embedding_dim != self.encoder_embedding_dim:
             raise ValueError(
                 f"symbols_embedding_dim {self.symbols_embedding_dim} and encoder_embedding_dim "
@@ -58,16 +62,12 @@ class Tacotron2Config:
             raise ValueError(
                 f"encoder_embedding_dim {self.encoder_embedding_dim} must be even: half for each direction"
             )
-        for name in ("encoder_kernel_size", "attention_location_kernel_size", "postnet_kernel_size"):
-            if getattr(self, name) % 2 == 0:
-                raise ValueError(f"{name} {getattr(self, name)} must be odd, to keep the length")
-        for name, least in (
-            ("n_frames_per_step", 1),
-            ("max_decoder_steps", 1),
-            ("postnet_n_convolutions", 2),
-        ):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} {getattr(self, name)} must be at least {least}")
+        if self.postnet_n_convolutions < 2:
+            raise ValueError(
+                f"postnet_n_convolutions {self.postnet_n_convolutions} must be at least 2: a first and a last"
+            )
+        if not 0 <= self.gate_threshold <= 1:
+            raise ValueError(f"gate_threshold must be from 0 to 1, not {self.gate_threshold}")
 
     @property
     def frame_size(self) -> int:

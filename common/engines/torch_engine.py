@@ -25,16 +25,17 @@ def build_network(stage: Stage, source: ModelSource) -> torch.nn.Module:
     if not network.state_dict():  # it computes something fixed, such as the denoiser
         return network.eval()
     state = {name: torch.from_numpy(value) for name, value in source.state.items()}
-    wanted = network.state_dict()
-    others = [name for name, value in state.items() if name in wanted and value.shape != wanted[name].shape]
-    if others:
-        first, *more = others
+    try:
+        missing, unexpected = network.load_state_dict(state, strict=False)
+    except RuntimeError:  # tensors of other sizes, which it names all
+        wanted = network.state_dict()
+        shapes = {n: (x.shape, wanted[n].shape) for n, x in state.items() if n in wanted and x.numel() > 1}
+        first, *more = (name for name, (given, needed) in shapes.items() if given != needed)
         raise ValueError(
             f"{source.weights} does not fit {source.model}'s config: {first} is "
-            f"{list(state[first].shape)} there, but {list(wanted[first].shape)} by the config"
+            f"{list(shapes[first][0])} there, but {list(shapes[first][1])} by the config"
             + (f", and {len(more)} more" if more else "")
-        )
-    missing, unexpected = network.load_state_dict(state, strict=False)
+        ) from None
     missing = [name for name in missing if not name.startswith(get_model(source.model).training_only)]
     if missing or unexpected:
         raise ValueError(
