@@ -20,9 +20,9 @@ from typing import Any
 from common.arrays import Array
 from common.deployment import Deployment
 from common.engines import Engine
+from common.model_settings import shown
 from common.registry import get_model
 from common.runner import KINDS, TextToSpeech, choose_sources
-from common.settings import shown
 from common.voices import load_voice
 
 SENTENCE = (

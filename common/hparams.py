@@ -114,7 +114,9 @@ def nearest(key: str, known: set[str]) -> str:
         near = [NAMES_ELSEWHERE[key]]
     if near:
         return f"did you mean {near[0]!r}?"
-    return f"known keys: {', '.join(sorted(known))}" if len(known) <= MANY_KEYS else "no key is like it"
+    if len(known) > MANY_KEYS:
+        return "no key is like it (--print-hparams shows all)"
+    return f"known keys: {', '.join(sorted(known))}"
 
 
 def read_file(path: str | Path) -> dict[str, Entry]:

@@ -1,0 +1,178 @@
+"""What files and `--set` say of the models that a command runs.
+
+The engines' keys count as they stand (`Deployment`). A network's own sizes belong to its weights: what a file
+says of them is checked and gives way, and only an explicit `--set` changes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from common.deployment import Deployment
+from common.hparams import Entry, build, require_known, typed_entry
+from common.registry import get_model
+
+DEFAULT = "default"
+
+
+@dataclass
+class Given:
+    """The entries of a file or of `--set` that are for one model, or, without one, for any that runs."""
+
+    where: str
+    model: str | None
+    entries: dict[str, Entry]
+    explicit: bool  # by --set
+
+
+@dataclass
+class ModelSettings:
+    """What was said of one model; of two entries for a key the later one has won."""
+
+    files: dict[str, Entry] = field(default_factory=dict)
+    explicit: dict[str, Entry] = field(default_factory=dict)
+    deployment: Deployment = field(default_factory=Deployment)
+    overrides: dict[str, Any] = field(default_factory=dict)  # of its config or mel contract
+
+    def place(self, key: str) -> str:
+        entry = self.explicit.get(key) or self.files.get(key)
+        return entry.place if entry else DEFAULT
+
+
+def network_classes(model: str) -> list[type]:
+    from common.audio import MelContract
+
+    return [get_model(model).config_class, MelContract]
+
+
+def keys_of(model: str) -> set[str]:
+    """The keys that say something of a model."""
+    return field_names([Deployment, *network_classes(model)])
+
+
+def field_names(classes: Iterable[type]) -> set[str]:
+    return {f.name for cls in classes for f in fields(cls)}
+
+
+def settle(given: Sequence[Given], chosen: Sequence[str], options: Iterable[str]) -> dict[str, ModelSettings]:
+    """The settings of the models that run; `options` are the command's own keys."""
+    models = {model: ModelSettings() for model in chosen}
+    options = set(options)
+    for one in given:
+        if one.model and one.model not in models:
+            raise ValueError(f"{one.where}: {one.model} is none of the models here ({', '.join(models)})")
+        takers = [one.model] if one.model else chosen
+        keys = {model: keys_of(model) for model in takers}
+        scoped = one.model and one.explicit  # as `--set fastpitch.key=value`: no option of the command
+        require_known(one.entries, set().union(*keys.values(), () if scoped else options))
+        for key, entry in one.entries.items():
+            # An option of the command is no model's unless it stands in its file, but for the batch size.
+            if one.model or key not in options or key == "batch_size":
+                for model in takers:
+                    if key in keys[model]:
+                        (models[model].explicit if one.explicit else models[model].files)[key] = entry
+    for model, settings in models.items():
+        _type(model, settings)
+    return models
+
+
+def _type(model: str, settings: ModelSettings) -> None:
+    classes = network_classes(model)
+    for cls in classes:  # what gives way must still be right
+        build(cls, _of(settings.files, field_names([cls])), model)
+    hints = {name: hint for cls in classes for name, hint in typing.get_type_hints(cls).items()}
+    settings.overrides = {
+        name: typed_entry(name, entry, hints[name]) for name, entry in _of(settings.explicit, hints).items()
+    }
+    # A key that the network has too, such as mask_padding, is the network's.
+    engines = field_names([Deployment]) - hints.keys()
+    settings.deployment = build(Deployment, _of(settings.files | settings.explicit, engines), model)
+
+
+def _of(entries: Mapping[str, Entry], names: Iterable[str]) -> dict[str, Entry]:
+    return {name: entries[name] for name in names if name in entries}
+
+
+def choose_backend(models: Mapping[str, ModelSettings], backend: Entry) -> Entry:
+    """`use_trt` means the backend trt unless one is given; `use_fp16` is for engines of that one."""
+    from common.engines import BACKENDS
+    from common.runner import parse_backends
+
+    on_trt = [model for model, settings in models.items() if settings.deployment.use_trt]
+    if on_trt and backend.place == DEFAULT:
+        place = models[on_trt[0]].place("use_trt")
+        if "trt" not in BACKENDS:
+            raise ValueError(
+                f"{place}: use_trt asks for the backend trt, which is not available here; "
+                f"give --backend {' or '.join(reversed(BACKENDS))}"
+            )
+        words = {model: "trt" if model in on_trt else backend.value or "onnx" for model in models}
+        text = ",".join(f"{model}={word}" for model, word in words.items())
+        backend = Entry("trt" if len(on_trt) == len(models) else text, place)
+    backends = parse_backends(backend.value or "onnx", {model: model for model in models})
+    for model, word in backends.items():
+        if models[model].deployment.use_fp16 and word != "trt":
+            raise ValueError(
+                f"{models[model].place('use_fp16')}: use_fp16 is for the backend trt, but {model} runs on "
+                f"{word}: add --set use_fp16=false"
+            )
+    return backend
+
+
+def find_source(args: argparse.Namespace, model: str) -> tuple[Any, str]:
+    """The model's weights as they are, and the file that states their sizes."""
+    from common.published import parse_checkpoint, read_checkpoint
+    from common.voices import VOICE_FILE, load_voice
+
+    for word, path in map(parse_checkpoint, args.checkpoint):
+        source = read_checkpoint(path, word)
+        if source.model == model:
+            return source, str(path)
+    voice = load_voice(getattr(args, "voice", None))
+    path = voice.folder / VOICE_FILE
+    here = path.is_absolute() and path.is_relative_to(Path.cwd())
+    return voice.source(model), str(path.relative_to(Path.cwd()) if here else path)
+
+
+def describe(model: str, settings: ModelSettings, source: Any, place: str) -> Iterator[str]:
+    """A line for each value that holds; `source` is the weights' own, stated in `place`."""
+    stored = {f.name: getattr(part, f.name) for part in (source.config, source.mel) for f in fields(part)}
+    for f in fields(Deployment):
+        if f.name not in stored:
+            yield line(f.name, getattr(settings.deployment, f.name), settings.place(f.name))
+    hints = {n: hint for cls in network_classes(model) for n, hint in typing.get_type_hints(cls).items()}
+    for name, value in stored.items():
+        asked = settings.files.get(name)
+        if name in settings.overrides:
+            where = f"{settings.place(name)} ({place} says {shown(value)})"
+            yield line(name, settings.overrides[name], where)
+        elif asked and typed_entry(name, asked, hints[name]) != value:
+            yield line(name, value, f"{place} ({asked.place}, says {shown(asked.value)})")
+        else:
+            yield line(name, value, place)
+
+
+def line(key: str, value: Any, place: str) -> str:
+    return f"{key}: {shown(value)}  # {place}\n"
+
+
+def shown(value: Any) -> str:
+    """A value as YAML in one line."""
+    value = _plain(value)
+    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=float("inf"))
+    text = text.removesuffix("...\n").strip()
+    return json.dumps(value) if "\n" in text else text
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
