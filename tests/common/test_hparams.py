@@ -8,8 +8,12 @@ from typing import Literal
 import pytest
 
 from common.audio import MelContract
+from common.deployment import Deployment
 from common.hparams import load_hparams
+from common.registry import get_model
 from hifigan.config import HifiganConfig
+
+SHIPPED = sorted((Path(__file__).parents[2] / "hparams").glob("*/*.yaml"))
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,10 @@ def test_shipped_files_load_and_differ_as_they_say():
         ("name: a\n3: b", "line 2: the key 3 is not text"),
         ("- a\n- b", "must hold lines of `key: value`"),
         ("name: [a", r"child\.yaml, line 1: "),
-        ("name: !!python/object/apply:os.system [ls]", "line 1: the tag !!python/object/apply:os.system is not allowed"),
+        (
+            "name: !!python/object/apply:os.system [ls]",
+            "line 1: the tag !!python/object/apply:os.system is not allowed",
+        ),
         ("name: \x00", "not readable as YAML"),
         ("name: 2026-13-45", "not readable as YAML: month must be"),
         ("name: " + "[" * 5000, "not readable as YAML"),
@@ -121,6 +128,51 @@ def test_shipped_files_load_and_differ_as_they_say():
 def test_what_is_wrong_is_said_with_its_place(text, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         load(tmp_path, text)
+
+
+def test_inheritance_goes_as_deep_as_it_likes(tmp_path):
+    write(tmp_path, level0="name: deep\nbatch_size: 1")
+    for level in range(1, 500):
+        write(tmp_path, **{f"level{level}": f"parent_yaml: level{level - 1}.yaml\nbatch_size: {level}"})
+    (recipe,) = load_hparams(tmp_path / "level499.yaml", Recipe)
+    assert (recipe.name, recipe.batch_size) == ("deep", 499)
+
+
+def test_none_is_null_where_null_is_allowed(tmp_path):
+    (recipe,) = load(tmp_path, "name: None\nlimit: None\nwords: None")
+    assert recipe == Recipe("None", limit=None, words=None)
+
+
+def test_a_file_says_whose_it_is(tmp_path):
+    write(tmp_path, base="model: hifigan\nresblock: '2'")
+    (config,) = load(tmp_path, "parent_yaml: base.yaml", HifiganConfig, model="hifigan")
+    assert config.resblock == "2"
+    with pytest.raises(
+        ValueError, match=r"child\.yaml is a file of hifigan \(.*base\.yaml, line 1\), not of way"
+    ):
+        load(tmp_path, "parent_yaml: base.yaml", HifiganConfig, model="way")
+    with pytest.raises(
+        ValueError, match=r"line 2: model is 'waveglow', but 'hifigan' in .*base\.yaml, line 1"
+    ):
+        load(tmp_path, "parent_yaml: base.yaml\nmodel: waveglow", HifiganConfig)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_shipped_file_fills_its_classes(path):
+    model = get_model(path.parent.name)
+    classes = [model.config_class, MelContract]
+    if path.stem.startswith("train"):
+        parts = vars(model.module("train")).items()
+        load_hparams(path, *classes, *(c for name, c in parts if name.endswith("Recipe")), model=model.name)
+    else:
+        deployment, *_ = load_hparams(path, Deployment, *classes, model=model.name)
+        buckets = deployment.buckets(model.kind)
+        assert len(buckets) == (4 if "multi_engine" in path.stem else "trt" in path.stem)
+        assert deployment.use_trt == ("trt" in path.stem) and deployment.use_fp16 == ("fp16" in path.stem)
+        files = deployment.trt_file_path_list or (deployment.trt_file_path,) * len(buckets)
+        for bucket, file in zip(buckets, files, strict=True):
+            lengths = f"i{bucket.text}.o{bucket.mel}" if bucket.text else f"o{bucket.mel}"
+            assert file == f"engines/{model.name}.{lengths}{'.fp16' * deployment.use_fp16}.trt"
 
 
 def test_errors_in_a_parent_name_the_parent(tmp_path):
@@ -166,6 +218,8 @@ def test_alias_explosions_and_huge_files_are_refused_at_once(tmp_path):
         load(tmp_path, bomb)
     with pytest.raises(ValueError, match="larger than"):
         load(tmp_path, "#" * (2 << 20))
+    with pytest.raises(ValueError, match="larger than"):
+        load_hparams("/dev/zero", Recipe)
     assert time.perf_counter() - start < 1
 
 

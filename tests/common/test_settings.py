@@ -1,0 +1,251 @@
+"""Settings of commands: what wins, what is refused, and what --print-hparams tells."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from common import cli
+from common.bench import Case
+from common.cache import config_hash
+from common.deployment import Deployment
+from common.engines import BACKENDS
+from common.runner import choose_sources, override
+from common.settings import Parser
+from common.voices import load_voice
+from scripts.infer import parse
+
+HPARAMS = Path(__file__).parents[2] / "hparams"
+
+
+@pytest.fixture
+def infer(tiny_voice, monkeypatch):
+    """What scripts/infer.py makes of its command line, with the tiny voice."""
+    monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
+
+    def infer(*words: object):
+        monkeypatch.setattr("sys.argv", ["infer.py", "--text", "Hello.", *map(str, words)])
+        return parse()
+
+    return infer
+
+
+@pytest.fixture
+def printed(infer, capsys):
+    """The output of --print-hparams: as YAML, and as text."""
+
+    def printed(*words: object):
+        with pytest.raises(SystemExit) as stopped:
+            infer("--print-hparams", *words)
+        assert stopped.value.code == 0
+        text = capsys.readouterr().out
+        return yaml.safe_load(text), text
+
+    return printed
+
+
+def write(folder: Path, text: str, name: str = "my.yaml") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_default_then_file_then_set_then_flag(infer, tmp_path):
+    file = write(tmp_path, "pace: 0.9\nseed: 3\nretry: 1\nstrict: true\n")
+    args = infer("--hparam", file, "--set", "seed=4", "--set", "retry=2", "--retry", "3")
+    assert (args.volume, args.pace, args.seed, args.retry, args.strict) == (1.0, 0.9, 4, 3, True)
+    assert {name: entry.place for name, entry in args.places.items()} == {
+        "pace": f"{file}, line 1",
+        "seed": "--set seed=4",
+        "strict": f"{file}, line 4",
+    }
+    # A flag with the default's value is a flag all the same, and of several files the last one wins.
+    assert infer("--hparam", file, "--pace", "1").pace == 1.0
+    assert infer("--hparam", file, "--hparam", write(tmp_path, "pace: 2", "b.yaml")).pace == 2.0
+
+
+def test_a_file_gives_what_the_command_needs_and_flags_push_out_what_they_exclude(infer, tmp_path):
+    parser = Parser()
+    parser.add_argument("names", nargs="+")
+    group = parser.add_mutually_exclusive_group(required=True)
+    group.add_argument("--one")
+    group.add_argument("--two", type=Path)
+    file = write(tmp_path, "names: [a, b]\none: x\n")
+    args = parser.parse_args(["--hparam", str(file)])
+    assert (args.names, args.one, args.two) == (["a", "b"], "x", None)
+    args = parser.parse_args(["--hparam", str(file), "--two", "y", "c"])
+    assert (args.names, args.one, args.two) == (["c"], None, Path("y"))
+    with pytest.raises(ValueError, match=r"line 1 and .*line 2: one and two exclude each other"):
+        parser.parse_args(["--hparam", str(write(tmp_path, "one: x\ntwo: y", "b.yaml"))])
+
+
+def test_what_is_missing_is_an_error_in_one_line(capsys):
+    parser = Parser(prog="command.py")
+    parser.add_argument("--corpus", required=True)
+    with pytest.raises(SystemExit) as stopped:
+        parser.parse_args([])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == "error: --corpus is missing (see command.py --help)\n"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("pase=1", "unknown key 'pase'; did you mean 'pace'"),
+        ("pace=fast", "pace must be a number, not 'fast'"),
+        ("seed=2.5", "seed must be a whole number, not 2.5"),
+        ("strict=3", "strict must be true or false, not 3"),
+        ("decoder=lop", "unknown decoder 'lop': did you mean 'loop'"),
+        ("batch_size=0", "batch_size must be a whole number from 1 on, not '0'"),
+        ("num_mels=80", "unknown key 'num_mels'; did you mean 'n_mel_channels'"),
+        ("sr=16000", "unknown key 'sr'; did you mean 'sampling_rate'"),
+        ("qqq=1", "unknown key 'qqq'; no key is like it"),
+        ("fastpich.use_trt=true", "unknown model 'fastpich': did you mean 'fastpitch'"),
+        ("fastpitch.pace=2", "unknown key 'pace'"),
+        ("waveglow.wn_layers=2", "waveglow is none of the models here"),
+        ("trt_max_ws_size=0", "trt_max_ws_size must be a number of GB above 0"),
+        ("trt_max_output_seq_len_list=[512,256]", "must ascend"),
+        ("in_fft_n_layers=some", "in_fft_n_layers must be a whole number, not 'some'"),
+        ("use_fp16=true", "fastpitch runs on onnx: add --set use_fp16=false"),
+        ("use_trt=true", "asks for the backend trt, which is not available here; give --backend onnx"),
+    ],
+)
+def test_wrong_settings_are_refused_with_their_place(infer, setting, message, monkeypatch):
+    monkeypatch.delitem(BACKENDS, "trt", raising=False)
+    with pytest.raises(ValueError, match=message) as error:
+        infer("--set", setting)
+    assert str(error.value).startswith(f"--set {setting}: ")
+
+
+def test_controls_that_are_out_of_range_name_their_place(infer, tmp_path):
+    for pace in ("0", "-1"):
+        with pytest.raises(ValueError, match=r"my\.yaml, line 2: pace must be a number from 0.1"):
+            cli.controls_from(infer("--hparam", write(tmp_path, f"\npace: {pace}")))
+
+
+def test_contradictory_buckets_name_their_lines(infer, tmp_path):
+    lists = "trt_max_input_seq_len_list: [32, 64]\ntrt_max_output_seq_len_list: [256]\n"
+    file = write(tmp_path, f"model: fastpitch\n{lists}trt_multi_engine: true\n")
+    with pytest.raises(
+        ValueError, match=r"my\.yaml, line 2 and .*my\.yaml, line 3: the buckets' lists contra"
+    ):
+        infer("--hparam", file)
+
+
+def test_a_models_file_selects_it_and_says_how_it_is_run(infer, tmp_path):
+    mine = write(
+        tmp_path, f"parent_yaml: {HPARAMS}/fastpitch/trt_multi_engine.yaml\nuse_trt: false\npace: 0.8"
+    )
+    vocoder = write(tmp_path, f"parent_yaml: {HPARAMS}/hifigan/infer.yaml\nbatch_size: 3", "vocoder.yaml")
+    args = infer("--hparam", mine, "--hparam", vocoder, "--set", "hifigan.engine_memory_limit=100")
+    assert (args.acoustic, args.vocoder, args.pace) == ("fastpitch", "hifigan", 0.8)
+    buckets = args.deployments["fastpitch"].buckets("acoustic")
+    assert [str(bucket) for bucket in buckets] == ["32x256", "64x512", "96x768", "128x1024"]
+    assert args.deployments["hifigan"] == Deployment(batch_size=3, engine_memory_limit=100)
+    # A file's sizes yield to those of the weights.
+    assert args.overrides == {"fastpitch": {}, "hifigan": {}}
+    assert infer("--hparam", mine, "--batch-size", "5").deployments["fastpitch"].batch_size == 5
+
+
+def test_files_of_other_models_are_refused(infer, tmp_path):
+    file = HPARAMS / "fastpitch" / "infer.yaml"
+    with pytest.raises(ValueError, match="is a file of fastpitch, but --acoustic says tacotron2"):
+        infer("--acoustic", "tacotron2", "--hparam", file)
+    with pytest.raises(ValueError, match=r"is a file of fastpitch, but .*tacotron2.*yaml says tacotron2"):
+        infer("--hparam", HPARAMS / "tacotron2" / "infer.yaml", "--hparam", file)
+    with pytest.raises(ValueError, match=r"is a file of hifigan \(.*\), but it runs no vocoder"):
+        Parser(prog="it", kinds=("acoustic",)).parse_args(["--hparam", str(HPARAMS / "hifigan/infer.yaml")])
+    with pytest.raises(ValueError, match="but it runs no model"):
+        Parser(prog="it").parse_args(["--hparam", str(file)])
+    with pytest.raises(ValueError, match=r"line 1: unknown model 'fastpich': did you mean 'fastpitch'"):
+        infer("--hparam", write(tmp_path, "model: fastpich"))
+
+
+def test_trt_is_the_backend_of_the_models_that_ask_for_it(infer, monkeypatch):
+    monkeypatch.setitem(BACKENDS, "trt", "nowhere:Trt")
+    half, full = (HPARAMS / "fastpitch" / f"{name}.yaml" for name in ("trt_fp16", "trt"))
+    assert infer("--hparam", half).backend == "fastpitch=trt,hifigan=onnx"
+    assert infer("--hparam", half, "--hparam", HPARAMS / "hifigan" / "trt.yaml").backend == "trt"
+    assert infer("--hparam", full, "--backend", "onnx").backend == "onnx"
+    with pytest.raises(ValueError, match=r"trt_fp16\.yaml, line 4: use_fp16 is for the backend trt"):
+        infer("--hparam", half, "--set", "backend=onnx")
+
+
+def test_printing_tells_every_value_and_its_place(printed):
+    file = HPARAMS / "fastpitch" / "trt.yaml"
+    values, text = printed(
+        *("--hparam", file, "--backend", "onnx", "--set", "mask_padding=false", "--pace", "0.9")
+    )
+    assert (values["pace"], values["vocoder"], values["checkpoint"]) == (0.9, "hifigan", [])
+    assert values["fastpitch"]["trt_max_input_seq_len"] == 128
+    assert values["fastpitch"]["symbols_embedding_dim"] == 32
+    assert values["fastpitch"]["mask_padding"] is values["hifigan"]["mask_padding"] is False
+    lines = text.splitlines()
+    assert f"acoustic: fastpitch  # {file}" in lines
+    assert "pace: 0.9  # --pace" in lines and "volume: 1.0  # default" in lines
+    (size,) = (line for line in lines if line.startswith("  symbols_embedding_dim"))
+    assert "voice.yaml (" in size and size.endswith("base.yaml, line 7, says 384)")
+    (mask,) = (line for line in lines if line.startswith("  mask_padding") and "says" in line)
+    assert "# --set mask_padding=false (" in mask and mask.endswith("voice.yaml says true)")
+
+
+def test_recipes_print_theirs_too(monkeypatch, capsys):
+    from hifigan.train import main
+
+    monkeypatch.chdir(HPARAMS.parent)
+    monkeypatch.setattr("sys.argv", ["train.py", "--print-hparams", "--set", "batch_size=9"])
+    with pytest.raises(SystemExit):
+        main()
+    text = capsys.readouterr().out
+    values = yaml.safe_load(text)
+    assert (values["model"], values["batch_size"], values["resblock"]) == ("hifigan", 9, "2")
+    assert "batch_size: 9  # --set batch_size=9" in text and "corpus: null  # missing" in text
+    assert "resblock: '2'  # hparams/hifigan/v3.yaml, line" in text
+    monkeypatch.setattr("sys.argv", ["train.py", "--hparam", "hparams/waveglow/train.yaml"])
+    with pytest.raises(ValueError, match=r"is a file of waveglow \(.*line 2\), not of hifigan"):
+        main()
+
+
+def test_another_config_needs_other_graphs(tiny_voice):
+    source = load_voice(tiny_voice).source("fastpitch")
+    assert override(source, {}) is source
+    assert override(source, {"mask_padding": True, "mel_fmax": 7600.0}).graphs == source.graphs
+    other = override(source, {"mask_padding": False})
+    assert other.graphs == {} and other.config == dataclasses.replace(source.config, mask_padding=False)
+    assert config_hash(other.config) != config_hash(source.config) and other.networks is not source.networks
+    with pytest.raises(ValueError, match="unknown hyper-parameter of fastpitch 'mask_paddin'"):
+        override(source, {"mask_paddin": True})
+    chosen = choose_sources(
+        {"acoustic": None, "vocoder": None}, tiny_voice, overrides={"fastpitch": {"mask_padding": False}}
+    )
+    assert chosen["acoustic"].config == other.config and chosen["vocoder"].graphs
+
+
+def test_the_benchmark_hands_settings_to_its_processes(infer):
+    deployments = {"fastpitch": Deployment(batch_size=2, trt_max_output_seq_len_list=(64, 128))}
+    case = Case(
+        "fastpitch", "hifigan", "onnx", deployments=deployments, overrides={"fastpitch": {"n_speakers": 1}}
+    )
+    args = infer(*case.arguments)
+    assert args.deployments["fastpitch"] == deployments["fastpitch"]
+    assert args.overrides["fastpitch"] == {"n_speakers": 1}
+
+
+def test_what_is_built_is_listed(tiny_voice, monkeypatch, capsys, tmp_path):
+    from scripts.infer import list_available
+
+    monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
+    monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
+    cached = tmp_path / "onnx" / "waveglow-abc-def-3"
+    cached.mkdir(parents=True)
+    (cached / "generator.onnx").write_bytes(b"x" * 2_000_000)
+    list_available(as_json=True)
+    built = json.loads(capsys.readouterr().out)["built"]
+    found = {(one["owner"], one["model"], one["part"]): one["mb"] for one in built}
+    assert found["tiny", "fastpitch", "encoder"] > 0 and found["cache", "waveglow", "generator"] == 2.0
+    list_available(as_json=False)
+    assert "waveglow.generator" in capsys.readouterr().out
