@@ -213,8 +213,7 @@ class TextToSpeech:
         queue = [(job, i) for job in jobs for i in range(len(job.analysis.utterances))]
         if batch_size > 1:
             queue.sort(key=lambda entry: len(entry[0].analysis.utterances[entry[1]].ids))
-        for start in range(0, len(queue), batch_size):
-            batch = queue[start : start + batch_size]
+        for batch in self._batches(queue, batch_size):
             utterances = [job.analysis.utterances[i] for job, i in batch]
             clock = Timings()
             parts = self._speak_batch(utterances, controls, retries, clock)
@@ -224,6 +223,17 @@ class TextToSpeech:
                 job.clock.add(clock, len(part.samples) / work if work else 1 / len(parts))
                 if len(job.parts) == len(job.analysis.utterances):
                     yield job.number, self._join(job, controls, retries)
+
+    def _batches(self, queue: list[tuple[_Job, int]], batch_size: int) -> Iterator[list[tuple[_Job, int]]]:
+        """The queue in order, so many at a time, and together only what the same bucket covers."""
+
+        def bucket_of(entry: tuple[_Job, int]) -> Bucket | None:
+            job, i = entry
+            return self.acoustic.engines.covering(len(job.analysis.utterances[i].ids))
+
+        for _, entries in itertools.groupby(queue, bucket_of):
+            while batch := list(itertools.islice(entries, batch_size)):
+                yield batch
 
     def _speak_batch(
         self, utterances: Sequence[Utterance], controls: Controls, retries: int, clock: Timings
@@ -551,15 +561,15 @@ class Engines(Mapping[str, Engine]):
         self._source = source
         self._how = (backend, device, threads)
         self._watch = watch or (lambda engine: engine)
-        self._buckets = buckets
+        self.buckets = tuple(buckets)
         self._pool = pool or EnginePool()
         self._made: dict[str, Engine] = {}
 
     def __getitem__(self, name: str) -> Engine:
         if name not in self._made:
             stage, (backend, device, _) = self._stages[name], self._how
-            if self._buckets:
-                engine = BucketedEngine(stage, self._buckets, self._make, self._pool, backend, device)
+            if self.buckets:
+                engine = BucketedEngine(stage, self.buckets, self._make, self._pool, backend, device)
             else:
                 engine = self._make(stage)
             self._made[name] = self._watch(engine)
@@ -571,9 +581,13 @@ class Engines(Mapping[str, Engine]):
             self._source, _ = importlib.import_module("common.export").cached_source(self._source)
         return make_engine(stage, self._source, *self._how)
 
+    def covering(self, text: int) -> Bucket | None:
+        """The bucket that a text of so many symbols needs; None without buckets."""
+        return next((bucket for bucket in self.buckets if bucket.text >= text), None)
+
     def report(self) -> list[dict[str, Any]]:
         """What became of the buckets of the stages that ran."""
-        return [row for engine in self._made.values() if self._buckets for row in engine.report()]
+        return [row for engine in self._made.values() if self.buckets for row in engine.report()]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._stages)

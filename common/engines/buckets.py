@@ -20,13 +20,13 @@ class BucketUse:
 
     calls: int = 0
     steps: int = 0  # computed: symbols and frames of all items
-    padding: int = 0  # so many of them were padding
+    valid: Array = 0  # what of them is within an item; on a GPU it stays there until somebody asks
     misses: int = 0  # a first choice that was too small, or what even the largest bucket does not cover
     loads: int = 0
 
     @property
     def waste(self) -> float:
-        return self.padding / self.steps if self.steps else 0.0
+        return 1 - int(self.valid) / self.steps if self.steps else 0.0
 
 
 class EnginePool:
@@ -95,7 +95,7 @@ class BucketedEngine:
 
     def count_padding(self, bucket: Bucket, steps: int) -> None:
         """Notes that so many of the computed steps were padding, where only the caller knows it."""
-        self.uses[bucket].padding += steps
+        self.uses[bucket].valid -= steps
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         given = self._lengths(inputs)
@@ -111,7 +111,7 @@ class BucketedEngine:
         use, batch = self.uses[bucket], len(inputs[self.stage.inputs[0].name])
         use.calls += 1
         use.steps += batch * sum(wanted.values())
-        use.padding += batch * (sum(wanted.values()) - sum(given.values()))
+        use.valid += sum(self._valid(inputs, name, batch * size) for name, size in given.items())
         outputs = engine(**padded)
         return {t.name: _cut(outputs[t.name], _shape(t, outputs[t.name], given)) for t in self.stage.outputs}
 
@@ -124,6 +124,11 @@ class BucketedEngine:
             for size, dim in zip(inputs[tensor.name].shape, tensor.dims, strict=False)
             if isinstance(dim, Dim) and root(dim) in bucket_roots(self.stage)
         }
+
+    def _valid(self, inputs: dict[str, Array], name: str, steps: int) -> Array:
+        """How many of so many symbols or frames are within an item, as far as the stage is told."""
+        told = "mel_lengths" if name == "mel" and "text" in bucket_roots(self.stage) else "lengths"
+        return inputs[told].sum() if told in inputs else steps
 
     def _engine(self, bucket: Bucket) -> Engine:
         def load() -> Engine:
@@ -139,6 +144,7 @@ class BucketedEngine:
                 "stage": self.stage.full_name,
                 "bucket": str(bucket),
                 **asdict(use),
+                "valid": int(use.valid),
                 "waste": use.waste,
                 "loaded": (self.stage.name, bucket) in self._pool,
             }

@@ -421,9 +421,9 @@ def test_waste_and_misses_are_counted():
     call(engine, 10, 50)
     call(engine, 5, 10, batch=2)
     use = engine.uses[SMALL]
-    assert (use.calls, use.steps, use.padding) == (2, 3 * 60, 2 * 45) and use.waste == 0.5
+    assert (use.calls, use.steps, use.valid) == (2, 3 * 60, 60 + 2 * 15) and use.waste == 0.5
     engine.count_padding(SMALL, 30)
-    assert use.padding == 120
+    assert use.valid == 60
     engine.count_miss(SMALL)
     with pytest.raises(ValueError, match="has mel = 151, outside 1 to 150"):
         call(engine, 5, 151)
@@ -495,4 +495,19 @@ def test_lengths_that_do_not_belong_to_a_stage_do_not_count():
     engine = BucketedEngine(stage, (SMALL,), lambda *_: Loop(), EnginePool(), "torch", "cpu")
     out = engine(x=np.ones((1, 4), np.float32))
     assert out["mel"].shape == (1, 77) and out["a"].shape == (1, 77, 4)
-    assert engine.stage.outputs[0].dims[1] == made and engine.uses[SMALL].padding == 6
+    assert engine.stage.outputs[0].dims[1] == made and engine.uses[SMALL].valid == 4
+
+
+def test_a_batchs_own_padding_is_waste_too(sources):
+    """Where a stage is told the lengths; what of a mel is text and what frames, too."""
+    source = sources["fastpitch"]
+    encoder, decoder = source_stages(source)
+    inputs = example_inputs(encoder, source.config, {"batch": 3, "text": 15}, seed=0)
+    engine = bucketed(encoder, source, "torch")
+    engine(**inputs)
+    assert engine.uses[BUCKETS[0]].valid == inputs["lengths"].sum() < 45 < engine.uses[BUCKETS[0]].steps == 60
+    inputs = example_inputs(decoder, source.config, {"batch": 3, "text": 15, "mel": 80}, seed=0)
+    engine = bucketed(decoder, source, "torch")
+    engine(**inputs)
+    use = engine.uses[BUCKETS[1]]
+    assert use.steps == 3 * 135 and use.valid == inputs["lengths"].sum() + inputs["mel_lengths"].sum()

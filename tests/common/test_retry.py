@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from common.retry import say
-from common.speech import AcousticOutput, Controls
+from common.speech import AcousticOutput, Controls, MelTooLong
 from common.text import Utterance, get_frontend
 
 FRAMES = 3  # of each symbol
@@ -130,3 +130,37 @@ def test_pieces_go_in_batches_no_larger_than_the_first(frontend, utterances):
     model = Moody(lambda text, seed: "it wanders" if text.count("@") > 10 else "")
     say(model, frontend, utterances, Controls(), 1)
     assert max(len(texts) for _, texts in model.calls) == 2
+
+
+class Short(Moody):
+    """One that takes so many frames only, as a bucket does."""
+
+    def __init__(self, longest: int):
+        super().__init__(lambda text, seed: "")
+        self.longest = longest
+
+    def synthesise(self, ids, controls) -> AcousticOutput:
+        rows = [row for row, item in enumerate(ids) if len(item) * FRAMES > self.longest]
+        if rows:
+            self.calls.append((controls.seed, []))
+            raise MelTooLong(
+                f"{FRAMES * max(map(len, ids))} frames; up to {self.longest}: raise the pace", rows
+            )
+        return super().synthesise(ids, controls)
+
+
+@pytest.mark.parametrize("longest", [120, 60, 30])
+def test_what_is_too_long_is_spoken_in_pieces_and_its_batch_mates_as_ever(frontend, utterances, longest):
+    model = Short(longest)
+    mates = [utterances[0], utterances[1], utterances[0]]
+    short, long, other = say(model, frontend, mates, Controls(), 0)
+    if len(utterances[0].ids) * FRAMES <= longest:
+        assert short.note == other.note == "" and short.mel.shape[1] == len(utterances[0].ids) * FRAMES
+    assert long.pieces > 1 and long.note == f"spoken in {long.pieces} pieces"
+    assert long.durations.shape == (len(utterances[1].ids),) and (long.durations >= FRAMES).all()
+    assert long.mel.shape[1] == long.durations.sum() == long.alignment.shape[0]
+
+
+def test_what_cannot_be_cut_any_more_raises_the_models_error(frontend, utterances):
+    with pytest.raises(MelTooLong, match="up to 5: raise the pace"):
+        say(Short(5), frontend, utterances, Controls(), 0)
