@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 # Two threads of PyTorch and two of ONNX Runtime on two cores would wait for each other.
@@ -66,6 +67,33 @@ def tiny_fastpitch(seed: int = 0):
         network.pitch_std.fill_(50.0)
         # Mels near those of speech, so that the vocoder does not answer with silence.
         network.proj.bias.fill_(-4.0)
+    return network, config
+
+
+def tiny_fastspeech(seed: int = 0):
+    import torch
+
+    from fastspeech.config import FastSpeechConfig
+    from fastspeech.model import FastSpeech
+
+    torch.manual_seed(seed)
+    config = FastSpeechConfig(
+        d_model=32,
+        phoneme_side_n_layer=1,
+        phoneme_side_conv1d_filter_size=48,
+        phoneme_side_output_size=32,
+        mel_side_n_layer=1,
+        mel_side_conv1d_filter_size=48,
+        mel_side_output_size=32,
+        duration_predictor_filter_size=16,
+        n_symbols=148,
+        mask_padding=True,
+    )
+    network = FastSpeech(config)
+    with torch.no_grad():
+        predictor = network.length_regulator.duration_predictor
+        predictor.linear_layer.weight.mul_(0.1)
+        predictor.linear_layer.bias.fill_(np.log(1 + SYMBOL_FRAMES))
     return network, config
 
 

@@ -1,13 +1,16 @@
-"""Every acoustic model speaks through every vocoder, each from its own checkpoint."""
+"""Every acoustic model speaks through every vocoder: from checkpoints of their own, and the shipped voice."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from common.registry import names
 from common.runner import TextToSpeech
 from common.speech import Controls
-from tests.conftest import save_trained, tiny_tacotron2
+from tests.conftest import save_trained, tiny_fastspeech, tiny_tacotron2
+
+PAIRS = [(acoustic, vocoder) for acoustic in names("acoustic") for vocoder in names("vocoder")]
 
 TEXT = "The first sentence is rather long, and it is spoken in some chunks. A second one."
 
@@ -33,18 +36,12 @@ def tiny_waveglow(seed: int = 0):
 @pytest.fixture(scope="session")
 def files(trained, tmp_path_factory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("pairs")
-    tacotron2 = save_trained(folder / "tacotron2.safetensors", *tiny_tacotron2())
-    waveglow = save_trained(folder / "waveglow.safetensors", *tiny_waveglow())
-    return {"tacotron2": str(tacotron2), "waveglow": str(waveglow)} | {
-        name: str(path) for name, path in trained.items()
-    }
+    networks = {"fastspeech": tiny_fastspeech(), "tacotron2": tiny_tacotron2(), "waveglow": tiny_waveglow()}
+    saved = {name: save_trained(folder / f"{name}.safetensors", *made) for name, made in networks.items()}
+    return {name: str(path) for name, path in {**trained, **saved}.items()}
 
 
-@pytest.fixture(
-    scope="module",
-    params=[(a, v) for a in ("fastpitch", "tacotron2") for v in ("hifigan", "waveglow")],
-    ids=",".join,
-)
+@pytest.fixture(scope="module", params=PAIRS, ids=",".join)
 def pair(request, files) -> TextToSpeech:
     return TextToSpeech.load(
         checkpoints=[files[name] for name in request.param], backend="torch", device="cpu"
@@ -57,7 +54,8 @@ def test_a_pair_speaks(pair):
     pauses = sum(round(u.pause * audio.sampling_rate) for u in audio.utterances)
     assert len(audio.samples) == frames * 256 + pauses
     assert np.abs(audio.samples).max() > 1e-3
-    assert (audio.pitches is None) == (audio.alignments is not None)
+    assert (audio.pitches is not None) == (pair.acoustic.source.model == "fastpitch")
+    assert (audio.alignments is not None) == (pair.acoustic.source.model == "tacotron2")
 
 
 def test_the_same_seed_is_the_same_speech(pair):
@@ -89,3 +87,16 @@ def test_sigma_scales_the_noise(files):
     assert np.abs(quiet.samples).mean() < 0.5 * np.abs(loud.samples).mean()
     silent, same = (tts.speak("Hello.", Controls(sigma=0.0, seed=seed)) for seed in (1, 2))
     np.testing.assert_array_equal(silent.samples, same.samples)
+
+
+@pytest.mark.parametrize("models", PAIRS, ids=",".join)
+def test_the_shipped_voice_says_the_same_on_every_backend(models):
+    spoken = {
+        backend: TextToSpeech.load(*models, backend=backend, device="cpu").speak("It just works.")
+        for backend in ("torch", "onnx")
+    }
+    torch, onnx = spoken["torch"], spoken["onnx"]
+    assert [d.tolist() for d in torch.durations] == [d.tolist() for d in onnx.durations]
+    np.testing.assert_allclose(onnx.mel, torch.mel, atol=2e-3)
+    np.testing.assert_allclose(onnx.samples, torch.samples, atol=2e-3)
+    assert 0.5 < onnx.seconds < 3 and np.abs(onnx.samples).max() > 0.1
