@@ -1,0 +1,145 @@
+"""The graph with the plugins' nodes: what differs from the plain one, and that it says the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
+
+from common.audio import MelContract
+from common.export import example_inputs, export_stage, source_stages
+from common.operations import DECOMPOSED
+from common.voices import ModelSource
+from fastspeech.config import FastSpeechConfig
+from fastspeech.model import FastSpeech
+from trt_plugins.export_onnx import DOMAIN, export
+
+TINY = FastSpeechConfig(
+    max_seq_len=64,
+    d_model=16,
+    phoneme_side_n_layer=1,
+    phoneme_side_head=1,
+    phoneme_side_conv1d_filter_size=24,
+    phoneme_side_output_size=16,
+    mel_side_n_layer=1,
+    mel_side_head=1,
+    mel_side_conv1d_filter_size=24,
+    mel_side_output_size=16,
+    duration_predictor_filter_size=12,
+    n_mel_channels=10,
+    n_symbols=20,
+    mask_padding=True,
+)
+
+
+@pytest.fixture(scope="module")
+def network() -> FastSpeech:
+    torch.manual_seed(5)
+    network = FastSpeech(TINY).eval().requires_grad_(False)
+    network.length_regulator.duration_predictor.linear_layer.bias += 1.2  # a few frames a symbol
+    return network
+
+
+@pytest.fixture(scope="module")
+def source(network) -> ModelSource:
+    state = {name: value.numpy() for name, value in network.state_dict().items()}
+    return ModelSource("fastspeech", TINY, Path("tiny"), MelContract(), given_state=state)
+
+
+@pytest.fixture(scope="module")
+def stage(source):
+    return next(stage for stage in source_stages(source) if stage.name == "synthesis")
+
+
+@pytest.fixture(scope="module")
+def graph(source) -> onnx.ModelProto:
+    return export(source)
+
+
+@pytest.fixture(scope="module")
+def plain(stage) -> onnx.ModelProto:
+    return onnx.load_model_from_string(export_stage(stage, TINY)[0])
+
+
+def shapes(values) -> list[tuple]:
+    return [
+        (
+            value.name,
+            value.type.tensor_type.elem_type,
+            [d.dim_value for d in value.type.tensor_type.shape.dim],
+        )
+        for value in values
+    ]
+
+
+def test_the_plugins_nodes_say_which_plugin_they_want(graph):
+    onnx.checker.check_model(graph)
+    nodes = [node for node in graph.graph.node if node.domain]
+    assert [node.op_type for node in nodes] == ["AddPosEnc", "Repeat", "AddPosEnc"]
+    assert {opset.domain: opset.version for opset in graph.opset_import} == {"": 20, DOMAIN: 1}
+    for node in nodes:
+        found = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+        assert node.domain == DOMAIN
+        assert found == {"plugin_namespace": b"melforge", "plugin_version": b"1"}
+        assert (len(node.input), len(node.output)) == (3, 1)
+    assert [node.input[2] for node in nodes] == ["position.weight", "frames", "position.weight"]
+
+
+def test_everything_else_is_as_in_the_plain_graph(graph, plain):
+    assert shapes(graph.graph.input) == shapes(plain.graph.input)
+    assert shapes(graph.graph.output) == shapes(plain.graph.output)
+    assert not graph.functions
+    ours = Counter(node.op_type for node in graph.graph.node if not node.domain)
+    theirs = Counter(node.op_type for node in plain.graph.node)
+    assert not ours - theirs  # nothing is new
+    for operator in ("CumSum", "LessOrEqual"):  # they come from the decompositions alone
+        assert theirs[operator] and not ours[operator]
+    for operator in ("MatMul", "Conv", "LayerNormalization", "Softmax", "Relu", "Round", "Exp"):
+        assert ours[operator] == theirs[operator]
+
+
+def test_the_graph_holds_the_weights(graph, plain, source):
+    weights = {tensor.name: tensor for tensor in graph.graph.initializer if tensor.name in source.state}
+    assert set(weights) == {tensor.name for tensor in plain.graph.initializer} & set(source.state)
+    for name, tensor in weights.items():
+        assert np.array_equal(onnx.numpy_helper.to_array(tensor), source.state[name])
+
+
+def as_numpy(operation):
+    return lambda *inputs: (operation(*map(torch.tensor, inputs)).numpy(),)
+
+
+class Repeat(OpRun):
+    op_domain = DOMAIN
+
+    def _run(self, x, counts, frames, plugin_namespace=None, plugin_version=None):
+        return as_numpy(DECOMPOSED.repeat)(x, counts, frames)
+
+
+class AddPosEnc(OpRun):
+    op_domain = DOMAIN
+
+    def _run(self, x, lengths, table, plugin_namespace=None, plugin_version=None):
+        return as_numpy(DECOMPOSED.add_pos_enc)(x, lengths, table)
+
+
+@pytest.mark.parametrize("sizes", [(1, 3, 9), (3, 12, 40)])
+def test_with_the_nodes_computed_it_says_what_the_network_says(graph, network, stage, sizes):
+    inputs = example_inputs(stage, TINY, dict(zip(("batch", "text", "mel"), sizes, strict=True)), seed=1)
+    found = ReferenceEvaluator(graph, new_ops=[Repeat, AddPosEnc]).run(None, inputs)
+    wanted = network.synthesise(**{name: torch.from_numpy(value) for name, value in inputs.items()})
+    for value, expected in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(value, expected.numpy(), atol=2e-5)
+
+
+def test_another_models_weights_are_refused(source):
+    from dataclasses import replace
+
+    with pytest.raises(ValueError, match="the plugins are FastSpeech's; tiny holds fastpitch"):
+        export(replace(source, model="fastpitch"))

@@ -1,0 +1,185 @@
+"""What the kernels are launched with, and that they compile. test_gpu.py runs them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+import trt_plugins.kernel as kernel
+from common.operations import DECOMPOSED
+from trt_plugins.add_pos_enc import launch as add_pos_enc
+from trt_plugins.operations import KERNELS
+from trt_plugins.repeat import launch as repeat
+
+FOLDER = Path(kernel.__file__).parent
+SOURCES = [repeat.SOURCE, add_pos_enc.SOURCE]
+ENTRIES = {
+    repeat.SOURCE: [f"repeat_{word}" for word in repeat.WORDS],
+    add_pos_enc.SOURCE: [
+        f"add_pos_enc_{name}_{word}" for name, size in add_pos_enc.TYPES.values() for word in (16, size)
+    ],
+}
+
+
+@pytest.fixture
+def launched(monkeypatch) -> list[tuple]:
+    """What would be launched: the entry, the number of blocks and the arguments."""
+    found = []
+    for module in (repeat, add_pos_enc):
+        monkeypatch.setattr(
+            module,
+            "Launch",
+            lambda _, entry, __, blocks, arguments, keep: found.append((entry, blocks, arguments)),
+        )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("dtype", "channels", "offset", "word"),
+    [
+        ("float32", 384, 0, 16),
+        ("float32", 6, 0, 8),
+        ("float32", 5, 0, 4),
+        ("float16", 384, 0, 16),
+        ("float16", 6, 0, 4),
+        ("float16", 5, 0, 2),
+        ("int32", 384, 8, 8),  # memory that begins in the middle of a word
+    ],
+)
+def test_repeat_moves_rows_in_the_widest_words_that_fit(launched, dtype, channels, offset, word):
+    repeat.launch(0, dtype, (2, 7, 9, channels), (4096 + offset, 1, 1, 8192))
+    ((entry, blocks, arguments),) = launched
+    assert entry == f"repeat_{word}" and entry in ENTRIES[repeat.SOURCE]
+    assert blocks == 4  # nine frames of an item are a warp each, in two blocks of eight
+    assert arguments[4:] == (7, 9, channels * repeat.NUMBER_BYTES[dtype] // word)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "channels", "entry"),
+    [
+        ("float32", 8, "add_pos_enc_float_16"),
+        ("float32", 6, "add_pos_enc_float_4"),
+        ("float16", 8, "add_pos_enc_half_16"),
+        ("float16", 6, "add_pos_enc_half_2"),
+    ],
+)
+def test_add_pos_enc_adds_in_words_of_16_bytes_where_rows_fit_them(launched, dtype, channels, entry):
+    add_pos_enc.launch(0, dtype, (3, 5, channels, 6), (4096, 1, 8192, 8192))
+    assert launched[0][:2] == (entry, 2) and entry in ENTRIES[add_pos_enc.SOURCE]
+
+
+def test_nothing_to_make_launches_nothing(launched):
+    for sizes in ((0, 5, 7, 4), (2, 5, 0, 4), (2, 5, 7, 0)):
+        repeat.launch(0, "float32", sizes, (16, 16, 16, 16))
+    for sizes in ((0, 5, 4, 9), (2, 0, 4, 9), (2, 5, 0, 9)):
+        add_pos_enc.launch(0, "float32", sizes, (16, 16, 16, 16))
+    assert [blocks for _, blocks, _ in launched] == [0] * 6
+
+
+def test_more_than_a_launch_can_make_is_refused():
+    with pytest.raises(ValueError, match="more than one launch can have"):
+        repeat.launch(0, "float32", (2**17, 5, 2**17, 4), (16, 16, 16, 16))
+
+
+def given(**changes) -> dict[str, torch.Tensor]:
+    tensors = {
+        "x": torch.zeros(2, 3, 4),
+        "counts": torch.ones(2, 3, dtype=torch.int64),
+        "frames": torch.arange(5),
+        "out": torch.zeros(2, 5, 4),
+    }
+    return tensors | changes
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "the kernel runs on a GPU"),
+        ({"x": torch.zeros(2, 3, 4, dtype=torch.float64)}, "x is float64; the kernel takes float32, float16"),
+        ({"x": torch.zeros(3, 4)}, r"x is \[3, 4\]; it must be \[any, any, any\]"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(changes, message):
+    with pytest.raises(ValueError, match=message):
+        repeat.bind(**given(**changes))
+    with pytest.raises(ValueError, match="runs on a GPU"):
+        KERNELS.repeat(*list(given().values())[:3])
+
+
+def test_a_plugins_sizes_are_checked_before_its_addresses_are_used():
+    with pytest.raises(ValueError, match="at least one step"):
+        repeat.launch(0, "float32", (1, 0, 5, 4), (16, 16, 16, 16))
+    with pytest.raises(ValueError, match="positions up to 5, and x has 6: it needs 7 rows"):
+        add_pos_enc.launch(0, "float32", (1, 6, 4, 6), (16, 16, 16, 16))
+
+
+def test_the_kernels_offer_what_the_decompositions_do():
+    assert KERNELS._fields == DECOMPOSED._fields
+
+
+def test_a_stale_binary_is_not_loaded(tmp_path, monkeypatch):
+    source, binary = tmp_path / "repeat.cu", tmp_path / "repeat.fatbin"
+    source.write_text("")
+    monkeypatch.setattr(kernel, "BINARIES", tmp_path)
+    assert kernel.compiled(source) is None
+    binary.write_bytes(b"new")
+    os.utime(source, (1000, 1000))
+    assert kernel.compiled(source) == b"new"
+    os.utime(binary, (999, 999))
+    assert kernel.compiled(source) is None
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_nvcc_compiles_every_entry_without_a_warning(tmp_path, source):
+    cubin = tmp_path / "kernel.cubin"
+    command = [
+        "nvcc",
+        "-cubin",
+        "-arch=sm_90",
+        "-std=c++17",
+        "-Werror=all-warnings",
+        str(source),
+        "-o",
+        cubin,
+    ]
+    subprocess.run(command, check=True)
+    assert all(f".text.{entry}\0".encode() in cubin.read_bytes() for entry in ENTRIES[source])
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_nvrtc_compiles_every_entry_without_headers(source):
+    pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda.bindings")
+    try:
+        image = kernel.compile_for(source, "sm_90")
+    except RuntimeError as error:
+        if "libnvrtc" in str(error):
+            pytest.skip("needs NVRTC")
+        raise
+    assert all(f".text.{entry}\0".encode() in image for entry in ENTRIES[source])
+
+
+def test_nvrtc_says_what_it_does_not_understand(tmp_path):
+    pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda.bindings")
+    wrong = tmp_path / "wrong.cu"
+    wrong.write_text("__global__ void broken() { nonsense; }")
+    with pytest.raises(RuntimeError, match=r"wrong.cu does not compile for sm_90: .*nonsense"):
+        kernel.compile_for(wrong, "sm_90")
+
+
+def test_without_cuda_bindings_the_message_says_what_to_install():
+    with pytest.raises(ValueError, match="pip install cuda-bindings"):
+        kernel.bindings("no_such_module")
+
+
+def test_the_makefile_compiles_every_kernel_there_is():
+    made = subprocess.run(
+        ["make", "-n", "-B", "-C", str(FOLDER)], check=True, capture_output=True, text=True
+    ).stdout
+    assert all(f"-fatbin {source.relative_to(FOLDER)}" in made for source in SOURCES)
+    assert {path.parent.name for path in FOLDER.glob("*/*.cu")} == {source.stem for source in SOURCES}

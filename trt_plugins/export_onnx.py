@@ -1,0 +1,87 @@
+"""python -m trt_plugins.export_onnx: FastSpeech's ONNX graph with its operations as nodes for the plugins.
+
+It is for full TensorRT, whose parser gives a node of an unknown operator to the plugin of that name. ONNX
+Runtime and TensorRT for RTX take the graphs that scripts/export.py makes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+import onnx
+import torch
+from onnx import numpy_helper
+from torch import Tensor
+
+from common import cli
+from common.audio import write_bytes
+from common.export import export_stage, source_stages
+from common.operations import Operations
+from common.published import read_checkpoint
+from common.voices import ModelSource
+from fastspeech.config import FastSpeechConfig
+from fastspeech.model import FastSpeech
+
+DOMAIN = "melforge"
+# How TensorRT's parser finds the plugin.
+ATTRIBUTES = {"plugin_namespace": DOMAIN, "plugin_version": "1"}
+
+
+def repeat(x: Tensor, counts: Tensor, frames: Tensor) -> Tensor:
+    return node("Repeat", x, counts, frames, shape=(x.size(0), frames.size(0), x.size(2)))
+
+
+def add_pos_enc(x: Tensor, lengths: Tensor, table: Tensor) -> Tensor:
+    return node("AddPosEnc", x, lengths, table, shape=x.shape)
+
+
+def node(name: str, *inputs: Tensor, shape: tuple) -> Tensor:
+    """One ONNX node, of the first input's type. While exporting only: it computes nothing."""
+    return torch.onnx.ops.symbolic(
+        f"{DOMAIN}::{name}", inputs, ATTRIBUTES, dtype=inputs[0].dtype, shape=shape, version=1
+    )
+
+
+NODES = Operations(repeat, add_pos_enc)
+
+
+def fastspeech(config: FastSpeechConfig) -> FastSpeech:
+    return FastSpeech(config, NODES)
+
+
+def export(source: ModelSource, stage_name: str = "synthesis") -> onnx.ModelProto:
+    """The graph of one of FastSpeech's stages with the plugins' nodes, and the weights in it."""
+    if source.model != "fastspeech":
+        raise ValueError(f"the plugins are FastSpeech's; {source.weights} holds {source.model}")
+    stage = next(stage for stage in source_stages(source) if stage.name == stage_name)
+    named = dataclasses.replace(stage, network="trt_plugins.export_onnx:fastspeech")
+    graph, _ = export_stage(named, source.config)
+    model = onnx.load_model_from_string(graph)
+    for tensor in model.graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            tensor.CopyFrom(numpy_helper.from_array(source.state[tensor.name], tensor.name))
+    return model
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0].partition(": ")[2])
+    parser.add_argument(
+        "--checkpoint",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="published or trained weights of FastSpeech",
+    )
+    parser.add_argument("-o", "--out", required=True, type=Path, metavar="FILE", help="the graph's file")
+    args = parser.parse_args()
+    model = export(read_checkpoint(args.checkpoint, "fastspeech"))
+    write_bytes(args.out, model.SerializeToString(deterministic=True))
+    nodes = [each.op_type for each in model.graph.node if each.domain == DOMAIN]
+    print(f"{args.out}: {len(model.graph.node)} nodes, of the plugins {', '.join(nodes)}")
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,17 @@
+"""Makes the plugins known to TensorRT, before it parses a graph that has their nodes or loads its engine."""
+
+from __future__ import annotations
+
+from trt_plugins.add_pos_enc.plugin import AddPosEncPlugin
+from trt_plugins.plugin import NAMESPACE, VERSION, Creator, trt
+from trt_plugins.repeat.plugin import RepeatPlugin
+
+CREATORS = tuple(Creator(plugin) for plugin in (AddPosEncPlugin, RepeatPlugin))  # TensorRT keeps no reference
+
+
+def register() -> None:
+    """Registers both creators, once a process."""
+    registry = trt.get_plugin_registry()
+    for creator in CREATORS:
+        if registry.get_creator(creator.name, VERSION, NAMESPACE) is None:
+            registry.register_creator(creator, NAMESPACE)
