@@ -114,14 +114,27 @@ class Vocoder:
         start = 0
         while start < frames:
             end = min(start + size, frames)
+            end = min(end + self._room(start, end, frames, margin), frames)
             first, last = max(0, start - margin), min(frames, end + margin)
-            left, right = max(0, first - self.context), min(frames, last + self.context)
+            left, right = self._heard(start, end, frames, margin)
             audio = self._generate(mel[:, :, left:right], excerpts(left, right))
             audio = audio[:, (first - left) * self.hop : (last - left) * self.hop]
             if strength:
                 audio = self.denoise(audio, strength)
             yield to_numpy(audio[0, (start - first) * self.hop : (end - first) * self.hop])
             start, size = end, min(size * 2, largest)
+
+    def _heard(self, start: int, end: int, frames: int, margin: int) -> tuple[int, int]:
+        """Where the frames begin and end that these depend on."""
+        return max(0, start - margin - self.context), min(frames, end + margin + self.context)
+
+    def _room(self, start: int, end: int, frames: int, margin: int) -> int:
+        """How many frames more a chunk may have in the same bucket, where they cost nothing."""
+        covering = getattr(self.generator, "covering", None)
+        if covering is None:
+            return 0
+        left, right = self._heard(start, end, frames, margin)
+        return covering(mel=right - left).mel - (right - left)
 
     def _generate(self, mel: Array, others: dict[str, Array]) -> Array:
         if self.generator.stage.name == "masked_generator":

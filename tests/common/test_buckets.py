@@ -511,3 +511,18 @@ def test_a_batchs_own_padding_is_waste_too(sources):
     engine(**inputs)
     use = engine.uses[BUCKETS[1]]
     assert use.steps == 3 * 135 and use.valid == inputs["lengths"].sum() + inputs["mel_lengths"].sum()
+
+
+def test_a_chunk_fills_its_bucket(sources):
+    """More frames in the same bucket cost nothing; the samples stay the same."""
+    how = Deployment(trt_multi_engine=True, trt_max_output_seq_len_list=(60, 100))
+    driver = make_driver(sources["hifigan"], "torch", "cpu", 1, deployment=how)
+    mel = np.random.default_rng(0).standard_normal((1, 80, 170), np.float32) * 2 - 5
+    plain = make_driver(sources["hifigan"], "torch", "cpu", 1)
+    for strength, margin in ((0.0, 0), (0.3, 4)):
+        controls = Controls(denoising_strength=strength)
+        chunks = list(driver.vocode_chunks(mel, 5, 40, controls))
+        assert len(chunks[0]) == (60 - driver.context - margin) * 256
+        (whole,) = plain.vocode(mel, np.array([170]), controls)
+        np.testing.assert_allclose(np.concatenate(chunks), whole, atol=1e-4)
+    assert driver.generator.uses[Bucket(0, 60)].waste < 0.3
