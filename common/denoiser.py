@@ -48,6 +48,7 @@ def denoiser_stage(model: str, hop_length: int, batch: Dim, mel: Dim) -> Stage:
             Tensor("bias", "float32", (fewest,)),  # a bin for each of half a window's samples, and one
         ),
         outputs=(Tensor("denoised", "float32", (batch, whole)),),
+        float32_layers=("*",),  # it takes a small spectrum from a large one
     )
 
 

@@ -37,6 +37,7 @@ class Deployment:
     trt_max_output_seq_len: int | None = None
     trt_max_ws_size: float = 8.0  # GB that building an engine may take
     trt_force_build: bool = False
+    trt_cuda_graph: bool = False  # a CUDA graph for each shape, where it gives the same bits as a plain run
     trt_multi_engine: bool = False
     trt_file_path_list: tuple[str, ...] = ()
     trt_max_input_seq_len_list: tuple[int, ...] = ()

@@ -492,8 +492,8 @@ def make_driver(
 ) -> Any:
     """The acoustic model or vocoder of a source, on engines of this backend; the rest as in `load`."""
     model = get_model(source.model)
-    if backend == "torch":
-        require_torch("the torch backend")
+    if backend in ("torch", "trt"):
+        require_torch(f"the {backend} backend")
     device = pick_device(backend) if device == "auto" else device
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise ValueError(f"unknown device {device!r}: use cpu, cuda, cuda:N or auto")
@@ -507,16 +507,24 @@ def make_driver(
             f"engine_memory_limit of {source.model}: without buckets every engine is needed; "
             "give the trt_max_..._seq_len_list too"
         )
-    masked = deployment.mask_padding
-    if masked is None:  # the published programs let a vocoder hear its padding
-        masked = source.given_state is None
-    stages = choose_stages(source, decoder, bool(buckets), masked)
+    stages = choose_stages(source, decoder, bool(buckets), pads_masked(source, deployment), backend)
     pool = EnginePool(deployment.engine_memory_limit)
-    return model.driver_class(source, Engines(stages, source, backend, device, threads, watch, buckets, pool))
+    engines = Engines(stages, source, backend, device, threads, watch, buckets, pool, deployment)
+    return model.driver_class(source, engines)
+
+
+def pads_masked(source: ModelSource, deployment: Deployment) -> bool:
+    """Whether a vocoder's buckets leave padding out. The published programs let it hear its padding."""
+    masked = deployment.mask_padding
+    return source.given_state is None if masked is None else masked
 
 
 def choose_stages(
-    source: ModelSource, decoder: str | None, bucketed: bool = False, masked: bool = True
+    source: ModelSource,
+    decoder: str | None,
+    bucketed: bool = False,
+    masked: bool = True,
+    backend: str = "onnx",
 ) -> list[Stage]:
     """A model's stages; of those that come in several forms the ones asked for, or that buckets need.
 
@@ -531,7 +539,8 @@ def choose_stages(
         return list(stages)
     if decoder and decoder not in forms:
         raise ValueError(unknown(f"decoder of {source.model}", decoder, forms))
-    form = next(iter(forms))
+    form = getattr(module, "ON_TRT", None) if backend == "trt" else None
+    form = form or next(iter(forms))
     if bucketed:
         form = getattr(module, "BUCKETED", form)
         form = form if masked else getattr(module, "BUCKETED_UNMASKED", form)
@@ -556,10 +565,12 @@ class Engines(Mapping[str, Engine]):
         watch: Callable[[Engine], Engine] | None = None,
         buckets: Sequence[Bucket] = (),
         pool: EnginePool | None = None,
+        deployment: Deployment | None = None,
     ):
         self._stages = {stage.name: stage for stage in stages}
         self._source = source
         self._how = (backend, device, threads)
+        self._deployment = deployment
         self._watch = watch or (lambda engine: engine)
         self.buckets = tuple(buckets)
         self._pool = pool or EnginePool()
@@ -576,10 +587,10 @@ class Engines(Mapping[str, Engine]):
         return self._made[name]
 
     def _make(self, stage: Stage, bucket: Bucket | None = None) -> Engine:
-        if self._how[0] == "onnx" and stage.name not in self._source.graphs:
+        if self._how[0] in ("onnx", "trt") and stage.name not in self._source.graphs:
             require_torch(f"exporting {self._source.weights} to ONNX")
             self._source, _ = importlib.import_module("common.export").cached_source(self._source)
-        return make_engine(stage, self._source, *self._how)
+        return make_engine(stage, self._source, *self._how, self._deployment, bucket)
 
     def covering(self, text: int) -> Bucket | None:
         """The bucket that a text of so many symbols needs; None without buckets."""
@@ -601,6 +612,8 @@ class Engines(Mapping[str, Engine]):
 
 def pick_device(backend: str) -> str:
     """A GPU where there is one that the backend can use, else the CPU."""
+    if backend == "trt":
+        return "cuda"
     if backend == "onnx":
         providers = importlib.import_module("onnxruntime").get_available_providers()
         if "CUDAExecutionProvider" not in providers or importlib.util.find_spec("torch") is None:

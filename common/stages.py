@@ -46,6 +46,8 @@ class Stage:
     `small_steps` marks many small operations in a row. PyTorch on a CPU runs them on one thread: handing each
     of them to several takes longer than the operation, and far longer where another process uses a core.
     `feeds_back` says that steps take up what earlier ones made, so that rounding grows with their number.
+    `float32_layers` names what stays in float32 where the stage runs in half precision: patterns of parameter
+    names ("decoder.*.layer_norm"), or operators ("Exp"); "*" is all of it. See common/half.py.
     """
 
     model: str
@@ -57,6 +59,7 @@ class Stage:
     graph: str = ""
     small_steps: bool = False
     feeds_back: bool = False
+    float32_layers: tuple[str, ...] = ()
 
     def masked(self) -> Stage:
         """The stage told each item's valid steps, as `lengths`: what is behind them is not to be heard."""

@@ -6,6 +6,16 @@ from common.stages import Dim, Stage, Tensor
 from fastpitch.config import FastPitchConfig
 
 NETWORK = "fastpitch.model:FastPitch"
+# The layers' norms, and with them what runs past the layers; angles, of which half precision cannot count
+# beyond 2048; and durations and pitch: a sound that is a frame longer shifts all that follow.
+FLOAT32_LAYERS = (
+    "*layer_norm",
+    "*norm",
+    "*pos_emb",
+    "duration_predictor",
+    "pitch_predictor",
+    "energy_predictor",
+)
 
 BATCH = Dim("batch", 1, 1, 16)
 TEXT = Dim("text", 1, 128, 512)
@@ -26,6 +36,7 @@ def stages(config: FastPitchConfig) -> tuple[Stage, ...]:
         method="encode",
         inputs=(Tensor("symbols", "int64", (BATCH, TEXT)), lengths, *speaker),
         outputs=(encoded, Tensor("duration", "float32", (BATCH, TEXT)), pitch),
+        float32_layers=FLOAT32_LAYERS,
     )
     decoder = Stage(
         model="fastpitch",
@@ -40,5 +51,6 @@ def stages(config: FastPitchConfig) -> tuple[Stage, ...]:
             Tensor("mel_lengths", "int64", (BATCH,)),
         ),
         outputs=(Tensor("mel", "float32", (BATCH, config.n_mel_channels, MEL)), *energy),
+        float32_layers=FLOAT32_LAYERS,
     )
     return encoder, decoder

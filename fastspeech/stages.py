@@ -11,6 +11,9 @@ NETWORK = "fastspeech.model:FastSpeech"
 VARIANTS = {"dynamic": ("encoder", "decoder"), "fixed": ("synthesis",)}
 BUCKETED = "fixed"
 LONGEST_TEXT = 512
+# The layers' norms, and with them what runs past the layers; the sinusoids; and the durations: a sound that
+# is a frame longer shifts all that follow.
+FLOAT32_LAYERS = ("*layer_norm*", "position", "length_regulator")
 
 BATCH = Dim("batch", 1, 1, 16)
 
@@ -37,6 +40,7 @@ def stages(config: FastSpeechConfig) -> tuple[Stage, ...]:
             method="encode",
             inputs=(symbols, lengths),
             outputs=(encoded, duration),
+            float32_layers=FLOAT32_LAYERS,
         ),
         Stage(
             model=MODEL,
@@ -45,6 +49,7 @@ def stages(config: FastSpeechConfig) -> tuple[Stage, ...]:
             method="decode",
             inputs=(encoded, Tensor("repeat_index", "int64", (BATCH, mel)), mel_lengths),
             outputs=(made,),
+            float32_layers=FLOAT32_LAYERS,
         ),
         Stage(
             model=MODEL,
@@ -58,5 +63,6 @@ def stages(config: FastSpeechConfig) -> tuple[Stage, ...]:
                 Tensor("frames", "int64", (mel,)),
             ),
             outputs=(made, mel_lengths, Tensor("total_frames", "int64", (BATCH,)), duration),
+            float32_layers=FLOAT32_LAYERS,
         ),
     )

@@ -29,6 +29,7 @@ def stages(config: HifiganConfig) -> tuple[Stage, ...]:
         method="generate",
         inputs=(Tensor("mel", "float32", (batch, config.n_mel_channels, mel)),),
         outputs=(Tensor("audio", "float32", (batch, samples)),),
+        float32_layers=("conv_post", "Tanh"),  # the waveform itself
     )
     return (
         generator,

@@ -12,7 +12,11 @@ VARIANTS = {
     "loop": ("encoder", "decoder_loop", "postnet"),
     "steps": ("encoder", "decoder_iter", "postnet"),
 }
+ON_TRT = "steps"  # on a GPU a loop inside an engine takes twice as long a step
 LONGEST_LOOP = 2000
+# What the decoder's steps make of each other: where to look, what was said, and when to stop. Other products
+# are in half precision, the states that steps carry are not.
+FLOAT32_LAYERS = ("Softmax", "decoder.gate_layer", "decoder.linear_projection")
 
 BATCH = Dim("batch", 1, 1, 16)
 TEXT = Dim("text", 1, 128, 512)
@@ -67,6 +71,7 @@ def stages(config: Tacotron2Config) -> tuple[Stage, ...]:
             *(Tensor(f"next_{tensor.name}", tensor.dtype, tensor.dims) for tensor in state),
         ),
         small_steps=True,
+        float32_layers=FLOAT32_LAYERS,
     )
     decoder_loop = Stage(
         model=MODEL,
@@ -91,6 +96,7 @@ def stages(config: Tacotron2Config) -> tuple[Stage, ...]:
         graph="tacotron2.export_loop:loop_graph",
         small_steps=True,
         feeds_back=True,
+        float32_layers=FLOAT32_LAYERS,
     )
     postnet = Stage(
         model=MODEL,

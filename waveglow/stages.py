@@ -45,6 +45,8 @@ def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
             Tensor("z", "float32", (batch, config.n_group, steps)),
         ),
         outputs=(Tensor("audio", "float32", (batch, samples)),),
+        # The waveform on its way through the flows: what is multiplied there is multiplied in each of them.
+        float32_layers=("convinv", "Exp"),
     )
     return (
         generator,

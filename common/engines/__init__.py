@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from common.arrays import Array, dtype_name
+from common.deployment import Bucket, Deployment
 from common.registry import load_attribute, unknown
 from common.stages import Dim, Stage, Tensor
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 BACKENDS = {
     "torch": "common.engines.torch_engine:TorchEngine",
     "onnx": "common.engines.onnx_engine:OnnxEngine",
+    "trt": "common.engines.trt_engine:TrtEngine",
 }
 
 
@@ -32,12 +34,22 @@ class Engine(Protocol):
 
 
 def make_engine(
-    stage: Stage, source: ModelSource, backend: str = "onnx", device: str = "cpu", threads: int | None = None
+    stage: Stage,
+    source: ModelSource,
+    backend: str = "onnx",
+    device: str = "cpu",
+    threads: int | None = None,
+    deployment: Deployment | None = None,
+    bucket: Bucket | None = None,
 ) -> Engine:
-    """An engine that runs `stage` with the source's weights; `threads` counts on the CPU (default: all)."""
+    """An engine that runs `stage` with the source's weights; `threads` counts on the CPU (default: all).
+
+    `deployment` says how, where a backend has a choice (trt), and `bucket` which of its buckets this is.
+    """
     if backend not in BACKENDS:
         raise ValueError(unknown("backend", backend, BACKENDS))
-    return load_attribute(BACKENDS[backend])(stage, source, device, threads)
+    more = (deployment, bucket) if backend == "trt" else ()
+    return load_attribute(BACKENDS[backend])(stage, source, device, threads, *more)
 
 
 def check_inputs(stage: Stage, inputs: Mapping[str, Array]) -> None:

@@ -1,0 +1,229 @@
+"""An ONNX graph in float32 -> the same graph in half precision, with casts where its precision changes.
+
+What a stage takes and gives stays as declared, so that engines of every precision fit each other. Which
+layers stay in float32 is said by the stage (`Stage.float32_layers`); the casts stand in the graph, as
+strongly typed networks want them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+# Raise it when the same graph would be converted differently: engines made of it are then built again.
+HALF_VERSION = 1
+# Products with weights: the work, and so half precision's gain. They are computed in it whatever they take.
+PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum", "LSTM", "GRU"})
+FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
+LARGEST_HALF = 65504.0
+
+
+def to_half(model: onnx.ModelProto, float32_layers: Sequence[str]) -> onnx.ModelProto:
+    """A copy in half precision. `float32_layers` are patterns of parameter names, or names of operators.
+
+    Products with weights are computed in half precision, and what has no such product follows its inputs:
+    float32 where one of them is. A graph's inputs are; constants, and numbers made of whole ones, follow too.
+    """
+    if "*" in float32_layers:
+        return model
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    Converter(copy, float32_layers).convert()
+    return copy
+
+
+class Converter:
+    """Goes through a graph in its order, and through the bodies of its loops."""
+
+    def __init__(self, model: onnx.ModelProto, float32_layers: Sequence[str]):
+        self.graph = model.graph
+        self.opset = next(entry.version for entry in model.opset_import if not entry.domain)
+        self.float32_layers = float32_layers
+        self.stored = {tensor.name: tensor for tensor in model.graph.initializer}
+        self.constant = set(self.stored)  # values that depend on no input
+        # What every float value is stored as, and whether those who use it heed that.
+        self.precision: dict[str, int] = {
+            n: t.data_type for n, t in self.stored.items() if t.data_type == FLOAT
+        }
+        self.heeded: set[str] = set()
+        # Weights that a value is made of, where it is made of weights only.
+        self.weights: dict[str, frozenset[str]] = {name: frozenset([name]) for name in self.stored}
+        self.halves: dict[str, onnx.TensorProto] = {}
+
+    def convert(self) -> None:
+        for value in self.graph.input:
+            if value.type.tensor_type.elem_type == FLOAT:
+                self.precision[value.name] = FLOAT
+                self.heeded.add(value.name)
+        self._convert_graph(self.graph, self.graph.output)
+        used = set(_used(self.graph))
+        kept = [tensor for tensor in self.graph.initializer if tensor.name in used]
+        del self.graph.initializer[:]
+        self.graph.initializer.extend([*kept, *self.halves.values()])
+        del self.graph.value_info[:]
+
+    def _convert_graph(self, graph: onnx.GraphProto, outputs: Iterable[onnx.ValueInfoProto]) -> None:
+        made: list[onnx.NodeProto] = []
+        casts: dict[tuple[str, int], str] = {}
+        for node in graph.node:
+            self._convert_node(node, made, casts)
+            made.append(node)
+        for value in outputs:  # as declared, and as a loop hands them to its next step
+            if self.precision.get(value.name) == HALF:
+                producer = next(node for node in made if value.name in node.output)
+                inner = f"{value.name}.half"
+                for node in made:
+                    for names in (node.input, node.output):
+                        names[:] = [inner if name == value.name else name for name in names]
+                self.precision[inner] = HALF
+                self.precision[value.name] = FLOAT
+                cast = helper.make_node("Cast", [inner], [value.name], name=f"{value.name}.float", to=FLOAT)
+                made.insert(next(i for i, node in enumerate(made) if node is producer) + 1, cast)
+        del graph.node[:]
+        graph.node.extend(made)
+
+    def _convert_node(
+        self, node: onnx.NodeProto, made: list[onnx.NodeProto], casts: dict[tuple[str, int], str]
+    ) -> None:
+        bodies = [attribute.g for attribute in node.attribute if attribute.type == onnx.AttributeProto.GRAPH]
+        if bodies:
+            self._convert_loop(node, bodies, made, casts)
+            return
+        if all(name in self.constant for name in node.input if name):
+            self.constant.update(node.output)
+            sources = frozenset().union(*(self.weights.get(name, ()) for name in node.input))
+            self.weights.update(dict.fromkeys(node.output, sources))
+        bound, results = self._float_places(node)
+        if node.op_type == "Cast":
+            self._convert_cast(node)
+            return
+        if not bound:  # it makes floats of something else, or none at all
+            self.precision.update({name: FLOAT for name in results})
+            return
+        wanted, heeded = self._choose(node, [node.input[place] for place in bound])
+        for place in bound:
+            node.input[place] = self._as(node.input[place], wanted, made, casts)
+        self.precision.update({name: wanted for name in results})
+        if heeded:
+            self.heeded.update(results)
+
+    def _choose(self, node: onnx.NodeProto, names: Sequence[str]) -> tuple[int, bool]:
+        """A node's precision, and whether those that follow heed it."""
+        weights = frozenset().union(*(self.weights.get(name, ()) for name in names))
+        if self._named(node.op_type, weights):
+            return FLOAT, True
+        if node.output[0] in self.constant:
+            return FLOAT, False  # weights that are reshaped, say: whoever takes them casts them
+        if weights and node.op_type in PRODUCTS | {"Gather"}:  # which makes an embedding of weights
+            return HALF, True
+        heard = {self.precision[name] for name in names if name in self.heeded}
+        if not heard:
+            return FLOAT, False
+        return (FLOAT if FLOAT in heard else HALF), True
+
+    def _named(self, operator: str, weights: frozenset[str]) -> bool:
+        return any(
+            pattern == operator
+            or any(fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*") for name in weights)
+            for pattern in self.float32_layers
+        )
+
+    def _convert_cast(self, node: onnx.NodeProto) -> None:
+        source, (result,) = node.input[0], node.output
+        if next(a.i for a in node.attribute if a.name == "to") != FLOAT:
+            return
+        self.precision[result] = FLOAT
+        if source in self.precision:  # the network itself asks for float32 here
+            self.heeded.add(result)
+
+    def _convert_loop(
+        self,
+        node: onnx.NodeProto,
+        bodies: Sequence[onnx.GraphProto],
+        made: list[onnx.NodeProto],
+        casts: dict[tuple[str, int], str],
+    ) -> None:
+        """What a loop takes, carries and gives is float32; inside, its steps are converted."""
+        for place, name in enumerate(node.input):
+            if name in self.precision:
+                node.input[place] = self._as(name, FLOAT, made, casts)
+        for body in bodies:
+            for value in body.input:
+                if value.type.tensor_type.elem_type == FLOAT:
+                    self.precision[value.name] = FLOAT
+                    self.heeded.add(value.name)
+            self._convert_graph(body, body.output)
+            for value, name in zip(body.output[1:], node.output, strict=True):
+                if value.type.tensor_type.elem_type == FLOAT:
+                    self.precision[name] = FLOAT
+                    self.heeded.add(name)
+
+    def _as(
+        self, name: str, wanted: int, made: list[onnx.NodeProto], casts: dict[tuple[str, int], str]
+    ) -> str:
+        """The value in the wanted precision: itself, a second copy of a constant, or a cast."""
+        if self.precision[name] == wanted:
+            return name
+        other = f"{name}.{'half' if wanted == HALF else 'float'}"
+        if name in self.stored:
+            if name not in self.halves:
+                self.halves[name] = half_tensor(self.stored[name], other)
+            return other
+        if (name, wanted) not in casts:
+            made.append(helper.make_node("Cast", [name], [other], name=f"{other}.cast", to=wanted))
+            casts[name, wanted] = other
+        return casts[name, wanted]
+
+    def _float_places(self, node: onnx.NodeProto) -> tuple[list[int], list[str]]:
+        """Which inputs may change their precision, and which outputs are floats."""
+        schema = onnx.defs.get_schema(node.op_type, self.opset, node.domain)
+        either = {
+            constraint.type_param_str
+            for constraint in schema.type_constraints
+            if {"tensor(float)", "tensor(float16)"} <= set(constraint.allowed_type_strs)
+        }
+        bound, kinds = [], set()
+        for place, name in enumerate(node.input):
+            formal = schema.inputs[min(place, len(schema.inputs) - 1)]
+            if name in self.precision and formal.type_str in either:
+                bound.append(place)
+                kinds.add(formal.type_str)
+        results = []
+        for place, name in enumerate(node.output):
+            formal = schema.outputs[min(place, len(schema.outputs) - 1)]
+            if name and (formal.type_str in kinds or self._makes_floats(node, formal.type_str, either)):
+                results.append(name)
+        return bound, results
+
+    def _makes_floats(self, node: onnx.NodeProto, kind: str, either: set[str]) -> bool:
+        """Whether an output that no float input speaks for is a float, as of Constant and Range."""
+        if node.op_type in ("Constant", "ConstantOfShape"):
+            values = [a.t.data_type for a in node.attribute if a.type == onnx.AttributeProto.TENSOR]
+            return values == [FLOAT] or (not values and node.op_type == "ConstantOfShape")
+        return False
+
+
+def half_tensor(tensor: onnx.TensorProto, name: str) -> onnx.TensorProto:
+    """A stored float32 tensor in half precision."""
+    values = numpy_helper.to_array(tensor)
+    if np.abs(values).max(initial=0) > LARGEST_HALF:
+        raise ValueError(
+            f"{tensor.name} holds {values.flat[np.abs(values).argmax()]:.3g}, more than half precision can "
+            "hold: name the layer in its stage's float32_layers"
+        )
+    return numpy_helper.from_array(values.astype(np.float16), name)
+
+
+def _used(graph: onnx.GraphProto) -> Iterable[str]:
+    """Every name that a graph's nodes and those of its bodies take."""
+    for node in graph.node:
+        yield from node.input
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _used(attribute.g)
+                yield from (value.name for value in attribute.g.output)
+    yield from (value.name for value in graph.output)

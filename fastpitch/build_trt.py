@@ -1,0 +1,7 @@
+"""python -m fastpitch.build_trt: builds TensorRT engines of FastPitch's stages."""
+
+from common import cli
+from common.build_command import main
+
+if __name__ == "__main__":
+    cli.run(lambda: main("fastpitch"))
