@@ -131,7 +131,7 @@ class TextToSpeech:
     def bucket_report(self) -> list[dict[str, Any]]:
         """A row for each bucket of each stage that ran: what it was used for, and what of it was padding."""
         return [
-            {**row, "masked": driver.batch_safe}
+            {**row, "masked": driver.batch_safe or ".masked_" in row["stage"]}
             for driver in (self.acoustic, self.vocoder)
             for row in driver.engines.report()
         ]
