@@ -11,6 +11,7 @@ from functools import partial
 import torch
 
 from common import cli
+from common.engines.tensorrt_module import load_tensorrt
 from common.operations import DECOMPOSED, Operations
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech
@@ -61,9 +62,10 @@ def on_current_stream(launch: Callable[[int], None]) -> None:
 def enqueue(name: str, tensors: tuple[torch.Tensor, ...]) -> Callable[[], object] | None:
     """The plugin's own enqueue() on these tensors; None where there is no TensorRT to make the plugin."""
     try:
-        from trt_plugins.plugin import TYPE_NAMES, trt
-    except ImportError:
+        trt = load_tensorrt().api
+    except ValueError:
         return None
+    from trt_plugins.plugin import TYPE_NAMES
     from trt_plugins.registry import register
 
     register()

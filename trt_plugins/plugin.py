@@ -5,29 +5,17 @@ A plugin has no fields: what it does follows from its inputs' shapes and types.
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
 from typing import Any
 
+from common.engines.tensorrt_module import load_tensorrt
 from trt_plugins.kernel import Launch, current_device
 
 NAMESPACE = "melforge"  # of the plugins in TensorRT, and of their nodes in ONNX
 VERSION = "1"
 
 
-def import_tensorrt() -> ModuleType:
-    """TensorRT, or TensorRT for RTX, which knows plugin classes and their registry but takes none of them."""
-    for name in ("tensorrt", "tensorrt_rtx", "tensorrt_rtx_bindings"):
-        try:
-            module = importlib.import_module(name)
-        except ImportError:
-            continue
-        if hasattr(module, "IPluginV3"):
-            return module
-    raise ImportError("the plugin classes need TensorRT 10 or later, or TensorRT for RTX")
-
-
-trt = import_tensorrt()
+# TensorRT for RTX knows plugin classes and their registry too, but takes no plugin into a network.
+trt = load_tensorrt().api
 TYPE_NAMES = {
     trt.DataType.FLOAT: "float32",
     trt.DataType.HALF: "float16",

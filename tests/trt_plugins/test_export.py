@@ -20,6 +20,7 @@ from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech
 from trt_plugins.export_onnx import DOMAIN, export
 
+pytestmark = pytest.mark.slow
 TINY = FastSpeechConfig(
     max_seq_len=64,
     d_model=16,

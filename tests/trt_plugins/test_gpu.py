@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 import trt_plugins.kernel as kernel
+from common.engines.tensorrt_module import load_tensorrt
 from common.operations import DECOMPOSED, Operations
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech
@@ -267,9 +268,10 @@ def test_a_network_of_kernels_makes_the_same_mel(dtype, tolerance):
 
 
 def need_tensorrt():
-    return pytest.importorskip(
-        "trt_plugins.plugin", reason="needs TensorRT or TensorRT for RTX", exc_type=ImportError
-    ).trt
+    try:
+        return load_tensorrt().api
+    except ValueError as error:
+        pytest.skip(str(error))
 
 
 @pytest.mark.trt

@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from common.engines.tensorrt_module import load_tensorrt
+
 pytestmark = pytest.mark.trt
-plugin = pytest.importorskip(
-    "trt_plugins.plugin", reason="needs TensorRT or TensorRT for RTX", exc_type=ImportError
-)
+try:
+    load_tensorrt()
+except ValueError as error:
+    pytest.skip(str(error), allow_module_level=True)
+from trt_plugins import plugin  # noqa: E402
 from trt_plugins.add_pos_enc.plugin import AddPosEncPlugin  # noqa: E402
 from trt_plugins.registry import register  # noqa: E402
 from trt_plugins.repeat.plugin import RepeatPlugin  # noqa: E402
