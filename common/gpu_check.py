@@ -1,0 +1,291 @@
+"""Every stage's TensorRT engine against PyTorch on this machine's GPU: how near, how large, how fast.
+
+Networks of the published sizes have seeded random weights: speed and rounding don't depend on what they say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from common.arrays import to_device
+from common.audio import MelContract
+from common.build import build_stage, engine_file
+from common.deployment import Bucket, Deployment
+from common.engines import make_engine
+from common.engines.buckets import bucket_roots, fix
+from common.engines.tensorrt_module import load_tensorrt
+from common.registry import get_model, load_attribute
+from common.stages import Stage
+from common.voices import ModelSource, load_voice
+
+ORIGINS = ("published", "voice")
+HEADINGS = (
+    "stage",
+    "weights",
+    "precision",
+    "lengths",
+    "error",
+    "of",
+    "build s",
+    "MB",
+    "context s",
+    "first s",
+    "again s",
+    "ms",
+    "graph ms",
+    "torch ms",
+)
+RUNS, LONGEST_RUNS = 50, 1.0  # timed runs of a shape, and the seconds that they may take
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """One stage in one precision; with `fixed`, for one length only."""
+
+    origin: str
+    model: str
+    stage: str
+    precision: str
+    fixed: bool
+
+
+def experiments(
+    models: Sequence[str], origins: Sequence[str], precisions: Sequence[str], fixed: bool
+) -> list[Experiment]:
+    found = []
+    for origin in origins:
+        for model in models:
+            if origin == "voice" and model not in load_voice().models:
+                continue
+            for stage in stages_of(model, config_of(origin, model)):
+                found += [Experiment(origin, model, stage.name, p, False) for p in precisions]
+                if fixed and bucket_roots(stage):
+                    found += [Experiment(origin, model, stage.name, p, True) for p in precisions]
+    return found
+
+
+def config_of(origin: str, model: str) -> Any:
+    if origin == "voice":
+        return load_voice().models[model].config
+    return get_model(model).config_class()
+
+
+def stages_of(model: str, config: Any) -> tuple[Stage, ...]:
+    return get_model(model).module("stages").stages(config)
+
+
+def random_source(model: str, folder: Path) -> ModelSource:
+    """A network of the published sizes with seeded weights; its graphs, in a folder, are made if missing."""
+    config = get_model(model).config_class()
+    torch.manual_seed(0)
+    stages = stages_of(model, config)
+    network = load_attribute(stages[0].network)(config)
+    if hasattr(network, "remove_weight_norm"):
+        network.remove_weight_norm()
+    with torch.no_grad():
+        for name, weight in network.named_parameters():
+            if name.endswith(("end.weight", "end.bias")):  # zeros would leave a flow's net out
+                weight.normal_(0, 0.01)
+    state = {name: value.numpy() for name, value in network.state_dict().items()}
+    graphs = {stage.name: folder / model / f"{stage.name}.onnx" for stage in stages}
+    source = ModelSource(model, config, Path(model), MelContract(), graphs, given_state=state)
+    missing = [stage for stage in stages if not graphs[stage.name].is_file()]
+    if missing:
+        from common.export import export_stage
+
+        (folder / model).mkdir(parents=True, exist_ok=True)
+        for stage in missing:
+            graph, weights = export_stage(stage, config)
+            graphs[stage.name].write_bytes(graph)
+            graphs[stage.name].with_suffix(".json").write_text(json.dumps({"weights": weights}))
+    return source
+
+
+def run_all(todo: Sequence[Experiment], graphs: Path, out: Path, limit: float) -> list[dict[str, Any]]:
+    """The experiments in processes of their own: one that hangs or crashes ends none of the others."""
+    results: list[dict[str, Any]] = []
+    todo = list(todo)
+    while todo:
+        command = [
+            sys.executable,
+            "-m",
+            "common.gpu_check",
+            json.dumps([dataclasses.astuple(e) for e in todo]),
+        ]
+        child = subprocess.Popen([*command, str(graphs)], stdout=subprocess.PIPE, text=True)
+        done = list(_watch(child, limit))
+        results += done
+        todo = todo[len(done) :]
+        if todo and (child.returncode or not done):
+            why = (
+                f"no answer within {limit:.0f} s" if child.returncode == -9 else f"status {child.returncode}"
+            )
+            failed = {**dataclasses.asdict(todo.pop(0)), "failed": why}
+            results.append(failed)
+            print(_line(failed), flush=True)
+        out.write_text(json.dumps(results, indent=1))
+    return results
+
+
+def _watch(child: subprocess.Popen, limit: float) -> Iterator[dict[str, Any]]:
+    import selectors
+
+    selector = selectors.DefaultSelector()
+    selector.register(child.stdout, selectors.EVENT_READ)
+    while True:
+        if not selector.select(timeout=limit):
+            child.kill()
+            break
+        line = child.stdout.readline()
+        if not line:
+            break
+        if line.startswith("{"):
+            row = json.loads(line)
+            print(_line(row), flush=True)
+            yield row
+    child.wait()
+
+
+def _line(row: dict[str, Any]) -> str:
+    return "  ".join(row_of(row))
+
+
+def row_of(row: dict[str, Any]) -> tuple[str, ...]:
+    name = f"{row['model']}.{row['stage']}"
+    if row["fixed"]:
+        name += " (fixed)"
+    if "failed" in row:
+        return (name, row["origin"], row["precision"], row["failed"], *[""] * (len(HEADINGS) - 4))
+
+    def number(key: str, digits: int) -> str:
+        return "" if row.get(key) is None else f"{row[key]:.{digits}f}"
+
+    return (
+        name,
+        row["origin"],
+        row["precision"],
+        row["lengths"],
+        f"{row['error']:.1e}",
+        f"{row['scale']:.2g}",
+        number("build", 1),
+        f"{row['bytes'] / 1e6:.1f}",
+        number("context", 2),
+        number("first", 2),
+        number("again", 3),
+        number("ms", 3),
+        number("graph_ms", 3),
+        number("torch_ms", 3),
+    )
+
+
+def measure(experiment: Experiment, source: ModelSource, device: str = "cuda") -> dict[str, Any]:
+    """One experiment's row."""
+    trt = load_tensorrt()
+    stage = next(s for s in stages_of(source.model, source.config) if s.name == experiment.stage)
+    deployment = Deployment(batch_size=1, use_fp16=experiment.precision == "fp16")
+    bucket = None
+    if experiment.fixed:
+        typical = {d.of or d.name: d.typical // d.times for d in stage.dynamic_dims.values()}
+        bucket = Bucket(typical.get("text", 0), typical.get("mel", 0))
+        stage = fix(stage, bucket)
+    row: dict[str, Any] = dataclasses.asdict(experiment)
+    start = time.perf_counter()
+    file = engine_file(stage, source, deployment, trt)
+    made = build_stage(file, source, trt, False, deployment.trt_max_ws_size)
+    row["build"] = time.perf_counter() - start if made else None
+    note = json.loads(file.note.read_text())
+    row |= {
+        "bytes": note["bytes"],
+        "layers": note["report"]["layers"],
+        "warnings": note["report"]["warnings"],
+    }
+    sizes = {dim.name: dim.typical for dim in stage.dynamic_dims.values()} | {"batch": 1}
+    row["lengths"] = ",".join(f"{name} {size}" for name, size in sizes.items() if name != "batch")
+    examples = get_model(stage.model).module("examples")
+    inputs = examples.example_inputs(stage, source.config, sizes, np.random.default_rng(0))
+    inputs = {name: to_device(value, device) for name, value in inputs.items()}
+    reference = make_engine(stage, source, "torch", device)
+    wanted = reference(**inputs)
+    stream = torch.cuda.Stream(device)
+    with torch.cuda.stream(stream):
+        start = time.perf_counter()
+        engine = make_engine(stage, source, "trt", device, None, deployment)
+        row["context"] = time.perf_counter() - start
+        for key in ("first", "again"):
+            start = time.perf_counter()
+            got = engine(**inputs)
+            torch.cuda.synchronize()
+            row[key] = time.perf_counter() - start
+        row |= compare(got, wanted)
+        row["ms"] = timed(engine, inputs, stream)
+        row["torch_ms"] = timed(reference, inputs, stream)
+        graphed = dataclasses.replace(deployment, trt_cuda_graph=True)
+        engine = make_engine(stage, source, "trt", device, None, graphed)
+        engine(**inputs)
+        row["graph_ms"] = timed(engine, inputs, stream) if any(engine._graphs.values()) else None
+    return row
+
+
+def compare(got: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    """The largest difference of all outputs, by the largest value of its output."""
+    rows = []
+    for name, reference in wanted.items():
+        value, reference = got[name].double(), reference.double()
+        scale = float(reference.abs().max()) if reference.numel() else 0.0
+        same = value.shape == reference.shape
+        error = float((value - reference).abs().max()) if same and value.numel() else float("inf")
+        rows.append((error / max(scale, 1e-9), error, scale, name))
+    _, error, scale, name = max(rows, key=lambda row: (row[0] == row[0], row[0]))
+    each = {name: (error, scale) for _, error, scale, name in rows}
+    return {"error": error, "scale": scale, "output": name, "errors": each}
+
+
+def timed(engine: Any, inputs: dict[str, Any], stream: Any) -> float:
+    """Milliseconds of a call, the mean of many in a row."""
+    engine(**inputs)
+    torch.cuda.synchronize()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start, runs = time.perf_counter(), 0
+    begin.record(stream)
+    while runs < RUNS and time.perf_counter() - start < LONGEST_RUNS:
+        engine(**inputs)
+        runs += 1
+    end.record(stream)
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) / runs
+
+
+def main() -> None:
+    """What a child process does: experiments from the first argument, a line of JSON for each."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    sources: dict[tuple[str, str], ModelSource] = {}
+    for values in json.loads(sys.argv[1]):
+        experiment = Experiment(*values)
+        key = (experiment.origin, experiment.model)
+        try:
+            if key not in sources:
+                voice = experiment.origin == "voice"
+                sources[key] = (
+                    load_voice().models[key[1]] if voice else random_source(key[1], Path(sys.argv[2]))
+                )
+            row = measure(experiment, sources[key])
+        except Exception as error:
+            row = {**dataclasses.asdict(experiment), "failed": f"{type(error).__name__}: {str(error)[:400]}"}
+        print(json.dumps(row), flush=True)
+    os._exit(0)  # TensorRT may wait for something when Python ends
+
+
+if __name__ == "__main__":
+    main()
