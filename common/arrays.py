@@ -6,7 +6,7 @@ Torch is never imported here: an array that is not numpy's brings its own method
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,23 @@ def dtype_name(array: Array) -> str:
 
 def to_numpy(array: Array) -> np.ndarray:
     return array if is_numpy(array) else array.detach().cpu().numpy()
+
+
+def read_later(array: Array) -> Callable[[], np.ndarray]:
+    """What waits for the array and gives it as numpy's; its GPU goes on with what it is told until then."""
+    if is_numpy(array) or not array.is_cuda:
+        return lambda: to_numpy(array)
+    torch = importlib.import_module("torch")
+    copy = torch.empty(array.shape, dtype=array.dtype, pin_memory=True)
+    copy.copy_(array, non_blocking=True)
+    copied = torch.cuda.Event()
+    copied.record(torch.cuda.current_stream(array.device))
+
+    def read() -> np.ndarray:
+        copied.synchronize()
+        return copy.numpy()
+
+    return read
 
 
 def to_device(array: Array, device: str) -> Array:

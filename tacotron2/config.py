@@ -12,6 +12,8 @@ PRENET_DROPOUT = 0.5
 # work, which costs about a step's time: every 16 steps that is lost in the rest, and so are, at the end of
 # some hundreds of steps, the 15 at most that were made for nothing.
 STOP_CHECK_STEPS = 16
+# A TensorRT engine makes so many steps at a time, and the next ones before the stop in these is known.
+GRAPH_STEPS = 8
 
 
 @dataclass(frozen=True)

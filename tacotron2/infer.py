@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from common.arrays import Array, concatenate, pad_batch, pad_to, stack, to_device, to_numpy
+from common.arrays import Array, concatenate, pad_batch, pad_to, read_later, stack, to_device, to_numpy
 from common.engines import Engine
 from common.speech import AcousticOutput, Controls, check_ids
 from common.voices import ModelSource
 from tacotron2.attention import attention_problem
-from tacotron2.config import PRENET_DROPOUT, PRENET_LAYERS, STOP_CHECK_STEPS, Tacotron2Config
+from tacotron2.config import GRAPH_STEPS, PRENET_DROPOUT, PRENET_LAYERS, STOP_CHECK_STEPS, Tacotron2Config
 from tacotron2.stages import longest_steps, state_tensors
 
 # Steps for which the stepwise form draws noise at a time; a multiple of the steps between its checks.
 NOISE_BLOCK = 64
+TEXT_STEP = 32
 SHARPENED_BANDS = 2  # on either side: harmonics of a voice stand two to four bands apart
 
 
@@ -216,9 +217,8 @@ def decode_steps(
     limit: int,
 ) -> Decoded:
     """The same, step by step with stage "decoder_iter", whose outputs are the next step's inputs."""
-    check_every = 1 if engine.device == "cpu" else STOP_CHECK_STEPS
+    on_trt = getattr(engine, "backend", None) == "trt"
     batch = len(lengths)
-    names = [tensor.name for tensor in state_tensors(config)]
     texts = encoded["memory"].shape[1]
     fixed = {name: to_device(encoded[name], engine.device) for name in ("memory", "processed_memory")}
     fixed["lengths"] = to_device(lengths, engine.device)
@@ -226,6 +226,8 @@ def decode_steps(
     # Padded to its bucket once, not at every step.
     covering = getattr(engine, "covering", None)
     text = covering(text=texts).text if covering else texts
+    if on_trt and not covering:  # a graph of its steps for each of few lengths
+        text = min(-(-texts // TEXT_STEP) * TEXT_STEP, engine.stage.dynamic_dims["text"].max)
     for name in ("memory", "processed_memory"):
         fixed[name] = pad_to(fixed[name], (batch, text, fixed[name].shape[2]))
     state = {
@@ -233,34 +235,62 @@ def decode_steps(
         for tensor in state_tensors(config)
         for size in [tensor.dims[1] if isinstance(tensor.dims[1], int) else text]
     }
-    frames, gates, weights = [], [], []
+    kept = ("gate", "next_frame", "next_attention_weights")
+    if on_trt:
+        block, ahead = GRAPH_STEPS, 1
+        steps_of = engine.repeated(fixed, state, "prenet_noise", block, kept)
+    else:
+        block, ahead = 1 if engine.device == "cpu" else STOP_CHECK_STEPS, 0
+        steps_of = StepByStep(engine, fixed, state, kept)
+    rows: dict[str, list[Array]] = {name: [] for name in kept}
+    unread: list[Callable[[], np.ndarray]] = []
     going, steps = np.ones(batch, bool), np.zeros(batch, np.int64)
-    for step in range(limit):
-        if step % NOISE_BLOCK == 0:
-            block = to_device(noise.rows(min(NOISE_BLOCK, limit - step)), engine.device)
-        out = engine(**fixed, **state, prenet_noise=block[step % NOISE_BLOCK])
-        state = {name: out[f"next_{name}"] for name in names}
-        frames.append(state["frame"])
-        gates.append(out["gate"])
-        weights.append(state["attention_weights"])
-        unread = (step + 1) % check_every or check_every
-        if unread == check_every or step + 1 == limit:
-            for gate in to_numpy(stack(gates[-unread:])):
+    for start in range(0, limit, block):
+        if start % NOISE_BLOCK == 0:
+            drawn = noise.rows(min(NOISE_BLOCK, limit - start))
+        made = steps_of(drawn[start % NOISE_BLOCK :][:block])
+        for name, values in made.items():
+            rows[name].append(values)
+        unread.append(read_later(made["gate"]))
+        last = start + block >= limit
+        while len(unread) > (0 if last else ahead):
+            for gate in unread.pop(0)():
                 going &= sigmoid(gate) <= threshold
                 steps += going
-            if not going.any() and not config.decoder_no_early_stopping:
-                break
+        if not going.any() and not config.decoder_no_early_stopping:
+            break
+    frames, gates, weights = (
+        concatenate(rows[name]) for name in ("next_frame", "gate", "next_attention_weights")
+    )
     if not config.decoder_no_early_stopping:  # without the steps behind the last stop
         made = min(len(frames), int(steps.max()) + 1)
         frames, gates, weights = frames[:made], gates[:made], weights[:made]
-    mel = stack(frames, axis=1).reshape(batch, -1, config.n_mel_channels)
+    mel = frames.swapaxes(0, 1).reshape(batch, -1, config.n_mel_channels)
     return Decoded(
         mel=mel.swapaxes(1, 2),
         mel_lengths=steps * config.n_frames_per_step,
-        gate=to_numpy(stack(gates, axis=1)),
-        alignment=to_numpy(stack(weights, axis=1))[:, :, :texts],
+        gate=to_numpy(gates.swapaxes(0, 1)),
+        alignment=to_numpy(weights.swapaxes(0, 1))[:, :, :texts],
         stopped=~going,
     )
+
+
+class StepByStep:
+    """A stage whose outputs `next_...` are its next call's inputs, called for each row of the noise."""
+
+    def __init__(
+        self, engine: Engine, fixed: Mapping[str, Array], state: Mapping[str, Array], kept: Sequence[str]
+    ):
+        self._engine, self._fixed, self._state, self._kept = engine, fixed, dict(state), kept
+
+    def __call__(self, noise: np.ndarray) -> dict[str, Array]:
+        """noise (n, 2, B, P) -> the outputs to keep, each with a row for every step."""
+        rows = []
+        for row in to_device(noise, self._engine.device):
+            out = self._engine(**self._fixed, **self._state, prenet_noise=row)
+            self._state = {name: out[f"next_{name}"] for name in self._state}
+            rows.append(out)
+        return {name: stack([out[name] for out in rows]) for name in self._kept}
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:

@@ -115,6 +115,11 @@ class BucketedEngine:
         outputs = engine(**padded)
         return {t.name: _cut(outputs[t.name], _shape(t, outputs[t.name], given)) for t in self.stage.outputs}
 
+    def repeated(self, fixed: dict[str, Array], state: dict[str, Array], *others: Any) -> Any:
+        """As the engine's own, for inputs that are a bucket's already."""
+        engine = self._engine(self.covering(**self._lengths(fixed)))
+        return engine.repeated(fixed, state, *others)
+
     def _lengths(self, inputs: dict[str, Array]) -> dict[str, int]:
         """Symbols and frames of a call, as far as the stage takes them: {"text": 37, "mel": 240}."""
         return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from common.build import build_stage, engine_file
 from common.deployment import Bucket, Deployment
 from common.engines import check_inputs
 from common.engines.tensorrt_module import TensorRT, load_tensorrt, make_logger
-from common.stages import Stage
+from common.stages import Dim, Stage
 
 if TYPE_CHECKING:
     from common.voices import ModelSource
@@ -33,6 +33,8 @@ DTYPES = {
     "BOOL": torch.bool,
 }
 MB = 1_000_000
+ALIGNMENT = 256  # of the addresses that TensorRT reads and writes
+MOST_REPEATED = 4  # shapes whose steps stay captured
 
 
 class LoadedPlan:
@@ -248,6 +250,91 @@ def own_stream(stream: torch.cuda.Stream) -> Iterator[torch.cuda.Stream]:
     current.wait_stream(stream)
 
 
+class RepeatedSteps:
+    """Several runs of a stage whose outputs `next_x` are its next run's inputs `x`, as one CUDA graph.
+
+    Every run writes rows of its own, which the following one reads: nothing is copied between them, and the
+    last ones are what the first reads when the graph is launched again.
+    """
+
+    def __init__(self, context: TrtContext, fixed: Mapping[str, Tensor], noise: str, steps: int):
+        self._context, self._noise, self._steps = context, noise, steps
+        self.fixed = {name: tensor.clone() for name, tensor in fixed.items()}
+        self._rows: dict[str, Tensor] = {}
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def prepare(self, shapes: Mapping[str, tuple[int, ...]], noise: tuple[int, ...], stream: Any) -> None:
+        """Makes the rows of outputs of these shapes, and the graph if it gives the same as plain runs."""
+        loaded = self._context.loaded
+        self._rows = {
+            n: aligned_rows(self._steps, s, loaded.outputs[n], loaded.device) for n, s in shapes.items()
+        }
+        self._rows[self._noise] = aligned_rows(self._steps, noise, torch.float32, loaded.device)
+        self._rows[self._noise].uniform_()
+        self._run(stream)  # what a first run sets up cannot be captured
+        self._reset(None)
+        self._run(stream)
+        plain = {name: self._rows[name].clone() for name in shapes}
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, stream=stream):
+                self._run(stream)
+        except RuntimeError as error:
+            warnings.warn(f"{loaded.name}: no CUDA graph of its steps: {error}", stacklevel=2)
+            return
+        self._reset(None)
+        graph.replay()
+        if all(torch.equal(plain[name], self._rows[name]) for name in shapes):
+            self._graph = graph
+        else:
+            warnings.warn(f"{loaded.name}: a CUDA graph of its steps gives other numbers", stacklevel=2)
+
+    def _reset(self, state: Mapping[str, Tensor] | None) -> None:
+        """The state before the first step: zeros, or the one given."""
+        for name, rows in self._rows.items():
+            if name.startswith("next_"):
+                given = (state or {}).get(name.removeprefix("next_"))
+                rows[-1].zero_() if given is None else rows[-1].copy_(given)
+
+    def start(self, fixed: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+        for name, tensor in fixed.items():
+            self.fixed[name].copy_(tensor)
+        self._reset(state)
+
+    def run(self, noise: Any, stream: torch.cuda.Stream) -> None:
+        given = torch.as_tensor(noise)
+        if not given.is_cuda:
+            given = given.pin_memory()
+        self._rows[self._noise][: len(given)].copy_(given, non_blocking=True)
+        if self._graph is None:
+            self._run(stream)
+        else:
+            self._graph.replay()
+
+    def _run(self, stream: torch.cuda.Stream) -> None:
+        states = [name.removeprefix("next_") for name in self._rows if name.startswith("next_")]
+        for step in range(self._steps):
+            before = {name: self._rows[f"next_{name}"][step - 1] for name in states}
+            inputs = {**self.fixed, **before, self._noise: self._rows[self._noise][step]}
+            outputs = {name: self._rows[name][step] for name in self._context.loaded.outputs}
+            self._context.bind(inputs, outputs)
+            self._context.run(stream)
+
+    def rows(self, name: str, count: int) -> Tensor:
+        return self._rows[name][:count].clone(memory_format=torch.contiguous_format)
+
+
+def aligned_rows(count: int, shape: tuple[int, ...], dtype: torch.dtype, device: Any) -> Tensor:
+    """Zeros [count, *shape] whose rows begin at addresses that TensorRT takes."""
+    size = 1
+    for length in shape:
+        size *= length
+    padded = -(-size * dtype.itemsize // ALIGNMENT) * ALIGNMENT // dtype.itemsize
+    rows = torch.zeros(count, padded, dtype=dtype, device=device)[:, :size]
+    return rows.unflatten(1, shape)
+
+
 class TrtEngine:
     """CUDA tensors in and out. Outputs come from PyTorch's memory pool, which gives the same blocks again.
 
@@ -285,13 +372,14 @@ class TrtEngine:
         self._stream = torch.cuda.Stream(device)
         self._graphs: dict[tuple, GraphedRun | None] = {}
         self._seen: set[tuple] = set()
+        self._repeated: dict[tuple, RepeatedSteps] = {}
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         check_inputs(self.stage, inputs)
         key = tuple(tuple(inputs[name].shape) for name in self.loaded.inputs)
         try:
             with own_stream(self._stream) as stream:
-                outputs = self._run(key, {n: t.contiguous() for n, t in inputs.items()}, stream)
+                outputs = self._run(key, {n: addressable(t) for n, t in inputs.items()}, stream)
         except torch.cuda.OutOfMemoryError:
             raise ValueError(
                 f"the GPU's memory does not hold what {self.loaded.name} gives{self.loaded.free_memory()}"
@@ -300,6 +388,43 @@ class TrtEngine:
             self._seen.add(key)
             self.loaded.cache.save()
         return outputs
+
+    def repeated(
+        self,
+        fixed: Mapping[str, Tensor],
+        state: Mapping[str, Tensor],
+        noise: str,
+        steps: int,
+        kept: Sequence[str],
+    ) -> Callable[[Any], dict[str, Tensor]]:
+        """A function that makes up to `steps` runs from where the last call ended, beginning with `state`.
+
+        It takes rows of the input `noise`, one for each run, and gives rows of the outputs `kept`.
+        """
+        sample = next(tensor for tensor in self.stage.inputs if tensor.name == noise)
+        batch = len(next(iter(state.values())))
+        shape = tuple(dim if isinstance(dim, int) else batch for dim in sample.dims)
+        example = torch.zeros(shape, device=self.device)
+        check_inputs(self.stage, {**fixed, **state, noise: example})
+        key = (steps, *(tuple(fixed[name].shape) for name in sorted(fixed)))
+        with own_stream(self._stream) as stream:
+            made = self._repeated.pop(key, None)
+            if made is None:
+                made = RepeatedSteps(TrtContext(self.loaded), fixed, noise, steps)
+                outputs = {n: batch_shape(self.stage, n, {**fixed, **state}) for n in self.loaded.outputs}
+                made.prepare(outputs, shape, stream)
+                self.loaded.cache.save()
+            self._repeated[key] = made
+            while len(self._repeated) > MOST_REPEATED:
+                del self._repeated[next(iter(self._repeated))]
+            made.start(fixed, state)
+
+        def run(values: Any) -> dict[str, Tensor]:
+            with own_stream(self._stream) as stream:
+                made.run(values, stream)
+                return {name: made.rows(name, len(values)) for name in kept}
+
+        return run
 
     def _run(self, key: tuple, inputs: dict[str, Tensor], stream: torch.cuda.Stream) -> dict[str, Tensor]:
         if self._use_graphs and key not in self._graphs:
@@ -327,6 +452,25 @@ class TrtEngine:
             return None
         graph.context = context
         return graph
+
+
+def addressable(tensor: Tensor) -> Tensor:
+    """The tensor as TensorRT can read it where it is, else a copy."""
+    tensor = tensor.contiguous()
+    return tensor.clone() if tensor.data_ptr() % ALIGNMENT else tensor
+
+
+def batch_shape(stage: Stage, output: str, inputs: Mapping[str, Tensor]) -> tuple[int, ...]:
+    """An output's shape, from the sizes that the inputs' dimensions have."""
+    sizes = {
+        dim.name: size
+        for tensor in stage.inputs
+        if tensor.name in inputs
+        for dim, size in zip(tensor.dims, inputs[tensor.name].shape, strict=True)
+        if isinstance(dim, Dim)
+    }
+    dims = next(tensor.dims for tensor in stage.outputs if tensor.name == output)
+    return tuple(dim if isinstance(dim, int) else sizes[dim.name] for dim in dims)
 
 
 def require_gpu(device: str) -> None:
