@@ -149,7 +149,7 @@ def test_exported_graph_equals_pytorch_at_other_lengths_and_batches(name, tmp_pa
 
 
 def test_stage_declares_samples_by_the_hop():
-    generator, denoiser = stages(SMALL["v1"])
+    generator, denoiser, *_ = stages(SMALL["v1"])
     (mel,), (audio,) = generator.inputs, generator.outputs
     assert generator.full_name == "hifigan.generator" and mel.dims[1] == 80
     assert (audio.dims[1].min, audio.dims[1].max) == (256, 4096 * 256)

@@ -69,7 +69,7 @@ def test_a_vocoder_is_added_to_a_voice_with_its_settings(voice_copy, tmp_path, m
     assert list(voice.models) == ["fastpitch", "hifigan", "waveglow"] and voice.licence == "test"
     assert voice.models["waveglow"].extra == {"sigma": 0.7, "denoising_strength": 0.1}
     assert voice.models["hifigan"].extra == {} and voice.models["fastpitch"].extra["pitch_mean"] == 200.0
-    assert set(voice.models["waveglow"].graphs) == {"generator", "denoiser"}
+    assert {"generator", "denoiser"} < set(voice.models["waveglow"].graphs)
     assert all((voice_copy / path).read_bytes() == content for path, content in before.items())
 
 
