@@ -48,7 +48,7 @@ class Built:
     model: str
     part: str  # a stage, or "weights"
     kind: str  # "graph" or "weights"
-    owner: str  # the voice, or "cache"
+    owner: str  # the voice, or "cache" and the folder there
     file: Path
 
     @property
@@ -67,8 +67,9 @@ def list_built(voices: Iterable[Voice]) -> list[Built]:
     ]
     for folder in sorted(exports_folder().glob("*-*")):
         model = folder.name.partition("-")[0]
-        found += [Built(model, file.stem, "graph", "cache", file) for file in sorted(folder.glob("*.onnx"))]
+        owner = f"cache {folder.name.removeprefix(f'{model}-')}"
+        found += [Built(model, file.stem, "graph", owner, file) for file in sorted(folder.glob("*.onnx"))]
         found += [
-            Built(model, "weights", "weights", "cache", file) for file in folder.glob("weights.safetensors")
+            Built(model, "weights", "weights", owner, file) for file in folder.glob("weights.safetensors")
         ]
     return found

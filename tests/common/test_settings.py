@@ -246,6 +246,6 @@ def test_what_is_built_is_listed(tiny_voice, monkeypatch, capsys, tmp_path):
     list_available(as_json=True)
     built = json.loads(capsys.readouterr().out)["built"]
     found = {(one["owner"], one["model"], one["part"]): one["mb"] for one in built}
-    assert found["tiny", "fastpitch", "encoder"] > 0 and found["cache", "waveglow", "generator"] == 2.0
+    assert found["tiny", "fastpitch", "encoder"] > 0 and found["cache abc-def-3", "waveglow", "generator"] == 2.0
     list_available(as_json=False)
     assert "waveglow.generator" in capsys.readouterr().out
