@@ -138,6 +138,15 @@ def run_all(todo: Sequence[Experiment], graphs: Path, out: Path, limit: float) -
     return results
 
 
+def run_speaking(precisions: Sequence[str], out: Path) -> list[dict[str, Any]]:
+    """`speak_pairs` in a process of its own."""
+    command = [sys.executable, "-m", "common.gpu_check", "speak", ",".join(precisions)]
+    found = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    rows = [json.loads(line) for line in found.stdout.splitlines() if line.startswith("{")]
+    out.write_text(json.dumps(rows, indent=1))
+    return rows
+
+
 def _watch(child: subprocess.Popen, limit: float) -> Iterator[dict[str, Any]]:
     import selectors
 
@@ -217,11 +226,13 @@ def measure(experiment: Experiment, source: ModelSource, device: str = "cuda") -
     inputs = {name: to_device(value, device) for name, value in inputs.items()}
     reference = make_engine(stage, source, "torch", device)
     wanted = reference(**inputs)
+    torch.cuda.synchronize()
     stream = torch.cuda.Stream(device)
     with torch.cuda.stream(stream):
         start = time.perf_counter()
         engine = make_engine(stage, source, "trt", device, None, deployment)
         row["context"] = time.perf_counter() - start
+        row["scratch"] = engine.loaded.scratch_bytes
         for key in ("first", "again"):
             start = time.perf_counter()
             got = engine(**inputs)
@@ -235,6 +246,109 @@ def measure(experiment: Experiment, source: ModelSource, device: str = "cuda") -
         engine(**inputs)
         row["graph_ms"] = timed(engine, inputs, stream) if any(engine._graphs.values()) else None
     return row
+
+
+SENTENCE = (
+    "Printing was the first of the arts that anybody could afford, and it has never been dear since then."
+)
+SPOKEN = (
+    "acoustic",
+    "vocoder",
+    "backends",
+    "precision",
+    "audio s",
+    "first s",
+    "ms",
+    "x real time",
+    "torch ms",
+    "copies",
+    "difference",
+)
+
+
+def speak_pairs(precisions: Sequence[str], decoders: Sequence[str] = ("steps",)) -> Iterator[dict[str, Any]]:
+    """The shipped voice's pairs on TensorRT, and on a mix of backends, against PyTorch on the same GPU."""
+    from common.build import engine_files, needed_stages
+    from common.runner import TextToSpeech
+
+    voice, trt = load_voice(), load_tensorrt()
+    stream = torch.cuda.Stream()
+    for acoustic in voice.models_of("acoustic"):
+        for vocoder in voice.models_of("vocoder"):
+            reference = TextToSpeech.load(acoustic, vocoder, backend="torch", device="cuda")
+            wanted = reference.speak(SENTENCE).samples
+            torch_ms = best_of(lambda tts=reference: tts.speak(SENTENCE))
+            for precision in precisions:
+                how = Deployment(use_fp16=precision == "fp16", batch_size=1)
+                deployments = {acoustic: how, vocoder: how}
+                for model in deployments:
+                    source = voice.source(model)
+                    for file in engine_files(needed_stages(source, how), source, how, trt):
+                        build_stage(file, source, trt, False, how.trt_max_ws_size)
+                for backend in ("trt", "acoustic=trt,vocoder=onnx"):
+                    row = {
+                        "acoustic": acoustic,
+                        "vocoder": vocoder,
+                        "backend": backend,
+                        "precision": precision,
+                    }
+                    try:
+                        with torch.cuda.stream(stream):
+                            tts = TextToSpeech.load(
+                                acoustic, vocoder, backend=backend, device="cuda", deployments=deployments
+                            )
+                            start = time.perf_counter()
+                            audio = tts.speak(SENTENCE)
+                            row["first"] = time.perf_counter() - start
+                            row["ms"] = best_of(lambda tts=tts: tts.speak(SENTENCE))
+                            row["copies"] = copies_of(lambda tts=tts: tts.speak(SENTENCE))
+                        samples = audio.samples
+                        row |= {"torch_ms": torch_ms, "audio": len(samples) / audio.sampling_rate}
+                        same = len(samples) == len(wanted)
+                        row["difference"] = float(np.abs(samples - wanted).max()) if same else None
+                        row["samples"] = [len(samples), len(wanted)]
+                    except Exception as error:
+                        row["failed"] = f"{type(error).__name__}: {str(error)[:300]}"
+                    yield row
+
+
+def best_of(speak: Any, runs: int = 5) -> float:
+    """Milliseconds of the fastest of a few calls."""
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        speak()
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return min(times) * 1000
+
+
+def copies_of(speak: Any) -> dict[str, int]:
+    """How often a call copied between host and GPU, by direction: "DtoH" and "HtoD"."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        speak()
+        torch.cuda.synchronize()
+    events = {event.key: event.count for event in found.key_averages() if "Memcpy" in event.key}
+    return {way: sum(count for key, count in events.items() if way in key) for way in ("DtoH", "HtoD")}
+
+
+def spoken_row(row: dict[str, Any]) -> tuple[str, ...]:
+    head = (row["acoustic"], row["vocoder"], row["backend"], row["precision"])
+    if "failed" in row:
+        return (*head, row["failed"], *[""] * (len(SPOKEN) - 5))
+    difference = "other length" if row["difference"] is None else f"{row['difference']:.1e}"
+    return (
+        *head,
+        f"{row['audio']:.2f}",
+        f"{row['first']:.2f}",
+        f"{row['ms']:.2f}",
+        f"{row['audio'] / row['ms'] * 1000:.0f}",
+        f"{row['torch_ms']:.2f}",
+        " ".join(f"{way} {count}" for way, count in row["copies"].items()),
+        difference,
+    )
 
 
 def compare(got: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
@@ -270,6 +384,11 @@ def main() -> None:
     """What a child process does: experiments from the first argument, a line of JSON for each."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
+    if sys.argv[1] == "speak":
+        for row in speak_pairs(sys.argv[2].split(",")):
+            print("  ".join(spoken_row(row)), file=sys.stderr, flush=True)
+            print(json.dumps(row), flush=True)
+        os._exit(0)
     sources: dict[tuple[str, str], ModelSource] = {}
     for values in json.loads(sys.argv[1]):
         experiment = Experiment(*values)

@@ -29,6 +29,7 @@ def main() -> int:
         metavar="FOLDER",
         help="graphs of published sizes",
     )
+    parser.add_argument("--speak", action="store_true", help="speak with every pair of the voice instead")
     parser.add_argument("--export-only", action="store_true", help="make those graphs and stop")
     parser.add_argument(
         "--limit", type=float, default=90.0, metavar="SECONDS", help="for a stage (default: 90)"
@@ -38,13 +39,26 @@ def main() -> int:
     )
     args = parser.parse_args()
 
-    from common.gpu_check import HEADINGS, experiments, random_source, row_of, run_all
+    from common.gpu_check import (
+        HEADINGS,
+        SPOKEN,
+        experiments,
+        random_source,
+        row_of,
+        run_all,
+        run_speaking,
+        spoken_row,
+    )
 
     models, origins, precisions = (t.split(",") for t in (args.models, args.weights, args.precision))
     if args.export_only:
         for model in models:
             random_source(model, args.graphs)
         return 0
+    if args.speak:
+        rows = run_speaking(precisions, args.out)
+        cli.print_table(SPOKEN, [spoken_row(row) for row in rows])
+        return 1 if any("failed" in row for row in rows) else 0
     todo = experiments(models, origins, precisions, args.fixed)
     results = run_all(todo, args.graphs, args.out, args.limit)
     cli.print_table(HEADINGS, [row_of(row) for row in results])

@@ -49,7 +49,8 @@ class LoadedPlan:
             self.engine = self._runtime.deserialize_cuda_engine(plan)
             if self.engine is None:
                 raise ValueError(f"{name} does not load: {self.logger.reason()}{self.free_memory()}")
-            self.config = self.engine.create_runtime_config()
+            make = getattr(self.engine, "create_runtime_config", None)
+            self.config = make() if make else None
         names = [self.engine.get_tensor_name(i) for i in range(self.engine.num_io_tensors)]
         inputs = trt.api.TensorIOMode.INPUT
         self.inputs = [n for n in names if self.engine.get_tensor_mode(n) == inputs]
@@ -61,7 +62,8 @@ class LoadedPlan:
     def make_context(self) -> Any:
         """Runs at a time need one each; every one has its own memory for what is between the layers."""
         with torch.cuda.device(self.device):
-            context = self.engine.create_execution_context(self.config)
+            make = self.engine.create_execution_context
+            context = make() if self.config is None else make(self.config)
         if context is None:
             raise ValueError(f"{self.name} cannot run: {self.logger.reason()}{self.free_memory()}")
         return context
@@ -195,6 +197,11 @@ class TrtContext:
             }
         return self._output_shapes[key]
 
+    @property
+    def data_dependent(self) -> bool:
+        """Whether an output of the shapes that were bound has a length that depends on what is computed."""
+        return bool(self._allocators)
+
     def run(self, stream: torch.cuda.Stream) -> None:
         if not self.context.execute_async_v3(stream.cuda_stream):
             raise ValueError(f"{self.loaded.name} failed: {self.loaded.logger.reason()}")
@@ -215,12 +222,14 @@ class GraphedRun:
     def __init__(self, context: TrtContext, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream):
         self.inputs = {name: tensor.clone() for name, tensor in inputs.items()}
         context.bind(self.inputs)
+        if context.data_dependent:
+            raise ValueError("the length of an output is known only when it has run")
         context.run(stream)  # what a first run sets up cannot be captured
         self.outputs = context.results(stream)
         plain = {name: tensor.clone() for name, tensor in self.outputs.items()}
         stream.synchronize()
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, stream=stream):
+        with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
             context.run(stream)
         for tensor in self.outputs.values():
             tensor.zero_()
@@ -278,7 +287,7 @@ class RepeatedSteps:
         stream.synchronize()
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph, stream=stream):
+            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
                 self._run(stream)
         except RuntimeError as error:
             warnings.warn(f"{loaded.name}: no CUDA graph of its steps: {error}", stacklevel=2)
