@@ -502,6 +502,8 @@ def make_driver(
         buckets = deployment.buckets(model.kind)
     except ValueError as error:
         raise ValueError(f"{model.name}: {error}") from None
+    if buckets and device != "cpu":
+        require_gpu(backend, device)
     if deployment.engine_memory_limit and not buckets:
         raise ValueError(
             f"engine_memory_limit of {source.model}: without buckets every engine is needed; "
@@ -511,6 +513,13 @@ def make_driver(
     pool = EnginePool(deployment.engine_memory_limit)
     engines = Engines(stages, source, backend, device, threads, watch, buckets, pool, deployment)
     return model.driver_class(source, engines)
+
+
+def require_gpu(backend: str, device: str) -> None:
+    """An engine says so itself when it is made, but a bucket's is made when inputs are on the GPU already."""
+    if not importlib.import_module("torch").cuda.is_available():
+        way_out = "--backend onnx" if backend == "trt" else "--device cpu"
+        raise ValueError(f"the backend {backend} on {device}: PyTorch sees no GPU here; use {way_out}")
 
 
 def pads_masked(source: ModelSource, deployment: Deployment) -> bool:

@@ -175,6 +175,19 @@ def test_trt_is_the_backend_of_the_models_that_ask_for_it(infer, monkeypatch):
         infer("--hparam", half, "--set", "backend=onnx")
 
 
+def test_buckets_for_a_gpu_that_is_not_there(infer, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(
+        ValueError, match="the backend trt on cuda: PyTorch sees no GPU here; use --backend onnx"
+    ):
+        cli.load_from(infer("--hparam", HPARAMS / "fastpitch" / "trt.yaml"))
+    with pytest.raises(
+        ValueError, match="the backend torch on cuda: PyTorch sees no GPU here; use --device cpu"
+    ):
+        file = HPARAMS / "fastpitch" / "trt.yaml"
+        cli.load_from(infer("--hparam", file, "--backend", "torch", "--device", "cuda"))
+
+
 def test_printing_tells_every_value_and_its_place(printed):
     file = HPARAMS / "fastpitch" / "trt.yaml"
     values, text = printed(
@@ -246,6 +259,8 @@ def test_what_is_built_is_listed(tiny_voice, monkeypatch, capsys, tmp_path):
     list_available(as_json=True)
     built = json.loads(capsys.readouterr().out)["built"]
     found = {(one["owner"], one["model"], one["part"]): one["mb"] for one in built}
-    assert found["tiny", "fastpitch", "encoder"] > 0 and found["cache abc-def-3", "waveglow", "generator"] == 2.0
+    assert (
+        found["tiny", "fastpitch", "encoder"] > 0 and found["cache abc-def-3", "waveglow", "generator"] == 2.0
+    )
     list_available(as_json=False)
     assert "waveglow.generator" in capsys.readouterr().out
