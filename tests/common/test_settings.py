@@ -13,7 +13,6 @@ from common import cli
 from common.bench import Case
 from common.cache import config_hash
 from common.deployment import Deployment
-from common.engines import BACKENDS
 from common.runner import choose_sources, override
 from common.settings import Parser
 from common.voices import load_voice
@@ -111,11 +110,9 @@ def test_what_is_missing_is_an_error_in_one_line(capsys):
         ("trt_max_output_seq_len_list=[512,256]", "must ascend"),
         ("in_fft_n_layers=some", "in_fft_n_layers must be a whole number, not 'some'"),
         ("use_fp16=true", "fastpitch runs on onnx: add --set use_fp16=false"),
-        ("use_trt=true", "asks for the backend trt, which is not available here; give --backend onnx"),
     ],
 )
-def test_wrong_settings_are_refused_with_their_place(infer, setting, message, monkeypatch):
-    monkeypatch.delitem(BACKENDS, "trt", raising=False)
+def test_wrong_settings_are_refused_with_their_place(infer, setting, message):
     with pytest.raises(ValueError, match=message) as error:
         infer("--set", setting)
     assert str(error.value).startswith(f"--set {setting}: ")
@@ -165,8 +162,7 @@ def test_files_of_other_models_are_refused(infer, tmp_path):
         infer("--hparam", write(tmp_path, "model: fastpich"))
 
 
-def test_trt_is_the_backend_of_the_models_that_ask_for_it(infer, monkeypatch):
-    monkeypatch.setitem(BACKENDS, "trt", "nowhere:Trt")
+def test_trt_is_the_backend_of_the_models_that_ask_for_it(infer):
     half, full = (HPARAMS / "fastpitch" / f"{name}.yaml" for name in ("trt_fp16", "trt"))
     assert infer("--hparam", half).backend == "fastpitch=trt,hifigan=onnx"
     assert infer("--hparam", half, "--hparam", HPARAMS / "hifigan" / "trt.yaml").backend == "trt"
