@@ -103,17 +103,11 @@ def _of(entries: Mapping[str, Entry], names: Iterable[str]) -> dict[str, Entry]:
 
 def choose_backend(models: Mapping[str, ModelSettings], backend: Entry) -> Entry:
     """`use_trt` means the backend trt unless one is given; `use_fp16` is for engines of that one."""
-    from common.engines import BACKENDS
     from common.runner import parse_backends
 
     on_trt = [model for model, settings in models.items() if settings.deployment.use_trt]
     if on_trt and backend.place == DEFAULT:
         place = models[on_trt[0]].place("use_trt")
-        if "trt" not in BACKENDS:
-            raise ValueError(
-                f"{place}: use_trt asks for the backend trt, which is not available here; "
-                f"give --backend {' or '.join(reversed(BACKENDS))}"
-            )
         words = {model: "trt" if model in on_trt else backend.value or "onnx" for model in models}
         text = ",".join(f"{model}={word}" for model, word in words.items())
         backend = Entry("trt" if len(on_trt) == len(models) else text, place)
