@@ -137,7 +137,7 @@ class Vocoder:
         return covering(mel=right - left).mel - (right - left)
 
     def _generate(self, mel: Array, others: dict[str, Array]) -> Array:
-        if self.generator.stage.name == "masked_generator":
+        if self.batch_safe:
             others = {**others, "lengths": self._length(mel.shape[2])}
         return self.generator(mel=mel, **others)["audio"]
 
