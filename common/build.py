@@ -341,14 +341,14 @@ def _trt_profile(builder: Any, network: Any, profile: Mapping[str, Sequence[Shap
 
 
 def describe_refusal(errors: Sequence[Any]) -> str:
-    """A parser's errors in a line; what it says of an operator is in the first of them."""
+    """A parser's errors in a line: the operator of the first of them, its node, and what is said of it."""
     if not errors:
         return "it gives no reason"
     first = errors[0]
-    where = f" (node {first.node_name()})" if hasattr(first, "node_name") and first.node_name() else ""
-    text = " ".join(first.desc().split())
+    where = f"operator {first.node_operator()} (node {first.node_name()})" if first.node_operator() else ""
+    text = " ".join(first.desc().split())[:300].removesuffix("false")  # a failed assertion's whole text
     more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
-    return f"{text[:300]}{where}{more}"
+    return ": ".join(part for part in (where, text) if part) + more
 
 
 class Progress:

@@ -93,8 +93,8 @@ def make_logger(found: TensorRT) -> Any:
             return reasons[0][:400] if reasons else "it gives no reason"
 
         def warnings(self) -> list[str]:
-            return list(
-                dict.fromkeys(text[:400] for severity, text in self.messages if severity == "WARNING")
-            )
+            texts = (text[:400] for severity, text in self.messages if severity == "WARNING")
+            # That an input is int64 is what its stage declares.
+            return list(dict.fromkeys(text for text in texts if "Int64 binding" not in text))
 
     return Logger()

@@ -1,0 +1,412 @@
+"""Engines: what they are built from and for, in both precisions, and which files are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper
+
+from common import export
+from common.build import build_engine, build_stage, engine_file, profile_of, stage_model, with_batches
+from common.deployment import Bucket, Deployment
+from common.engines import tensorrt_module
+from common.engines.buckets import fix
+from common.engines.tensorrt_module import TensorRT, load_tensorrt
+from common.export import example_inputs, export_source, settle_inputs, source_stages
+from common.half import to_half
+from common.published import read_checkpoint
+from tests.common.test_pairs import tiny_waveglow
+from tests.conftest import save_trained, tiny_fastpitch, tiny_fastspeech, tiny_hifigan, tiny_tacotron2
+
+NETWORKS = {
+    "fastpitch": tiny_fastpitch,
+    "fastspeech": tiny_fastspeech,
+    "tacotron2": tiny_tacotron2,
+    "hifigan": tiny_hifigan,
+    "waveglow": tiny_waveglow,
+}
+STAGES = {
+    "fastpitch": ("encoder", "decoder"),
+    "fastspeech": ("encoder", "decoder", "synthesis"),
+    "tacotron2": ("encoder", "decoder_iter", "decoder_loop", "postnet"),
+    "hifigan": ("generator", "denoiser", "masked_generator", "masked_denoiser"),
+    "waveglow": ("generator", "denoiser", "masked_generator", "masked_denoiser"),
+}
+ALL_STAGES = [(model, name) for model, names in STAGES.items() for name in names]
+PRETENDED = TensorRT("tensorrt_rtx", SimpleNamespace(__version__="1.4.0"))
+
+
+def installed() -> bool:
+    try:
+        load_tensorrt()
+    except ValueError:
+        return False
+    return True
+
+
+needs_trt = pytest.mark.skipif(not installed(), reason="TensorRT is not installed")
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """Tiny networks with all their graphs, one after the other as they are asked for."""
+    folder, made = tmp_path_factory.mktemp("built"), {}
+
+    def source_of(model: str):
+        if model not in made:
+            stored = read_checkpoint(save_trained(folder / f"{model}.safetensors", *NETWORKS[model]()))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(export, "check_sizes", lambda stage: [])
+                made[model], _ = export_source(stored, folder / model)
+        return made[model]
+
+    return source_of
+
+
+def stage_of(source, name: str):
+    return next(stage for stage in source_stages(source) if stage.name == name)
+
+
+def engine_of(source, name: str, path: Path, trt: TensorRT = PRETENDED, **options):
+    """The file of a stage; `path` is a place for a whole model's engines."""
+    deployment = Deployment(trt_file_path=str(path), **options)
+    return engine_file(stage_of(source, name), source, deployment, trt)
+
+
+def test_every_stage_is_among_those_tested(sources):
+    for model, names in STAGES.items():
+        config = NETWORKS[model]()[1]
+        assert names == tuple(stage.name for stage in export.get_model(model).module("stages").stages(config))
+
+
+# Half precision
+
+
+@pytest.mark.parametrize("model, name", ALL_STAGES)
+def test_half_precision_says_nearly_the_same(sources, model, name):
+    source = sources(model)
+    stage = stage_of(source, name)
+    sizes = {"batch": 2, "text": 9, "mel": 12, "steps": 5}
+    sizes = {n: sizes.get(d.of or n, 2048) * (d.times if d.of else 1) for n, d in stage.dynamic_dims.items()}
+    inputs = settle_inputs(stage, source, example_inputs(stage, source.config, sizes, seed=3))
+    whole, half = (run_model(stage_model(stage, source, precision), inputs) for precision in ("fp32", "fp16"))
+    assert [value.dtype for value in half] == [np.dtype(tensor.dtype) for tensor in stage.outputs]
+    for value, reference in zip(half, whole, strict=True):
+        scale = max(1.0, np.abs(reference.astype(np.float64)).max())
+        np.testing.assert_allclose(value, reference, atol=0.02 * scale)
+
+
+def run_model(model: onnx.ModelProto, inputs):
+    onnx.checker.check_model(model, full_check=True)
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    # Else its optimiser takes the casts out again.
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(None, inputs)
+
+
+def test_products_are_halved_and_named_layers_are_not(sources):
+    source = sources("hifigan")
+    model = stage_model(stage_of(source, "generator"), source, "fp16")
+    kinds = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    assert kinds["conv_post.weight"] == TensorProto.FLOAT
+    assert kinds["conv_pre.weight.half"] == TensorProto.FLOAT16 and "conv_pre.weight" not in kinds
+    assert [value.type.tensor_type.elem_type for value in model.graph.output] == [TensorProto.FLOAT]
+
+
+def test_a_star_leaves_all_as_it_is(sources):
+    source = sources("hifigan")
+    stage = stage_of(source, "denoiser")
+    assert stage.float32_layers == ("*",)
+    assert stage_model(stage, source, "fp16") == stage_model(stage, source, "fp32")
+
+
+def test_a_weight_that_half_precision_cannot_hold_is_named(sources):
+    source = sources("hifigan")
+    weight = source.state["conv_pre.bias"].copy()
+    weight[0] = -1e5
+    source = dataclasses.replace(source, given_state={**source.state, "conv_pre.bias": weight})
+    with pytest.raises(ValueError, match=r"conv_pre\.bias holds -1e\+05, more than half precision can hold"):
+        stage_model(stage_of(source, "generator"), source, "fp16")
+
+
+def test_what_has_no_weights_follows_its_inputs():
+    """A product is halved, what is added to it is not, and the sum is float32 as its more precise part."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["product"]),
+        helper.make_node("Relu", ["product"], ["positive"]),
+        helper.make_node("Add", ["positive", "x"], ["y"]),
+    ]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2]) for name in "xy"]
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [2, 2], [1.0] * 4)
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], [weight])
+    half = to_half(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), ())
+    found = [(node.op_type, *node.input) for node in half.graph.node]
+    assert found == [
+        ("Cast", "x"),
+        ("MatMul", "x.half", "w.half"),
+        ("Relu", "product"),
+        ("Cast", "positive"),
+        ("Add", "positive.float", "x"),
+    ]
+
+
+# Profiles
+
+
+def test_profiles_come_from_the_declaration(sources):
+    source = sources("waveglow")
+    stage, hop = stage_of(source, "generator"), source.config.hop_length
+    mel = stage.dynamic_dims["mel"]
+    profile = profile_of(stage)
+    steps = hop // source.config.n_group
+    assert profile["mel"] == ((1, 80, mel.min), (1, 80, mel.typical), (16, 80, mel.max))
+    assert profile["z"][2] == (16, source.config.n_group, mel.max * steps)
+
+
+def test_a_bucket_fixes_its_lengths(sources):
+    stage = stage_of(sources("fastpitch"), "decoder")
+    profile = profile_of(with_batches(fix(stage, Bucket(20, 40)), 1))
+    assert profile["repeat_index"] == ((1, 40),) * 3
+    assert profile["pitch"] == ((1, 1, 20),) * 3
+
+
+def test_engines_are_tuned_for_the_batch_that_is_asked_for(sources):
+    source = sources("fastpitch")
+    file = engine_of(source, "encoder", Path("x.trt"), batch_size=4)
+    assert [shape[0] for shape in file.profile["lengths"]] == [1, 4, 4]
+    with pytest.raises(ValueError, match=r"batch_size 17: stage fastpitch.encoder goes up to 16"):
+        engine_of(source, "encoder", Path("x.trt"), batch_size=17)
+
+
+def test_a_path_for_a_model_gets_its_stages_names(sources):
+    source = sources("fastpitch")
+    assert engine_of(source, "encoder", Path("e/fp.i128.trt")).path == Path("e/fp.i128.encoder.trt")
+    both = Deployment(
+        trt_multi_engine=True,
+        trt_file_path_list=("a.trt", "b.trt"),
+        trt_max_input_seq_len_list=(20, 40),
+        trt_max_output_seq_len_list=(40, 80),
+    )
+    stage = fix(stage_of(source, "encoder"), Bucket(40, 80))
+    assert engine_file(stage, source, both, PRETENDED, Bucket(40, 80)).path == Path("b.encoder.trt")
+
+
+def test_the_caches_names_depend_on_all_that_an_engine_is_made_of(sources, monkeypatch, tmp_path):
+    monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
+    source = sources("hifigan")
+    state = {**source.state, "conv_pre.bias": source.state["conv_pre.bias"] + 1}
+    newer = TensorRT("tensorrt_rtx", SimpleNamespace(__version__="1.5.0"))
+    stage = stage_of(source, "generator")
+    paths = {
+        engine_file(stage, one, deployment, trt).path
+        for one, deployment, trt in (
+            (source, Deployment(), PRETENDED),
+            (source, Deployment(use_fp16=True), PRETENDED),
+            (source, Deployment(batch_size=2), PRETENDED),
+            (source, Deployment(), newer),
+            (dataclasses.replace(source, given_state=state), Deployment(), PRETENDED),
+        )
+    }
+    assert len(paths) == 5 and {path.parent for path in paths} == {tmp_path / "trt"}
+
+
+# What is refused
+
+
+@pytest.fixture
+def pretended(sources, tmp_path, monkeypatch):
+    """The file of an engine that no TensorRT has built."""
+    monkeypatch.setattr(
+        "common.build.build_engine",
+        lambda *_: SimpleNamespace(plan=b"plan" * 100, report={"layers": 1, "seconds": 0, "warnings": []}),
+    )
+    source = sources("hifigan")
+    file = engine_of(source, "generator", tmp_path / "h.trt")
+    assert build_stage(file, source, PRETENDED, force=False, workspace=1)
+    return source, file
+
+
+def test_what_was_built_is_read_and_not_built_again(pretended):
+    source, file = pretended
+    assert file.read() == b"plan" * 100
+    assert not build_stage(file, source, PRETENDED, force=False, workspace=1)
+    assert build_stage(file, source, PRETENDED, force=True, workspace=1)
+    note = json.loads(file.note.read_text())
+    assert note["report"]["layers"] == 1 and note["precision"] == "fp32"
+
+
+def test_a_missing_engine_names_the_command(pretended):
+    _, file = pretended
+    file.path.unlink()
+    with pytest.raises(
+        ValueError, match=r"h\.generator\.trt is missing: build .* python -m hifigan\.build_trt"
+    ):
+        file.read()
+
+
+@pytest.mark.parametrize("damage", [lambda plan: plan[:-1], lambda plan: b"P" + plan[1:], lambda plan: b""])
+def test_a_damaged_engine_is_refused(pretended, damage):
+    _, file = pretended
+    file.path.write_bytes(damage(file.path.read_bytes()))
+    with pytest.raises(ValueError, match=r"is damaged .* build it again with .* --force"):
+        file.read()
+
+
+def test_a_damaged_note_is_refused(pretended):
+    _, file = pretended
+    file.note.write_text("{")
+    with pytest.raises(ValueError, match=r"json is damaged: build it again"):
+        file.read()
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"flavour": "tensorrt"}, "is of tensorrt, but this is tensorrt_rtx"),
+        ({"version": "1.3.0"}, "is of version 1.3.0 of tensorrt_rtx, but this is 1.4.0"),
+        ({"stage": "hifigan.denoiser"}, "is of stage hifigan.denoiser, not hifigan.generator"),
+        ({"precision": "fp16"}, "is in fp16, not fp32"),
+        ({"profile": {"mel": [[1, 80, 1], [1, 80, 9], [1, 80, 9]]}}, "is for other lengths or batches"),
+        ({"made_of": "other"}, "is stale: the weights or the graph have changed since"),
+    ],
+)
+def test_an_engine_of_another_kind_is_refused(pretended, change, message):
+    _, file = pretended
+    note = json.loads(file.note.read_text())
+    file.note.write_text(json.dumps(note | change))
+    with pytest.raises(ValueError, match=message + ".*: build it again with"):
+        file.read()
+
+
+def test_an_engine_for_another_gpu_is_refused(pretended):
+    _, file = pretended
+    wanted = dataclasses.replace(file, made_of={"compute_capability": "9.0", **file.made_of})
+    note = json.loads(file.note.read_text()) | {"compute_capability": "8.9"}
+    file.note.write_text(json.dumps(note))
+    with pytest.raises(ValueError, match=r"is for GPUs of compute capability 8\.9, this one has 9\.0"):
+        wanted.read()
+
+
+def test_a_stale_engine_is_not_built_again_unless_asked(pretended):
+    source, file = pretended
+    half = dataclasses.replace(file, precision="fp16", made_of={**file.made_of, "precision": "fp16"})
+    with pytest.raises(ValueError, match="is in fp32, not fp16"):
+        build_stage(half, source, PRETENDED, force=False, workspace=1)
+    assert build_stage(half, source, PRETENDED, force=True, workspace=1)
+
+
+def test_a_build_that_fails_leaves_nothing(sources, tmp_path, monkeypatch):
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("common.build.build_engine", fail)
+    source = sources("hifigan")
+    with pytest.raises(KeyboardInterrupt):
+        build_stage(engine_of(source, "generator", tmp_path / "h.trt"), source, PRETENDED, False, 1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_tensorrt_it_is_said_what_to_install(monkeypatch):
+    monkeypatch.setattr(tensorrt_module, "MODULES", {"tensorrt": ("no_such_module",)})
+    tensorrt_module._load.cache_clear()
+    with pytest.raises(ValueError, match=r"TensorRT is not installed: pip install -e '\.\[trt\]'"):
+        load_tensorrt("tensorrt")
+    tensorrt_module._load.cache_clear()
+
+
+def test_an_unknown_flavour_suggests_the_nearest(monkeypatch):
+    monkeypatch.setenv("MELFORGE_TENSORRT", "tensort_rtx")
+    with pytest.raises(
+        ValueError, match=r"\$MELFORGE_TENSORRT: unknown flavour .* did you mean 'tensorrt_rtx'"
+    ):
+        load_tensorrt()
+
+
+def test_an_old_tensorrt_is_refused():
+    with pytest.raises(ValueError, match=r"TensorRT 8\.6\.1 is too old: 10\.13 or later"):
+        tensorrt_module._checked(TensorRT("tensorrt", SimpleNamespace(__version__="8.6.1")))
+
+
+# With TensorRT, on a machine without a GPU
+
+
+@pytest.mark.trt
+@needs_trt
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("model, name", ALL_STAGES)
+def test_every_stage_builds(sources, tmp_path, model, name, precision):
+    source, trt = sources(model), load_tensorrt()
+    if not trt.portable:
+        pytest.skip("the full TensorRT builds on a GPU")
+    file = engine_of(source, name, tmp_path / "x.trt", trt, use_fp16=precision == "fp16", batch_size=2)
+    assert build_stage(file, source, trt, force=False, workspace=8)
+    report = json.loads(file.note.read_text())["report"]
+    assert report["layers"] > 10 and report["seconds"] > 0
+    assert len(file.read()) > 1000
+
+
+@pytest.mark.trt
+@needs_trt
+def test_an_operator_that_tensorrt_refuses_is_named():
+    node = helper.make_node("Unique", ["x"], ["y"], name="odd_one")
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy"]
+    model = helper.make_model(
+        helper.make_graph([node], "g", values[:1], values[1:]), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    with pytest.raises(ValueError, match=r"does not take the graph: operator Unique \(node odd_one\)"):
+        build_engine(model, {"x": ((1,), (2,), (3,))}, load_tensorrt())
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from common.build import build_stage, engine_file
+from common.deployment import Deployment
+from common.engines.tensorrt_module import load_tensorrt
+from common.voices import load_voice
+source = load_voice(sys.argv[1]).models["hifigan"]
+trt, deployment = load_tensorrt(), Deployment(trt_file_path=sys.argv[2])
+stage = next(s for s in __import__("hifigan.stages").stages.stages(source.config) if s.name == "generator")
+file = engine_file(stage, source, deployment, trt)
+print(build_stage(file, source, trt, force=False, workspace=8))
+"""
+
+
+def start_build(voice: Path, path: Path) -> subprocess.Popen:
+    command = [sys.executable, "-c", PROGRAM, str(voice), str(path)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.trt
+@needs_trt
+def test_of_two_processes_one_builds(tiny_voice, tmp_path):
+    both = [start_build(tiny_voice, tmp_path / "h.trt") for _ in range(2)]
+    answers = [process.communicate(timeout=120) for process in both]
+    assert sorted(out.strip() for out, _ in answers) == ["False", "True"], answers
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["h.generator.trt", "h.generator.trt.json"]
+
+
+@pytest.mark.trt
+@needs_trt
+@pytest.mark.parametrize("seconds", [1.0, 2.0, 3.0])
+def test_a_build_that_is_killed_leaves_nothing_half_made(tiny_voice, tmp_path, seconds):
+    process = start_build(tiny_voice, tmp_path / "h.trt")
+    time.sleep(seconds)
+    process.kill()
+    process.communicate()
+    assert len(list(tmp_path.iterdir())) in (0, 2)
+    again = start_build(tiny_voice, tmp_path / "h.trt")
+    out, err = again.communicate(timeout=120)
+    assert out.strip() in ("True", "False"), err
