@@ -29,6 +29,7 @@ from common.audio import write_bytes
 from common.cache import config_hash, exports_folder, sha256_of
 from common.engines.onnx_engine import OnnxEngine
 from common.engines.torch_engine import TorchEngine, build_network
+from common.layers import method_of
 from common.registry import get_model, load_attribute
 from common.stages import Dim, Stage
 from common.voices import ModelSource
@@ -84,11 +85,11 @@ class _Call(nn.Module):
     def __init__(self, network: nn.Module, stage: Stage):
         super().__init__()
         self.network = network
-        self._method = stage.method
+        self._stage = stage
         self._names = [tensor.name for tensor in stage.inputs]
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return getattr(self.network, self._method)(**dict(zip(self._names, inputs, strict=True)))
+        return method_of(self.network, self._stage)(**dict(zip(self._names, inputs, strict=True)))
 
 
 def export_source(

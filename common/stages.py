@@ -48,6 +48,7 @@ class Stage:
     `feeds_back` says that steps take up what earlier ones made, so that rounding grows with their number.
     `float32_layers` names what stays in float32 where the stage runs in half precision: patterns of parameter
     names ("decoder.*.layer_norm"), or operators ("Exp"); "*" is all of it. See common/half.py.
+    `layers` names parts of the network whose outputs are given behind the stage's own. See common/layers.py.
     """
 
     model: str
@@ -60,6 +61,7 @@ class Stage:
     small_steps: bool = False
     feeds_back: bool = False
     float32_layers: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
 
     def masked(self) -> Stage:
         """The stage told each item's valid steps, as `lengths`: what is behind them is not to be heard."""

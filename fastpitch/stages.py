@@ -16,6 +16,8 @@ FLOAT32_LAYERS = (
     "pitch_predictor",
     "energy_predictor",
 )
+# What verify_trt compares inside the stages, unless asked for other layers (common/layers.py).
+LAYERS = ("encoder.*", "*_predictor*", "*_emb", "decoder.*", "proj")
 
 BATCH = Dim("batch", 1, 1, 16)
 TEXT = Dim("text", 1, 128, 512)

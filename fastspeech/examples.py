@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from common.arrays import random_lengths, repeat_index, valid
-from common.engines import make_engine
+from common.arrays import Array, random_lengths, repeat_index, to_device, to_numpy, valid
+from common.engines import Engine, make_engine
 from common.stages import Stage
 from common.voices import ModelSource
 from fastspeech.config import FastSpeechConfig
@@ -51,7 +51,20 @@ def settle_inputs(stage: Stage, source: ModelSource, inputs: dict[str, np.ndarra
     symbols, lengths = inputs["symbols"], inputs["lengths"]
     duration = make_engine(encoder, source, "torch")(symbols=symbols, lengths=lengths)["duration"]
     fills = len(inputs["frames"]) / max(float(duration.sum(1).max()), 1e-3)
-    alphas = (fills * np.linspace(0.8, 1.1, PACES)).astype(np.float32)
-    frames = duration[None] * alphas[:, None, None]
-    margins = np.abs(frames % 1 - 0.5).min(axis=(1, 2))
-    return inputs | {"alpha": alphas[margins.argmax()][None]}
+    return inputs | {"alpha": steady_alpha(duration, fills * np.linspace(0.8, 1.1, PACES))}
+
+
+def steady_inputs(stage: Stage, engine: Engine, inputs: dict[str, Array]) -> dict[str, Array]:
+    """The inputs with an alpha near theirs at which no duration lies near a half."""
+    if stage.name != "synthesis":
+        return inputs
+    duration, alpha = to_numpy(engine(**inputs)["duration"]), to_numpy(inputs["alpha"])
+    steady = steady_alpha(duration, alpha * np.linspace(0.95, 1.05, PACES))
+    return inputs | {"alpha": to_device(steady, engine.device)}
+
+
+def steady_alpha(duration: np.ndarray, alphas: np.ndarray) -> np.ndarray:
+    """Of these alphas the one, float32 [1], at which durations [B, N] are furthest from a half."""
+    alphas = alphas.astype(np.float32)
+    margins = np.abs((duration[None] * alphas[:, None, None]) % 1 - 0.5).min(axis=(1, 2))
+    return alphas[margins.argmax()][None]

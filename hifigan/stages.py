@@ -14,6 +14,8 @@ VARIANTS = {
     "unmasked": ("generator", "masked_denoiser"),
 }
 BUCKETED, BUCKETED_UNMASKED = "masked", "unmasked"
+# What verify_trt compares inside the stages, unless asked for other layers (common/layers.py).
+LAYERS = ("conv_pre", "ups.*", "resblocks.*", "conv_post")
 
 
 def stages(config: HifiganConfig) -> tuple[Stage, ...]:

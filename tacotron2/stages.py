@@ -17,6 +17,8 @@ LONGEST_LOOP = 2000
 # What the decoder's steps make of each other: where to look, what was said, and when to stop. Other products
 # are in half precision, the states that steps carry are not.
 FLOAT32_LAYERS = ("Softmax", "decoder.gate_layer", "decoder.linear_projection")
+# What verify_trt compares inside the stages, unless asked for other layers (common/layers.py).
+LAYERS = ("embedding", "encoder*", "decoder*", "postnet*")
 
 BATCH = Dim("batch", 1, 1, 16)
 TEXT = Dim("text", 1, 128, 512)

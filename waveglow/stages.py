@@ -14,6 +14,8 @@ VARIANTS = {
     "unmasked": ("generator", "masked_denoiser"),
 }
 BUCKETED, BUCKETED_UNMASKED = "masked", "unmasked"
+# What verify_trt compares inside the stages, unless asked for other layers (common/layers.py).
+LAYERS = (":_upsampled", "cond*", "WN.*", "convinv.*:undo")
 
 
 def stages(config: WaveglowConfig) -> tuple[Stage, ...]:

@@ -10,6 +10,7 @@ import torch
 
 from common.arrays import Array
 from common.engines import check_inputs
+from common.layers import method_of
 from common.registry import get_model, load_attribute
 from common.stages import Stage
 
@@ -60,7 +61,7 @@ class TorchEngine:
         self.network = source.networks.get(key)
         if self.network is None:
             self.network = source.networks[key] = build_network(stage, source).to(device)
-        self._method = getattr(self.network, stage.method)
+        self._method = method_of(self.network, stage)
         self.memory_owner = self.network
         self.memory_bytes = sum(
             tensor.nbytes for tensor in (*self.network.parameters(), *self.network.buffers())

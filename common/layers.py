@@ -1,0 +1,126 @@
+"""What a network's layers make on the way through a stage, as further outputs of the stage."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from common.stages import Stage
+from common.stages import Tensor as Declared
+
+
+def method_of(network: nn.Module, stage: Stage) -> Callable[..., tuple[Tensor, ...]]:
+    """What computes a stage: the network's method, and behind its outputs what the stage's layers made."""
+    method = getattr(network, stage.method)
+    if not stage.layers:
+        return method
+
+    def run(**inputs: Tensor) -> tuple[Tensor, ...]:
+        made: dict[str, Tensor] = {}
+        names = {name.partition("#")[0] for name in stage.layers}
+        with listening(network, names, made):
+            outputs = method(**inputs)
+        # Copies, since what a layer made may be an output of the stage as well.
+        return (*outputs, *(made[name].clone() for name in stage.layers))
+
+    return run
+
+
+@contextlib.contextmanager
+def listening(network: nn.Module, names: Iterable[str], made: dict[str, Tensor]) -> Iterator[None]:
+    """Keeps what these layers make, in the order in which they end; a layer's second call is "name#2"."""
+
+    def keep(name: str, output: Any) -> None:
+        first = output[0] if isinstance(output, tuple | list) else output
+        if isinstance(first, Tensor) and first.is_floating_point():
+            calls = 1
+            while (key := name if calls == 1 else f"{name}#{calls}") in made:
+                calls += 1
+            made[key] = first
+
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            path, _, method = name.partition(":")
+            module = network.get_submodule(path)
+            if method:
+                _listen_to_method(module, method, name, keep, stack)
+            else:
+                handle = module.register_forward_hook(lambda *call, name=name: keep(name, call[2]))
+                stack.callback(handle.remove)
+        yield
+
+
+def _listen_to_method(
+    module: nn.Module, method: str, name: str, keep: Callable, stack: contextlib.ExitStack
+) -> None:
+    original = getattr(module, method)
+
+    def call(*args: Any, **options: Any) -> Any:
+        output = original(*args, **options)
+        keep(name, output)
+        return output
+
+    module.__dict__[method] = call
+    stack.callback(module.__dict__.pop, method)
+
+
+def layer_names(network: nn.Module) -> list[str]:
+    """Every module below the network, by its path."""
+    return [name for name, _ in network.named_modules() if name]
+
+
+def match(network: nn.Module, patterns: Sequence[str]) -> dict[str, list[str]]:
+    """The layers that each pattern means: modules, or a method of theirs that is called ("convs.*:undo").
+
+    A star stands for dots too, so that "encoder.*" is all that is in the encoder.
+    """
+    names = layer_names(network)
+    found: dict[str, list[str]] = {}
+    for pattern in patterns:
+        path, _, method = pattern.partition(":")
+        if method:
+            hits = [name for name in ("", *names) if fnmatchcase(name, path)]
+            hits = [name for name in hits if hasattr(network.get_submodule(name), method)]
+            found[pattern] = [f"{name}:{method}" for name in hits]
+        else:
+            found[pattern] = [name for name in names if fnmatchcase(name, path)]
+    return found
+
+
+def nearest_layers(network: nn.Module, pattern: str) -> list[str]:
+    """Names of layers that are like a pattern that means none."""
+    plain = pattern.replace("*", "").strip(".")
+    names = layer_names(network)
+    near = get_close_matches(plain, names, n=3, cutoff=0.5)
+    return near or [name for name in names if "." not in name]
+
+
+def with_layers(
+    stage: Stage, network: nn.Module, patterns: Sequence[str], inputs: Mapping[str, Tensor]
+) -> Stage:
+    """The stage that also gives what the layers of these patterns make, in the order in which they end.
+
+    Of layers that make the same tensor, such as a block and the last layer in it, the first to end counts:
+    the innermost, which has the weights.
+    """
+    if stage.graph:  # what is inside it was exported as another stage
+        return stage
+    names = list(dict.fromkeys(name for hits in match(network, patterns).values() for name in hits))
+    made: dict[str, Tensor] = {}
+    with torch.inference_mode(), listening(network, names, made):
+        getattr(network, stage.method)(**inputs)
+    layers, seen = [], set()
+    for name, tensor in made.items():
+        place = (tensor.data_ptr(), tensor.shape, tensor.stride())
+        if place not in seen:
+            seen.add(place)
+            layers.append(name)
+    outputs = (*stage.outputs, *(Declared(name, "float32", ()) for name in layers))
+    return replace(stage, outputs=outputs, layers=tuple(layers))

@@ -1,0 +1,7 @@
+"""python -m waveglow.verify_trt: compares WaveGlow on TensorRT (or ONNX Runtime) with PyTorch."""
+
+from common import cli
+from common.verify_command import main
+
+if __name__ == "__main__":
+    cli.run(lambda: main("waveglow"))
