@@ -64,14 +64,15 @@ class DenoiserNetwork(nn.Module):
         With `lengths` (B,), in hops, an item is reflected at its own end.
         """
         half, count = self.size // 2, audio.shape[1] // self.hop + 1
+        samples = (count + OVERLAP - 1) * self.hop
         if lengths is None:
-            audio = F.pad(audio[:, None], (half, half), mode="reflect")[:, 0]
+            audio = F.pad(audio[:, None], (half, half), mode="reflect")[:, 0, :samples]
         else:
-            places = torch.arange(-half, audio.shape[1] + half, device=audio.device).abs()[None]
+            places = torch.arange(-half, samples - half, device=audio.device).abs()[None]
             last = (lengths * self.hop - 1)[:, None]
             places = torch.minimum(places, (2 * last - places).clamp(min=0))
             audio = audio.gather(1, places)
-        hops = audio[:, : (count + OVERLAP - 1) * self.hop].unflatten(1, (-1, self.hop))
+        hops = audio.unflatten(1, (count + OVERLAP - 1, self.hop))
         frames = torch.cat([hops[:, piece : piece + count] for piece in range(OVERLAP)], dim=2)
         frames = frames.unflatten(2, (self.rows, self.columns)) * self.window
         real, imaginary = torch.matmul(self.analysis_rows, frames).chunk(2, dim=2)
