@@ -131,7 +131,7 @@ def make_parser(model: str | None) -> cli.Parser:
 def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """The sources by kind, and the setups of what is compared."""
     from common import verify
-    from common.runner import KINDS, choose_sources, parse_backends, pick_device
+    from common.runner import KINDS, choose_sources, pads_masked, parse_backends, pick_device
     from common.verify_report import full
 
     wanted = {kind: getattr(args, kind, None) for kind in KINDS}
@@ -147,6 +147,8 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
     if len(devices) > 1:  # both sides are on one
         devices = {"cuda"}
     (device,) = devices
+    if args.precision == "fp16" and "trt" not in backends.values():
+        raise ValueError("--precision: precision is for the backend trt: add --backend trt, or leave it out")
     if "trt" in backends.values():
         from common.engines.tensorrt_module import load_tensorrt
         from common.engines.trt_engine import require_gpu
@@ -156,10 +158,11 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
     setups = {}
     for kind in compared:
         deployment = args.deployments.get(names[kind], Deployment())
-        if args.precision:
+        if args.precision and backends[kind] == "trt":
             deployment = replace(deployment, use_fp16=args.precision == "fp16")
-        if deployment.use_fp16 and backends[kind] != "trt":
-            raise ValueError(f"the graphs of {names[kind]} are in fp32: half precision is for --backend trt")
+        # Both sides must pad in the same way, and where weights came from decides it.
+        masked = pads_masked(sources[kind], deployment)
+        deployment = replace(deployment, mask_padding=masked)
         if args.trt_force_build:
             deployment = replace(deployment, trt_force_build=True)
         patterns = tuple(args.layers) or get_model(names[kind]).module("stages").LAYERS

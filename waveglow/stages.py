@@ -15,7 +15,7 @@ VARIANTS = {
 }
 BUCKETED, BUCKETED_UNMASKED = "masked", "unmasked"
 # What verify_trt compares inside the stages, unless asked for other layers (common/layers.py).
-LAYERS = (":_upsampled", "cond*", "WN.*", "convinv.*:undo")
+LAYERS = (":_upsampled", "cond", "WN.*.start", "WN.*.*_layers.*", "WN.*.end", "convinv.*:undo")
 
 
 def stages(config: WaveglowConfig) -> tuple[Stage, ...]:

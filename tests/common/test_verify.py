@@ -1,0 +1,250 @@
+"""Layers and stages of every model on ONNX Runtime against PyTorch, and a weight that is wrong is found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from torch import nn
+
+from common import verify
+from common.audio import MelContract
+from common.deployment import Deployment
+from common.engines.torch_engine import build_network
+from common.export import example_inputs, export_stage, source_stages
+from common.layers import layer_names, listening, match, with_layers
+from common.registry import get_model
+from common.runner import choose_stages
+from common.speech import Audio, Timings
+from common.verify import Comparison, Setup, perturb, share_layers, shared_frames
+from common.voices import FrontendSpec, ModelSource, load_voice
+from tests.conftest import tiny_fastspeech, tiny_tacotron2
+from waveglow.config import WaveglowConfig
+from waveglow.model import Waveglow
+
+TEXT = "Hello."
+SIZES = {"batch": 1, "text": 6, "mel": 12, "steps": 12 * 32, "samples": 12 * 256}
+
+
+def tiny_waveglow():
+    torch.manual_seed(0)
+    config = WaveglowConfig(
+        n_flows=2, n_early_every=1, wn_layers=2, wn_channels=8, upsample_kernel_size=512, upsample_groups=80
+    )
+    network = Waveglow(config, weight_norm=False)
+    with torch.no_grad():
+        for net in network.WN:
+            net.end.weight.normal_(0, 0.1)
+    return network, config
+
+
+MADE = {"fastspeech": tiny_fastspeech, "tacotron2": tiny_tacotron2, "waveglow": tiny_waveglow}
+
+
+def make_source(model: str, folder: Path) -> ModelSource:
+    """A tiny network with graphs, made of those that have layers, since exports take seconds."""
+    network, config = MADE[model]()
+    state = {name: value.numpy() for name, value in network.state_dict().items()}
+    spec = FrontendSpec("english") if get_model(model).kind == "acoustic" else None
+    source = ModelSource(model, config, Path("weights"), MelContract(), frontend=spec, given_state=state)
+    graphs = {}
+    stages = choose_stages(source, None) + (choose_stages(source, "steps") if model == "tacotron2" else [])
+    for stage in stages:
+        if stage.name in graphs or "denoiser" in stage.name:
+            continue
+        graphs[stage.name] = path = folder / f"{model}.{stage.name}.onnx"
+        if stage.graph:
+            graph, weights = export_stage(stage, config)
+            path.write_bytes(graph)
+        else:
+            inputs = example_inputs(stage, config, SIZES, 0)
+            given = {name: torch.from_numpy(value) for name, value in inputs.items()}
+            layered = with_layers(stage, build_network(stage, source), layers_of(model), given)
+            kept = verify.layered_graph(layered, config)
+            weights = json.loads(kept.with_suffix(".json").read_text())["weights"]
+            proto = onnx.load(kept, load_external_data=False)
+            del proto.graph.output[len(stage.outputs) :]
+            path.write_bytes(proto.SerializeToString())
+        path.with_suffix(".json").write_text(json.dumps({"weights": weights}))
+    return ModelSource(
+        model, config, Path("weights"), MelContract(), graphs, frontend=spec, given_state=state
+    )
+
+
+def layers_of(model: str) -> tuple[str, ...]:
+    return get_model(model).module("stages").LAYERS
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache")
+        patch.setenv("MELFORGE_CACHE", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def sources(cache, tiny_voice):
+    """A source of each model, made when it is asked for."""
+    made = dict(load_voice(tiny_voice).models)
+
+    def source(model: str) -> ModelSource:
+        if model not in made:
+            made[model] = make_source(model, cache)
+        return made[model]
+
+    return source
+
+
+def run(sources, model: str, wrong: str = "", patterns: tuple[str, ...] = (), decoder: str | None = None):
+    """The model's other side, with one weight changed, beside a partner on PyTorch."""
+    kind = get_model(model).kind
+    partner = "hifigan" if kind == "acoustic" else "fastpitch"
+    source = sources(model)
+    other = perturb(source, wrong) if wrong else source
+    setup = Setup(other, "onnx", "cpu", Deployment(), patterns or layers_of(model), bool(patterns), calls=2)
+    pair = {kind: source, get_model(partner).kind: sources(partner)}
+    pair = {kind: pair[kind] for kind in ("acoustic", "vocoder")}
+    return verify.verify(TEXT, pair, {kind: setup}, decoder)
+
+
+MODELS = ("fastpitch", "fastspeech", "tacotron2", "hifigan", "waveglow")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_layer_agrees(sources, model):
+    found = run(sources, model)
+    assert found.ok and found.first_wrong is None
+    layers = {one.name for one in found.comparisons if one.layer}
+    weights = {name.rpartition(".")[0] for name in found.setups[0].source.state}
+    called = set(layer_names(build_network(source_stages(sources(model))[0], sources(model))))
+    assert len(layers & weights & called) >= 5
+    assert all(one.calls and one.share < 3e-5 for one in found.comparisons)
+    report = json.loads(json.dumps(found.report()))
+    assert report["ok"] and report["speech"]["mel"] < 1e-3
+    assert len(report["tensors"]) == len(found.comparisons)
+
+
+@pytest.mark.parametrize(
+    ("model", "weight", "layer"),
+    [
+        ("fastpitch", "encoder.layers.0.pos_ff.CoreNet.0.weight", "encoder.layers.0.pos_ff.CoreNet.0"),
+        ("fastpitch", "decoder.layers.0.dec_attn.qkv_net.bias", "decoder.layers.0.dec_attn.qkv_net"),
+        ("fastspeech", "mel_side.layer_stack.0.pos_ffn.w_2.weight", "mel_side.layer_stack.0.pos_ffn.w_2"),
+        ("tacotron2", "encoder.lstm.weight_hh_l0_reverse", "encoder"),
+        ("tacotron2", "decoder.decoder_rnn.weight_ih", "decoder.decoder_rnn"),
+        ("tacotron2", "postnet.convolutions.1.0.conv.weight", "postnet.convolutions.1.0.conv"),
+        ("hifigan", "resblocks.1.1.convs.0.weight", "resblocks.1.1.convs.0"),
+        ("waveglow", "WN.1.in_layers.1.weight", "WN.1.in_layers.1"),
+        ("waveglow", "convinv.1.inverse", "convinv.1:undo"),
+    ],
+)
+def test_a_wrong_weight_is_found_where_it_is(sources, model, weight, layer):
+    found = run(sources, model, weight)
+    assert not found.ok
+    assert (found.first_wrong.name, found.first_wrong.layer) == (layer, True)
+
+
+def test_other_layers_are_compared_where_asked(sources):
+    found = run(sources, "fastpitch", patterns=("*.layer_norm",))
+    names = {one.name for one in found.comparisons if one.layer}
+    assert names and all(name.endswith("layer_norm") for name in names)
+    with pytest.raises(ValueError, match=r"--layers 'attention\.\*': no such layer runs"):
+        run(sources, "fastpitch", patterns=("attention.*",))
+    setup = Setup(sources("fastpitch"), "onnx", "cpu", Deployment(), ("encoder.layer.*",), True)
+    with pytest.raises(
+        ValueError, match=r"'encoder\.layer\.\*' means no layer: fastpitch has .*encoder\.lay"
+    ):
+        share_layers({"acoustic": setup})
+
+
+class Block(nn.Module):
+    """Layers that make one tensor together, one called twice, and one whose method is called."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
+        self.twice = nn.Linear(3, 3)
+        self.mix = Mix()
+        self.eval()
+
+    def compute(self, x):
+        x = self.inner(x)
+        return (self.mix.undo(self.twice(self.twice(x))),)
+
+
+class Mix(nn.Module):
+    def undo(self, x):
+        return x * 2
+
+
+def test_layers_in_the_order_in_which_they_end():
+    network = Block()
+    names = [name for hits in match(network, ("inner*", "twice", "mix:undo")).values() for name in hits]
+    made: dict[str, torch.Tensor] = {}
+    with listening(network, names, made):
+        (out,) = network.compute(torch.ones(1, 3))
+    assert list(made) == ["inner.0", "inner.1", "inner", "twice", "twice#2", "mix:undo"]
+    assert made["mix:undo"] is out
+    assert not network._modules["inner"]._forward_hooks and "undo" not in network.mix.__dict__
+
+
+def compared(wanted, got, tolerance: float = 1e-3) -> Comparison:
+    one = Comparison("model.stage", "tensor", True, tolerance)
+    one.add(np.asarray(wanted), np.asarray(got))
+    return one
+
+
+def test_what_a_comparison_says():
+    wanted = np.array([[0.0, 2.0], [-4.0, 1.0]], np.float32)
+    got = wanted + np.array([[0, 0], [0.02, 0]], np.float32)
+    one = compared(wanted, got)
+    assert one.at == (1, 0) and one.values == pytest.approx((-4.0, -3.98))
+    assert one.max_error == pytest.approx(0.02) and one.share == pytest.approx(0.005)
+    assert not one.ok and compared(wanted, got, 1e-2).ok
+    one.add(wanted, wanted)  # a better call changes nothing
+    assert (one.call, one.calls) == (1, 2) and not one.ok
+    one.add(wanted, wanted + 1)
+    assert one.call == 3 and one.max_error == 1
+
+
+def test_nothing_passes_that_is_no_number_or_of_another_shape():
+    ones = np.ones(3, np.float32)
+    assert not compared(ones, ones * np.nan).ok and not compared(ones * np.nan, ones).ok
+    other = compared(ones, np.ones(4, np.float32))
+    assert not other.ok and other.reason == "its shape is [4], not [3]"
+    other.add(ones, ones)
+    assert not other.ok
+    assert compared(np.array([3]), np.array([3]), 0.0).ok and not compared([3], [4], 0.0).ok
+
+
+def spoken(durations: list[int]) -> Audio:
+    frames = sum(durations)
+    mel = np.arange(frames, dtype=np.float32)[None]
+    return Audio(
+        text="x",
+        samples=np.zeros(frames * 256, np.float32),
+        sampling_rate=22050,
+        hop_length=256,
+        utterances=(),
+        unspoken=(),
+        starts=(0.0,),
+        mels=(mel,),
+        durations=(np.array(durations),),
+        pitches=None,
+        alignments=None,
+        notes=(),
+        problems=(),
+        timings=Timings(),
+    )
+
+
+def test_frames_belong_together_where_symbols_last_as_long():
+    (ours, theirs), other, symbols = shared_frames(spoken([2, 3, 1]), spoken([2, 4, 1]))
+    assert (ours.tolist(), theirs.tolist(), other, symbols) == ([0, 1, 5], [0, 1, 6], 1, 3)
+    (ours, theirs), other, _ = shared_frames(spoken([2, 3]), spoken([2, 3]))
+    assert ours.tolist() == theirs.tolist() == [0, 1, 2, 3, 4] and not other

@@ -1,0 +1,88 @@
+"""scripts/verify.py and verify_trt: the exit status tells, the report says what, and errors are sentences."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import warnings
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "verify.py"
+WRONG = "decoder.layers.0.pos_ff.CoreNet.2.weight"
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def run(tiny_voice, cache, monkeypatch, capsys):
+    """Runs a command in this process: its status, stdout and stderr."""
+    monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
+    monkeypatch.setenv("MELFORGE_CACHE", str(cache))
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+
+    def run(command: Path | str, *words: object):
+        monkeypatch.setattr("sys.argv", [str(command), *map(str, words)])
+        with pytest.raises(SystemExit) as stopped:
+            if isinstance(command, Path):
+                runpy.run_path(str(command), run_name="__main__")
+            else:
+                runpy.run_module(command, run_name="__main__")
+        return stopped.value.code, *capsys.readouterr()
+
+    return run
+
+
+def test_a_pair_is_compared(run, tmp_path):
+    files = {"--json": tmp_path / "r.json", "--plot": tmp_path / "r.png", "-o": tmp_path / "out"}
+    words = [word for pair in files.items() for word in pair]
+    status, out, errors = run(SCRIPT, "--text", "It works.", "--calls", 2, *words)
+    assert status == 0, errors
+    assert "fastpitch.decoder: proj " in out and "hifigan.generator -> audio " in out
+    assert "tensors are within tolerance" in out.splitlines()[-1]
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["ok"] and report["first_wrong"] is None and report["speech"]["other_durations"] == 0
+    assert {row["stage"] for row in report["tensors"]} > {"fastpitch.encoder", "hifigan.generator"}
+    assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"pytorch.wav", "other.wav"}
+
+
+def test_a_wrong_weight_gives_status_1_and_is_named(run):
+    words = ("--backend", "onnx", "--text", "It works.", "--perturb", WRONG)
+    status, out, _ = run("fastpitch.verify_trt", *words, "--full", "--plot", "/dev/null")
+    assert status == 1
+    assert "the first that went wrong: layer decoder.layers.0.pos_ff.CoreNet.2 of fastpitch.decoder" in out
+    assert "## fastpitch.encoder: encoder.word_emb" in out and " above 0.001, " in out
+    status, out, _ = run("fastpitch.verify_trt", *words, "--json", "-")
+    assert status == 1
+    assert json.loads(out)["first_wrong"] == "fastpitch.decoder: decoder.layers.0.pos_ff.CoreNet.2"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--layers", "encoder.layer.*"), "--layers 'encoder.layer.*' means no layer: fastpitch has "),
+        (("--perturb", "decoder.layers.0.pos_ff.weight"), "no model here has this weight; decoder.layers.0"),
+        (("--backend", "torch"), "PyTorch is what the others are compared with; give onnx or trt"),
+        (("--precision", "fp16"), "precision is for the backend trt"),
+        (("--text", " "), "the text is empty"),
+        (("--set", "use_trtx=true"), "unknown key 'use_trtx'; did you mean 'use_trt'?"),
+    ],
+)
+def test_errors_are_sentences(run, words, message):
+    status, _, errors = run(SCRIPT, *words)
+    assert status == 2 and len(errors.splitlines()) == 1 and message in errors
+
+
+@pytest.mark.parametrize("model", ["fastpitch", "fastspeech", "tacotron2", "hifigan", "waveglow"])
+def test_where_tensorrt_cannot_run_it_says_so(run, model, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    hparam = SCRIPT.parents[1] / "hparams" / model / "trt.yaml"
+    monkeypatch.delenv("MELFORGE_VOICES")
+    status, _, errors = run(f"{model}.verify_trt", "--hparam", hparam, "--trt_force_build")
+    assert status == 2 and len(errors.splitlines()) == 1
+    assert "not installed: pip install" in errors or "PyTorch sees none here" in errors
