@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
+import itertools
 import json
 import os
 import platform
@@ -20,9 +22,9 @@ from typing import Any
 from common.arrays import Array
 from common.deployment import Deployment
 from common.engines import Engine
-from common.model_settings import shown
-from common.registry import get_model
-from common.runner import KINDS, TextToSpeech, choose_sources
+from common.model_settings import backend_texts, on_another, shown
+from common.registry import MODELS, get_model
+from common.runner import KINDS, TextToSpeech, choose_sources, parse_backends
 from common.voices import load_voice
 
 SENTENCE = (
@@ -55,6 +57,11 @@ class Case:
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
+    def device(self) -> str:
+        """The CPU, unless TensorRT is to run, which needs a GPU: then what each backend picks."""
+        return "auto" if "trt" in self.backend else "cpu"
+
+    @property
     def arguments(self) -> list[str]:
         """The same for scripts/infer.py."""
         given = {
@@ -63,6 +70,7 @@ class Case:
             "--backend": self.backend,
             "--voice": self.voice,
             "--threads": self.threads and str(self.threads),
+            "--device": self.device,
             # Only where there is one to choose: with the other acoustic models it is an error.
             "--decoder": self.decoder if has_decoders(self.acoustic) else None,
         }
@@ -84,13 +92,35 @@ class Case:
             voice=self.voice,
             checkpoints=self.checkpoints,
             backend=self.backend,
-            device="cpu",
+            device=self.device,
             threads=self.threads,
             decoder=self.decoder if has_decoders(self.acoustic) else None,
             watch=watch,
             deployments=self.deployments,
             overrides=self.overrides,
         )
+
+
+def make_cases(acoustics: Sequence[str], vocoders: Sequence[str], backend: str, **how: Any) -> list[Case]:
+    """A case for each pair and each backend; of what `how` and the backends say, what is for its models."""
+    cases = []
+    for acoustic, vocoder, text in itertools.product(acoustics, vocoders, backend_texts(backend)):
+        here = backend_of(text, acoustic, vocoder)
+        backends = parse_backends(here, {"acoustic": acoustic, "vocoder": vocoder})
+        deployments = {
+            model: deployment if backends[get_model(model).kind] == "trt" else on_another(deployment)
+            for model, deployment in how.get("deployments", {}).items()
+            if model in (acoustic, vocoder)
+        }
+        cases.append(Case(acoustic, vocoder, here, **{**how, "deployments": deployments}))
+    return cases
+
+
+def backend_of(text: str, acoustic: str, vocoder: str) -> str:
+    """The backends' text without the other models that it names."""
+    others = MODELS.keys() - {acoustic, vocoder}
+    parts = [part for part in text.split(",") if part.partition("=")[0].strip() not in others]
+    return ",".join(parts) or "onnx"
 
 
 def not_default(deployment: Deployment | None) -> dict[str, Any]:
@@ -116,14 +146,21 @@ def choose_models(words: str | None, kind: str, voice: str | None, checkpoints: 
     return [choose_sources(dict.fromkeys(KINDS), voice, checkpoints)[kind].model]
 
 
-def measure(cases: Sequence[Case], runs: int) -> dict[str, Any]:
-    """Every figure that the report shows."""
+def measure(
+    cases: Sequence[Case], runs: int, warm_up: Callable[[TextToSpeech], None] | None = None
+) -> dict[str, Any]:
+    """Every figure that the report shows; `warm_up` is called with what is to be measured.
+
+    Cold processes come behind one that warms up too, and find what it left in files.
+    """
     # First of all, while this process is small: a new process counts the memory of the one it came from.
-    cold = [cold_process(case, runs) for case in cases]
+    cold = [cold_process(case, runs, warm_up is not None) for case in cases]
     rows = []
     for case, start in zip(cases, cold, strict=True):
         clock = StageClock()
         tts = case.load(clock.watch)
+        if warm_up:
+            warm_up(tts)
         figures = {"speed": speed(tts, runs, clock), "stages": clock.figures(runs)}
         figures |= {"stream": stream(tts, runs), "cold": start}
         rows.append({"acoustic": case.acoustic, "vocoder": case.vocoder, "backend": case.backend, **figures})
@@ -160,6 +197,8 @@ class _Watched:
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         start = time.perf_counter()
         outputs = self._engine(**inputs)
+        if self._engine.device != "cpu":
+            importlib.import_module("torch").cuda.synchronize(self._engine.device)
         self._calls.setdefault(self._engine.stage.full_name, []).append(time.perf_counter() - start)
         return outputs
 
@@ -173,7 +212,7 @@ def describe_machine() -> dict[str, Any]:
         ]
         model = names[0] if names else model
     versions = {}
-    for package in ("numpy", "onnxruntime", "torch"):
+    for package in ("numpy", "onnxruntime", "torch", "tensorrt-rtx-cu13-bindings", "tensorrt"):
         try:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
@@ -219,13 +258,15 @@ def stream(tts: TextToSpeech, runs: int) -> dict[str, float]:
     }
 
 
-def cold_process(case: Case, runs: int) -> dict[str, Any]:
+def cold_process(case: Case, runs: int, warm_up: bool = False) -> dict[str, Any]:
     """A new process of scripts/infer.py from start to its wav file."""
     results = []
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(INFER), "--text", SENTENCE, "-o", f"{folder}/x.wav", "--json"]
+        if warm_up:
+            _time_process([*command, *case.arguments, "--warm-up"])
         for _ in range(max(3, runs // 2)):
-            results.append(_time_process([*command, *case.arguments, "--device", "cpu"]))
+            results.append(_time_process([*command, *case.arguments]))
     seconds, peak, report = sorted(results, key=lambda result: result[0])[len(results) // 2]
     timings = report["phrases"][0]["timings"]
     parts = {f"load {name}": value for name, value in report["load"].items()}

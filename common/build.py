@@ -11,6 +11,7 @@ import functools
 import hashlib
 import json
 import os
+import shlex
 import sys
 import tempfile
 import time
@@ -22,19 +23,22 @@ from typing import TYPE_CHECKING, Any
 
 from common.audio import write_bytes
 from common.cache import cache_folder, sha256_of
+from common.deployment import PRECISIONS as PRECISIONS
 from common.deployment import Bucket, Deployment
-from common.engines.tensorrt_module import TensorRT, make_logger
+from common.engines.tensorrt_module import TensorRT, load_tensorrt, make_logger
+from common.model_settings import shown
 from common.registry import get_model
 from common.stages import Dim, Stage, Tensor
-from common.voices import VOICE_FILE, ModelSource
+from common.voices import ModelSource
 
 if TYPE_CHECKING:
     import onnx
 
-PRECISIONS = ("fp32", "fp16")
 # Part of what an engine is known by: raise it when the same graph would be built differently.
 BUILDER_VERSION = 1
 GB = 1 << 30
+# Of a deployment, what says nothing about the engines themselves, or is said in another way.
+NOT_BUILT = ("use_trt", "use_fp16", "engine_memory_limit", "trt_force_build", "trt_cuda_graph")
 # Where a deployment says nothing. A vocoder is given one utterance at a time, and long ones.
 BATCH_SIZES = {"acoustic": 8, "vocoder": 1}
 
@@ -172,7 +176,7 @@ def engine_file(
         key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:12]
         sizes = f".{bucket}" if bucket else ""
         path = cache_folder() / "trt" / f"{stage.full_name}.{precision}{sizes}.{key}.trt"
-    return EngineFile(path, stage, precision, profile, made_of, build_command(source, deployment, trt))
+    return EngineFile(path, stage, precision, profile, made_of, build_command(source, deployment, trt, stage))
 
 
 def needed_stages(
@@ -203,19 +207,34 @@ def engine_files(
     ]
 
 
-def build_command(source: ModelSource, deployment: Deployment, trt: TensorRT) -> str:
-    """What builds a model's engines as a deployment wants them."""
-    words = [f"python -m {source.model}.build_trt"]
-    folder = source.weights.parent
-    voice = next((place for place in (folder, *folder.parents[:1]) if (place / VOICE_FILE).is_file()), None)
-    words.append(f"--voice {voice}" if voice else "--checkpoint FILE")
+def build_command(
+    source: ModelSource, deployment: Deployment, trt: TensorRT, stage: Stage | None = None
+) -> str:
+    """What builds a model's engines as a deployment wants them; `stage` is one of them."""
+    words = ["python", "-m", f"{source.model}.build_trt"]
+    words += source.words or ("--checkpoint", f"{get_model(source.model).kind}=FILE")
+    if deployment.use_fp16:
+        words += ["--precision", "fp16"]
+    known = {f.name for part in (source.config, source.mel) for f in fields(part)}
     for f in fields(Deployment):
         value = getattr(deployment, f.name)
-        if value != f.default and f.name not in ("use_trt", "engine_memory_limit", "trt_force_build"):
-            text = str(list(value)).replace(" ", "") if isinstance(value, tuple) else str(value)
-            words.append(f"--set {f.name}={text.replace(chr(39), '')}")
-    words.append(f"--tensorrt {trt.flavour}")
-    return " ".join(words)
+        if value != f.default and f.name not in NOT_BUILT and f.name not in known:
+            words += ["--set", f"{f.name}={shown(value)}"]
+    module = get_model(source.model).module("stages")
+    usual = getattr(module, "ON_TRT", None)  # of the forms of a decoder
+    if stage and usual and stage.name not in module.VARIANTS[usual]:
+        words += ["--decoder", next(form for form, names in module.VARIANTS.items() if stage.name in names)]
+    return shlex.join([*words, "--tensorrt", trt.flavour])
+
+
+def require_export(source: ModelSource, deployment: Deployment | None) -> None:
+    """A ValueError where a source has no graphs yet and so can have no engines: exporting takes a minute."""
+    from common.export import find_cached
+
+    deployment = deployment or Deployment()
+    if not deployment.trt_force_build and find_cached(source) is None:
+        command = build_command(source, deployment, load_tensorrt())
+        raise ValueError(f"{source.weights} has no engines yet: build them with {command}")
 
 
 def fingerprint(stage: Stage, source: ModelSource, precision: str) -> str:

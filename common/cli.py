@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO
 
+from common.deployment import PRECISIONS
 from common.settings import USER_ERROR, Parser, with_places
 
 INTERRUPTED = 130
@@ -62,8 +63,9 @@ def add_model_arguments(parser: Parser) -> None:
         "--backend",
         default="onnx",
         metavar="NAME",
-        help="onnx or torch, or one for each: acoustic=onnx,vocoder=torch (default: onnx)",
+        help="onnx, torch or trt (TensorRT), or one for each: acoustic=trt,vocoder=onnx (default: onnx)",
     )
+    add_precision_argument(group)
     group.add_argument(
         "--decoder",
         choices=("loop", "steps"),
@@ -73,6 +75,14 @@ def add_model_arguments(parser: Parser) -> None:
         "--device", default="auto", help="cpu, cuda or cuda:N (default: a GPU if there is one)"
     )
     group.add_argument("--threads", type=positive, metavar="N", help="CPU threads (default: all cores)")
+
+
+def add_precision_argument(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        help="of the engines, for the backend trt (default: fp32, or what use_fp16 says)",
+    )
 
 
 def add_control_arguments(parser: Parser) -> None:
@@ -161,6 +171,19 @@ def load_from(args: argparse.Namespace):
         deployments=args.deployments,
         overrides=args.overrides,
     )
+
+
+WARM_UP_HELP = (
+    "first run every engine once, in every bucket, and print on stderr what it took; "
+    "TensorRT compiles for the GPU then and keeps the result beside the engine"
+)
+
+
+def warm_up(tts, batch_size: int | None = None) -> None:
+    """Warms up and prints what it took."""
+    from common.warm_up import HEADINGS
+
+    print_table(HEADINGS, [warmed.row for warmed in tts.warm_up(batch_size)], file=sys.stderr)
 
 
 def positive(text: str) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+PRECISIONS = ("fp32", "fp16")
+
 
 @dataclass(frozen=True, order=True)
 class Bucket:

@@ -335,18 +335,29 @@ def settle_inputs(stage: Stage, source: ModelSource, inputs: dict[str, np.ndarra
     return settle(stage, source, inputs) if settle else inputs
 
 
-def cached_source(source: ModelSource) -> tuple[ModelSource, list[Check]]:
-    """A source with graphs in the cache, exported if they are not there yet (then with the checks made)."""
+def find_cached(source: ModelSource) -> ModelSource | None:
+    """A source with its graphs in the cache, where all of them are there."""
+    kept, files = _in_cache(source)
+    return kept if all(file.is_file() for file in files) else None
+
+
+def _in_cache(source: ModelSource) -> tuple[ModelSource, list[Path]]:
+    """The source as it lies in the cache, and its files there."""
     made_of = (sha256_of(source.weights)[:20], config_hash(source.config))
     folder = exports_folder() / "-".join((source.model, *made_of, str(EXPORTER_VERSION)))
-    stages = source_stages(source)
     weights = folder / "weights.safetensors"
-    graphs = {stage.name: folder / f"{stage.name}.onnx" for stage in stages}
+    graphs = {stage.name: folder / f"{stage.name}.onnx" for stage in source_stages(source)}
     kept = dataclasses.replace(source, weights=weights, graphs=graphs, given_state=None)
-    files = [weights, *graphs.values(), *(graph.with_suffix(".json") for graph in graphs.values())]
-    if all(file.is_file() for file in files):
-        return kept, []
-    for stage in {stage.network: stage for stage in stages}.values():
+    return kept, [weights, *graphs.values(), *(graph.with_suffix(".json") for graph in graphs.values())]
+
+
+def cached_source(source: ModelSource) -> tuple[ModelSource, list[Check]]:
+    """A source with graphs in the cache, exported if they are not there yet (then with the checks made)."""
+    if cached := find_cached(source):
+        return cached, []
+    kept, _ = _in_cache(source)
+    weights, folder = kept.weights, kept.weights.parent
+    for stage in {stage.network: stage for stage in source_stages(source)}.values():
         build_network(stage, source)  # weights that don't fit the config are refused before the long export
     save_weights(weights, source.state)
     try:

@@ -10,17 +10,18 @@ import argparse
 import json
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from common.deployment import Deployment
+from common.deployment import PRECISIONS, Deployment
 from common.hparams import Entry, build, require_known, typed_entry
-from common.registry import get_model
+from common.registry import get_model, unknown
 
 DEFAULT = "default"
+PRECISION = "precision"  # the commands' word for `use_fp16`
 
 
 @dataclass
@@ -84,6 +85,56 @@ def settle(given: Sequence[Given], chosen: Sequence[str], options: Iterable[str]
     return models
 
 
+def as_half(given: Given) -> Given:
+    """What a model's file or `--set` says of its precision, as `use_fp16`."""
+    entry = given.entries.get(PRECISION)
+    if entry is None:
+        return given
+    half = half_of(entry)
+    told = given.entries.get("use_fp16", half)
+    if told.value != half.value:
+        raise _contradiction(entry, told)
+    rest = {key: value for key, value in given.entries.items() if key != PRECISION}
+    return Given(given.where, given.model, {**rest, "use_fp16": half}, given.explicit)
+
+
+def half_of(entry: Entry) -> Entry:
+    if entry.value not in PRECISIONS:
+        raise ValueError(f"{entry.place}: {unknown(PRECISION, entry.value, PRECISIONS)}")
+    return Entry(entry.value == "fp16", entry.place)
+
+
+def with_precision(given: Sequence[Given], flags: Mapping[str, Entry]) -> list[Given]:
+    """Adds `use_fp16` wherever `precision` stands for all models. As ever, a command line wins over files.
+
+    Where a file contradicts itself, or the command line does, nothing can win.
+    """
+    given = list(given)
+    if PRECISION in flags:
+        given.append(Given("--precision", None, {PRECISION: flags[PRECISION]}, explicit=True))
+    made = []
+    for one in given:
+        if one.model is None and one.entries.get(PRECISION, Entry(None, "")).value is not None:
+            half = as_half(one).entries["use_fp16"]
+            one = Given(one.where, None, {**one.entries, "use_fp16": half}, one.explicit)
+        made.append(one)
+    said = [one for one in made if one.explicit and "use_fp16" in one.entries]
+    for one in said:
+        for other in said:
+            words = PRECISION in one.entries and PRECISION not in other.entries
+            if words and one.entries["use_fp16"].value != other.entries["use_fp16"].value:
+                raise _contradiction(one.entries[PRECISION], other.entries["use_fp16"])
+    return made
+
+
+def _contradiction(precision: Entry, told: Entry) -> ValueError:
+    word = str(told.value).lower()
+    return ValueError(
+        f"{precision.place} says {PRECISION} {precision.value}, but {told.place} says use_fp16 {word}: "
+        "leave one of them out"
+    )
+
+
 def _type(model: str, settings: ModelSettings) -> None:
     classes = network_classes(model)
     for cls in classes:  # what gives way must still be right
@@ -101,8 +152,13 @@ def _of(entries: Mapping[str, Entry], names: Iterable[str]) -> dict[str, Entry]:
     return {name: entries[name] for name in names if name in entries}
 
 
-def choose_backend(models: Mapping[str, ModelSettings], backend: Entry) -> Entry:
-    """`use_trt` means the backend trt unless one is given; `use_fp16` is for engines of that one."""
+def choose_backend(
+    models: Mapping[str, ModelSettings], backend: Entry, precision: Entry | None = None
+) -> Entry:
+    """`use_trt` means the backend trt unless one is given; `use_fp16` is for engines of that one.
+
+    `precision`, said for all models, counts for those that run on it.
+    """
     from common.runner import parse_backends
 
     on_trt = [model for model, settings in models.items() if settings.deployment.use_trt]
@@ -111,14 +167,46 @@ def choose_backend(models: Mapping[str, ModelSettings], backend: Entry) -> Entry
         words = {model: "trt" if model in on_trt else backend.value or "onnx" for model in models}
         text = ",".join(f"{model}={word}" for model, word in words.items())
         backend = Entry("trt" if len(on_trt) == len(models) else text, place)
-    backends = parse_backends(backend.value or "onnx", {model: model for model in models})
-    for model, word in backends.items():
-        if models[model].deployment.use_fp16 and word != "trt":
+    texts = backend_texts(backend.value or "onnx")
+    runs = [parse_backends(by_model(text, models), {model: model for model in models}) for text in texts]
+    asked = precision is not None and precision.value is not None
+    if asked and not any("trt" in backends.values() for backends in runs):
+        raise ValueError(
+            f"{precision.place}: precision is for the backend trt, and no model runs on it here: "
+            "add --backend trt, or leave precision out"
+        )
+    for model, settings in models.items():
+        word = next((b[model] for b in runs if b[model] == "trt"), runs[0][model])
+        if word == "trt" or not settings.deployment.use_fp16:
+            continue
+        if asked and settings.place("use_fp16") == precision.place:
+            settings.deployment = on_another(settings.deployment)
+        else:
             raise ValueError(
                 f"{models[model].place('use_fp16')}: use_fp16 is for the backend trt, but {model} runs on "
                 f"{word}: add --set use_fp16=false"
             )
     return backend
+
+
+def backend_texts(text: str) -> list[str]:
+    """ "onnx,torch" is one after the other, as for a benchmark; "acoustic=onnx,vocoder=torch" is one."""
+    return [text] if "=" in text else text.split(",")
+
+
+def by_model(text: str, models: Iterable[str]) -> str:
+    """ "acoustic=trt" as "fastpitch=trt,tacotron2=trt", where these run."""
+    parts = []
+    for part in text.split(","):
+        word, equals, backend = part.partition("=")
+        of_kind = [model for model in models if get_model(model).kind == word.strip()]
+        parts += [f"{model}{equals}{backend}" for model in of_kind] or [part]
+    return ",".join(parts)
+
+
+def on_another(deployment: Deployment) -> Deployment:
+    """The deployment without what only TensorRT can do."""
+    return replace(deployment, use_trt=False, use_fp16=False)
 
 
 def find_source(args: argparse.Namespace, model: str) -> tuple[Any, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,8 @@ def read_checkpoint(path: Path, kind: str | None = None) -> ModelSource:
     model = _recognise(path, trained)
     if kind not in (None, model.name, model.kind):
         raise ValueError(f"checkpoint {path} is a {model.name} ({model.kind}), not a {kind}")
-    return read_trained(path, model) if trained else _read_published(path, model)
+    source = read_trained(path, model) if trained else _read_published(path, model)
+    return replace(source, words=("--checkpoint", f"{model.kind}={path}"))
 
 
 def _recognise(path: Path, trained: bool) -> Model:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from common.audio import require_same_contract
 from common.deployment import Bucket, Deployment
 from common.engines import BACKENDS, Engine, make_engine
 from common.engines.buckets import BucketedEngine, EnginePool
+from common.model_settings import shown
 from common.pieces import fit
 from common.registry import MODELS, get_model, require_torch, unknown
 from common.retry import ADVICE, ADVICE_AFTER_RETRIES, Said, say
@@ -25,6 +26,9 @@ from common.speech import Audio, Controls, Problem, Timings
 from common.stages import Stage
 from common.text import Analysis, Frontend, Utterance
 from common.voices import ModelSource, load_voice
+
+if TYPE_CHECKING:
+    from common.warm_up import Warmed
 
 KINDS = ("acoustic", "vocoder")
 FADE = 0.004  # seconds at both ends of an utterance, so that joining it to silence makes no click
@@ -127,6 +131,15 @@ class TextToSpeech:
             return analysis
         pieces = [p for u in analysis.utterances for p in fit(u, longest, self.frontend.symbols)]
         return replace(analysis, utterances=tuple(pieces))
+
+    def warm_up(self, batch_size: int | None = None) -> Iterator[Warmed]:
+        """Runs every engine once, for every bucket, and says what that took; it goes on as it is read.
+
+        Speaking waits for nothing then, as far as buckets go: TensorRT compiles for each new shape.
+        """
+        from common.warm_up import warm_up
+
+        return warm_up(self, batch_size)
 
     def bucket_report(self) -> list[dict[str, Any]]:
         """A row for each bucket of each stage that ran: what it was used for, and what of it was padding."""
@@ -462,7 +475,13 @@ def override(source: ModelSource, values: Mapping[str, Any]) -> ModelSource:
         replace(part, **{f.name: values[f.name] for f in fields(part) if f.name in values}) for part in parts
     )
     graphs = source.graphs if config == source.config else {}
-    return replace(source, config=config, mel=mel, graphs=graphs, networks=type(source.networks)())
+    sets = (
+        word for key, value in values.items() for word in ("--set", f"{source.model}.{key}={shown(value)}")
+    )
+    words = (*source.words, *sets)
+    return replace(
+        source, config=config, mel=mel, graphs=graphs, words=words, networks=type(source.networks)()
+    )
 
 
 def parse_backends(text: str, models: Mapping[str, str]) -> dict[str, str]:
@@ -502,7 +521,7 @@ def make_driver(
         buckets = deployment.buckets(model.kind)
     except ValueError as error:
         raise ValueError(f"{model.name}: {error}") from None
-    if buckets and device != "cpu":
+    if backend == "trt" or (buckets and device != "cpu"):
         require_gpu(backend, device)
     if deployment.engine_memory_limit and not buckets:
         raise ValueError(
@@ -516,7 +535,7 @@ def make_driver(
 
 
 def require_gpu(backend: str, device: str) -> None:
-    """An engine says so itself when it is made, but a bucket's is made when inputs are on the GPU already."""
+    """Before anything is exported; a bucket's engine is made when inputs are on the GPU already."""
     if not importlib.import_module("torch").cuda.is_available():
         way_out = "--backend onnx" if backend == "trt" else "--device cpu"
         raise ValueError(f"the backend {backend} on {device}: PyTorch sees no GPU here; use {way_out}")
@@ -598,6 +617,8 @@ class Engines(Mapping[str, Engine]):
     def _make(self, stage: Stage, bucket: Bucket | None = None) -> Engine:
         if self._how[0] in ("onnx", "trt") and stage.name not in self._source.graphs:
             require_torch(f"exporting {self._source.weights} to ONNX")
+            if self._how[0] == "trt":
+                importlib.import_module("common.build").require_export(self._source, self._deployment)
             self._source, _ = importlib.import_module("common.export").cached_source(self._source)
         return make_engine(stage, self._source, *self._how, self._deployment, bucket)
 
@@ -608,6 +629,11 @@ class Engines(Mapping[str, Engine]):
     def report(self) -> list[dict[str, Any]]:
         """What became of the buckets of the stages that ran."""
         return [row for engine in self._made.values() if self.buckets for row in engine.report()]
+
+    def count_anew(self) -> None:
+        """Forgets what buckets were used for so far."""
+        for engine in self._made.values() if self.buckets else ():
+            engine.count_anew()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._stages)

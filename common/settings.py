@@ -27,8 +27,10 @@ from common.hparams import (
 )
 from common.model_settings import (
     DEFAULT,
+    PRECISION,
     Given,
     ModelSettings,
+    as_half,
     choose_backend,
     describe,
     field_names,
@@ -36,6 +38,7 @@ from common.model_settings import (
     keys_of,
     line,
     settle,
+    with_precision,
 )
 from common.registry import MODELS, get_model, unknown
 
@@ -103,6 +106,8 @@ class Parser(argparse.ArgumentParser):
         flags, own = self._parse_flags(args)
         given = [self._read_file(path) for path in own.hparam or self._default_files]
         given += [self._read_set(text) for text in own.set]
+        if self.kinds and PRECISION in self._options:
+            given = with_precision(given, flags)
         if not self.kinds:
             for one in given:
                 require_known(one.entries, {*self._options, *field_names(self.classes)})
@@ -168,7 +173,7 @@ class Parser(argparse.ArgumentParser):
             raise ValueError(
                 f"{path} is a file of {stated.value} ({stated.place}), but {self.prog} runs no {what}"
             )
-        return Given(str(path), stated.value, entries, explicit=False)
+        return as_half(Given(str(path), stated.value, entries, explicit=False))
 
     def _read_set(self, text: str) -> Given:
         key, entry = read_override(text)
@@ -177,7 +182,7 @@ class Parser(argparse.ArgumentParser):
             return Given(entry.place, None, {key: entry}, explicit=True)
         if word not in MODELS:
             raise ValueError(f"{entry.place}: {unknown('model', word, MODELS)}")
-        return Given(entry.place, word, {rest: entry}, explicit=True)
+        return as_half(Given(entry.place, word, {rest: entry}, explicit=True))
 
     # The options
 
@@ -250,7 +255,7 @@ class Parser(argparse.ArgumentParser):
             given = [*given, Given("--batch-size", None, entries, explicit=True)]
         models = settle(given, list(dict.fromkeys(self._choose(values))), self._options)
         if "backend" in options and models:
-            options["backend"] = choose_backend(models, options["backend"])
+            options["backend"] = choose_backend(models, options["backend"], options.get(PRECISION))
             values.backend = options["backend"].value
         return models
 

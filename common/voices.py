@@ -48,6 +48,8 @@ class ModelSource:
     extra: Mapping[str, Any] = field(default_factory=dict)  # what the driver wants, such as pitch_mean
     given_state: Mapping[str, np.ndarray] | None = None  # where `weights` is in a published layout
 
+    words: tuple[str, ...] = ()  # that ask for it on a command line
+
     # What this source's engines share: torch's network, a graph's session. It goes with the last of them.
     networks: MutableMapping = field(default_factory=WeakValueDictionary)
 
@@ -144,6 +146,7 @@ def _read_model(
         graphs={stage: folder / graph for stage, graph in (entry.get("graphs") or {}).items()},
         frontend=frontend if model.kind == "acoustic" else None,
         extra=entry.get("extra") or {},
+        words=("--voice", folder.name if folder.parent == voices_folder() else str(folder)),
     )
 
 

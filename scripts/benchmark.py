@@ -1,4 +1,4 @@
-"""Measures speaking on this machine's CPU and prints tables in markdown: a row for each pair and backend."""
+"""Measures speaking on this machine's CPU (trt: its GPU); markdown, a row for each pair and backend."""
 
 from __future__ import annotations
 
@@ -27,7 +27,12 @@ def main() -> int:
         metavar="FILE",
         help="published weights instead of the voice's, also acoustic=FILE or vocoder=FILE; may be repeated",
     )
-    parser.add_argument("--backend", help="onnx, torch or onnx,torch (default: those that are installed)")
+    parser.add_argument(
+        "--backend",
+        help="onnx, torch, trt, several (onnx,torch), or one for each model (acoustic=trt,vocoder=onnx) "
+        "(default: onnx, and torch if it is installed)",
+    )
+    cli.add_precision_argument(parser)
     parser.add_argument(
         "--decoder",
         choices=("loop", "steps"),
@@ -35,20 +40,24 @@ def main() -> int:
     )
     parser.add_argument("--threads", type=cli.positive, metavar="N", help="CPU threads (default: all cores)")
     parser.add_argument("--runs", type=cli.positive, default=10, help="runs for each figure (default: 10)")
+    parser.add_argument("--warm-up", action="store_true", help=cli.WARM_UP_HELP)
     parser.add_argument("--json", action="store_true", help="print every figure as JSON")
     args = parser.parse_args()
 
-    from common.bench import Case, markdown, measure
+    from common.bench import make_cases, markdown, measure
 
-    installed = ["onnx", "torch"] if importlib.util.find_spec("torch") else ["onnx"]
-    words = args.backend.split(",") if args.backend else installed
-    backends = [args.backend] if args.backend and "=" in args.backend else words
-    how = (args.voice, args.checkpoint, args.threads, args.decoder, args.deployments, args.overrides)
-    cases = [
-        Case(acoustic, vocoder, backend, *how)
-        for acoustic, vocoder, backend in itertools.product(*choose(args), backends)
-    ]
-    figures = measure(cases, args.runs)
+    installed = "onnx,torch" if importlib.util.find_spec("torch") else "onnx"
+    cases = make_cases(
+        *choose(args),
+        args.backend or installed,
+        voice=args.voice,
+        checkpoints=args.checkpoint,
+        threads=args.threads,
+        decoder=args.decoder,
+        deployments=args.deployments,
+        overrides=args.overrides,
+    )
+    figures = measure(cases, args.runs, cli.warm_up if args.warm_up else None)
     print(json.dumps(figures, indent=1) if args.json else markdown(figures))
     return 0
 

@@ -57,6 +57,7 @@ def parse() -> argparse.Namespace:
     )
     more.add_argument("--save-mel", action="store_true", help="also save each mel as .npy beside its sound")
     more.add_argument("--plot", metavar="PNG", help="draw mel, attention and pitch (many phrases: a folder)")
+    more.add_argument("--warm-up", action="store_true", help=cli.WARM_UP_HELP)
     more.add_argument("--timing", action="store_true", help="print what the time went to, on stderr")
     more.add_argument("--json", action="store_true", help="print what was made, as JSON on stdout")
     more.add_argument("--list", action="store_true", help="list voices, models, backends and what is built")
@@ -81,6 +82,9 @@ def main(started: float) -> int:
     if args.json and writer.to_stdout:
         raise ValueError("--json and -o - both write to stdout: give -o a file")
     tts = cli.load_from(args)
+    if args.warm_up:
+        several = len(phrases) > 1 and tts.choose_batch_size(args.batch_size)
+        cli.warm_up(tts, several or args.batch_size)
     records, failures = speak_phrases(
         tts,
         phrases,

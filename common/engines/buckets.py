@@ -97,6 +97,10 @@ class BucketedEngine:
         """Notes that so many of the computed steps were padding, where only the caller knows it."""
         self.uses[bucket].valid -= steps
 
+    def count_anew(self) -> None:
+        """Forgets the calls so far, as those of a warm-up; what was loaded is still there."""
+        self.uses = {bucket: BucketUse(loads=use.loads) for bucket, use in self.uses.items()}
+
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         given = self._lengths(inputs)
         bucket = self.covering(**given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import subprocess
 import sys
 import time
@@ -17,7 +18,15 @@ import pytest
 from onnx import TensorProto, helper
 
 from common import export
-from common.build import build_engine, build_stage, engine_file, profile_of, stage_model, with_batches
+from common.build import (
+    build_command,
+    build_engine,
+    build_stage,
+    engine_file,
+    profile_of,
+    stage_model,
+    with_batches,
+)
 from common.deployment import Bucket, Deployment
 from common.engines import tensorrt_module
 from common.engines.buckets import fix
@@ -25,6 +34,8 @@ from common.engines.tensorrt_module import TensorRT, load_tensorrt
 from common.export import example_inputs, export_source, settle_inputs, source_stages
 from common.half import to_half
 from common.published import read_checkpoint
+from common.runner import make_driver, override
+from common.voices import load_voice
 from tests.common.test_pairs import tiny_waveglow
 from tests.conftest import save_trained, tiny_fastpitch, tiny_fastspeech, tiny_hifigan, tiny_tacotron2
 
@@ -254,6 +265,39 @@ def test_a_missing_engine_names_the_command(pretended):
         ValueError, match=r"h\.generator\.trt is missing: build .* python -m hifigan\.build_trt"
     ):
         file.read()
+
+
+def test_the_command_says_all_that_an_engine_depends_on(tiny_voice, monkeypatch, sources):
+    monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
+    source = override(load_voice().source("fastpitch"), {"mask_padding": False})
+    how = Deployment(use_fp16=True, trt_max_input_seq_len=32, trt_max_output_seq_len=99, mask_padding=True)
+    assert build_command(source, how, PRETENDED) == (
+        "python -m fastpitch.build_trt --voice tiny --set fastpitch.mask_padding=false --precision fp16 "
+        "--set trt_max_input_seq_len=32 --set trt_max_output_seq_len=99 --tensorrt tensorrt_rtx"
+    )
+    monkeypatch.delenv("MELFORGE_VOICES")
+    source = load_voice(tiny_voice).source("hifigan")
+    lists = Deployment(trt_multi_engine=True, trt_max_output_seq_len_list=(64, 99))
+    command = shlex.split(build_command(source, lists, PRETENDED))
+    assert command[3:5] == ["--voice", str(tiny_voice)] and "trt_max_output_seq_len_list=[64, 99]" in command
+    source = sources("tacotron2")
+    words = f"python -m tacotron2.build_trt --checkpoint acoustic={source.weights.parent.parent}"
+    loop = engine_of(source, "decoder_loop", Path("x.trt"))
+    assert loop.command.startswith(words) and " --decoder loop " in loop.command
+    assert "--decoder" not in engine_of(source, "encoder", Path("x.trt")).command
+
+
+def test_what_is_not_exported_has_no_engines(trained, tmp_path, monkeypatch):
+    monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
+    monkeypatch.setattr("common.build.load_tensorrt", lambda: PRETENDED)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    source = read_checkpoint(trained["hifigan"])
+    with pytest.raises(ValueError, match=r"has no engines yet: build them with python -m hifigan\.build_trt"):
+        make_driver(source, "trt", "cuda")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(ValueError, match="the backend trt on cuda: PyTorch sees no GPU here"):
+        make_driver(source, "trt")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("damage", [lambda plan: plan[:-1], lambda plan: b"P" + plan[1:], lambda plan: b""])

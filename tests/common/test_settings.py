@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from common import cli
-from common.bench import Case
+from common.bench import Case, make_cases
 from common.cache import config_hash
 from common.deployment import Deployment
 from common.runner import choose_sources, override
@@ -260,3 +260,50 @@ def test_what_is_built_is_listed(tiny_voice, monkeypatch, capsys, tmp_path):
     )
     list_available(as_json=False)
     assert "waveglow.generator" in capsys.readouterr().out
+
+
+def test_precision_is_use_fp16_for_the_models_on_trt(infer, tmp_path):
+    args = infer("--backend", "trt", "--precision", "fp16")
+    assert all(args.deployments[model].use_fp16 for model in ("fastpitch", "hifigan"))
+    args = infer("--backend", "acoustic=trt,vocoder=onnx", "--precision", "fp16")
+    assert [args.deployments[model].use_fp16 for model in ("fastpitch", "hifigan")] == [True, False]
+    half = HPARAMS / "fastpitch" / "trt_fp16.yaml"
+    assert not infer("--hparam", half, "--precision", "fp32").deployments["fastpitch"].use_fp16
+    mine = write(tmp_path, "precision: fp16\nbackend: trt")
+    assert infer("--hparam", mine).deployments["hifigan"].use_fp16
+    args = infer("--backend", "trt", "--set", "hifigan.precision=fp16")
+    assert [args.deployments[model].use_fp16 for model in ("fastpitch", "hifigan")] == [False, True]
+    assert infer("--hparam", half).deployments["fastpitch"].use_fp16
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "--precision fp16",
+            "--precision: precision is for the backend trt, and no model .*: add --backend trt",
+        ),
+        ("--precision fp32 --backend torch", "precision is for the backend trt"),
+        ("--set precision=half", "unknown precision 'half': available: fp32, fp16"),
+        ("--set hifigan.precision=fp61", "hifigan.precision=fp61: unknown precision 'fp61'"),
+        (
+            "--backend trt --precision fp32 --set use_fp16=true",
+            "--precision says precision fp32, but --set use_fp16=true says use_fp16 true: leave one",
+        ),
+        ("--backend trt --precision fp16 --set fastpitch.use_fp16=false", "leave one of them out"),
+    ],
+)
+def test_precision_that_cannot_be_is_refused(infer, words, message):
+    with pytest.raises(ValueError, match=message):
+        infer(*words.split())
+
+
+def test_a_benchmark_names_only_a_cases_own_models():
+    how = {"deployments": {name: Deployment(use_fp16=True) for name in ("fastpitch", "tacotron2", "hifigan")}}
+    text = "fastpitch=trt,tacotron2=onnx,hifigan=onnx"
+    first, second = make_cases(["fastpitch", "tacotron2"], ["hifigan"], text, **how)
+    assert (first.backend, first.device) == ("fastpitch=trt,hifigan=onnx", "auto")
+    assert (second.backend, second.device) == ("tacotron2=onnx,hifigan=onnx", "cpu")
+    assert first.arguments[-2:] == ["--set", "fastpitch.use_fp16=true"]
+    assert second.deployments == {name: Deployment() for name in ("tacotron2", "hifigan")}
+    assert [case.backend for case in make_cases(["fastpitch"], ["hifigan"], "onnx,trt")] == ["onnx", "trt"]

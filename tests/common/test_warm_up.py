@@ -1,0 +1,53 @@
+"""Warming up: every stage runs in every bucket, and nothing of it is left in the reports."""
+
+from __future__ import annotations
+
+from common.deployment import Deployment
+from common.runner import TextToSpeech
+from tests.scripts.test_benchmark import benchmark
+from tests.scripts.test_infer import infer  # noqa: F401 (a fixture)
+
+BUCKETS = {
+    "fastpitch": Deployment(
+        trt_multi_engine=True,
+        trt_max_input_seq_len_list=(32, 64),
+        trt_max_output_seq_len_list=(200, 400),
+    ),
+    "hifigan": Deployment(trt_max_output_seq_len=120),
+}
+
+
+def test_every_stage_runs_in_every_bucket(tiny_voice):
+    tts = TextToSpeech.load(voice=tiny_voice, device="cpu", deployments=BUCKETS)
+    made = list(tts.warm_up(batch_size=3))
+    assert [(one.what, one.lengths, one.batch) for one in made] == [
+        ("fastpitch.encoder", "text 32", 1),
+        ("fastpitch.encoder", "text 32", 3),
+        ("fastpitch.encoder", "text 64", 1),
+        ("fastpitch.encoder", "text 64", 3),
+        ("fastpitch.decoder", "text 32, mel 200", 1),
+        ("fastpitch.decoder", "text 32, mel 200", 3),
+        ("fastpitch.decoder", "text 64, mel 400", 1),
+        ("fastpitch.decoder", "text 64, mel 400", 3),
+        ("hifigan.masked_generator", "mel 120", 1),
+        ("hifigan.masked_denoiser", "mel 120", 1),
+        ("a sentence", "", 1),
+    ]
+    assert all(one.first > 0 and one.again > 0 for one in made)
+    report = tts.bucket_report()
+    assert len(report) == 6 and all(row["loaded"] and row["calls"] == 0 for row in report)
+    assert len(tts.speak("Hello there.").samples) > 4000
+
+
+def test_without_buckets_the_lengths_are_typical_ones(tts):
+    made = {one.what: one.lengths for one in tts.warm_up()}
+    assert made["fastpitch.decoder"] == "text 128, mel 640" and made["hifigan.generator"] == "mel 640"
+
+
+def test_the_commands_say_what_it_took(infer, tiny_voice):  # noqa: F811
+    result = infer("--text", "Hello there.", "--warm-up")
+    assert result.returncode == 0 and result.stderr.startswith("warm-up "), result.stderr
+    assert "hifigan.generator" in result.stderr and "a sentence" in result.stderr
+    pair = ("--acoustic", "fastpitch", "--vocoder", "hifigan", "--backend", "onnx")
+    result = benchmark(tiny_voice, *pair, "--warm-up", "--json")
+    assert result.returncode == 0 and "a sentence" in result.stderr, result.stderr
