@@ -1,0 +1,199 @@
+"""Speaks a sentence with TensorRT engines and without PyTorch, FastPitch -> HiFi-GAN: for deployment.
+
+Needs numpy, pycuda, a TensorRT (`tensorrt`, or TensorRT for RTX as `tensorrt_rtx_bindings`), and the engines
+of both models, in either precision, as scripts/build.py builds them for any length:
+
+    python scripts/build.py --acoustic fastpitch --vocoder hifigan --precision fp16 \\
+        --set fastpitch.trt_file_path=engines/fastpitch.trt --set hifigan.trt_file_path=engines/hifigan.trt
+
+Symbol ids are made wherever Melforge is installed; they are all that the target machine needs of a text:
+
+    python examples/speak_tensorrt.py --write-ids ids.npy --text "Hello there."
+    python examples/speak_tensorrt.py --ids ids.npy --engines engines -o speech.wav
+
+It has not been run on a GPU yet: its logic is tested with stand-ins for pycuda and TensorRT.
+What common/runner.py does beside this: several utterances, pauses, fades, denoising, CUDA graphs, buckets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import math
+import re
+import wave
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+DTYPES = {"FLOAT": np.float32, "HALF": np.float16, "INT32": np.int32, "INT64": np.int64, "BOOL": np.bool_}
+LONGEST_SYMBOL = 75  # frames; what is longer is an error of the network
+RATE = 22050
+
+
+class DeviceArray:
+    """An array in the GPU's memory; the memory goes with it."""
+
+    def __init__(self, cuda: Any, shape: tuple[int, ...], dtype: Any):
+        self.cuda, self.shape, self.dtype = cuda, shape, np.dtype(dtype)
+        self.memory = cuda.mem_alloc(max(1, math.prod(shape) * self.dtype.itemsize))
+
+    def to_numpy(self, stream: Any) -> np.ndarray:
+        host = self.cuda.pagelocked_empty(self.shape, self.dtype)
+        self.cuda.memcpy_dtoh_async(host, self.memory, stream)
+        stream.synchronize()
+        return np.array(host)
+
+
+class Engine:
+    """One engine file. It takes numpy's arrays or another engine's outputs, and leaves its own on the GPU."""
+
+    def __init__(self, path: Path, trt: Any, cuda: Any, stream: Any, gpu: str):
+        self.path, self.cuda, self.stream = path, cuda, stream
+        self.logger = trt.Logger(trt.Logger.ERROR)
+        self.runtime = trt.Runtime(self.logger)
+        self.engine = self.runtime.deserialize_cuda_engine(path.read_bytes())
+        if self.engine is None:
+            raise SystemExit(
+                f"{path} does not load: it is of another TensorRT than {trt.__version__}, or damaged"
+            )
+        config = self.engine.create_runtime_config()
+        self.cache = None
+        if hasattr(config, "create_runtime_cache"):  # TensorRT for RTX compiles here, once for each GPU
+            words = re.sub(r"[^A-Za-z0-9]+", "-", gpu).strip("-")
+            self.cache_file = path.with_name(f"{path.name}.{words}.tensorrt_rtx-{trt.__version__}.cache")
+            self.cache = config.create_runtime_cache()
+            if self.cache_file.is_file():
+                self.cache.deserialize(self.cache_file.read_bytes())
+            config.set_runtime_cache(self.cache)
+        self.context = self.engine.create_execution_context(config)
+        names = [self.engine.get_tensor_name(i) for i in range(self.engine.num_io_tensors)]
+        self.outputs = [n for n in names if self.engine.get_tensor_mode(n) != trt.TensorIOMode.INPUT]
+
+    def __call__(self, **inputs: np.ndarray | DeviceArray) -> dict[str, DeviceArray]:
+        held = []
+        for name, value in inputs.items():
+            if not self.context.set_input_shape(name, tuple(value.shape)):
+                raise SystemExit(f"{self.path} is not built for {name} of shape {list(value.shape)}")
+            if isinstance(value, np.ndarray):
+                host = np.ascontiguousarray(value)
+                value = DeviceArray(self.cuda, host.shape, host.dtype)
+                self.cuda.memcpy_htod_async(value.memory, host, self.stream)
+                held.append(host)  # until it is copied
+            self.context.set_tensor_address(name, int(value.memory))
+            held.append(value)
+        made = {}
+        for name in self.outputs:
+            dtype = DTYPES[self.engine.get_tensor_dtype(name).name]
+            made[name] = DeviceArray(self.cuda, tuple(self.context.get_tensor_shape(name)), dtype)
+            self.context.set_tensor_address(name, int(made[name].memory))
+        if not self.context.execute_async_v3(self.stream.handle):
+            raise SystemExit(f"{self.path} failed")
+        self.stream.synchronize()  # before what is held goes
+        return made
+
+    def save_cache(self) -> None:
+        if self.cache is not None:
+            self.cache_file.write_bytes(bytes(memoryview(self.cache.serialize())))
+
+
+def frames_of(duration: np.ndarray, pace: float = 1.0) -> np.ndarray:
+    """Predicted frames float32 [T_text] -> whole ones, half up; what would vanish gets one each."""
+    frames = (duration.clip(0, LONGEST_SYMBOL) / pace + 0.5).astype(np.int64)
+    return frames if frames.any() else np.ones_like(frames)
+
+
+def regulate(frames: np.ndarray) -> np.ndarray:
+    """Frames of each symbol int64 [T_text] -> the symbol of each frame int64 [1, T_mel]."""
+    return np.repeat(np.arange(len(frames), dtype=np.int64), frames)[None]
+
+
+def speak(engines: dict[str, Engine], ids: np.ndarray, stream: Any, pace: float = 1.0) -> np.ndarray:
+    """Symbol ids int64 [T_text] -> samples float32 [S]."""
+    lengths = np.array([len(ids)], np.int64)
+    encoded = engines["encoder"](symbols=ids[None].astype(np.int64), lengths=lengths)
+    index = regulate(frames_of(encoded["duration"].to_numpy(stream)[0], pace))
+    decoded = engines["decoder"](
+        encoded=encoded["encoded"],
+        lengths=lengths,
+        pitch=encoded["pitch"],
+        repeat_index=index,
+        mel_lengths=np.array([index.shape[1]], np.int64),
+    )
+    return engines["generator"](mel=decoded["mel"])["audio"].to_numpy(stream)[0]
+
+
+def write_wav(path: Path, samples: np.ndarray, rate: int = RATE) -> None:
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes((samples.clip(-1, 1) * 32767).round().astype("<i2").tobytes())
+
+
+def write_ids(path: Path, text: str, voice: str | None) -> None:
+    """The ids of a text's first utterance, by the voice's own frontend: Melforge, but no PyTorch."""
+    from common.voices import load_voice
+
+    frontend = load_voice(voice).source("fastpitch").frontend.build()
+    np.save(path, frontend(text).utterances[0].ids)
+
+
+def import_tensorrt() -> Any:
+    for name in ("tensorrt", "tensorrt_rtx", "tensorrt_rtx_bindings"):
+        try:
+            trt = importlib.import_module(name)
+        except ImportError:
+            continue
+        if hasattr(trt, "Runtime"):
+            return trt
+    raise SystemExit("no TensorRT is installed: pip install tensorrt")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--ids", type=Path, metavar="FILE", help="symbol ids (.npy)")
+    parser.add_argument(
+        "--engines", type=Path, default=Path("engines"), metavar="FOLDER", help="of the engines"
+    )
+    parser.add_argument("--pace", type=float, default=1.0, help="speed, 2 is twice as fast (default: 1)")
+    parser.add_argument("-o", "--output", type=Path, default=Path("speech.wav"), metavar="FILE")
+    parser.add_argument("--write-ids", type=Path, metavar="FILE", help="write the ids of --text, and stop")
+    parser.add_argument("--text", help="for --write-ids")
+    parser.add_argument("--voice", help="for --write-ids (default: the shipped one)")
+    args = parser.parse_args()
+    if args.write_ids:
+        write_ids(args.write_ids, args.text or parser.error("--write-ids needs --text"), args.voice)
+        return
+    if not args.ids:
+        parser.error("give --ids")
+
+    import pycuda.driver as cuda
+
+    trt = import_tensorrt()
+    cuda.init()
+    device = cuda.Device(0)
+    current = device.retain_primary_context()  # the one that TensorRT works in
+    current.push()
+    try:
+        stream = cuda.Stream()
+        stages = {"encoder": "fastpitch", "decoder": "fastpitch", "generator": "hifigan"}
+        engines = {
+            stage: Engine(args.engines / f"{model}.{stage}.trt", trt, cuda, stream, device.name())
+            for stage, model in stages.items()
+        }
+        samples = speak(engines, np.load(args.ids), stream, args.pace)
+        for engine in engines.values():
+            engine.save_cache()
+        write_wav(args.output, samples)
+        print(f"{args.output}: {len(samples) / RATE:.2f} s")
+        del engines, stream
+    finally:
+        current.pop()
+
+
+if __name__ == "__main__":
+    main()
