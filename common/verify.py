@@ -170,7 +170,7 @@ class Setup:
 
 def layered_graph(stage: Stage, config: Any) -> Path:
     """The graph of a stage with the outputs of its layers, exported if it is not in the cache."""
-    words = [stage.full_name, config_hash(config), EXPORTER_VERSION, torch.__version__, *stage.layers]
+    words = [stage.full_name, config_hash(config), EXPORTER_VERSION, *stage.layers]
     key = hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
     path = cache_folder() / "verify" / f"{stage.full_name}.{key}.onnx"
     if not (path.is_file() and path.with_suffix(".json").is_file()):
