@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from common.audio import write_bytes
-from common.cache import cache_folder, sha256_of
+from common.cache import engines_folder, sha256_of
 from common.deployment import PRECISIONS as PRECISIONS
 from common.deployment import Bucket, Deployment
 from common.engines.tensorrt_module import TensorRT, load_tensorrt, make_logger
@@ -175,7 +175,7 @@ def engine_file(
     else:
         key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:12]
         sizes = f".{bucket}" if bucket else ""
-        path = cache_folder() / "trt" / f"{stage.full_name}.{precision}{sizes}.{key}.trt"
+        path = engines_folder() / f"{stage.full_name}.{precision}{sizes}.{key}.trt"
     return EngineFile(path, stage, precision, profile, made_of, build_command(source, deployment, trt, stage))
 
 

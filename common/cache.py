@@ -30,6 +30,11 @@ def exports_folder() -> Path:
     return cache_folder() / "onnx"
 
 
+def engines_folder() -> Path:
+    """Where TensorRT's engines lie that were given no place of their own."""
+    return cache_folder() / "trt"
+
+
 def sha256_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -43,11 +48,11 @@ def config_hash(config: Any) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Built:
-    """One file that was exported."""
+    """One file that was exported or built."""
 
     model: str
     part: str  # a stage, or "weights"
-    kind: str  # "graph" or "weights"
+    kind: str  # "graph", "engine" or "weights"
     owner: str  # the voice, or "cache" and the folder there
     file: Path
 
@@ -72,4 +77,7 @@ def list_built(voices: Iterable[Voice]) -> list[Built]:
         found += [
             Built(model, "weights", "weights", owner, file) for file in folder.glob("weights.safetensors")
         ]
+    for file in sorted(engines_folder().glob("*.*.trt")):  # fastpitch.encoder.fp16.752f466d2832.trt
+        model, stage, *rest = file.stem.split(".")
+        found.append(Built(model, stage, "engine", f"cache {'.'.join(rest)}", file))
     return found

@@ -252,6 +252,8 @@ def test_what_is_built_is_listed(tiny_voice, monkeypatch, capsys, tmp_path):
     cached = tmp_path / "onnx" / "waveglow-abc-def-3"
     cached.mkdir(parents=True)
     (cached / "generator.onnx").write_bytes(b"x" * 2_000_000)
+    (tmp_path / "trt").mkdir()
+    (tmp_path / "trt" / "hifigan.generator.fp16.0a1b.trt").write_bytes(b"x" * 1_000_000)
     list_available(as_json=True)
     built = json.loads(capsys.readouterr().out)["built"]
     found = {(one["owner"], one["model"], one["part"]): one["mb"] for one in built}
