@@ -303,7 +303,14 @@ def test_names_in_a_table_stay_in_the_folder(fails, tmp_path):
 def test_interrupting_keeps_what_is_finished(tiny_voice, tmp_path):
     (tmp_path / "in.txt").write_text("This is one of the many phrases, and it takes its time.\n" * 4000)
     command = [sys.executable, str(ROOT / "scripts" / "infer.py"), "-i", "in.txt", "-o", "out"]
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment(tiny_voice), stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=environment(tiny_voice),
+        stderr=subprocess.PIPE,
+        # A shell lets its background jobs ignore interrupts, and what they start inherits that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     deadline = time.monotonic() + 60
     while len(list((tmp_path / "out").glob("*.wav"))) < 3:
         assert time.monotonic() < deadline and process.poll() is None
