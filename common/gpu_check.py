@@ -19,13 +19,13 @@ import numpy as np
 import torch
 
 from common.arrays import to_device
-from common.audio import MelContract
 from common.build import build_stage, engine_file
 from common.deployment import Bucket, Deployment
 from common.engines import make_engine
 from common.engines.buckets import bucket_roots, fix
 from common.engines.tensorrt_module import load_tensorrt
-from common.registry import get_model, load_attribute
+from common.registry import get_model
+from common.seeded import random_source
 from common.stages import Stage
 from common.voices import ModelSource, load_voice
 
@@ -83,33 +83,6 @@ def config_of(origin: str, model: str) -> Any:
 
 def stages_of(model: str, config: Any) -> tuple[Stage, ...]:
     return get_model(model).module("stages").stages(config)
-
-
-def random_source(model: str, folder: Path) -> ModelSource:
-    """A network of the published sizes with seeded weights; its graphs, in a folder, are made if missing."""
-    config = get_model(model).config_class()
-    torch.manual_seed(0)
-    stages = stages_of(model, config)
-    network = load_attribute(stages[0].network)(config)
-    if hasattr(network, "remove_weight_norm"):
-        network.remove_weight_norm()
-    with torch.no_grad():
-        for name, weight in network.named_parameters():
-            if name.endswith(("end.weight", "end.bias")):  # zeros would leave a flow's net out
-                weight.normal_(0, 0.01)
-    state = {name: value.numpy() for name, value in network.state_dict().items()}
-    graphs = {stage.name: folder / model / f"{stage.name}.onnx" for stage in stages}
-    source = ModelSource(model, config, Path(model), MelContract(), graphs, given_state=state)
-    missing = [stage for stage in stages if not graphs[stage.name].is_file()]
-    if missing:
-        from common.export import export_stage
-
-        (folder / model).mkdir(parents=True, exist_ok=True)
-        for stage in missing:
-            graph, weights = export_stage(stage, config)
-            graphs[stage.name].write_bytes(graph)
-            graphs[stage.name].with_suffix(".json").write_text(json.dumps({"weights": weights}))
-    return source
 
 
 def run_all(todo: Sequence[Experiment], graphs: Path, out: Path, limit: float) -> list[dict[str, Any]]:

@@ -43,17 +43,17 @@ def main() -> int:
         HEADINGS,
         SPOKEN,
         experiments,
-        random_source,
         row_of,
         run_all,
         run_speaking,
         spoken_row,
     )
+    from common.seeded import random_source
 
     models, origins, precisions = (t.split(",") for t in (args.models, args.weights, args.precision))
     if args.export_only:
         for model in models:
-            random_source(model, args.graphs)
+            list(random_source(model, args.graphs).graphs.values())  # asking exports
         return 0
     if args.speak:
         rows = run_speaking(precisions, args.out)
