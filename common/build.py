@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 BUILDER_VERSION = 1
 GB = 1 << 30
 # Of a deployment, what says nothing about the engines themselves, or is said in another way.
-NOT_BUILT = ("use_trt", "use_fp16", "engine_memory_limit", "trt_force_build", "trt_cuda_graph")
+NOT_BUILT = ("kernels", "use_trt", "use_fp16", "engine_memory_limit", "trt_force_build", "trt_cuda_graph")
 # Where a deployment says nothing. A vocoder is given one utterance at a time, and long ones.
 BATCH_SIZES = {"acoustic": 8, "vocoder": 1}
 
@@ -183,12 +183,14 @@ def needed_stages(
     source: ModelSource, deployment: Deployment, decoder: str | None = None, every: bool = False
 ) -> tuple[Stage, ...]:
     """What a model runs with as a deployment wants it; with `every`, all forms of its stages."""
-    from common.runner import choose_stages, pads_masked
+    from common.loading import choose_stages, pads_masked
 
     if every:
         return get_model(source.model).module("stages").stages(source.config)
     buckets = bool(deployment.buckets(get_model(source.model).kind))
-    return tuple(choose_stages(source, decoder, buckets, pads_masked(source, deployment), "trt"))
+    masked, kernels = pads_masked(source, deployment), deployment.kernels
+    stages = choose_stages(source, decoder, buckets, masked, "trt", kernels)
+    return tuple(stage for stage in stages if stage.name not in kernels)
 
 
 def engine_files(

@@ -58,7 +58,7 @@ def main(model: str | None = None) -> int:
     args = parser.parse_args()
 
     from common.engines.tensorrt_module import load_tensorrt
-    from common.runner import override
+    from common.loading import override
 
     trt = load_tensorrt(args.tensorrt)
     rows = []
@@ -78,9 +78,9 @@ def main(model: str | None = None) -> int:
 
 def read_sources(args: argparse.Namespace, model: str | None) -> list:
     """The models asked for; without any, the published weights', or those that a voice speaks with."""
+    from common.loading import KINDS, choose_sources
     from common.published import parse_checkpoint, read_checkpoint
     from common.registry import get_model
-    from common.runner import KINDS, choose_sources
     from common.voices import load_voice
 
     asked = {kind: getattr(args, kind, None) for kind in KINDS}

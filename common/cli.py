@@ -63,7 +63,8 @@ def add_model_arguments(parser: Parser) -> None:
         "--backend",
         default="onnx",
         metavar="NAME",
-        help="onnx, torch or trt (TensorRT), or one for each: acoustic=trt,vocoder=onnx (default: onnx)",
+        help="onnx, torch or trt (TensorRT), or one for each: acoustic=trt,vocoder=onnx; stages with a CUDA "
+        "kernel on that: trt,decoder_loop=cuda (default: onnx)",
     )
     add_precision_argument(group)
     group.add_argument(

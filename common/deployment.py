@@ -44,6 +44,7 @@ class Deployment:
     trt_file_path_list: tuple[str, ...] = ()
     trt_max_input_seq_len_list: tuple[int, ...] = ()
     trt_max_output_seq_len_list: tuple[int, ...] = ()
+    kernels: tuple[str, ...] = ()  # stages that run on a CUDA kernel of ours, whatever runs the others
     engine_memory_limit: int | None = None  # MB of a model's engines that stay loaded; None: all of them
 
     def __post_init__(self) -> None:

@@ -30,8 +30,8 @@ def main(model: str | None = None) -> int:
     )
     args = parser.parse_args()
 
+    from common.loading import override
     from common.registry import require_torch
-    from common.runner import override
 
     require_torch("exporting")
     from common.export import HEADINGS, cached_source, check_source, export_source

@@ -159,7 +159,7 @@ def choose_backend(
 
     `precision`, said for all models, counts for those that run on it.
     """
-    from common.runner import parse_backends
+    from common.loading import parse_backends
 
     on_trt = [model for model, settings in models.items() if settings.deployment.use_trt]
     if on_trt and backend.place == DEFAULT:

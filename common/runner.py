@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,21 +13,17 @@ import numpy as np
 from common.arrays import to_numpy
 from common.audio import require_same_contract
 from common.deployment import Bucket, Deployment
-from common.engines import BACKENDS, Engine, make_engine
-from common.engines.buckets import BucketedEngine, EnginePool
-from common.model_settings import shown
+from common.engines import Engine
+from common.loading import KINDS, choose_sources, make_driver, parse_backends, parse_kernels
 from common.pieces import fit
-from common.registry import MODELS, get_model, require_torch, unknown
+from common.registry import MODELS
 from common.retry import ADVICE, ADVICE_AFTER_RETRIES, Said, say
 from common.speech import Audio, Controls, Problem, Timings
-from common.stages import Stage
 from common.text import Analysis, Frontend, Utterance
-from common.voices import ModelSource, load_voice
 
 if TYPE_CHECKING:
     from common.warm_up import Warmed
 
-KINDS = ("acoustic", "vocoder")
 FADE = 0.004  # seconds at both ends of an utterance, so that joining it to silence makes no click
 # A stream's chunks in mel frames: the first is small, to leave at once; they double up to the largest.
 FIRST_CHUNK, LARGEST_CHUNK = 24, 192
@@ -109,7 +102,9 @@ class TextToSpeech:
         for kind, source in sources.items():
             with clock.stage(kind):
                 form = decoder if kind == "acoustic" else None
-                how = deployments.get(source.model)
+                how = deployments.get(source.model, Deployment())
+                kernels = parse_kernels(backend, source.model)
+                how = replace(how, kernels=kernels) if kernels else how
                 drivers[kind] = make_driver(source, backends[kind], device, threads, form, watch, how)
         tts = cls(frontend, **drivers, sampling_rate=first.mel.sampling_rate)
         if first.model in deployments:
@@ -423,234 +418,3 @@ def settled(samples: np.ndarray) -> int:
     """So many samples come before the excursion that the last one belongs to, if it does to any."""
     quiet = np.flatnonzero(np.abs(samples) <= KNEE)
     return int(quiet[-1]) + 1 if len(quiet) else 0
-
-
-def choose_sources(
-    wanted: Mapping[str, str | None],
-    voice: str | Path | None,
-    checkpoints: Sequence[str] = (),
-    overrides: Mapping[str, Mapping[str, Any]] | None = None,
-) -> dict[str, ModelSource]:
-    """The acoustic model's and the vocoder's source: from checkpoints where given, else from the voice."""
-    for kind, name in wanted.items():
-        if name is not None:
-            get_model(name, kind)
-    sources = {}
-    for text in checkpoints:
-        from common.published import parse_checkpoint, read_checkpoint
-
-        word, path = parse_checkpoint(text)
-        source = read_checkpoint(path, word)
-        kind = get_model(source.model).kind
-        if kind in sources:
-            raise ValueError(f"two checkpoints for the {kind} model: {sources[kind].weights} and {path}")
-        if wanted[kind] not in (None, source.model):
-            raise ValueError(f"checkpoint {path} is a {source.model}, not a {wanted[kind]}")
-        sources[kind] = source
-    if len(sources) < len(KINDS):
-        loaded = load_voice(voice)
-        for kind in KINDS:
-            if kind not in sources:
-                models = loaded.models_of(kind)
-                if not models and wanted[kind] is None:
-                    raise ValueError(f"voice {loaded.name!r} has no {kind} model")
-                sources[kind] = loaded.source(wanted[kind] or models[0])
-    overrides = overrides or {}
-    return {kind: override(sources[kind], overrides.get(sources[kind].model, {})) for kind in KINDS}
-
-
-def override(source: ModelSource, values: Mapping[str, Any]) -> ModelSource:
-    """The source with other values in its config or mel contract.
-
-    A graph holds what was configured when it was exported: with another config it is exported again.
-    """
-    if not values:
-        return source
-    parts = (source.config, source.mel)
-    for name in values:
-        known = [f.name for part in parts for f in fields(part)]
-        if name not in known:
-            raise ValueError(unknown(f"hyper-parameter of {source.model}", name, known))
-    config, mel = (
-        replace(part, **{f.name: values[f.name] for f in fields(part) if f.name in values}) for part in parts
-    )
-    graphs = source.graphs if config == source.config else {}
-    sets = (
-        word for key, value in values.items() for word in ("--set", f"{source.model}.{key}={shown(value)}")
-    )
-    words = (*source.words, *sets)
-    return replace(
-        source, config=config, mel=mel, graphs=graphs, words=words, networks=type(source.networks)()
-    )
-
-
-def parse_backends(text: str, models: Mapping[str, str]) -> dict[str, str]:
-    """ "onnx", or "acoustic=onnx,vocoder=torch" (a model's name does as well) -> the backend of each kind."""
-    words = {**{kind: kind for kind in models}, **{model: kind for kind, model in models.items()}}
-    chosen = dict.fromkeys(models, "onnx")
-    for part in text.split(","):
-        word, equals, backend = (piece.strip() for piece in part.partition("="))
-        if not equals:
-            word, backend = "", word
-        if backend not in BACKENDS:
-            raise ValueError(unknown("backend", backend, BACKENDS))
-        if word and word not in words:
-            raise ValueError(unknown("model in --backend", word, words))
-        chosen.update(dict.fromkeys([words[word]] if word else models, backend))
-    return chosen
-
-
-def make_driver(
-    source: ModelSource,
-    backend: str,
-    device: str = "auto",
-    threads: int | None = None,
-    decoder: str | None = None,
-    watch: Callable[[Engine], Engine] | None = None,
-    deployment: Deployment | None = None,
-) -> Any:
-    """The acoustic model or vocoder of a source, on engines of this backend; the rest as in `load`."""
-    model = get_model(source.model)
-    if backend in ("torch", "trt"):
-        require_torch(f"the {backend} backend")
-    device = pick_device(backend) if device == "auto" else device
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
-        raise ValueError(f"unknown device {device!r}: use cpu, cuda, cuda:N or auto")
-    deployment = deployment or Deployment()
-    try:
-        buckets = deployment.buckets(model.kind)
-    except ValueError as error:
-        raise ValueError(f"{model.name}: {error}") from None
-    if backend == "trt" or (buckets and device != "cpu"):
-        require_gpu(backend, device)
-    if deployment.engine_memory_limit and not buckets:
-        raise ValueError(
-            f"engine_memory_limit of {source.model}: without buckets every engine is needed; "
-            "give the trt_max_..._seq_len_list too"
-        )
-    stages = choose_stages(source, decoder, bool(buckets), pads_masked(source, deployment), backend)
-    pool = EnginePool(deployment.engine_memory_limit)
-    engines = Engines(stages, source, backend, device, threads, watch, buckets, pool, deployment)
-    return model.driver_class(source, engines)
-
-
-def require_gpu(backend: str, device: str) -> None:
-    """Before anything is exported; a bucket's engine is made when inputs are on the GPU already."""
-    if not importlib.import_module("torch").cuda.is_available():
-        way_out = "--backend onnx" if backend == "trt" else "--device cpu"
-        raise ValueError(f"the backend {backend} on {device}: PyTorch sees no GPU here; use {way_out}")
-
-
-def pads_masked(source: ModelSource, deployment: Deployment) -> bool:
-    """Whether a vocoder's buckets leave padding out. The published programs let it hear its padding."""
-    masked = deployment.mask_padding
-    return source.given_state is None if masked is None else masked
-
-
-def choose_stages(
-    source: ModelSource,
-    decoder: str | None,
-    bucketed: bool = False,
-    masked: bool = True,
-    backend: str = "onnx",
-) -> list[Stage]:
-    """A model's stages; of those that come in several forms the ones asked for, or that buckets need.
-
-    `masked` chooses whether padding is left out, where a model has both forms.
-    """
-    module = get_model(source.model).module("stages")
-    stages = module.stages(source.config)
-    forms = getattr(module, "VARIANTS", None)
-    if not forms:
-        if decoder:
-            raise ValueError(f"{source.model} has no choice of decoders: leave out {decoder!r}")
-        return list(stages)
-    if decoder and decoder not in forms:
-        raise ValueError(unknown(f"decoder of {source.model}", decoder, forms))
-    form = getattr(module, "ON_TRT", None) if backend == "trt" else None
-    form = form or next(iter(forms))
-    if bucketed:
-        form = getattr(module, "BUCKETED", form)
-        form = form if masked else getattr(module, "BUCKETED_UNMASKED", form)
-    names = forms[decoder or form]
-    return [stage for stage in stages if stage.name in names]
-
-
-class Engines(Mapping[str, Engine]):
-    """A model's engines by their stage's name, each made when it is first asked for.
-
-    Not every call needs every stage, and a session costs time and memory. With buckets, a stage's engine
-    stands for one of each bucket; `pool` holds these, for all stages together.
-    """
-
-    def __init__(
-        self,
-        stages: Sequence[Stage],
-        source: ModelSource,
-        backend: str,
-        device: str,
-        threads: int | None,
-        watch: Callable[[Engine], Engine] | None = None,
-        buckets: Sequence[Bucket] = (),
-        pool: EnginePool | None = None,
-        deployment: Deployment | None = None,
-    ):
-        self._stages = {stage.name: stage for stage in stages}
-        self._source = source
-        self._how = (backend, device, threads)
-        self._deployment = deployment
-        self._watch = watch or (lambda engine: engine)
-        self.buckets = tuple(buckets)
-        self._pool = pool or EnginePool()
-        self._made: dict[str, Engine] = {}
-
-    def __getitem__(self, name: str) -> Engine:
-        if name not in self._made:
-            stage, (backend, device, _) = self._stages[name], self._how
-            if self.buckets:
-                engine = BucketedEngine(stage, self.buckets, self._make, self._pool, backend, device)
-            else:
-                engine = self._make(stage)
-            self._made[name] = self._watch(engine)
-        return self._made[name]
-
-    def _make(self, stage: Stage, bucket: Bucket | None = None) -> Engine:
-        if self._how[0] in ("onnx", "trt") and stage.name not in self._source.graphs:
-            require_torch(f"exporting {self._source.weights} to ONNX")
-            if self._how[0] == "trt":
-                importlib.import_module("common.build").require_export(self._source, self._deployment)
-            self._source, _ = importlib.import_module("common.export").cached_source(self._source)
-        return make_engine(stage, self._source, *self._how, self._deployment, bucket)
-
-    def covering(self, text: int) -> Bucket | None:
-        """The bucket that a text of so many symbols needs; None without buckets."""
-        return next((bucket for bucket in self.buckets if bucket.text >= text), None)
-
-    def report(self) -> list[dict[str, Any]]:
-        """What became of the buckets of the stages that ran."""
-        return [row for engine in self._made.values() if self.buckets for row in engine.report()]
-
-    def count_anew(self) -> None:
-        """Forgets what buckets were used for so far."""
-        for engine in self._made.values() if self.buckets else ():
-            engine.count_anew()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._stages)
-
-    def __len__(self) -> int:
-        return len(self._stages)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._stages
-
-
-def pick_device(backend: str) -> str:
-    """A GPU where there is one that the backend can use, else the CPU."""
-    if backend == "trt":
-        return "cuda"
-    if backend == "onnx":
-        providers = importlib.import_module("onnxruntime").get_available_providers()
-        if "CUDAExecutionProvider" not in providers or importlib.util.find_spec("torch") is None:
-            return "cpu"
-    return "cuda" if importlib.import_module("torch").cuda.is_available() else "cpu"

@@ -236,7 +236,7 @@ class Parser(argparse.ArgumentParser):
         wanted = {kind: getattr(args, kind, None) for kind in KINDS}
         if all(wanted[kind] for kind in self.kinds):
             return [get_model(wanted[kind], kind).name for kind in self.kinds]
-        from common.runner import choose_sources
+        from common.loading import choose_sources
 
         sources = choose_sources(wanted, args.voice, args.checkpoint)
         return [sources[kind].model for kind in self.kinds]

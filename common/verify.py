@@ -28,8 +28,9 @@ from common.engines.buckets import EnginePool
 from common.engines.torch_engine import TorchEngine, build_network
 from common.export import EXPORTER_VERSION, cached_source, export_stage, source_stages
 from common.layers import match, nearest_layers, with_layers
+from common.loading import KINDS, Engines, choose_stages, make_driver, pads_masked
 from common.registry import get_model
-from common.runner import KINDS, Engines, TextToSpeech, choose_stages, make_driver, pads_masked
+from common.runner import TextToSpeech
 from common.speech import Audio, Controls
 from common.stages import Stage
 from common.voices import ModelSource

@@ -131,7 +131,7 @@ def make_parser(model: str | None) -> cli.Parser:
 def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """The sources by kind, and the setups of what is compared."""
     from common import verify
-    from common.runner import KINDS, choose_sources, pads_masked, parse_backends, pick_device
+    from common.loading import KINDS, choose_sources, pads_masked, parse_backends, pick_device
     from common.verify_report import full
 
     wanted = {kind: getattr(args, kind, None) for kind in KINDS}

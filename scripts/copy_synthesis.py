@@ -37,7 +37,7 @@ def main() -> int:
     import numpy as np
 
     from common.audio import mel_spectrogram, read_audio, resample, write_audio
-    from common.runner import choose_sources, make_driver
+    from common.loading import choose_sources, make_driver
     from common.speech import Controls
 
     wanted = {"acoustic": None, "vocoder": args.vocoder}

@@ -105,7 +105,7 @@ def main(started: float) -> int:
 
 def show_text(args: argparse.Namespace, phrases) -> int:
     from common.batch import describe_unspoken
-    from common.runner import choose_sources
+    from common.loading import choose_sources
 
     wanted = {"acoustic": args.acoustic, "vocoder": args.vocoder}
     frontend = choose_sources(wanted, args.voice, args.checkpoint)["acoustic"].frontend.build()

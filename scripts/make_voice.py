@@ -46,9 +46,9 @@ def main() -> int:
 
     require_torch("making a voice")
     from common.export import HEADINGS
+    from common.loading import override
     from common.make_voice import with_setting, write_voice
     from common.published import parse_checkpoint, read_checkpoint
-    from common.runner import override
     from common.voices import FrontendSpec, read_voice, voices_folder
 
     folder = Path(args.name) if "/" in args.name else voices_folder() / args.name

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from common.arrays import Array, dtype_name
 from common.deployment import Bucket, Deployment
-from common.registry import load_attribute, unknown
+from common.registry import get_model, load_attribute, unknown
 from common.stages import Dim, Stage, Tensor
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ BACKENDS = {
     "onnx": "common.engines.onnx_engine:OnnxEngine",
     "trt": "common.engines.trt_engine:TrtEngine",
 }
+# Single stages have kernels of our own: `KERNELS` in a model's stages.py names the engines that run them.
+KERNELS = "cuda"
 
 
 class Engine(Protocol):
@@ -46,6 +48,9 @@ def make_engine(
 
     `deployment` says how, where a backend has a choice (trt), and `bucket` which of its buckets this is.
     """
+    if backend == KERNELS:
+        engine = get_model(stage.model).module("stages").KERNELS[stage.name]
+        return load_attribute(engine)(stage, source, device, threads)
     if backend not in BACKENDS:
         raise ValueError(unknown("backend", backend, BACKENDS))
     more = (deployment, bucket) if backend == "trt" else ()

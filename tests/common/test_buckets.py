@@ -14,8 +14,9 @@ from common.deployment import Bucket, Deployment
 from common.engines import make_engine
 from common.engines.buckets import BucketedEngine, EnginePool
 from common.export import example_inputs, export_source, settle_inputs, source_stages
+from common.loading import choose_stages, make_driver
 from common.published import read_checkpoint
-from common.runner import TextToSpeech, choose_stages, make_driver
+from common.runner import TextToSpeech
 from common.speech import Controls, MelTooLong
 from common.stages import Dim, Stage, Tensor
 from common.voices import load_voice

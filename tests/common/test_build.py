@@ -33,8 +33,8 @@ from common.engines.buckets import fix
 from common.engines.tensorrt_module import TensorRT, load_tensorrt
 from common.export import example_inputs, export_source, settle_inputs, source_stages
 from common.half import to_half
+from common.loading import make_driver, override
 from common.published import read_checkpoint
-from common.runner import make_driver, override
 from common.voices import load_voice
 from tests.common.test_pairs import tiny_waveglow
 from tests.conftest import save_trained, tiny_fastpitch, tiny_fastspeech, tiny_hifigan, tiny_tacotron2

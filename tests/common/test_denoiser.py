@@ -12,8 +12,8 @@ from common.denoiser import bias_spectrum, denoiser_examples, spectra_of
 from common.denoiser_torch import DenoiserNetwork
 from common.engines import make_engine
 from common.export import export_source, source_stages
+from common.loading import make_driver
 from common.published import read_checkpoint
-from common.runner import make_driver
 from hifigan.config import HifiganConfig
 from hifigan.stages import stages
 from tests.common.numpy_denoiser import Denoiser, istft, stft

@@ -13,7 +13,7 @@ from common import cli
 from common.bench import Case, make_cases
 from common.cache import config_hash
 from common.deployment import Deployment
-from common.runner import choose_sources, override
+from common.loading import choose_sources, override
 from common.settings import Parser
 from common.voices import load_voice
 from scripts.infer import parse

@@ -17,8 +17,8 @@ from common.deployment import Deployment
 from common.engines.torch_engine import build_network
 from common.export import example_inputs, export_stage, source_stages
 from common.layers import layer_names, listening, match, with_layers
+from common.loading import choose_stages
 from common.registry import get_model
-from common.runner import choose_stages
 from common.speech import Audio, Timings
 from common.verify import Comparison, Setup, perturb, share_layers, shared_frames
 from common.voices import FrontendSpec, ModelSource, load_voice

@@ -9,8 +9,10 @@ import pytest
 import yaml
 from safetensors.numpy import load_file, save_file
 
+from common.deployment import Deployment
+from common.loading import choose_stages, make_driver, parse_backends, parse_kernels
 from common.published import parse_checkpoint, read_checkpoint
-from common.runner import TextToSpeech, parse_backends
+from common.runner import TextToSpeech
 from common.voices import list_voices, load_voice
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -151,3 +153,21 @@ def test_backend_arguments():
     assert parse_backends("onnx,hifigan=torch", models) == {"acoustic": "onnx", "vocoder": "torch"}
     with pytest.raises(ValueError, match="unknown model in --backend 'vocder'"):
         parse_backends("vocder=torch", models)
+
+
+def test_stages_with_kernels_stand_beside_a_backend(monkeypatch):
+    monkeypatch.setattr("tacotron2.stages.KERNELS", {"decoder_loop": "some.engine:Loop"}, raising=False)
+    models = {"acoustic": "tacotron2", "vocoder": "hifigan"}
+    text = "trt,decoder_loop=cuda,vocoder=onnx"
+    assert parse_backends(text, models) == {"acoustic": "trt", "vocoder": "onnx"}
+    assert parse_kernels(text, "tacotron2") == ("decoder_loop",)
+    assert parse_kernels(text, "hifigan") == ()
+    with pytest.raises(ValueError, match="is for single stages.*decoder_loop=cuda"):
+        parse_backends("cuda", models)
+    with pytest.raises(ValueError, match="these models have none"):
+        parse_backends("trt,decoder_loop=cuda", {"acoustic": "fastpitch", "vocoder": "hifigan"})
+    source = load_voice().source("tacotron2")
+    stages = choose_stages(source, None, backend="trt", kernels=("decoder_loop",))
+    assert "decoder_loop" in [stage.name for stage in stages]
+    with pytest.raises(ValueError, match="kernels run on an NVIDIA GPU"):
+        make_driver(source, "torch", "cpu", deployment=Deployment(kernels=("decoder_loop",)))

@@ -13,7 +13,7 @@ import pytest
 
 from common.arrays import repeat_index
 from common.engines import make_engine
-from common.runner import choose_stages
+from common.loading import choose_stages
 from common.speech import Controls
 from common.voices import load_voice
 from examples import speak_tensorrt

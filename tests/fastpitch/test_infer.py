@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from common.loading import make_driver
 from common.published import read_checkpoint
-from common.runner import make_driver
 from common.speech import Controls
 from fastpitch.infer import round_durations
 

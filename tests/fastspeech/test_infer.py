@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from common.deployment import Deployment
+from common.loading import make_driver
 from common.published import read_checkpoint
-from common.runner import make_driver
 from common.speech import Controls, MelTooLong
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastspeech"

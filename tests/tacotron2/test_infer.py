@@ -11,7 +11,7 @@ import torch
 
 from common.arrays import pad_batch
 from common.audio import MelContract
-from common.runner import make_driver
+from common.loading import make_driver
 from common.speech import Controls
 from common.voices import ModelSource
 from tacotron2.config import Tacotron2Config

@@ -18,9 +18,10 @@ from common import export
 from common.denoiser import OVERLAP
 from common.engines import make_engine
 from common.export import export_source, source_stages
+from common.loading import make_driver
 from common.make_voice import write_voice
 from common.published import read_checkpoint
-from common.runner import TextToSpeech, make_driver
+from common.runner import TextToSpeech
 from common.speech import Controls
 from common.voices import load_voice
 from tests.conftest import save_trained
