@@ -1,27 +1,35 @@
-"""Builds every stage as a TensorRT engine and compares it with PyTorch on this GPU: error, size, speed."""
+"""Checks TensorRT on this machine's GPU against PyTorch: stages, layers, speech, mixed backends, kernels.
+
+Each step writes its rows into --out. `--document FILE` puts them on one page, on any machine.
+"""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 from common import cli
-from common.build import PRECISIONS
+from common.deployment import PRECISIONS
 from common.registry import names
+
+STEPS = ("verify", "sentences", "example", "tests", "pairs", "mix", "stages")
 
 
 def main() -> int:
     parser = cli.Parser(description=__doc__)
+    parser.add_argument("--steps", default=",".join(STEPS), metavar="NAMES", help=f"of {', '.join(STEPS)}")
     parser.add_argument(
         "--models", default=",".join(names()), metavar="NAMES", help="with commas (default: all)"
     )
     parser.add_argument(
         "--weights",
-        default="published,voice",
+        default="voice,published",
         metavar="KINDS",
         help="published (its sizes, random weights) and voice (default: both)",
     )
     parser.add_argument("--precision", default=",".join(PRECISIONS), help="with commas (default: fp32,fp16)")
-    parser.add_argument("--fixed", action="store_true", help="also engines for one length only")
+    parser.add_argument("--fixed", action="store_true", help="stages: also engines for one length only")
     parser.add_argument(
         "--graphs",
         type=Path,
@@ -29,40 +37,81 @@ def main() -> int:
         metavar="FOLDER",
         help="graphs of published sizes",
     )
-    parser.add_argument("--speak", action="store_true", help="speak with every pair of the voice instead")
     parser.add_argument("--export-only", action="store_true", help="make those graphs and stop")
     parser.add_argument(
-        "--limit", type=float, default=90.0, metavar="SECONDS", help="for a stage (default: 90)"
+        "--limit", type=float, default=90.0, metavar="SECONDS", help="for one check (default: 90)"
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("gpu_check.json"), metavar="FILE", help="the results"
+        "--parallel", type=cli.positive, default=4, metavar="N", help="checks at a time that measure no time"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/gpu_check"), metavar="FOLDER", help="of the results"
+    )
+    parser.add_argument(
+        "--document", type=Path, metavar="FILE", help="write the page of the results and stop"
     )
     args = parser.parse_args()
 
-    from common.gpu_check import (
-        HEADINGS,
-        SPOKEN,
-        experiments,
-        row_of,
-        run_all,
-        run_speaking,
-        spoken_row,
-    )
-    from common.seeded import random_source
+    if args.document:
+        from common.gpu_check.report import document
 
+        args.document.write_text(document(args.out), encoding="utf-8")
+        return 0
+
+    from common.registry import require_torch
+
+    require_torch("comparing with PyTorch")
     models, origins, precisions = (t.split(",") for t in (args.models, args.weights, args.precision))
     if args.export_only:
+        from common.seeded import random_source
+
         for model in models:
-            list(random_source(model, args.graphs).graphs.values())  # asking exports
+            dict(random_source(model, args.graphs).graphs)
         return 0
-    if args.speak:
-        rows = run_speaking(precisions, args.out)
-        cli.print_table(SPOKEN, [spoken_row(row) for row in rows])
-        return 1 if any("failed" in row for row in rows) else 0
-    todo = experiments(models, origins, precisions, args.fixed)
-    results = run_all(todo, args.graphs, args.out, args.limit)
-    cli.print_table(HEADINGS, [row_of(row) for row in results])
-    return 1 if any("failed" in row for row in results) else 0
+    steps = args.steps.split(",")
+    unknown = [step for step in steps if step not in STEPS]
+    if unknown:
+        raise ValueError(f"there is no step {unknown[0]!r}: choose from {', '.join(STEPS)}")
+
+    import torch
+
+    from common.engines.trt_engine import require_gpu
+
+    require_gpu("cuda")
+    from common.gpu_check import jobs, speaking, stages, verification
+    from common.gpu_check.report import machine
+
+    args.out.mkdir(parents=True, exist_ok=True)
+    jobs.write_rows(args.out / "machine.json", [machine(torch)])
+    graphs, out = str(args.graphs), str(args.out)
+    todo = {
+        "verify": lambda: verification.verify_jobs(models, origins, precisions, graphs, f"{out}/plots"),
+        "sentences": lambda: speaking.sentence_jobs(precisions, f"{out}/sentences"),
+        "example": lambda: [{"folder": f"{out}/example", "precision": p} for p in precisions],
+        "pairs": lambda: speaking.pair_jobs(precisions, ["trt"]),
+        "mix": lambda: speaking.pair_jobs(["fp16"], [speaking.MIX]),
+        "stages": lambda: stages.stage_jobs(models, origins, precisions, args.fixed, graphs),
+    }
+    failed = False
+    for step in steps:
+        if step == "tests":
+            failed |= run_tests(args.out / "tests.txt")
+            continue
+        timed = step in ("pairs", "mix", "stages")
+        kind = "pairs" if step == "mix" else step
+        rows = jobs.run_jobs(kind, todo[step](), args.limit, 1 if timed else args.parallel)
+        jobs.write_rows(args.out / f"{step}.json", rows)
+        failed |= any("failed" in row for row in rows)
+    return 1 if failed else 0
+
+
+def run_tests(out: Path) -> bool:
+    """The tests that need a GPU; whether one failed."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "tests", "-p", "no:cacheprovider"]
+    found = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    out.write_text(found.stdout)
+    print(found.stdout[-2000:], flush=True)
+    return found.returncode != 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,242 @@
+"""The shipped voice's pairs on TensorRT, and on a mix of backends, against PyTorch on the same GPU."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+import torch
+
+from common.arrays import to_numpy
+from common.build import build_stage, engine_files, needed_stages
+from common.deployment import Deployment
+from common.engines.tensorrt_module import load_tensorrt
+from common.runner import TextToSpeech
+from common.speech import Controls
+from common.voices import load_voice
+
+SENTENCE = (
+    "Printing was the first of the arts that anybody could afford, and it has never been dear since then."
+)
+# What the judge is given: sentences of LJSpeech's transcripts (public domain), held out from training.
+SENTENCES = Path(__file__).with_name("sentences.txt")
+RUNS = 20
+PYTORCH = "pytorch"  # instead of an engine's precision
+MIX = "acoustic=trt,vocoder=onnx"
+BUCKETS = Deployment(
+    trt_multi_engine=True,
+    trt_max_input_seq_len_list=(64, 128, 256),
+    trt_max_output_seq_len_list=(384, 768, 1024),
+)
+HEADINGS = (
+    "acoustic",
+    "vocoder",
+    "backends",
+    "precision",
+    "audio s",
+    "first s",
+    "median ms",
+    "p95 ms",
+    "x real time",
+    "PyTorch ms",
+    "largest difference",
+    "copies",
+)
+
+
+def pair_jobs(precisions: Sequence[str], backends: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        {"acoustic": acoustic, "vocoder": vocoder, "backend": backend, "precision": precision}
+        for acoustic, vocoder in pairs()
+        for backend in backends
+        for precision in precisions
+    ]
+
+
+def sentence_jobs(precisions: Sequence[str], folder: str) -> list[dict[str, Any]]:
+    return [
+        {"acoustic": acoustic, "vocoder": vocoder, "precision": precision, "folder": folder}
+        for acoustic, vocoder in pairs()
+        for precision in (PYTORCH, *precisions)
+    ]
+
+
+def pairs() -> list[tuple[str, str]]:
+    voice = load_voice()
+    return [(a, v) for a in voice.models_of("acoustic") for v in voice.models_of("vocoder")]
+
+
+def load_pair(
+    acoustic: str, vocoder: str, backend: str, precision: str = "fp32", how: Deployment | None = None
+) -> TextToSpeech:
+    """A pair on this GPU, its engines built if they are not there."""
+    how = replace(how or Deployment(), batch_size=1, use_fp16=precision == "fp16")
+    if "trt" in backend:
+        trt, voice = load_tensorrt(), load_voice()
+        for model in (acoustic, vocoder):
+            source = voice.source(model)
+            for file in engine_files(needed_stages(source, how), source, how, trt):
+                build_stage(file, source, trt, False, how.trt_max_ws_size)
+    deployments = {acoustic: how, vocoder: how} if "trt" in backend else None
+    return TextToSpeech.load(acoustic, vocoder, backend=backend, device="cuda", deployments=deployments)
+
+
+def check_pair(acoustic: str, vocoder: str, backend: str, precision: str) -> dict[str, Any]:
+    """One sentence by a pair: how long it takes from text to samples, and how far it is from PyTorch's."""
+    row = {"acoustic": acoustic, "vocoder": vocoder, "backend": backend, "precision": precision}
+    reference = load_pair(acoustic, vocoder, "torch")
+    wanted = reference.speak(SENTENCE).samples
+    row["torch"] = times_of(lambda: reference.speak(SENTENCE))
+    with torch.cuda.stream(torch.cuda.Stream()):
+        tts = load_pair(acoustic, vocoder, backend, precision)
+        start = time.perf_counter()
+        samples = tts.speak(SENTENCE).samples
+        row["first"] = time.perf_counter() - start
+        row["ms"] = times_of(lambda: tts.speak(SENTENCE))
+        row["copies"] = copies_between(tts)
+    row |= {"audio": len(samples) / tts.sampling_rate, "samples": [len(samples), len(wanted)]}
+    same = len(samples) == len(wanted)
+    row["difference"] = float(np.abs(samples - wanted).max()) if same else None
+    return row
+
+
+def times_of(speak: Callable[[], Any]) -> list[float]:
+    """Milliseconds of each of RUNS calls, after three that are not counted."""
+    times = []
+    for _ in range(3 + RUNS):
+        start = time.perf_counter()
+        speak()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - start) * 1000)
+    return times[3:]
+
+
+def copies_between(tts: TextToSpeech) -> dict[str, Any]:
+    """What moves between host and GPU while the vocoder turns the acoustic model's mel into audio.
+
+    A mel that went over the host would be seen: copies of `mel_bytes` in either direction.
+    """
+    utterance = tts.analyse(SENTENCE).utterances[0]
+    made = tts.acoustic.synthesise([utterance.ids])
+    lengths = np.asarray(to_numpy(made.mel_lengths))
+    found = copies_of(lambda: tts.vocoder.vocode(made.mel, lengths))
+    mel_bytes = made.mel.nbytes
+    return {
+        "mel_on": str(made.mel.device),
+        "mel_bytes": mel_bytes,
+        "to_host": found["DtoH"],
+        "to_gpu": found["HtoD"],
+        "mel_copied": mel_bytes in (*found["DtoH"], *found["HtoD"]),
+    }
+
+
+def copies_of(run: Callable[[], Any]) -> dict[str, list[int]]:
+    """The bytes of every copy between host and GPU in a call, by direction: "DtoH" and "HtoD"."""
+    from torch.profiler import ProfilerActivity, profile
+
+    run()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        run()
+        torch.cuda.synchronize()
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        found.export_chrome_trace(file.name)
+        events = json.loads(Path(file.name).read_text())["traceEvents"]
+    copies = [event for event in events if event.get("cat") == "gpu_memcpy"]
+    return {
+        way: sorted((int(c["args"].get("bytes", 0)) for c in copies if way in c["name"]), reverse=True)
+        for way in ("DtoH", "HtoD")
+    }
+
+
+def check_sentences(acoustic: str, vocoder: str, precision: str, folder: str) -> dict[str, Any]:
+    """Writes the sentences as FLAC files for the judge, by engines for buckets that were warmed up."""
+    row = {"acoustic": acoustic, "vocoder": vocoder, "precision": precision}
+    if precision == PYTORCH:
+        tts = load_pair(acoustic, vocoder, "torch")
+    else:
+        tts = load_pair(acoustic, vocoder, "trt", precision, BUCKETS)
+        start = time.perf_counter()
+        row["warmed"] = len(list(tts.warm_up(1)))
+        row["warm_up"] = time.perf_counter() - start
+    to = Path(folder) / f"{acoustic}-{vocoder}-{precision}"
+    to.mkdir(parents=True, exist_ok=True)
+    slowest, seconds = 0.0, 0.0
+    for line in SENTENCES.read_text().splitlines():
+        name, _, text = line.partition("|")
+        start = time.perf_counter()
+        audio = tts.speak(text)
+        slowest = max(slowest, time.perf_counter() - start)
+        seconds += len(audio.samples) / audio.sampling_rate
+        soundfile.write(to / f"{name}.flac", audio.samples, audio.sampling_rate)
+    return row | {"audio": seconds, "slowest_ms": slowest * 1000}
+
+
+def check_example(folder: str, precision: str) -> dict[str, Any]:
+    """examples/speak_tensorrt.py, without PyTorch, against the runner with the same engines."""
+    row: dict[str, Any] = {"example": "speak_tensorrt", "precision": precision}
+    example = [sys.executable, "examples/speak_tensorrt.py"]
+    out = Path(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    fp16 = str(precision == "fp16").lower()
+    paths = [f"{model}.trt_file_path={out}/{model}.trt" for model in ("fastpitch", "hifigan")]
+    sets = [word for value in (*paths, f"use_fp16={fp16}", "use_trt=true") for word in ("--set", value)]
+    pair = ["--acoustic", "fastpitch", "--vocoder", "hifigan"]
+    run = lambda *command: subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: E731
+    try:
+        run(sys.executable, "scripts/build.py", *pair, *sets)
+        run(*example, "--write-ids", f"{out}/ids.npy", "--text", SENTENCE)
+        start = time.perf_counter()
+        run(*example, "--ids", f"{out}/ids.npy", "--engines", str(out), "-o", f"{out}/speech.wav")
+        row["seconds"] = time.perf_counter() - start
+    except subprocess.CalledProcessError as error:
+        raise ValueError(f"{error.cmd[1]}: {error.stderr[-300:]}") from None
+    got, _ = soundfile.read(out / "speech.wav", dtype="float32")
+    tts = load_pair("fastpitch", "hifigan", "trt", precision)
+    made = tts.acoustic.synthesise([np.load(out / "ids.npy")])
+    lengths = np.asarray(to_numpy(made.mel_lengths))
+    (wanted,) = tts.vocoder.vocode(made.mel, lengths, Controls(denoising_strength=0.0))
+    row["samples"] = [len(got), len(wanted)]
+    same = len(got) == len(wanted)
+    row["difference"] = float(np.abs(got - wanted.clip(-1, 1)).max()) if same else None
+    return row
+
+
+def table_row(row: dict[str, Any]) -> tuple[str, ...]:
+    head = (row["acoustic"], row["vocoder"], row["backend"], row["precision"])
+    if "failed" in row:
+        return (*head, row["failed"], *[""] * (len(HEADINGS) - 5))
+    median, copies = float(np.median(row["ms"])), row["copies"]
+    return (
+        *head,
+        f"{row['audio']:.2f}",
+        f"{row['first']:.2f}",
+        f"{median:.2f}",
+        f"{np.percentile(row['ms'], 95):.2f}",
+        f"{row['audio'] / median * 1000:.0f}",
+        f"{np.median(row['torch']):.2f}",
+        "other length" if row["difference"] is None else f"{row['difference']:.1e}",
+        f"{len(copies['to_host'])} to host ({sum(copies['to_host'])} B), "
+        f"{len(copies['to_gpu'])} to GPU ({sum(copies['to_gpu'])} B); the mel ({copies['mel_bytes']} B, "
+        f"{copies['mel_on']}) {'is copied' if copies['mel_copied'] else 'stays'}",
+    )
+
+
+def sentence_table_row(row: dict[str, Any]) -> tuple[str, ...]:
+    head = (row["acoustic"], row["vocoder"], row["precision"])
+    if "failed" in row:
+        return (*head, row["failed"], "", "", "")
+    warm = f"{row['warm_up']:.1f}" if "warm_up" in row else ""
+    return (*head, warm, str(row.get("warmed", "")), f"{row['audio']:.1f}", f"{row['slowest_ms']:.1f}")
+
+
+SENTENCE_HEADINGS = ("acoustic", "vocoder", "runs on", "warm-up s", "engines", "audio s", "slowest ms")

@@ -1,0 +1,121 @@
+"""verify_trt for every model: the shipped voice's weights, and networks of the published sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common import verify
+from common.audio import write_bytes
+from common.deployment import Deployment
+from common.loading import KINDS, pads_masked
+from common.registry import get_model
+from common.seeded import random_source
+from common.speech import Controls
+from common.verify_report import draw
+from common.voices import FrontendSpec, ModelSource, load_voice
+
+TEXT = "It just works."
+FRAMES = 5  # that a symbol of a network with random weights lasts
+STEPS = 60  # of a decoder with random weights, which never stops by itself
+HEADINGS = (
+    "model",
+    "weights",
+    "precision",
+    "tensors",
+    "worst",
+    "its error",
+    "tolerance",
+    "output's error",
+    "SNR dB",
+    "mel",
+    "audio's mel",
+    "frames",
+    "verdict",
+)
+
+
+def verify_jobs(
+    models: Sequence[str], origins: Sequence[str], precisions: Sequence[str], graphs: str, plots: str
+) -> list[dict[str, Any]]:
+    """A job for each model in each precision; the largest networks come first."""
+    return [
+        {"origin": origin, "model": model, "precision": precision, "graphs": graphs, "plots": plots}
+        for origin in sorted(origins)
+        for model in reversed(list(models))
+        for precision in precisions
+    ]
+
+
+def check(
+    origin: str,
+    model: str,
+    precision: str,
+    graphs: str,
+    plots: str = "",
+    backend: str = "trt",
+    device: str = "cuda",
+) -> dict[str, Any]:
+    """One model's row, with the whole report of `verify`."""
+    sources = {get_model(name).kind: load_voice().source(name) for name in ("fastpitch", "hifigan")}
+    kind = get_model(model).kind
+    source = lasting(random_source(model, Path(graphs))) if origin == "published" else None
+    sources[kind] = source or load_voice().source(model)
+    deployment = Deployment(batch_size=1, use_fp16=precision == "fp16")
+    deployment = replace(deployment, mask_padding=pads_masked(sources[kind], deployment))
+    setup = verify.Setup(
+        source=verify.with_graphs(sources[kind]),
+        backend=backend,
+        device=device,
+        deployment=deployment,
+        patterns=get_model(model).module("stages").LAYERS,
+    )
+    controls = Controls(step_limit=STEPS) if origin == "published" and model == "tacotron2" else None
+    decoder = "steps" if model == "tacotron2" else None
+    ordered = {kind: sources[kind] for kind in KINDS}
+    found = verify.verify(TEXT, ordered, {kind: setup}, decoder, controls)
+    if plots:
+        write_bytes(Path(plots) / f"verify-{origin}-{model}-{precision}.png", draw(found))
+    return {"origin": origin, "model": model, "precision": precision, "report": found.report()}
+
+
+def lasting(source: ModelSource) -> ModelSource:
+    """The network with symbols that last: random weights alone predict that they take no time."""
+    spec = FrontendSpec(source.model, {}) if get_model(source.model).kind == "acoustic" else None
+    state = dict(source.state)
+    for name, value in state.items():
+        if "duration_predictor" in name and value.shape == (
+            1,
+        ):  # the bias of its last layer: log(1 + frames)
+            state[name] = np.full(1, math.log(1 + FRAMES), np.float32)
+    return replace(source, given_state=state, frontend=spec)
+
+
+def table_row(row: dict[str, Any]) -> tuple[str, ...]:
+    head = (row["model"], row["origin"], row["precision"])
+    if "failed" in row:
+        return (*head, row["failed"], *[""] * (len(HEADINGS) - 4))
+    report = row["report"]
+    tensors, speech = report["tensors"], report["speech"]
+    worst = max(tensors, key=lambda one: float(one["share"]) / max(one["tolerance"], 1e-12))
+    last = [one for one in tensors if not one["layer"]][-1]
+    if "denoised" in last["name"]:  # behind the vocoder
+        last = next(one for one in reversed(tensors) if one["name"] == "audio")
+    return (
+        *head,
+        str(len(tensors)),
+        f"{worst['stage']}: {worst['name']}",
+        f"{float(worst['share']):.1e}",
+        f"{worst['tolerance']:.0e}",
+        f"{float(last['share']):.1e}",
+        f"{float(last['snr_db']):.0f}",
+        f"{float(speech['mel']):.1e}",
+        f"{float(speech['audio_mel']):.1e}",
+        "=".join(map(str, sorted(set(speech["frames"])))),
+        "ok" if report["ok"] else f"OUT: {report['first_wrong'] or 'the sentence'}",
+    )
