@@ -1,4 +1,4 @@
-"""Runs each check in a child process, several at a time: one that hangs or crashes ends none of the others."""
+"""Runs each check in a child process, several at a time: one that hangs or crashes ends no other."""
 
 from __future__ import annotations
 

@@ -13,35 +13,35 @@ from common.gpu_check import speaking, stages, verification
 
 INTRODUCTION = """# TensorRT on a GPU, checked
 
-What `python scripts/check_gpu.py` found, put on this page by its `--document`. Where no unit is given, errors are
-shares of the tensor's largest value. Published sizes have seeded random weights; the voice is the shipped one.
-[verify.md](verify.md) says how layers are compared and why the tolerances are what they are.
+What `python scripts/check_gpu.py` found, put on this page by its `--document`. Where no unit is given, errors
+are shares of the tensor's largest value. Published sizes have seeded random weights; the voice is the shipped
+one. [verify.md](verify.md) says how layers are compared and why the tolerances are what they are.
 """
 TITLES = {
     "verify": """## Layers and stages against PyTorch (verify_trt)
 
-`--steps verify`: every layer in each model's list and every output of its stages, both sides on the same inputs; then
-the sentence "It just works." by either side. "mel" and "audio's mel" are the mean differences of its mels (natural
-logarithm). The worst tensor is the one nearest to its tolerance.""",
+`--steps verify`: every layer in each model's list and every output of its stages, both sides on the same
+inputs; then the sentence "It just works." by either side. "mel" and "audio's mel" are the mean differences of
+its mels (natural logarithm). The worst tensor is the one nearest to its tolerance.""",
     "sentences": """## Twenty sentences by every pair
 
-`--steps sentences`: engines for buckets of 384, 768 and 1024 frames, warmed up first; the slowest sentence afterwards.
-What a judge says of them stands in [verify.md](verify.md).""",
+`--steps sentences`: engines for buckets of 384, 768 and 1024 frames, warmed up first; the slowest sentence
+afterwards. What a judge says of them stands in [verify.md](verify.md).""",
     "example": """## Without PyTorch
 
-`--steps example`: examples/speak_tensorrt.py (numpy, pycuda and TensorRT) against the runner on the same engines. The
-file has 16 bits, so that 3e-05 is its rounding.""",
+`--steps example`: examples/speak_tensorrt.py (numpy, pycuda and TensorRT) against the runner on the same
+engines. The file has 16 bits, so that 3e-05 is its rounding.""",
     "pairs": f"""## One sentence by every pair
 
-`--steps pairs`: {speaking.RUNS} calls from text to samples on the host after 3 that are not counted; PyTorch in float32,
-eager, in the same process. "copies" is what moves between host and GPU in the vocoder's part.""",
+`--steps pairs`: {speaking.RUNS} calls from text to samples on the host after 3 that are not counted; PyTorch
+in float32, eager, in the same process. "copies" is what moves between host and GPU in the vocoder's part.""",
     "mix": f"""## A mix of backends
 
 `--steps mix`: `--backend {speaking.MIX}`, ONNX Runtime with its CUDA provider and I/O binding.""",
     "stages": """## Stages
 
-`--steps stages`: the largest difference from PyTorch on random inputs, the first call with what TensorRT for RTX
-compiles, the mean of up to 50 calls, and the same as a CUDA graph.""",
+`--steps stages`: the largest difference from PyTorch on random inputs, the first call with what TensorRT for
+RTX compiles, the mean of up to 50 calls, and the same as a CUDA graph.""",
 }
 EXAMPLE_HEADINGS = ("program", "precision", "seconds", "samples", "largest difference")
 
