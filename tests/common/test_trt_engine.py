@@ -1,0 +1,198 @@
+"""TensorRT's engines on a GPU: the same numbers as PyTorch's, where the caller's work is, several at a time."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from common.arrays import to_device, to_numpy
+from common.build import build_stage, engine_file
+from common.deployment import Deployment
+from common.engines import make_engine
+from common.engines.tensorrt_module import load_tensorrt
+from common.export import example_inputs, export_source, source_stages
+from common.loading import make_driver
+from common.speech import Controls
+from common.voices import load_voice
+from tests.conftest import save_trained, tiny_fastpitch, tiny_hifigan, tiny_tacotron2
+
+pytestmark = [pytest.mark.gpu, pytest.mark.trt]
+NETWORKS = {"fastpitch": tiny_fastpitch, "tacotron2": tiny_tacotron2, "hifigan": tiny_hifigan}
+TOLERANCE = 3e-2  # of the largest value: products in TF32
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ready():
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU")
+    try:
+        load_tensorrt()
+    except ValueError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """Tiny networks with all their graphs, by model."""
+    folder = tmp_path_factory.mktemp("engines")
+    return {
+        model: export_source(save_trained(make(), folder / f"{model}.pt"), folder / model)[0]
+        for model, make in NETWORKS.items()
+    }
+
+
+def build(source, folder, stages=None, **how) -> Deployment:
+    """Engines of a source's stages, and the deployment that finds them."""
+    deployment = Deployment(trt_file_path=str(folder / f"{source.model}.trt"), batch_size=2, **how)
+    trt = load_tensorrt()
+    for stage in source_stages(source):
+        if stages is None or stage.name in stages:
+            build_stage(engine_file(stage, source, deployment, trt), source, trt, False, 8.0)
+    return deployment
+
+
+def stage_and_inputs(source, name, mel=40, seed=0):
+    stage = next(stage for stage in source_stages(source) if stage.name == name)
+    sizes = {
+        dim.name: {"batch": 1, "text": 20}.get(dim.name, mel * dim.times if dim.of else mel)
+        for dim in stage.dynamic_dims.values()
+    }
+    inputs = example_inputs(stage, source.config, sizes, seed)
+    return stage, {name: to_device(value, "cuda") for name, value in inputs.items()}
+
+
+def near(got, wanted) -> bool:
+    scale = max(0.05, float(wanted.abs().max()))
+    return got.shape == wanted.shape and float((got - wanted).abs().max()) <= TOLERANCE * scale
+
+
+@pytest.mark.parametrize(("model", "name"), [("fastpitch", "encoder"), ("hifigan", "generator")])
+def test_the_numbers_are_pytorchs_on_the_stream_of_the_caller(sources, tmp_path, model, name):
+    source = sources[model]
+    deployment = build(source, tmp_path, [name])
+    stage, inputs = stage_and_inputs(source, name)
+    wanted = make_engine(stage, source, "torch", "cuda")(**inputs)
+    engine = make_engine(stage, source, "trt", "cuda", None, deployment)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        late = {key: value.clone() for key, value in inputs.items()}
+        got = engine(**late)  # nothing waits between
+        later = {key: value * 1 for key, value in got.items()}
+    torch.cuda.synchronize()
+    for key, value in later.items():
+        assert value.is_cuda and near(value, wanted[key])
+
+
+def test_engines_of_one_file_share_weights_and_run_at_a_time(sources, tmp_path):
+    source = sources["hifigan"]
+    deployment = build(source, tmp_path, ["generator"])
+    stage, inputs = stage_and_inputs(source, "generator")
+    _, others = stage_and_inputs(source, "generator", seed=1)
+    engines = [make_engine(stage, source, "trt", "cuda", None, deployment) for _ in range(2)]
+    assert engines[0].loaded is engines[1].loaded
+    assert engines[0]._context is not engines[1]._context
+    alone = [engines[0](**given)["audio"].clone() for given in (inputs, others)]
+    found: list[list[torch.Tensor]] = [[], []]
+
+    def work(i: int) -> None:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(20):
+                found[i].append(engines[i](**(inputs, others)[i])["audio"].clone())
+            torch.cuda.current_stream().synchronize()
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for i in range(2):
+        assert len(found[i]) == 20
+        assert all(torch.equal(audio, alone[i]) for audio in found[i])
+
+
+def test_a_cuda_graph_gives_the_bits_of_a_plain_run(sources, tmp_path):
+    source = sources["hifigan"]
+    deployment = build(source, tmp_path, ["generator"])
+    stage, inputs = stage_and_inputs(source, "generator")
+    _, others = stage_and_inputs(source, "generator", seed=1)
+    plain = make_engine(stage, source, "trt", "cuda", None, deployment)
+    graphed = make_engine(stage, source, "trt", "cuda", None, replace(deployment, trt_cuda_graph=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for given in (inputs, others, inputs):
+            assert torch.equal(graphed(**given)["audio"], plain(**given)["audio"])
+    assert all(graphed._graphs.values())
+
+
+def test_steps_in_one_cuda_graph_are_those_of_single_calls(sources, tmp_path):
+    """A decoder's steps, eight at a time, free-running: mel and lengths of PyTorch's step by step."""
+    source = sources["tacotron2"]
+    deployment = build(source, tmp_path, ["encoder", "decoder_iter", "postnet"])
+    ids = [np.arange(1, 18), np.arange(3, 12)]
+    controls = Controls(step_limit=37, gate_threshold=1.0)
+    wanted = make_driver(source, "torch", "cuda", decoder="steps").synthesise(ids, controls)
+    driver = make_driver(source, "trt", "cuda", deployment=deployment)
+    for _ in range(2):  # captured, then launched again
+        got = driver.synthesise(ids, controls)
+        assert np.array_equal(got.mel_lengths, wanted.mel_lengths)
+        assert near(got.mel, wanted.mel)
+        assert np.abs(got.alignment - wanted.alignment).max() < TOLERANCE
+
+
+def test_what_was_compiled_is_kept_beside_the_engine(sources, tmp_path):
+    if not hasattr(load_tensorrt().api.Runtime, "get_engine_validity"):
+        pytest.skip("the full TensorRT compiles when it builds")
+    source = sources["hifigan"]
+    deployment = build(source, tmp_path, ["generator"])
+    stage, inputs = stage_and_inputs(source, "generator")
+    make_engine(stage, source, "trt", "cuda", None, deployment)(**inputs)
+    (cache,) = tmp_path.glob("*.cache")
+    assert torch.cuda.get_device_name().replace(" ", "-") in cache.name
+    again = replace(source, networks={})
+    cache.write_bytes(b"damaged")
+    with pytest.warns(UserWarning, match="is damaged: compiling anew"):
+        make_engine(stage, again, "trt", "cuda", None, deployment)(**inputs)
+    assert cache.stat().st_size > 1000
+
+
+def test_too_little_memory_is_said_in_a_sentence(sources, tmp_path):
+    source = sources["hifigan"]
+    deployment = build(source, tmp_path, ["generator"])
+    stage, inputs = stage_and_inputs(source, "generator", mel=1000)
+    engine = make_engine(stage, source, "trt", "cuda", None, deployment)
+    torch.cuda.set_per_process_memory_fraction(1e-6)  # of PyTorch's pool, where outputs come from
+    try:
+        torch.cuda.empty_cache()
+        with pytest.raises(ValueError, match=r"the GPU's memory does not hold.*MB are free"):
+            engine(**inputs)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+def test_a_shape_beyond_the_profile_is_refused(sources, tmp_path):
+    source = sources["hifigan"]
+    deployment = build(source, tmp_path, ["generator"])
+    stage, inputs = stage_and_inputs(source, "generator")
+    engine = make_engine(stage, source, "trt", "cuda", None, deployment)
+    with pytest.raises(ValueError, match="'mel' has batch = 3, outside 1 to 2"):
+        engine(mel=inputs["mel"].expand(3, -1, -1).contiguous())
+
+
+def test_the_voice_warms_up_and_speaks(tmp_path):
+    from common.runner import TextToSpeech
+
+    voice = load_voice()
+    how = {}
+    for model in ("fastpitch", "hifigan"):
+        how[model] = build(voice.source(model), tmp_path, use_fp16=True)
+    tts = TextToSpeech.load("fastpitch", "hifigan", backend="trt", deployments=how)
+    warmed = list(tts.warm_up(1))
+    assert warmed and all(one.first > 0 for one in warmed)
+    wanted = TextToSpeech.load("fastpitch", "hifigan", backend="torch", device="cuda").speak("It just works.")
+    got = tts.speak("It just works.")
+    assert len(got.samples) == len(wanted.samples)
+    assert np.abs(to_numpy(got.mel) - to_numpy(wanted.mel)).mean() < 0.1
