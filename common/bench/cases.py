@@ -1,73 +1,136 @@
-"""Measures speaking on this machine: speed, a cold process, memory, and the first sound of a stream."""
+"""What rows of a table measure: which models, how they are run, and with how much of text."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.metadata
 import itertools
-import json
-import os
-import platform
-import statistics
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from datetime import date
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from common.arrays import Array
 from common.deployment import Deployment
-from common.engines import Engine
+from common.loading import KINDS, choose_sources, kernels_of, parse_backends, pick_device
 from common.model_settings import backend_texts, on_another, shown
-from common.registry import MODELS, get_model
-from common.runner import KINDS, TextToSpeech, choose_sources, parse_backends
+from common.registry import MODELS, get_model, unknown
 from common.voices import load_voice
 
-SENTENCE = (
-    "The examination and testimony of the experts enabled the commission to conclude "
-    "that five shots may have been fired."
-)
-PARAGRAPH = (
-    "In being comparatively modern, the art has neither the charm of age nor the weight of a long tradition, "
-    "and for that reason it is often passed over by those who write about older crafts. "
-    "The earliest book printed with movable types is a work of great beauty. "
-    "It was made in the middle of the fifteenth century, and it has never been surpassed. "
-    "Printers of later times took less care, and what they made was cheaper, and looked it. "
-    "Only in our own day have some of them gone back to the first models, with great success."
-)
-INFER = Path(__file__).resolve().parent.parent / "scripts" / "infer.py"
+WEIGHTS = ("voice", "published")
+PRECISIONS = ("fp32", "tf32", "fp16")
+# How a backend is run, as the word behind it says: "torch-compile", "trt-graph".
+MODES = {"torch": ("compile", "graph"), "trt": ("graph",)}
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is measured: a pair, or with `part` one model ("fastpitch") or one stage ("hifigan.generator").
+
+    All steps of Tacotron 2's decoder are "tacotron2.decoder", whichever stage makes them.
+    """
+
+    acoustic: str | None
+    vocoder: str | None
+    part: str = ""
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The models that run, by kind."""
+        both = {"acoustic": self.acoustic, "vocoder": self.vocoder}
+        return {kind: model for kind, model in both.items() if model}
+
+    @property
+    def name(self) -> str:
+        return self.part or f"{self.acoustic} -> {self.vocoder}"
+
+    @classmethod
+    def of(cls, part: str) -> Target:
+        """The target of a model's name, or of "model.stage"."""
+        model, _, _ = part.partition(".")
+        kind = get_model(model).kind
+        return cls(*(model if kind == one else None for one in KINDS), part)
 
 
 @dataclass(frozen=True)
 class Case:
-    """What one row of the report measures."""
+    """One way to run one target; it has a row for each batch size and text length.
 
-    acoustic: str
-    vocoder: str
-    backend: str
+    With `peer`, a function of the user's stands in the target's place. `symbols` are text lengths; without
+    any, sentences are spoken.
+    """
+
+    target: Target
+    backend: str = "onnx"  # as the runner takes it, but for the modes behind its words
+    precision: str = "fp32"
+    device: str = "cpu"
+    peer: str = ""  # "module:function"
+    weights: str = "voice"
     voice: str | None = None
     checkpoints: Sequence[str] = ()
     threads: int | None = None
     decoder: str | None = None
     deployments: Mapping[str, Deployment] = field(default_factory=dict)  # by model, as `load` takes them
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    batches: Sequence[int] = (1,)
+    symbols: Sequence[int] = ()
+    graphs: Path = Path("build/graphs")  # of published sizes
+    runs: int = 10
+    warm_up: bool = False  # run every engine first, and say on stderr what that took
 
     @property
-    def device(self) -> str:
-        """The CPU, unless TensorRT is to run, which needs a GPU: then what each backend picks."""
-        return "auto" if "trt" in self.backend else "cpu"
+    def models(self) -> dict[str, str]:
+        return self.target.models
+
+    @property
+    def acoustic(self) -> str | None:
+        return self.target.acoustic
+
+    @property
+    def vocoder(self) -> str | None:
+        return self.target.vocoder
+
+    @property
+    def part(self) -> str:
+        return self.target.part
+
+    @property
+    def clock_device(self) -> str:
+        """The device whose work is waited for."""
+        return "cuda" if self.device == "auto" else self.device
+
+    @property
+    def plain_backend(self) -> str:
+        return split_modes(self.backend)[0]
+
+    @property
+    def modes(self) -> dict[str, str]:
+        return split_modes(self.backend)[1]
+
+    @property
+    def streams(self) -> bool:
+        """Whether texts are spoken as users do: a voice's pair, without modes, which fit one length."""
+        whole = self.acoustic and self.vocoder and not self.part and not self.peer
+        return bool(whole) and self.weights == "voice" and not self.symbols and not self.modes
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """What tells each of its rows from others."""
+        for symbols, batch in itertools.product(self.symbols or (None,), self.batches):
+            yield {
+                "name": self.target.name,
+                "backend": self.peer or self.backend,
+                "precision": self.precision,
+                "device": self.device,
+                "weights": self.weights,
+                "symbols": symbols,
+                "batch": batch,
+            }
 
     @property
     def arguments(self) -> list[str]:
-        """The same for scripts/infer.py."""
+        """The same for scripts/infer.py, which speaks with a voice."""
         given = {
             "--acoustic": self.acoustic,
             "--vocoder": self.vocoder,
-            "--backend": self.backend,
+            "--backend": self.plain_backend,
             "--voice": self.voice,
             "--threads": self.threads and str(self.threads),
             "--device": self.device,
@@ -85,40 +148,117 @@ class Case:
         ]
         return [word for name, value in given.items() if value for word in (name, value)] + files + sets
 
-    def load(self, watch: Callable[[Engine], Engine] | None = None) -> TextToSpeech:
-        return TextToSpeech.load(
-            self.acoustic,
-            self.vocoder,
-            voice=self.voice,
-            checkpoints=self.checkpoints,
-            backend=self.backend,
-            device=self.device,
-            threads=self.threads,
-            decoder=self.decoder if has_decoders(self.acoustic) else None,
-            watch=watch,
-            deployments=self.deployments,
-            overrides=self.overrides,
-        )
+
+def split_modes(text: str) -> tuple[str, dict[str, str]]:
+    """ "acoustic=trt-graph,vocoder=torch" -> ("acoustic=trt,vocoder=torch", {"trt": "graph"})."""
+    modes: dict[str, str] = {}
+    parts = []
+    for part in text.split(","):
+        head, equals, word = part.rpartition("=")
+        backend, dash, mode = word.strip().partition("-")
+        if dash:
+            known = [f"{backend}-{one}" for one in MODES.get(backend, ())]
+            if word.strip() not in known:
+                every = [f"{one}-{mode}" for one, found in MODES.items() for mode in found]
+                raise ValueError(unknown("backend", word.strip(), known or ("onnx", "torch", "trt", *every)))
+            modes[backend] = mode
+        parts.append(f"{head}{equals}{backend}" if dash else part)
+    return ",".join(parts), modes
 
 
-def make_cases(acoustics: Sequence[str], vocoders: Sequence[str], backend: str, **how: Any) -> list[Case]:
-    """A case for each pair and each backend; of what `how` and the backends say, what is for its models."""
+def words_of(backend: str) -> set[str]:
+    """The backends that a text names, without their modes."""
+    return {part.rpartition("=")[2].strip() for part in split_modes(backend)[0].split(",")}
+
+
+def make_cases(
+    targets: Iterable[Target],
+    backends: Iterable[str],
+    precisions: Sequence[str] = (),
+    device: str | None = None,
+    **how: Any,
+) -> list[Case]:
+    """A case for each target, backend and precision that the backend has there.
+
+    Of what `how` and the backends say, each has what is for its models. Without precisions, it is what the
+    deployments say (`use_fp16`), else float32.
+    """
+    texts = [one for text in backends for one in backend_texts(text)]
     cases = []
-    for acoustic, vocoder, text in itertools.product(acoustics, vocoders, backend_texts(backend)):
-        here = backend_of(text, acoustic, vocoder)
-        backends = parse_backends(here, {"acoustic": acoustic, "vocoder": vocoder})
-        deployments = {
-            model: deployment if backends[get_model(model).kind] == "trt" else on_another(deployment)
-            for model, deployment in how.get("deployments", {}).items()
-            if model in (acoustic, vocoder)
-        }
-        cases.append(Case(acoustic, vocoder, here, **{**how, "deployments": deployments}))
+    for target, text in itertools.product(targets, texts):
+        models = target.models
+        here = backend_of(text, models.values())
+        plain, modes = split_modes(here)
+        chosen = parse_backends(plain, models)
+        where = place_of(chosen, device)
+        given = {m: d for m, d in how.get("deployments", {}).items() if m in models.values()}
+        half = any(d.use_fp16 for d in given.values())
+        for precision in precisions or ("fp16" if half else "fp32",):
+            if precisions and precision not in precisions_of(here, where):
+                continue
+            deployments = {}
+            for kind, model in models.items():
+                one = given.get(model, Deployment())
+                if chosen[kind] == "trt":
+                    fp16 = precision == "fp16" if precisions else one.use_fp16
+                    graph = one.trt_cuda_graph or modes.get("trt") == "graph"
+                    one = replace(one, use_fp16=fp16, trt_cuda_graph=graph)
+                else:
+                    one = on_another(one)
+                if one != Deployment() or model in given:
+                    deployments[model] = one
+            sizes = {m: values for m, values in how.get("overrides", {}).items() if m in models.values()}
+            own = {**how, "deployments": deployments, "overrides": sizes}
+            cases.append(Case(target, here, precision, where, **own))
+    if not cases:
+        raise ValueError(
+            f"no backend of {', '.join(texts)} has precision {', '.join(precisions)} on {device or 'cpu'}: "
+            "fp16 is for trt, and for torch on a GPU; tf32 for torch on a GPU"
+        )
     return cases
 
 
-def backend_of(text: str, acoustic: str, vocoder: str) -> str:
-    """The backends' text without the other models that it names."""
-    others = MODELS.keys() - {acoustic, vocoder}
+def with_peers(cases: Sequence[Case], peers: Sequence[str]) -> list[Case]:
+    """The cases, and behind those of each pair the user's functions."""
+    made = []
+    for target, found in itertools.groupby(cases, lambda case: case.target):
+        found = list(found)
+        whole = bool(target.acoustic and target.vocoder)
+        own = [replace(found[0], peer=peer, backend="", precision="") for peer in peers if whole]
+        made += [*found, *own]
+    if peers and not any(case.peer for case in made):
+        raise ValueError("--peer is for pairs: it makes audio of ids, as no model or stage alone does")
+    return made
+
+
+def default_backends(deployments: Mapping[str, Deployment], has_torch: bool) -> list[str]:
+    """Where none are asked for: those that hparams say, else all that needs no GPU."""
+    on_trt = [model for model, how in deployments.items() if how.use_trt]
+    if on_trt:
+        return [",".join(f"{model}={'trt' if model in on_trt else 'onnx'}" for model in deployments)]
+    return ["onnx", "torch", "torch-compile"] if has_torch else ["onnx"]
+
+
+def place_of(backends: Mapping[str, str], device: str | None) -> str:
+    """Where a case runs: on the CPU where nothing else is said, but with TensorRT where each model can."""
+    if "trt" in backends.values() and device in (None, "auto"):
+        return "auto"
+    return pick_device(next(iter(backends.values()))) if device == "auto" else device or "cpu"
+
+
+def precisions_of(backend: str, device: str) -> set[str]:
+    """What a backend can be run in. ONNX Runtime runs the graphs as they are exported, in float32."""
+    words, on_gpu = words_of(backend), device != "cpu"
+    found = {"fp32"}
+    found |= {"fp16"} if "trt" in words or ("torch" in words and on_gpu) else set()
+    return found | ({"tf32"} if "torch" in words and on_gpu else set())
+
+
+def backend_of(text: str, models: Iterable[str]) -> str:
+    """The backends' text without what it says of other models than these."""
+    models = list(models)
+    mine = {*models, *(get_model(model).kind for model in models), *kernels_of(*models)}
+    others = {*MODELS, *KINDS, *kernels_of(*MODELS)} - mine
     parts = [part for part in text.split(",") if part.partition("=")[0].strip() not in others]
     return ",".join(parts) or "onnx"
 
@@ -129,229 +269,41 @@ def not_default(deployment: Deployment | None) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value != getattr(Deployment, name)}
 
 
-def has_decoders(model: str) -> bool:
-    return hasattr(get_model(model).module("stages"), "VARIANTS")
+def has_decoders(model: str | None) -> bool:
+    """Whether `--decoder` is for this model."""
+    return model is not None and "steps" in getattr(get_model(model).module("stages"), "VARIANTS", ())
 
 
-def choose_models(words: str | None, kind: str, voice: str | None, checkpoints: Sequence[str]) -> list[str]:
+def choose_models(
+    words: str | None, kind: str, voice: str | None, checkpoints: Sequence[str], weights: str = "voice"
+) -> list[str]:
     """ "fastpitch,tacotron2", "all" of the voice's, or None: the voice's own or the checkpoint's."""
+    published = [name for name, model in MODELS.items() if model.kind == kind]
     if words == "all":
-        return load_voice(voice).models_of(kind)
+        return published if weights == "published" else load_voice(voice).models_of(kind)
     wanted = [word.strip() for word in words.split(",")] if words else [None]
     for name in wanted:
         if name is not None:
             get_model(name, kind)
     if wanted != [None]:
         return wanted
+    if weights == "published":
+        return published[:1]
     return [choose_sources(dict.fromkeys(KINDS), voice, checkpoints)[kind].model]
 
 
-def measure(
-    cases: Sequence[Case], runs: int, warm_up: Callable[[TextToSpeech], None] | None = None
-) -> dict[str, Any]:
-    """Every figure that the report shows; `warm_up` is called with what is to be measured.
-
-    Cold processes come behind one that warms up too, and find what it left in files.
-    """
-    # First of all, while this process is small: a new process counts the memory of the one it came from.
-    cold = [cold_process(case, runs, warm_up is not None) for case in cases]
-    rows = []
-    for case, start in zip(cases, cold, strict=True):
-        clock = StageClock()
-        tts = case.load(clock.watch)
-        if warm_up:
-            warm_up(tts)
-        figures = {"speed": speed(tts, runs, clock), "stages": clock.figures(runs)}
-        figures |= {"stream": stream(tts, runs), "cold": start}
-        rows.append({"acoustic": case.acoustic, "vocoder": case.vocoder, "backend": case.backend, **figures})
-    return {"machine": describe_machine(), "rows": rows}
+def numbers(text: str, what: str) -> tuple[int, ...]:
+    """ "1,4,8" -> (1, 4, 8)."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(re.fullmatch(r"[1-9]\d{0,5}", word) for word in words):
+        raise ValueError(f"{what} must be whole numbers from 1 on, with commas between them, not {text!r}")
+    return tuple(int(word) for word in words)
 
 
-class StageClock:
-    """Measures every call of the engines it watches."""
-
-    def __init__(self) -> None:
-        self.calls: dict[str, list[float]] = {}
-
-    def watch(self, engine: Engine) -> Engine:
-        return _Watched(engine, self.calls)
-
-    def figures(self, runs: int) -> list[dict[str, Any]]:
-        """Of one run, on average: calls of each stage, and the seconds in them."""
-        return [
-            {"stage": name, "calls": round(len(calls) / runs), "seconds": sum(calls) / runs}
-            for name, calls in self.calls.items()
-        ]
-
-
-class _Watched:
-    """An engine that notes how long its calls take."""
-
-    def __init__(self, engine: Engine, calls: dict[str, list[float]]):
-        self._engine = engine
-        self._calls = calls
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    def __call__(self, **inputs: Array) -> dict[str, Array]:
-        start = time.perf_counter()
-        outputs = self._engine(**inputs)
-        if self._engine.device != "cpu":
-            importlib.import_module("torch").cuda.synchronize(self._engine.device)
-        self._calls.setdefault(self._engine.stage.full_name, []).append(time.perf_counter() - start)
-        return outputs
-
-
-def describe_machine() -> dict[str, Any]:
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [
-            line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line
-        ]
-        model = names[0] if names else model
-    versions = {}
-    for package in ("numpy", "onnxruntime", "torch", "tensorrt-rtx-cu13-bindings", "tensorrt"):
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return {
-        "date": date.today().isoformat(),
-        "cpu": model,
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        **versions,
-    }
-
-
-def speed(tts: TextToSpeech, runs: int, clock: StageClock) -> dict[str, float]:
-    """Text to samples in memory, warm."""
-    tts.speak(SENTENCE)
-    clock.calls.clear()
-    answers = [tts.speak(SENTENCE) for _ in range(runs)]
-    middle = sorted(answers, key=lambda audio: audio.timings.total)[len(answers) // 2]
-    return middle.timings.summary()
-
-
-def stream(tts: TextToSpeech, runs: int) -> dict[str, float]:
-    """Time to first audio of a paragraph, and how far ahead of a player the rest stays."""
-    firsts, margins, seconds = [], [], 0.0
-    for _ in range(runs):
-        begun = time.perf_counter()
-        playing_until, seconds, margin = 0.0, 0.0, float("inf")
-        for number, chunk in enumerate(tts.stream(PARAGRAPH)):
-            arrived = time.perf_counter() - begun
-            if number == 0:
-                firsts.append(arrived)
-                playing_until = arrived
-            margin = min(margin, playing_until - arrived) if number else margin
-            playing_until += len(chunk) / tts.sampling_rate
-            seconds += len(chunk) / tts.sampling_rate
-        margins.append(margin)
-    return {
-        "first_audio_s": statistics.median(firsts),
-        "slowest_first_audio_s": max(firsts),
-        "smallest_margin_s": min(margins),
-        "audio_s": seconds,
-    }
-
-
-def cold_process(case: Case, runs: int, warm_up: bool = False) -> dict[str, Any]:
-    """A new process of scripts/infer.py from start to its wav file."""
-    results = []
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(INFER), "--text", SENTENCE, "-o", f"{folder}/x.wav", "--json"]
-        if warm_up:
-            _time_process([*command, *case.arguments, "--warm-up"])
-        for _ in range(max(3, runs // 2)):
-            results.append(_time_process([*command, *case.arguments]))
-    seconds, peak, report = sorted(results, key=lambda result: result[0])[len(results) // 2]
-    timings = report["phrases"][0]["timings"]
-    parts = {f"load {name}": value for name, value in report["load"].items()}
-    parts |= {name: timings[f"{name}_s"] for name in ("text", "acoustic", "vocoder", "join", "write")}
-    return {
-        "seconds": seconds,
-        "parts": {"Python, imports, exit": seconds - sum(parts.values()), **parts},
-        "peak_bytes": peak,
-    }
-
-
-def _time_process(command: list[str]) -> tuple[float, int, dict[str, Any]]:
-    """Seconds, peak memory in bytes, and the JSON that it printed."""
-    start = time.perf_counter()
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, stdout=out, stderr=errors)
-        # Not process.wait(): only this tells the memory of this one process.
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        seconds = time.perf_counter() - start
-        out.seek(0)
-        errors.seek(0)
-        if process.returncode:
-            raise ValueError(f"scripts/infer.py failed: {errors.read().decode().strip()}")
-        # Kilobytes, but bytes on macOS.
-        return seconds, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024), json.load(out)
-
-
-HEADINGS = (
-    *("models", "backend", "audio", "text to samples", "times real time", "acoustic", "vocoder"),
-    *("first audio", "margin", "cold process", "peak memory"),
-)
-
-
-def markdown(figures: dict[str, Any]) -> str:
-    rows = figures["rows"]
-    titles = [(f"{row['acoustic']}, {row['vocoder']}", row["backend"]) for row in rows]
-    stages = [
-        (*title, stage["stage"], str(stage["calls"]), milliseconds(stage["seconds"]))
-        for title, row in zip(titles, rows, strict=True)
-        for stage in row["stages"]
-    ]
-    parts = [
-        (part, *(milliseconds(row["cold"]["parts"][part]) for row in rows))
-        for part in rows[0]["cold"]["parts"]
-    ]
-    lines = [
-        ", ".join(f"{name} {value}" for name, value in figures["machine"].items()),
-        "",
-        *_table(HEADINGS, [(*title, *_cells(row)) for title, row in zip(titles, rows, strict=True)]),
-        "",
-        "Text to samples: a sentence, warm. First audio and margin: `stream` of a paragraph; the margin is "
-        "what a player that starts at once still has to play, at worst, when the next chunk comes. A cold "
-        "process: scripts/infer.py from its start to its wav file, with its peak memory.",
-        "",
-        "The stages, for the sentence:",
-        "",
-        *_table(("models", "backend", "stage", "calls", "time"), stages),
-        "",
-        "A cold process:",
-        "",
-        *_table(("part", *(f"{models}, {backend}" for models, backend in titles)), parts),
-    ]
-    return "\n".join(lines)
-
-
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    figure, flow, cold = row["speed"], row["stream"], row["cold"]
-    return (
-        f"{figure['audio_s']:.2f} s",
-        milliseconds(figure["total_s"]),
-        f"{figure['rtf']:.1f}",
-        milliseconds(figure["acoustic_s"]),
-        milliseconds(figure["vocoder_s"]),
-        milliseconds(flow["first_audio_s"]),
-        milliseconds(flow["smallest_margin_s"]) + (" (gap!)" if flow["smallest_margin_s"] < 0 else ""),
-        f"{cold['seconds']:.2f} s",
-        f"{cold['peak_bytes'] / 1e6:.0f} MB",
-    )
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    rule = "|" + "---|" * len(headings)
-    return [f"| {' | '.join(headings)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]
-
-
-def milliseconds(seconds: float) -> str:
-    return f"{seconds * 1e3:.0f} ms"
+def choices(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
+    """ "fp32,fp16" -> ("fp32", "fp16"), each of them known."""
+    words = tuple(word.strip() for word in text.split(","))
+    for word in words:
+        if word not in known:
+            raise ValueError(unknown(what, word, known))
+    return words

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from common import cli
-from common.bench import Case, make_cases
+from common.bench.cases import Case, Target, make_cases
 from common.cache import config_hash
 from common.deployment import Deployment
 from common.loading import choose_sources, override
@@ -236,9 +236,8 @@ def test_another_config_needs_other_graphs(tiny_voice):
 
 def test_the_benchmark_hands_settings_to_its_processes(infer):
     deployments = {"fastpitch": Deployment(batch_size=2, trt_max_output_seq_len_list=(64, 128))}
-    case = Case(
-        "fastpitch", "hifigan", "onnx", deployments=deployments, overrides={"fastpitch": {"n_speakers": 1}}
-    )
+    target, overrides = Target("fastpitch", "hifigan"), {"fastpitch": {"n_speakers": 1}}
+    case = Case(target, deployments=deployments, overrides=overrides)
     args = infer(*case.arguments)
     assert args.deployments["fastpitch"] == deployments["fastpitch"]
     assert args.overrides["fastpitch"] == {"n_speakers": 1}
@@ -303,9 +302,10 @@ def test_precision_that_cannot_be_is_refused(infer, words, message):
 def test_a_benchmark_names_only_a_cases_own_models():
     how = {"deployments": {name: Deployment(use_fp16=True) for name in ("fastpitch", "tacotron2", "hifigan")}}
     text = "fastpitch=trt,tacotron2=onnx,hifigan=onnx"
-    first, second = make_cases(["fastpitch", "tacotron2"], ["hifigan"], text, **how)
+    targets = [Target(name, "hifigan") for name in ("fastpitch", "tacotron2")]
+    first, second = make_cases(targets, [text], **how)
     assert (first.backend, first.device) == ("fastpitch=trt,hifigan=onnx", "auto")
     assert (second.backend, second.device) == ("tacotron2=onnx,hifigan=onnx", "cpu")
     assert first.arguments[-2:] == ["--set", "fastpitch.use_fp16=true"]
     assert second.deployments == {name: Deployment() for name in ("tacotron2", "hifigan")}
-    assert [case.backend for case in make_cases(["fastpitch"], ["hifigan"], "onnx,trt")] == ["onnx", "trt"]
+    assert [case.backend for case in make_cases(targets[:1], ["onnx,trt"])] == ["onnx", "trt"]

@@ -1,0 +1,120 @@
+"""Rows of figures: what a child process does with its cases."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+from common import cli
+from common.bench.cases import Case
+from common.bench.clocks import LONGEST_WARM_UP, WARM_UPS, Memory, summary, timed
+from common.bench.speaking import stream
+from common.bench.subjects import Loaded, Peer, Subject
+
+LONGEST_RUNS = 5.0  # seconds that a figure's runs may take, beyond the fewest
+CLOCK_RUNS = 5  # with the engines' clock on
+FIRST_RUNS = 10  # of the first audio
+
+Row = dict[str, Any]
+
+
+def measure_case(case: Case, late: Callable[[], bool] = lambda: False) -> Iterator[Row]:
+    """A row of figures for each batch size and text length; one that fails says why."""
+    labels = list(case.rows())
+    if late():
+        yield from (label | {"failed": "left out: the time for all rows was over"} for label in labels)
+        return
+    with surroundings(case):
+        memory = Memory(case.clock_device)
+        memory.reset()
+        begun = time.perf_counter()
+        try:
+            loaded = Peer(case) if case.peer else Loaded(case)
+            if case.warm_up:
+                cli.warm_up(loaded.tts)
+        except Exception as error:
+            yield from (label | {"failed": reason(error)} for label in labels)
+            return
+        load_s = time.perf_counter() - begun
+        for label in labels:
+            if late():
+                yield label | {"failed": "left out: the time for all rows was over"}
+                continue
+            try:
+                subject = loaded.subject(label["batch"], label["symbols"])
+                memory.reset()
+                figures = measure_row(case, subject, label["batch"])
+                figures["memory_bytes"] = memory.peak_bytes(loaded.engines)
+                if case.streams and label["batch"] == 1:
+                    figures["stream"] = stream(loaded.tts, case.runs)
+                yield label | {"load_s": load_s, **figures}
+            except Exception as error:
+                yield label | {"failed": reason(error)}
+        del loaded
+    gc.collect()
+
+
+def measure_row(case: Case, subject: Subject, batch: int) -> Row:
+    """The figures of one batch size and text length."""
+    device = case.clock_device
+    (first_s,) = timed(subject.run, 1, device, 0.0)
+    timed(subject.run, WARM_UPS, device, LONGEST_WARM_UP)
+    seconds = timed(subject.run, case.runs, device, LONGEST_RUNS)
+    made = subject.run()
+    latency = summary(seconds)
+    audio_s = sum(made.samples) / batch / subject.sampling_rate
+    row: Row = {
+        "runs": len(seconds),
+        "first_s": first_s,  # of all calls: what is compiled or captured is, here
+        "latency": latency,
+        "samples_per_s": sum(made.samples) / latency["mean"] if made.samples else None,
+        "frames": sum(made.frames) / batch if made.frames else None,
+        "audio_s": audio_s if made.samples else None,
+        "rtf": audio_s / latency["mean"] if made.samples else None,
+    }
+    if subject.clock:
+        runs = min(CLOCK_RUNS, len(seconds))
+        row |= subject.clock.measure(subject.run, runs, device)
+    if subject.first_audio:
+        timed(subject.first_audio, 2, device, 0.0)
+        firsts = timed(subject.first_audio, min(FIRST_RUNS, case.runs), device, LONGEST_RUNS)
+        row["first_audio"] = summary(firsts)
+    return row
+
+
+class surroundings:
+    """How PyTorch computes while a case is measured: its precision, and on a GPU a stream of its own.
+
+    On the default stream nothing can be captured, and TensorRT makes the host wait.
+    """
+
+    def __init__(self, case: Case):
+        self.case = case
+
+    def __enter__(self) -> None:
+        self._stream: Any = nullcontext()
+        if self.case.clock_device != "cpu":
+            torch = importlib.import_module("torch")
+            if not torch.cuda.is_available():
+                return  # which the engines say better
+            torch.cuda.empty_cache()
+            self._stream = torch.cuda.stream(torch.cuda.Stream(self.case.clock_device))
+            torch.backends.cudnn.benchmark = True
+            for part in (torch.backends.cuda.matmul, torch.backends.cudnn):
+                part.allow_tf32 = self.case.precision == "tf32"
+        if self.case.modes.get("torch") == "compile":
+            importlib.import_module("torch")._dynamo.reset()
+        self._stream.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._stream.__exit__(*error)
+
+
+def reason(error: BaseException) -> str:
+    """An error in one line."""
+    text = " ".join(str(error).split())[:300]
+    return text if type(error) in (ValueError, FileNotFoundError) else f"{type(error).__name__}: {text}"

@@ -1,0 +1,67 @@
+"""Tables that belong together, under a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from common.bench.cases import Case, Target, make_cases
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cases of one target."""
+
+    target: Target
+    backends: Sequence[str]
+    precisions: Sequence[str] = ()
+    batches: Sequence[int] = (1,)
+
+    def cases(self, **how: Any) -> list[Case]:
+        return make_cases([self.target], self.backends, self.precisions, batches=self.batches, **how)
+
+
+def h200() -> list[Table]:
+    """The pairs that NVIDIA's programs have, and Tacotron 2's decoder, in half precision."""
+    targets = (
+        Target("fastpitch", "hifigan"),
+        Target("fastspeech", "hifigan"),
+        Target("fastpitch", "waveglow"),
+        Target.of("tacotron2.decoder"),
+        Target("tacotron2", "waveglow"),
+    )
+    backends = ("torch", "torch-graph", "trt", "trt-graph")
+    return [
+        *(Table(target, backends, ("fp16",), (1, 4, 8)) for target in targets),
+        # Compiling takes long: it comes last, in case that time is over.
+        Table(targets[0], ("torch-compile",), ("fp16",)),
+    ]
+
+
+def cpu() -> list[Table]:
+    """The shipped voice's pairs; what is compiled is so for one length, which takes a minute."""
+    acoustics, backends = ("fastpitch", "fastspeech", "tacotron2"), ("onnx", "torch")
+    return [
+        *(Table(Target(acoustic, "hifigan"), backends, batches=(1, 4)) for acoustic in acoustics),
+        *(Table(Target(acoustic, "waveglow"), backends) for acoustic in acoustics),
+        Table(Target("fastpitch", "hifigan"), ("torch-compile",)),
+    ]
+
+
+@dataclass(frozen=True)
+class Suite:
+    tables: Callable[[], Sequence[Table]]
+    how: Mapping[str, Any]  # of every case
+    budget: float | None = None  # seconds
+
+    def cases(self, **given: Any) -> list[Case]:
+        return [case for table in self.tables() for case in table.cases(**{**self.how, **given})]
+
+
+SUITES = {
+    "h200": Suite(
+        h200, {"weights": "published", "device": "cuda", "symbols": (128,), "runs": 100}, budget=270.0
+    ),
+    "cpu": Suite(cpu, {"weights": "voice", "device": "cpu", "symbols": (128,), "runs": 20}),
+}

@@ -1,0 +1,87 @@
+"""Stages run by PyTorch in other ways than the engine does: in half precision, compiled, as CUDA graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from common.arrays import Array
+from common.engines import Engine, check_inputs
+from common.engines.torch_engine import TorchEngine
+from common.layers import method_of
+
+RUNS_BEFORE_CAPTURE = 3  # what cuDNN tries on its first calls cannot be captured
+
+
+def in_mode(engine: Engine, mode: str | None, half: bool) -> Engine:
+    """What runs in the place of a stage's engine on PyTorch."""
+    if mode == "graph" and engine.device == "cpu":
+        raise ValueError("torch-graph needs a GPU: a CUDA graph is captured there")
+    if not isinstance(engine, TorchEngine):
+        raise ValueError(
+            f"{engine.stage.full_name} runs in buckets: torch-compile, torch-graph and fp16 go without"
+        )
+    made = TorchStage(engine, half, mode == "compile")
+    return GraphedStage(made) if mode == "graph" else made
+
+
+class TorchStage:
+    """A network's method as TorchEngine runs it; what it takes and gives stays in float32."""
+
+    def __init__(self, engine: TorchEngine, half: bool, compiled: bool):
+        self._engine, self._half = engine, half and "*" not in engine.stage.float32_layers
+        if self._half:
+            engine.network.half()  # all of it, as a model's user would
+        self._method = method_of(engine.network, engine.stage)
+        if compiled:
+            torch._dynamo.config.recompile_limit = 64
+            self._method = torch.compile(self._method, dynamic=False)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        stage, on_cpu = self._engine.stage, self._engine.device == "cpu"
+        check_inputs(stage, inputs)
+        with torch.inference_mode():
+            if on_cpu:
+                inputs = {name: torch.from_numpy(np.ascontiguousarray(x)) for name, x in inputs.items()}
+            if self._half:
+                inputs = {n: x.half() if x.is_floating_point() else x for n, x in inputs.items()}
+            outputs = [x.float() if x.is_floating_point() else x for x in self._method(**inputs)]
+        names = (tensor.name for tensor in stage.outputs)
+        return {name: x.numpy() if on_cpu else x for name, x in zip(names, outputs, strict=True)}
+
+
+class GraphedStage:
+    """A CUDA graph for each shape, with memory of its own that inputs are copied to."""
+
+    def __init__(self, engine: Any):
+        self._engine = engine
+        self._graphs: dict[tuple, tuple[torch.cuda.CUDAGraph, dict, dict]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        key = tuple(tuple(tensor.shape) for tensor in inputs.values())
+        if key not in self._graphs:
+            self._graphs[key] = self._capture(inputs)
+        graph, held, outputs = self._graphs[key]
+        for name, tensor in inputs.items():
+            held[name].copy_(tensor)
+        graph.replay()
+        return {name: tensor.clone() for name, tensor in outputs.items()}
+
+    def _capture(self, inputs: dict[str, Array]) -> tuple[torch.cuda.CUDAGraph, dict, dict]:
+        stream = torch.cuda.current_stream(self._engine.device)
+        held = {name: tensor.clone() for name, tensor in inputs.items()}
+        for _ in range(RUNS_BEFORE_CAPTURE):
+            self._engine(**held)
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            outputs = self._engine(**held)
+        return graph, held, outputs
