@@ -1,0 +1,272 @@
+"""The stage `generator` (or `masked_generator`) of WaveGlow on an NVIDIA GPU, in half precision."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from common.arrays import Array
+from common.engines import check_inputs
+from common.engines.torch_engine import build_network
+from common.stages import Stage
+from trt_plugins.waveglow.fold import NARROW, Folded, fold, sizes_of
+from waveglow.config import WaveglowConfig
+
+if TYPE_CHECKING:
+    from common.voices import ModelSource
+
+STAGES = ("generator", "masked_generator")
+SHAPES = 4  # whose graphs and buffers are kept
+CAPABILITY = (9, 0)  # the first with the copies and products of tiles that the kernels are made of
+# Rows, columns and how a tile is computed, by what was fastest on an H200 (README.md).
+GATE_ROWS, GATE_COLUMNS, GATE = 128, 128, {"num_warps": 4, "STAGES": 3}
+RESIDUAL_ROWS, RESIDUAL_COLUMNS, RESIDUAL = 64, 256, {"num_warps": 4, "STAGES": 2}  # rows divide GATE_ROWS
+FLOW_ROWS = WINDOW_ROWS = 16
+
+
+class Generator:
+    """Runs the stage on torch's current stream: CUDA tensors in and out.
+
+    A first call for a batch and a length launches the kernels once (Triton compiles what its cache lacks) and
+    captures them in a CUDA graph; later ones replay it. The graphs of the last few shapes are kept.
+    """
+
+    backend = "cuda"
+
+    def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
+        if stage.name not in STAGES:
+            raise ValueError(f"the kernels run {' and '.join(STAGES)}, not {stage.name}")
+        self.sizes = sizes_of(source.config)
+        _check_machine(device)
+        self.stage = stage
+        self.device = device
+        self._config = source.config
+        key = (stage.network, device, self.backend)
+        folded = source.networks.get(key)
+        if folded is None:
+            folded = source.networks[key] = fold(build_network(stage, source).to(device))
+        self.folded = self.memory_owner = folded
+        self.memory_bytes = folded.nbytes
+        self._shapes: OrderedDict[tuple[int, int], Shape] = OrderedDict()
+        self._done = None
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        check_inputs(self.stage, inputs)
+        mel = inputs["mel"]
+        key = (mel.shape[0], mel.shape[2])
+        with torch.cuda.device(self.device), torch.inference_mode():
+            stream = torch.cuda.current_stream()
+            if self._done is not None:  # the buffers may be in use on another stream
+                stream.wait_event(self._done)
+            shape = self._shapes.get(key)
+            if shape is None:
+                while len(self._shapes) >= SHAPES:
+                    self._shapes.popitem(last=False)
+                shape = self._shapes[key] = Shape(self._config, self.folded, *key, self.device)
+            self._shapes.move_to_end(key)
+            audio = shape(**inputs)
+            self._done = stream.record_event()
+        return {self.stage.outputs[0].name: audio}
+
+
+def _check_machine(device: str) -> None:
+    """A ValueError where the kernels cannot run."""
+    if not device.startswith("cuda"):
+        raise ValueError(f"device {device!r}: WaveGlow's kernels need an NVIDIA GPU")
+    if not torch.cuda.is_available():
+        raise ValueError(f"device {device!r}: PyTorch sees no GPU here")
+    found = torch.cuda.get_device_capability(device)
+    if found < CAPABILITY:
+        raise ValueError(
+            "WaveGlow's kernels need a GPU of compute capability {}.{} or later, not {}.{}".format(
+                *CAPABILITY, *found
+            )
+        )
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        raise ValueError(
+            "WaveGlow's kernels need Triton, which PyTorch's CUDA builds bring along: pip install triton"
+        ) from None
+
+
+class Shape:
+    """One batch and length: its buffers, and the CUDA graph that fills `audio` from them."""
+
+    def __init__(self, config: WaveglowConfig, folded: Folded, batch: int, frames: int, device: str):
+        self.config, self.folded, self.sizes = config, folded, sizes_of(config)
+        sizes = self.sizes
+        self.batch, self.frames = batch, frames
+        self.stride = frames + sizes.margin  # rows from an item to the next
+        self.tiles = -(-(batch * self.stride - sizes.margin) // GATE_ROWS)
+        self.rows = 2 * sizes.margin + self.tiles * GATE_ROWS  # of a phase
+        self.blocks = -(-sizes.window // sizes.chunks)  # of rows, that hold the windows of mels
+
+        def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        steps = config.noise_length(frames)
+        self.mel = zeros(batch, config.n_mel_channels, frames)
+        self.z = zeros(batch, config.n_group, steps)
+        self.lengths = torch.full((batch,), frames, dtype=torch.int64, device=device)
+        self.audio = zeros(batch, steps * config.n_group)
+        area = sizes.phases * self.rows
+        # Windows of mels, then x. What lies between items stays zero.
+        self.left = zeros(self.blocks * self.rows + area, sizes.channels, dtype=torch.float16)
+        self.acts = zeros(area, sizes.channels, dtype=torch.float16)
+        self.states = [zeros(area, NARROW) for _ in range(2)]
+        self.ends = zeros(area, NARROW)
+        self._describe()
+        self.graph: Any = None
+
+    def _describe(self) -> None:
+        from triton.tools.tensor_descriptor import TensorDescriptor
+
+        from trt_plugins.waveglow.fold import CHUNK
+
+        describe, folded, channels = TensorDescriptor.from_tensor, self.folded, self.sizes.channels
+        self.gate_columns = min(GATE_COLUMNS, 2 * channels)
+        self.residual_columns = min(RESIDUAL_COLUMNS, channels)
+        self.gate_tensors = (
+            describe(self.left, [GATE_ROWS, CHUNK]),
+            describe(folded.gates.view(-1, CHUNK), [self.gate_columns, CHUNK]),
+            folded.gate_bias,
+            describe(self.acts, [GATE_ROWS, self.gate_columns // 2]),
+        )
+        self.residual_tensors = (
+            describe(self.acts, [RESIDUAL_ROWS, CHUNK]),
+            describe(folded.residual.view(-1, channels), [self.residual_columns, CHUNK]),
+            describe(folded.ends.view(-1, channels), [NARROW, CHUNK]),
+            describe(self.left, [RESIDUAL_ROWS, self.residual_columns]),
+            folded.residual_bias,
+            self.ends,
+            self.lengths,
+        )
+
+    def __call__(
+        self, mel: torch.Tensor, z: torch.Tensor, lengths: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        self.mel.copy_(mel)
+        self.z.copy_(z)
+        if lengths is not None:
+            self.lengths.copy_(lengths)
+        if self.graph is None:
+            self.launch()
+            graph = torch.cuda.CUDAGraph()
+            torch.cuda.current_stream().synchronize()
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                self.launch()
+            self.graph = graph
+        self.graph.replay()
+        return self.audio.clone()
+
+    def launch(self) -> None:
+        """Puts all kernels on the current stream."""
+        from trt_plugins.waveglow import kernels
+
+        config, sizes = self.config, self.sizes
+        kernels.window_kernel[(-(-self.frames // WINDOW_ROWS), self.batch, sizes.window)](
+            self.mel,
+            self.left,
+            self.frames,
+            self.stride,
+            config.n_mel_channels,
+            sizes.delays,
+            sizes.margin,
+            self.rows,
+            sizes.channels,
+            WINDOW_ROWS,
+        )
+        flows = range(config.n_flows)
+        used = config.n_remaining
+        self._between(None, config.n_flows - 1, 0, 0)
+        for flow in reversed(flows):
+            for layer in range(sizes.layers):
+                self._layer(flow * sizes.layers + layer, layer)
+            early = config.n_early_size if config.is_early(flow) else 0
+            self._between(flow, flow - 1, early, used)
+            used += early
+
+    def _layer(self, index: int, layer: int) -> None:
+        from trt_plugins.waveglow import kernels
+
+        sizes = self.sizes
+        common = {
+            "PHASES": sizes.phases,
+            "WINDOW": sizes.window,
+            "CHUNKS": sizes.chunks,
+            "MARGIN": sizes.margin,
+        }
+        splits = 2 * sizes.channels // self.gate_columns
+        kernels.gate_kernel[(sizes.phases * self.tiles * splits,)](
+            *self.gate_tensors,
+            index,
+            2**layer,
+            self.tiles,
+            self.rows,
+            **common,
+            TAPS=sizes.taps,
+            BM=GATE_ROWS,
+            BN=self.gate_columns,
+            **GATE,
+        )
+        last = layer == sizes.layers - 1
+        splits = 1 if last else sizes.channels // self.residual_columns
+        tiles = self.tiles * (GATE_ROWS // RESIDUAL_ROWS)
+        kernels.residual_kernel[(sizes.phases * tiles * splits,)](
+            *self.residual_tensors,
+            index,
+            tiles,
+            self.rows,
+            self.stride,
+            self.batch,
+            **common,
+            BM=RESIDUAL_ROWS,
+            BN=self.residual_columns,
+            FIRST=layer == 0,
+            LAST=last,
+            **RESIDUAL,
+        )
+
+    def _between(self, flow: int | None, after: int, early: int, used: int) -> None:
+        """What stands before, between and behind the coupling nets of two flows."""
+        from trt_plugins.waveglow import kernels
+
+        config, sizes, folded = self.config, self.sizes, self.folded
+        size = config.n_remaining if flow is None else config.flow_channels(flow)
+        state, new = self.states
+        self.states = [new, state]
+        kernels.flow_kernel[(-(-self.tiles * GATE_ROWS // FLOW_ROWS), sizes.phases)](
+            state,
+            new,
+            self.ends,
+            folded.end_bias,
+            folded.inverse,
+            folded.start,
+            folded.start_bias,
+            self.z,
+            self.left[self.blocks * self.rows :],
+            self.audio,
+            self.lengths,
+            flow or 0,
+            max(after, 0),
+            self.rows,
+            self.frames,
+            self.stride,
+            self.batch,
+            PHASES=sizes.phases,
+            GROUP=config.n_group,
+            SIZE=size,
+            HALF=size // 2,
+            NEXT_HALF=(size + early) // 2,
+            EARLY=early,
+            USED=used,
+            FIRST=flow is None,
+            FINAL=after < 0,
+            CHANNELS=sizes.channels,
+            MARGIN=sizes.margin,
+            BLOCK=FLOW_ROWS,
+            num_warps=4,
+        )

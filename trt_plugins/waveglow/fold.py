@@ -1,0 +1,186 @@
+"""A WaveGlow network's weights in the form that the kernels take: fewer products, the same sums.
+
+Three chains of linear layers have nothing between them, and become one layer each:
+
+* upsampling, `cond` and a layer's conditioning convolution. A step of a given phase (its place among the
+  steps of its frame) hears the few frames that the upsampling kernel spans, so each phase has a matrix on
+  those frames' mels (320 wide where the published grouped mel has 640), and the biases add up to one.
+* a layer's skip half and `end`: its few rows instead of wn_channels, and no sum of skips
+  in between.
+* biases along such a chain.
+
+Everything is computed in float32 and rounded to float16 once. wn_channels is filled up with zeros to 64,
+128, 256 and so on, which changes nothing: tanh(0) * sigmoid(0) is 0.
+
+Letters: C channels filled up, P phases of a frame, W mels that a step hears filled up, G n_group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from waveglow.config import WaveglowConfig
+from waveglow.model import CouplingNet, Waveglow
+
+CHUNK = 64  # columns of a product that the kernels take at a time
+NARROW = 16  # the fewest columns of a product on tensor cores: a flow's channels are filled up to it
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the kernels' memory is laid out by."""
+
+    channels: int  # C
+    chunks: int  # of C
+    phases: int  # P
+    window: int  # W / CHUNK
+    delays: int  # frames that a step hears, its own and earlier ones
+    taps: int
+    layers: int
+    margin: int  # frames of zeros around every item, as far as a layer reaches
+
+
+def sizes_of(config: WaveglowConfig) -> Sizes:
+    """The sizes for a network; a ValueError for one that the kernels cannot run."""
+    if config.hop_length % config.n_group:
+        raise ValueError(
+            f"hop_length {config.hop_length} must be a multiple of n_group {config.n_group} for the kernels"
+        )
+    if config.n_group > NARROW:
+        raise ValueError(f"the kernels take an n_group of {NARROW} at most, not {config.n_group}")
+    chunks = 1
+    while chunks * CHUNK < config.wn_channels:  # a tile's sides are powers of two
+        chunks *= 2
+    phases = config.hop_length // config.n_group
+    delays = -(-config.upsample_kernel_size // config.hop_length)
+    reach = (config.wn_kernel_size - 1) // 2 * 2 ** (config.wn_layers - 1)
+    return Sizes(
+        channels=chunks * CHUNK,
+        chunks=chunks,
+        phases=phases,
+        window=-(-delays * config.n_mel_channels // CHUNK),
+        delays=delays,
+        taps=config.wn_kernel_size,
+        layers=config.wn_layers,
+        margin=-(-reach // phases),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Folded:
+    """All flows' weights. N is n_flows * wn_layers, K the chunks of a layer: P * W/64, then taps * C/64."""
+
+    gates: Tensor  # (N, K, 2C, 64) float16; rows are tanh's and sigmoid's of each channel in turn
+    gate_bias: Tensor  # (N, 2C) float32
+    residual: Tensor  # (N, C, C) float16; zeros in a net's last layer
+    residual_bias: Tensor  # (N, C) float32
+    ends: Tensor  # (N, 16, C) float16: shift and log scale
+    end_bias: Tensor  # (n_flows, 16) float32
+    start: Tensor  # (n_flows, 8, C) float32, from each channel
+    start_bias: Tensor  # (n_flows, C) float32
+    inverse: Tensor  # (n_flows, 16, 16) float32: from each channel (first axis) to each behind early ones
+
+    @property
+    def nbytes(self) -> int:
+        return sum(getattr(self, field.name).nbytes for field in fields(self))
+
+
+def phase_weights(network: Waveglow) -> tuple[Tensor, Tensor]:
+    """What makes the coupling nets' mel of a step from the mels it hears, for each phase of a frame.
+
+    Gives (P, wn_cond_channels, delays * n_mels) and a bias (wn_cond_channels,); a step's mels are ordered as
+    delay * n_mels + mel, delay 0 its own frame.
+    """
+    config = network.config
+    sizes = sizes_of(config)
+    conv, hop, group = network.upsample, config.hop_length, config.n_group
+    weight = F.pad(conv.weight, (0, sizes.delays * hop - config.upsample_kernel_size))
+    weight = weight.unflatten(2, (sizes.delays, sizes.phases, group)).unflatten(0, (conv.groups, -1))
+    mels = config.n_mel_channels
+    dense = weight.new_zeros(mels, mels, sizes.delays, sizes.phases, group)
+    inner, outer = mels // conv.groups, weight.shape[2]
+    for index in range(conv.groups):
+        rows, columns = slice(index * inner, (index + 1) * inner), slice(index * outer, (index + 1) * outer)
+        dense[rows, columns] = weight[index]
+    phases = dense.permute(3, 1, 4, 2, 0).flatten(3, 4).flatten(1, 2)  # (P, mel out * G, delay * mel in)
+    bias = conv.bias.repeat_interleave(group)
+    if config.cond_channels:
+        matrix = network.cond.weight[:, :, 0]
+        phases, bias = matrix @ phases, matrix @ bias + network.cond.bias
+    return phases.contiguous(), bias
+
+
+def fold(network: Waveglow) -> Folded:
+    """A network without weight norm, in float32 -> what the kernels take, on the network's device."""
+    config = network.config
+    sizes = sizes_of(config)
+    with torch.no_grad():
+        phases, phase_bias = phase_weights(network)
+        nets = [_fold_net(net, phases, phase_bias, sizes) for net in network.WN]
+        stacked = [torch.cat(parts) for parts in zip(*nets, strict=True)]
+        early = [config.n_early_size if config.is_early(flow) else 0 for flow in range(config.n_flows)]
+        inverses = [
+            _inverse(conv.inverse[:, :, 0], skipped)
+            for conv, skipped in zip(network.convinv, early, strict=True)
+        ]
+        folded = Folded(*stacked, torch.stack(inverses))
+    for field in fields(folded):
+        if not getattr(folded, field.name).isfinite().all():
+            raise ValueError(
+                f"WaveGlow's folded weights ({field.name}) are larger than half precision can hold; "
+                "use another backend"
+            )
+    return folded
+
+
+def _fold_net(net: CouplingNet, phases: Tensor, phase_bias: Tensor, sizes: Sizes) -> tuple[Tensor, ...]:
+    """One flow's part of all fields of `Folded` but the last."""
+    channels, filled = net.channels, sizes.channels
+    end = net.end.weight[:, :, 0]  # (G of this flow, channels)
+    end_bias = net.end.bias.clone()
+    gates, gate_bias, residual, residual_bias, ends = [], [], [], [], []
+    for conv, cond, res_skip in zip(net.in_layers, net.cond_layers, net.res_skip_layers, strict=True):
+        mel_weight = cond.weight[:, :, 0] @ phases  # (P, 2 channels, delays * n_mels)
+        mel_weight = F.pad(mel_weight, (0, sizes.window * CHUNK - mel_weight.shape[2]))
+        x_weight = F.pad(conv.weight, (0, 0, 0, filled - channels)).transpose(1, 2).flatten(1)
+        chunks = [_alternate(w, channels, filled).unflatten(-1, (-1, CHUNK)) for w in (mel_weight, x_weight)]
+        of_mel, of_x = (chunk.half().movedim(-2, -3) for chunk in chunks)  # (..., chunks, 2C, 64)
+        gates.append(torch.cat((of_mel.flatten(0, 1), of_x)))
+        bias = conv.bias + cond.bias + cond.weight[:, :, 0] @ phase_bias
+        gate_bias.append(_alternate(bias[:, None], channels, filled)[:, 0])
+        weight, bias = res_skip.weight[:, :, 0], res_skip.bias
+        skip = weight[-channels:]
+        ends.append(F.pad(end @ skip, (0, filled - channels, 0, NARROW - len(end))).half())
+        end_bias += end @ bias[-channels:]
+        more = (0, filled - channels)
+        last = len(weight) == channels
+        square = torch.zeros_like(skip) if last else weight[:channels]
+        residual.append(F.pad(square, more * 2).half())
+        residual_bias.append(F.pad(torch.zeros_like(bias) if last else bias[:channels], more))
+    start = F.pad(net.start.weight[:, :, 0], (0, 0, 0, filled - channels)).T
+    return (
+        torch.stack(gates),
+        torch.stack(gate_bias),
+        torch.stack(residual),
+        torch.stack(residual_bias),
+        torch.stack(ends),
+        F.pad(end_bias, (0, NARROW - len(end)))[None],
+        F.pad(start, (0, 0, 0, NARROW // 2 - len(start)))[None],
+        F.pad(net.start.bias, (0, filled - channels))[None],
+    )
+
+
+def _alternate(weight: Tensor, channels: int, filled: int) -> Tensor:
+    """Rows (..., 2 channels, columns): tanh's then sigmoid's -> (..., 2C, columns): one of each in turn."""
+    apart = F.pad(weight.unflatten(-2, (2, channels)), (0, 0, 0, filled - channels))
+    return apart.transpose(-3, -2).flatten(-3, -2)
+
+
+def _inverse(matrix: Tensor, early: int) -> Tensor:
+    """A flow's inverse, transposed, its outputs moved up by the early channels that stand before them."""
+    size = len(matrix)
+    return F.pad(matrix.T, (early, NARROW - size - early, 0, NARROW - size))

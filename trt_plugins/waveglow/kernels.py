@@ -1,0 +1,249 @@
+"""The kernels of WaveGlow's generator, in Triton, for GPUs with a tensor memory accelerator (sm_90 on).
+
+Memory is ordered by phases: a step's place within its frame comes first, then items and frames. All rows of a
+tile so have one phase, whose matrix of mels they share, and a dilated convolution's taps are tiles as well:
+the same frames of another phase, or frames further on. A phase's rows are: a margin of zeros, the first
+item's frames, a margin, the next item's frames, ..., then rows up to a whole tile, and a margin.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from trt_plugins.waveglow.fold import CHUNK as _CHUNK
+
+CHUNK = tl.constexpr(_CHUNK)
+
+
+@triton.jit
+def _tanh(x):
+    return tl.inline_asm_elementwise(
+        "tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+    )
+
+
+@triton.jit(do_not_specialize=["frames", "stride", "rows"])
+def window_kernel(
+    mel,
+    out,
+    frames,
+    stride,
+    MELS: tl.constexpr,
+    DELAYS: tl.constexpr,
+    MARGIN: tl.constexpr,
+    rows,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """mel (B, MELS, frames) float32 -> what each frame hears: for column k delay k // MELS and mel k % MELS.
+
+    `out` (blocks, rows, WIDTH) float16 has the columns in blocks of WIDTH.
+    """
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    item = tl.program_id(1)
+    columns = tl.program_id(2) * CHUNK + tl.arange(0, CHUNK)
+    earlier = place[:, None] - columns[None, :] // MELS
+    there = (earlier >= 0) & (place[:, None] < frames) & (columns[None, :] < DELAYS * MELS)
+    value = tl.load(mel + (item * MELS + columns[None, :] % MELS) * frames + earlier, mask=there, other=0.0)
+    row = MARGIN + item * stride + place[:, None]
+    at = out + (columns[None, :] // WIDTH * rows + row) * WIDTH + columns[None, :] % WIDTH
+    tl.store(at, value.to(tl.float16), mask=place[:, None] < frames)
+
+
+@triton.jit(do_not_specialize=["layer", "dilation", "tiles", "rows"])
+def gate_kernel(
+    left,
+    right,
+    bias,
+    acts,
+    layer,
+    dilation,
+    tiles,
+    rows,
+    PHASES: tl.constexpr,
+    WINDOW: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    TAPS: tl.constexpr,
+    MARGIN: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """A layer's gated activation: tanh * sigmoid of its mels' and its dilated convolution's sum.
+
+    `left` holds the window of mels and x, `right` all layers' weights in chunks of 64 columns; a program
+    makes BM rows of one phase by BN / 2 channels of `acts`.
+    """
+    CHANNELS: tl.constexpr = CHUNKS * CHUNK
+    SPLITS: tl.constexpr = 2 * CHANNELS // BN
+    BLOCKS: tl.constexpr = (WINDOW + CHUNKS - 1) // CHUNKS  # of `left` in front of x
+    program = tl.program_id(0)
+    split = program % SPLITS
+    tile = program // SPLITS
+    phase = tile // tiles
+    row = MARGIN + tile % tiles * BM
+    weights = (layer * (PHASES * WINDOW + TAPS * CHUNKS)) * (2 * CHANNELS) + split * BN
+    total = tl.zeros((BM, BN), tl.float32)
+    for step in tl.range(0, WINDOW + TAPS * CHUNKS, num_stages=STAGES):
+        within = step - WINDOW
+        shifted = phase + (within // CHUNKS - TAPS // 2) * dilation + MARGIN * PHASES
+        at_x = (BLOCKS + shifted % PHASES) * rows + shifted // PHASES - MARGIN
+        of_mel = step < WINDOW
+        a_row = row + tl.where(of_mel, step // CHUNKS * rows, at_x)
+        a_column = tl.where(of_mel, step % CHUNKS, within % CHUNKS) * CHUNK
+        chunk = tl.where(of_mel, phase * WINDOW + step, PHASES * WINDOW + within)
+        a = left.load([a_row, a_column])
+        b = right.load([weights + chunk * (2 * CHANNELS), 0])
+        total = tl.dot(a, b.T, total)
+    offsets = tl.load(bias + layer * (2 * CHANNELS) + split * BN + tl.arange(0, BN))
+    total += offsets[None, :]
+    value, gate = tl.split(tl.reshape(total, (BM, BN // 2, 2)))
+    out = _tanh(value) * (0.5 * _tanh(0.5 * gate) + 0.5)
+    acts.store([phase * rows + row, split * (BN // 2)], out.to(tl.float16))
+
+
+@triton.jit(do_not_specialize=["layer", "tiles", "rows", "stride", "items"])
+def residual_kernel(
+    acts,
+    weights,
+    end_weights,
+    x,
+    bias,
+    ends,
+    lengths,
+    layer,
+    tiles,
+    rows,
+    stride,
+    items,
+    PHASES: tl.constexpr,
+    WINDOW: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    MARGIN: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    FIRST: tl.constexpr,
+    LAST: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """A layer's two further products of its acts: added to x in place, and to what `end` makes in float32."""
+    CHANNELS: tl.constexpr = CHUNKS * CHUNK
+    SPLITS: tl.constexpr = 1 if LAST else CHANNELS // BN
+    BLOCKS: tl.constexpr = (WINDOW + CHUNKS - 1) // CHUNKS
+    program = tl.program_id(0)
+    split = program % SPLITS
+    tile = program // SPLITS
+    phase = tile // tiles
+    row = MARGIN + tile % tiles * BM
+    at = phase * rows + row
+    end_total = tl.zeros((BM, 16), tl.float32)
+    if LAST:
+        for step in tl.range(0, CHUNKS, num_stages=STAGES):
+            a = acts.load([at, step * CHUNK])
+            c = end_weights.load([layer * 16, step * CHUNK])
+            end_total = tl.dot(a, c.T, end_total)
+    else:
+        total = tl.zeros((BM, BN), tl.float32)
+        for step in tl.range(0, CHUNKS, num_stages=STAGES):
+            a = acts.load([at, step * CHUNK])
+            b = weights.load([layer * CHANNELS + split * BN, step * CHUNK])
+            c = end_weights.load([layer * 16, step * CHUNK])
+            total = tl.dot(a, b.T, total)
+            end_total = tl.dot(a, c.T, end_total)
+        old = x.load([BLOCKS * rows + at, split * BN])
+        offsets = tl.load(bias + layer * CHANNELS + split * BN + tl.arange(0, BN))
+        place = row - MARGIN + tl.arange(0, BM)
+        item = place // stride
+        length = tl.load(lengths + item, mask=item < items, other=0)
+        total += offsets[None, :] + old.to(tl.float32)
+        total = tl.where((place % stride < length)[:, None], total, 0.0)
+        x.store([BLOCKS * rows + at, split * BN], total.to(tl.float16))
+    if split == 0:
+        end_at = ends + (at + tl.arange(0, BM))[:, None] * 16 + tl.arange(0, 16)[None, :]
+        if not FIRST:
+            end_total += tl.load(end_at)
+        tl.store(end_at, end_total)
+
+
+@triton.jit(do_not_specialize=["flow", "after", "rows", "frames", "stride", "items"])
+def flow_kernel(
+    state,
+    new_state,
+    ends,
+    end_bias,
+    inverse,
+    start,
+    start_bias,
+    z,
+    x,
+    audio,
+    lengths,
+    flow,
+    after,
+    rows,
+    frames,
+    stride,
+    items,
+    PHASES: tl.constexpr,
+    GROUP: tl.constexpr,
+    SIZE: tl.constexpr,
+    HALF: tl.constexpr,
+    NEXT_HALF: tl.constexpr,
+    EARLY: tl.constexpr,
+    USED: tl.constexpr,
+    FIRST: tl.constexpr,
+    FINAL: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    MARGIN: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Between two coupling nets, in float32: undoes a flow and starts the next one's net.
+
+    `state` (P * rows, 16) has SIZE channels, HALF of them unchanged by the flow; EARLY channels of z, from
+    USED on, come before what the inverse convolution makes. FIRST takes the state from z, and FINAL writes
+    audio instead of x.
+    """
+    phase = tl.program_id(1)
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    item = place // stride
+    frame = place % stride
+    there = (item < items) & (frame < frames)
+    at = (phase * rows + MARGIN + place) * 16
+    channels = tl.arange(0, 16)
+    steps = frames * PHASES
+    at_z = z + item * GROUP * steps + frame * PHASES + phase
+    new = tl.zeros((BLOCK, 16), tl.float32)
+    if FIRST:
+        for channel in tl.static_range(SIZE):
+            value = tl.load(at_z + channel * steps, mask=there, other=0.0)
+            new += tl.where(channels[None, :] == channel, value[:, None], 0.0)
+    else:
+        for channel in tl.static_range(SIZE):
+            value = tl.load(state + at + channel, mask=there, other=0.0)
+            if channel >= HALF:
+                shift = tl.load(ends + at + channel - HALF, mask=there, other=0.0)
+                shift += tl.load(end_bias + flow * 16 + channel - HALF)
+                log_scale = tl.load(ends + at + channel, mask=there, other=0.0)
+                log_scale += tl.load(end_bias + flow * 16 + channel)
+                value = (value - shift) * tl.exp(-log_scale)
+            new += value[:, None] * tl.load(inverse + (flow * 16 + channel) * 16 + channels)[None, :]
+        for channel in tl.static_range(EARLY):
+            value = tl.load(at_z + (USED + channel) * steps, mask=there, other=0.0)
+            new += tl.where(channels[None, :] == channel, value[:, None], 0.0)
+    if FINAL:
+        sample = ((item * frames + frame) * PHASES + phase) * GROUP
+        wanted = there[:, None] & (channels < GROUP)[None, :]
+        tl.store(audio + sample[:, None] + channels[None, :], new, mask=wanted)
+    else:
+        tl.store(new_state + at[:, None] + channels[None, :], new, mask=there[:, None])
+        columns = tl.arange(0, CHANNELS)
+        made = tl.zeros((BLOCK, CHANNELS), tl.float32)
+        made += tl.load(start_bias + after * CHANNELS + columns)[None, :]
+        for channel in tl.static_range(NEXT_HALF):
+            value = tl.sum(tl.where(channels[None, :] == channel, new, 0.0), 1)
+            made += value[:, None] * tl.load(start + (after * 8 + channel) * CHANNELS + columns)[None, :]
+        length = tl.load(lengths + item, mask=there, other=0)
+        made = tl.where((frame < length)[:, None], made, 0.0)
+        at_x = (phase * rows + MARGIN + place)[:, None] * CHANNELS + columns[None, :]
+        tl.store(x + at_x, made.to(tl.float16), mask=there[:, None])
