@@ -1,22 +1,37 @@
 """Loads the CUDA kernels beside this file and launches them on a stream of the caller's.
 
-What `make` compiled is loaded, unless it is not there or older than its source: then NVRTC compiles that.
-NVRTC and `cuda.bindings` come with PyTorch's CUDA builds. Nothing here needs PyTorch itself.
+What `make` compiled is loaded, unless it is not there, older than its source, or made for other sizes than
+are asked for: then NVRTC compiles the source, and the cache keeps that. NVRTC and `cuda.bindings` come with
+PyTorch's CUDA builds. Nothing here needs PyTorch itself.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-THREADS = 256  # of a block, in every kernel here
+from common.audio import write_bytes
+from common.cache import cache_folder
+
+THREADS = 256  # of a block, where a kernel wants no other number
 ROWS = THREADS // 32  # that a block makes: one a warp
 BINARIES = Path(__file__).parent / "build"
 MOST_BLOCKS = 2**31 - 1
+Macros = tuple[tuple[str, int], ...]  # what a source is compiled with; none: its own defaults
+
+
+class Grid(NamedTuple):
+    """How a kernel is launched."""
+
+    blocks: int
+    threads: int = THREADS  # of a block
+    shared_bytes: int = 0  # of a block, beside what the source declares
+    cooperative: bool = False  # all blocks run at the same time, and may wait for each other
 
 
 class Launch:
@@ -27,16 +42,26 @@ class Launch:
     """
 
     def __init__(
-        self, source: Path, entry: str, device: int, blocks: int, arguments: Sequence[int], keep: tuple = ()
+        self,
+        source: Path,
+        entry: str,
+        device: int,
+        grid: int | Grid,
+        arguments: Sequence[int],
+        keep: tuple = (),
+        macros: Macros = (),
     ):
-        if blocks > MOST_BLOCKS:
-            raise ValueError(f"{entry}: {blocks} blocks are more than one launch can have")
-        self._blocks = blocks
+        grid = grid if isinstance(grid, Grid) else Grid(grid)
+        if grid.blocks > MOST_BLOCKS:
+            raise ValueError(f"{entry}: {grid.blocks} blocks are more than one launch can have")
+        self._grid = grid
         self._keep = keep
-        if not blocks:  # nothing to make
+        if not grid.blocks:  # nothing to make
             return
         self._driver = bindings("driver")
-        self._context, self._function = _load(source, entry, device)
+        self._context, self._function = _load(source, entry, device, macros)
+        if grid.shared_bytes:
+            _allow_shared(self._context, self._function, grid.shared_bytes)
         # Addresses and sizes alike are 8 bytes; the driver wants a pointer to each.
         self._values = (ctypes.c_int64 * len(arguments))(*arguments)
         first = ctypes.addressof(self._values)
@@ -44,13 +69,17 @@ class Launch:
 
     def __call__(self, stream: int) -> None:
         """Puts the kernel on a stream, given as PyTorch's `cuda_stream` and TensorRT give it."""
-        if not self._blocks:
+        grid = self._grid
+        if not grid.blocks:
             return
         driver, arguments = self._driver, ctypes.addressof(self._pointers)
-        grid, block = (self._blocks, 1, 1), (THREADS, 1, 1)
+        sizes = (grid.blocks, 1, 1, grid.threads, 1, 1, grid.shared_bytes)
         checked(driver.cuCtxPushCurrent(self._context))  # this thread may have none, or another device's
         try:
-            checked(driver.cuLaunchKernel(self._function, *grid, *block, 0, stream, arguments, 0))
+            if grid.cooperative:
+                checked(driver.cuLaunchCooperativeKernel(self._function, *sizes, stream, arguments))
+            else:
+                checked(driver.cuLaunchKernel(self._function, *sizes, stream, arguments, 0))
         finally:
             checked(driver.cuCtxPopCurrent())
 
@@ -66,6 +95,11 @@ def bindings(name: str) -> Any:
         ) from None
 
 
+def zero(address: int, size: int, stream: int) -> None:
+    """Fills memory of the current device with zeros, on a stream."""
+    checked(bindings("driver").cuMemsetD8Async(address, 0, size, stream))
+
+
 def widest_word(words: Sequence[int], *values: int) -> int:
     """The first of `words` (bytes, falling) that divides all of `values`: a row's bytes, and addresses."""
     return next(word for word in words if not any(value % word for value in values))
@@ -76,33 +110,61 @@ def current_device() -> int:
     return int(checked(bindings("driver").cuCtxGetDevice()))
 
 
+class Limits(NamedTuple):
+    """What a device allows a launch."""
+
+    capability: tuple[int, int]
+    multiprocessors: int
+    shared_bytes: int  # that a block can have at most
+    cooperative: bool
+
+
 @functools.cache
-def _load(source: Path, entry: str, device: int) -> tuple[Any, Any]:
+def device_limits(device: int) -> Limits:
+    driver = bindings("driver")
+    checked(driver.cuInit(0))
+    handle, kinds = checked(driver.cuDeviceGet(device)), driver.CUdevice_attribute
+
+    def ask(kind: str) -> int:
+        return checked(driver.cuDeviceGetAttribute(getattr(kinds, f"CU_DEVICE_ATTRIBUTE_{kind}"), handle))
+
+    return Limits(
+        (ask("COMPUTE_CAPABILITY_MAJOR"), ask("COMPUTE_CAPABILITY_MINOR")),
+        ask("MULTIPROCESSOR_COUNT"),
+        ask("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+        bool(ask("COOPERATIVE_LAUNCH")),
+    )
+
+
+@functools.cache
+def _load(source: Path, entry: str, device: int, macros: Macros) -> tuple[Any, Any]:
     """A device's context, the one that PyTorch and TensorRT use too, and the kernel loaded there."""
-    context, module = _load_module(source, device)
+    context, module = _load_module(source, device, macros)
     return context, checked(bindings("driver").cuModuleGetFunction(module, entry.encode()))
 
 
 @functools.cache
-def _load_module(source: Path, device: int) -> tuple[Any, Any]:
+def _load_module(source: Path, device: int, macros: Macros) -> tuple[Any, Any]:
     driver = bindings("driver")
     checked(driver.cuInit(0))
-    handle = checked(driver.cuDeviceGet(device))
-    context = checked(driver.cuDevicePrimaryCtxRetain(handle))
-    image = compiled(source)
+    context = checked(driver.cuDevicePrimaryCtxRetain(checked(driver.cuDeviceGet(device))))
+    image = None if macros else compiled(source)
     if image is None:
-        kinds = driver.CUdevice_attribute
-        capability = [
-            checked(driver.cuDeviceGetAttribute(kind, handle))
-            for kind in (
-                kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-                kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-            )
-        ]
-        image = compile_for(source, "sm_{}{}".format(*capability))
+        image = compiled_once(source, "sm_{}{}".format(*device_limits(device).capability), macros)
     checked(driver.cuCtxPushCurrent(context))
     try:
         return context, checked(driver.cuModuleLoadData(image))
+    finally:
+        checked(driver.cuCtxPopCurrent())
+
+
+def _allow_shared(context: Any, function: Any, size: int) -> None:
+    """Lets a kernel be launched with more shared memory than every device has."""
+    driver = bindings("driver")
+    kind = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    checked(driver.cuCtxPushCurrent(context))
+    try:
+        checked(driver.cuFuncSetAttribute(function, kind, size))
     finally:
         checked(driver.cuCtxPopCurrent())
 
@@ -115,12 +177,27 @@ def compiled(source: Path) -> bytes | None:
     return binary.read_bytes()
 
 
-def compile_for(source: Path, architecture: str) -> bytes:
+def compiled_once(source: Path, architecture: str, macros: Macros = ()) -> bytes:
+    """What NVRTC makes of a kernel, kept in the cache for the next process."""
+    _, *version = bindings("nvrtc").nvrtcVersion()
+    asked = repr((architecture, macros, version)).encode()
+    name = hashlib.sha256(source.read_bytes() + asked).hexdigest()[:16]
+    kept = cache_folder() / "kernels" / f"{source.stem}.{architecture}.{name}.cubin"
+    if kept.is_file():
+        return kept.read_bytes()
+    image = compile_for(source, architecture, macros)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(kept, image)
+    return image
+
+
+def compile_for(source: Path, architecture: str, macros: Macros = ()) -> bytes:
     """Compiles a kernel with NVRTC, for one architecture such as "sm_90"."""
     nvrtc = bindings("nvrtc")
     text = source.read_bytes()
     program = checked(nvrtc.nvrtcCreateProgram(text, source.name.encode(), 0, None, None))
     options = [b"-std=c++17", f"-arch={architecture}".encode()]
+    options += [f"-D{name}={value}".encode() for name, value in macros]
     status = nvrtc.nvrtcCompileProgram(program, len(options), options)[0]
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         log = b" " * checked(nvrtc.nvrtcGetProgramLogSize(program))

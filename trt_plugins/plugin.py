@@ -21,6 +21,7 @@ TYPE_NAMES = {
     trt.DataType.HALF: "float16",
     trt.DataType.INT32: "int32",
     trt.DataType.INT64: "int64",
+    trt.DataType.BOOL: "bool",
 }
 
 

@@ -15,14 +15,16 @@ from common.operations import DECOMPOSED
 from trt_plugins.add_pos_enc import launch as add_pos_enc
 from trt_plugins.operations import KERNELS
 from trt_plugins.repeat import launch as repeat
+from trt_plugins.tacotron2_decoder import launch as tacotron2_decoder
 
 FOLDER = Path(kernel.__file__).parent
-SOURCES = [repeat.SOURCE, add_pos_enc.SOURCE]
+SOURCES = [repeat.SOURCE, add_pos_enc.SOURCE, tacotron2_decoder.SOURCE]
 ENTRIES = {
     repeat.SOURCE: [f"repeat_{word}" for word in repeat.WORDS],
     add_pos_enc.SOURCE: [
         f"add_pos_enc_{name}_{word}" for name, size in add_pos_enc.TYPES.values() for word in (16, size)
     ],
+    tacotron2_decoder.SOURCE: ["decode"],
 }
 
 

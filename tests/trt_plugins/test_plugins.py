@@ -119,3 +119,79 @@ def test_enqueue_launches_on_the_given_addresses_and_stream(kind, monkeypatch):
     create(kind).enqueue(inputs, [output], [16, 32, 48], [64], 0, 99)
     sizes = (2, 5, 7, 8) if kind is RepeatPlugin else (2, 7, 8, 9)
     assert calls == [(3, "float16", sizes, (16, 32, 48, 64), 99)]
+
+
+DECODER_SHAPES = [  # of the weights of a small decoder, an utterance's inputs, and its memory
+    *([(9, 6, 2, 32, 8)] * 6),
+    *[(288,), (352,), (24 + 21 + 1,), (2, 7, 20), (20,)],
+    *[(2, 47, 1, 2, 32, 8), (2, 11, 20), (2,), (50, 2, 2, 24), (1,), (1,), (2, 11, 40)],
+]
+
+
+def decoder_descriptions(shapes, names) -> list:
+    types = {name: kind for kind, name in plugin.TYPE_NAMES.items()}
+    return describe([types[name] for name in names], shapes)
+
+
+def test_the_decoder_knows_its_sizes_by_what_it_is_given():
+    from trt_plugins.tacotron2_decoder import plugin as decoder
+    from trt_plugins.tacotron2_decoder.launch import Sizes, exchange_bytes
+
+    sizes = Sizes(24, 72, 88, 40, 20, 7, 21)
+    assert decoder.sizes_of(DECODER_SHAPES) == sizes
+    made = create(decoder.Tacotron2DecoderPlugin)
+    described = decoder_descriptions(DECODER_SHAPES, decoder.TAKES.values())
+    assert made.num_outputs == 6 and made.get_workspace_size(described, []) == exchange_bytes(sizes)
+    copies = (made.clone(), made.attach_to_context(None))
+    assert all(type(copy) is type(made) and copy.num_outputs == 6 for copy in copies)
+
+
+def test_the_decoder_takes_and_makes_fixed_types():
+    from trt_plugins.tacotron2_decoder import plugin as decoder
+
+    made = create(decoder.Tacotron2DecoderPlugin)
+    names = (*decoder.TAKES.values(), *decoder.OUTPUTS.values())
+    described = decoder_descriptions([(1,)] * len(names), names)
+    inputs = len(decoder.TAKES)
+    assert all(made.supports_format_combination(i, described, inputs) for i in range(len(names)))
+    wrong = decoder_descriptions([(1,)] * len(names), ["int32"] * (len(names) - 1) + ["int64"])
+    assert not any(made.supports_format_combination(i, wrong, inputs) for i in range(len(names)))
+    assert made.get_output_data_types([]) == [description.desc.type for description in described[inputs:]]
+
+
+def test_the_decoders_outputs_have_the_step_limits_size(monkeypatch):
+    from trt_plugins.tacotron2_decoder import plugin as decoder
+
+    class Numbers:  # in place of TensorRT's expressions, which cannot be made in Python
+        def constant(self, value):
+            return value
+
+        def operation(self, kind, first, second):
+            return first + second if kind == trt.DimensionOperation.SUM else first - second
+
+    monkeypatch.setattr(trt, "DimsExprs", list)
+    found = create(decoder.Tacotron2DecoderPlugin).get_output_shapes(DECODER_SHAPES, [], Numbers())
+    assert found == [[2, 50, 21], [2], [2, 50], [2, 50, 11], [2], [2]]
+
+
+def test_the_decoders_enqueue_clears_what_must_be_zeros_and_launches(monkeypatch):
+    from trt_plugins.tacotron2_decoder import plugin as decoder
+    from trt_plugins.tacotron2_decoder.launch import Sizes, exchange_bytes
+
+    calls = []
+    monkeypatch.setattr(decoder, "current_device", lambda: 3)
+    monkeypatch.setattr(decoder, "zero", lambda *given: calls.append(given))
+    monkeypatch.setattr(decoder, "launch", lambda *given: lambda stream: calls.append((*given, stream)))
+    names = (*decoder.TAKES.values(), *decoder.OUTPUTS.values())
+    described = [each.desc for each in decoder_descriptions([*DECODER_SHAPES, *[(1,)] * 6], names)]
+    count = len(DECODER_SHAPES)
+    inputs, outputs = list(range(count)), list(range(100, 106))
+    made = create(decoder.Tacotron2DecoderPlugin)
+    made.enqueue(described[:count], described[count:], inputs, outputs, 77, 99)
+    sizes = Sizes(24, 72, 88, 40, 20, 7, 21)
+    *taken, _ = inputs  # the memory is there for its sizes alone
+    assert calls == [
+        (77, exchange_bytes(sizes), 99),
+        (105, 8, 99),
+        (3, sizes, (2, 11, 50), (*taken, 77, *outputs), 1, True, 99),
+    ]

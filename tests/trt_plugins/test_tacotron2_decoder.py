@@ -1,0 +1,389 @@
+"""Tacotron 2's decoder as a kernel: its algebra, what it refuses, and on a GPU against PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import trt_plugins.kernel as kernel
+from common.audio import MelContract
+from common.voices import ModelSource, load_voice
+from tacotron2.config import Tacotron2Config
+from tacotron2.model import Tacotron2
+from tacotron2.stages import stages
+from trt_plugins.kernel import Limits
+from trt_plugins.tacotron2_decoder.launch import SOURCE, Sizes, check_sizes, exchange_bytes, plan, sizes_of
+from trt_plugins.tacotron2_decoder.weights import arrange, by_block, fold, fragments, products
+
+H200 = Limits((9, 0), 132, 232448, True)
+# Nothing in it is a multiple of what the kernel deals in but of what it asks for.
+RAGGED = Tacotron2Config(
+    n_mel_channels=7,
+    n_symbols=9,
+    symbols_embedding_dim=40,
+    encoder_embedding_dim=40,
+    attention_rnn_dim=72,
+    attention_dim=20,
+    attention_location_n_filters=5,
+    attention_location_kernel_size=7,
+    n_frames_per_step=3,
+    decoder_rnn_dim=88,
+    prenet_dim=24,
+)
+
+
+def seeded_network(config: Tacotron2Config, gate_gain: float = 20.0) -> Tacotron2:
+    """Random weights; their gates differ from step to step and from item to item."""
+    torch.manual_seed(0)
+    network = Tacotron2(config).eval().requires_grad_(False)
+    network.decoder.gate_layer.linear_layer.weight *= gate_gain
+    return network
+
+
+def inputs(network: Tacotron2, lengths: list[int], limit: int, dropout: float = 0.5) -> dict:
+    generator = torch.Generator().manual_seed(1)
+    config, batch = network.config, len(lengths)
+    memory = torch.rand(batch, max(lengths), config.encoder_embedding_dim, generator=generator) * 2 - 1
+    return {
+        "memory": memory,
+        "processed_memory": network.decoder.attention_layer.memory_layer(memory),
+        "lengths": torch.tensor(lengths),
+        "prenet_noise": torch.rand(limit, 2, batch, config.prenet_dim, generator=generator),
+        "prenet_dropout": torch.tensor([dropout]),
+        "gate_threshold": torch.ones(1),  # never
+    }
+
+
+def folded_steps(network: Tacotron2, given: dict) -> tuple[torch.Tensor, ...]:
+    """The kernel's algebra in float32: frames (B, S, F), gates (B, S), alignment (B, S, N)."""
+    folded = fold(network)
+    memory, noise, drop = given["memory"], given["prenet_noise"], given["prenet_dropout"]
+    batch, text, _ = memory.shape
+    reach = folded.location.size(1) // 2
+    hidden, cell = (memory.new_zeros(batch, folded.query.size(1)) for _ in range(2))
+    shown, shown_cell = (memory.new_zeros(batch, folded.out[0].size(1)) for _ in range(2))
+    first = memory.new_zeros(batch, len(folded.prenet))
+    context = memory.new_zeros(batch, memory.size(2))
+    weights, cumulative = (memory.new_zeros(batch, text) for _ in range(2))
+    of_memory = memory @ folded.decoder[1].T  # (B, N, 4 H_d)
+    behind = torch.arange(text) >= given["lengths"][:, None]
+    frames, gates, alignment = [], [], []
+
+    def lstm(gates, cell):
+        i, f, g, o = gates.chunk(4, 1)
+        cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+        return o.sigmoid() * cell.tanh(), cell
+
+    def kept(x, noise):
+        return x.relu() * (noise >= drop) / (1 - drop)
+
+    for step in range(len(noise)):
+        second = kept(first @ folded.prenet.T, noise[step, 1])
+        parts = zip((second, context, hidden), folded.attention, strict=True)
+        hidden, cell = lstm(sum(x @ w.T for x, w in parts) + folded.attention_bias, cell)
+        windows = F.pad(torch.stack([weights, cumulative], 1), (reach, reach)).unfold(2, 2 * reach + 1, 1)
+        location = torch.einsum("bwnk,wka->bna", windows, folded.location)
+        scores = torch.tanh((hidden @ folded.query.T)[:, None] + location + given["processed_memory"])
+        weights = torch.softmax((scores @ folded.energy).masked_fill(behind, -6e4), 1)
+        cumulative = cumulative + weights
+        of_context = (weights[:, None] @ of_memory)[:, 0]
+        rest = hidden @ folded.decoder[0].T + shown @ folded.decoder[2].T + folded.decoder_bias
+        shown, shown_cell = lstm(of_context + rest, shown_cell)
+        context = (weights[:, None] @ memory)[:, 0]
+        out = shown @ folded.out[0].T + context @ folded.out[1].T + folded.out_bias
+        before, frame, gate = out.split([len(folded.prenet), network.config.frame_size, 1], 1)
+        if step + 1 < len(noise):
+            first = kept(before, noise[step + 1, 0])
+        frames.append(frame)
+        gates.append(gate[:, 0])
+        alignment.append(weights)
+    return torch.stack(frames, 1), torch.stack(gates, 1), torch.stack(alignment, 1)
+
+
+@pytest.mark.parametrize("dropout", [0.5, 0.0])
+def test_folded_products_make_the_same_steps(dropout):
+    network = seeded_network(RAGGED)
+    given = inputs(network, [11, 5, 8], 12, dropout)
+    mel, _, gate, alignment, _ = network.decode_loop(**given)
+    frames, gates, found = folded_steps(network, given)
+    torch.testing.assert_close(frames.reshape(3, -1, RAGGED.n_mel_channels).mT, mel, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(gates, gate, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found, alignment, rtol=1e-4, atol=1e-6)
+
+
+def test_a_lane_holds_what_the_instruction_takes():
+    """Of mma.m16n8k16's first operand: rows g and g + 8, columns 2 c and 2 c + 1, then those 8 behind."""
+    matrix = torch.arange(20 * 40).reshape(20, 40).float()
+    found = fragments(matrix)
+    assert found.shape == (2, 2, 2, 32, 8)
+    padded = F.pad(matrix, (0, 24, 0, 12))
+    for tile, pair, half, lane in ((0, 0, 0, 0), (0, 1, 0, 7), (1, 0, 1, 14), (0, 0, 1, 31)):
+        g, c = divmod(lane, 4)
+        first = pair * 32 + c * 8 + half * 4  # where the lane's columns 2 c of this tile are in the vector
+        wanted = [
+            padded[tile * 16 + g + 8 * row, first + 2 * later + bit]
+            for later in range(2)
+            for row in range(2)
+            for bit in range(2)
+        ]
+        assert found[tile, pair, half, lane].tolist() == [float(x) for x in wanted]
+
+
+def test_rows_of_a_block_are_the_gates_of_its_units():
+    rows = by_block(torch.arange(4 * 24))
+    assert rows[32:64].tolist() == [gate * 24 + 8 + unit for gate in range(4) for unit in range(8)]
+
+
+def test_products_end_with_the_memory_itself():
+    memory, context = torch.randn(2, 5, 40), torch.randn(4 * 8, 40)
+    found = products(memory, context)
+    assert found.shape == (2, 2 + 3, 1, 2, 32, 8)
+    assert torch.equal(found[:, 2:], fragments(memory.mT))
+    torch.testing.assert_close(found[:, :2], fragments(context @ memory.mT))
+
+
+def test_weights_are_arranged_as_the_kernel_counts_them():
+    arranged = arrange(fold(seeded_network(RAGGED)), "cpu")
+    shapes = {name: list(tensor.shape) for name, tensor in arranged._asdict().items()}
+    lane = [2, 32, 8]
+    assert shapes == {
+        "attention": [18, 1 + 2 + 3, *lane],
+        "decoder": [22, 3, *lane],
+        "recurrent": [22, 3, *lane],
+        "query": [2, 3, *lane],
+        "prenet": [2, 1, *lane],
+        "out": [3, 3 + 2, *lane],
+        "attention_bias": [288],
+        "decoder_bias": [352],
+        "out_bias": [46],
+        "location": [2, 7, 20],
+        "energy": [20],
+        "context": [352, 40],
+    }
+
+
+@pytest.mark.parametrize(
+    ("sizes", "limits", "message"),
+    [
+        ({}, {"capability": (7, 5)}, r"needs compute capability 8\.0; this GPU has 7\.5"),
+        ({}, {"cooperative": False}, "needs cooperative launches"),
+        ({}, {"multiprocessors": 108}, "attention_rnn_dim 1024 take 128, and this GPU has 108"),
+        ({}, {"shared_bytes": 101376}, "bytes of shared memory in a block for 1 texts of 1 symbols"),
+        ({"attention_rnn": 100}, {}, "takes multiples of 8 for attention_rnn_dim, not 100"),
+        ({"attention": 30}, {}, "takes multiples of 4 for attention_dim, not 30"),
+        ({"attention": 1024}, {}, "takes an attention_dim of at most 512"),
+        ({"decoder_rnn": 2048}, {}, "decoder_rnn_dim 2048 take 256"),
+        ({"frame": 2000}, {}, "the small products take"),
+    ],
+)
+def test_networks_that_do_not_fit_are_refused(sizes, limits, message):
+    with pytest.raises(ValueError, match=message):
+        check_sizes(Sizes()._replace(**sizes), H200._replace(**limits))
+
+
+@pytest.mark.parametrize(
+    ("batch", "text", "message"),
+    [
+        (9, 10, "takes batches of 1 to 8, not 9"),
+        (1, 513, "takes texts of 1 to 512 symbols, not 513"),
+        (8, 512, "split the batch or the text"),
+    ],
+)
+def test_batches_that_do_not_fit_are_refused(batch, text, message):
+    with pytest.raises(ValueError, match=message):
+        plan(Sizes(), H200, batch, text)
+
+
+def test_what_fits_is_planned():
+    check_sizes(Sizes(), H200)
+    for batch, text in ((1, 128), (8, 128), (1, 512), (4, 512)):
+        grid, _ = plan(Sizes(), H200, batch, text)
+        assert grid.cooperative and grid.blocks == 132 and grid.shared_bytes <= H200.shared_bytes
+    assert plan(Sizes(), H200, 1, 128).cache_products and not plan(Sizes(), H200, 8, 128).cache_products
+
+
+def test_published_sizes_are_what_the_source_is_written_for():
+    assert sizes_of(Tacotron2Config()).macros == ()
+    assert dict(sizes_of(RAGGED).macros)["FRAME"] == 21
+    text = SOURCE.read_text()
+    for name, value in zip(Sizes._fields, Sizes(), strict=True):
+        assert f"#define {name.upper()} {value}\n" in text
+
+
+def test_other_sizes_are_compiled_once(tmp_path, monkeypatch):
+    pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda.bindings")
+    monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
+    made = []
+    monkeypatch.setattr(kernel, "compile_for", lambda *given: made.append(given) or b"image")
+    macros = sizes_of(RAGGED).macros
+    for _ in range(2):
+        assert kernel.compiled_once(SOURCE, "sm_90", macros) == b"image"
+    assert made == [(SOURCE, "sm_90", macros)]
+
+
+GPU = (
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+)
+
+
+def gpu(test):
+    for mark in GPU:
+        test = mark(test)
+    return test
+
+
+def source_of(network: Tacotron2) -> ModelSource:
+    state = {name: value.numpy() for name, value in network.state_dict().items()}
+    return ModelSource("tacotron2", network.config, Path("seeded"), MelContract(), given_state=state)
+
+
+def loop_stage(config: Tacotron2Config):
+    return next(stage for stage in stages(config) if stage.name == "decoder_loop")
+
+
+def both(network: Tacotron2, given: dict, **changes) -> tuple[dict, dict]:
+    """What the kernel makes, and PyTorch in float32."""
+    from trt_plugins.tacotron2_decoder.engine import DecoderLoop
+
+    given = {name: x.cuda() for name, x in (given | changes).items()}
+    engine = DecoderLoop(loop_stage(network.config), source_of(network), "cuda")
+    found = engine(**given)
+    wanted = network.cuda().decode_loop(**given)
+    network.cpu()
+    return found, dict(zip(found, wanted, strict=True))
+
+
+def assert_close(found: dict, wanted: dict, mel: float, gate: float, alignment: float) -> None:
+    for name in ("mel_lengths", "stopped"):
+        assert torch.equal(found[name], wanted[name]), name
+    for name, tolerance in (("mel", mel), ("gate", gate), ("alignment", alignment)):
+        assert found[name].shape == wanted[name].shape and found[name].dtype == wanted[name].dtype
+        torch.testing.assert_close(
+            found[name], wanted[name], rtol=0, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+@gpu
+@pytest.mark.parametrize("dropout", [0.5, 0.0])
+@pytest.mark.parametrize(
+    "lengths", [[128], [100, 128], [17, 90, 61, 33, 4], [40, 1, 128, 77, 128, 9, 33, 64]], ids=len
+)
+@pytest.mark.parametrize("config", [Tacotron2Config(), RAGGED], ids=["published", "ragged"])
+def test_the_kernel_makes_what_pytorch_makes(config, lengths, dropout):
+    network = seeded_network(config, gate_gain=1.0)
+    found, wanted = both(network, inputs(network, lengths, 50, dropout))
+    assert_close(found, wanted, mel=5e-3, gate=5e-3, alignment=1e-3)
+
+
+@gpu
+@pytest.mark.parametrize(("batch", "text"), [(1, 512), (3, 500), (4, 512), (8, 300)])
+def test_long_texts(batch, text):
+    network = seeded_network(Tacotron2Config(), gate_gain=1.0)
+    found, wanted = both(network, inputs(network, [text - 7 * i for i in range(batch)], 20))
+    assert_close(found, wanted, mel=5e-3, gate=5e-3, alignment=1e-3)
+
+
+def best_threshold(gates: torch.Tensor) -> tuple[float, list[int]]:
+    """A threshold at which all items stop and no gate is near it, and the steps without the stop."""
+    values = gates.sigmoid().cpu()
+    ordered = values.flatten().sort().values
+    best = (0.0, 0.0, [])
+    for low, high in pairwise(ordered):
+        threshold = float(low + high) / 2
+        above = values > threshold
+        if above.any(1).all() and len(set(above.int().argmax(1).tolist())) > 1:
+            best = max(best, (float(high - low), threshold, above.int().argmax(1).tolist()))
+    return best[1], best[2]
+
+
+@gpu
+@pytest.mark.parametrize("config", [Tacotron2Config(), RAGGED], ids=["published", "ragged"])
+def test_items_stop_each_for_itself_and_the_launch_with_the_last(config):
+    network = seeded_network(config)
+    given = inputs(network, [30, 12, 25], 60)
+    never, wanted = both(network, given)
+    assert not never["stopped"].any() and (never["mel_lengths"] == 60 * config.n_frames_per_step).all()
+    threshold, steps = best_threshold(wanted["gate"])
+    found, wanted = both(network, given, gate_threshold=torch.tensor([threshold]))
+    assert found["mel_lengths"].tolist() == [step * config.n_frames_per_step for step in steps]
+    assert found["gate"].size(1) == max(steps) + 1 and found["stopped"].all()
+    assert_close(found, wanted, mel=2e-2, gate=5e-2, alignment=5e-3)
+    on = seeded_network(replace(config, decoder_no_early_stopping=True))
+    found, wanted = both(on, given, gate_threshold=torch.tensor([threshold]))
+    assert found["gate"].size(1) == 60 and torch.equal(found["mel_lengths"], wanted["mel_lengths"])
+
+
+@gpu
+def test_the_limit_may_be_one_step_and_the_gate_may_fire_at_once():
+    network = seeded_network(RAGGED)
+    for limit, threshold in ((1, 1.0), (1, 0.0), (2, 1.0), (9, 0.0)):
+        given = inputs(network, [5, 9], limit)
+        found, wanted = both(network, given, gate_threshold=torch.tensor([threshold]))
+        assert_close(found, wanted, mel=1e-2, gate=5e-2, alignment=1e-3)
+        assert found["gate"].size(1) == (1 if threshold == 0.0 else limit)
+
+
+@gpu
+def test_launches_follow_each_other_and_repeat_themselves():
+    from trt_plugins.tacotron2_decoder.engine import DecoderLoop
+
+    network = seeded_network(Tacotron2Config())
+    engine = DecoderLoop(loop_stage(network.config), source_of(network), "cuda")
+    given = {name: x.cuda() for name, x in inputs(network, [64, 30], 200).items()}
+    first = engine(**given)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for _ in range(20):
+            again = engine(**given)
+            assert all(torch.equal(first[name], again[name]) for name in first)
+
+
+@gpu
+def test_the_shipped_voice():
+    from trt_plugins.tacotron2_decoder.engine import DecoderLoop
+
+    source = load_voice("hazel").source("tacotron2")
+    from common.engines.torch_engine import build_network
+
+    stage = loop_stage(source.config)
+    network = build_network(stage, source).cuda()
+    torch.manual_seed(2)
+    lengths = torch.tensor([60, 41, 52]).cuda()
+    memory, processed = network.encode(torch.randint(1, 100, (3, 60)).cuda(), lengths)
+    noise = torch.rand(60, 2, 3, source.config.prenet_dim).cuda()
+    given = {
+        "memory": memory,
+        "processed_memory": processed,
+        "lengths": lengths,
+        "prenet_noise": noise,
+        "prenet_dropout": torch.tensor([0.5]).cuda(),
+        "gate_threshold": torch.ones(1).cuda(),
+    }
+    found = DecoderLoop(stage, source, "cuda")(**given)
+    wanted = dict(zip(found, network.decode_loop(**given), strict=True))
+    assert_close(found, wanted, mel=0.2, gate=0.5, alignment=0.05)
+
+
+@gpu
+def test_what_the_engine_cannot_do():
+    from trt_plugins.tacotron2_decoder.engine import DecoderLoop
+
+    network = seeded_network(RAGGED)
+    stage = loop_stage(RAGGED)
+    with pytest.raises(ValueError, match="runs on an NVIDIA GPU"):
+        DecoderLoop(stage, source_of(network), "cpu")
+    engine = DecoderLoop(stage, source_of(network), "cuda")
+    assert engine.memory_bytes and engine.memory_owner is engine
+    with pytest.raises(ValueError, match="batches of 1 to 8, not 9"):
+        engine(**{name: x.cuda() for name, x in inputs(network, [4] * 9, 3).items()})
+
+
+def test_the_exchange_is_counted_as_the_source_lays_it_out():
+    sizes = Sizes()
+    halves = 2 * 8 * 2 * (sizes.attention_rnn + sizes.decoder_rnn + 2 * sizes.prenet)
+    assert exchange_bytes(sizes) == halves + 2 * 8 * 4 * (sizes.encoder + sizes.attention + 512) + 256

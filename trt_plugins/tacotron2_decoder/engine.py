@@ -1,0 +1,108 @@
+"""The stage `decoder_loop` on the kernel: an engine like those of common/engines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from common.engines import check_inputs
+from common.engines.torch_engine import build_network
+from common.stages import Stage
+from trt_plugins.kernel import Launch, device_limits
+from trt_plugins.tacotron2_decoder.launch import check_sizes, exchange_bytes, launch, sizes_of
+from trt_plugins.tacotron2_decoder.weights import arrange, fold, products
+
+if TYPE_CHECKING:
+    from common.voices import ModelSource
+
+
+class Made(NamedTuple):
+    """What a launch fills, up to the steps made."""
+
+    exchange: Tensor  # zeros before the launch
+    frames: Tensor  # (B, limit, F)
+    mel_lengths: Tensor  # (B,)
+    gate: Tensor  # (B, limit)
+    alignment: Tensor  # (B, limit, N)
+    stopped: Tensor  # (B,)
+    status: Tensor  # (2,) the steps made, and whether a block waited in vain; zeros before the launch
+
+
+class DecoderLoop:
+    """All of a Tacotron 2's decoder in one launch, on PyTorch's current stream; CUDA tensors in and out."""
+
+    backend = "cuda"
+
+    def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
+        if stage.name != "decoder_loop":
+            raise ValueError(f"the decoder's kernel runs the stage decoder_loop, not {stage.full_name}")
+        if device == "cpu" or not torch.cuda.is_available():
+            raise ValueError(f"device {device!r}: the decoder's kernel runs on an NVIDIA GPU")
+        self.stage = stage
+        self.device = device
+        self.config = source.config
+        self._sizes = sizes_of(source.config)
+        self._at = torch.device(device)
+        if self._at.index is None:
+            self._at = torch.device("cuda", torch.cuda.current_device())
+        check_sizes(self._sizes, device_limits(self._at.index))
+        self._weights = arrange(fold(build_network(stage, source)), self._at)
+        self.memory_owner = self
+        self.memory_bytes = sum(tensor.nbytes for tensor in self._weights)
+
+    def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
+        check_inputs(self.stage, inputs)
+        with torch.inference_mode(), torch.cuda.device(self._at):
+            inputs = {name: x.to(self._at).contiguous() for name, x in inputs.items()}
+            run, made = self.prepare(**inputs)
+            run(torch.cuda.current_stream().cuda_stream)
+            steps, failed = made.status.tolist()  # waits for the launch
+            if failed:
+                raise RuntimeError(
+                    f"the decoder's kernel stood still at step {steps}: a block waited in vain"
+                )
+            frames = made.frames[:, :steps].reshape(len(made.frames), -1, self.config.n_mel_channels)
+            return {
+                "mel": frames.mT.contiguous(),
+                "mel_lengths": made.mel_lengths,
+                "gate": made.gate[:, :steps].contiguous(),
+                "alignment": made.alignment[:, :steps].contiguous(),
+                "stopped": made.stopped,
+            }
+
+    def prepare(
+        self,
+        memory: Tensor,
+        processed_memory: Tensor,
+        lengths: Tensor,
+        prenet_noise: Tensor,
+        prenet_dropout: Tensor,
+        gate_threshold: Tensor,
+    ) -> tuple[Launch, Made]:
+        """The launch for the stage's inputs, to be made once, and what it fills."""
+        (batch, text, _), limit, sizes = memory.shape, len(prenet_noise), self._sizes
+        made = Made(
+            torch.zeros(exchange_bytes(sizes), dtype=torch.uint8, device=self._at),
+            memory.new_empty(batch, limit, sizes.frame),
+            torch.empty_like(lengths),
+            memory.new_empty(batch, limit),
+            memory.new_empty(batch, limit, text),
+            torch.empty(batch, dtype=torch.bool, device=self._at),
+            torch.zeros(2, dtype=torch.int32, device=self._at),
+        )
+        *weights, context = self._weights
+        of_memory = products(memory, context)
+        given = processed_memory, lengths, prenet_noise, prenet_dropout, gate_threshold
+        tensors = (*weights, of_memory, *given, *made)
+        run = launch(
+            self._at.index,
+            sizes,
+            (batch, text, limit),
+            tuple(tensor.data_ptr() for tensor in tensors),
+            self.config.n_frames_per_step,
+            not self.config.decoder_no_early_stopping,
+            keep=tensors,
+        )
+        return run, made

@@ -1,0 +1,189 @@
+"""Launches the kernel of Tacotron 2's decoder, and says what it cannot do.
+
+weights.py makes the weights that it takes, and engine.py an engine of both.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from trt_plugins.kernel import Grid, Launch, Limits, device_limits
+
+if TYPE_CHECKING:
+    from tacotron2.config import Tacotron2Config
+
+SOURCE = Path(__file__).with_name("tacotron2_decoder.cu")
+# As in the source.
+THREADS = 512
+WARPS = THREADS // 32
+ITEMS = 8
+UNITS = 8  # of an LSTM in a block
+ROWS = 16  # of a tile
+PART_STRIDE = 52
+MOST_TEXT = 512
+PAIR_BYTES = 1024  # of two tiles
+# What the kernel takes, in its order: weights (weights.py), inputs, the exchange, what it fills.
+WEIGHTS = {
+    "attention": "float16",
+    "decoder": "float16",
+    "recurrent": "float16",
+    "query": "float16",
+    "prenet": "float16",
+    "out": "float16",
+    "attention_bias": "float32",
+    "decoder_bias": "float32",
+    "out_bias": "float32",
+    "location": "float16",
+    "energy": "float32",
+}
+INPUTS = {
+    "products": "float16",
+    "processed_memory": "float32",
+    "lengths": "int64",
+    "prenet_noise": "float32",
+    "prenet_dropout": "float32",
+    "gate_threshold": "float32",
+}
+OUTPUTS = {
+    "frames": "float32",
+    "mel_lengths": "int64",
+    "gate": "float32",
+    "alignment": "float32",
+    "stopped": "bool",
+    "status": "int32",  # the steps made, and 1 if a block waited in vain
+}
+CAPABILITY = (8, 0)  # whose mma and redux the source has
+
+
+class Sizes(NamedTuple):
+    """What the source is compiled for; the order is that of `MACROS`."""
+
+    prenet: int = 256
+    attention_rnn: int = 1024
+    decoder_rnn: int = 1024
+    encoder: int = 512
+    attention: int = 128
+    location_kernel: int = 31
+    frame: int = 80
+
+    @property
+    def macros(self) -> tuple[tuple[str, int], ...]:
+        """None where they are the source's own."""
+        return () if self == Sizes() else tuple((k.upper(), v) for k, v in self._asdict().items())
+
+
+class Plan(NamedTuple):
+    grid: Grid
+    cache_products: bool  # whether a block's part of them has room in shared memory
+
+
+def sizes_of(config: Tacotron2Config) -> Sizes:
+    return Sizes(
+        config.prenet_dim,
+        config.attention_rnn_dim,
+        config.decoder_rnn_dim,
+        config.encoder_embedding_dim,
+        config.attention_dim,
+        config.attention_location_kernel_size,
+        config.frame_size,
+    )
+
+
+def check_sizes(sizes: Sizes, limits: Limits) -> None:
+    """A ValueError that says why a network of these sizes cannot run on that GPU, if so."""
+    if limits.capability < CAPABILITY:
+        have = "{}.{}".format(*limits.capability)
+        raise ValueError(f"the decoder's kernel needs compute capability 8.0; this GPU has {have}")
+    if not limits.cooperative:
+        raise ValueError("the decoder's kernel needs cooperative launches, which this GPU does not have")
+    for name, divisor in (
+        ("prenet", 8),
+        ("attention_rnn", 8),
+        ("decoder_rnn", 8),
+        ("encoder", 8),
+        ("attention", 4),
+    ):
+        value = getattr(sizes, name)
+        if value % divisor:
+            raise ValueError(f"the decoder's kernel takes multiples of {divisor} for {name}_dim, not {value}")
+    if sizes.attention > THREADS:
+        raise ValueError(
+            f"the decoder's kernel takes an attention_dim of at most {THREADS}, not {sizes.attention}"
+        )
+    roles = small_blocks(sizes)
+    needed = {
+        f"attention_rnn_dim {sizes.attention_rnn}": sizes.attention_rnn // UNITS,
+        f"decoder_rnn_dim {sizes.decoder_rnn}": sizes.decoder_rnn // UNITS,
+        "the small products": sum(roles),
+        f"attention_dim {sizes.attention} and a batch of {ITEMS}": roles[0] + ITEMS,
+    }
+    for what, blocks in needed.items():
+        if blocks > limits.multiprocessors:
+            raise ValueError(
+                f"the decoder's kernel needs a multiprocessor for each block: {what} take {blocks}, "
+                f"and this GPU has {limits.multiprocessors}"
+            )
+    plan(sizes, limits, 1, 1)
+
+
+def plan(sizes: Sizes, limits: Limits, batch: int, text: int) -> Plan:
+    """How a batch of this padded text is launched; a ValueError if it does not fit."""
+    if not 1 <= batch <= ITEMS:
+        raise ValueError(f"the decoder's kernel takes batches of 1 to {ITEMS}, not {batch}")
+    if not 1 <= text <= MOST_TEXT:
+        raise ValueError(f"the decoder's kernel takes texts of 1 to {MOST_TEXT} symbols, not {text}")
+    weights = (pairs(sizes.prenet) + pairs(sizes.encoder) + 2 * pairs(sizes.attention_rnn)) * 2 * PAIR_BYTES
+    weighted = batch * pairs(text) * 64
+    parts = WARPS * ITEMS * PART_STRIDE * 4 + ITEMS * 8
+    positions = -(-text // ((limits.multiprocessors - small_blocks(sizes)[0]) // batch))
+    window = positions + 2 * (sizes.location_kernel // 2)
+    needed = weights + weighted + parts + 4 * (positions * sizes.attention + 2 * window)
+    needed += -needed % 16
+    if needed > limits.shared_bytes:
+        raise ValueError(
+            f"the decoder's kernel needs {needed} bytes of shared memory in a block for {batch} texts of "
+            f"{text} symbols, and this GPU gives {limits.shared_bytes}: split the batch or the text"
+        )
+    cached = 3 * batch * pairs(text) * PAIR_BYTES
+    fits = needed + cached <= limits.shared_bytes
+    return Plan(Grid(limits.multiprocessors, THREADS, needed + fits * cached, cooperative=True), fits)
+
+
+def small_blocks(sizes: Sizes) -> tuple[int, int, int, int]:
+    """Blocks with rows of the query, the prenet's second layer, what a step puts out, and the context."""
+    rows = sizes.attention, sizes.prenet, sizes.prenet + sizes.frame + 1, sizes.encoder
+    return tuple(-(-each // ROWS) for each in rows)
+
+
+def pairs(channels: int) -> int:
+    return -(-channels // 32)
+
+
+def exchange_bytes(sizes: Sizes) -> int:
+    """What the blocks tell each other through; zeros before each launch."""
+    halves = sizes.attention_rnn + sizes.decoder_rnn + 2 * sizes.prenet
+    words = sizes.encoder + sizes.attention + MOST_TEXT
+    return 2 * ITEMS * (2 * halves + 4 * words) + 2 * 128
+
+
+def launch(
+    device: int,
+    sizes: Sizes,
+    shape: tuple[int, int, int],
+    addresses: tuple[int, ...],
+    frames_per_step: int,
+    early: bool,
+    keep: tuple = (),
+) -> Launch:
+    """`shape` B, N and the step limit; `addresses` as the kernel takes them, weights first, status last.
+
+    Outputs behind the steps made stay as they were. Mel lengths are steps times `frames_per_step`; unless
+    `early`, all steps are made. The exchange's memory must be zeros.
+    """
+    batch, text, limit = shape
+    limits = device_limits(device)
+    check_sizes(sizes, limits)
+    grid, cache_products = plan(sizes, limits, batch, text)
+    arguments = (*addresses, batch, text, limit, frames_per_step, int(early), int(cache_products))
+    return Launch(SOURCE, "decode", device, grid, arguments, keep, sizes.macros)

@@ -1,0 +1,759 @@
+// All decoder steps of Tacotron 2 in one cooperative launch, for up to eight items at a time.
+//
+// Weights stay in shared memory and registers for the whole launch. What one block makes and others need goes
+// through a small exchange in global memory, without barriers: every number carries a bit of its step, and who
+// needs it looks until the bit has turned. README.md beside this file has the phases.
+//
+// Products are made by mma.sync m16n8k16: 16 rows of weights, 16 channels, 8 items; float32 sums. The channels
+// of a product are dealt to the warps in pairs of k16 tiles. launch.py arranges weights so that a lane's part
+// of a tile is 16 bytes, and permutes the channels within a pair so that a lane's numbers of a vector are too:
+// lane 4 g + c has channels 8 c to 8 c + 7 of item g.
+
+#ifndef PRENET  // the published sizes
+#define PRENET 256
+#define ATTENTION_RNN 1024
+#define DECODER_RNN 1024
+#define ENCODER 512
+#define ATTENTION 128
+#define LOCATION_KERNEL 31
+#define FRAME 80
+#endif
+
+constexpr int WARP = 32;
+constexpr int THREADS = 512;
+constexpr int WARPS = THREADS / WARP;
+constexpr int ITEMS = 8;                // columns of a product
+constexpr int UNITS = 8;                // of an LSTM that a block owns
+constexpr int PART_STRIDE = 52;         // floats; 48 rows, padded so that a warp's stores meet no bank twice
+constexpr int MOST_TEXT = 512;
+constexpr int TEXT_PIECES = MOST_TEXT / (4 * WARP);
+constexpr int PATIENCE = 1 << 20;       // looks, of under a microsecond each, before a launch is given up
+constexpr float MASKED_SCORE = -6e4f;   // as tacotron2/model.py has it
+constexpr float LARGEST_HALF = 65504.f;
+constexpr unsigned EVERYONE = 0xffffffffu;
+
+__host__ __device__ constexpr int tiles(int rows) { return (rows + 15) / 16; }
+__host__ __device__ constexpr int pairs(int channels) { return (channels + 31) / 32; }
+__host__ __device__ constexpr int pairs_of_warp(int channels) { return (pairs(channels) + WARPS - 1) / WARPS; }
+__host__ __device__ constexpr int most(int a, int b) { return a > b ? a : b; }
+
+constexpr int PAIRS_P = pairs(PRENET), PAIRS_A = pairs(ATTENTION_RNN), PAIRS_D = pairs(DECODER_RNN);
+constexpr int PAIRS_C = pairs(ENCODER);
+constexpr int EACH_P = pairs_of_warp(PRENET), EACH_A = pairs_of_warp(ATTENTION_RNN);
+constexpr int EACH_D = pairs_of_warp(DECODER_RNN), EACH_C = pairs_of_warp(ENCODER);
+constexpr int ATTENTION_BLOCKS = ATTENTION_RNN / UNITS, DECODER_BLOCKS = DECODER_RNN / UNITS;
+// Small products have a block for each 16 rows, none of them two.
+constexpr int QUERY_BLOCKS = tiles(ATTENTION), PRENET_BLOCKS = tiles(PRENET);
+constexpr int OUT_ROWS = PRENET + FRAME + 1, OUT_BLOCKS = tiles(OUT_ROWS), CONTEXT_BLOCKS = tiles(ENCODER);
+constexpr int FIRST_OUT = QUERY_BLOCKS + PRENET_BLOCKS, FIRST_CONTEXT = FIRST_OUT + OUT_BLOCKS;
+constexpr int SMALL_PAIRS = most(most(EACH_A, EACH_P), EACH_D + EACH_C);
+constexpr int PAIR_WORDS = 2 * WARP;  // 16-byte words of 16 rows and a pair of tiles
+constexpr int TAPS = 2 * LOCATION_KERNEL, REACH = LOCATION_KERNEL / 2;
+constexpr int MEMORY_TILES = 2 * DECODER_BLOCKS + CONTEXT_BLOCKS;  // rows of `products`, by 16
+constexpr int QUERY_PIECES = (ATTENTION + 4 * WARP - 1) / (4 * WARP);
+constexpr int LOCATION_GROUPS = most(1, THREADS / ATTENTION);
+
+// What blocks tell each other: two steps of each, so that a step can be written while the last is read. All
+// zeros before the first step. Vectors of halves lend a bit that their numbers cannot have: the sign of what
+// passed a ReLU, the exponent's first bit of what is below 2. In float32 the last bit of the mantissa is lent.
+struct Exchange {
+    unsigned short attention[2][ITEMS][ATTENTION_RNN];
+    unsigned short decoder[2][ITEMS][DECODER_RNN];
+    unsigned short prenet1[2][ITEMS][PRENET];
+    unsigned short prenet2[2][ITEMS][PRENET];
+    unsigned context[2][ITEMS][ENCODER];
+    unsigned query[2][ITEMS][ATTENTION];
+    unsigned energy[2][ITEMS][MOST_TEXT];
+    unsigned stop[2][32];
+};
+constexpr unsigned SIGN = 0x80008000u, BELOW_TWO = 0x40004000u;
+
+__device__ __forceinline__ unsigned turn(long long step) { return ((step >> 1) & 1) ^ 1; }
+
+__device__ __forceinline__ uint4 look(const void* place) {
+    uint4 seen;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(seen.x), "=r"(seen.y), "=r"(seen.z), "=r"(seen.w) : "l"(place) : "memory");
+    return seen;
+}
+
+__device__ __forceinline__ unsigned look_word(const unsigned* place) {
+    unsigned seen;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(place) : "memory");
+    return seen;
+}
+
+__device__ __forceinline__ void show(unsigned short* place, unsigned value) {
+    asm volatile("st.relaxed.gpu.global.u16 [%0], %1;" :: "l"(place), "h"((unsigned short)value) : "memory");
+}
+
+__device__ __forceinline__ void show(unsigned* place, unsigned value) {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" :: "l"(place), "r"(value) : "memory");
+}
+
+__device__ __forceinline__ unsigned to_half(float value) {
+    unsigned short half;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
+    return half;
+}
+
+__device__ __forceinline__ float from_half(unsigned short half) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+    return value;
+}
+
+__device__ __forceinline__ unsigned two_halves(unsigned low, unsigned high) {
+    return to_half(__uint_as_float(low)) | to_half(__uint_as_float(high)) << 16;
+}
+
+__device__ __forceinline__ float logistic(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
+
+__device__ __forceinline__ float tanh_of(float x) { return 1.f - __fdividef(2.f, 1.f + __expf(2.f * x)); }
+
+// The largest of a warp's numbers.
+__device__ __forceinline__ float warp_max(float value) {
+#if __CUDA_ARCH__ >= 800
+    int ordered = __float_as_int(value);
+    ordered ^= (ordered >> 31) & 0x7fffffff;  // integers in the order of the floats
+    asm("redux.sync.max.s32 %0, %0, 0xffffffff;" : "+r"(ordered));
+    return __int_as_float(ordered ^ ((ordered >> 31) & 0x7fffffff));
+#else
+    return value;
+#endif
+}
+
+__device__ __forceinline__ float warp_sum(float value) {
+#pragma unroll
+    for (int distance = WARP / 2; distance; distance /= 2) value += __shfl_xor_sync(EVERYONE, value, distance);
+    return value;
+}
+
+// sums (16 rows, 8 items) += a tile of weights times a tile of vectors.
+__device__ __forceinline__ void multiply(float (&sums)[4], uint4 weights, unsigned low, unsigned high) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(weights.x), "r"(weights.y), "r"(weights.z), "r"(weights.w), "r"(low), "r"(high));
+#endif
+}
+
+__device__ __forceinline__ void multiply_pair(float (&sums)[4], const uint4* weights, uint4 x) {
+    multiply(sums, weights[0], x.x, x.y);
+    multiply(sums, weights[WARP], x.z, x.w);
+}
+
+// A warp's share of a vector of halves in the exchange, pairs `warp`, `warp` + WARPS, ...; waits for its step.
+template <int CHANNELS, unsigned BIT, bool URGENT>
+__device__ __forceinline__ void receive(uint4 (&x)[pairs_of_warp(CHANNELS)], const unsigned short* vectors,
+                                        unsigned turned, int n_items, int& patience) {
+    constexpr int EACH = pairs_of_warp(CHANNELS);
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, item = lane / 4;
+    const unsigned wanted = turned ? BIT : 0;
+    const unsigned short* mine = vectors + item * CHANNELS;
+#pragma unroll
+    for (int j = 0; j < EACH; ++j) x[j] = make_uint4(wanted, wanted, wanted, wanted);
+    if (warp >= pairs(CHANNELS)) {
+#pragma unroll
+        for (int j = 0; j < EACH; ++j) x[j] = make_uint4(0, 0, 0, 0);
+        return;
+    }
+    while (true) {
+        unsigned missing = 0;
+#pragma unroll
+        for (int j = 0; j < EACH; ++j) {
+            const int channel = (warp + WARPS * j) * 32 + lane % 4 * 8;
+            if (channel < CHANNELS && item < n_items) x[j] = look(mine + channel);
+        }
+#pragma unroll
+        for (int j = 0; j < EACH; ++j)
+            missing |= (x[j].x ^ wanted) | (x[j].y ^ wanted) | (x[j].z ^ wanted) | (x[j].w ^ wanted);
+        if (!__any_sync(EVERYONE, missing & BIT) || patience == 0) break;
+        --patience;
+        if (!URGENT) __nanosleep(40);
+    }
+    if (patience) patience = PATIENCE;
+#pragma unroll
+    for (int j = 0; j < EACH; ++j)
+        x[j] = make_uint4(x[j].x & ~BIT, x[j].y & ~BIT, x[j].z & ~BIT, x[j].w & ~BIT);
+}
+
+// The same of a vector of float32, rounded to halves.
+template <int CHANNELS, bool URGENT>
+__device__ __forceinline__ void receive_floats(uint4 (&x)[pairs_of_warp(CHANNELS)], const unsigned* vectors,
+                                               unsigned turned, int n_items, int& patience) {
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, item = lane / 4;
+#pragma unroll
+    for (int j = 0; j < pairs_of_warp(CHANNELS); ++j) {
+        const int channel = (warp + WARPS * j) * 32 + lane % 4 * 8;
+        const unsigned* mine = vectors + item * CHANNELS + channel;
+        const bool have = channel < CHANNELS && item < n_items;
+        uint4 low = make_uint4(0, 0, 0, 0), high = low;
+        while (true) {
+            unsigned missing = 0;
+            if (have) {
+                low = look(mine);
+                high = look(mine + 4);
+                missing = (low.x ^ turned) | (low.y ^ turned) | (low.z ^ turned) | (low.w ^ turned) |
+                          (high.x ^ turned) | (high.y ^ turned) | (high.z ^ turned) | (high.w ^ turned);
+            }
+            if (!__any_sync(EVERYONE, missing & 1) || patience == 0) break;
+            --patience;
+            if (!URGENT) __nanosleep(40);
+        }
+        x[j] = make_uint4(two_halves(low.x, low.y), two_halves(low.z, low.w), two_halves(high.x, high.y),
+                          two_halves(high.z, high.w));
+    }
+    if (patience) patience = PATIENCE;
+}
+
+// A warp's share of 16 rows' sums, to be added up over the warps: parts (WARPS, ITEMS, PART_STRIDE).
+__device__ __forceinline__ void put_part(float* parts, const float (&sums)[4], int row_tile, int n_items) {
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, item = lane % 4 * 2;
+    float* mine = parts + (warp * ITEMS + item) * PART_STRIDE + row_tile * 16 + lane / 4;
+    if (item < n_items) {
+        mine[0] = sums[0];
+        mine[8] = sums[2];
+    }
+    if (item + 1 < n_items) {
+        mine[PART_STRIDE] = sums[1];
+        mine[PART_STRIDE + 8] = sums[3];
+    }
+}
+
+__device__ __forceinline__ float add_parts(const float* parts, int item, int row) {
+    const float* mine = parts + item * PART_STRIDE + row;
+    float sums[4] = {};
+#pragma unroll
+    for (int i = 0; i < WARPS; ++i) sums[i % 4] += mine[i * ITEMS * PART_STRIDE];
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+// For 16 rows, by two lanes each.
+__device__ __forceinline__ float add_parts_twofold(const float* parts, int item) {
+    const int lane = threadIdx.x % WARP;
+    const float* mine = parts + (lane / 16 * (WARPS / 2) * ITEMS + item) * PART_STRIDE + lane % 16;
+    float sums[2] = {};
+#pragma unroll
+    for (int i = 0; i < WARPS / 2; ++i) sums[i % 2] += mine[i * ITEMS * PART_STRIDE];
+    const float half = sums[0] + sums[1];
+    return half + __shfl_xor_sync(EVERYONE, half, 16);
+}
+
+// An LSTM's gates in a warp's lanes (input, forget, cell, output of 8 units) -> the hidden state of unit lane % 8.
+__device__ __forceinline__ float lstm(float gate, float& cell) {
+    const int lane = threadIdx.x % WARP, unit = lane % UNITS;
+    const bool is_cell = lane / UNITS == 2;
+    const float squashed = logistic(is_cell ? 2.f * gate : gate);
+    const float value = is_cell ? 2.f * squashed - 1.f : squashed;
+    const float input = __shfl_sync(EVERYONE, value, unit), forget = __shfl_sync(EVERYONE, value, 8 + unit);
+    const float shown = __shfl_sync(EVERYONE, value, 16 + unit), out = __shfl_sync(EVERYONE, value, 24 + unit);
+    cell = forget * cell + input * shown;
+    return out * tanh_of(cell);
+}
+
+__device__ __forceinline__ unsigned bounded_half(float value, unsigned turned) {
+    return (to_half(value) & ~(BELOW_TWO & 0xffffu)) | (turned ? BELOW_TWO & 0xffffu : 0u);
+}
+
+__device__ __forceinline__ unsigned positive_half(float value, unsigned turned) {
+    return (to_half(fminf(fmaxf(value, 0.f), LARGEST_HALF)) & 0x7fffu) | turned << 15;
+}
+
+__device__ __forceinline__ unsigned marked(float value, unsigned turned) {
+    return (__float_as_uint(value) & ~1u) | turned;
+}
+
+// Addresses and numbers as launch.py gives them; S is the step limit, N the padded text, B the items.
+// status: steps made, 1 if a block waited in vain. mel (B, S, FRAME), gate (B, S), alignment (B, S, N).
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    decode(const uint4* attention_weights, const uint4* decoder_weights, const uint4* recurrent_weights,
+           const uint4* query_weights, const uint4* prenet_weights, const uint4* out_weights,
+           const float* attention_bias, const float* decoder_bias, const float* out_bias,
+           const unsigned short* location_weights, const float* energy_weights, const uint4* products,
+           const float* processed_memory, const long long* lengths, const float* noise, const float* dropout,
+           const float* threshold, Exchange* exchange, float* mel, long long* steps_made, float* gates,
+           float* alignment, unsigned char* stopped, int* status, long long n_items_given, long long n_text_given,
+           long long limit, long long frames_per_step, long long early, long long cache_products) {
+#if __CUDA_ARCH__ >= 800
+    extern __shared__ uint4 shared[];
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, block = blockIdx.x;
+    const int n_items = (int)n_items_given, n_text = (int)n_text_given;
+    const int text_pairs = (n_text + 31) / 32, energy_stride = MOST_TEXT;
+
+    const bool has_attention = block < ATTENTION_BLOCKS, has_decoder = block < DECODER_BLOCKS;
+    const bool has_query = block < QUERY_BLOCKS;
+    const bool has_prenet = !has_query && block < FIRST_OUT;
+    const bool has_out = block >= FIRST_OUT && block < FIRST_CONTEXT;
+    const bool has_context = block >= FIRST_CONTEXT && block < FIRST_CONTEXT + CONTEXT_BLOCKS;
+    // Energies: each block has positions next to each other of one item. Those with a query have none: others
+    // wait for it.
+    const int energy_block = block - QUERY_BLOCKS;
+    const int blocks_of_item = ((int)gridDim.x - QUERY_BLOCKS) / n_items;
+    const int positions = (n_text + blocks_of_item - 1) / blocks_of_item;
+    const int own_item = energy_block >= 0 && energy_block / blocks_of_item < n_items
+                             ? energy_block / blocks_of_item : -1;
+    const int first = own_item < 0 ? 0 : energy_block % blocks_of_item * positions;
+    const int n_own = own_item < 0 ? 0 : max(0, min(positions, n_text - first));
+    const bool has_memory = has_decoder || has_context;
+    if (!has_attention && !has_memory && !has_query && !has_prenet && !has_out && !n_own) return;
+
+    // Shared memory, as launch.py counts it.
+    uint4* const attention_tiles = shared;  // (2, PAIRS_P + PAIRS_C + PAIRS_A, 2, WARP)
+    constexpr int ATTENTION_PAIRS = PAIRS_P + PAIRS_C + PAIRS_A;
+    uint4* const decoder_tiles = attention_tiles + 2 * ATTENTION_PAIRS * PAIR_WORDS;  // (2, PAIRS_A, 2, WARP)
+    uint4* const weighted = decoder_tiles + 2 * PAIRS_A * PAIR_WORDS;  // (n_items, text_pairs * 4) 8 halves each
+    uint4* const cached = weighted + n_items * text_pairs * 4;
+    float* const parts = (float*)(cached + (cache_products ? 3 * n_items * text_pairs * PAIR_WORDS : 0));
+    float* const scale = parts + WARPS * ITEMS * PART_STRIDE;  // of an item's attention
+    int* const going_on = (int*)(scale + ITEMS);
+    float* const location = (float*)(going_on + ITEMS);  // (positions, ATTENTION)
+    const int window = positions + 2 * REACH;
+    float* const seen = location + positions * ATTENTION;  // (2, window) the last attention, and all so far
+
+    if (has_attention)
+        for (int i = threadIdx.x; i < 2 * ATTENTION_PAIRS * PAIR_WORDS; i += THREADS)
+            attention_tiles[i] = attention_weights[(long long)block * 2 * ATTENTION_PAIRS * PAIR_WORDS + i];
+    if (has_decoder)
+        for (int i = threadIdx.x; i < 2 * PAIRS_A * PAIR_WORDS; i += THREADS)
+            decoder_tiles[i] = decoder_weights[(long long)block * 2 * PAIRS_A * PAIR_WORDS + i];
+    for (int i = threadIdx.x; i < 2 * window; i += THREADS) seen[i] = 0.f;
+    for (int i = threadIdx.x; i < n_items * text_pairs * 4; i += THREADS) weighted[i] = make_uint4(0, 0, 0, 0);
+
+    // The memory's products of this block, 16 rows at a time: two tiles of the decoder's gates, one of context.
+    const int tile_words = text_pairs * PAIR_WORDS;
+    const uint4* memory_tile[3];
+    long long item_words;
+    {
+        const int tile[3] = {2 * block, 2 * block + 1, 2 * DECODER_BLOCKS + block - FIRST_CONTEXT};
+        item_words = cache_products ? tile_words : (long long)MEMORY_TILES * tile_words;
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+            const bool wanted = i < 2 ? has_decoder : has_context;
+            const uint4* source = products + (long long)(wanted ? tile[i] : 0) * tile_words;
+            memory_tile[i] = source;
+            if (cache_products) {
+                uint4* mine = cached + i * n_items * tile_words;
+                memory_tile[i] = mine;
+                if (wanted)
+                    for (int k = threadIdx.x; k < n_items * tile_words; k += THREADS)
+                        mine[k] = source[(long long)(k / tile_words) * MEMORY_TILES * tile_words + k % tile_words];
+            }
+        }
+    }
+
+    // Registers: the decoder's recurrent weights, and those of the one small product that a block may have.
+    uint4 recurrent[EACH_D][2][2];
+#pragma unroll
+    for (int j = 0; j < EACH_D; ++j)
+#pragma unroll
+        for (int tile = 0; tile < 2; ++tile)
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const int pair = warp + WARPS * j;
+                recurrent[j][tile][half] = make_uint4(0, 0, 0, 0);
+                if (has_decoder && pair < PAIRS_D)
+                    recurrent[j][tile][half] =
+                        recurrent_weights[((2ll * block + tile) * PAIRS_D + pair) * PAIR_WORDS + half * WARP + lane];
+            }
+    uint4 small[SMALL_PAIRS][2];
+    {
+        const uint4* source = has_query    ? query_weights + block * PAIRS_A * PAIR_WORDS
+                              : has_prenet ? prenet_weights + (block - QUERY_BLOCKS) * PAIRS_P * PAIR_WORDS
+                                           : out_weights + (block - FIRST_OUT) * (PAIRS_D + PAIRS_C) * PAIR_WORDS;
+#pragma unroll
+        for (int j = 0; j < SMALL_PAIRS; ++j) {
+            int pair = warp + WARPS * j;
+            bool wanted = has_query ? pair < PAIRS_A : has_prenet ? pair < PAIRS_P : has_out && pair < PAIRS_D;
+            if (has_out && j >= EACH_D) {  // behind the hidden state, the context
+                const int of_context = warp + WARPS * (j - EACH_D);
+                wanted = of_context < PAIRS_C;
+                pair = PAIRS_D + of_context;
+            }
+#pragma unroll
+            for (int half = 0; half < 2; ++half)
+                small[j][half] = wanted ? source[pair * PAIR_WORDS + half * WARP + lane] : make_uint4(0, 0, 0, 0);
+        }
+    }
+
+    const float own_attention_bias = has_attention ? attention_bias[block * WARP + lane] : 0.f;
+    const float own_decoder_bias = has_decoder ? decoder_bias[block * WARP + lane] : 0.f;
+    const int out_row = has_out ? (block - FIRST_OUT) * 16 + lane % 16 : 0;
+    const float own_out_bias = has_out && out_row < OUT_ROWS ? out_bias[out_row] : 0.f;
+    const int prenet_row = has_prenet ? (block - QUERY_BLOCKS) * 16 + lane % 16 : 0;
+    const float drop = *dropout, kept_scale = 1.f / (1.f - drop), stop_above = *threshold;
+    const int own_length = own_item < 0 ? 0 : (int)min(lengths[own_item], (long long)n_text);
+    float4 own_energy_weights[QUERY_PIECES];
+#pragma unroll
+    for (int i = 0; i < QUERY_PIECES; ++i) {
+        const int channel = (i * WARP + lane) * 4;
+        own_energy_weights[i] = channel < ATTENTION ? *(const float4*)(energy_weights + channel)
+                                                    : make_float4(0.f, 0.f, 0.f, 0.f);
+    }
+    const bool reduces = warp < n_items;  // warp b adds up item b
+    float attention_cell = 0.f, decoder_cell = 0.f;
+    float attention_sums[2][4] = {}, decoder_sums[2][4] = {};
+    bool going = true;
+    long long steps = 0;
+    int patience = PATIENCE;
+    __syncthreads();
+
+    for (long long step = 0; step < limit; ++step) {
+        const int slot = step & 1;
+        const unsigned turned = turn(step);
+        // The prenet's numbers and the stop go by the step before, the first whose numbers are shown.
+        const int slot_before = slot ^ 1;
+        const unsigned turned_before = turn(step - 1);
+        bool ends = false;
+
+        // The prenet's second layer. Before the first step both layers are zero.
+        if (step && has_prenet) {
+            float kept = 0.f;
+            if (reduces && prenet_row < PRENET)
+                kept = noise[((step * 2 + 1) * n_items + warp) * PRENET + prenet_row] >= drop ? kept_scale : 0.f;
+            uint4 x[EACH_P];
+            receive<PRENET, SIGN, true>(x, &exchange->prenet1[slot_before][0][0], turned_before, n_items, patience);
+            float sums[4] = {};
+#pragma unroll
+            for (int j = 0; j < EACH_P; ++j) {
+                multiply(sums, small[j][0], x[j].x, x[j].y);
+                multiply(sums, small[j][1], x[j].z, x[j].w);
+            }
+            put_part(parts, sums, 0, n_items);
+            __syncthreads();
+            if (reduces) {
+                const float value = add_parts_twofold(parts, warp) * kept;
+                if (lane < 16 && prenet_row < PRENET)
+                    show(&exchange->prenet2[slot_before][warp][prenet_row], positive_half(value, turned_before));
+            }
+            __syncthreads();
+        }
+
+        // The attention's LSTM: all but the prenet's part is already in the sums.
+        if (step) {
+            if (threadIdx.x == 0) {  // it was told long ago
+                unsigned word;
+                while (((word = look_word(&exchange->stop[slot_before][0])) & 1) != turned_before && patience) --patience;
+                ends = word >> 1 & 1;
+            }
+            __syncwarp();
+            if (has_attention) {
+                uint4 x[EACH_P];
+                receive<PRENET, SIGN, true>(x, &exchange->prenet2[slot_before][0][0], turned_before, n_items, patience);
+#pragma unroll
+                for (int j = 0; j < EACH_P; ++j)
+                    if (warp + WARPS * j < PAIRS_P)
+#pragma unroll
+                        for (int tile = 0; tile < 2; ++tile)
+                            multiply_pair(attention_sums[tile],
+                                          attention_tiles + (tile * ATTENTION_PAIRS + warp + WARPS * j) * PAIR_WORDS + lane,
+                                          x[j]);
+            }
+        }
+        if (has_attention)
+#pragma unroll
+            for (int tile = 0; tile < 2; ++tile) put_part(parts, attention_sums[tile], tile, n_items);
+        if (__syncthreads_or(ends || patience == 0)) break;
+        if (has_attention && reduces) {
+            const float hidden = lstm(add_parts(parts, warp, lane) + own_attention_bias, attention_cell);
+            if (lane < UNITS)
+                show(&exchange->attention[slot][warp][block * UNITS + lane], bounded_half(hidden, turned));
+        }
+        __syncthreads();
+
+        // The query.
+        uint4 hidden[EACH_A];
+        if (has_query) {
+            receive<ATTENTION_RNN, BELOW_TWO, true>(hidden, &exchange->attention[slot][0][0], turned, n_items, patience);
+            float sums[4] = {};
+#pragma unroll
+            for (int j = 0; j < EACH_A; ++j) {
+                multiply(sums, small[j][0], hidden[j].x, hidden[j].y);
+                multiply(sums, small[j][1], hidden[j].z, hidden[j].w);
+            }
+            put_part(parts, sums, 0, n_items);
+            __syncthreads();
+            if (reduces) {
+                const float value = add_parts_twofold(parts, warp);
+                const int row = block * 16 + lane;
+                if (lane < 16 && row < ATTENTION) show(&exchange->query[slot][warp][row], marked(value, turned));
+            }
+            __syncthreads();
+        }
+
+        // Energies. What does not hang on the query first: the text, and where the attention was.
+        if (n_own) {
+            const int channel = threadIdx.x % ATTENTION, group = threadIdx.x / ATTENTION;
+            if (group < LOCATION_GROUPS)
+                for (int i = group; i < n_own; i += 4 * LOCATION_GROUPS) {
+                    float sums[4];
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        const int position = first + min(i + j * LOCATION_GROUPS, n_own - 1);
+                        sums[j] = processed_memory[((long long)own_item * n_text + position) * ATTENTION + channel];
+                    }
+                    if (step)
+#pragma unroll 8
+                        for (int tap = 0; tap < TAPS; ++tap) {
+                            const float weight = from_half(location_weights[tap * ATTENTION + channel]);
+                            const float* from = seen + (tap < LOCATION_KERNEL ? tap : window + tap - LOCATION_KERNEL) + i;
+#pragma unroll
+                            for (int j = 0; j < 4; ++j)
+                                if (i + j * LOCATION_GROUPS < n_own) sums[j] += weight * from[j * LOCATION_GROUPS];
+                        }
+#pragma unroll
+                    for (int j = 0; j < 4; ++j)
+                        if (i + j * LOCATION_GROUPS < n_own) location[(i + j * LOCATION_GROUPS) * ATTENTION + channel] = sums[j];
+                }
+            __syncthreads();
+            if (warp < n_own) {
+                float4 query[QUERY_PIECES];
+                while (true) {
+                    unsigned missing = 0;
+#pragma unroll
+                    for (int j = 0; j < QUERY_PIECES; ++j) {
+                        const int at = (j * WARP + lane) * 4;
+                        uint4 words = make_uint4(turned, turned, turned, turned);
+                        if (at < ATTENTION) words = look(&exchange->query[slot][own_item][at]);
+                        missing |= (words.x ^ turned) | (words.y ^ turned) | (words.z ^ turned) | (words.w ^ turned);
+                        query[j] = make_float4(__uint_as_float(words.x), __uint_as_float(words.y),
+                                               __uint_as_float(words.z), __uint_as_float(words.w));
+                    }
+                    if (!__any_sync(EVERYONE, missing & 1) || patience == 0) break;
+                    --patience;
+                }
+                if (patience) patience = PATIENCE;
+                for (int i = warp; i < n_own; i += WARPS) {
+                    float energy = 0.f;
+#pragma unroll
+                    for (int j = 0; j < QUERY_PIECES; ++j) {
+                        const int at = (j * WARP + lane) * 4;
+                        if (at < ATTENTION) {
+                            const float4 known = *(const float4*)(location + i * ATTENTION + at);
+                            energy += own_energy_weights[j].x * tanh_of(query[j].x + known.x);
+                            energy += own_energy_weights[j].y * tanh_of(query[j].y + known.y);
+                            energy += own_energy_weights[j].z * tanh_of(query[j].z + known.z);
+                            energy += own_energy_weights[j].w * tanh_of(query[j].w + known.w);
+                        }
+                    }
+                    energy = warp_sum(energy);
+                    const int position = first + i;
+                    if (lane == 0)
+                        show(&exchange->energy[slot][own_item][position],
+                             marked(position < own_length ? energy : MASKED_SCORE, turned));
+                }
+            }
+        }
+
+        // While the energies come together: the decoder's gates but for the context.
+        if (!has_query && (has_attention || has_decoder))
+            receive<ATTENTION_RNN, BELOW_TWO, false>(hidden, &exchange->attention[slot][0][0], turned, n_items, patience);
+        float known = 0.f;
+        if (has_decoder) {
+#pragma unroll
+            for (int j = 0; j < EACH_A; ++j)
+                if (warp + WARPS * j < PAIRS_A)
+#pragma unroll
+                    for (int tile = 0; tile < 2; ++tile)
+                        multiply_pair(decoder_sums[tile],
+                                      decoder_tiles + (tile * PAIRS_A + warp + WARPS * j) * PAIR_WORDS + lane, hidden[j]);
+#pragma unroll
+            for (int tile = 0; tile < 2; ++tile) put_part(parts, decoder_sums[tile], tile, n_items);
+            __syncthreads();
+            if (reduces) known = add_parts(parts, warp, lane) + own_decoder_bias;
+        }
+
+        // Softmax over the text, by warp b for item b.
+        float share = 0.f;
+        if (reduces && (has_memory || warp == own_item)) {
+            const unsigned* energies = &exchange->energy[slot][0][0] + warp * energy_stride;
+            float weights[TEXT_PIECES][4];
+            while (true) {
+                unsigned missing = 0;
+#pragma unroll
+                for (int i = 0; i < TEXT_PIECES; ++i) {
+                    const int at = (i * WARP + lane) * 4;
+                    uint4 words = make_uint4(0, 0, 0, 0);
+                    if (at < n_text) {
+                        words = look(energies + at);
+                        missing |= words.x ^ turned;
+                        if (at + 1 < n_text) missing |= words.y ^ turned;
+                        if (at + 2 < n_text) missing |= words.z ^ turned;
+                        if (at + 3 < n_text) missing |= words.w ^ turned;
+                    }
+                    weights[i][0] = at < n_text ? __uint_as_float(words.x) : 2 * MASKED_SCORE;
+                    weights[i][1] = at + 1 < n_text ? __uint_as_float(words.y) : 2 * MASKED_SCORE;
+                    weights[i][2] = at + 2 < n_text ? __uint_as_float(words.z) : 2 * MASKED_SCORE;
+                    weights[i][3] = at + 3 < n_text ? __uint_as_float(words.w) : 2 * MASKED_SCORE;
+                }
+                if (!__any_sync(EVERYONE, missing & 1) || patience == 0) break;
+                --patience;
+            }
+            if (patience) patience = PATIENCE;
+            float highest = weights[0][0], sum = 0.f;
+#pragma unroll
+            for (int i = 0; i < TEXT_PIECES; ++i)
+#pragma unroll
+                for (int j = 0; j < 4; ++j) highest = fmaxf(highest, weights[i][j]);
+            highest = warp_max(highest);
+#pragma unroll
+            for (int i = 0; i < TEXT_PIECES; ++i) {
+                const int at = (i * WARP + lane) * 4;
+                if (i * WARP * 4 < n_text) {
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) sum += weights[i][j] = __expf(weights[i][j] - highest);
+                    if (at < text_pairs * 32)
+                        *((uint2*)(weighted + warp * text_pairs * 4) + at / 4) =
+                            make_uint2(to_half(weights[i][0]) | to_half(weights[i][1]) << 16,
+                                       to_half(weights[i][2]) | to_half(weights[i][3]) << 16);
+                }
+            }
+            if (has_memory) __syncwarp();
+            share = __fdividef(1.f, warp_sum(sum));
+            if (lane == 0) scale[warp] = share;
+            if (warp == own_item) {
+#pragma unroll
+                for (int i = 0; i < TEXT_PIECES; ++i)
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        const int position = (i * WARP + lane) * 4 + j, place = position - first + REACH;
+                        if (position < n_text && place >= 0 && place < window) {
+                            const float weight = weights[i][j] * share;
+                            seen[place] = weight;
+                            seen[window + place] += weight;
+                            if (position >= first && position < first + n_own)
+                                alignment[(own_item * limit + step) * n_text + position] = weight;
+                        }
+                    }
+            }
+        }
+        __syncthreads();
+
+        // The decoder's LSTM and the context: the memory's products, weighted.
+        if (has_memory) {
+            const int all_pairs = n_items * text_pairs, item = lane / 4;
+#pragma unroll
+            for (int tile = 0; tile < 3; ++tile) {
+                if (tile < 2 ? !has_decoder : !has_context) continue;
+                float sums[4] = {};
+                for (int i = (warp + 6 * tile) % WARPS; i < all_pairs; i += WARPS) {
+                    const int of_item = i / text_pairs, pair = i % text_pairs;
+                    uint4 x = make_uint4(0, 0, 0, 0);
+                    if (item == of_item) x = weighted[i * 4 + lane % 4];
+                    multiply_pair(sums, memory_tile[tile] + of_item * item_words + pair * PAIR_WORDS + lane, x);
+                }
+                put_part(parts, sums, tile, n_items);
+            }
+            __syncthreads();
+            if (has_decoder && reduces) {
+                const float shown = lstm(add_parts(parts, warp, lane) * share + known, decoder_cell);
+                if (lane < UNITS)
+                    show(&exchange->decoder[slot][warp][block * UNITS + lane], bounded_half(shown, turned));
+            }
+            const int item_of_context = warp - ITEMS;
+            if (has_context && item_of_context >= 0 && item_of_context < n_items && lane < 16) {
+                const float value = add_parts(parts, item_of_context, 32 + lane) * scale[item_of_context];
+                const int row = (block - FIRST_CONTEXT) * 16 + lane;
+                if (row < ENCODER) show(&exchange->context[slot][item_of_context][row], marked(value, turned));
+            }
+            __syncthreads();
+        }
+
+        // What this step leaves to the next, first what needs nothing of the others.
+#pragma unroll
+        for (int tile = 0; tile < 2; ++tile)
+#pragma unroll
+            for (int i = 0; i < 4; ++i) attention_sums[tile][i] = decoder_sums[tile][i] = 0.f;
+        const bool goes_on = step + 1 < limit;
+        if (has_attention && goes_on)
+#pragma unroll
+            for (int j = 0; j < EACH_A; ++j)
+                if (warp + WARPS * j < PAIRS_A)
+#pragma unroll
+                    for (int tile = 0; tile < 2; ++tile)
+                        multiply_pair(attention_sums[tile],
+                                      attention_tiles +
+                                          (tile * ATTENTION_PAIRS + PAIRS_P + PAIRS_C + warp + WARPS * j) * PAIR_WORDS + lane,
+                                      hidden[j]);
+
+        // The frame, the gate, and the prenet's first layer of the next step.
+        uint4 shown[EACH_D], context[EACH_C];
+        if (has_out) {
+            float kept = 0.f;
+            if (goes_on && reduces && out_row < PRENET)
+                kept = noise[((step + 1) * 2 * n_items + warp) * PRENET + out_row] >= drop ? kept_scale : 0.f;
+            receive<DECODER_RNN, BELOW_TWO, true>(shown, &exchange->decoder[slot][0][0], turned, n_items, patience);
+            receive_floats<ENCODER, true>(context, &exchange->context[slot][0][0], turned, n_items, patience);
+            float sums[4] = {};
+#pragma unroll
+            for (int j = 0; j < EACH_D; ++j) {
+                multiply(sums, small[j][0], shown[j].x, shown[j].y);
+                multiply(sums, small[j][1], shown[j].z, shown[j].w);
+            }
+#pragma unroll
+            for (int j = 0; j < EACH_C; ++j) {
+                multiply(sums, small[EACH_D + j][0], context[j].x, context[j].y);
+                multiply(sums, small[EACH_D + j][1], context[j].z, context[j].w);
+            }
+            put_part(parts, sums, 0, n_items);
+            __syncthreads();
+            if (reduces) {
+                const float value = add_parts_twofold(parts, warp) + own_out_bias;
+                const int row = out_row - PRENET;
+                if (lane < 16) {
+                    if (row < 0) {
+                        if (goes_on)
+                            show(&exchange->prenet1[slot][warp][out_row], positive_half(value * kept, turned));
+                    } else if (row < FRAME) {
+                        mel[(warp * limit + step) * FRAME + row] = value;
+                    } else if (row == FRAME) {
+                        gates[warp * limit + step] = value;
+                        going = going && 1.f / (1.f + expf(-value)) <= stop_above;
+                        steps += going;
+                        going_on[warp] = going;
+                        steps_made[warp] = steps * frames_per_step;
+                        stopped[warp] = !going;
+                    }
+                }
+            }
+            __syncthreads();
+            if (block == FIRST_CONTEXT - 1 && threadIdx.x == 0) {  // the gate is the last row
+                bool any = !early;
+                for (int item = 0; item < n_items; ++item) any = any || going_on[item];
+                status[0] = (int)(step + 1);
+                if (goes_on) show(&exchange->stop[slot][0], (any ? 0u : 2u) | turned);
+            }
+        }
+
+        // The next step's recurrent products.
+        if (goes_on) {
+            if (!has_out) {
+                if (has_decoder)
+                    receive<DECODER_RNN, BELOW_TWO, false>(shown, &exchange->decoder[slot][0][0], turned, n_items, patience);
+                if (has_attention)
+                    receive_floats<ENCODER, false>(context, &exchange->context[slot][0][0], turned, n_items, patience);
+            }
+            if (has_attention)
+#pragma unroll
+                for (int j = 0; j < EACH_C; ++j)
+                    if (warp + WARPS * j < PAIRS_C)
+#pragma unroll
+                        for (int tile = 0; tile < 2; ++tile)
+                            multiply_pair(attention_sums[tile],
+                                          attention_tiles + (tile * ATTENTION_PAIRS + PAIRS_P + warp + WARPS * j) * PAIR_WORDS + lane,
+                                          context[j]);
+            if (has_decoder)
+#pragma unroll
+                for (int j = 0; j < EACH_D; ++j)
+#pragma unroll
+                    for (int tile = 0; tile < 2; ++tile) {
+                        multiply(decoder_sums[tile], recurrent[j][tile][0], shown[j].x, shown[j].y);
+                        multiply(decoder_sums[tile], recurrent[j][tile][1], shown[j].z, shown[j].w);
+                    }
+        }
+    }
+    if (patience == 0) status[1] = 1;
+#endif
+}

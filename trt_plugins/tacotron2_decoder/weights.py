@@ -1,0 +1,137 @@
+"""The decoder's weights as the kernel takes them: folded where products follow each other, in its order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trt_plugins.tacotron2_decoder.launch import ROWS, UNITS
+
+if TYPE_CHECKING:
+    from tacotron2.model import Tacotron2
+
+# Shape letters: A attention channels, C encoder channels, P prenet channels, F values of a step, H units.
+PAIR = 32  # channels of two tiles, which lie together
+
+
+class Folded(NamedTuple):
+    """What one step multiplies by, float32, rows and columns as the network's; biases of a sum added up."""
+
+    attention: tuple[
+        Tensor, Tensor, Tensor
+    ]  # (4 H_a, P), (4 H_a, C), (4 H_a, H_a): frame, context, recurrent
+    attention_bias: Tensor  # (4 H_a,)
+    decoder: tuple[Tensor, Tensor, Tensor]  # (4 H_d, H_a), (4 H_d, C), (4 H_d, H_d)
+    decoder_bias: Tensor
+    query: Tensor  # (A, H_a)
+    prenet: Tensor  # (P, P), its second layer
+    out: tuple[Tensor, Tensor]  # (P + F + 1, H_d), (.., C): the prenet's first layer, the frame, the gate
+    out_bias: Tensor  # (P + F + 1,)
+    location: Tensor  # (2, K, A): of the last attention and of all so far, convolved and projected
+    energy: Tensor  # (A,)
+
+
+class Arranged(NamedTuple):
+    """What `launch.WEIGHTS` lists, and the weights of `products`: float16 in the kernel's order."""
+
+    attention: Tensor
+    decoder: Tensor
+    recurrent: Tensor
+    query: Tensor
+    prenet: Tensor
+    out: Tensor
+    attention_bias: Tensor
+    decoder_bias: Tensor
+    out_bias: Tensor
+    location: Tensor
+    energy: Tensor
+    context: Tensor  # (4 H_d, C) in the order of blocks: `products` multiplies memory by it
+
+
+@torch.no_grad()
+def fold(network: Tacotron2) -> Folded:
+    """The prenet's first layer follows the projection with nothing between, so both are one product."""
+    config, decoder = network.config, network.decoder
+    attention, rnn = decoder.attention_rnn, decoder.decoder_rnn
+    layers = [layer.linear_layer.weight for layer in decoder.prenet.layers]
+    projection, gate = decoder.linear_projection.linear_layer, decoder.gate_layer.linear_layer
+    out = torch.cat([layers[0] @ projection.weight, projection.weight, gate.weight])
+    out_bias = torch.cat([layers[0] @ projection.bias, projection.bias, gate.bias])
+    location = decoder.attention_layer.location_layer
+    dense = location.location_dense.linear_layer.weight
+    return Folded(
+        (
+            *attention.weight_ih.split([config.prenet_dim, config.encoder_embedding_dim], 1),
+            attention.weight_hh,
+        ),
+        attention.bias_ih + attention.bias_hh,
+        (*rnn.weight_ih.split([config.attention_rnn_dim, config.encoder_embedding_dim], 1), rnn.weight_hh),
+        rnn.bias_ih + rnn.bias_hh,
+        decoder.attention_layer.query_layer.linear_layer.weight,
+        layers[1],
+        out.split([config.decoder_rnn_dim, config.encoder_embedding_dim], 1),
+        out_bias,
+        torch.einsum("af,fwk->wka", dense, location.location_conv.conv.weight),
+        decoder.attention_layer.v.linear_layer.weight[0],
+    )
+
+
+@torch.no_grad()
+def arrange(folded: Folded, device: str | torch.device) -> Arranged:
+    """Folded weights on a GPU, in the kernel's order."""
+    by_attention_block, by_decoder_block = map(by_block, folded.attention), map(by_block, folded.decoder)
+    of_attention, of_context, recurrent = by_decoder_block
+    halves = (
+        joined(*by_attention_block),
+        joined(of_attention),
+        joined(recurrent),
+        joined(folded.query),
+        joined(folded.prenet),
+        joined(*folded.out),
+    )
+    floats = by_block(folded.attention_bias), by_block(folded.decoder_bias), folded.out_bias
+    return Arranged(
+        *(tensor.to(device, torch.float16).contiguous() for tensor in halves),
+        *(tensor.to(device, torch.float32).contiguous() for tensor in floats),
+        folded.location.to(device, torch.float16).contiguous(),
+        folded.energy.to(device, torch.float32).contiguous(),
+        of_context.to(device, torch.float16).contiguous(),
+    )
+
+
+def by_block(gates: Tensor) -> Tensor:
+    """Rows (4 H, ...) gate by gate -> block by block: the four gates of its UNITS units."""
+    return gates.unflatten(0, (4, -1, UNITS)).transpose(0, 1).flatten(0, 2)
+
+
+def joined(*parts: Tensor) -> Tensor:
+    """Matrices of the same rows, one behind the other: (tiles, pairs, 2, 32, 8)."""
+    return torch.cat([fragments(part) for part in parts], dim=-4)
+
+
+def fragments(matrix: Tensor) -> Tensor:
+    """(..., rows, K) -> (..., tiles, pairs, 2, 32, 8): what lane 4 g + c holds of either tile of a pair.
+
+    Padded with zeros. Of a pair's columns the lane has 8 c to 8 c + 7, the first four in the first tile: rows
+    g and g + 8 by two columns each, twice, as mma.m16n8k16 takes its first operand.
+    """
+    rows, channels = matrix.shape[-2:]
+    padded = F.pad(matrix, (0, -channels % PAIR, 0, -rows % ROWS))
+    #                                  row: tile, 8, g;   column: pair, c, tile of it, k, 2
+    split = padded.unflatten(-1, (-1, 4, 2, 2, 2)).unflatten(-6, (-1, 2, 8))
+    first = split.dim() - 8
+    order = (0, 3, 5, 2, 4, 6, 1, 7)
+    return split.permute(*range(first), *(first + i for i in order)).flatten(-5, -4).flatten(-3)
+
+
+def products(memory: Tensor, context: Tensor) -> Tensor:
+    """memory (B, N, C) -> (B, tiles, pairs of N, 2, 32, 8): what a weighted sum over N makes the gates' part.
+
+    The context is linear in the memory: so is what the decoder's gates make of it. The context itself, for
+    those who are not in a hurry, stands in the last rows.
+    """
+    turned = memory.to(context.dtype).transpose(1, 2)
+    return fragments(torch.cat([context @ turned, turned], dim=1)).contiguous()
