@@ -71,7 +71,8 @@ def generate(folded: Folded, config: WaveglowConfig, mel: torch.Tensor, z: torch
     x = z[:, :used].transpose(1, 2)  # (B, L, channels)
     for flow in reversed(range(config.n_flows)):
         half = x.shape[2] // 2
-        hidden = x[:, :, :half] @ folded.start[flow, :half] + folded.start_bias[flow]
+        few = F.pad(F.pad(x[:, :, :half], (0, 1), value=1.0), (0, NARROW - half - 1))
+        hidden = few @ folded.start[flow].T
         ends = folded.end_bias[flow].expand(*x.shape[:2], NARROW)
         for layer in range(config.wn_layers):
             index, reach = flow * config.wn_layers + layer, 2**layer
@@ -79,9 +80,11 @@ def generate(folded: Folded, config: WaveglowConfig, mel: torch.Tensor, z: torch
             of_mel = weight[: sizes.phases * sizes.window].unflatten(0, (sizes.phases, -1))
             of_mel = of_mel.transpose(1, 2).flatten(2)  # (P, 2C, W)
             total = torch.einsum("btw,pcw->btpc", heard, of_mel).flatten(1, 2) + folded.gate_bias[index]
-            of_x = weight[sizes.phases * sizes.window :].transpose(0, 1).flatten(1)
+            source, of_x = hidden, weight[sizes.phases * sizes.window :].transpose(0, 1).flatten(1)
+            if layer == 0:
+                source, of_x = few, folded.first[flow].transpose(0, 1).flatten(1)
             sides = (sizes.taps - 1) // 2 * reach
-            padded = F.pad(hidden, (0, 0, sides, sides))
+            padded = F.pad(source, (0, 0, sides, sides))
             taps = [padded[:, tap * reach : tap * reach + steps] for tap in range(sizes.taps)]
             total = total + torch.cat(taps, dim=2) @ of_x.T
             acts = total[:, :, 0::2].tanh() * total[:, :, 1::2].sigmoid()
@@ -126,7 +129,8 @@ def test_what_is_filled_up_has_no_weight():
     assert not folded.gate_bias[:, 2 * config.wn_channels :].any()
     assert not folded.residual[:, config.wn_channels :].any()
     assert not folded.residual[:, :, config.wn_channels :].any()
-    assert not folded.start[:, :, config.wn_channels :].any()
+    assert not folded.start[:, config.wn_channels :].any()
+    assert not folded.first[:, :, 2 * config.wn_channels :].any()
 
 
 def test_published_sizes_are_laid_out_in_whole_chunks():

@@ -118,6 +118,7 @@ class Shape:
         self.acts = zeros(area, sizes.channels, dtype=torch.float16)
         self.states = [zeros(area, NARROW) for _ in range(2)]
         self.ends = zeros(area, NARROW)
+        self.narrow = zeros(area, NARROW, dtype=torch.float16)
         self._describe()
         self.graph: Any = None
 
@@ -132,6 +133,8 @@ class Shape:
         self.gate_tensors = (
             describe(self.left, [GATE_ROWS, CHUNK]),
             describe(folded.gates.view(-1, CHUNK), [self.gate_columns, CHUNK]),
+            describe(self.narrow, [GATE_ROWS, NARROW]),
+            describe(folded.first.view(-1, NARROW), [self.gate_columns, NARROW]),
             folded.gate_bias,
             describe(self.acts, [GATE_ROWS, self.gate_columns // 2]),
         )
@@ -139,6 +142,8 @@ class Shape:
             describe(self.acts, [RESIDUAL_ROWS, CHUNK]),
             describe(folded.residual.view(-1, channels), [self.residual_columns, CHUNK]),
             describe(folded.ends.view(-1, channels), [NARROW, CHUNK]),
+            describe(self.narrow, [RESIDUAL_ROWS, NARROW]),
+            describe(folded.start.view(-1, NARROW), [self.residual_columns, NARROW]),
             describe(self.left, [RESIDUAL_ROWS, self.residual_columns]),
             folded.residual_bias,
             self.ends,
@@ -203,6 +208,7 @@ class Shape:
         kernels.gate_kernel[(sizes.phases * self.tiles * splits,)](
             *self.gate_tensors,
             index,
+            index // sizes.layers,
             2**layer,
             self.tiles,
             self.rows,
@@ -210,6 +216,7 @@ class Shape:
             TAPS=sizes.taps,
             BM=GATE_ROWS,
             BN=self.gate_columns,
+            FIRST=layer == 0,
             **GATE,
         )
         last = layer == sizes.layers - 1
@@ -218,6 +225,7 @@ class Shape:
         kernels.residual_kernel[(sizes.phases * tiles * splits,)](
             *self.residual_tensors,
             index,
+            index // sizes.layers,
             tiles,
             self.rows,
             self.stride,
@@ -244,14 +252,11 @@ class Shape:
             self.ends,
             folded.end_bias,
             folded.inverse,
-            folded.start,
-            folded.start_bias,
+            self.narrow,
             self.z,
-            self.left[self.blocks * self.rows :],
             self.audio,
             self.lengths,
             flow or 0,
-            max(after, 0),
             self.rows,
             self.frames,
             self.stride,
@@ -265,7 +270,6 @@ class Shape:
             USED=used,
             FIRST=flow is None,
             FINAL=after < 0,
-            CHANNELS=sizes.channels,
             MARGIN=sizes.margin,
             BLOCK=FLOW_ROWS,
             num_warps=4,

@@ -1,13 +1,15 @@
 """A WaveGlow network's weights in the form that the kernels take: fewer products, the same sums.
 
-Three chains of linear layers have nothing between them, and become one layer each:
+Chains of linear layers have nothing between them, and become one layer each:
 
 * upsampling, `cond` and a layer's conditioning convolution. A step of a given phase (its place among the
   steps of its frame) hears the few frames that the upsampling kernel spans, so each phase has a matrix on
   those frames' mels (320 wide where the published grouped mel has 640), and the biases add up to one.
 * a layer's skip half and `end`: its few rows instead of wn_channels, and no sum of skips
   in between.
-* biases along such a chain.
+* `start` and a net's first dilated convolution: a product of a few channels instead of wn_channels.
+* biases along such a chain. `start`'s becomes the weight of one more channel, 1 wherever there is a step: the
+  convolution pads behind `start`, with zeros.
 
 Everything is computed in float32 and rounded to float16 once. wn_channels is filled up with zeros to 64,
 128, 256 and so on, which changes nothing: tanh(0) * sigmoid(0) is 0.
@@ -27,7 +29,7 @@ from waveglow.config import WaveglowConfig
 from waveglow.model import CouplingNet, Waveglow
 
 CHUNK = 64  # columns of a product that the kernels take at a time
-NARROW = 16  # the fewest columns of a product on tensor cores: a flow's channels are filled up to it
+NARROW = 16  # the fewest rows and columns of a product on tensor cores: a flow's channels are filled up to it
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,13 @@ class Folded:
     """All flows' weights. N is n_flows * wn_layers, K the chunks of a layer: P * W/64, then taps * C/64."""
 
     gates: Tensor  # (N, K, 2C, 64) float16; rows are tanh's and sigmoid's of each channel in turn
+    first: Tensor  # (n_flows, taps, 2C, 16) float16: in the place of the taps of a net's first layer
     gate_bias: Tensor  # (N, 2C) float32
     residual: Tensor  # (N, C, C) float16; zeros in a net's last layer
     residual_bias: Tensor  # (N, C) float32
     ends: Tensor  # (N, 16, C) float16: shift and log scale
     end_bias: Tensor  # (n_flows, 16) float32
-    start: Tensor  # (n_flows, 8, C) float32, from each channel
-    start_bias: Tensor  # (n_flows, C) float32
+    start: Tensor  # (n_flows, C, 16) float16: of the unchanged channels, and the bias
     inverse: Tensor  # (n_flows, 16, 16) float32: from each channel (first axis) to each behind early ones
 
     @property
@@ -142,6 +144,9 @@ def _fold_net(net: CouplingNet, phases: Tensor, phase_bias: Tensor, sizes: Sizes
     channels, filled = net.channels, sizes.channels
     end = net.end.weight[:, :, 0]  # (G of this flow, channels)
     end_bias = net.end.bias.clone()
+    start = torch.cat((net.start.weight[:, :, 0], net.start.bias[:, None]), dim=1)
+    start = F.pad(start, (0, NARROW - start.shape[1]))
+    first = torch.einsum("ock,cn->kon", net.in_layers[0].weight, start)  # (taps, 2 channels, 16)
     gates, gate_bias, residual, residual_bias, ends = [], [], [], [], []
     for conv, cond, res_skip in zip(net.in_layers, net.cond_layers, net.res_skip_layers, strict=True):
         mel_weight = cond.weight[:, :, 0] @ phases  # (P, 2 channels, delays * n_mels)
@@ -161,16 +166,15 @@ def _fold_net(net: CouplingNet, phases: Tensor, phase_bias: Tensor, sizes: Sizes
         square = torch.zeros_like(skip) if last else weight[:channels]
         residual.append(F.pad(square, more * 2).half())
         residual_bias.append(F.pad(torch.zeros_like(bias) if last else bias[:channels], more))
-    start = F.pad(net.start.weight[:, :, 0], (0, 0, 0, filled - channels)).T
     return (
         torch.stack(gates),
+        _alternate(first, channels, filled).half()[None],
         torch.stack(gate_bias),
         torch.stack(residual),
         torch.stack(residual_bias),
         torch.stack(ends),
         F.pad(end_bias, (0, NARROW - len(end)))[None],
-        F.pad(start, (0, 0, 0, NARROW // 2 - len(start)))[None],
-        F.pad(net.start.bias, (0, filled - channels))[None],
+        F.pad(start, (0, 0, 0, filled - channels)).half()[None],
     )
 
 

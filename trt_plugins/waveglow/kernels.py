@@ -51,13 +51,16 @@ def window_kernel(
     tl.store(at, value.to(tl.float16), mask=place[:, None] < frames)
 
 
-@triton.jit(do_not_specialize=["layer", "dilation", "tiles", "rows"])
+@triton.jit(do_not_specialize=["layer", "flow", "dilation", "tiles", "rows"])
 def gate_kernel(
     left,
     right,
+    narrow,
+    first,
     bias,
     acts,
     layer,
+    flow,
     dilation,
     tiles,
     rows,
@@ -68,12 +71,14 @@ def gate_kernel(
     MARGIN: tl.constexpr,
     BM: tl.constexpr,
     BN: tl.constexpr,
+    FIRST: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """A layer's gated activation: tanh * sigmoid of its mels' and its dilated convolution's sum.
 
     `left` holds the window of mels and x, `right` all layers' weights in chunks of 64 columns; a program
-    makes BM rows of one phase by BN / 2 channels of `acts`.
+    makes BM rows of one phase by BN / 2 channels of `acts`. A net's FIRST layer has `narrow` for x, what
+    `start` takes, and the weights `first`.
     """
     CHANNELS: tl.constexpr = CHUNKS * CHUNK
     SPLITS: tl.constexpr = 2 * CHANNELS // BN
@@ -85,17 +90,28 @@ def gate_kernel(
     row = MARGIN + tile % tiles * BM
     weights = (layer * (PHASES * WINDOW + TAPS * CHUNKS)) * (2 * CHANNELS) + split * BN
     total = tl.zeros((BM, BN), tl.float32)
-    for step in tl.range(0, WINDOW + TAPS * CHUNKS, num_stages=STAGES):
-        within = step - WINDOW
-        shifted = phase + (within // CHUNKS - TAPS // 2) * dilation + MARGIN * PHASES
-        at_x = (BLOCKS + shifted % PHASES) * rows + shifted // PHASES - MARGIN
-        of_mel = step < WINDOW
-        a_row = row + tl.where(of_mel, step // CHUNKS * rows, at_x)
-        a_column = tl.where(of_mel, step % CHUNKS, within % CHUNKS) * CHUNK
-        chunk = tl.where(of_mel, phase * WINDOW + step, PHASES * WINDOW + within)
-        a = left.load([a_row, a_column])
-        b = right.load([weights + chunk * (2 * CHANNELS), 0])
-        total = tl.dot(a, b.T, total)
+    if FIRST:
+        for step in tl.range(0, WINDOW, num_stages=STAGES):
+            a = left.load([row + step // CHUNKS * rows, step % CHUNKS * CHUNK])
+            b = right.load([weights + (phase * WINDOW + step) * (2 * CHANNELS), 0])
+            total = tl.dot(a, b.T, total)
+        for tap in tl.range(0, TAPS, num_stages=STAGES):
+            shifted = phase + (tap - TAPS // 2) * dilation + MARGIN * PHASES
+            a = narrow.load([row + shifted % PHASES * rows + shifted // PHASES - MARGIN, 0])
+            b = first.load([(flow * TAPS + tap) * (2 * CHANNELS) + split * BN, 0])
+            total = tl.dot(a, b.T, total)
+    else:
+        for step in tl.range(0, WINDOW + TAPS * CHUNKS, num_stages=STAGES):
+            within = step - WINDOW
+            shifted = phase + (within // CHUNKS - TAPS // 2) * dilation + MARGIN * PHASES
+            at_x = (BLOCKS + shifted % PHASES) * rows + shifted // PHASES - MARGIN
+            of_mel = step < WINDOW
+            a_row = row + tl.where(of_mel, step // CHUNKS * rows, at_x)
+            a_column = tl.where(of_mel, step % CHUNKS, within % CHUNKS) * CHUNK
+            chunk = tl.where(of_mel, phase * WINDOW + step, PHASES * WINDOW + within)
+            a = left.load([a_row, a_column])
+            b = right.load([weights + chunk * (2 * CHANNELS), 0])
+            total = tl.dot(a, b.T, total)
     offsets = tl.load(bias + layer * (2 * CHANNELS) + split * BN + tl.arange(0, BN))
     total += offsets[None, :]
     value, gate = tl.split(tl.reshape(total, (BM, BN // 2, 2)))
@@ -103,16 +119,19 @@ def gate_kernel(
     acts.store([phase * rows + row, split * (BN // 2)], out.to(tl.float16))
 
 
-@triton.jit(do_not_specialize=["layer", "tiles", "rows", "stride", "items"])
+@triton.jit(do_not_specialize=["layer", "flow", "tiles", "rows", "stride", "items"])
 def residual_kernel(
     acts,
     weights,
     end_weights,
+    narrow,
+    start,
     x,
     bias,
     ends,
     lengths,
     layer,
+    flow,
     tiles,
     rows,
     stride,
@@ -151,12 +170,16 @@ def residual_kernel(
             c = end_weights.load([layer * 16, step * CHUNK])
             total = tl.dot(a, b.T, total)
             end_total = tl.dot(a, c.T, end_total)
-        old = x.load([BLOCKS * rows + at, split * BN])
+        if FIRST:  # x is what `start` makes
+            few = narrow.load([at, 0])
+            total = tl.dot(few, start.load([flow * CHANNELS + split * BN, 0]).T, total)
+        else:
+            total += x.load([BLOCKS * rows + at, split * BN]).to(tl.float32)
         offsets = tl.load(bias + layer * CHANNELS + split * BN + tl.arange(0, BN))
         place = row - MARGIN + tl.arange(0, BM)
         item = place // stride
         length = tl.load(lengths + item, mask=item < items, other=0)
-        total += offsets[None, :] + old.to(tl.float32)
+        total += offsets[None, :]
         total = tl.where((place % stride < length)[:, None], total, 0.0)
         x.store([BLOCKS * rows + at, split * BN], total.to(tl.float16))
     if split == 0:
@@ -166,21 +189,18 @@ def residual_kernel(
         tl.store(end_at, end_total)
 
 
-@triton.jit(do_not_specialize=["flow", "after", "rows", "frames", "stride", "items"])
+@triton.jit(do_not_specialize=["flow", "rows", "frames", "stride", "items"])
 def flow_kernel(
     state,
     new_state,
     ends,
     end_bias,
     inverse,
-    start,
-    start_bias,
+    narrow,
     z,
-    x,
     audio,
     lengths,
     flow,
-    after,
     rows,
     frames,
     stride,
@@ -194,15 +214,14 @@ def flow_kernel(
     USED: tl.constexpr,
     FIRST: tl.constexpr,
     FINAL: tl.constexpr,
-    CHANNELS: tl.constexpr,
     MARGIN: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Between two coupling nets, in float32: undoes a flow and starts the next one's net.
+    """Between two coupling nets, in float32: undoes a flow, and gives the next one's net its input.
 
     `state` (P * rows, 16) has SIZE channels, HALF of them unchanged by the flow; EARLY channels of z, from
     USED on, come before what the inverse convolution makes. FIRST takes the state from z, and FINAL writes
-    audio instead of x.
+    audio. `narrow` is what `start` takes: NEXT_HALF channels, then a 1.
     """
     phase = tl.program_id(1)
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -237,13 +256,7 @@ def flow_kernel(
         tl.store(audio + sample[:, None] + channels[None, :], new, mask=wanted)
     else:
         tl.store(new_state + at[:, None] + channels[None, :], new, mask=there[:, None])
-        columns = tl.arange(0, CHANNELS)
-        made = tl.zeros((BLOCK, CHANNELS), tl.float32)
-        made += tl.load(start_bias + after * CHANNELS + columns)[None, :]
-        for channel in tl.static_range(NEXT_HALF):
-            value = tl.sum(tl.where(channels[None, :] == channel, new, 0.0), 1)
-            made += value[:, None] * tl.load(start + (after * 8 + channel) * CHANNELS + columns)[None, :]
         length = tl.load(lengths + item, mask=there, other=0)
-        made = tl.where((frame < length)[:, None], made, 0.0)
-        at_x = (phase * rows + MARGIN + place)[:, None] * CHANNELS + columns[None, :]
-        tl.store(x + at_x, made.to(tl.float16), mask=there[:, None])
+        few = tl.where(channels[None, :] == NEXT_HALF, 1.0, new)
+        few = tl.where((channels <= NEXT_HALF)[None, :] & (frame < length)[:, None], few, 0.0)
+        tl.store(narrow + at[:, None] + channels[None, :], few.to(tl.float16), mask=there[:, None])
