@@ -83,7 +83,7 @@ def add_arguments(parser: cli.Parser) -> None:
         metavar="NAMES",
         help="onnx, torch, trt, torch-compile, torch-graph, trt-graph (CUDA graphs), several (onnx,torch), "
         "or one for each model or stage (acoustic=trt,vocoder=onnx); may be repeated "
-        "(default: onnx, and torch and torch-compile if it is installed)",
+        "(default: onnx, and torch if it is installed)",
     )
     how.add_argument(
         "--precision",

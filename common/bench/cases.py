@@ -236,7 +236,7 @@ def default_backends(deployments: Mapping[str, Deployment], has_torch: bool) -> 
     on_trt = [model for model, how in deployments.items() if how.use_trt]
     if on_trt:
         return [",".join(f"{model}={'trt' if model in on_trt else 'onnx'}" for model in deployments)]
-    return ["onnx", "torch", "torch-compile"] if has_torch else ["onnx"]
+    return ["onnx", "torch"] if has_torch else ["onnx"]
 
 
 def place_of(backends: Mapping[str, str], device: str | None) -> str:

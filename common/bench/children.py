@@ -6,11 +6,13 @@ import json
 import os
 import pickle
 import selectors
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +54,10 @@ def run_group(cases: Sequence[Case], limit: float, until: float) -> Iterator[dic
     """Cases in one process; where it ends early, in another one from the next case on."""
     todo = list(cases)
     while todo:
-        done = 0  # rows of the case that runs
+        first, done = todo[0], 0  # done: rows of the case that runs
         for row in start_child("cases", (todo, until), limit):
+            if "ended" in row and not done and todo[0] is not first:
+                break  # between two cases
             if "ended" in row:
                 left = list(todo[0].rows())[done:]
                 yield from (label | {"failed": row["ended"]} for label in left)
@@ -76,12 +80,13 @@ def start_child(task: str, given: Any, limit: float) -> Iterator[dict[str, Any]]
             stdin=file,
             stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": path},
+            start_new_session=True,
         )
     try:
         yield from _listen(child, limit)
     finally:
-        if child.poll() is None:
-            child.kill()
+        with suppress(ProcessLookupError):  # with the processes that it started, such as compilers
+            os.killpg(child.pid, signal.SIGKILL)
         child.wait()
         child.stdout.close()
 
@@ -113,11 +118,14 @@ def main() -> None:
 
 
 def _cases(given: tuple[Sequence[Case], float]) -> Iterator[dict[str, Any]]:
+    from common.bench.clocks import works
     from common.bench.measure import measure_case
 
     cases, until = given
     for case in cases:
         yield from measure_case(case, late=lambda: time.time() > until)
+        if not works(case.clock_device):
+            return  # what comes next gets a process of its own
 
 
 def _machine(device: str) -> Iterator[dict[str, Any]]:

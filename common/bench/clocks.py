@@ -29,6 +29,18 @@ def wait_for(device: str) -> None:
         importlib.import_module("torch").cuda.synchronize(device)
 
 
+def works(device: str) -> bool:
+    """Whether a GPU still does what it is told: some errors end all work of a process on it."""
+    torch = sys.modules.get("torch")
+    if device == "cpu" or torch is None or not torch.cuda.is_available():
+        return True
+    try:
+        torch.ones(1, device=device).sum().item()
+    except RuntimeError:
+        return False
+    return True
+
+
 def timed(run: Callable[[], Any], runs: int, device: str, longest: float) -> list[float]:
     """Seconds of each run, from the host's side. Fewer runs where they would take longer than `longest`."""
     seconds: list[float] = []

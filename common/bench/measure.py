@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import time
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 from common import cli
@@ -15,9 +17,12 @@ from common.bench.clocks import LONGEST_WARM_UP, WARM_UPS, Memory, summary, time
 from common.bench.speaking import stream
 from common.bench.subjects import Loaded, Peer, Subject
 
-LONGEST_RUNS = 5.0  # seconds that a figure's runs may take, beyond the fewest
-CLOCK_RUNS = 5  # with the engines' clock on
+LONGEST_RUNS = 3.0  # seconds that a figure's runs may take, beyond the fewest
+CLOCK_RUNS = 3  # with the engines' clock on
 FIRST_RUNS = 10  # of the first audio
+
+ROOT = Path(__file__).resolve().parents[2]
+TOO_LATE = "left out: the time for all rows was over"
 
 Row = dict[str, Any]
 
@@ -25,14 +30,16 @@ Row = dict[str, Any]
 def measure_case(case: Case, late: Callable[[], bool] = lambda: False) -> Iterator[Row]:
     """A row of figures for each batch size and text length; one that fails says why."""
     labels = list(case.rows())
-    if late():
-        yield from (label | {"failed": "left out: the time for all rows was over"} for label in labels)
-        return
-    with surroundings(case):
-        memory = Memory(case.clock_device)
-        memory.reset()
+    with contextlib.ExitStack() as stack:
         begun = time.perf_counter()
+        said = stack.enter_context(warnings.catch_warnings(record=True))
+        warnings.simplefilter("default")
         try:
+            if late():
+                raise ValueError(TOO_LATE)
+            stack.enter_context(surroundings(case))
+            memory = Memory(case.clock_device)
+            memory.reset()
             loaded = Peer(case) if case.peer else Loaded(case)
             if case.warm_up:
                 cli.warm_up(loaded.tts)
@@ -41,21 +48,27 @@ def measure_case(case: Case, late: Callable[[], bool] = lambda: False) -> Iterat
             return
         load_s = time.perf_counter() - begun
         for label in labels:
-            if late():
-                yield label | {"failed": "left out: the time for all rows was over"}
-                continue
             try:
+                if late():
+                    raise ValueError(TOO_LATE)
                 subject = loaded.subject(label["batch"], label["symbols"])
                 memory.reset()
                 figures = measure_row(case, subject, label["batch"])
                 figures["memory_bytes"] = memory.peak_bytes(loaded.engines)
                 if case.streams and label["batch"] == 1:
                     figures["stream"] = stream(loaded.tts, case.runs)
-                yield label | {"load_s": load_s, **figures}
+                yield label | {"load_s": load_s, **figures, "notes": take_notes(said)}
             except Exception as error:
-                yield label | {"failed": reason(error)}
+                yield label | {"failed": reason(error), "notes": take_notes(said)}
         del loaded
     gc.collect()
+
+
+def take_notes(said: list[warnings.WarningMessage]) -> list[str]:
+    """What our own code warned of since the last time, such as an engine that runs without a graph."""
+    ours = [str(one.message) for one in said if Path(one.filename).is_relative_to(ROOT)]
+    said.clear()
+    return list(dict.fromkeys(ours))
 
 
 def measure_row(case: Case, subject: Subject, batch: int) -> Row:
@@ -86,32 +99,27 @@ def measure_row(case: Case, subject: Subject, batch: int) -> Row:
     return row
 
 
-class surroundings:
+@contextlib.contextmanager
+def surroundings(case: Case) -> Iterator[None]:
     """How PyTorch computes while a case is measured: its precision, and on a GPU a stream of its own.
 
     On the default stream nothing can be captured, and TensorRT makes the host wait.
     """
-
-    def __init__(self, case: Case):
-        self.case = case
-
-    def __enter__(self) -> None:
-        self._stream: Any = nullcontext()
-        if self.case.clock_device != "cpu":
-            torch = importlib.import_module("torch")
-            if not torch.cuda.is_available():
-                return  # which the engines say better
-            torch.cuda.empty_cache()
-            self._stream = torch.cuda.stream(torch.cuda.Stream(self.case.clock_device))
-            torch.backends.cudnn.benchmark = True
-            for part in (torch.backends.cuda.matmul, torch.backends.cudnn):
-                part.allow_tf32 = self.case.precision == "tf32"
-        if self.case.modes.get("torch") == "compile":
-            importlib.import_module("torch")._dynamo.reset()
-        self._stream.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        self._stream.__exit__(*error)
+    device = case.clock_device
+    if case.modes.get("torch") == "compile":
+        importlib.import_module("torch")._dynamo.reset()
+    if device == "cpu":
+        yield
+        return
+    torch = importlib.import_module("torch")
+    if not torch.cuda.is_available():
+        raise ValueError(f"device {device}: PyTorch sees no GPU here")
+    torch.cuda.empty_cache()
+    torch.backends.cudnn.benchmark = True
+    for part in (torch.backends.cuda.matmul, torch.backends.cudnn):
+        part.allow_tf32 = case.precision == "tf32"
+    with torch.cuda.stream(torch.cuda.Stream(device)):
+        yield
 
 
 def reason(error: BaseException) -> str:

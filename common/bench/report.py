@@ -51,7 +51,7 @@ def markdown(figures: dict[str, Any], level: int = 2) -> str:
     rows, head = figures["rows"], "#" * level
     lines = ["```bash", figures["command"], "```", "", describe(figures["machine"]), "", explained(figures)]
     for title, found in grouped(rows).items():
-        lines += ["", f"{head} {title}", "", *table(HEADINGS, cells_of(found))]
+        lines += ["", f"{head} {title}", "", *table(HEADINGS, cells_of(found)), *notes_of(found)]
     stages = stage_rows(figures)
     if stages:
         lines += ["", f"{head} Stages", "", STAGES_EXPLAINED.format(peaks=peaks_of(figures["machine"]))]
@@ -62,6 +62,14 @@ def markdown(figures: dict[str, Any], level: int = 2) -> str:
     if figures.get("cold"):
         lines += ["", f"{head} A cold process", "", *cold(figures["cold"])]
     return "\n".join(lines) + "\n"
+
+
+def notes_of(rows: Iterable[Row]) -> list[str]:
+    """What engines warned of, behind the table."""
+    notes = [
+        f"- {row['backend']}, {row['precision']}: {note}" for row in rows for note in row.get("notes", ())
+    ]
+    return ["", *dict.fromkeys(notes)] if notes else []
 
 
 def explained(figures: dict[str, Any]) -> str:
@@ -178,6 +186,8 @@ def merged(stages: Iterable[Row]) -> list[Row]:
 def stage_cells(row: Row, stage: Row, peaks: dict[str, float]) -> tuple[str, ...]:
     rates = []
     precision = row["precision"] if row["precision"] in peaks else "fp32"
+    if precision == "fp32" and "torch" not in row["backend"] and "tf32" in peaks:
+        precision = "tf32"  # on a GPU others compute float32 so
     for key, peak, unit in (("flops", precision, 1e12), ("bytes", "bytes", 1e9)):
         rate = stage[key] / stage["seconds"] if stage.get(key) and stage["seconds"] else None
         rates.append(shown(rate, lambda value, unit=unit: f"{value / unit:.3g}"))

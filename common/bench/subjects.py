@@ -96,7 +96,7 @@ class Remembered:
         return self._outputs[key]
 
 
-@functools.lru_cache(maxsize=4)
+@functools.cache
 def seeded_source(model: str, graphs: Any, sizes: tuple[tuple[str, Any], ...]) -> ModelSource:
     from common.seeded import random_source
 
@@ -237,8 +237,10 @@ class Loaded:
             raise ValueError(unknown(f"stage of {model} as it runs here", name, [*driver.engines, *more]))
         engine = driver.engines[name]
         stage = engine.stage
-        frames = STEPS if has_decoders(model) else symbols * FRAMES_PER_SYMBOL
-        lengths = {"text": symbols, "mel": frames, "steps": frames, "batch": batch}
+        frames = symbols * FRAMES_PER_SYMBOL
+        if has_decoders(model):
+            frames = STEPS * driver.config.n_frames_per_step
+        lengths = {"text": symbols, "mel": frames, "steps": STEPS, "batch": batch}
         lengths["samples"] = frames * self.hop
         sizes = {
             dim.name: lengths[root(dim)] * dim.times if root(dim) in lengths else dim.typical

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.bench.cases import Case, Target, make_cases
+from common.loading import kernels_of
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,15 @@ def h200() -> list[Table]:
         Target.of("tacotron2.decoder"),
         Target("tacotron2", "waveglow"),
     )
-    backends = ("torch", "torch-graph", "trt", "trt-graph")
-    return [
-        *(Table(target, backends, ("fp16",), (1, 4, 8)) for target in targets),
-        # Compiling takes long: it comes last, in case that time is over.
-        Table(targets[0], ("torch-compile",), ("fp16",)),
-    ]
+    tables = []
+    for target in targets:
+        kernels = [f"{stage}=cuda" for stage in kernels_of(*target.models.values())]
+        best = [["trt-graph"], ["trt-graph", *kernels]] if kernels else [["trt-graph"]]
+        tables.append(Table(target, ["torch"], ("fp16",), (1, 4, 8)))
+        tables.append(Table(target, ["torch-graph", "trt"], ("fp16",)))
+        tables += [Table(target, [",".join(words)], ("fp16",), (1, 4, 8)) for words in best]
+    # Compiling takes long: it comes last, in case that time is over.
+    return [*tables, Table(targets[0], ["torch-compile"], ("fp16",))]
 
 
 def cpu() -> list[Table]:
