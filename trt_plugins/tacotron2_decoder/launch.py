@@ -21,6 +21,7 @@ ITEMS = 8
 UNITS = 8  # of an LSTM in a block
 ROWS = 16  # of a tile
 PART_STRIDE = 52
+TOGETHER = 4
 MOST_TEXT = 512
 PAIR_BYTES = 1024  # of two tiles
 # What the kernel takes, in its order: weights (weights.py), inputs, the exchange, what it fills.
@@ -74,8 +75,11 @@ class Sizes(NamedTuple):
 
 
 class Plan(NamedTuple):
+    """The grid, and what a block keeps in shared memory because there is room."""
+
     grid: Grid
-    cache_products: bool  # whether a block's part of them has room in shared memory
+    cache_location: bool  # the location's weights
+    cache_products: bool  # its part of the memory's products
 
 
 def sizes_of(config: Tacotron2Config) -> Sizes:
@@ -135,19 +139,26 @@ def plan(sizes: Sizes, limits: Limits, batch: int, text: int) -> Plan:
         raise ValueError(f"the decoder's kernel takes texts of 1 to {MOST_TEXT} symbols, not {text}")
     weights = (pairs(sizes.prenet) + pairs(sizes.encoder) + 2 * pairs(sizes.attention_rnn)) * 2 * PAIR_BYTES
     weighted = batch * pairs(text) * 64
-    parts = WARPS * ITEMS * PART_STRIDE * 4 + ITEMS * 8
+    parts = WARPS * batch * PART_STRIDE * 4 + ITEMS * 8
     positions = -(-text // ((limits.multiprocessors - small_blocks(sizes)[0]) // batch))
-    window = positions + 2 * (sizes.location_kernel // 2)
-    needed = weights + weighted + parts + 4 * (positions * sizes.attention + 2 * window)
-    needed += -needed % 16
+    window = positions + 2 * (sizes.location_kernel // 2) + TOGETHER - 1
+    needed = weights + weighted + parts + padded(4 * (positions * sizes.attention + 2 * window))
     if needed > limits.shared_bytes:
         raise ValueError(
             f"the decoder's kernel needs {needed} bytes of shared memory in a block for {batch} texts of "
             f"{text} symbols, and this GPU gives {limits.shared_bytes}: split the batch or the text"
         )
-    cached = 3 * batch * pairs(text) * PAIR_BYTES
-    fits = needed + cached <= limits.shared_bytes
-    return Plan(Grid(limits.multiprocessors, THREADS, needed + fits * cached, cooperative=True), fits)
+    kept = []
+    location = padded(2 * 2 * sizes.location_kernel * sizes.attention)
+    for more in (location, 3 * batch * pairs(text) * PAIR_BYTES):
+        kept.append(needed + more <= limits.shared_bytes)
+        needed += more * kept[-1]
+    return Plan(Grid(limits.multiprocessors, THREADS, needed, cooperative=True), *kept)
+
+
+def padded(size: int) -> int:
+    """To whole words of 16 bytes."""
+    return size + -size % 16
 
 
 def small_blocks(sizes: Sizes) -> tuple[int, int, int, int]:
@@ -184,6 +195,6 @@ def launch(
     batch, text, limit = shape
     limits = device_limits(device)
     check_sizes(sizes, limits)
-    grid, cache_products = plan(sizes, limits, batch, text)
-    arguments = (*addresses, batch, text, limit, frames_per_step, int(early), int(cache_products))
+    grid, *kept = plan(sizes, limits, batch, text)
+    arguments = (*addresses, batch, text, limit, frames_per_step, int(early), *map(int, kept))
     return Launch(SOURCE, "decode", device, grid, arguments, keep, sizes.macros)

@@ -51,7 +51,9 @@ constexpr int PAIR_WORDS = 2 * WARP;  // 16-byte words of 16 rows and a pair of 
 constexpr int TAPS = 2 * LOCATION_KERNEL, REACH = LOCATION_KERNEL / 2;
 constexpr int MEMORY_TILES = 2 * DECODER_BLOCKS + CONTEXT_BLOCKS;  // rows of `products`, by 16
 constexpr int QUERY_PIECES = (ATTENTION + 4 * WARP - 1) / (4 * WARP);
-constexpr int LOCATION_GROUPS = most(1, THREADS / ATTENTION);
+constexpr int LOCATION_GROUPS = THREADS / ATTENTION;
+constexpr int LOCATION_WORDS = (TAPS * ATTENTION + 7) / 8;  // of 16 bytes
+constexpr int TOGETHER = 4;  // positions next to each other whose location a thread makes
 
 // What blocks tell each other: two steps of each, so that a step can be written while the last is read. All
 // zeros before the first step. Vectors of halves lend a bit that their numbers cannot have: the sign of what
@@ -140,79 +142,94 @@ __device__ __forceinline__ void multiply(float (&sums)[4], uint4 weights, unsign
 #endif
 }
 
-__device__ __forceinline__ void multiply_pair(float (&sums)[4], const uint4* weights, uint4 x) {
-    multiply(sums, weights[0], x.x, x.y);
-    multiply(sums, weights[WARP], x.z, x.w);
-}
+// A warp's share of a vector of halves in the exchange: pairs `warp`, `warp` + WARPS, and so on.
+template <int CHANNELS, unsigned BIT>
+struct Halves {
+    static constexpr int EACH = pairs_of_warp(CHANNELS);
+    uint4 x[EACH];
 
-// A warp's share of a vector of halves in the exchange, pairs `warp`, `warp` + WARPS, ...; waits for its step.
-template <int CHANNELS, unsigned BIT, bool URGENT>
-__device__ __forceinline__ void receive(uint4 (&x)[pairs_of_warp(CHANNELS)], const unsigned short* vectors,
-                                        unsigned turned, int n_items, int& patience) {
-    constexpr int EACH = pairs_of_warp(CHANNELS);
-    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, item = lane / 4;
-    const unsigned wanted = turned ? BIT : 0;
-    const unsigned short* mine = vectors + item * CHANNELS;
-#pragma unroll
-    for (int j = 0; j < EACH; ++j) x[j] = make_uint4(wanted, wanted, wanted, wanted);
-    if (warp >= pairs(CHANNELS)) {
-#pragma unroll
-        for (int j = 0; j < EACH; ++j) x[j] = make_uint4(0, 0, 0, 0);
-        return;
-    }
-    while (true) {
+    // What is not in the vector is zero. Says whether something is not of this step yet.
+    __device__ __forceinline__ bool look_for(const unsigned short* vectors, unsigned turned, int n_items) {
+        const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, item = lane / 4;
+        const unsigned wanted = turned ? BIT : 0;
+        const unsigned short* mine = vectors + item * CHANNELS;
         unsigned missing = 0;
 #pragma unroll
         for (int j = 0; j < EACH; ++j) {
             const int channel = (warp + WARPS * j) * 32 + lane % 4 * 8;
+            x[j] = make_uint4(wanted, wanted, wanted, wanted);
             if (channel < CHANNELS && item < n_items) x[j] = look(mine + channel);
         }
 #pragma unroll
         for (int j = 0; j < EACH; ++j)
             missing |= (x[j].x ^ wanted) | (x[j].y ^ wanted) | (x[j].z ^ wanted) | (x[j].w ^ wanted);
-        if (!__any_sync(EVERYONE, missing & BIT) || patience == 0) break;
+        return missing & BIT;
+    }
+
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int j = 0; j < EACH; ++j)
+            x[j] = make_uint4(x[j].x & ~BIT, x[j].y & ~BIT, x[j].z & ~BIT, x[j].w & ~BIT);
+    }
+};
+
+// The same of a vector of float32, which become halves.
+template <int CHANNELS>
+struct Floats {
+    static constexpr int EACH = pairs_of_warp(CHANNELS);
+    uint4 x[EACH];
+
+    __device__ __forceinline__ bool look_for(const unsigned* vectors, unsigned turned, int n_items) {
+        const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, item = lane / 4;
+        const unsigned* mine = vectors + item * CHANNELS;
+        unsigned missing = 0;
+#pragma unroll
+        for (int j = 0; j < EACH; ++j) {
+            const int channel = (warp + WARPS * j) * 32 + lane % 4 * 8;
+            x[j] = make_uint4(0, 0, 0, 0);
+            if (channel < CHANNELS && item < n_items) {
+                const uint4 low = look(mine + channel), high = look(mine + channel + 4);
+                missing |= (low.x ^ turned) | (low.y ^ turned) | (low.z ^ turned) | (low.w ^ turned);
+                missing |= (high.x ^ turned) | (high.y ^ turned) | (high.z ^ turned) | (high.w ^ turned);
+                x[j] = make_uint4(two_halves(low.x, low.y), two_halves(low.z, low.w),
+                                  two_halves(high.x, high.y), two_halves(high.z, high.w));
+            }
+        }
+        return missing & 1;
+    }
+};
+
+// Waits for a warp's share of what others show. A launch that has lost its patience waits for nothing more.
+template <bool URGENT, int CHANNELS, unsigned BIT>
+__device__ __forceinline__ void receive(Halves<CHANNELS, BIT>& halves, const unsigned short* vectors,
+                                        unsigned turned, int n_items, int& patience) {
+    while (__any_sync(EVERYONE, halves.look_for(vectors, turned, n_items)) && patience) {
         --patience;
         if (!URGENT) __nanosleep(40);
     }
     if (patience) patience = PATIENCE;
-#pragma unroll
-    for (int j = 0; j < EACH; ++j)
-        x[j] = make_uint4(x[j].x & ~BIT, x[j].y & ~BIT, x[j].z & ~BIT, x[j].w & ~BIT);
+    halves.clear();
 }
 
-// The same of a vector of float32, rounded to halves.
-template <int CHANNELS, bool URGENT>
-__device__ __forceinline__ void receive_floats(uint4 (&x)[pairs_of_warp(CHANNELS)], const unsigned* vectors,
-                                               unsigned turned, int n_items, int& patience) {
-    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, item = lane / 4;
-#pragma unroll
-    for (int j = 0; j < pairs_of_warp(CHANNELS); ++j) {
-        const int channel = (warp + WARPS * j) * 32 + lane % 4 * 8;
-        const unsigned* mine = vectors + item * CHANNELS + channel;
-        const bool have = channel < CHANNELS && item < n_items;
-        uint4 low = make_uint4(0, 0, 0, 0), high = low;
-        while (true) {
-            unsigned missing = 0;
-            if (have) {
-                low = look(mine);
-                high = look(mine + 4);
-                missing = (low.x ^ turned) | (low.y ^ turned) | (low.z ^ turned) | (low.w ^ turned) |
-                          (high.x ^ turned) | (high.y ^ turned) | (high.z ^ turned) | (high.w ^ turned);
-            }
-            if (!__any_sync(EVERYONE, missing & 1) || patience == 0) break;
-            --patience;
-            if (!URGENT) __nanosleep(40);
-        }
-        x[j] = make_uint4(two_halves(low.x, low.y), two_halves(low.z, low.w), two_halves(high.x, high.y),
-                          two_halves(high.z, high.w));
+template <bool URGENT, int CHANNELS, unsigned BIT, int MORE>
+__device__ __forceinline__ void receive(Halves<CHANNELS, BIT>& halves, const unsigned short* vectors,
+                                        Floats<MORE>& floats, const unsigned* other_vectors, unsigned turned,
+                                        int n_items, int& patience) {
+    while (true) {
+        const bool missing = halves.look_for(vectors, turned, n_items);
+        const bool other_missing = floats.look_for(other_vectors, turned, n_items);
+        if (!__any_sync(EVERYONE, missing || other_missing) || patience == 0) break;
+        --patience;
+        if (!URGENT) __nanosleep(40);
     }
     if (patience) patience = PATIENCE;
+    halves.clear();
 }
 
-// A warp's share of 16 rows' sums, to be added up over the warps: parts (WARPS, ITEMS, PART_STRIDE).
+// A warp's share of 16 rows' sums, to be added up over the warps: parts (WARPS, n_items, PART_STRIDE).
 __device__ __forceinline__ void put_part(float* parts, const float (&sums)[4], int row_tile, int n_items) {
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, item = lane % 4 * 2;
-    float* mine = parts + (warp * ITEMS + item) * PART_STRIDE + row_tile * 16 + lane / 4;
+    float* mine = parts + (warp * n_items + item) * PART_STRIDE + row_tile * 16 + lane / 4;
     if (item < n_items) {
         mine[0] = sums[0];
         mine[8] = sums[2];
@@ -223,23 +240,50 @@ __device__ __forceinline__ void put_part(float* parts, const float (&sums)[4], i
     }
 }
 
-__device__ __forceinline__ float add_parts(const float* parts, int item, int row) {
+__device__ __forceinline__ float add_parts(const float* parts, int item, int row, int n_items) {
     const float* mine = parts + item * PART_STRIDE + row;
     float sums[4] = {};
 #pragma unroll
-    for (int i = 0; i < WARPS; ++i) sums[i % 4] += mine[i * ITEMS * PART_STRIDE];
+    for (int i = 0; i < WARPS; ++i) sums[i % 4] += mine[i * n_items * PART_STRIDE];
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 // For 16 rows, by two lanes each.
-__device__ __forceinline__ float add_parts_twofold(const float* parts, int item) {
+__device__ __forceinline__ float add_parts_twofold(const float* parts, int item, int n_items) {
     const int lane = threadIdx.x % WARP;
-    const float* mine = parts + (lane / 16 * (WARPS / 2) * ITEMS + item) * PART_STRIDE + lane % 16;
+    const float* mine = parts + (lane / 16 * (WARPS / 2) * n_items + item) * PART_STRIDE + lane % 16;
     float sums[2] = {};
 #pragma unroll
-    for (int i = 0; i < WARPS / 2; ++i) sums[i % 2] += mine[i * ITEMS * PART_STRIDE];
+    for (int i = 0; i < WARPS / 2; ++i) sums[i % 2] += mine[i * n_items * PART_STRIDE];
     const float half = sums[0] + sums[1];
     return half + __shfl_xor_sync(EVERYONE, half, 16);
+}
+
+// 16 rows' sums of a warp += its weights in registers, from pair FIRST on, times its share of a vector.
+template <int FIRST, int N_SMALL, int EACH>
+__device__ __forceinline__ void multiply_small(float (&sums)[4], const uint4 (&small)[N_SMALL][2],
+                                               const uint4 (&x)[EACH]) {
+#pragma unroll
+    for (int j = 0; j < EACH; ++j) {
+        multiply(sums, small[FIRST + j][0], x[j].x, x[j].y);
+        multiply(sums, small[FIRST + j][1], x[j].z, x[j].w);
+    }
+}
+
+// 32 rows' sums of a warp += weights in shared memory, (2, row_pairs, 2, WARP), times its share of a vector.
+template <int PAIRS, int EACH>
+__device__ __forceinline__ void multiply_gates(float (&sums)[2][4], const uint4* weights, int row_pairs,
+                                               const uint4 (&x)[EACH]) {
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+#pragma unroll
+    for (int j = 0; j < EACH; ++j)
+        if (warp + WARPS * j < PAIRS)
+#pragma unroll
+            for (int tile = 0; tile < 2; ++tile) {
+                const uint4* mine = weights + (tile * row_pairs + warp + WARPS * j) * PAIR_WORDS + lane;
+                multiply(sums[tile], mine[0], x[j].x, x[j].y);
+                multiply(sums[tile], mine[WARP], x[j].z, x[j].w);
+            }
 }
 
 // An LSTM's gates in a warp's lanes (input, forget, cell, output of 8 units) -> the hidden state of unit lane % 8.
@@ -276,7 +320,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
            const float* processed_memory, const long long* lengths, const float* noise, const float* dropout,
            const float* threshold, Exchange* exchange, float* mel, long long* steps_made, float* gates,
            float* alignment, unsigned char* stopped, int* status, long long n_items_given, long long n_text_given,
-           long long limit, long long frames_per_step, long long early, long long cache_products) {
+           long long limit, long long frames_per_step, long long early, long long cache_location,
+           long long cache_products) {
 #if __CUDA_ARCH__ >= 800
     extern __shared__ uint4 shared[];
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, block = blockIdx.x;
@@ -295,8 +340,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int positions = (n_text + blocks_of_item - 1) / blocks_of_item;
     const int own_item = energy_block >= 0 && energy_block / blocks_of_item < n_items
                              ? energy_block / blocks_of_item : -1;
-    const int first = own_item < 0 ? 0 : energy_block % blocks_of_item * positions;
-    const int n_own = own_item < 0 ? 0 : max(0, min(positions, n_text - first));
+    const int first_own = own_item < 0 ? 0 : energy_block % blocks_of_item * positions;
+    const int n_own = own_item < 0 ? 0 : max(0, min(positions, n_text - first_own));
     const bool has_memory = has_decoder || has_context;
     if (!has_attention && !has_memory && !has_query && !has_prenet && !has_out && !n_own) return;
 
@@ -305,13 +350,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     constexpr int ATTENTION_PAIRS = PAIRS_P + PAIRS_C + PAIRS_A;
     uint4* const decoder_tiles = attention_tiles + 2 * ATTENTION_PAIRS * PAIR_WORDS;  // (2, PAIRS_A, 2, WARP)
     uint4* const weighted = decoder_tiles + 2 * PAIRS_A * PAIR_WORDS;  // (n_items, text_pairs * 4) 8 halves each
-    uint4* const cached = weighted + n_items * text_pairs * 4;
-    float* const parts = (float*)(cached + (cache_products ? 3 * n_items * text_pairs * PAIR_WORDS : 0));
-    float* const scale = parts + WARPS * ITEMS * PART_STRIDE;  // of an item's attention
+    float* const parts = (float*)(weighted + n_items * text_pairs * 4);
+    float* const scale = parts + WARPS * n_items * PART_STRIDE;  // of an item's attention
     int* const going_on = (int*)(scale + ITEMS);
     float* const location = (float*)(going_on + ITEMS);  // (positions, ATTENTION)
-    const int window = positions + 2 * REACH;
+    const int window = positions + 2 * REACH + TOGETHER - 1;
     float* const seen = location + positions * ATTENTION;  // (2, window) the last attention, and all so far
+    // What is kept here where there is room: the location's weights, the memory's products.
+    uint4* const kept_location = (uint4*)(location + (positions * ATTENTION + 2 * window + 3) / 4 * 4);
+    uint4* const kept_products = kept_location + (cache_location ? LOCATION_WORDS : 0);
+    if (cache_location) {
+        unsigned short* const kept = (unsigned short*)kept_location;
+        for (int i = threadIdx.x; i < TAPS * ATTENTION; i += THREADS) kept[i] = location_weights[i];
+        location_weights = kept;
+    }
 
     if (has_attention)
         for (int i = threadIdx.x; i < 2 * ATTENTION_PAIRS * PAIR_WORDS; i += THREADS)
@@ -323,29 +375,35 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     for (int i = threadIdx.x; i < n_items * text_pairs * 4; i += THREADS) weighted[i] = make_uint4(0, 0, 0, 0);
 
     // The memory's products of this block, 16 rows at a time: two tiles of the decoder's gates, one of context.
+    // Where they begin, in words of 16 bytes.
     const int tile_words = text_pairs * PAIR_WORDS;
-    const uint4* memory_tile[3];
-    long long item_words;
-    {
-        const int tile[3] = {2 * block, 2 * block + 1, 2 * DECODER_BLOCKS + block - FIRST_CONTEXT};
-        item_words = cache_products ? tile_words : (long long)MEMORY_TILES * tile_words;
+    int tile_start[3] = {2 * block * tile_words, (2 * block + 1) * tile_words,
+                         (2 * DECODER_BLOCKS + block - FIRST_CONTEXT) * tile_words};
+    int item_words = MEMORY_TILES * tile_words;
+    if (cache_products) {
 #pragma unroll
         for (int i = 0; i < 3; ++i) {
-            const bool wanted = i < 2 ? has_decoder : has_context;
-            const uint4* source = products + (long long)(wanted ? tile[i] : 0) * tile_words;
-            memory_tile[i] = source;
-            if (cache_products) {
-                uint4* mine = cached + i * n_items * tile_words;
-                memory_tile[i] = mine;
-                if (wanted)
-                    for (int k = threadIdx.x; k < n_items * tile_words; k += THREADS)
-                        mine[k] = source[(long long)(k / tile_words) * MEMORY_TILES * tile_words + k % tile_words];
-            }
+            if (i < 2 ? has_decoder : has_context)
+                for (int k = threadIdx.x; k < n_items * tile_words; k += THREADS)
+                    kept_products[i * n_items * tile_words + k] =
+                        products[tile_start[i] + k / tile_words * item_words + k % tile_words];
+            tile_start[i] = i * n_items * tile_words;
         }
+        products = kept_products;
+        item_words = tile_words;
     }
+    const auto pair_start = [&](int i) { return i / text_pairs * item_words + i % text_pairs * PAIR_WORDS; };
+    const auto look_ahead = [&](int i, uint4 (&ahead)[2][2]) {
+#pragma unroll
+        for (int tile = 0; tile < 2; ++tile) {
+            const uint4* from = products + pair_start(i) + tile_start[tile] + lane;
+            ahead[tile][0] = from[0];
+            ahead[tile][1] = from[WARP];
+        }
+    };
 
     // Registers: the decoder's recurrent weights, and those of the one small product that a block may have.
-    uint4 recurrent[EACH_D][2][2];
+    uint4 recurrent[2][EACH_D][2];
 #pragma unroll
     for (int j = 0; j < EACH_D; ++j)
 #pragma unroll
@@ -353,9 +411,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const int pair = warp + WARPS * j;
-                recurrent[j][tile][half] = make_uint4(0, 0, 0, 0);
+                recurrent[tile][j][half] = make_uint4(0, 0, 0, 0);
                 if (has_decoder && pair < PAIRS_D)
-                    recurrent[j][tile][half] =
+                    recurrent[tile][j][half] =
                         recurrent_weights[((2ll * block + tile) * PAIRS_D + pair) * PAIR_WORDS + half * WARP + lane];
             }
     uint4 small[SMALL_PAIRS][2];
@@ -413,18 +471,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             float kept = 0.f;
             if (reduces && prenet_row < PRENET)
                 kept = noise[((step * 2 + 1) * n_items + warp) * PRENET + prenet_row] >= drop ? kept_scale : 0.f;
-            uint4 x[EACH_P];
-            receive<PRENET, SIGN, true>(x, &exchange->prenet1[slot_before][0][0], turned_before, n_items, patience);
+            Halves<PRENET, SIGN> first;
+            receive<true>(first, &exchange->prenet1[slot_before][0][0], turned_before, n_items, patience);
             float sums[4] = {};
-#pragma unroll
-            for (int j = 0; j < EACH_P; ++j) {
-                multiply(sums, small[j][0], x[j].x, x[j].y);
-                multiply(sums, small[j][1], x[j].z, x[j].w);
-            }
+            multiply_small<0>(sums, small, first.x);
             put_part(parts, sums, 0, n_items);
             __syncthreads();
             if (reduces) {
-                const float value = add_parts_twofold(parts, warp) * kept;
+                const float value = add_parts_twofold(parts, warp, n_items) * kept;
                 if (lane < 16 && prenet_row < PRENET)
                     show(&exchange->prenet2[slot_before][warp][prenet_row], positive_half(value, turned_before));
             }
@@ -440,16 +494,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             }
             __syncwarp();
             if (has_attention) {
-                uint4 x[EACH_P];
-                receive<PRENET, SIGN, true>(x, &exchange->prenet2[slot_before][0][0], turned_before, n_items, patience);
-#pragma unroll
-                for (int j = 0; j < EACH_P; ++j)
-                    if (warp + WARPS * j < PAIRS_P)
-#pragma unroll
-                        for (int tile = 0; tile < 2; ++tile)
-                            multiply_pair(attention_sums[tile],
-                                          attention_tiles + (tile * ATTENTION_PAIRS + warp + WARPS * j) * PAIR_WORDS + lane,
-                                          x[j]);
+                Halves<PRENET, SIGN> second;
+                receive<true>(second, &exchange->prenet2[slot_before][0][0], turned_before, n_items, patience);
+                multiply_gates<PAIRS_P>(attention_sums, attention_tiles, ATTENTION_PAIRS, second.x);
             }
         }
         if (has_attention)
@@ -457,113 +504,129 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             for (int tile = 0; tile < 2; ++tile) put_part(parts, attention_sums[tile], tile, n_items);
         if (__syncthreads_or(ends || patience == 0)) break;
         if (has_attention && reduces) {
-            const float hidden = lstm(add_parts(parts, warp, lane) + own_attention_bias, attention_cell);
+            const float hidden = lstm(add_parts(parts, warp, lane, n_items) + own_attention_bias, attention_cell);
             if (lane < UNITS)
                 show(&exchange->attention[slot][warp][block * UNITS + lane], bounded_half(hidden, turned));
         }
         __syncthreads();
 
         // The query.
-        uint4 hidden[EACH_A];
+        Halves<ATTENTION_RNN, BELOW_TWO> hidden;
         if (has_query) {
-            receive<ATTENTION_RNN, BELOW_TWO, true>(hidden, &exchange->attention[slot][0][0], turned, n_items, patience);
+            receive<true>(hidden, &exchange->attention[slot][0][0], turned, n_items, patience);
             float sums[4] = {};
-#pragma unroll
-            for (int j = 0; j < EACH_A; ++j) {
-                multiply(sums, small[j][0], hidden[j].x, hidden[j].y);
-                multiply(sums, small[j][1], hidden[j].z, hidden[j].w);
-            }
+            multiply_small<0>(sums, small, hidden.x);
             put_part(parts, sums, 0, n_items);
             __syncthreads();
             if (reduces) {
-                const float value = add_parts_twofold(parts, warp);
+                const float value = add_parts_twofold(parts, warp, n_items);
                 const int row = block * 16 + lane;
                 if (lane < 16 && row < ATTENTION) show(&exchange->query[slot][warp][row], marked(value, turned));
             }
             __syncthreads();
         }
 
-        // Energies. What does not hang on the query first: the text, and where the attention was.
+        // Where the attention was, and the text there: what the energies need beside the query. A thread makes a
+        // channel of positions next to each other, which see the same attention but for one at either end.
         if (n_own) {
             const int channel = threadIdx.x % ATTENTION, group = threadIdx.x / ATTENTION;
             if (group < LOCATION_GROUPS)
-                for (int i = group; i < n_own; i += 4 * LOCATION_GROUPS) {
-                    float sums[4];
+                for (int i = group * TOGETHER; i < n_own; i += TOGETHER * LOCATION_GROUPS) {
+                    float sums[TOGETHER];
 #pragma unroll
-                    for (int j = 0; j < 4; ++j) {
-                        const int position = first + min(i + j * LOCATION_GROUPS, n_own - 1);
+                    for (int j = 0; j < TOGETHER; ++j) {
+                        const int position = first_own + min(i + j, n_own - 1);
                         sums[j] = processed_memory[((long long)own_item * n_text + position) * ATTENTION + channel];
                     }
                     if (step)
-#pragma unroll 8
-                        for (int tap = 0; tap < TAPS; ++tap) {
-                            const float weight = from_half(location_weights[tap * ATTENTION + channel]);
-                            const float* from = seen + (tap < LOCATION_KERNEL ? tap : window + tap - LOCATION_KERNEL) + i;
 #pragma unroll
-                            for (int j = 0; j < 4; ++j)
-                                if (i + j * LOCATION_GROUPS < n_own) sums[j] += weight * from[j * LOCATION_GROUPS];
+                        for (int row = 0; row < 2; ++row) {
+                            const float* from = seen + row * window + i;
+                            float ahead[TOGETHER];
+#pragma unroll
+                            for (int j = 1; j < TOGETHER; ++j) ahead[j] = from[j - 1];
+#pragma unroll 16
+                            for (int tap = 0; tap < LOCATION_KERNEL; ++tap) {
+                                const float weight =
+                                    from_half(location_weights[(row * LOCATION_KERNEL + tap) * ATTENTION + channel]);
+#pragma unroll
+                                for (int j = 1; j < TOGETHER; ++j) ahead[j - 1] = ahead[j];
+                                ahead[TOGETHER - 1] = from[tap + TOGETHER - 1];
+#pragma unroll
+                                for (int j = 0; j < TOGETHER; ++j) sums[j] += weight * ahead[j];
+                            }
                         }
 #pragma unroll
-                    for (int j = 0; j < 4; ++j)
-                        if (i + j * LOCATION_GROUPS < n_own) location[(i + j * LOCATION_GROUPS) * ATTENTION + channel] = sums[j];
+                    for (int j = 0; j < TOGETHER; ++j)
+                        if (i + j < n_own) location[(i + j) * ATTENTION + channel] = sums[j];
                 }
             __syncthreads();
-            if (warp < n_own) {
-                float4 query[QUERY_PIECES];
-                while (true) {
-                    unsigned missing = 0;
-#pragma unroll
-                    for (int j = 0; j < QUERY_PIECES; ++j) {
-                        const int at = (j * WARP + lane) * 4;
-                        uint4 words = make_uint4(turned, turned, turned, turned);
-                        if (at < ATTENTION) words = look(&exchange->query[slot][own_item][at]);
-                        missing |= (words.x ^ turned) | (words.y ^ turned) | (words.z ^ turned) | (words.w ^ turned);
-                        query[j] = make_float4(__uint_as_float(words.x), __uint_as_float(words.y),
-                                               __uint_as_float(words.z), __uint_as_float(words.w));
-                    }
-                    if (!__any_sync(EVERYONE, missing & 1) || patience == 0) break;
-                    --patience;
-                }
-                if (patience) patience = PATIENCE;
-                for (int i = warp; i < n_own; i += WARPS) {
-                    float energy = 0.f;
-#pragma unroll
-                    for (int j = 0; j < QUERY_PIECES; ++j) {
-                        const int at = (j * WARP + lane) * 4;
-                        if (at < ATTENTION) {
-                            const float4 known = *(const float4*)(location + i * ATTENTION + at);
-                            energy += own_energy_weights[j].x * tanh_of(query[j].x + known.x);
-                            energy += own_energy_weights[j].y * tanh_of(query[j].y + known.y);
-                            energy += own_energy_weights[j].z * tanh_of(query[j].z + known.z);
-                            energy += own_energy_weights[j].w * tanh_of(query[j].w + known.w);
-                        }
-                    }
-                    energy = warp_sum(energy);
-                    const int position = first + i;
-                    if (lane == 0)
-                        show(&exchange->energy[slot][own_item][position],
-                             marked(position < own_length ? energy : MASKED_SCORE, turned));
-                }
-            }
         }
 
-        // While the energies come together: the decoder's gates but for the context.
+        // While the query comes: the decoder's gates but for the context.
         if (!has_query && (has_attention || has_decoder))
-            receive<ATTENTION_RNN, BELOW_TWO, false>(hidden, &exchange->attention[slot][0][0], turned, n_items, patience);
+            receive<false>(hidden, &exchange->attention[slot][0][0], turned, n_items, patience);
         float known = 0.f;
         if (has_decoder) {
-#pragma unroll
-            for (int j = 0; j < EACH_A; ++j)
-                if (warp + WARPS * j < PAIRS_A)
-#pragma unroll
-                    for (int tile = 0; tile < 2; ++tile)
-                        multiply_pair(decoder_sums[tile],
-                                      decoder_tiles + (tile * PAIRS_A + warp + WARPS * j) * PAIR_WORDS + lane, hidden[j]);
+            multiply_gates<PAIRS_A>(decoder_sums, decoder_tiles, PAIRS_A, hidden.x);
 #pragma unroll
             for (int tile = 0; tile < 2; ++tile) put_part(parts, decoder_sums[tile], tile, n_items);
             __syncthreads();
-            if (reduces) known = add_parts(parts, warp, lane) + own_decoder_bias;
+            if (reduces) known = add_parts(parts, warp, lane, n_items) + own_decoder_bias;
         }
+
+        // The energies.
+        if (warp < n_own) {
+            float4 query[QUERY_PIECES];
+            while (true) {
+                unsigned missing = 0;
+#pragma unroll
+                for (int j = 0; j < QUERY_PIECES; ++j) {
+                    const int at = (j * WARP + lane) * 4;
+                    uint4 words = make_uint4(turned, turned, turned, turned);
+                    if (at < ATTENTION) words = look(&exchange->query[slot][own_item][at]);
+                    missing |= (words.x ^ turned) | (words.y ^ turned) | (words.z ^ turned) | (words.w ^ turned);
+                    query[j] = make_float4(__uint_as_float(words.x), __uint_as_float(words.y),
+                                           __uint_as_float(words.z), __uint_as_float(words.w));
+                }
+                if (!__any_sync(EVERYONE, missing & 1) || patience == 0) break;
+                --patience;
+            }
+            if (patience) patience = PATIENCE;
+            for (int i = warp; i < n_own; i += WARPS) {
+                float energy = 0.f;
+#pragma unroll
+                for (int j = 0; j < QUERY_PIECES; ++j) {
+                    const int at = (j * WARP + lane) * 4;
+                    if (at < ATTENTION) {
+                        const float4 known = *(const float4*)(location + i * ATTENTION + at);
+                        energy += own_energy_weights[j].x * tanh_of(query[j].x + known.x);
+                        energy += own_energy_weights[j].y * tanh_of(query[j].y + known.y);
+                        energy += own_energy_weights[j].z * tanh_of(query[j].z + known.z);
+                        energy += own_energy_weights[j].w * tanh_of(query[j].w + known.w);
+                    }
+                }
+                energy = warp_sum(energy);
+                const int position = first_own + i;
+                if (lane == 0)
+                    show(&exchange->energy[slot][own_item][position],
+                         marked(position < own_length ? energy : MASKED_SCORE, turned));
+            }
+        }
+
+        // While they come together: the recurrent part of the next step.
+        const bool goes_on = step + 1 < limit;
+#pragma unroll
+        for (int tile = 0; tile < 2; ++tile)
+#pragma unroll
+            for (int i = 0; i < 4; ++i) attention_sums[tile][i] = decoder_sums[tile][i] = 0.f;
+        if (has_attention && goes_on)
+            multiply_gates<PAIRS_A>(attention_sums, attention_tiles + (PAIRS_P + PAIRS_C) * PAIR_WORDS, ATTENTION_PAIRS,
+                                    hidden.x);
+        // A warp's first pair of the memory's products comes from far away where it is not kept.
+        const int all_pairs = n_items * text_pairs;
+        uint4 ahead[2][2];
+        if (has_decoder && warp < all_pairs) look_ahead(warp, ahead);
 
         // Softmax over the text, by warp b for item b.
         float share = 0.f;
@@ -618,12 +681,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 for (int i = 0; i < TEXT_PIECES; ++i)
 #pragma unroll
                     for (int j = 0; j < 4; ++j) {
-                        const int position = (i * WARP + lane) * 4 + j, place = position - first + REACH;
+                        const int position = (i * WARP + lane) * 4 + j, place = position - first_own + REACH;
                         if (position < n_text && place >= 0 && place < window) {
                             const float weight = weights[i][j] * share;
                             seen[place] = weight;
                             seen[window + place] += weight;
-                            if (position >= first && position < first + n_own)
+                            if (position >= first_own && position < first_own + n_own)
                                 alignment[(own_item * limit + step) * n_text + position] = weight;
                         }
                     }
@@ -633,74 +696,63 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
         // The decoder's LSTM and the context: the memory's products, weighted.
         if (has_memory) {
-            const int all_pairs = n_items * text_pairs, item = lane / 4;
-#pragma unroll
-            for (int tile = 0; tile < 3; ++tile) {
-                if (tile < 2 ? !has_decoder : !has_context) continue;
-                float sums[4] = {};
-                for (int i = (warp + 6 * tile) % WARPS; i < all_pairs; i += WARPS) {
-                    const int of_item = i / text_pairs, pair = i % text_pairs;
-                    uint4 x = make_uint4(0, 0, 0, 0);
-                    if (item == of_item) x = weighted[i * 4 + lane % 4];
-                    multiply_pair(sums, memory_tile[tile] + of_item * item_words + pair * PAIR_WORDS + lane, x);
+            float sums[3][4] = {};
+            for (int i = warp; i < all_pairs; i += WARPS) {
+                const uint4* of_context = products + pair_start(i) + tile_start[2] + lane;
+                uint4 third[2];
+                if (has_context) {
+                    third[0] = of_context[0];
+                    third[1] = of_context[WARP];
                 }
-                put_part(parts, sums, tile, n_items);
+                const uint4 x = lane / 4 == i / text_pairs ? weighted[i * 4 + lane % 4] : make_uint4(0, 0, 0, 0);
+                if (has_decoder)
+#pragma unroll
+                    for (int tile = 0; tile < 2; ++tile) {
+                        multiply(sums[tile], ahead[tile][0], x.x, x.y);
+                        multiply(sums[tile], ahead[tile][1], x.z, x.w);
+                    }
+                if (has_decoder && i + WARPS < all_pairs) look_ahead(i + WARPS, ahead);
+                if (has_context) {
+                    multiply(sums[2], third[0], x.x, x.y);
+                    multiply(sums[2], third[1], x.z, x.w);
+                }
             }
+#pragma unroll
+            for (int tile = 0; tile < 3; ++tile)
+                if (tile < 2 ? has_decoder : has_context) put_part(parts, sums[tile], tile, n_items);
             __syncthreads();
             if (has_decoder && reduces) {
-                const float shown = lstm(add_parts(parts, warp, lane) * share + known, decoder_cell);
+                const float shown = lstm(add_parts(parts, warp, lane, n_items) * share + known, decoder_cell);
                 if (lane < UNITS)
                     show(&exchange->decoder[slot][warp][block * UNITS + lane], bounded_half(shown, turned));
             }
             const int item_of_context = warp - ITEMS;
             if (has_context && item_of_context >= 0 && item_of_context < n_items && lane < 16) {
-                const float value = add_parts(parts, item_of_context, 32 + lane) * scale[item_of_context];
+                const float value = add_parts(parts, item_of_context, 32 + lane, n_items) * scale[item_of_context];
                 const int row = (block - FIRST_CONTEXT) * 16 + lane;
                 if (row < ENCODER) show(&exchange->context[slot][item_of_context][row], marked(value, turned));
             }
             __syncthreads();
         }
 
-        // What this step leaves to the next, first what needs nothing of the others.
-#pragma unroll
-        for (int tile = 0; tile < 2; ++tile)
-#pragma unroll
-            for (int i = 0; i < 4; ++i) attention_sums[tile][i] = decoder_sums[tile][i] = 0.f;
-        const bool goes_on = step + 1 < limit;
-        if (has_attention && goes_on)
-#pragma unroll
-            for (int j = 0; j < EACH_A; ++j)
-                if (warp + WARPS * j < PAIRS_A)
-#pragma unroll
-                    for (int tile = 0; tile < 2; ++tile)
-                        multiply_pair(attention_sums[tile],
-                                      attention_tiles +
-                                          (tile * ATTENTION_PAIRS + PAIRS_P + PAIRS_C + warp + WARPS * j) * PAIR_WORDS + lane,
-                                      hidden[j]);
-
         // The frame, the gate, and the prenet's first layer of the next step.
-        uint4 shown[EACH_D], context[EACH_C];
+        Halves<DECODER_RNN, BELOW_TWO> shown;
+        Floats<ENCODER> context;
         if (has_out) {
             float kept = 0.f;
             if (goes_on && reduces && out_row < PRENET)
                 kept = noise[((step + 1) * 2 * n_items + warp) * PRENET + out_row] >= drop ? kept_scale : 0.f;
-            receive<DECODER_RNN, BELOW_TWO, true>(shown, &exchange->decoder[slot][0][0], turned, n_items, patience);
-            receive_floats<ENCODER, true>(context, &exchange->context[slot][0][0], turned, n_items, patience);
-            float sums[4] = {};
+            receive<true>(shown, &exchange->decoder[slot][0][0], context, &exchange->context[slot][0][0], turned, n_items,
+                          patience);
+            float sums[4] = {}, more[4] = {};
+            multiply_small<0>(sums, small, shown.x);
+            multiply_small<EACH_D>(more, small, context.x);
 #pragma unroll
-            for (int j = 0; j < EACH_D; ++j) {
-                multiply(sums, small[j][0], shown[j].x, shown[j].y);
-                multiply(sums, small[j][1], shown[j].z, shown[j].w);
-            }
-#pragma unroll
-            for (int j = 0; j < EACH_C; ++j) {
-                multiply(sums, small[EACH_D + j][0], context[j].x, context[j].y);
-                multiply(sums, small[EACH_D + j][1], context[j].z, context[j].w);
-            }
+            for (int i = 0; i < 4; ++i) sums[i] += more[i];
             put_part(parts, sums, 0, n_items);
             __syncthreads();
             if (reduces) {
-                const float value = add_parts_twofold(parts, warp) + own_out_bias;
+                const float value = add_parts_twofold(parts, warp, n_items) + own_out_bias;
                 const int row = out_row - PRENET;
                 if (lane < 16) {
                     if (row < 0) {
@@ -727,31 +779,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             }
         }
 
-        // The next step's recurrent products.
+        // What this step's end leaves to the next one.
         if (goes_on) {
-            if (!has_out) {
-                if (has_decoder)
-                    receive<DECODER_RNN, BELOW_TWO, false>(shown, &exchange->decoder[slot][0][0], turned, n_items, patience);
-                if (has_attention)
-                    receive_floats<ENCODER, false>(context, &exchange->context[slot][0][0], turned, n_items, patience);
-            }
+            if (!has_out && (has_attention || has_decoder))
+                receive<false>(shown, &exchange->decoder[slot][0][0], context, &exchange->context[slot][0][0], turned,
+                               n_items, patience);
             if (has_attention)
-#pragma unroll
-                for (int j = 0; j < EACH_C; ++j)
-                    if (warp + WARPS * j < PAIRS_C)
-#pragma unroll
-                        for (int tile = 0; tile < 2; ++tile)
-                            multiply_pair(attention_sums[tile],
-                                          attention_tiles + (tile * ATTENTION_PAIRS + PAIRS_P + warp + WARPS * j) * PAIR_WORDS + lane,
-                                          context[j]);
+                multiply_gates<PAIRS_C>(attention_sums, attention_tiles + PAIRS_P * PAIR_WORDS, ATTENTION_PAIRS, context.x);
             if (has_decoder)
 #pragma unroll
-                for (int j = 0; j < EACH_D; ++j)
-#pragma unroll
-                    for (int tile = 0; tile < 2; ++tile) {
-                        multiply(decoder_sums[tile], recurrent[j][tile][0], shown[j].x, shown[j].y);
-                        multiply(decoder_sums[tile], recurrent[j][tile][1], shown[j].z, shown[j].w);
-                    }
+                for (int tile = 0; tile < 2; ++tile) multiply_small<0>(decoder_sums[tile], recurrent[tile], shown.x);
         }
     }
     if (patience == 0) status[1] = 1;
