@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import itertools
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -23,7 +24,9 @@ def main() -> int:
     from common.bench import report
 
     if args.document:
-        report.write_document(args.document, [Path(name) for name in args.results])
+        from common.bench.document import write_document
+
+        write_document(args.document, [Path(name) for name in args.results])
         return 0
     if args.results:
         raise ValueError("results are for --document FILE, which joins them")
@@ -52,7 +55,7 @@ def add_arguments(parser: cli.Parser) -> None:
         help="models or stages alone instead of pairs: fastpitch,hifigan.generator,tacotron2.decoder",
     )
     what.add_argument(
-        "--suite", metavar="NAME", help="tables that belong together: h200 or cpu; other options change its"
+        "--suite", metavar="NAME", help="tables that belong together: h200, cpu or onnx-options"
     )
     what.add_argument(
         "--weights",
@@ -71,7 +74,7 @@ def add_arguments(parser: cli.Parser) -> None:
         "--symbols",
         metavar="N,...",
         help="text lengths, in symbols: random ids, 5 frames for each, 600 steps of Tacotron 2 "
-        "(default: sentences, as long as they become)",
+        "(default: sentences, as long as they become; 128 with --part and published weights)",
     )
     what.add_argument("--batches", metavar="N,...", help="batch sizes, in utterances (default: 1)")
     how = parser.add_argument_group("how it runs")
@@ -135,8 +138,8 @@ def add_arguments(parser: cli.Parser) -> None:
 
 def make_cases(args: argparse.Namespace):
     """The cases, and the seconds that all of them may take."""
-    from common.bench import cases
-    from common.registry import unknown
+    from common.bench import cases, children
+    from common.registry import require_torch, unknown
 
     how = {
         "voice": args.voice,
@@ -148,13 +151,23 @@ def make_cases(args: argparse.Namespace):
         "graphs": args.graphs,
         "warm_up": args.warm_up,
     }
+    for peer in args.peer:
+        children.require_peer(peer)
+    if args.weights == "published":
+        require_torch("--weights published")
+    if args.warm_up and (args.symbols or args.part or args.suite or args.weights == "published"):
+        raise ValueError("--warm-up speaks a sentence: it is not for random ids, nor parts of models")
     if args.weights:
         how["weights"] = cases.choices(args.weights, cases.WEIGHTS, "weights")[0]
     if args.symbols:
         how["symbols"] = cases.numbers(args.symbols, "--symbols")
+    elif args.part or args.weights == "published":
+        how["symbols"] = (128,)
     if args.runs:
         how["runs"] = args.runs
     if args.device:
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", args.device):
+            raise ValueError(f"unknown device {args.device!r}: use cpu, cuda, cuda:N or auto")
         how["device"] = args.device
     if args.suite:
         from common.bench.suites import SUITES

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from common.bench.onnx_options import OPTIONS
 from common.deployment import Deployment
 from common.loading import KINDS, choose_sources, kernels_of, parse_backends, pick_device
 from common.model_settings import backend_texts, on_another, shown
@@ -18,7 +19,7 @@ from common.voices import load_voice
 WEIGHTS = ("voice", "published")
 PRECISIONS = ("fp32", "tf32", "fp16")
 # How a backend is run, as the word behind it says: "torch-compile", "trt-graph".
-MODES = {"torch": ("compile", "graph"), "trt": ("graph",)}
+MODES = {"torch": ("compile", "graph"), "trt": ("graph",), "onnx": tuple(OPTIONS)}
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,12 @@ class Target:
     @classmethod
     def of(cls, part: str) -> Target:
         """The target of a model's name, or of "model.stage"."""
-        model, _, _ = part.partition(".")
+        model, _, stage = part.partition(".")
         kind = get_model(model).kind
+        stages = get_model(model).module("stages").stages(get_model(model).config_class())
+        known = [one.name for one in stages] + (["decoder"] if has_decoders(model) else [])
+        if stage and stage not in known:
+            raise ValueError(unknown(f"stage of {model}", stage, known))
         return cls(*(model if kind == one else None for one in KINDS), part)
 
 
@@ -159,8 +164,7 @@ def split_modes(text: str) -> tuple[str, dict[str, str]]:
         if dash:
             known = [f"{backend}-{one}" for one in MODES.get(backend, ())]
             if word.strip() not in known:
-                every = [f"{one}-{mode}" for one, found in MODES.items() for mode in found]
-                raise ValueError(unknown("backend", word.strip(), known or ("onnx", "torch", "trt", *every)))
+                raise ValueError(unknown("backend", word.strip(), known or ("onnx", "torch", "trt")))
             modes[backend] = mode
         parts.append(f"{head}{equals}{backend}" if dash else part)
     return ",".join(parts), modes

@@ -20,6 +20,7 @@ from common.bench.cases import Case
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_LIMIT = 10**9
+LONGEST_IMPORT = 120.0  # seconds, of a user's module
 
 
 def run_cases(
@@ -67,6 +68,12 @@ def run_group(cases: Sequence[Case], limit: float, until: float) -> Iterator[dic
             done += 1
             if done == len(list(todo[0].rows())):
                 todo, done = todo[1:], 0
+
+
+def require_peer(path: str) -> None:
+    """A ValueError where a user's function is not there; looked for where it will be called."""
+    for said in start_child("peer", path, LONGEST_IMPORT):
+        raise ValueError(said.get("wrong") or f"--peer {path}: {said['ended']}")
 
 
 def start_child(task: str, given: Any, limit: float) -> Iterator[dict[str, Any]]:
@@ -134,7 +141,16 @@ def _machine(device: str) -> Iterator[dict[str, Any]]:
     yield describe_machine(device)
 
 
-TASKS = {"cases": _cases, "machine": _machine}
+def _peer(path: str) -> Iterator[dict[str, Any]]:
+    from common.bench.subjects import load_peer
+
+    try:
+        load_peer(path)
+    except ValueError as error:
+        yield {"wrong": str(error)}
+
+
+TASKS = {"cases": _cases, "machine": _machine, "peer": _peer}
 
 if __name__ == "__main__":
     main()

@@ -30,6 +30,8 @@ def measure(
     cold = [cold_row(case) for case in cases if case.streams]
     device = next((case.clock_device for case in cases if case.device != "cpu"), "cpu")
     machine = next(start_child("machine", device, MACHINE_LIMIT))
+    if "ended" in machine:
+        raise ValueError(f"this machine's peaks cannot be measured: {machine['ended']}")
     rows = run_cases(cases, limit, budget, show)
     add_work(rows, cases)
     streams = [

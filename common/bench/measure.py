@@ -14,6 +14,7 @@ from typing import Any
 from common import cli
 from common.bench.cases import Case
 from common.bench.clocks import LONGEST_WARM_UP, WARM_UPS, Memory, summary, timed
+from common.bench.onnx_options import with_option
 from common.bench.speaking import stream
 from common.bench.subjects import Loaded, Peer, Subject
 
@@ -101,16 +102,22 @@ def measure_row(case: Case, subject: Subject, batch: int) -> Row:
 
 @contextlib.contextmanager
 def surroundings(case: Case) -> Iterator[None]:
-    """How PyTorch computes while a case is measured: its precision, and on a GPU a stream of its own.
-
-    On the default stream nothing can be captured, and TensorRT makes the host wait.
-    """
+    """What is set for a whole process while a case is measured."""
     device = case.clock_device
     if case.modes.get("torch") == "compile":
         importlib.import_module("torch")._dynamo.reset()
-    if device == "cpu":
-        yield
-        return
+    option = case.modes.get("onnx")
+    with with_option(option) if option else contextlib.nullcontext():
+        if device == "cpu":
+            yield
+        else:
+            with on_gpu(case, device):
+                yield
+
+
+@contextlib.contextmanager
+def on_gpu(case: Case, device: str) -> Iterator[None]:
+    """Precision, and a stream: on the default one nothing can be captured, and TensorRT waits."""
     torch = importlib.import_module("torch")
     if not torch.cuda.is_available():
         raise ValueError(f"device {device}: PyTorch sees no GPU here")

@@ -34,27 +34,34 @@ EXPLAINED = (
     "Latency: from text ids on the host to audio on the host (a model alone: its mel where it is made; a "
     "stage alone: tensors where they are), mean and percentiles of the runs after {warm} warm-up runs; host "
     "clock (`perf_counter`), the device waited for before and after. Device ms: from the first engine's "
-    "start to the last one's end, {clock}, in runs of its own. Samples/s: of the whole batch. Speed-up: "
-    "against the table's first row of the same batch size. Mels, audio s: of one utterance, on average. RTF: "
-    "its seconds of audio for each second of latency. First audio: ids to the first {first} frames' samples "
-    "on the host, median. Memory: {memory}."
+    "start to the last one's end, by CUDA events (on the CPU by the host's clock), in runs of its own. "
+    "Samples/s: of the whole batch. Speed-up: against the table's first row of the same batch size. Mels, "
+    "audio s: of one utterance, on average. RTF: its seconds of audio for each second of latency. First "
+    "audio: ids to the first {first} frames' samples on the host, median. Memory: on the CPU the most that "
+    "the process held (resident), on a GPU the most that PyTorch had allocated, and the weights and scratch "
+    "of other engines."
 )
 STAGES_EXPLAINED = (
-    "Each stage's part of one run, of the rows above. TFLOP/s: products and convolutions counted from the "
-    "layers, 2 for a multiplication and addition. GB/s: weights, inputs and outputs, each once. Of peak: of "
-    "what a product of large matrices and a large copy reached in the same run ({peaks})."
+    "Stages: each one's part of a run. TFLOP/s: products and convolutions counted from the layers, 2 for a "
+    "multiplication and addition. GB/s: weights, inputs and outputs, each once. Of peak: of what a product "
+    "of large matrices and a large copy reached in the same run."
 )
 
 
-def markdown(figures: dict[str, Any], level: int = 2) -> str:
-    """All tables of one run."""
-    rows, head = figures["rows"], "#" * level
-    lines = ["```bash", figures["command"], "```", "", describe(figures["machine"]), "", explained(figures)]
-    for title, found in grouped(rows).items():
+def markdown(figures: dict[str, Any]) -> str:
+    """All tables of one run, and what their columns mean."""
+    return f"{tables(figures, '##')}\n{explained()}\n"
+
+
+def tables(figures: dict[str, Any], head: str) -> str:
+    """The command, the machine and the tables, with headings that begin with `head`."""
+    machine = figures["machine"]
+    lines = ["```bash", figures["command"], "```", "", describe(machine)]
+    for title, found in grouped(figures["rows"]).items():
         lines += ["", f"{head} {title}", "", *table(HEADINGS, cells_of(found)), *notes_of(found)]
     stages = stage_rows(figures)
     if stages:
-        lines += ["", f"{head} Stages", "", STAGES_EXPLAINED.format(peaks=peaks_of(figures["machine"]))]
+        lines += ["", f"{head} Stages", "", f"Peaks: {peaks_of(machine)}."]
         for title, found in stages.items():
             lines += ["", f"{title}:", "", *table(STAGE_HEADINGS, found)]
     if figures.get("streams"):
@@ -72,16 +79,11 @@ def notes_of(rows: Iterable[Row]) -> list[str]:
     return ["", *dict.fromkeys(notes)] if notes else []
 
 
-def explained(figures: dict[str, Any]) -> str:
+def explained() -> str:
     from common.bench.clocks import WARM_UPS
     from common.runner import FIRST_CHUNK
 
-    on_gpu = any(row["device"] != "cpu" for row in figures["rows"])
-    clock, memory = "by the host's clock", "the most that the process held (resident)"
-    if on_gpu:
-        clock = "by CUDA events"
-        memory = "the most that PyTorch had allocated, and other engines' weights and scratch"
-    return EXPLAINED.format(warm=1 + WARM_UPS, clock=clock, memory=memory, first=FIRST_CHUNK)
+    return f"{EXPLAINED.format(warm=1 + WARM_UPS, first=FIRST_CHUNK)}\n\n{STAGES_EXPLAINED}"
 
 
 def describe(machine: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.bench.cases import Case, Target, make_cases
+from common.bench.onnx_options import OPTIONS
 from common.loading import kernels_of
 
 
@@ -53,6 +54,12 @@ def cpu() -> list[Table]:
     ]
 
 
+def onnx_options() -> list[Table]:
+    """ONNX Runtime's options on two pairs that have all kinds of stages."""
+    backends = ("onnx", *(f"onnx-{name}" for name in OPTIONS))
+    return [Table(Target(*pair), backends) for pair in (("fastpitch", "hifigan"), ("tacotron2", "waveglow"))]
+
+
 @dataclass(frozen=True)
 class Suite:
     tables: Callable[[], Sequence[Table]]
@@ -68,4 +75,5 @@ SUITES = {
         h200, {"weights": "published", "device": "cuda", "symbols": (128,), "runs": 100}, budget=270.0
     ),
     "cpu": Suite(cpu, {"weights": "voice", "device": "cpu", "symbols": (128,), "runs": 20}),
+    "onnx-options": Suite(onnx_options, {"device": "cpu", "symbols": (128,), "runs": 10}),
 }

@@ -1,12 +1,17 @@
-"""scripts/benchmark.py: a row for each pair and backend, with its stages and its memory."""
+"""scripts/benchmark.py: a row for each way to run, with its stages and its memory."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from scripts.benchmark import main
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -39,3 +44,49 @@ def test_unknown_models_are_named(tiny_voice):
     result = benchmark(tiny_voice, "--acoustic", "fastpitch,tacotron")
     assert result.returncode == 2
     assert "unknown acoustic model 'tacotron': did you mean 'tacotron2'?" in result.stderr
+
+
+def test_fixed_lengths_a_peer_and_files(tiny_voice, tmp_path):
+    words = ("--acoustic", "fastpitch", "--symbols", "4,8", "--backend", "onnx", "--json")
+    more = ("--batches", "1,2", "--peer", "examples.benchmark_peer:speak", "--out", str(tmp_path))
+    first, second = benchmark(tiny_voice, *words, *more), benchmark(tiny_voice, *words)
+    assert first.returncode == 0, first.stderr
+    figures, again = (json.loads(result.stdout) for result in (first, second))
+    rows = figures["rows"]
+    assert [row["frames"] for row in rows] == [20, 20, 40, 40] * 2
+    assert [row["backend"] for row in rows] == ["onnx"] * 4 + ["examples.benchmark_peer:speak"] * 4
+    # The same again, but for times and memory.
+    same = ("name", "backend", "batch", "symbols", "frames", "audio_s", "runs")
+    alone = [row for row in rows if row["batch"] == 1 and row["backend"] == "onnx"]
+    for row, other in zip(alone, again["rows"], strict=True):
+        assert [row[key] for key in same] == [other[key] for key in same]
+        work = [[(s["stage"], s["sizes"], s["flops"]) for s in one["stages"]] for one in (row, other)]
+        assert work[0] == work[1]
+    assert figures["command"].startswith("python scripts/benchmark.py --runs 1")
+    assert figures["machine"]["peaks"]["fp32"] > 1e8 and "commit" in figures["machine"]
+    assert {"results.json", "results.csv", "results.md"} <= {file.name for file in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--suite a100", "unknown suite 'a100': did you mean 'h200'?"),
+        ("--symbols 0", "--symbols must be whole numbers from 1 on, with commas between them, not '0'"),
+        ("--batches 1,,2", "--batches must be whole numbers from 1 on"),
+        ("--precision fp8", "unknown precision 'fp8'"),
+        ("--precision fp16 --backend onnx", "no backend of onnx has precision fp16 on cpu"),
+        ("--weights mine", "unknown weights 'mine'"),
+        ("--part hifigan.generatr", "unknown stage of hifigan 'generatr': did you mean 'generator'?"),
+        ("--backend torch-fast", "unknown backend 'torch-fast'"),
+        ("--backend onnx --peer speak", "--peer must be module:function"),
+        ("--device gpu", "unknown device 'gpu'"),
+        ("--warm-up --symbols 8", "--warm-up speaks a sentence"),
+        ("results.json", "results are for --document FILE"),
+        ("--document page.md", "--document needs the JSON files"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_in_a_sentence(tiny_voice, monkeypatch, words, message):
+    monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
+    monkeypatch.setattr("sys.argv", ["benchmark.py", *words.split()])
+    with pytest.raises(ValueError, match=re.escape(message)):
+        main()

@@ -1,0 +1,125 @@
+"""What the benchmark runs: lengths are those asked for, on every model and in every mode."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from common.bench import subjects
+from common.bench.cases import Case, Target
+from common.bench.measure import measure_case
+from common.bench.subjects import Loaded, audio_of
+from tests.conftest import tiny_fastspeech, tiny_hifigan, tiny_tacotron2
+
+STEPS = 6
+
+
+def sizes(network_and_config) -> dict:
+    return dataclasses.asdict(network_and_config[1])
+
+
+@pytest.fixture
+def case(tiny_voice, monkeypatch, tmp_path):
+    """A case of tiny networks: the voice's, or seeded ones."""
+    monkeypatch.setattr(subjects, "STEPS", STEPS)
+    overrides = {
+        "fastspeech": sizes(tiny_fastspeech()),
+        "hifigan": sizes(tiny_hifigan()),
+        "tacotron2": sizes(tiny_tacotron2()),
+    }
+
+    def make(target: Target, backend: str = "torch", **how) -> Case:
+        if how.get("weights") == "published":
+            how["overrides"] = {model: overrides[model] for model in target.models.values()}
+        how = {"voice": str(tiny_voice), "graphs": tmp_path, "symbols": (7,), "runs": 2, **how}
+        return Case(target, backend, **how)
+
+    return make
+
+
+def test_a_voices_output_is_as_long_as_asked(case):
+    made = Loaded(case(Target("fastpitch", "hifigan"), "onnx")).subject(2, 7).run()
+    assert made.frames == [35, 35] and made.samples == [35 * 256, 35 * 256]
+
+
+@pytest.mark.parametrize(
+    ("target", "frames"),
+    [
+        (Target("fastspeech", "hifigan"), 35),
+        (Target("tacotron2", "hifigan"), STEPS),
+        (Target.of("tacotron2.decoder"), STEPS),
+        (Target.of("tacotron2.decoder_loop"), STEPS),
+        (Target.of("fastspeech"), 35),
+        (Target.of("hifigan"), 35),
+        (Target.of("fastspeech.decoder"), 35),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_seeded_networks_make_as_much_as_asked(case, target, frames):
+    (row,) = measure_case(case(target, weights="published"))
+    assert "failed" not in row, row
+    assert (row["frames"], row["samples_per_s"] > 0) == (frames, True)
+
+
+def test_the_durations_are_predicted_all_the_same(case):
+    loaded = Loaded(case(Target.of("fastpitch"), "onnx"))
+    (row,) = measure_case(case(Target.of("fastpitch"), "onnx"))
+    assert {stage["stage"]: stage["calls"] for stage in row["stages"]} == {
+        "fastpitch.encoder": 1,
+        "fastpitch.decoder": 1,
+    }
+    symbols = {"symbols": np.ones((1, 7), np.int64), "lengths": np.full(1, 7)}
+    encoder = loaded.drivers["acoustic"].encoder
+    own = next(engine for engine in loaded.engines if engine.stage.name == "encoder")
+    assert (encoder(**symbols)["duration"] == 5).all() and (own(**symbols)["duration"] != 5).any()
+
+
+def test_only_the_decoder_is_measured_alone(case):
+    (row,) = measure_case(case(Target.of("tacotron2.decoder"), weights="published"))
+    assert [stage["stage"] for stage in row["stages"]] == ["tacotron2.decoder_loop"]
+    (row,) = measure_case(case(Target.of("tacotron2.decoder"), weights="published", decoder="steps"))
+    assert [(stage["stage"], stage["calls"]) for stage in row["stages"]] == [
+        ("tacotron2.decoder_iter", STEPS)
+    ]
+
+
+@pytest.mark.parametrize("name", ["fastspeech", "tacotron2", "hifigan"])
+def test_half_precision_runs_and_keeps_float32_outside(case, name):
+    target = Target.of(name)
+    half = Loaded(case(target, weights="published", precision="fp16", decoder="steps"))
+    (driver,) = half.drivers.values()
+    assert half.subject(1, 7).run().frames
+    engine = half.engines[0]
+    assert next(engine.network.parameters()).dtype.itemsize == 2
+    whole = Loaded(case(target, weights="published"))
+    assert next(whole.engines[0].network.parameters()).dtype.itemsize == 4  # not the same network
+    for stage in driver.engines.values():
+        assert all(tensor.dtype != "float16" for tensor in stage.stage.outputs)
+
+
+def test_what_a_machine_lacks_is_a_row_that_says_so(case):
+    target = Target("fastpitch", "hifigan")
+    (row,) = measure_case(case(target, "torch-graph"))
+    assert row["failed"] == "torch-graph needs a GPU: a CUDA graph is captured there"
+    rows = list(measure_case(case(target, device="cuda", batches=(1, 2))))
+    assert [row["failed"] for row in rows] == ["device cuda: PyTorch sees no GPU here"] * 2
+    (row,) = measure_case(case(target, symbols=(100_000,)))
+    assert "this model goes up to" in row["failed"]
+    (row,) = measure_case(case(target), late=lambda: True)
+    assert row["failed"] == "left out: the time for all rows was over"
+
+
+def test_an_option_of_onnx_runtime_holds_for_its_case_only(case, monkeypatch):
+    from common.engines import onnx_engine
+
+    plain = onnx_engine.session_options
+    (row,) = measure_case(case(Target.of("hifigan.generator"), "onnx-one-thread"))
+    assert "failed" not in row and onnx_engine.session_options is plain
+
+
+def test_a_peers_audio_is_an_array_or_a_list():
+    assert [len(x) for x in audio_of(np.zeros((2, 5), np.float32))] == [5, 5]
+    with pytest.raises(ValueError, match=r"has the shape \[1, 5\], not samples in a row"):
+        list(audio_of([np.zeros((1, 5), np.float32)]))
