@@ -195,6 +195,9 @@ def launch(
     batch, text, limit = shape
     limits = device_limits(device)
     check_sizes(sizes, limits)
+    largest = batch * limit * max(2 * sizes.prenet, sizes.frame, text)
+    if largest >= 2**31:
+        raise ValueError(f"the decoder's kernel counts to 2**31: a limit of {limit} steps is too much here")
     grid, *kept = plan(sizes, limits, batch, text)
     arguments = (*addresses, batch, text, limit, frames_per_step, int(early), *map(int, kept))
     return Launch(SOURCE, "decode", device, grid, arguments, keep, sizes.macros)

@@ -47,6 +47,7 @@ constexpr int QUERY_BLOCKS = tiles(ATTENTION), PRENET_BLOCKS = tiles(PRENET);
 constexpr int OUT_ROWS = PRENET + FRAME + 1, OUT_BLOCKS = tiles(OUT_ROWS), CONTEXT_BLOCKS = tiles(ENCODER);
 constexpr int FIRST_OUT = QUERY_BLOCKS + PRENET_BLOCKS, FIRST_CONTEXT = FIRST_OUT + OUT_BLOCKS;
 constexpr int SMALL_PAIRS = most(most(EACH_A, EACH_P), EACH_D + EACH_C);
+constexpr int RECURRENT_KEPT = most(1, EACH_D / 2);  // pairs of a warp; more leave too few registers
 constexpr int PAIR_WORDS = 2 * WARP;  // 16-byte words of 16 rows and a pair of tiles
 constexpr int TAPS = 2 * LOCATION_KERNEL, REACH = LOCATION_KERNEL / 2;
 constexpr int MEMORY_TILES = 2 * DECODER_BLOCKS + CONTEXT_BLOCKS;  // rows of `products`, by 16
@@ -70,7 +71,7 @@ struct Exchange {
 };
 constexpr unsigned SIGN = 0x80008000u, BELOW_TWO = 0x40004000u;
 
-__device__ __forceinline__ unsigned turn(long long step) { return ((step >> 1) & 1) ^ 1; }
+__device__ __forceinline__ unsigned turn(int step) { return ((step >> 1) & 1) ^ 1; }
 
 __device__ __forceinline__ uint4 look(const void* place) {
     uint4 seen;
@@ -115,7 +116,7 @@ __device__ __forceinline__ float tanh_of(float x) { return 1.f - __fdividef(2.f,
 
 // The largest of a warp's numbers.
 __device__ __forceinline__ float warp_max(float value) {
-#if __CUDA_ARCH__ >= 800
+#if __CUDA_ARCH__ >= 800  // launch.py refuses others
     int ordered = __float_as_int(value);
     ordered ^= (ordered >> 31) & 0x7fffffff;  // integers in the order of the floats
     asm("redux.sync.max.s32 %0, %0, 0xffffffff;" : "+r"(ordered));
@@ -320,12 +321,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
            const float* processed_memory, const long long* lengths, const float* noise, const float* dropout,
            const float* threshold, Exchange* exchange, float* mel, long long* steps_made, float* gates,
            float* alignment, unsigned char* stopped, int* status, long long n_items_given, long long n_text_given,
-           long long limit, long long frames_per_step, long long early, long long cache_location,
+           long long limit_given, long long frames_per_step, long long early, long long cache_location,
            long long cache_products) {
-#if __CUDA_ARCH__ >= 800
     extern __shared__ uint4 shared[];
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, block = blockIdx.x;
-    const int n_items = (int)n_items_given, n_text = (int)n_text_given;
+    const int n_items = (int)n_items_given, n_text = (int)n_text_given, limit = (int)limit_given;
     const int text_pairs = (n_text + 31) / 32, energy_stride = MOST_TEXT;
 
     const bool has_attention = block < ATTENTION_BLOCKS, has_decoder = block < DECODER_BLOCKS;
@@ -402,20 +402,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
     };
 
-    // Registers: the decoder's recurrent weights, and those of the one small product that a block may have.
-    uint4 recurrent[2][EACH_D][2];
-#pragma unroll
-    for (int j = 0; j < EACH_D; ++j)
+    // Registers: half of the decoder's recurrent weights, and those of the one small product that a block may have.
+    const auto load_recurrent = [&](int j, uint4 (&weights)[2][2]) {
+        const int pair = warp + WARPS * j;
 #pragma unroll
         for (int tile = 0; tile < 2; ++tile)
 #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int pair = warp + WARPS * j;
-                recurrent[tile][j][half] = make_uint4(0, 0, 0, 0);
-                if (has_decoder && pair < PAIRS_D)
-                    recurrent[tile][j][half] =
-                        recurrent_weights[((2ll * block + tile) * PAIRS_D + pair) * PAIR_WORDS + half * WARP + lane];
-            }
+            for (int half = 0; half < 2; ++half)
+                weights[tile][half] =
+                    has_decoder && pair < PAIRS_D
+                        ? recurrent_weights[((2 * block + tile) * PAIRS_D + pair) * PAIR_WORDS + half * WARP + lane]
+                        : make_uint4(0, 0, 0, 0);
+    };
+    uint4 recurrent[RECURRENT_KEPT][2][2];
+#pragma unroll
+    for (int j = 0; j < RECURRENT_KEPT; ++j) load_recurrent(j, recurrent[j]);
     uint4 small[SMALL_PAIRS][2];
     {
         const uint4* source = has_query    ? query_weights + block * PAIRS_A * PAIR_WORDS
@@ -443,22 +444,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int prenet_row = has_prenet ? (block - QUERY_BLOCKS) * 16 + lane % 16 : 0;
     const float drop = *dropout, kept_scale = 1.f / (1.f - drop), stop_above = *threshold;
     const int own_length = own_item < 0 ? 0 : (int)min(lengths[own_item], (long long)n_text);
-    float4 own_energy_weights[QUERY_PIECES];
-#pragma unroll
-    for (int i = 0; i < QUERY_PIECES; ++i) {
-        const int channel = (i * WARP + lane) * 4;
-        own_energy_weights[i] = channel < ATTENTION ? *(const float4*)(energy_weights + channel)
-                                                    : make_float4(0.f, 0.f, 0.f, 0.f);
-    }
     const bool reduces = warp < n_items;  // warp b adds up item b
     float attention_cell = 0.f, decoder_cell = 0.f;
     float attention_sums[2][4] = {}, decoder_sums[2][4] = {};
     bool going = true;
-    long long steps = 0;
+    int steps = 0;
     int patience = PATIENCE;
     __syncthreads();
 
-    for (long long step = 0; step < limit; ++step) {
+    for (int step = 0; step < limit; ++step) {
         const int slot = step & 1;
         const unsigned turned = turn(step);
         // The prenet's numbers and the stop go by the step before, the first whose numbers are shown.
@@ -536,7 +530,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
                     for (int j = 0; j < TOGETHER; ++j) {
                         const int position = first_own + min(i + j, n_own - 1);
-                        sums[j] = processed_memory[((long long)own_item * n_text + position) * ATTENTION + channel];
+                        sums[j] = processed_memory[(own_item * n_text + position) * ATTENTION + channel];
                     }
                     if (step)
 #pragma unroll
@@ -577,7 +571,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
         // The energies.
         if (warp < n_own) {
-            float4 query[QUERY_PIECES];
+            float4 own_energy_weights[QUERY_PIECES], query[QUERY_PIECES];
+#pragma unroll
+            for (int j = 0; j < QUERY_PIECES; ++j) {
+                const int at = (j * WARP + lane) * 4;
+                own_energy_weights[j] = make_float4(0.f, 0.f, 0.f, 0.f);
+                if (at < ATTENTION) own_energy_weights[j] = *(const float4*)(energy_weights + at);
+            }
             while (true) {
                 unsigned missing = 0;
 #pragma unroll
@@ -774,13 +774,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             if (block == FIRST_CONTEXT - 1 && threadIdx.x == 0) {  // the gate is the last row
                 bool any = !early;
                 for (int item = 0; item < n_items; ++item) any = any || going_on[item];
-                status[0] = (int)(step + 1);
+                status[0] = step + 1;
                 if (goes_on) show(&exchange->stop[slot][0], (any ? 0u : 2u) | turned);
             }
         }
 
         // What this step's end leaves to the next one.
         if (goes_on) {
+            uint4 others[most(1, EACH_D - RECURRENT_KEPT)][2][2];
+#pragma unroll
+            for (int j = RECURRENT_KEPT; j < EACH_D; ++j) load_recurrent(j, others[j - RECURRENT_KEPT]);
             if (!has_out && (has_attention || has_decoder))
                 receive<false>(shown, &exchange->decoder[slot][0][0], context, &exchange->context[slot][0][0], turned,
                                n_items, patience);
@@ -788,9 +791,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 multiply_gates<PAIRS_C>(attention_sums, attention_tiles + PAIRS_P * PAIR_WORDS, ATTENTION_PAIRS, context.x);
             if (has_decoder)
 #pragma unroll
-                for (int tile = 0; tile < 2; ++tile) multiply_small<0>(decoder_sums[tile], recurrent[tile], shown.x);
+                for (int j = 0; j < EACH_D; ++j)
+#pragma unroll
+                    for (int tile = 0; tile < 2; ++tile) {
+                        const uint4(&weights)[2] =
+                            j < RECURRENT_KEPT ? recurrent[min(j, RECURRENT_KEPT - 1)][tile]
+                                               : others[max(j - RECURRENT_KEPT, 0)][tile];
+                        multiply(decoder_sums[tile], weights[0], shown.x[j].x, shown.x[j].y);
+                        multiply(decoder_sums[tile], weights[1], shown.x[j].z, shown.x[j].w);
+                    }
         }
     }
     if (patience == 0) status[1] = 1;
-#endif
 }
