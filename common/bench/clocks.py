@@ -41,11 +41,13 @@ def works(device: str) -> bool:
     return True
 
 
-def timed(run: Callable[[], Any], runs: int, device: str, longest: float) -> list[float]:
-    """Seconds of each run, from the host's side. Fewer runs where they would take longer than `longest`."""
+def timed(
+    run: Callable[[], Any], runs: int, device: str, longest: float, least: int = LEAST_RUNS
+) -> list[float]:
+    """Seconds of each run, from the host's side; after `longest` seconds no more than the least runs."""
     seconds: list[float] = []
     begun = time.perf_counter()
-    while len(seconds) < runs and (len(seconds) < LEAST_RUNS or time.perf_counter() - begun < longest):
+    while len(seconds) < runs and (len(seconds) < least or time.perf_counter() - begun < longest):
         wait_for(device)
         start = time.perf_counter()
         run()

@@ -76,9 +76,9 @@ def measure_row(case: Case, subject: Subject, batch: int) -> Row:
     """The figures of one batch size and text length."""
     device = case.clock_device
     (first_s,) = timed(subject.run, 1, device, 0.0)
-    timed(subject.run, WARM_UPS, device, LONGEST_WARM_UP)
-    seconds = timed(subject.run, case.runs, device, LONGEST_RUNS)
+    timed(subject.run, WARM_UPS - 1, device, LONGEST_WARM_UP, least=0)
     made = subject.run()
+    seconds = timed(subject.run, case.runs, device, LONGEST_RUNS)
     latency = summary(seconds)
     audio_s = sum(made.samples) / batch / subject.sampling_rate
     row: Row = {
@@ -91,7 +91,7 @@ def measure_row(case: Case, subject: Subject, batch: int) -> Row:
         "rtf": audio_s / latency["mean"] if made.samples else None,
     }
     if subject.clock:
-        runs = min(CLOCK_RUNS, len(seconds))
+        runs = min(CLOCK_RUNS, max(1, int(LONGEST_RUNS / latency["mean"])))
         row |= subject.clock.measure(subject.run, runs, device)
     if subject.first_audio:
         timed(subject.first_audio, 2, device, 0.0)

@@ -32,8 +32,8 @@ STAGE_HEADINGS = (
 )
 EXPLAINED = (
     "Latency: from text ids on the host to audio on the host (a model alone: its mel where it is made; a "
-    "stage alone: tensors where they are), mean and percentiles of the runs after {warm} warm-up runs; host "
-    "clock (`perf_counter`), the device waited for before and after. Device ms: from the first engine's "
+    "stage alone: tensors where they are), mean and percentiles of the runs after up to {warm} warm-up runs; "
+    "host clock (`perf_counter`), the device waited for before and after. Device ms: from the first engine's "
     "start to the last one's end, by CUDA events (on the CPU by the host's clock), in runs of its own. "
     "Samples/s: of the whole batch. Speed-up: against the table's first row of the same batch size. Mels, "
     "audio s: of one utterance, on average. RTF: its seconds of audio for each second of latency. First "
