@@ -218,7 +218,8 @@ def choose_stages(
         form = getattr(module, "BUCKETED", form)
         form = form if masked else getattr(module, "BUCKETED_UNMASKED", form)
     if not set(kernels) <= set(forms[decoder or form]):
-        fitting = [name for name, names in forms.items() if set(kernels) <= set(names)]
+        padded = getattr(module, "BUCKETED_UNMASKED", form) if bucketed else form
+        fitting = [name for name in (padded, *forms) if set(kernels) <= set(forms[name])]
         if decoder or not fitting:
             raise ValueError(f"the decoder {decoder!r} of {source.model} has no stage {', '.join(kernels)}")
         form = fitting[0]

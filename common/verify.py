@@ -23,7 +23,7 @@ from common.arrays import Array, to_numpy
 from common.audio import mel_spectrogram, require_same_contract, write_bytes
 from common.cache import cache_folder, config_hash
 from common.deployment import Bucket, Deployment
-from common.engines import Engine, make_engine
+from common.engines import KERNELS, Engine, make_engine
 from common.engines.buckets import EnginePool
 from common.engines.torch_engine import TorchEngine, build_network
 from common.export import EXPORTER_VERSION, cached_source, export_stage, source_stages
@@ -36,7 +36,7 @@ from common.stages import Stage
 from common.voices import ModelSource
 
 # The largest error of a tensor, as a part of its largest value. docs/verify.md gives the reasons.
-TOLERANCES = {"onnx": {"fp32": 1e-4}, "trt": {"fp32": 3e-2, "fp16": 5e-2}}
+TOLERANCES = {"onnx": {"fp32": 1e-4}, "trt": {"fp32": 3e-2, "fp16": 5e-2}, KERNELS: {"fp16": 5e-2}}
 # What is taken for a tensor's largest value at least: almost zero needs no more digits than that.
 SMALLEST_SCALE = 0.05
 # A stage that takes up what its own steps made multiplies their rounding.
@@ -143,10 +143,14 @@ class Setup:
         return "fp16" if self.deployment.use_fp16 else "fp32"
 
     def tolerance(self, stage: Stage) -> float:
-        return TOLERANCES[self.backend][self.precision] * (FEEDBACK if stage.feeds_back else 1)
+        on_kernel = stage.name in self.deployment.kernels
+        by_precision = TOLERANCES[KERNELS]["fp16"] if on_kernel else TOLERANCES[self.backend][self.precision]
+        return by_precision * (FEEDBACK if stage.feeds_back else 1)
 
     def engine(self, stage: Stage, bucket: Bucket | None) -> Engine:
         """The engine that speaks, built if it is not there."""
+        if stage.name in self.deployment.kernels:
+            return make_engine(stage, self.source, KERNELS, self.device, self.threads)
         return self._make(stage, self.source, self.deployment, bucket)
 
     def layered_engine(self, stage: Stage) -> Engine:
@@ -233,7 +237,7 @@ class ComparedEngine:
         given = {name: torch.as_tensor(array, device=self.device) for name, array in inputs.items()}
         network = self._reference.network
         layered = with_layers(self.stage, network, self._setup.patterns, given)
-        if layered.layers:
+        if layered.layers and self.stage.name not in self._setup.deployment.kernels:  # nothing inside is seen
             for pattern, names in match(network, self._setup.patterns).items():
                 if {name.partition("#")[0] for name in layered.layers} & set(names):
                     self._setup.ran.add(pattern)
@@ -249,7 +253,7 @@ class ComparedEngines(Engines):
         deployment = setup.deployment
         buckets = deployment.buckets(get_model(source.model).kind)
         masked = pads_masked(source, deployment)
-        stages = choose_stages(source, decoder, bool(buckets), masked, setup.backend)
+        stages = choose_stages(source, decoder, bool(buckets), masked, setup.backend, deployment.kernels)
         how = ("torch", setup.device, setup.threads, None, buckets, EnginePool(), deployment)
         super().__init__(stages, source, *how)
         self._setup = setup
@@ -494,7 +498,7 @@ def _compare_steps(
     engines = ComparedEngines(setup, source, decoder)
     forms = getattr(get_model(source.model).module("stages"), "VARIANTS", {})
     loops = {stage.name for stage in source_stages(source) if stage.graph}
-    if loops.isdisjoint(engines):
+    if loops.isdisjoint(engines) or not loops.isdisjoint(setup.deployment.kernels):
         return
     stepwise = next(form for form, names in forms.items() if loops.isdisjoint(names))
     driver = get_model(source.model).driver_class(source, ComparedEngines(setup, source, stepwise))

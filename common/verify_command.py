@@ -83,7 +83,8 @@ def make_parser(model: str | None) -> cli.Parser:
         "--backend",
         default=default,
         metavar="NAME",
-        help=f"what is compared with PyTorch, onnx or trt (default: {default}, or what use_trt says)",
+        help="what is compared with PyTorch, onnx or trt, and kernels of stages as in trt,decoder_loop=cuda "
+        f"(default: {default}, or what use_trt says)",
     )
     parser.add_argument(
         "--precision", choices=PRECISIONS, help="of the engines (default: fp32, or what use_fp16 says)"
@@ -131,7 +132,15 @@ def make_parser(model: str | None) -> cli.Parser:
 def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """The sources by kind, and the setups of what is compared."""
     from common import verify
-    from common.loading import KINDS, choose_sources, pads_masked, parse_backends, pick_device
+    from common.loading import (
+        KINDS,
+        choose_sources,
+        pads_masked,
+        parse_backends,
+        parse_kernels,
+        pick_device,
+        require_kernels,
+    )
     from common.verify_report import full
 
     wanted = {kind: getattr(args, kind, None) for kind in KINDS}
@@ -160,6 +169,10 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
         deployment = args.deployments.get(names[kind], Deployment())
         if args.precision and backends[kind] == "trt":
             deployment = replace(deployment, use_fp16=args.precision == "fp16")
+        kernels = parse_kernels(args.backend, names[kind]) or deployment.kernels
+        if kernels:
+            require_kernels(sources[kind], kernels, device)
+            deployment = replace(deployment, kernels=kernels)
         # Both sides must pad in the same way, and where weights came from decides it.
         masked = pads_masked(sources[kind], deployment)
         deployment = replace(deployment, mask_padding=masked)

@@ -1,6 +1,7 @@
 """Checks TensorRT on this machine's GPU against PyTorch: stages, layers, speech, mixed backends, kernels.
 
-Each step writes its rows into --out. `--document FILE` puts them on one page, on any machine.
+Each step writes its rows into --out, in the place of those about the same. `--document FILE` puts them on one
+page, on any machine.
 """
 
 from __future__ import annotations

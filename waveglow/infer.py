@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
-from common.arrays import to_device
+from common.arrays import Array, to_device
 from common.engines import Engine
 from common.speech import Controls
 from common.vocoder import Excerpts, Vocoder
 from common.voices import ModelSource
-from waveglow.config import receptive_field
+from waveglow.config import WaveglowConfig, receptive_field
 from waveglow.noise import draw_noise, scale_noise
 
 # Of NVIDIA's published inference program, for voices and checkpoints that say nothing else.
@@ -17,6 +18,7 @@ SIGMA = 0.9
 # Frames of a chunk: whole mels take memory by their length (1.3 MB a frame at 56 channels) and no less time.
 # A network that hears far gets longer ones, so that the context is a sixth of the work at most.
 CHUNK, CONTEXTS = 256, 12
+NOISE_BLOCK = 512  # frames: noise is drawn for multiples of it, and kept for the next mel with the same seed
 
 
 class WaveglowVocoder(Vocoder):
@@ -35,7 +37,13 @@ class WaveglowVocoder(Vocoder):
     def excerpts(self, frames: int, controls: Controls) -> Excerpts:
         """Noise that depends on the seed alone, not on the chunks nor on what else is in a batch."""
         sigma = self.sigma if controls.sigma is None else controls.sigma
-        z = scale_noise(draw_noise(self.config, frames, controls.seed), self.config, sigma)
-        z = to_device(z, self.generator.device)
+        drawn = kept_noise(self.config, -(-frames // NOISE_BLOCK), controls.seed, self.generator.device)
         steps = self.config.noise_length(1)
+        z = scale_noise(drawn[:, :, : frames * steps], self.config, sigma)
         return lambda first, last: {"z": z[:, :, first * steps : last * steps]}
+
+
+@lru_cache(maxsize=4)
+def kept_noise(config: WaveglowConfig, blocks: int, seed: int, device: str) -> Array:
+    """Unit noise for so many blocks of frames: drawing it takes as long as all the rest on a GPU."""
+    return to_device(draw_noise(config, blocks * NOISE_BLOCK, seed), device)

@@ -35,6 +35,7 @@ DTYPES = {
 MB = 1_000_000
 ALIGNMENT = 256  # of the addresses that TensorRT reads and writes
 MOST_REPEATED = 4  # shapes whose steps stay captured
+MOST_CONTEXTS = 8  # shapes that have a context of their own
 
 
 class LoadedPlan:
@@ -196,6 +197,11 @@ class TrtContext:
                 name: tuple(self.context.get_tensor_shape(name)) for name in self.loaded.outputs
             }
         return self._output_shapes[key]
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Those of the inputs that were bound last."""
+        return tuple(self._shapes.get(name, ()) for name in self.loaded.inputs)
 
     @property
     def data_dependent(self) -> bool:
@@ -378,6 +384,7 @@ class TrtEngine:
         self.memory_owner = self.loaded
         self.memory_bytes = self.loaded.memory_bytes + self.loaded.scratch_bytes
         self._context = TrtContext(self.loaded)
+        self._contexts: dict[tuple, TrtContext] = {}  # the one used last is the last
         self._stream = torch.cuda.Stream(device)
         self._graphs: dict[tuple, GraphedRun | None] = {}
         self._seen: set[tuple] = set()
@@ -441,9 +448,22 @@ class TrtEngine:
         graph = self._graphs.get(key)
         if graph is not None:
             return graph(inputs)
-        self._context.bind(inputs)
-        self._context.run(stream)
-        return self._context.results(stream)
+        context = self._context_for(key)
+        context.bind(inputs)
+        context.run(stream)
+        return context.results(stream)
+
+    def _context_for(self, key: tuple) -> TrtContext:
+        """Shapes that come again between others get a context each: changing one's shapes takes 20 ms."""
+        if key in self._contexts:
+            self._contexts[key] = self._contexts.pop(key)
+        elif key not in self._seen or self._context.shapes == key:
+            return self._context
+        else:
+            self._contexts[key] = TrtContext(self.loaded)
+            if len(self._contexts) > MOST_CONTEXTS:
+                del self._contexts[next(iter(self._contexts))]
+        return self._contexts[key]
 
     def _capture(self, inputs: dict[str, Tensor], stream: torch.cuda.Stream) -> GraphedRun | None:
         """A CUDA graph for these shapes, if it gives bit for bit what the plain run gives."""

@@ -93,8 +93,19 @@ def main() -> None:
     os._exit(0)  # TensorRT may wait for something when Python ends
 
 
+# What a row is about.
+KEYS = ("origin", "model", "stage", "fixed", "acoustic", "vocoder", "backend", "precision", "example")
+
+
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    path.write_text(json.dumps(list(rows), indent=1))
+    """Writes the rows, in the place of those about the same that are there."""
+
+    def about(row: Row) -> tuple:
+        return tuple(row.get(key) for key in KEYS)
+
+    there = json.loads(path.read_text()) if path.is_file() else []
+    kept = {about(row): row for row in [*there, *rows]}
+    path.write_text(json.dumps(list(kept.values()), indent=1))
 
 
 if __name__ == "__main__":

@@ -185,7 +185,7 @@ def check_example(folder: str, precision: str) -> dict[str, Any]:
     """examples/speak_tensorrt.py, without PyTorch, against the runner with the same engines."""
     row: dict[str, Any] = {"example": "speak_tensorrt", "precision": precision}
     example = [sys.executable, "examples/speak_tensorrt.py"]
-    out = Path(folder)
+    out = Path(folder) / precision
     out.mkdir(parents=True, exist_ok=True)
     fp16 = str(precision == "fp16").lower()
     paths = [f"{model}.trt_file_path={out}/{model}.trt" for model in ("fastpitch", "hifigan")]
@@ -201,7 +201,11 @@ def check_example(folder: str, precision: str) -> dict[str, Any]:
     except subprocess.CalledProcessError as error:
         raise ValueError(f"{error.cmd[1]}: {error.stderr[-300:]}") from None
     got, _ = soundfile.read(out / "speech.wav", dtype="float32")
-    tts = load_pair("fastpitch", "hifigan", "trt", precision)
+    how = {
+        model: Deployment(trt_file_path=f"{out}/{model}.trt", use_fp16=precision == "fp16")
+        for model in ("fastpitch", "hifigan")
+    }
+    tts = TextToSpeech.load("fastpitch", "hifigan", backend="trt", device="cuda", deployments=how)
     made = tts.acoustic.synthesise([np.load(out / "ids.npy")])
     lengths = np.asarray(to_numpy(made.mel_lengths))
     (wanted,) = tts.vocoder.vocode(made.mel, lengths, Controls(denoising_strength=0.0))

@@ -81,6 +81,7 @@ def check(
     ordered = {kind: sources[kind] for kind in KINDS}
     found = verify.verify(TEXT, ordered, {kind: setup}, decoder, controls)
     if plots:
+        Path(plots).mkdir(parents=True, exist_ok=True)
         write_bytes(Path(plots) / f"verify-{origin}-{model}-{precision}.png", draw(found))
     return {"origin": origin, "model": model, "precision": precision, "report": found.report()}
 

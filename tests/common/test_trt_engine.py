@@ -17,6 +17,7 @@ from common.engines import make_engine
 from common.engines.tensorrt_module import load_tensorrt
 from common.export import example_inputs, export_source, source_stages
 from common.loading import make_driver
+from common.published import read_checkpoint
 from common.speech import Controls
 from common.voices import load_voice
 from tests.conftest import save_trained, tiny_fastpitch, tiny_hifigan, tiny_tacotron2
@@ -41,7 +42,9 @@ def sources(tmp_path_factory):
     """Tiny networks with all their graphs, by model."""
     folder = tmp_path_factory.mktemp("engines")
     return {
-        model: export_source(save_trained(make(), folder / f"{model}.pt"), folder / model)[0]
+        model: export_source(
+            read_checkpoint(save_trained(folder / f"{model}.safetensors", *make())), folder / model
+        )[0]
         for model, make in NETWORKS.items()
     }
 
