@@ -103,10 +103,13 @@ class EngineClock:
             for stage, sizes, start, end in self._marks:
                 key = (stage.full_name, tuple(sizes.items()))
                 entry = found.setdefault(key, {"calls": 0, "seconds": 0.0})
-                entry["calls"] += 1 / runs
-                entry["seconds"] += _seconds(start, end) / runs
+                entry["calls"] += 1
+                entry["seconds"] += _seconds(start, end)
             self._marks.clear()
-        stages = [{"stage": name, "sizes": dict(sizes), **entry} for (name, sizes), entry in found.items()]
+        stages = [
+            {"stage": name, "sizes": dict(sizes), **{key: value / runs for key, value in entry.items()}}
+            for (name, sizes), entry in found.items()
+        ]
         known = bool(stages) and span == span  # not where a part runs on the CPU and another on the GPU
         return {"device_s": span / runs if known else None, "stages": stages}
 
