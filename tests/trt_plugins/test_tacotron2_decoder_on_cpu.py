@@ -1,0 +1,141 @@
+"""The decoder's CUDA source itself on a CPU: its threads are fibers, in any order that a GPU might choose.
+
+This shows what no run on a GPU does: that nothing hangs on which block or warp is faster.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tacotron2.model import Tacotron2
+from tests.trt_plugins.test_tacotron2_decoder import H200, RAGGED, assert_close, inputs, seeded_network
+from trt_plugins.tacotron2_decoder.launch import SOURCE, exchange_bytes, plan, sizes_of
+from trt_plugins.tacotron2_decoder.weights import arrange, fold, products
+
+HOST = Path(__file__).with_name("host_cuda")
+BLOCKS = 16
+MOST_ROUNDS = 1_000_000  # far above what a run takes
+# What before.h has in place of instructions.
+REPLACED = ("look", "look_word", "show", "to_half", "from_half", "warp_max", "multiply")
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+
+
+def host_source() -> str:
+    text = SOURCE.read_text()
+    for name in REPLACED:
+        text = re.sub(rf"__device__ __forceinline__ [\w ]+ {name}\(.*?\n}}\n", "", text, flags=re.S)
+    shared = "uint4* const shared = (uint4*)(((uintptr_t)fiber->block->shared.data() + 15) / 16 * 16);"
+    text = text.replace("extern __shared__ uint4 shared[];", shared)
+    parameters = re.search(r"\bdecode\((.*?)\) \{", text, re.S)[1].split(",")
+    types = [parameter.strip().rpartition(" ")[0] for parameter in parameters]
+    call = ", ".join(f"({kind})arguments[{i}]" for i, kind in enumerate(types))
+    before, after = ((HOST / name).read_text() for name in ("before.h", "after.h"))
+    return before + text + after.replace("DECODE;", f"decode({call});")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory) -> ctypes.CDLL:
+    folder = tmp_path_factory.mktemp("host")
+    (folder / "decoder.cpp").write_text(host_source())
+    macros = [f"-D{name}={value}" for name, value in sizes_of(RAGGED).macros]
+    command = [
+        "g++",
+        "-O2",
+        "-U_FORTIFY_SOURCE",
+        "-std=c++20",
+        "-w",
+        "-shared",
+        "-fPIC",
+        *macros,
+        "decoder.cpp",
+        "-o",
+        "decoder.so",
+    ]
+    made = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if "_Float16" in made.stderr:
+        pytest.skip("needs a g++ that knows _Float16")
+    assert made.returncode == 0, made.stderr
+    return ctypes.CDLL(str(folder / "decoder.so"))
+
+
+def run(library: ctypes.CDLL, network: Tacotron2, given: dict, order: int = 0) -> dict[str, torch.Tensor]:
+    """As `engine.DecoderLoop` does it, on a GPU of BLOCKS multiprocessors."""
+    config, sizes = network.config, sizes_of(network.config)
+    (batch, text, _), limit = given["memory"].shape, len(given["prenet_noise"])
+    *weights, context = arrange(fold(network), "cpu")
+    frames = torch.full((batch, limit, sizes.frame), torch.nan)
+    gate, alignment = torch.full((batch, limit), torch.nan), torch.full((batch, limit, text), torch.nan)
+    mel_lengths, stopped = torch.full((batch,), -1), torch.zeros(batch, dtype=torch.bool)
+    status = torch.zeros(2, dtype=torch.int32)
+    tensors = (
+        *weights,
+        products(given["memory"], context),
+        *(x.contiguous() for name, x in given.items() if name != "memory"),
+        torch.zeros(exchange_bytes(sizes), dtype=torch.uint8),
+        *(frames, mel_lengths, gate, alignment, stopped, status),
+    )
+    grid, *kept = plan(sizes, H200._replace(multiprocessors=BLOCKS), batch, text)
+    flags = config.n_frames_per_step, not config.decoder_no_early_stopping, *kept
+    values = (*(tensor.data_ptr() for tensor in tensors), batch, text, limit, *map(int, flags))
+    arguments = (ctypes.c_longlong * len(values))(*values)
+    ended = library.launch(
+        grid.blocks, grid.threads, grid.shared_bytes, arguments, order, ctypes.c_long(MOST_ROUNDS)
+    )
+    assert ended == 0
+    steps, failed = status.tolist()
+    assert not failed
+    return {
+        "mel": frames[:, :steps].reshape(batch, -1, config.n_mel_channels).mT,
+        "mel_lengths": mel_lengths,
+        "gate": gate[:, :steps],
+        "alignment": alignment[:, :steps],
+        "stopped": stopped,
+    }
+
+
+def by_pytorch(network: Tacotron2, given: dict, found: dict) -> dict[str, torch.Tensor]:
+    return dict(zip(found, network.decode_loop(**given), strict=True))
+
+
+@pytest.mark.parametrize("lengths", [[9], [17, 90, 33], [40, 1, 28, 77, 12, 9, 33, 64]], ids=len)
+def test_the_source_makes_what_pytorch_makes(library, lengths):
+    network = seeded_network(RAGGED, gate_gain=1.0)
+    given = inputs(network, lengths, 5, dropout=0.0 if len(lengths) == 8 else 0.5)
+    found = run(library, network, given)
+    assert_close(found, by_pytorch(network, given, found), mel=2e-3, gate=2e-3, alignment=2e-4)
+
+
+@pytest.mark.slow
+def test_the_order_of_blocks_and_warps_changes_no_bit(library):
+    network = seeded_network(RAGGED, gate_gain=1.0)
+    given = inputs(network, [17, 40, 4], 5)
+    first = run(library, network, given)
+    for order in (1, 2, 3):
+        other = run(library, network, given, order)
+        assert all(torch.equal(first[name], other[name]) for name in first)
+
+
+@pytest.mark.slow
+def test_items_stop_by_themselves_in_any_order(library):
+    network = seeded_network(RAGGED)
+    given = inputs(network, [30, 12, 25], 9)
+    gates = run(library, network, given)["gate"].sigmoid()
+    crossed = gates.amax(1).min()  # each item passes what is a little below
+    given["gate_threshold"] = crossed[None] - 1e-4
+    wanted = by_pytorch(network, given, dict.fromkeys(("mel", "mel_lengths", "gate", "alignment", "stopped")))
+    for order in (0, 2):
+        found = run(library, network, given, order)
+        assert found["stopped"].all()
+        assert_close(found, wanted, mel=2e-3, gate=5e-3, alignment=5e-4)
+    on = seeded_network(replace(RAGGED, decoder_no_early_stopping=True))
+    found = run(library, on, given)
+    assert found["gate"].size(1) == 9 and torch.equal(found["mel_lengths"], wanted["mel_lengths"])
