@@ -1,0 +1,68 @@
+"""Runs HiFi-GAN's kernels in Triton's interpreter and prints their error, as part of the largest value."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from pathlib import Path
+
+os.environ["TRITON_INTERPRET"] = "1"  # is read when the kernels are defined
+sys.path.insert(0, str(Path.cwd()))
+
+import torch
+import triton
+import triton.language as tl  # noqa: F401 (which a kernel must see)
+from triton.runtime import interpreter
+
+from hifigan.config import HifiganConfig
+from hifigan.model import HifiganGenerator
+from trt_plugins.hifigan import engine, kernels
+from trt_plugins.hifigan.fold import fold
+
+
+@triton.jit
+def _begin():
+    pass
+
+
+kernels._begin = _begin  # which are instructions of the GPU
+patch_tensor = interpreter._patch_lang_tensor
+
+
+def _patch(tensor, scope) -> None:
+    """Bounds of loops that are tensors of one number, which numpy 2.4 no longer takes for numbers."""
+    patch_tensor(tensor, scope)
+    scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+
+interpreter._patch_lang_tensor = _patch
+PUBLISHED = HifiganConfig(
+    n_mel_channels=20,
+    upsample_rates=(4, 4, 2),
+    upsample_kernel_sizes=(8, 8, 4),
+    upsample_initial_channel=160,
+    resblock_kernel_sizes=(3, 7),
+    resblock_dilation_sizes=((1, 3), (1, 3)),
+)
+CONFIGS = {
+    "1": PUBLISHED,
+    "2": dataclasses.replace(
+        PUBLISHED,
+        upsample_kernel_sizes=(6, 12, 4),
+        resblock="2",
+        resblock_dilation_sizes=((1, 2), (2, 4)),
+    ),
+}
+config = CONFIGS[sys.argv[1]]
+lengths = torch.tensor([int(length) for length in sys.argv[2].split(",")]) if sys.argv[2] else None
+torch.manual_seed(0)
+network = HifiganGenerator(config, weight_norm=False).eval().requires_grad_(False)
+mel = torch.randn(2, config.n_mel_channels, 11) * 2 - 5
+(wanted,) = network.generate(mel, lengths)
+shape = engine.Shape(config, fold(network), 2, 11, "cpu")
+shape.inputs["mel"].copy_(mel)
+if lengths is not None:
+    shape.inputs["lengths"].copy_(lengths)
+shape.launch()
+print(float((shape.audio - wanted).abs().max() / wanted.abs().max()))

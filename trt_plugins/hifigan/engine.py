@@ -1,0 +1,326 @@
+"""The stage `generator` (or `masked_generator`) of HiFi-GAN on an NVIDIA GPU, in half precision."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from common.arrays import Array
+from common.engines import check_inputs
+from common.engines.torch_engine import build_network
+from common.stages import Stage
+from hifigan.config import HifiganConfig
+from hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
+from trt_plugins.graphs import GraphedShape, Shapes, check_machine
+from trt_plugins.hifigan.fold import CHUNK, Folded, Level, Product, Sizes, fold, sizes_of
+
+if TYPE_CHECKING:
+    from common.voices import ModelSource
+
+STAGES = ("generator", "masked_generator")
+WINDOW_ROWS, LAST_ROWS = 16, 128
+
+
+class Tile(NamedTuple):
+    """How a convolution is cut up: rows and columns of a program, its warps, and loads in flight."""
+
+    rows: int
+    columns: int
+    warps: int
+    stages: int
+    cost: float  # of a number of the result, against the first
+
+
+TILES = (
+    Tile(256, 128, 8, 3, 1.0),
+    Tile(128, 128, 4, 3, 1.05),
+    Tile(64, 128, 4, 4, 1.3),
+    Tile(64, 64, 4, 4, 1.6),
+    Tile(64, 32, 4, 4, 2.4),
+)
+MOST_ROWS = max(tile.rows for tile in TILES)
+
+
+def tile_for(product: Product, rows: int, processors: int) -> Tile:
+    """The tile that should take a GPU with so many processors the least time for a product of so many rows.
+
+    Programs of one block take as long as each other, so that the last round counts whole; those of several
+    blocks begin with the longest, and the shorter ones fill the gaps.
+    """
+
+    def time(tile: Tile) -> float:
+        programs = -(-rows // tile.rows) * product.spread * (product.columns // tile.columns)
+        rounds = programs / processors * sum(product.taps) / max(product.taps)
+        if product.summed or len(product.taps) == 1:
+            rounds = -(-programs // processors)
+        return max(rounds, 1) * tile.rows * tile.columns * tile.cost
+
+    fitting = (tile._replace(columns=min(tile.columns, product.columns)) for tile in TILES)
+    return min(fitting, key=time)
+
+
+class Generator:
+    """Runs the stage on torch's current stream: CUDA tensors in and out.
+
+    A first call for a batch and a length launches the kernels once (Triton compiles what its cache lacks) and
+    captures them in a CUDA graph; later ones replay it. The graphs of the last few shapes are kept.
+    """
+
+    backend = "cuda"
+
+    def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
+        if stage.name not in STAGES:
+            raise ValueError(f"the kernels run {' and '.join(STAGES)}, not {stage.name}")
+        sizes_of(source.config)
+        check_machine(device, "HiFi-GAN")
+        self.stage = stage
+        self.device = device
+        key = (stage.network, device, self.backend)
+        folded = source.networks.get(key)
+        if folded is None:
+            folded = source.networks[key] = fold(build_network(stage, source).to(device))
+        self.folded = self.memory_owner = folded
+        self.memory_bytes = folded.nbytes
+        self.shapes = Shapes(
+            lambda batch, frames: Shape(source.config, folded, batch, frames, device), device
+        )
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        check_inputs(self.stage, inputs)
+        batch, _, frames = inputs["mel"].shape
+        return {self.stage.outputs[0].name: self.shapes.run(batch, frames, inputs)}
+
+
+class Launch(NamedTuple):
+    """A kernel with all that it is given."""
+
+    kernel: Any
+    grid: tuple[int, ...]
+    arguments: tuple
+    options: dict[str, Any]
+
+    def __call__(self) -> None:
+        self.kernel[self.grid](*self.arguments, **self.options)
+
+
+class Room(NamedTuple):
+    """Memory of a level, (blocks, rows, C) float16; zeros wherever there is no step of an item."""
+
+    memory: Tensor
+    blocks: int
+    rows: int  # of a block
+    channels: int
+
+    def wide(self, unit: int = 1) -> Tensor:
+        """With `unit` steps in a row."""
+        return self.memory.view(-1, unit * self.channels)
+
+    @property
+    def step(self) -> int:
+        """Rows from a block to the next: none where all share one."""
+        return self.rows if self.blocks > 1 else 0
+
+
+class Shape(GraphedShape):
+    """One batch and length: its buffers, and what is launched for it."""
+
+    def __init__(self, config: HifiganConfig, folded: Folded, batch: int, frames: int, device: str):
+        self.config, self.folded, self.device = config, folded, device
+        self.sizes: Sizes = folded.sizes
+        self.batch, self.frames = batch, frames
+        self.stride = frames + self.sizes.margin  # frames from an item to the next
+        self.processors = 132
+        if device.startswith("cuda"):
+            self.processors = torch.cuda.get_device_properties(device).multi_processor_count
+        samples = frames * config.hop_length
+        self.inputs = {
+            "mel": torch.zeros(batch, config.n_mel_channels, frames, device=device),
+            "lengths": torch.full((batch,), frames, dtype=torch.int64, device=device),
+        }
+        self.audio = torch.zeros(batch, samples, device=device)
+        self.launches = self._describe()
+
+    def launch(self) -> None:
+        for launch in self.launches:
+            launch()
+
+    def _rows(self, level: Level) -> int:
+        """Rows that hold all items, their margins, and the last tile to its end."""
+        tile = MOST_ROWS * level.group
+        within = (self.batch * self.stride - self.sizes.margin) * level.rate + 1
+        return 2 * self.sizes.margin * level.rate + -(-within // tile) * tile
+
+    def _rooms(self) -> list[dict[str, Room]]:
+        """Each level's memory. Levels whose items lie at the same addresses share theirs."""
+        sizes, folded = self.sizes, self.folded
+        count = len(sizes.order)
+        sizes_at: dict[int, int] = {}
+        units: dict[int, int] = {}
+        for index, level in enumerate(sizes.levels):
+            width = level.rate * level.channels  # of a frame
+            products = folded.blocks[index - 1] if index else ()
+            units[width] = math.lcm(
+                units.get(width, 1), *(x.group * x.spread * level.channels for x in products), level.channels
+            )
+            sizes_at[width] = max(sizes_at.get(width, 0), self._rows(level) * level.channels)
+        made: dict[tuple[int, str], Tensor] = {}
+        rooms = []
+        for index, level in enumerate(sizes.levels):
+            width = level.rate * level.channels
+            size = -(-sizes_at[width] // units[width]) * units[width]
+            blocks = {"start": 1, "first": count, "second": count, "mean": 1} if index else {"mean": 1}
+            level_rooms = {}
+            for name, number in blocks.items():
+                memory = made.get((width, name))
+                if memory is None:
+                    memory = torch.zeros(number * size, dtype=torch.float16, device=self.device)
+                    made[width, name] = memory
+                level_rooms[name] = Room(memory, number, size // level.channels, level.channels)
+            rooms.append(level_rooms)
+        return rooms
+
+    def _describe(self) -> list[Launch]:
+        from trt_plugins.hifigan import kernels
+
+        config, folded, sizes = self.config, self.folded, self.sizes
+        levels, margin = sizes.levels, sizes.margin
+        rooms = self.rooms = self._rooms()
+        width = sizes.window * CHUNK
+        heard = Room(
+            torch.zeros(rooms[0]["mean"].rows * width, dtype=torch.float16, device=self.device),
+            1,
+            rooms[0]["mean"].rows,
+            width,
+        )
+        window = Launch(
+            kernels.window_kernel,
+            (-(-self.frames // WINDOW_ROWS), self.batch, sizes.window),
+            (self.inputs["mel"], heard.memory, self.inputs["lengths"], self.frames, self.stride),
+            {"MELS": config.n_mel_channels, "MARGIN": margin, "WIDTH": width, "BLOCK": WINDOW_ROWS},
+        )
+        launches = [window, self._conv(folded.first, levels[0], heard, rooms[0]["mean"], chunk=CHUNK)]
+        for index, up in enumerate(folded.ups):
+            before, after, room = levels[index], levels[index + 1], rooms[index + 1]
+            rate, kernel = config.upsample_rates[index], config.upsample_kernel_sizes[index]
+            launches.append(
+                self._conv(
+                    up, before, rooms[index]["mean"], room["start"], phases=rate, late=(kernel - rate) // 2
+                )
+            )
+            x, other = room["start"], room["first"]
+            for product in folded.blocks[index]:
+                if product.summed:
+                    last = index == len(folded.ups) - 1
+                    slope = LAST_LEAKY_SLOPE if last else LEAKY_SLOPE
+                    source = y if config.resblock == "1" else x
+                    launches.append(self._conv(product, after, source, room["mean"], x, slope=slope))
+                elif not product.residual:
+                    y = room["second"]
+                    launches.append(self._conv(product, after, x, y))
+                elif config.resblock == "1":  # a tile of x is read by the program alone that writes it
+                    launches.append(self._conv(product, after, y, room["first"], x))
+                    x = room["first"]
+                else:
+                    launches.append(self._conv(product, after, x, other, x))
+                    x, other = other, room["second"] if other is room["first"] else room["first"]
+        level, room = levels[-1], rooms[-1]["mean"]
+        samples = self.audio.shape[1]
+        launches.append(
+            Launch(
+                kernels.last_kernel,
+                (-(-samples // LAST_ROWS), self.batch),
+                (
+                    room.memory,
+                    folded.last,
+                    folded.last_bias,
+                    self.audio,
+                    samples,
+                    margin * level.rate,
+                    self.stride * level.rate,
+                ),
+                {"CHANNELS": level.channels, "BLOCK": LAST_ROWS},
+            )
+        )
+        return launches
+
+    def _conv(
+        self,
+        product: Product,
+        level: Level,
+        source: Room,
+        out: Room,
+        kept: Room | None = None,
+        *,
+        slope: float = LEAKY_SLOPE,
+        phases: int = 1,
+        late: int = 0,
+        chunk: int | None = None,
+    ) -> Launch:
+        """`level` is the source's. `late` are the steps by which an upsampling's rows begin before a frame."""
+        from triton.tools.tensor_descriptor import TensorDescriptor
+
+        from trt_plugins.hifigan import kernels
+
+        chunk = chunk or level.chunk
+        unit = product.group * product.spread
+        margin = self.sizes.margin * level.rate
+        # An upsampling's last steps come of the step behind the last.
+        steps = self.batch * self.stride * level.rate - margin + (phases > 1)
+        rows = -(-(steps + margin % unit) // unit)
+        tile = tile_for(product, rows, self.processors)
+        tiles = -(-rows // tile.rows)
+        programs = tiles * product.spread * (product.columns // tile.columns)
+        describe = TensorDescriptor.from_tensor
+        out_tensor: Any = out.memory
+        if phases > 1:
+            start = -late % phases * out.channels
+            rows = (len(out.memory) - start) // product.columns
+            wide = out.memory[start : start + rows * product.columns].view(rows, -1)
+            out_tensor = describe(wide, [tile.rows, tile.columns])
+        elif product.spread == 1:
+            out_tensor = describe(out.wide(unit), [tile.rows, tile.columns])
+        return Launch(
+            kernels.conv_kernel,
+            (programs * (1 if product.summed else len(product.taps)),),
+            (
+                describe(source.wide(unit), [tile.rows, chunk]),
+                describe(product.weight.view(-1, chunk), [tile.columns, chunk]),
+                describe(kept.wide(unit), [tile.rows, tile.columns]) if kept else None,
+                out_tensor,
+                product.bias,
+                self.inputs["lengths"],
+                source.step,
+                kept.step if kept else 0,
+                out.step,
+                tiles,
+                margin,
+                self.stride * level.rate,
+                self.batch,
+            ),
+            {
+                "RATE": level.rate,
+                "TAPS": product.taps,
+                "STARTS": product.starts,
+                "CENTERS": product.centers,
+                "DILATIONS": product.dilations,
+                "CHUNKS": source.channels // chunk,
+                "CHUNK": chunk,
+                "CHANNELS": source.channels,
+                "GROUP": product.group,
+                "SPREAD": product.spread,
+                "PHASES": phases,
+                "PADDING": late,
+                "COLUMNS": product.columns,
+                "RESIDUAL": product.residual,
+                "SUM": product.summed,
+                "SLOPE": slope,
+                "BM": tile.rows,
+                "BN": tile.columns,
+                "STAGES": tile.stages,
+                "num_warps": tile.warps,
+                "launch_pdl": True,
+            },
+        )

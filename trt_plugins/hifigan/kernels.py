@@ -1,0 +1,198 @@
+"""The kernels of HiFi-GAN's generator, in Triton, for GPUs with a tensor memory accelerator (sm_90 on).
+
+Memory is time-major: a margin of zeros, the first item's steps, a margin, the next item's steps, ..., a
+margin; a row has all channels of a step. What is stored has been through leaky ReLU, because the next
+convolution wants it so, and the residual is had back: leaky ReLU can be undone.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from hifigan.model import LEAKY_SLOPE
+from trt_plugins.hifigan.fold import CHUNK as _CHUNK
+from trt_plugins.hifigan.fold import ENDS as _ENDS
+
+CHUNK = tl.constexpr(_CHUNK)
+ENDS = tl.constexpr(_ENDS)
+UNDO = tl.constexpr(1 / LEAKY_SLOPE)
+
+
+@triton.jit
+def _begin():
+    """Lets the next kernel start, and waits for what the one before wrote."""
+    gdc_launch_dependents()
+    gdc_wait()
+
+
+@triton.jit(do_not_specialize=["frames", "stride"])
+def window_kernel(
+    mel,
+    out,
+    lengths,
+    frames,
+    stride,
+    MELS: tl.constexpr,
+    MARGIN: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """mel (B, MELS, frames) float32 -> what the first convolution hears at each frame: tap * MELS + mel.
+
+    `out` (rows, WIDTH) float16. Behind an item's length the mels are zeros.
+    """
+    _begin()
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    item = tl.program_id(1)
+    columns = tl.program_id(2) * CHUNK + tl.arange(0, CHUNK)
+    heard = place[:, None] + columns[None, :] // MELS - ENDS // 2
+    length = tl.load(lengths + item).to(tl.int32)
+    there = (heard >= 0) & (heard < length) & (columns[None, :] < ENDS * MELS)
+    value = tl.load(mel + (item * MELS + columns[None, :] % MELS) * frames + heard, mask=there, other=0.0)
+    at = out + (MARGIN + item * stride + place[:, None]) * WIDTH + columns[None, :]
+    tl.store(at, value.to(tl.float16), mask=place[:, None] < frames)
+
+
+@triton.jit(do_not_specialize=["source_rows", "kept_rows", "out_rows", "tiles", "margin", "stride", "items"])
+def conv_kernel(
+    source,
+    weights,
+    kept,
+    out,
+    bias,
+    lengths,
+    source_rows,
+    kept_rows,
+    out_rows,
+    tiles,
+    margin,
+    stride,
+    items,
+    RATE: tl.constexpr,
+    TAPS: tl.constexpr,
+    STARTS: tl.constexpr,
+    CENTERS: tl.constexpr,
+    DILATIONS: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    GROUP: tl.constexpr,
+    SPREAD: tl.constexpr,
+    PHASES: tl.constexpr,
+    PADDING: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    RESIDUAL: tl.constexpr,
+    SUM: tl.constexpr,
+    SLOPE: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """One convolution of all residual blocks, or their last one with their mean, or an upsampling.
+
+    `source` and `kept` hold the blocks `source_rows` and `kept_rows` apart, none where they share one. A
+    program makes BM rows of GROUP steps by BN of COLUMNS; with a SPREAD these are steps of one residue, and
+    `out` is an address then. With PHASES a row of `out` has that many steps, PADDING late. RATE is the
+    source's steps of a frame; rows, `margin` and `stride` count steps.
+    """
+    UNIT: tl.constexpr = GROUP * SPREAD
+    SPLITS: tl.constexpr = COLUMNS // BN
+    BLOCKS: tl.constexpr = len(TAPS)
+    _begin()
+    program = tl.program_id(0)
+    split = program % SPLITS
+    tile = program // SPLITS
+    residue = tile % SPREAD
+    tile = tile // SPREAD
+    block = tile // tiles
+    row = margin // UNIT + tile % tiles * BM
+    columns = split * BN + tl.arange(0, BN)
+    total = tl.zeros((BM, BN), tl.float32) + tl.load(bias + block * COLUMNS + columns)[None, :]
+    if RESIDUAL:
+        for other in tl.static_range(BLOCKS if SUM else 1):
+            value = kept.load([(block + other) * (kept_rows // UNIT) + row, split * BN]).to(tl.float32)
+            total += tl.minimum(value, value * UNDO)
+    first = 0
+    end = STARTS[BLOCKS]
+    if not SUM:
+        for other in tl.static_range(BLOCKS):
+            first = tl.where(block == other, STARTS[other], first)
+            end = tl.where(block == other, STARTS[other + 1], end)
+    for step in tl.range(first * CHUNKS, end * CHUNKS, num_stages=STAGES):
+        tap = step // CHUNKS
+        shift = (tap - CENTERS[0]) * DILATIONS[0]
+        heard = 0
+        for other in tl.static_range(1, BLOCKS):
+            there = tap >= STARTS[other]
+            shift = tl.where(there, (tap - STARTS[other] - CENTERS[other]) * DILATIONS[other], shift)
+            heard = tl.where(there, other, heard)
+        place = shift & (GROUP - 1)  # in the row, also for steps before this one
+        at = heard * (source_rows // UNIT) + row + (shift - place) // GROUP
+        column = (place * SPREAD + residue) * CHANNELS + step % CHUNKS * CHUNK
+        a = source.load([at, column])
+        b = weights.load([step * COLUMNS + split * BN, 0])
+        total = tl.dot(a, b.T, total)
+    if SUM:
+        total *= 1 / BLOCKS
+    total = tl.maximum(total, total * SLOPE)
+    rows = row + tl.arange(0, BM)
+    if SPREAD > 1:
+        WIDE: tl.constexpr = COLUMNS // GROUP
+        for step in tl.static_range(GROUP):
+            steps = (rows * GROUP + step) * SPREAD + residue
+            there = _in_an_item(steps - margin, lengths, stride, items, RATE)
+            wanted = there[:, None] & (columns // WIDE == step)[None, :]
+            at = (block * out_rows + steps)[:, None] * WIDE + (columns % WIDE)[None, :]
+            tl.store(out + at, total.to(tl.float16), mask=wanted)
+    else:
+        place = rows * GROUP - margin
+        if PHASES == 1:
+            there = _in_an_item(place, lengths, stride, items, RATE)[:, None]
+        else:
+            item = place // stride
+            length = tl.load(lengths + item, mask=item < items, other=0).to(tl.int32) * (RATE * PHASES)
+            made = (place % stride * PHASES)[:, None] + (columns // (COLUMNS // PHASES) - PADDING)[None, :]
+            there = (made >= 0) & (made < length[:, None])
+        total = tl.where(there, total, 0.0)
+        # An upsampling's view of `out` begins less than a row late, by as many steps as PADDING lacks.
+        earlier: tl.constexpr = (PADDING + PHASES - 1) // PHASES
+        out.store([block * (out_rows // UNIT) + row - earlier, split * BN], total.to(tl.float16))
+
+
+@triton.jit
+def _in_an_item(place, lengths, stride, items, RATE: tl.constexpr):
+    """Whether steps, counted from the first item's first, are within an item's length."""
+    item = place // stride
+    known = (place >= 0) & (item < items)
+    length = tl.load(lengths + item, mask=known, other=0).to(tl.int32) * RATE
+    return known & (place % stride < length)
+
+
+@triton.jit(do_not_specialize=["samples", "margin", "stride"])
+def last_kernel(
+    source,
+    weights,
+    bias,
+    audio,
+    samples,
+    margin,
+    stride,
+    CHANNELS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """The last convolution and tanh, in float32: `source` (rows, CHANNELS) -> audio (B, samples)."""
+    _begin()
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    item = tl.program_id(1)
+    channels = tl.arange(0, CHANNELS)
+    there = place < samples
+    total = tl.zeros((BLOCK, CHANNELS), tl.float32)
+    for tap in tl.static_range(ENDS):
+        row = margin + item * stride + place + tap - ENDS // 2
+        x = tl.load(source + row[:, None] * CHANNELS + channels[None, :], mask=there[:, None], other=0.0)
+        total += x.to(tl.float32) * tl.load(weights + tap * CHANNELS + channels)[None, :]
+    value = tl.sum(total, axis=1) + tl.load(bias)
+    value = 2 * tl.sigmoid(2 * value) - 1  # tanh
+    tl.store(audio + item * samples + place, value, mask=there)
