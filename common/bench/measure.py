@@ -121,6 +121,7 @@ def on_gpu(case: Case, device: str) -> Iterator[None]:
     torch = importlib.import_module("torch")
     if not torch.cuda.is_available():
         raise ValueError(f"device {device}: PyTorch sees no GPU here")
+    torch.cuda.init()  # before which there are no statistics to reset
     torch.cuda.empty_cache()
     torch.backends.cudnn.benchmark = True
     for part in (torch.backends.cuda.matmul, torch.backends.cudnn):
