@@ -44,9 +44,9 @@ for name, weight in network.named_parameters():
 mel, z = torch.randn(2, 20, 37) * 2 - 5, torch.randn(2, 8, 37 * 4) * 0.6
 (wanted,) = network.generate(mel, z, lengths)
 shape = Shape(config, fold(network), 2, 37, "cpu")
-shape.mel.copy_(mel)
-shape.z.copy_(z)
+shape.inputs["mel"].copy_(mel)
+shape.inputs["z"].copy_(z)
 if lengths is not None:
-    shape.lengths.copy_(lengths)
+    shape.inputs["lengths"].copy_(lengths)
 shape.launch()
 print(float((shape.audio - wanted).abs().max() / wanted.abs().max()))

@@ -15,6 +15,7 @@ import trt_plugins.waveglow.engine as engine
 from common.audio import MelContract
 from common.engines.torch_engine import TorchEngine
 from common.voices import ModelSource, load_voice
+from trt_plugins.graphs import SHAPES
 from trt_plugins.waveglow.benchmark import random_source
 from trt_plugins.waveglow.engine import Generator
 from waveglow.config import WaveglowConfig
@@ -114,9 +115,9 @@ class TestOnGpu:
         kernels = Generator(stage_of(voice), voice)
         inputs = inputs_for(voice, kernels.stage, 1, 20)
         wanted = kernels(**inputs)["audio"]
-        for frames in range(30, 30 + engine.SHAPES):
+        for frames in range(30, 30 + SHAPES):
             kernels(**inputs_for(voice, kernels.stage, 1, frames))
-        assert (1, 20) not in kernels._shapes and len(kernels._shapes) == engine.SHAPES
+        assert (1, 20) not in kernels.shapes.kept and len(kernels.shapes.kept) == SHAPES
         assert torch.equal(kernels(**inputs)["audio"], wanted)
 
     def test_another_stream_gives_the_same_audio(self, voice):

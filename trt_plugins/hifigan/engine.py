@@ -199,7 +199,13 @@ class Shape(GraphedShape):
             kernels.window_kernel,
             (-(-self.frames // WINDOW_ROWS), self.batch, sizes.window),
             (self.inputs["mel"], heard.memory, self.inputs["lengths"], self.frames, self.stride),
-            {"MELS": config.n_mel_channels, "MARGIN": margin, "WIDTH": width, "BLOCK": WINDOW_ROWS},
+            {
+                "MELS": config.n_mel_channels,
+                "MARGIN": margin,
+                "WIDTH": width,
+                "BLOCK": WINDOW_ROWS,
+                "launch_pdl": True,
+            },
         )
         launches = [window, self._conv(folded.first, levels[0], heard, rooms[0]["mean"], chunk=CHUNK)]
         for index, up in enumerate(folded.ups):
@@ -210,22 +216,18 @@ class Shape(GraphedShape):
                     up, before, rooms[index]["mean"], room["start"], phases=rate, late=(kernel - rate) // 2
                 )
             )
-            x, other = room["start"], room["first"]
+            source = x = room["start"]  # what is heard, and what it is added to
             for product in folded.blocks[index]:
                 if product.summed:
-                    last = index == len(folded.ups) - 1
-                    slope = LAST_LEAKY_SLOPE if last else LEAKY_SLOPE
-                    source = y if config.resblock == "1" else x
+                    slope = LAST_LEAKY_SLOPE if index == len(folded.ups) - 1 else LEAKY_SLOPE
                     launches.append(self._conv(product, after, source, room["mean"], x, slope=slope))
-                elif not product.residual:
-                    y = room["second"]
-                    launches.append(self._conv(product, after, x, y))
-                elif config.resblock == "1":  # a tile of x is read by the program alone that writes it
-                    launches.append(self._conv(product, after, y, room["first"], x))
-                    x = room["first"]
+                elif product.residual:  # a program may write the tile of x that it alone has read
+                    out = room["second"] if source is room["first"] else room["first"]
+                    launches.append(self._conv(product, after, source, out, x))
+                    source = x = out
                 else:
-                    launches.append(self._conv(product, after, x, other, x))
-                    x, other = other, room["second"] if other is room["first"] else room["first"]
+                    source = room["second"]
+                    launches.append(self._conv(product, after, x, source))
         level, room = levels[-1], rooms[-1]["mean"]
         samples = self.audio.shape[1]
         launches.append(
@@ -241,7 +243,7 @@ class Shape(GraphedShape):
                     margin * level.rate,
                     self.stride * level.rate,
                 ),
-                {"CHANNELS": level.channels, "BLOCK": LAST_ROWS},
+                {"CHANNELS": level.channels, "BLOCK": LAST_ROWS, "launch_pdl": True},
             )
         )
         return launches
@@ -259,7 +261,7 @@ class Shape(GraphedShape):
         late: int = 0,
         chunk: int | None = None,
     ) -> Launch:
-        """`level` is the source's. `late` are the steps by which an upsampling's rows begin before a frame."""
+        """`level` is the source's. An upsampling's first phases are `late` steps before what they come of."""
         from triton.tools.tensor_descriptor import TensorDescriptor
 
         from trt_plugins.hifigan import kernels
@@ -292,6 +294,7 @@ class Shape(GraphedShape):
                 out_tensor,
                 product.bias,
                 self.inputs["lengths"],
+                product.dilation,
                 source.step,
                 kept.step if kept else 0,
                 out.step,

@@ -106,7 +106,8 @@ class Product:
     bias: Tensor  # (blocks, N) float32; the sum of the blocks where they are summed
     taps: tuple[int, ...]  # of each block
     centers: tuple[int, ...]  # the tap that hears the step itself
-    dilations: tuple[int, ...]  # steps of the grouped rows between a block's taps
+    dilations: tuple[int, ...]  # steps between a block's taps, of those in rows
+    dilation: int = 1  # times these
     group: int = 1  # steps in a row
     spread: int = 1  # steps between those in a row, and between rows of the same residue
     residual: bool = False
@@ -185,14 +186,14 @@ def _first(conv: torch.nn.Conv1d, sizes: Sizes) -> Product:
 
 
 def _upsampling(conv: torch.nn.ConvTranspose1d, rate: int, before: Level, after: Level) -> Product:
-    """Step f * rate + phase - padding comes of the input steps f, f - 1, ...: all phases have as many taps."""
+    """Step f * rate + phase - padding comes of the input steps f, f - 1, ...: as many for all phases."""
     inner, outer, kernel = conv.weight.shape
     taps = -(-kernel // rate)
     weight = F.pad(conv.weight, (0, taps * rate - kernel, 0, after.channels - outer))
     weight = F.pad(weight, (0, 0, 0, 0, 0, before.channels - inner))
     weight = weight.unflatten(2, (taps, rate)).permute(2, 3, 1, 0).flatten(1, 2)  # (taps, rate * C, C before)
     bias = F.pad(conv.bias, (0, after.channels - outer)).repeat(rate)
-    return Product(_chunks(weight, before.chunk), bias[None], (taps,), (0,), (-1,))
+    return Product(_chunks(weight, before.chunk), bias[None], (taps,), (0,), (1,), dilation=-1)
 
 
 def _residual_blocks(blocks: list, level: Level, config: HifiganConfig) -> tuple[Product, ...]:
@@ -220,7 +221,7 @@ def _together(convs: tuple[torch.nn.Conv1d, ...], level: Level, residual: bool, 
     group = level.group if same and dilations[0] == spread else 1
     weights, biases = [], []
     for conv in convs:
-        outer, inner, taps = conv.weight.shape
+        outer, inner, _ = conv.weight.shape
         weight = F.pad(conv.weight, (0, 0, 0, level.channels - inner, 0, level.channels - outer))
         weight = weight.permute(2, 0, 1)  # (taps, C, C)
         band = [F.pad(weight, (0, 0, 0, 0, step, group - 1 - step)) for step in range(group)]
@@ -232,7 +233,8 @@ def _together(convs: tuple[torch.nn.Conv1d, ...], level: Level, residual: bool, 
         bias=bias.sum(0, keepdim=True) if summed else bias,
         taps=tuple(conv.weight.shape[2] + group - 1 for conv in convs),
         centers=tuple(conv.weight.shape[2] // 2 for conv in convs),
-        dilations=(1,) * len(convs) if spread > 1 else dilations,
+        dilations=(1,) * len(convs) if same else dilations,
+        dilation=dilations[0] // spread if same else 1,
         group=group,
         spread=spread,
         residual=residual,

@@ -63,6 +63,7 @@ def conv_kernel(
     out,
     bias,
     lengths,
+    dilation,
     source_rows,
     kept_rows,
     out_rows,
@@ -128,6 +129,7 @@ def conv_kernel(
             there = tap >= STARTS[other]
             shift = tl.where(there, (tap - STARTS[other] - CENTERS[other]) * DILATIONS[other], shift)
             heard = tl.where(there, other, heard)
+        shift *= dilation
         place = shift & (GROUP - 1)  # in the row, also for steps before this one
         at = heard * (source_rows // UNIT) + row + (shift - place) // GROUP
         column = (place * SPREAD + residue) * CHANNELS + step % CHUNKS * CHUNK
@@ -140,11 +142,12 @@ def conv_kernel(
     rows = row + tl.arange(0, BM)
     if SPREAD > 1:
         WIDE: tl.constexpr = COLUMNS // GROUP
+        out += tl.cast(block, tl.int64) * out_rows * WIDE
         for step in tl.static_range(GROUP):
             steps = (rows * GROUP + step) * SPREAD + residue
             there = _in_an_item(steps - margin, lengths, stride, items, RATE)
             wanted = there[:, None] & (columns // WIDE == step)[None, :]
-            at = (block * out_rows + steps)[:, None] * WIDE + (columns % WIDE)[None, :]
+            at = steps[:, None] * WIDE + (columns % WIDE)[None, :]
             tl.store(out + at, total.to(tl.float16), mask=wanted)
     else:
         place = rows * GROUP - margin

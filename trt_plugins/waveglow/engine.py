@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -11,6 +10,7 @@ from common.arrays import Array
 from common.engines import check_inputs
 from common.engines.torch_engine import build_network
 from common.stages import Stage
+from trt_plugins.graphs import GraphedShape, Shapes, check_machine
 from trt_plugins.waveglow.fold import NARROW, Folded, fold, sizes_of
 from waveglow.config import WaveglowConfig
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from common.voices import ModelSource
 
 STAGES = ("generator", "masked_generator")
-SHAPES = 4  # whose graphs and buffers are kept
-CAPABILITY = (9, 0)  # the first with the copies and products of tiles that the kernels are made of
 # Rows, columns and how a tile is computed, by what was fastest on an H200 (README.md).
 GATE_ROWS, GATE_COLUMNS, GATE = 128, 128, {"num_warps": 4, "STAGES": 3}
 RESIDUAL_ROWS, RESIDUAL_COLUMNS, RESIDUAL = 64, 256, {"num_warps": 4, "STAGES": 2}  # rows divide GATE_ROWS
@@ -39,60 +37,26 @@ class Generator:
         if stage.name not in STAGES:
             raise ValueError(f"the kernels run {' and '.join(STAGES)}, not {stage.name}")
         self.sizes = sizes_of(source.config)
-        _check_machine(device)
+        check_machine(device, "WaveGlow")
         self.stage = stage
         self.device = device
-        self._config = source.config
         key = (stage.network, device, self.backend)
         folded = source.networks.get(key)
         if folded is None:
             folded = source.networks[key] = fold(build_network(stage, source).to(device))
         self.folded = self.memory_owner = folded
         self.memory_bytes = folded.nbytes
-        self._shapes: OrderedDict[tuple[int, int], Shape] = OrderedDict()
-        self._done = None
+        self.shapes = Shapes(
+            lambda batch, frames: Shape(source.config, folded, batch, frames, device), device
+        )
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         check_inputs(self.stage, inputs)
-        mel = inputs["mel"]
-        key = (mel.shape[0], mel.shape[2])
-        with torch.cuda.device(self.device), torch.inference_mode():
-            stream = torch.cuda.current_stream()
-            if self._done is not None:  # the buffers may be in use on another stream
-                stream.wait_event(self._done)
-            shape = self._shapes.get(key)
-            if shape is None:
-                while len(self._shapes) >= SHAPES:
-                    self._shapes.popitem(last=False)
-                shape = self._shapes[key] = Shape(self._config, self.folded, *key, self.device)
-            self._shapes.move_to_end(key)
-            audio = shape(**inputs)
-            self._done = stream.record_event()
-        return {self.stage.outputs[0].name: audio}
+        batch, _, frames = inputs["mel"].shape
+        return {self.stage.outputs[0].name: self.shapes.run(batch, frames, inputs)}
 
 
-def _check_machine(device: str) -> None:
-    """A ValueError where the kernels cannot run."""
-    if not device.startswith("cuda"):
-        raise ValueError(f"device {device!r}: WaveGlow's kernels need an NVIDIA GPU")
-    if not torch.cuda.is_available():
-        raise ValueError(f"device {device!r}: PyTorch sees no GPU here")
-    found = torch.cuda.get_device_capability(device)
-    if found < CAPABILITY:
-        raise ValueError(
-            "WaveGlow's kernels need a GPU of compute capability {}.{} or later, not {}.{}".format(
-                *CAPABILITY, *found
-            )
-        )
-    try:
-        import triton  # noqa: F401
-    except ImportError:
-        raise ValueError(
-            "WaveGlow's kernels need Triton, which PyTorch's CUDA builds bring along: pip install triton"
-        ) from None
-
-
-class Shape:
+class Shape(GraphedShape):
     """One batch and length: its buffers, and the CUDA graph that fills `audio` from them."""
 
     def __init__(self, config: WaveglowConfig, folded: Folded, batch: int, frames: int, device: str):
@@ -108,9 +72,11 @@ class Shape:
             return torch.zeros(shape, dtype=dtype, device=device)
 
         steps = config.noise_length(frames)
-        self.mel = zeros(batch, config.n_mel_channels, frames)
-        self.z = zeros(batch, config.n_group, steps)
-        self.lengths = torch.full((batch,), frames, dtype=torch.int64, device=device)
+        self.inputs = {
+            "mel": zeros(batch, config.n_mel_channels, frames),
+            "z": zeros(batch, config.n_group, steps),
+            "lengths": torch.full((batch,), frames, dtype=torch.int64, device=device),
+        }
         self.audio = zeros(batch, steps * config.n_group)
         area = sizes.phases * self.rows
         # Windows of mels, then x. What lies between items stays zero.
@@ -120,7 +86,6 @@ class Shape:
         self.ends = zeros(area, NARROW)
         self.narrow = zeros(area, NARROW, dtype=torch.float16)
         self._describe()
-        self.graph: Any = None
 
     def _describe(self) -> None:
         from triton.tools.tensor_descriptor import TensorDescriptor
@@ -147,25 +112,8 @@ class Shape:
             describe(self.left, [RESIDUAL_ROWS, self.residual_columns]),
             folded.residual_bias,
             self.ends,
-            self.lengths,
+            self.inputs["lengths"],
         )
-
-    def __call__(
-        self, mel: torch.Tensor, z: torch.Tensor, lengths: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        self.mel.copy_(mel)
-        self.z.copy_(z)
-        if lengths is not None:
-            self.lengths.copy_(lengths)
-        if self.graph is None:
-            self.launch()
-            graph = torch.cuda.CUDAGraph()
-            torch.cuda.current_stream().synchronize()
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                self.launch()
-            self.graph = graph
-        self.graph.replay()
-        return self.audio.clone()
 
     def launch(self) -> None:
         """Puts all kernels on the current stream."""
@@ -173,7 +121,7 @@ class Shape:
 
         config, sizes = self.config, self.sizes
         kernels.window_kernel[(-(-self.frames // WINDOW_ROWS), self.batch, sizes.window)](
-            self.mel,
+            self.inputs["mel"],
             self.left,
             self.frames,
             self.stride,
@@ -253,9 +201,9 @@ class Shape:
             folded.end_bias,
             folded.inverse,
             self.narrow,
-            self.z,
+            self.inputs["z"],
             self.audio,
-            self.lengths,
+            self.inputs["lengths"],
             flow or 0,
             self.rows,
             self.frames,
