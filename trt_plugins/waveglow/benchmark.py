@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +13,14 @@ from common.arrays import to_device
 from common.audio import MelContract
 from common.engines.torch_engine import build_network
 from common.voices import ModelSource
+from trt_plugins.timing import time_calls
 from trt_plugins.waveglow.engine import Generator
 from waveglow.config import WaveglowConfig
 from waveglow.examples import example_inputs
 from waveglow.model import Waveglow
 from waveglow.stages import stages
 
-RUNS, WARM_UP = 20, 5
+RUNS = 20
 SAMPLING_RATE = MelContract().sampling_rate
 HEADINGS = ("batch", "what", "first s", "median ms", "p95 ms", "x real time", "TFLOP/s", "error")
 
@@ -50,27 +48,6 @@ def operations(config: WaveglowConfig, frames: int) -> float:
         flows += config.wn_layers * layer + res_skip + size // 2 * channels + channels * size + size * size
     upsampling = config.n_mel_channels**2 // config.upsample_groups * config.upsample_kernel_size * frames
     return 2.0 * (flows * steps + upsampling)
-
-
-def time_calls(call: Callable[[], object], runs: int) -> tuple[float, float, float]:
-    """Seconds of the first call, then median and 95th percentile of `runs` calls in milliseconds."""
-    begin = time.perf_counter()
-    call()
-    torch.cuda.synchronize()
-    first = time.perf_counter() - begin
-    for _ in range(WARM_UP):
-        call()
-    found = []
-    for _ in range(runs):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda.synchronize()
-        start.record()
-        call()
-        end.record()
-        torch.cuda.synchronize()
-        found.append(start.elapsed_time(end))
-    found.sort()
-    return first, statistics.median(found), found[int(0.95 * (len(found) - 1))]
 
 
 def measure(source: ModelSource, batch: int, frames: int, runs: int) -> list[tuple[str, ...]]:
