@@ -115,6 +115,14 @@ def conv_kernel(
         for other in tl.static_range(BLOCKS if SUM else 1):
             value = kept.load([(block + other) * (kept_rows // UNIT) + row, split * BN]).to(tl.float32)
             total += tl.minimum(value, value * UNDO)
+    rows = row + tl.arange(0, BM)
+    place = rows * GROUP - margin
+    if SPREAD == 1:  # asked here, where nothing else waits for it
+        if PHASES == 1:
+            there = _in_an_item(place, lengths, stride, items, RATE)[:, None]
+        else:
+            item = place // stride
+            length = tl.load(lengths + item, mask=item < items, other=0).to(tl.int32) * (RATE * PHASES)
     first = 0
     end = STARTS[BLOCKS]
     if not SUM:
@@ -126,20 +134,19 @@ def conv_kernel(
         shift = (tap - CENTERS[0]) * DILATIONS[0]
         heard = 0
         for other in tl.static_range(1, BLOCKS):
-            there = tap >= STARTS[other]
-            shift = tl.where(there, (tap - STARTS[other] - CENTERS[other]) * DILATIONS[other], shift)
-            heard = tl.where(there, other, heard)
+            reached = tap >= STARTS[other]
+            shift = tl.where(reached, (tap - STARTS[other] - CENTERS[other]) * DILATIONS[other], shift)
+            heard = tl.where(reached, other, heard)
         shift *= dilation
-        place = shift & (GROUP - 1)  # in the row, also for steps before this one
-        at = heard * (source_rows // UNIT) + row + (shift - place) // GROUP
-        column = (place * SPREAD + residue) * CHANNELS + step % CHUNKS * CHUNK
+        within = shift & (GROUP - 1)  # in the row, also for steps before this one
+        at = heard * (source_rows // UNIT) + row + (shift - within) // GROUP
+        column = (within * SPREAD + residue) * CHANNELS + step % CHUNKS * CHUNK
         a = source.load([at, column])
         b = weights.load([step * COLUMNS + split * BN, 0])
         total = tl.dot(a, b.T, total)
     if SUM:
         total *= 1 / BLOCKS
     total = tl.maximum(total, total * SLOPE)
-    rows = row + tl.arange(0, BM)
     if SPREAD > 1:
         WIDE: tl.constexpr = COLUMNS // GROUP
         out += tl.cast(block, tl.int64) * out_rows * WIDE
@@ -150,12 +157,7 @@ def conv_kernel(
             at = steps[:, None] * WIDE + (columns % WIDE)[None, :]
             tl.store(out + at, total.to(tl.float16), mask=wanted)
     else:
-        place = rows * GROUP - margin
-        if PHASES == 1:
-            there = _in_an_item(place, lengths, stride, items, RATE)[:, None]
-        else:
-            item = place // stride
-            length = tl.load(lengths + item, mask=item < items, other=0).to(tl.int32) * (RATE * PHASES)
+        if PHASES > 1:
             made = (place % stride * PHASES)[:, None] + (columns // (COLUMNS // PHASES) - PADDING)[None, :]
             there = (made >= 0) & (made < length[:, None])
         total = tl.where(there, total, 0.0)
