@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -35,18 +36,19 @@ def check_machine(device: str, model: str) -> None:
         ) from None
 
 
-class GraphedShape:
+class GraphedShape(ABC):
     """One batch and length: buffers for its inputs, and the CUDA graph that fills `audio` from them.
 
-    A class of it makes `inputs` and `audio`, and puts its kernels on the current stream in `launch`.
+    A class of it makes `inputs` and `audio`.
     """
 
     inputs: dict[str, torch.Tensor]
     audio: torch.Tensor
     graph: Any = None
 
+    @abstractmethod
     def launch(self) -> None:
-        raise NotImplementedError
+        """Puts all kernels on the current stream."""
 
     def __call__(self, inputs: Mapping[str, Array]) -> torch.Tensor:
         for name, value in inputs.items():
