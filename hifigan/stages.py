@@ -14,6 +14,7 @@ VARIANTS = {
     "unmasked": ("generator", "masked_denoiser"),
 }
 BUCKETED, BUCKETED_UNMASKED = "masked", "unmasked"
+KERNELS = dict.fromkeys(("generator", "masked_generator"), "trt_plugins.hifigan.engine:Generator")
 # What verify_trt compares inside the stages, unless asked for other layers (common/layers.py).
 LAYERS = ("conv_pre", "ups.*", "resblocks.*", "conv_post")
 

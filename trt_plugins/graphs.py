@@ -11,7 +11,8 @@ import torch
 
 from common.arrays import Array
 
-SHAPES = 4  # whose graphs and buffers are kept
+SHAPES = 24  # whose graphs and buffers are kept: all lengths up to 1024 frames of one batch size
+SHORT, SHORT_STEP, STEP = 128, 16, 64  # frames, up to whose multiples mels are padded
 CAPABILITY = (9, 0)  # the first with the copies and products of tiles that the Triton kernels are made of
 
 
@@ -36,10 +37,16 @@ def check_machine(device: str, model: str) -> None:
         ) from None
 
 
+def padded(frames: int) -> int:
+    """What a mel of so many frames is padded to: a graph for every length would take longer than speaking."""
+    step = SHORT_STEP if frames <= SHORT else STEP
+    return -(-frames // step) * step
+
+
 class GraphedShape(ABC):
     """One batch and length: buffers for its inputs, and the CUDA graph that fills `audio` from them.
 
-    A class of it makes `inputs` and `audio`.
+    A class of it makes `inputs`, with `lengths` (B,) int64 behind which nothing is heard, and `audio`.
     """
 
     inputs: dict[str, torch.Tensor]
@@ -50,9 +57,13 @@ class GraphedShape(ABC):
     def launch(self) -> None:
         """Puts all kernels on the current stream."""
 
-    def __call__(self, inputs: Mapping[str, Array]) -> torch.Tensor:
+    def __call__(self, inputs: Mapping[str, Array], frames: int) -> torch.Tensor:
+        """Audio (B, frames * hop) of mels and noise that may be shorter than the buffers."""
+        self.inputs["lengths"].fill_(frames)  # unless they are among the inputs
         for name, value in inputs.items():
-            self.inputs[name].copy_(value)
+            size = value.shape[-1]
+            self.inputs[name][..., :size].copy_(value)
+            self.inputs[name][..., size:].zero_()
         if self.graph is None:
             self.launch()  # what Triton compiles and CUDA loads cannot be captured
             graph = torch.cuda.CUDAGraph()
@@ -61,7 +72,8 @@ class GraphedShape(ABC):
                 self.launch()
             self.graph = graph
         self.graph.replay()
-        return self.audio.clone()
+        whole = self.inputs["mel"].shape[-1]
+        return self.audio[:, : self.audio.shape[1] // whole * frames].clone()
 
 
 class Shapes:
@@ -78,12 +90,13 @@ class Shapes:
             stream = torch.cuda.current_stream()
             if self._done is not None:  # the buffers may be in use on another stream
                 stream.wait_event(self._done)
-            shape = self.kept.get((batch, frames))
+            key = batch, padded(frames)
+            shape = self.kept.get(key)
             if shape is None:
                 while len(self.kept) >= SHAPES:
                     self.kept.popitem(last=False)
-                shape = self.kept[batch, frames] = self._make(batch, frames)
-            self.kept.move_to_end((batch, frames))
-            audio = shape(inputs)
+                shape = self.kept[key] = self._make(*key)
+            self.kept.move_to_end(key)
+            audio = shape(inputs, frames)
             self._done = stream.record_event()
         return audio
