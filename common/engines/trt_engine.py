@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from common.audio import write_bytes
 from common.build import build_stage, engine_file
 from common.deployment import Bucket, Deployment
 from common.engines import check_inputs
+from common.engines.captured import Captured, Graph, own_stream
 from common.engines.tensorrt_module import TensorRT, load_tensorrt, make_logger
 from common.stages import Dim, Stage
 
@@ -222,47 +222,24 @@ class TrtContext:
         }
 
 
-class GraphedRun:
-    """One run at one set of shapes as a CUDA graph, with memory of its own that inputs are copied to."""
+class ContextRun:
+    """Runs on a context of its own and the current stream: a graph of it holds the context's addresses."""
 
-    def __init__(self, context: TrtContext, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream):
-        self.inputs = {name: tensor.clone() for name, tensor in inputs.items()}
-        context.bind(self.inputs)
-        if context.data_dependent:
-            raise ValueError("the length of an output is known only when it has run")
-        context.run(stream)  # what a first run sets up cannot be captured
-        self.outputs = context.results(stream)
-        plain = {name: tensor.clone() for name, tensor in self.outputs.items()}
-        stream.synchronize()
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
-            context.run(stream)
-        for tensor in self.outputs.values():
-            tensor.zero_()
-        self.graph.replay()
-        self.equal = all(torch.equal(plain[name], tensor) for name, tensor in self.outputs.items())
+    def __init__(self, loaded: LoadedPlan):
+        self._context = TrtContext(loaded)
+        self._kept = False
 
     def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        for name, tensor in inputs.items():
-            self.inputs[name].copy_(tensor)
-        self.graph.replay()
-        return {name: tensor.clone() for name, tensor in self.outputs.items()}
-
-
-@contextlib.contextmanager
-def own_stream(stream: torch.cuda.Stream) -> Iterator[torch.cuda.Stream]:
-    """The caller's stream, or for a caller on the default one `stream`, in order with what is on that.
-
-    TensorRT would make the host wait there, and nothing can be captured.
-    """
-    current = torch.cuda.current_stream(stream.device)
-    if current.cuda_stream:
-        yield current
-        return
-    stream.wait_stream(current)
-    with torch.cuda.stream(stream):
-        yield stream
-    current.wait_stream(stream)
+        context, loaded = self._context, self._context.loaded
+        context.bind({name: addressable(inputs[name]) for name in loaded.inputs})
+        if context.data_dependent and torch.cuda.is_current_stream_capturing():
+            raise ValueError("the length of an output is known only when it has run")
+        stream = torch.cuda.current_stream(loaded.device)
+        context.run(stream)
+        if not self._kept:
+            loaded.cache.save()
+            self._kept = True
+        return context.results(stream)
 
 
 class RepeatedSteps:
@@ -380,13 +357,14 @@ class TrtEngine:
                 build_stage(file, source, trt, force=True, workspace=deployment.trt_max_ws_size)
             plan = file.read()
             self.loaded = source.networks[key] = LoadedPlan(plan, trt, device, str(file.path), file.path)
-        self._use_graphs = deployment.trt_cuda_graph
         self.memory_owner = self.loaded
         self.memory_bytes = self.loaded.memory_bytes + self.loaded.scratch_bytes
         self._context = TrtContext(self.loaded)
         self._contexts: dict[tuple, TrtContext] = {}  # the one used last is the last
         self._stream = torch.cuda.Stream(device)
-        self._graphs: dict[tuple, GraphedRun | None] = {}
+        self._captured = None
+        if deployment.trt_cuda_graph:
+            self._captured = Captured(self.stage.full_name, lambda inputs: self.alone(), self._stream)
         self._seen: set[tuple] = set()
         self._repeated: dict[tuple, RepeatedSteps] = {}
 
@@ -404,6 +382,15 @@ class TrtEngine:
             self._seen.add(key)
             self.loaded.cache.save()
         return outputs
+
+    @property
+    def _graphs(self) -> dict[tuple, Graph | None]:
+        """By the shapes that have run; None where a graph gave other numbers."""
+        return self._captured.graphs if self._captured else {}
+
+    def alone(self, bucket: Bucket | None = None) -> ContextRun:
+        """What runs beside the engine, for what is captured together with others; it is its own bucket."""
+        return ContextRun(self.loaded)
 
     def repeated(
         self,
@@ -443,11 +430,9 @@ class TrtEngine:
         return run
 
     def _run(self, key: tuple, inputs: dict[str, Tensor], stream: torch.cuda.Stream) -> dict[str, Tensor]:
-        if self._use_graphs and key not in self._graphs:
-            self._graphs[key] = self._capture(inputs, stream)
-        graph = self._graphs.get(key)
-        if graph is not None:
-            return graph(inputs)
+        outputs = self._captured(inputs) if self._captured else None
+        if outputs is not None:
+            return outputs
         context = self._context_for(key)
         context.bind(inputs)
         context.run(stream)
@@ -464,23 +449,6 @@ class TrtEngine:
             if len(self._contexts) > MOST_CONTEXTS:
                 del self._contexts[next(iter(self._contexts))]
         return self._contexts[key]
-
-    def _capture(self, inputs: dict[str, Tensor], stream: torch.cuda.Stream) -> GraphedRun | None:
-        """A CUDA graph for these shapes, if it gives bit for bit what the plain run gives."""
-        # A context of its own: a graph holds the addresses, and so the memory, that it was captured with.
-        context = TrtContext(self.loaded)
-        try:
-            graph = GraphedRun(context, inputs, stream)
-        except (RuntimeError, ValueError) as error:
-            warnings.warn(f"{self.stage.full_name} runs without a CUDA graph: {error}", stacklevel=2)
-            return None
-        if not graph.equal:
-            warnings.warn(
-                f"{self.stage.full_name} runs without a CUDA graph: it gave other numbers", stacklevel=2
-            )
-            return None
-        graph.context = context
-        return graph
 
 
 def addressable(tensor: Tensor) -> Tensor:

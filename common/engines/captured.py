@@ -1,0 +1,112 @@
+"""Functions of named tensors as CUDA graphs: all that one launches, captured once for each set of shapes."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+# Puts its work on the current stream and waits for nothing. What it reads beside its inputs stays in place.
+Run = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
+MOST_SHAPES = 16  # whose graphs stay, each with memory of its own
+WARM_UPS = 2  # what a first run loads or compiles cannot be captured
+
+
+@contextlib.contextmanager
+def own_stream(stream: torch.cuda.Stream) -> Iterator[torch.cuda.Stream]:
+    """The caller's stream, or for a caller on the default one `stream`, in order with what is on that.
+
+    TensorRT would make the host wait there, and nothing can be captured.
+    """
+    current = torch.cuda.current_stream(stream.device)
+    if current.cuda_stream:
+        yield current
+        return
+    stream.wait_stream(current)
+    with torch.cuda.stream(stream):
+        yield stream
+    current.wait_stream(stream)
+
+
+def record(run: Callable[[], dict[str, Tensor]], stream: torch.cuda.Stream) -> tuple[Callable, dict]:
+    """What launches again all that `run` launches, and the outputs that this fills."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        outputs = run()
+    return graph.replay, outputs
+
+
+class Graph:
+    """A run at one set of shapes as a CUDA graph, with memory of its own that inputs are copied to."""
+
+    def __init__(self, run: Run, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream):
+        self._run = run  # whose addresses, such as those of a context, the graph has
+        self._inputs = inputs
+        self._replay, self._outputs = record(lambda: run(inputs), stream)
+        self._done = stream.record_event()
+
+    def gives(self, wanted: Mapping[str, Tensor]) -> bool:
+        """Whether it fills its outputs with these, bit for bit."""
+        for tensor in self._outputs.values():
+            tensor.zero_()
+        self._replay()
+        return all(torch.equal(wanted[name], tensor) for name, tensor in self._outputs.items())
+
+    def __call__(self, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream) -> dict[str, Tensor]:
+        stream.wait_event(self._done)  # the memory may be in use on another stream
+        for name, tensor in inputs.items():
+            self._inputs[name].copy_(tensor)
+        self._replay()
+        outputs = {name: tensor.clone() for name, tensor in self._outputs.items()}
+        self._done = stream.record_event()
+        return outputs
+
+    def wait(self) -> None:
+        """Until it has run: then its memory may be given away."""
+        self._done.synchronize()
+
+
+class Captured:
+    """A function whose every set of shapes is captured when it first comes.
+
+    `make` gives the function for inputs of such shapes: what it holds, such as a TensorRT context, is then
+    the graph's alone. A graph that does not give bit for bit what the function gives is not used; a warning
+    says so, or why there is none.
+    """
+
+    def __init__(self, name: str, make: Callable[[Mapping[str, Tensor]], Run], stream: torch.cuda.Stream):
+        self.name = name
+        self.graphs: dict[tuple, Graph | None] = {}  # by shapes; the one used last is the last
+        self._make, self._stream = make, stream
+
+    def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+        """What the function gives, in memory of the caller's; None where these shapes have no graph."""
+        key = tuple((name, tuple(tensor.shape)) for name, tensor in inputs.items())
+        with own_stream(self._stream) as stream:
+            graph = self.graphs.pop(key) if key in self.graphs else self._capture(inputs, stream)
+            self.graphs[key] = graph
+            if len(self.graphs) > MOST_SHAPES:
+                oldest = self.graphs.pop(next(iter(self.graphs)))
+                if oldest:
+                    oldest.wait()
+            return graph(inputs, stream) if graph else None
+
+    def _capture(self, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream) -> Graph | None:
+        held = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in inputs.items()}
+        run = self._make(held)
+        for _ in range(WARM_UPS):
+            outputs = run(held)
+        wanted = {name: tensor.clone() for name, tensor in outputs.items()}
+        stream.synchronize()
+        try:
+            graph = Graph(run, held, stream)
+        except (RuntimeError, ValueError) as error:
+            warnings.warn(f"{self.name} runs without a CUDA graph: {error}", stacklevel=4)
+            return None
+        if graph.gives(wanted):
+            return graph
+        warnings.warn(f"{self.name} runs without a CUDA graph: it gave other numbers", stacklevel=4)
+        return None

@@ -1,0 +1,152 @@
+"""What is captured: once for each set of shapes, proved equal, or left alone with a reason.
+
+Without a GPU, what stands in for a CUDA graph runs the function again, on the memory of the recording.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+import torch
+
+from common.engines import captured
+from common.engines.captured import MOST_SHAPES, WARM_UPS, Captured
+
+
+class Stream:
+    """One on which everything is done at once."""
+
+    waited = 0
+
+    def synchronize(self) -> None:
+        self.waited += 1
+
+    def wait_event(self, event) -> None:
+        pass
+
+    def record_event(self) -> Stream:
+        return self
+
+
+class Function:
+    """Twice x, and how often it ran; `made` counts those that `make` gave."""
+
+    def __init__(self):
+        self.made, self.runs = 0, 0
+
+    def make(self, inputs):
+        self.made += 1
+
+        def run(given):
+            assert given is inputs or set(given) == set(inputs)
+            self.runs += 1
+            return {"twice": given["x"] * 2, "sum": given["x"].sum()[None]}
+
+        return run
+
+
+@pytest.fixture
+def replays(monkeypatch):
+    """Counts launches of what was recorded."""
+    launched = []
+
+    def record(run, stream):
+        outputs = run()
+
+        def replay() -> None:
+            launched.append(None)
+            for name, tensor in run().items():
+                outputs[name].copy_(tensor)
+
+        return replay, outputs
+
+    monkeypatch.setattr(captured, "own_stream", contextlib.nullcontext)
+    monkeypatch.setattr(captured, "record", record)
+    return launched
+
+
+def test_each_set_of_shapes_is_captured_once_and_takes_other_numbers(replays):
+    function, stream = Function(), Stream()
+    call = Captured("tiny", function.make, stream)
+    for size in (3, 5, 3, 5):
+        x = torch.randn(size)
+        assert torch.equal(call({"x": x})["twice"], x * 2)
+    assert function.made == len(call.graphs) == 2
+    assert len(replays) == 2 + 4  # each proved once
+    assert stream.waited == 2  # the host, when it captured
+
+
+def test_what_it_gives_is_the_callers_and_what_it_takes_stays_as_it_is(replays):
+    call = Captured("tiny", Function().make, Stream())
+    x = torch.ones(4)
+    first = call({"x": x})
+    second = call({"x": torch.full((4,), 5.0)})
+    assert first["twice"].tolist() == [2.0] * 4 and second["twice"].tolist() == [10.0] * 4
+    assert x.tolist() == [1.0] * 4
+
+
+def test_inputs_that_do_not_lie_in_one_piece(replays):
+    call = Captured("tiny", Function().make, Stream())
+    x = torch.arange(12.0).reshape(3, 4).T
+    for given in (x, x + 1):
+        assert torch.equal(call({"x": given})["twice"], given * 2)
+
+
+def test_a_graph_that_gives_other_numbers_is_not_used(replays, monkeypatch):
+    recorded = captured.record
+
+    def wrong(run, stream):
+        replay, outputs = recorded(run, stream)
+
+        def off() -> None:
+            replay()
+            outputs["twice"][0] += 1e-6
+
+        return off, outputs
+
+    monkeypatch.setattr(captured, "record", wrong)
+    call = Captured("tiny", Function().make, Stream())
+    with pytest.warns(UserWarning, match="tiny runs without a CUDA graph: it gave other numbers"):
+        assert call({"x": torch.ones(2)}) is None
+    assert call({"x": torch.zeros(2)}) is None  # said once, and not tried again
+    assert list(call.graphs.values()) == [None]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, ValueError])
+def test_what_cannot_be_captured_says_why(replays, monkeypatch, error):
+    def refuse(run, stream):
+        raise error("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(captured, "record", refuse)
+    function = Function()
+    call = Captured("tiny", function.make, Stream())
+    with pytest.warns(UserWarning, match="without a CUDA graph: operation not permitted"):
+        assert call({"x": torch.ones(2)}) is None
+    assert call({"x": torch.ones(2)}) is None
+    assert function.runs == WARM_UPS
+
+
+def test_what_fails_by_itself_is_no_matter_of_capturing(replays):
+    def make(inputs):
+        raise ValueError("not built for x of shape [2]")
+
+    call = Captured("tiny", make, Stream())
+    for _ in range(2):
+        with pytest.raises(ValueError, match="not built for x"):
+            call({"x": torch.ones(2)})
+
+
+def test_the_shapes_that_were_used_last_stay(replays):
+    function = Function()
+    call = Captured("tiny", function.make, Stream())
+    for size in range(1, MOST_SHAPES + 1):
+        call({"x": torch.ones(size)})
+    call({"x": torch.ones(1)})
+    call({"x": torch.ones(MOST_SHAPES + 1)})
+    assert len(call.graphs) == MOST_SHAPES
+    made = function.made
+    call({"x": torch.ones(1)})
+    assert function.made == made
+    call({"x": torch.ones(2)})
+    assert function.made == made + 1
