@@ -27,7 +27,7 @@ from common.deployment import PRECISIONS as PRECISIONS
 from common.deployment import Bucket, Deployment
 from common.engines.tensorrt_module import TensorRT, load_tensorrt, make_logger
 from common.model_settings import shown
-from common.registry import get_model
+from common.registry import decoder_forms, get_model
 from common.stages import Dim, Stage, Tensor
 from common.voices import ModelSource
 
@@ -180,7 +180,11 @@ def engine_file(
 
 
 def needed_stages(
-    source: ModelSource, deployment: Deployment, decoder: str | None = None, every: bool = False
+    source: ModelSource,
+    deployment: Deployment,
+    decoder: str | None = None,
+    every: bool = False,
+    backend: str = "trt",
 ) -> tuple[Stage, ...]:
     """What a model runs with as a deployment wants it; with `every`, all forms of its stages."""
     from common.loading import choose_stages, pads_masked
@@ -189,7 +193,7 @@ def needed_stages(
         return get_model(source.model).module("stages").stages(source.config)
     buckets = bool(deployment.buckets(get_model(source.model).kind))
     masked, kernels = pads_masked(source, deployment), deployment.kernels
-    stages = choose_stages(source, decoder, buckets, masked, "trt", kernels)
+    stages = choose_stages(source, decoder, buckets, masked, backend, kernels)
     return tuple(stage for stage in stages if stage.name not in kernels)
 
 
@@ -222,20 +226,19 @@ def build_command(
         value = getattr(deployment, f.name)
         if value != f.default and f.name not in NOT_BUILT and f.name not in known:
             words += ["--set", f"{f.name}={shown(value)}"]
-    module = get_model(source.model).module("stages")
-    usual = getattr(module, "ON_TRT", None)  # of the forms of a decoder
-    if stage and usual and stage.name not in module.VARIANTS[usual]:
-        words += ["--decoder", next(form for form, names in module.VARIANTS.items() if stage.name in names)]
+    forms = decoder_forms(source.model)
+    usual = {one.name for one in needed_stages(source, deployment)} if forms else ()
+    if stage and forms and stage.name not in usual:
+        words += ["--decoder", next(form for form, names in forms.items() if stage.name in names)]
     return shlex.join([*words, "--tensorrt", trt.flavour])
 
 
-def require_export(source: ModelSource, deployment: Deployment | None) -> None:
-    """A ValueError where a source has no graphs yet and so can have no engines: exporting takes a minute."""
+def require_export(source: ModelSource, deployment: Deployment, stage: Stage) -> None:
+    """A ValueError where a stage has no graph yet and so can have no engine: exporting takes a minute."""
     from common.export import find_cached
 
-    deployment = deployment or Deployment()
     if not deployment.trt_force_build and find_cached(source) is None:
-        command = build_command(source, deployment, load_tensorrt())
+        command = build_command(source, deployment, load_tensorrt(), stage)
         raise ValueError(f"{source.weights} has no engines yet: build them with {command}")
 
 

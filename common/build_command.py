@@ -38,11 +38,7 @@ def main(model: str | None = None) -> int:
     parser.add_argument(
         "--precision", choices=PRECISIONS, help="of the engines (default: fp32, or what use_fp16 says)"
     )
-    parser.add_argument(
-        "--decoder",
-        choices=("loop", "steps"),
-        help="tacotron2: all steps in one engine, or one step a call (default: steps)",
-    )
+    cli.add_decoder_argument(parser, "what runs on TensorRT")
     parser.add_argument(
         "--all",
         action="store_true",
@@ -109,11 +105,11 @@ def build_model(source: Any, deployment: Deployment, trt: Any, args: argparse.Na
     from common.registry import require_torch
 
     stages = needed_stages(source, deployment, args.decoder, args.all)
-    if not source.graphs:
+    if any(stage.name not in source.graphs for stage in stages):
         require_torch(f"exporting {source.weights} to ONNX")
-        from common.export import cached_source
+        from common.export import with_graphs
 
-        source, _ = cached_source(source)
+        source = with_graphs(source, stages)
     force = args.force or deployment.trt_force_build
     for file in engine_files(stages, source, deployment, trt):
         yield file, build_stage(file, source, trt, force, deployment.trt_max_ws_size)

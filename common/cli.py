@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO
 
 from common.deployment import PRECISIONS
+from common.registry import decoder_forms, names
 from common.settings import USER_ERROR, Parser, with_places
 
 INTERRUPTED = 130
@@ -67,15 +68,21 @@ def add_model_arguments(parser: Parser) -> None:
         "kernel on that: trt,decoder_loop=cuda (default: onnx)",
     )
     add_precision_argument(group)
-    group.add_argument(
-        "--decoder",
-        choices=("loop", "steps"),
-        help="tacotron2: all steps in one graph, or one step a call (default: the model's)",
-    )
+    add_decoder_argument(group)
     group.add_argument(
         "--device", default="auto", help="cpu, cuda or cuda:N (default: a GPU if there is one)"
     )
     group.add_argument("--threads", type=positive, metavar="N", help="CPU threads (default: all cores)")
+
+
+def add_decoder_argument(parser: argparse._ActionsContainer, default: str = "the model's") -> None:
+    parser.add_argument(
+        "--decoder",
+        choices=tuple(decoder_forms(*names())),
+        help="tacotron2: all steps in one graph (loop), or one step a call (steps); fastspeech: two stages "
+        "of any length (dynamic), one for buckets (fixed), or two with kernels between them (kernels) "
+        f"(default: {default})",
+    )
 
 
 def add_precision_argument(parser: argparse._ActionsContainer) -> None:
@@ -136,7 +143,7 @@ def add_control_arguments(parser: Parser) -> None:
 def controls_from(args: argparse.Namespace):
     from common.speech import Controls
 
-    names = (
+    fields = (
         "pace",
         "pitch_shift",
         "pitch_amplify",
@@ -152,7 +159,7 @@ def controls_from(args: argparse.Namespace):
         "speaker",
     )
     try:
-        return Controls(**{name: getattr(args, name) for name in names}, dropout=not args.no_dropout)
+        return Controls(**{name: getattr(args, name) for name in fields}, dropout=not args.no_dropout)
     except ValueError as error:
         raise with_places(error, args) from None
 

@@ -367,6 +367,18 @@ def cached_source(source: ModelSource) -> tuple[ModelSource, list[Check]]:
         raise
 
 
+def with_graphs(source: ModelSource, stages: Iterable[Stage]) -> ModelSource:
+    """The source with a graph of each of these stages. What it lacks comes from the cache, and is exported to
+    it if need be: a voice need not have the graphs of every form.
+    """
+    if all(stage.name in source.graphs for stage in stages):
+        return source
+    kept, _ = cached_source(source)
+    if not source.graphs:
+        return kept
+    return dataclasses.replace(source, graphs={**kept.graphs, **source.graphs})
+
+
 def save_weights(path: Path, state: Mapping[str, np.ndarray]) -> None:
     """Writes a safetensors file; it appears only when it is whole."""
     from safetensors.numpy import save

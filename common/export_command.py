@@ -34,7 +34,7 @@ def main(model: str | None = None) -> int:
     from common.registry import require_torch
 
     require_torch("exporting")
-    from common.export import HEADINGS, cached_source, check_source, export_source
+    from common.export import HEADINGS, cached_source, check_source, export_source, source_stages
 
     wanted = [model] if model else args.selected
     sources = [source for source in read_sources(args) if not wanted or source.model in wanted]
@@ -44,11 +44,14 @@ def main(model: str | None = None) -> int:
     for stored in sources:
         made, source = [], override(stored, args.overrides.get(stored.model, {}))
         # A voice's graphs are those of its own config.
-        if args.checkpoint or source.config != stored.config:
+        cached = args.checkpoint or source.config != stored.config
+        if cached:
             source, made = cached_source(source)
-        elif not args.check:
-            source, made = export_source(source, source.weights.parent)
-        checks += made or check_source(source)
+        # A voice may have graphs of some forms only.
+        stages = [stage for stage in source_stages(source) if stage.name in source.graphs] or None
+        if not (cached or args.check):
+            source, made = export_source(source, source.weights.parent, stages)
+        checks += made or check_source(source, stages)
         for graph in source.graphs.values():
             print(graph)
     cli.print_table(HEADINGS, [check.row() for check in checks])

@@ -249,8 +249,8 @@ class Engines(Mapping[str, Engine]):
         self._stages = {stage.name: stage for stage in stages}
         self._source = source
         self._how = (backend, device, threads)
-        self._deployment = deployment
-        self._kernels = deployment.kernels if deployment else ()
+        self._deployment = deployment or Deployment()
+        self._kernels = self._deployment.kernels
         self._watch = watch or (lambda engine: engine)
         self.buckets = tuple(buckets)
         self._pool = pool or EnginePool()
@@ -270,11 +270,17 @@ class Engines(Mapping[str, Engine]):
         if stage.name in self._kernels:
             return make_engine(stage, self._source, KERNELS, *self._how[1:])
         if self._how[0] in ("onnx", "trt") and stage.name not in self._source.graphs:
-            require_torch(f"exporting {self._source.weights} to ONNX")
+            require_torch(f"exporting stage {stage.full_name} of {self._source.weights} to ONNX")
             if self._how[0] == "trt":
-                importlib.import_module("common.build").require_export(self._source, self._deployment)
-            self._source, _ = importlib.import_module("common.export").cached_source(self._source)
+                importlib.import_module("common.build").require_export(self._source, self._deployment, stage)
+            self._source = importlib.import_module("common.export").with_graphs(self._source, (stage,))
         return make_engine(stage, self._source, *self._how, self._deployment, bucket)
+
+    @property
+    def captures(self) -> bool:
+        """Whether a driver may capture several engines together: a graph would keep those let go of."""
+        how = self._deployment
+        return self._how[0] == "trt" and how.trt_cuda_graph and not how.engine_memory_limit
 
     def covering(self, text: int) -> Bucket | None:
         """The bucket that a text of so many symbols needs; None without buckets."""

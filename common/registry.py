@@ -89,6 +89,15 @@ def get_model(name: str, kind: str | None = None) -> Model:
     return model
 
 
+def decoder_forms(*models: str) -> dict[str, tuple[str, ...]]:
+    """What `--decoder` chooses from for these acoustic models: forms, and the stages of each."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name in models:
+        if get_model(name).kind == "acoustic":
+            found |= getattr(get_model(name).module("stages"), "VARIANTS", {})
+    return found
+
+
 def load_attribute(path: str) -> Any:
     """Imports "module:attribute"."""
     module, _, attribute = path.partition(":")

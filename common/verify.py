@@ -26,7 +26,7 @@ from common.deployment import Bucket, Deployment
 from common.engines import KERNELS, Engine, make_engine
 from common.engines.buckets import EnginePool
 from common.engines.torch_engine import TorchEngine, build_network
-from common.export import EXPORTER_VERSION, cached_source, export_stage, source_stages
+from common.export import EXPORTER_VERSION, export_stage, source_stages
 from common.layers import match, nearest_layers, with_layers
 from common.loading import KINDS, Engines, choose_stages, make_driver, pads_masked
 from common.registry import get_model
@@ -279,13 +279,6 @@ def share_layers(setups: Mapping[str, Setup]) -> None:
             raise ValueError(f"--layers {pattern!r} means no layer: {'; '.join(near)}")
     for kind, hits in found.items():
         setups[kind].patterns = tuple(pattern for pattern in patterns if hits[pattern])
-
-
-def with_graphs(source: ModelSource) -> ModelSource:
-    """The source with a graph of every stage, exported to the cache if it lacks one."""
-    if all(stage.name in source.graphs for stage in source_stages(source)):
-        return source
-    return cached_source(source)[0]
 
 
 def perturb(source: ModelSource, name: str) -> ModelSource:

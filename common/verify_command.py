@@ -89,11 +89,7 @@ def make_parser(model: str | None) -> cli.Parser:
     parser.add_argument(
         "--precision", choices=PRECISIONS, help="of the engines (default: fp32, or what use_fp16 says)"
     )
-    parser.add_argument(
-        "--decoder",
-        choices=("loop", "steps"),
-        help="tacotron2: the form of its decoder (default: the backend's)",
-    )
+    cli.add_decoder_argument(parser, "the backend's")
     parser.add_argument(
         "--device", default="auto", help="cpu, cuda or cuda:N (default: a GPU if the backend has one)"
     )
@@ -132,6 +128,8 @@ def make_parser(model: str | None) -> cli.Parser:
 def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """The sources by kind, and the setups of what is compared."""
     from common import verify
+    from common.build import needed_stages
+    from common.export import with_graphs
     from common.loading import (
         KINDS,
         choose_sources,
@@ -179,8 +177,10 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
         if args.trt_force_build:
             deployment = replace(deployment, trt_force_build=True)
         patterns = tuple(args.layers) or get_model(names[kind]).module("stages").LAYERS
+        form = args.decoder if kind == "acoustic" else None
+        stages = needed_stages(sources[kind], deployment, form, backend=backends[kind])
         setups[kind] = verify.Setup(
-            source=verify.with_graphs(sources[kind]),
+            source=with_graphs(sources[kind], stages),
             backend=backends[kind],
             device=device,
             deployment=deployment,

@@ -64,6 +64,9 @@ def warm_up(tts: Any, batch_size: int | None = None) -> Iterator[Warmed]:
         if "step_limit" in driver.controls:  # its decoder's steps are run together where that is faster
             for bucket in driver.engines.buckets or (None,):
                 yield from (_run_steps(driver, bucket, batch) for batch in batches)
+        if getattr(driver, "captured", None):  # several engines as one CUDA graph
+            for bucket in driver.engines.buckets or (None,):
+                yield from (_run_captured(driver, bucket, batch) for batch in batches)
     yield _timed("a sentence", "", 1, lambda: tts.speak(TEXT))
     for driver in (tts.acoustic, tts.vocoder):
         driver.engines.count_anew()
@@ -92,6 +95,11 @@ def _run_steps(driver: Any, bucket: Bucket | None, batch: int) -> Warmed:
     controls = Controls(step_limit=min(STEPS, driver.longest_steps))
     what = f"{driver.source.model}, {controls.step_limit} steps"
     return _timed(what, f"text {text}", batch, lambda: driver.synthesise(ids, controls))
+
+
+def _run_captured(driver: Any, bucket: Bucket | None, batch: int) -> Warmed:
+    what = f"{driver.source.model}, one graph"
+    return _timed(what, str(bucket or ""), batch, lambda: driver.capture(bucket, batch))
 
 
 def _timed(what: str, lengths: str, batch: int, run: Callable[[], Any]) -> Warmed:

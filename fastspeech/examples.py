@@ -18,7 +18,12 @@ def example_inputs(
     stage: Stage, config: FastSpeechConfig, sizes: dict[str, int], rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
     """Random inputs of these sizes; the first item is as long as the batch, the others may be shorter."""
-    batch, text = sizes["batch"], sizes["text"]
+    batch = sizes["batch"]
+    if stage.name == "mel_side":
+        mel_lengths = random_lengths(batch, sizes["mel"], rng)
+        placed = rng.standard_normal((batch, sizes["mel"], config.d_model), np.float32)
+        return {"placed": placed * valid(mel_lengths, sizes["mel"])[:, :, None], "mel_lengths": mel_lengths}
+    text = sizes["text"]
     lengths = random_lengths(batch, text, rng)
     inside = valid(lengths, text)
     if stage.name != "decoder":

@@ -153,8 +153,9 @@ class LengthRegulator(nn.Module):
 class FastSpeech(nn.Module):
     """The published network.
 
-    Two forms run the same weights: `encode` and `decode` with the length regulator's index made between them,
-    and `synthesise`, all in one, whose output length is given. `forward` is for training.
+    Three forms run the same weights: `encode` and `decode` with the length regulator's index made between
+    them; `encode` and `render` with the operations themselves between them; and `synthesise`, all in one,
+    whose output length is given. `forward` is for training.
     """
 
     def __init__(self, config: FastSpeechConfig, operations: Operations = DECOMPOSED):
@@ -175,6 +176,11 @@ class FastSpeech(nn.Module):
     def decode(self, encoded: Tensor, repeat_index: Tensor, mel_lengths: Tensor) -> tuple[Tensor]:
         """Stage "decoder": encoded (B, N, C), each frame's symbol (B, T) -> mel (B, n_mels, T)."""
         return (self._decode_frames(gather_steps(encoded, repeat_index), mel_lengths),)
+
+    def render(self, placed: Tensor, mel_lengths: Tensor) -> tuple[Tensor]:
+        """Stage "mel_side": what is repeated and has its positions (B, T, C) -> mel (B, n_mels, T)."""
+        mask = length_mask(mel_lengths, placed.size(1))
+        return (self.mel_linear(self.mel_side(placed, mask)).transpose(1, 2),)
 
     def synthesise(
         self, symbols: Tensor, lengths: Tensor, alpha: Tensor, frames: Tensor
@@ -226,8 +232,8 @@ class FastSpeech(nn.Module):
 
     def _decode_frames(self, repeated: Tensor, mel_lengths: Tensor) -> Tensor:
         mask = length_mask(mel_lengths, repeated.size(1))
-        x = self.operations.add_pos_enc(repeated * mask, mel_lengths, self.position.weight)
-        return self.mel_linear(self.mel_side(x, mask)).transpose(1, 2)
+        placed = self.operations.add_pos_enc(repeated * mask, mel_lengths, self.position.weight)
+        return self.render(placed, mel_lengths)[0]
 
 
 def round_durations(duration: Tensor, alpha: Tensor | float) -> Tensor:

@@ -1,4 +1,5 @@
-"""The stages of FastSpeech in its two forms: in two parts of any length, or whole with its lengths given."""
+"""The stages of FastSpeech in its forms: in two parts of any length, whole with its lengths given, or in two
+parts between which kernels of our own run."""
 
 from __future__ import annotations
 
@@ -7,8 +8,12 @@ from fastspeech.config import FastSpeechConfig
 
 MODEL = "fastspeech"
 NETWORK = "fastspeech.model:FastSpeech"
-# Either form makes the same mel; the stages that each needs. The whole one's engines are made for buckets.
-VARIANTS = {"dynamic": ("encoder", "decoder"), "fixed": ("synthesis",)}
+# Every form makes the same mel; the stages that each needs. The whole one's engines are made for buckets.
+VARIANTS = {
+    "dynamic": ("encoder", "decoder"),
+    "fixed": ("synthesis",),
+    "kernels": ("encoder", "mel_side"),
+}
 BUCKETED = "fixed"
 LONGEST_TEXT = 512
 # The layers' norms, and with them what runs past the layers; the sinusoids; and the durations: a sound that
@@ -21,7 +26,8 @@ BATCH = Dim("batch", 1, 1, 16)
 
 
 def stages(config: FastSpeechConfig) -> tuple[Stage, ...]:
-    """Encoder, decoder, and both with the length regulator between them, for a network of these sizes.
+    """Encoder, decoder, both with the length regulator between them, and the decoder without its beginning,
+    for a network of these sizes.
 
     `frames` of "synthesis" counts 0, 1, ...: how many there are says how long its mel is, whatever the
     durations. `total_frames` is how long it would be otherwise.
@@ -65,6 +71,15 @@ def stages(config: FastSpeechConfig) -> tuple[Stage, ...]:
                 Tensor("frames", "int64", (mel,)),
             ),
             outputs=(made, mel_lengths, Tensor("total_frames", "int64", (BATCH,)), duration),
+            float32_layers=FLOAT32_LAYERS,
+        ),
+        Stage(
+            model=MODEL,
+            name="mel_side",
+            network=NETWORK,
+            method="render",
+            inputs=(Tensor("placed", "float32", (BATCH, mel, config.d_model)), mel_lengths),
+            outputs=(made,),
             float32_layers=FLOAT32_LAYERS,
         ),
     )

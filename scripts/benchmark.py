@@ -102,11 +102,7 @@ def add_arguments(parser: cli.Parser) -> None:
         metavar="MODULE:FUNCTION",
         help="a function of yours in the same tables: a list of ids -> their audio; may be repeated",
     )
-    how.add_argument(
-        "--decoder",
-        choices=("loop", "steps"),
-        help="tacotron2: all steps in one graph, or one step a call (default: the model's)",
-    )
+    cli.add_decoder_argument(how)
     how.add_argument("--threads", type=cli.positive, metavar="N", help="CPU threads (default: all cores)")
     how.add_argument(
         "--runs", type=cli.positive, help="runs for each figure, fewer of slow ones (default: 10)"

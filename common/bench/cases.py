@@ -13,7 +13,7 @@ from common.bench.onnx_options import OPTIONS
 from common.deployment import Deployment
 from common.loading import KINDS, choose_sources, kernels_of, parse_backends, pick_device
 from common.model_settings import backend_texts, on_another, shown
-from common.registry import MODELS, get_model, unknown
+from common.registry import MODELS, decoder_forms, get_model, unknown
 from common.voices import load_voice
 
 WEIGHTS = ("voice", "published")
@@ -140,7 +140,7 @@ class Case:
             "--threads": self.threads and str(self.threads),
             "--device": self.device,
             # Only where there is one to choose: with the other acoustic models it is an error.
-            "--decoder": self.decoder if has_decoders(self.acoustic) else None,
+            "--decoder": form_of(self.acoustic, self.decoder),
         }
         files = [word for file in self.checkpoints for word in ("--checkpoint", file)]
         sets = [
@@ -274,8 +274,13 @@ def not_default(deployment: Deployment | None) -> dict[str, Any]:
 
 
 def has_decoders(model: str | None) -> bool:
-    """Whether `--decoder` is for this model."""
-    return model is not None and "steps" in getattr(get_model(model).module("stages"), "VARIANTS", ())
+    """Whether the model has a decoder that goes step by step, or all steps at once."""
+    return model is not None and "steps" in decoder_forms(model)
+
+
+def form_of(model: str | None, decoder: str | None) -> str | None:
+    """What `--decoder` says of this model, where it is one of its forms."""
+    return decoder if model is not None and decoder in decoder_forms(model) else None
 
 
 def choose_models(

@@ -17,7 +17,7 @@ import numpy as np
 
 from common.arrays import Array, to_device, to_numpy
 from common.audio import MelContract, require_same_contract
-from common.bench.cases import Case, has_decoders
+from common.bench.cases import Case, form_of, has_decoders
 from common.bench.clocks import EngineClock
 from common.deployment import Deployment
 from common.engines import Engine
@@ -62,6 +62,8 @@ class Subject:
 
 class FixedDurations:
     """An acoustic model's encoder with durations that are given: its own are predicted, and not used."""
+
+    alone = None  # beside this engine there would be the predicted ones
 
     def __init__(self, engine: Engine, frames: int):
         self._engine, self._frames = engine, frames
@@ -140,8 +142,8 @@ class Loaded:
             if backends[kind] == "trt":
                 if how.batch_size is None and kind == "acoustic":
                     how = replace(how, batch_size=max(case.batches))
-                build_engines(source, how, decoder if has_decoders(source.model) else None)
-            form = decoder if has_decoders(source.model) else None
+                build_engines(source, how, form_of(source.model, decoder))
+            form = form_of(source.model, decoder)
             self.drivers[kind] = make_driver(
                 source, backends[kind], case.device, case.threads, form, self._watch, how
             )
@@ -265,9 +267,11 @@ def build_engines(source: ModelSource, deployment: Deployment, decoder: str | No
     """The engines that TensorRT will run, where they are not built yet."""
     from common.build import build_stage, engine_files, needed_stages
     from common.engines.tensorrt_module import load_tensorrt
+    from common.export import with_graphs
 
     trt = load_tensorrt()
     stages = needed_stages(source, deployment, decoder)
+    source = with_graphs(source, stages)
     for file in engine_files(stages, source, deployment, trt):
         build_stage(file, source, trt, False, deployment.trt_max_ws_size)
 

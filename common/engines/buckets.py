@@ -97,6 +97,17 @@ class BucketedEngine:
         """Notes that so many of the computed steps were padding, where only the caller knows it."""
         self.uses[bucket].valid -= steps
 
+    def count_call(self, bucket: Bucket, batch: int, valid: Array) -> None:
+        """Notes a call on this bucket, of which so many symbols and frames were within an item."""
+        use, roots = self.uses[bucket], bucket_roots(self._whole)
+        use.calls += 1
+        use.steps += batch * sum(getattr(bucket, name) for name in roots)
+        use.valid += valid
+
+    def alone(self, bucket: Bucket) -> Any:
+        """As the engine's own, for inputs that are this bucket's already."""
+        return self._engine(bucket).alone()
+
     def count_anew(self) -> None:
         """Forgets the calls so far, as those of a warm-up; what was loaded is still there."""
         self.uses = {bucket: BucketUse(loads=use.loads) for bucket, use in self.uses.items()}
@@ -112,10 +123,9 @@ class BucketedEngine:
         padded = {
             t.name: pad_to(inputs[t.name], _shape(t, inputs[t.name], wanted)) for t in self.stage.inputs
         }
-        use, batch = self.uses[bucket], len(inputs[self.stage.inputs[0].name])
-        use.calls += 1
-        use.steps += batch * sum(wanted.values())
-        use.valid += sum(self._valid(inputs, name, batch * size) for name, size in given.items())
+        batch = len(inputs[self.stage.inputs[0].name])
+        valid = sum(self._valid(inputs, name, batch * size) for name, size in given.items())
+        self.count_call(bucket, batch, valid)
         outputs = engine(**padded)
         return {t.name: _cut(outputs[t.name], _shape(t, outputs[t.name], given)) for t in self.stage.outputs}
 
@@ -136,7 +146,8 @@ class BucketedEngine:
 
     def _valid(self, inputs: dict[str, Array], name: str, steps: int) -> Array:
         """How many of so many symbols or frames are within an item, as far as the stage is told."""
-        told = "mel_lengths" if name == "mel" and "text" in bucket_roots(self.stage) else "lengths"
+        frames = name == "mel" and ("mel_lengths" in inputs or "text" in bucket_roots(self.stage))
+        told = "mel_lengths" if frames else "lengths"
         return inputs[told].sum() if told in inputs else steps
 
     def _engine(self, bucket: Bucket) -> Engine:
@@ -161,11 +172,11 @@ class BucketedEngine:
         ]
 
 
-def count_miss(engine: Engine) -> None:
-    """Notes that something was too long for the largest bucket, where the engine has buckets."""
+def count_miss(engine: Engine, bucket: Bucket | None = None) -> None:
+    """Notes that something was too long for a bucket, or for the largest, where the engine has buckets."""
     count = getattr(engine, "count_miss", None)
     if count:
-        count()
+        count(bucket)
 
 
 def root(dim: Dim) -> str:

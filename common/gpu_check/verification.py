@@ -12,7 +12,9 @@ import numpy as np
 
 from common import verify
 from common.audio import write_bytes
+from common.build import needed_stages
 from common.deployment import Deployment
+from common.export import with_graphs
 from common.loading import KINDS, pads_masked
 from common.registry import get_model
 from common.seeded import random_source
@@ -68,8 +70,10 @@ def check(
     sources[kind] = source or load_voice().source(model)
     deployment = Deployment(batch_size=1, use_fp16=precision == "fp16")
     deployment = replace(deployment, mask_padding=pads_masked(sources[kind], deployment))
+    decoder = "steps" if model == "tacotron2" else None
+    stages = needed_stages(sources[kind], deployment, decoder, backend=backend)
     setup = verify.Setup(
-        source=verify.with_graphs(sources[kind]),
+        source=with_graphs(sources[kind], stages),
         backend=backend,
         device=device,
         deployment=deployment,
@@ -77,7 +81,6 @@ def check(
     )
     wanders = origin == "published" and model == "tacotron2"
     controls = Controls(step_limit=STEPS, gate_threshold=1.0) if wanders else None
-    decoder = "steps" if model == "tacotron2" else None
     ordered = {kind: sources[kind] for kind in KINDS}
     found = verify.verify(TEXT, ordered, {kind: setup}, decoder, controls)
     if plots:

@@ -48,7 +48,7 @@ NETWORKS = {
 }
 STAGES = {
     "fastpitch": ("encoder", "decoder"),
-    "fastspeech": ("encoder", "decoder", "synthesis"),
+    "fastspeech": ("encoder", "decoder", "synthesis", "mel_side"),
     "tacotron2": ("encoder", "decoder_iter", "decoder_loop", "postnet"),
     "hifigan": ("generator", "denoiser", "masked_generator", "masked_denoiser"),
     "waveglow": ("generator", "denoiser", "masked_generator", "masked_denoiser"),

@@ -150,3 +150,49 @@ def test_the_shapes_that_were_used_last_stay(replays):
     assert function.made == made
     call({"x": torch.ones(2)})
     assert function.made == made + 1
+
+
+@pytest.fixture
+def stream():
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU")
+    return torch.cuda.Stream()
+
+
+@pytest.mark.gpu
+def test_a_cuda_graph_takes_other_numbers_on_any_stream(stream):
+    weight = torch.randn(64, 64, device="cuda")
+
+    def make(inputs):
+        return lambda given: {"product": torch.relu(given["x"] @ weight)}
+
+    call = Captured("tiny", make, stream)
+    for size in (3, 5, 3, 5):
+        x = torch.randn(size, 64, device="cuda")
+        wanted = torch.relu(x @ weight)
+        here = call({"x": x})["product"]
+        with torch.cuda.stream(torch.cuda.Stream()):
+            torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
+            there = call({"x": x})["product"]
+            torch.cuda.current_stream().synchronize()
+        torch.testing.assert_close(here, wanted)
+        assert torch.equal(here, there)
+    assert len(call.graphs) == 2 and all(call.graphs.values())
+
+
+@pytest.mark.gpu
+def test_what_refuses_to_be_captured_harms_no_other(stream):
+    def make(inputs):
+        def run(given):
+            if torch.cuda.is_current_stream_capturing() and len(given["x"]) == 3:
+                raise ValueError("the length of an output is known only when it has run")
+            return {"twice": given["x"] * 2}
+
+        return run
+
+    call = Captured("tiny", make, stream)
+    with pytest.warns(UserWarning, match="without a CUDA graph: the length of an output"):
+        assert call({"x": torch.ones(3, device="cuda")}) is None
+    for number in (1.0, 4.0):
+        given = torch.full((5,), number, device="cuda")
+        assert torch.equal(call({"x": given})["twice"], given * 2)

@@ -152,6 +152,7 @@ def test_tacotron2_controls(infer, tacotron2):
         (("--no-dropout",), "the control 'dropout' would change nothing: tacotron2 has it"),
         (("--gate-threshold", "2"), "gate_threshold must be a number from 0 to 1, not 2"),
         (("--decoder", "loop"), "fastpitch has no choice of decoders: leave out 'loop'"),
+        (("--decoder", "kernels"), "fastpitch has no choice of decoders: leave out 'kernels'"),
     ],
 )
 def test_controls_that_would_change_nothing(fails, arguments, message):

@@ -1,0 +1,69 @@
+"""The length regulator outside of engines: between that of the encoder and that of the mel's side.
+
+On a GPU the operations are the kernels of trt_plugins/, on the engines' stream; on the CPU plain numpy.
+Shape letters: B batch, N symbols, T mel frames, C channels.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from common.arrays import Array, as_int64, is_numpy
+
+# Named tensors in and out, on the current stream.
+Run = Callable[[Mapping[str, Array]], dict[str, Array]]
+
+
+def round_durations(duration: Array, alpha: Array | np.float32) -> Array:
+    """Whole frames int64 [B, N] of durations float32; half goes to even, as published."""
+    return as_int64((duration * alpha).round())
+
+
+def place(encoded: Array, durations: Array, mel_lengths: Array, frames: int, table: Array) -> Array:
+    """encoded [B, N, C], each symbol as often as durations [B, N] say, with its position's row of the table
+    (above T, C) -> float32 [B, T, C]; zeros behind an item's end.
+    """
+    if is_numpy(encoded):
+        placed = np.zeros((len(encoded), frames, encoded.shape[2]), np.float32)
+        for row, symbols, count in zip(placed, encoded, durations, strict=True):
+            repeated = np.repeat(symbols, count, axis=0)[:frames]
+            row[: len(repeated)] = repeated + table[1 : len(repeated) + 1]
+        return placed
+    counting = importlib.import_module("torch").arange(frames, device=encoded.device)
+    return place_by(kernels(), encoded, durations, mel_lengths, counting, table)
+
+
+def place_by(
+    operations: Any, encoded: Array, durations: Array, mel_lengths: Array, counting: Array, table: Array
+) -> Array:
+    """The same by a pair of operations; `counting` holds 0 to T - 1, and lengths go up to T."""
+    repeated = operations.repeat(encoded, durations, counting)
+    return operations.add_pos_enc(repeated, mel_lengths, table)
+
+
+def kernels() -> Any:
+    """The operations of trt_plugins/, which need a GPU and PyTorch."""
+    return importlib.import_module("trt_plugins.operations").KERNELS
+
+
+def join(encode: Run, render: Run, operations: Any, table: Array) -> Run:
+    """The whole network of its two engines: encoder -> durations -> operations -> mel.
+
+    It takes what the stage "synthesis" takes, as torch tensors, and gives `mel` and `durations` int64 [B, N].
+    All lengths stay on the GPU and nothing waits for it, so that one CUDA graph can hold it all.
+    """
+
+    def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
+        encoded = encode({"symbols": inputs["symbols"], "lengths": inputs["lengths"]})
+        durations = round_durations(encoded["duration"], inputs["alpha"])
+        counting = inputs["frames"]
+        mel_lengths = durations.sum(1).clamp(max=len(counting))
+        placed = place_by(operations, encoded["encoded"], durations, mel_lengths, counting, table)
+        rendered = render({"placed": placed, "mel_lengths": mel_lengths})
+        return {"mel": rendered["mel"], "durations": durations}
+
+    return run
