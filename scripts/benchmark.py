@@ -176,6 +176,8 @@ def make_cases(args: argparse.Namespace):
         targets = [cases.Target.of(part.strip()) for part in args.part.split(",")]
     else:
         targets = [cases.Target(*pair) for pair in itertools.product(*choose(args))]
+    if args.decoder and not any(cases.form_of(target.acoustic, args.decoder) for target in targets):
+        raise ValueError(f"--decoder {args.decoder}: none of the models that are measured has this form")
     has_torch = importlib.util.find_spec("torch") is not None
     made = cases.make_cases(
         targets,
