@@ -11,22 +11,14 @@ os.environ["TRITON_INTERPRET"] = "1"  # is read when the kernels are defined
 sys.path.insert(0, str(Path.cwd()))
 
 import torch
-import triton
 import triton.language as tl  # noqa: F401 (which a kernel must see)
 from triton.runtime import interpreter
 
 from hifigan.config import HifiganConfig
 from hifigan.model import HifiganGenerator
-from trt_plugins.hifigan import engine, kernels
+from trt_plugins.hifigan import engine
 from trt_plugins.hifigan.fold import fold
 
-
-@triton.jit
-def _begin():
-    pass
-
-
-kernels._begin = _begin  # which are instructions of the GPU
 patch_tensor = interpreter._patch_lang_tensor
 
 

@@ -35,13 +35,16 @@ class Tile(NamedTuple):
 
 
 TILES = (
-    Tile(256, 128, 8, 3, 1.0),
-    Tile(128, 128, 4, 3, 1.05),
-    Tile(64, 128, 4, 4, 1.3),
-    Tile(64, 64, 4, 4, 1.6),
+    Tile(128, 128, 4, 3, 1.0),
+    Tile(128, 128, 4, 4, 1.2),
+    Tile(64, 128, 4, 4, 1.2),
+    Tile(64, 64, 4, 4, 1.5),
     Tile(64, 32, 4, 4, 2.4),
 )
 MOST_ROWS = max(tile.rows for tile in TILES)
+# Of two programs on a processor one multiplies while the other waits. With so many loads in flight that there
+# is room for one only, it is faster where there are few, and slower else.
+ALONE, ALONE_COST = TILES[1], 0.8
 
 
 def tile_for(product: Product, rows: int, processors: int) -> Tile:
@@ -54,9 +57,11 @@ def tile_for(product: Product, rows: int, processors: int) -> Tile:
     def time(tile: Tile) -> float:
         programs = -(-rows // tile.rows) * product.spread * (product.columns // tile.columns)
         rounds = programs / processors * sum(product.taps) / max(product.taps)
+        all_programs = programs * len(product.taps)
         if product.summed or len(product.taps) == 1:
-            rounds = -(-programs // processors)
-        return max(rounds, 1) * tile.rows * tile.columns * tile.cost
+            rounds, all_programs = -(-programs // processors), programs
+        few = tile.stages == ALONE.stages and tile.rows == ALONE.rows and all_programs <= 2 * processors
+        return max(rounds, 1) * tile.rows * tile.columns * (ALONE_COST if few else tile.cost)
 
     fitting = (tile._replace(columns=min(tile.columns, product.columns)) for tile in TILES)
     return min(fitting, key=time)
@@ -204,7 +209,6 @@ class Shape(GraphedShape):
                 "MARGIN": margin,
                 "WIDTH": width,
                 "BLOCK": WINDOW_ROWS,
-                "launch_pdl": True,
             },
         )
         launches = [window, self._conv(folded.first, levels[0], heard, rooms[0]["mean"], chunk=CHUNK)]
@@ -243,7 +247,7 @@ class Shape(GraphedShape):
                     margin * level.rate,
                     self.stride * level.rate,
                 ),
-                {"CHANNELS": level.channels, "BLOCK": LAST_ROWS, "launch_pdl": True},
+                {"CHANNELS": level.channels, "BLOCK": LAST_ROWS},
             )
         )
         return launches
@@ -324,6 +328,5 @@ class Shape(GraphedShape):
                 "BN": tile.columns,
                 "STAGES": tile.stages,
                 "num_warps": tile.warps,
-                "launch_pdl": True,
             },
         )

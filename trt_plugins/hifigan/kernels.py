@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from hifigan.model import LEAKY_SLOPE
 from trt_plugins.hifigan.fold import CHUNK as _CHUNK
@@ -18,13 +17,6 @@ from trt_plugins.hifigan.fold import ENDS as _ENDS
 CHUNK = tl.constexpr(_CHUNK)
 ENDS = tl.constexpr(_ENDS)
 UNDO = tl.constexpr(1 / LEAKY_SLOPE)
-
-
-@triton.jit
-def _begin():
-    """Lets the next kernel start, and waits for what the one before wrote."""
-    gdc_launch_dependents()
-    gdc_wait()
 
 
 @triton.jit(do_not_specialize=["frames", "stride"])
@@ -43,7 +35,6 @@ def window_kernel(
 
     `out` (rows, WIDTH) float16. Behind an item's length the mels are zeros.
     """
-    _begin()
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     item = tl.program_id(1)
     columns = tl.program_id(2) * CHUNK + tl.arange(0, CHUNK)
@@ -101,7 +92,6 @@ def conv_kernel(
     UNIT: tl.constexpr = GROUP * SPREAD
     SPLITS: tl.constexpr = COLUMNS // BN
     BLOCKS: tl.constexpr = len(TAPS)
-    _begin()
     program = tl.program_id(0)
     split = program % SPLITS
     tile = program // SPLITS
@@ -188,7 +178,6 @@ def last_kernel(
     BLOCK: tl.constexpr,
 ):
     """The last convolution and tanh, in float32: `source` (rows, CHANNELS) -> audio (B, samples)."""
-    _begin()
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     item = tl.program_id(1)
     channels = tl.arange(0, CHANNELS)
