@@ -285,6 +285,9 @@ def test_the_command_says_all_that_an_engine_depends_on(tiny_voice, monkeypatch,
     loop = engine_of(source, "decoder_loop", Path("x.trt"))
     assert loop.command.startswith(words) and " --decoder loop " in loop.command
     assert "--decoder" not in engine_of(source, "encoder", Path("x.trt")).command
+    source = sources("fastspeech")
+    assert " --decoder kernels " in engine_of(source, "mel_side", Path("x.trt")).command
+    assert "--decoder" not in engine_of(source, "decoder", Path("x.trt")).command
 
 
 def test_what_is_not_exported_has_no_engines(trained, tmp_path, monkeypatch):

@@ -12,7 +12,15 @@ import onnx
 import pytest
 
 from common import export
-from common.export import Check, cached_source, check_source, compare, export_source, source_stages
+from common.export import (
+    Check,
+    cached_source,
+    check_source,
+    compare,
+    export_source,
+    source_stages,
+    with_graphs,
+)
 from common.published import read_checkpoint
 from common.voices import load_voice
 from hifigan.config import HifiganConfig
@@ -105,6 +113,20 @@ def test_published_weights_are_exported_once(tmp_path, monkeypatch):
     kept.graphs["generator"].with_suffix(".json").unlink()  # as a killed export leaves it
     monkeypatch.setattr(export, "export_source", lambda source, folder: (source, ["exported"]))
     assert cached_source(source)[1] == ["exported"]
+
+
+def test_a_voice_without_the_graph_of_a_form_gets_it_from_the_cache(vocoder, tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("MELFORGE_CACHE", str(cache))
+    graphs = dict(vocoder.graphs)
+    lost = graphs.pop("denoiser")
+    less = dataclasses.replace(vocoder, graphs=graphs)
+    stages = {stage.name: stage for stage in source_stages(vocoder)}
+    assert with_graphs(less, [stages["generator"]]) is less and not cache.exists()
+    whole = with_graphs(less, stages.values())
+    assert whole.weights == vocoder.weights and {**whole.graphs, "denoiser": lost} == vocoder.graphs
+    assert whole.graphs["denoiser"].is_relative_to(cache)
+    assert whole.graphs["denoiser"].read_bytes() == lost.read_bytes()
 
 
 def test_rounding_is_allowed_for_only_where_a_stage_feeds_back():

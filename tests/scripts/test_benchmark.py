@@ -80,6 +80,7 @@ def test_fixed_lengths_a_peer_and_files(tiny_voice, tmp_path):
         ("--backend torch-fast", "unknown backend 'torch-fast'"),
         ("--backend onnx --peer speak", "--peer must be module:function"),
         ("--device gpu", "unknown device 'gpu'"),
+        ("--acoustic fastpitch --decoder kernels", "--decoder kernels: none of the models"),
         ("--warm-up --symbols 8", "--warm-up speaks a sentence"),
         ("results.json", "results are for --document FILE"),
         ("--document page.md", "--document needs the JSON files"),
