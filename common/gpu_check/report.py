@@ -15,14 +15,14 @@ INTRODUCTION = """# TensorRT on a GPU, checked
 
 What `python scripts/check_gpu.py` found, put on this page by its `--document`. Where no unit is given, errors
 are shares of the tensor's largest value. Published sizes have seeded random weights; the voice is the shipped
-one. [verify.md](verify.md) says how layers are compared and why the tolerances are what they are.
-"""
+one. [verify.md](verify.md) says how layers are compared and why the tolerances are what they are."""
 TITLES = {
     "verify": """## Layers and stages against PyTorch (verify_trt)
 
 `--steps verify`: every layer in each model's list and every output of its stages, both sides on the same
 inputs; then the sentence "It just works." by either side. "mel" and "audio's mel" are the mean differences of
-its mels (natural logarithm). The worst tensor is the one nearest to its tolerance.""",
+its mels (natural logarithm). The worst tensor is the one nearest to its tolerance. The sentence is short:
+what WaveGlow does in float32 with longer ones stands in [tensorrt.md](tensorrt.md).""",
     "sentences": """## Twenty sentences by every pair
 
 `--steps sentences`: engines for buckets of 384, 768 and 1024 frames, warmed up first; the slowest sentence

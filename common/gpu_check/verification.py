@@ -24,6 +24,7 @@ from common.voices import FrontendSpec, ModelSource, load_voice
 
 TEXT = "It just works."
 FRAMES = 5  # that a symbol of a network with random weights lasts
+RESULTS = ("mel", "refined", "audio")  # a model's last output
 STEPS = 60  # of a decoder with random weights, which stops at any time
 HEADINGS = (
     "model",
@@ -108,9 +109,7 @@ def table_row(row: dict[str, Any]) -> tuple[str, ...]:
     report = row["report"]
     tensors, speech = report["tensors"], report["speech"]
     worst = max(tensors, key=lambda one: float(one["share"]) / max(one["tolerance"], 1e-12))
-    last = [one for one in tensors if not one["layer"]][-1]
-    if "denoised" in last["name"]:  # behind the vocoder
-        last = next(one for one in reversed(tensors) if one["name"] == "audio")
+    last = next(one for one in reversed(tensors) if one["name"] in RESULTS and not one["layer"])
     return (
         *head,
         str(len(tensors)),
