@@ -5,12 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from common.arrays import Array
+from common.engines import check_inputs
+from common.engines.torch_engine import build_network
+from common.stages import Stage
 
+if TYPE_CHECKING:
+    from common.voices import ModelSource
+
+STAGES = ("generator", "masked_generator")
 SHAPES = 24  # whose graphs and buffers are kept: all lengths up to 1024 frames of one batch size
 SHORT, SHORT_STEP, STEP = 128, 16, 64  # frames, up to whose multiples mels are padded
 CAPABILITY = (9, 0)  # the first with the copies and products of tiles that the Triton kernels are made of
@@ -74,6 +81,49 @@ class GraphedShape(ABC):
         self.graph.replay()
         whole = self.inputs["mel"].shape[-1]
         return self.audio[:, : self.audio.shape[1] // whole * frames].clone()
+
+
+class ShapedGenerator(ABC):
+    """A vocoder's stage on kernels of ours, on torch's current stream: CUDA tensors in and out.
+
+    A first call for a batch and a length launches the kernels once (Triton compiles what its cache lacks) and
+    captures them in a CUDA graph; later ones replay it. The graphs of the last few shapes are kept.
+    """
+
+    backend = "cuda"
+    name: str  # of the model, as it is spoken
+
+    def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
+        if stage.name not in STAGES:
+            raise ValueError(f"the kernels run {' and '.join(STAGES)}, not {stage.name}")
+        self.check(source.config)
+        check_machine(device, self.name)
+        self.stage, self.device, self.config = stage, device, source.config
+        key = (stage.network, device, self.backend)
+        self.folded = source.networks.get(key)
+        if self.folded is None:
+            self.folded = source.networks[key] = self.fold(build_network(stage, source).to(device))
+        self.memory_owner, self.memory_bytes = self.folded, self.folded.nbytes
+        self.shapes = Shapes(self.shape, device)
+
+    @staticmethod
+    @abstractmethod
+    def check(config: Any) -> None:
+        """A ValueError where the kernels cannot do networks of this config."""
+
+    @staticmethod
+    @abstractmethod
+    def fold(network: torch.nn.Module) -> Any:
+        """The network's weights as the kernels take them, with their size as `nbytes`."""
+
+    @abstractmethod
+    def shape(self, batch: int, frames: int) -> GraphedShape:
+        """The buffers and launches of one batch and length."""
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        check_inputs(self.stage, inputs)
+        batch, _, frames = inputs["mel"].shape
+        return {self.stage.outputs[0].name: self.shapes.run(batch, frames, inputs)}
 
 
 class Shapes:

@@ -74,13 +74,13 @@ class TestOnGpu:
     def precision(self, full_float32):
         pass
 
-    @pytest.mark.parametrize("name", engine.STAGES)
+    @pytest.mark.parametrize("name", graphs.STAGES)
     def test_published_sizes_are_near_float32(self, published, name):
         kernels = Generator(stage_of(published, name), published)
         for batch, frames in ((1, 1), (1, 37), (1, 40), (2, 37), (4, 40), (1, 640), (2, 640)):
             assert_near(kernels, published, batch, frames)
 
-    @pytest.mark.parametrize("name", engine.STAGES)
+    @pytest.mark.parametrize("name", graphs.STAGES)
     def test_the_shipped_voice_is_near_float32(self, voice, name):
         kernels = Generator(stage_of(voice, name), voice)
         for batch, frames in ((1, 37), (2, 128), (4, 129), (1, 640)):
@@ -133,7 +133,7 @@ class TestOnGpu:
         assert torch.equal(found, wanted)
 
     def test_engines_of_one_source_share_its_weights(self, voice):
-        first, second = (Generator(stage_of(voice, name), voice) for name in engine.STAGES)
+        first, second = (Generator(stage_of(voice, name), voice) for name in graphs.STAGES)
         assert first.memory_owner is second.memory_owner
         assert first.memory_bytes == first.folded.nbytes > 0
 

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from common.arrays import Array
-from common.engines import check_inputs
-from common.engines.torch_engine import build_network
-from common.stages import Stage
 from hifigan.config import HifiganConfig
 from hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
-from trt_plugins.graphs import GraphedShape, Shapes, check_machine
+from trt_plugins.graphs import GraphedShape, ShapedGenerator
 from trt_plugins.hifigan.fold import CHUNK, Folded, Level, Product, Sizes, fold, sizes_of
 
-if TYPE_CHECKING:
-    from common.voices import ModelSource
-
-STAGES = ("generator", "masked_generator")
 WINDOW_ROWS, LAST_ROWS = 16, 128
 
 
@@ -67,36 +59,13 @@ def tile_for(product: Product, rows: int, processors: int) -> Tile:
     return min(fitting, key=time)
 
 
-class Generator:
-    """Runs the stage on torch's current stream: CUDA tensors in and out.
+class Generator(ShapedGenerator):
+    name = "HiFi-GAN"
+    check = staticmethod(sizes_of)
+    fold = staticmethod(fold)
 
-    A first call for a batch and a length launches the kernels once (Triton compiles what its cache lacks) and
-    captures them in a CUDA graph; later ones replay it. The graphs of the last few shapes are kept.
-    """
-
-    backend = "cuda"
-
-    def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
-        if stage.name not in STAGES:
-            raise ValueError(f"the kernels run {' and '.join(STAGES)}, not {stage.name}")
-        sizes_of(source.config)
-        check_machine(device, "HiFi-GAN")
-        self.stage = stage
-        self.device = device
-        key = (stage.network, device, self.backend)
-        folded = source.networks.get(key)
-        if folded is None:
-            folded = source.networks[key] = fold(build_network(stage, source).to(device))
-        self.folded = self.memory_owner = folded
-        self.memory_bytes = folded.nbytes
-        self.shapes = Shapes(
-            lambda batch, frames: Shape(source.config, folded, batch, frames, device), device
-        )
-
-    def __call__(self, **inputs: Array) -> dict[str, Array]:
-        check_inputs(self.stage, inputs)
-        batch, _, frames = inputs["mel"].shape
-        return {self.stage.outputs[0].name: self.shapes.run(batch, frames, inputs)}
+    def shape(self, batch: int, frames: int) -> Shape:
+        return Shape(self.config, self.folded, batch, frames, self.device)
 
 
 class Launch(NamedTuple):

@@ -2,58 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
-from common.arrays import Array
-from common.engines import check_inputs
-from common.engines.torch_engine import build_network
-from common.stages import Stage
-from trt_plugins.graphs import GraphedShape, Shapes, check_machine
+from trt_plugins.graphs import GraphedShape, ShapedGenerator
 from trt_plugins.waveglow.fold import NARROW, Folded, fold, sizes_of
 from waveglow.config import WaveglowConfig
 
-if TYPE_CHECKING:
-    from common.voices import ModelSource
-
-STAGES = ("generator", "masked_generator")
 # Rows, columns and how a tile is computed, by what was fastest on an H200 (README.md).
 GATE_ROWS, GATE_COLUMNS, GATE = 128, 128, {"num_warps": 4, "STAGES": 3}
 RESIDUAL_ROWS, RESIDUAL_COLUMNS, RESIDUAL = 64, 256, {"num_warps": 4, "STAGES": 2}  # rows divide GATE_ROWS
 FLOW_ROWS = WINDOW_ROWS = 16
 
 
-class Generator:
-    """Runs the stage on torch's current stream: CUDA tensors in and out.
+class Generator(ShapedGenerator):
+    name = "WaveGlow"
+    check = staticmethod(sizes_of)
+    fold = staticmethod(fold)
 
-    A first call for a batch and a length launches the kernels once (Triton compiles what its cache lacks) and
-    captures them in a CUDA graph; later ones replay it. The graphs of the last few shapes are kept.
-    """
-
-    backend = "cuda"
-
-    def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
-        if stage.name not in STAGES:
-            raise ValueError(f"the kernels run {' and '.join(STAGES)}, not {stage.name}")
-        self.sizes = sizes_of(source.config)
-        check_machine(device, "WaveGlow")
-        self.stage = stage
-        self.device = device
-        key = (stage.network, device, self.backend)
-        folded = source.networks.get(key)
-        if folded is None:
-            folded = source.networks[key] = fold(build_network(stage, source).to(device))
-        self.folded = self.memory_owner = folded
-        self.memory_bytes = folded.nbytes
-        self.shapes = Shapes(
-            lambda batch, frames: Shape(source.config, folded, batch, frames, device), device
-        )
-
-    def __call__(self, **inputs: Array) -> dict[str, Array]:
-        check_inputs(self.stage, inputs)
-        batch, _, frames = inputs["mel"].shape
-        return {self.stage.outputs[0].name: self.shapes.run(batch, frames, inputs)}
+    def shape(self, batch: int, frames: int) -> Shape:
+        return Shape(self.config, self.folded, batch, frames, self.device)
 
 
 class Shape(GraphedShape):
