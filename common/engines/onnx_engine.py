@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from common.voices import ModelSource
 
 ERRORS_ONLY = 3
+# Small steps of a network with fewer bytes of weights run on one thread, unless asked for more: handing each
+# operation to several takes longer. On two cores the shipped voice's decoder gains a fifth to a third so; the
+# published one, of 72 MB, would lose a seventh.
+FEW_WEIGHTS = 32_000_000
 
 
 def read_graph_note(graph: Path) -> dict:
@@ -31,6 +35,13 @@ def read_graph_note(graph: Path) -> dict:
         raise ValueError(f"{note} cannot be read ({error}): export the graph again") from None
 
 
+def weights_bytes(graph: Path, source: ModelSource) -> int:
+    """Of the weights that a graph takes, as far as the source has them."""
+    return sum(
+        source.state[name].nbytes for name in read_graph_note(graph)["weights"] if name in source.state
+    )
+
+
 class LoadedGraph:
     """A session, with the weights that it reads where they are: they must live as long as it does."""
 
@@ -39,7 +50,7 @@ class LoadedGraph:
         chosen = providers(device)
         names = read_graph_note(graph)["weights"]
         self._weights = self._give_weights(options, graph, names, source)
-        self.memory_bytes = graph.stat().st_size + sum(source.state[name].nbytes for name in names)
+        self.memory_bytes = graph.stat().st_size + weights_bytes(graph, source)
         try:
             self.session = ort.InferenceSession(str(graph), options, providers=chosen)
         except Exception as error:  # ONNX Runtime raises its own classes for each status
@@ -78,6 +89,8 @@ class OnnxEngine:
             raise ValueError(f"{source.weights} comes without an ONNX graph of stage {stage.full_name}")
         if not graph.is_file():
             raise ValueError(f"{graph} is missing: export it again with scripts/export.py")
+        if threads is None and stage.small_steps and weights_bytes(graph, source) < FEW_WEIGHTS:
+            threads = 1
         key = (graph, device, threads)
         loaded = source.networks.get(key) or LoadedGraph(graph, source, device, threads)
         self.session, self.memory_bytes, self.memory_owner = loaded.session, loaded.memory_bytes, loaded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 
 import numpy as np
 import pytest
@@ -115,3 +116,16 @@ def test_missing_weights_are_named(sources, backend):
     other = dataclasses.replace(source, given_state=state, networks={})
     with pytest.raises(ValueError, match=r"conv_post\.bias"):
         make_engine(source_stages(source)[0], other, backend)
+
+
+def test_a_small_decoders_steps_run_on_one_thread():
+    source = load_voice().source("tacotron2")
+    stages = {stage.name: stage for stage in source_stages(source)}
+
+    def threads_of(name: str, asked: int | None) -> int:
+        session = make_engine(stages[name], source, "onnx", threads=asked).session
+        return session.get_session_options().intra_op_num_threads
+
+    assert threads_of("decoder_loop", None) == 1
+    assert threads_of("decoder_loop", 2) == 2
+    assert threads_of("postnet", None) == os.cpu_count()
