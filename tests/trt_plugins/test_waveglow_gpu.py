@@ -24,6 +24,9 @@ from waveglow.stages import stages
 
 # Of the largest value: what torch in half precision gives is a tenth of the tolerance of docs/verify.md.
 TOLERANCE = 5e-3
+# Trained weights lose more: PyTorch's own half precision is off by 1.1e-2 for 4 items of 129 frames, the kernels
+# by 7.5e-3.
+VOICE_TOLERANCE = 1.5e-2
 
 on_gpu = [
     pytest.mark.gpu,
@@ -57,14 +60,16 @@ def voice() -> ModelSource:
     return load_voice().source("waveglow")
 
 
-def assert_near(kernels: Generator, source: ModelSource, batch: int, frames: int) -> None:
+def assert_near(
+    kernels: Generator, source: ModelSource, batch: int, frames: int, tolerance: float = TOLERANCE
+) -> None:
     stage = kernels.stage
     inputs = inputs_for(source, stage, batch, frames)
     found = kernels(**inputs)["audio"]
     wanted = TorchEngine(stage, source, "cuda")(**inputs)["audio"]
     assert found.shape == wanted.shape and found.dtype == torch.float32
     error = float((found - wanted).abs().max() / wanted.abs().max())
-    assert error < TOLERANCE, f"batch {batch}, {frames} frames: {error:.1e} of the largest value"
+    assert error < tolerance, f"batch {batch}, {frames} frames: {error:.1e} of the largest value"
 
 
 class TestOnGpu:
@@ -84,7 +89,7 @@ class TestOnGpu:
     def test_the_shipped_voice_is_near_float32(self, voice, name):
         kernels = Generator(stage_of(voice, name), voice)
         for batch, frames in ((1, 37), (2, 128), (4, 129), (1, 640)):
-            assert_near(kernels, voice, batch, frames)
+            assert_near(kernels, voice, batch, frames, VOICE_TOLERANCE)
 
     def test_512_channels_are_near_float32(self):
         source = random_source(WaveglowConfig(wn_channels=512, n_flows=5))
