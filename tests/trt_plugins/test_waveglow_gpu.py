@@ -24,8 +24,8 @@ from waveglow.stages import stages
 
 # Of the largest value: what torch in half precision gives is a tenth of the tolerance of docs/verify.md.
 TOLERANCE = 5e-3
-# Trained weights lose more: PyTorch's own half precision is off by 1.1e-2 for 4 items of 129 frames, the kernels
-# by 7.5e-3.
+# Trained weights lose more: PyTorch's own half precision is off by 1.1e-2 for 4 items of 129 frames, and the
+# kernels by 7.5e-3.
 VOICE_TOLERANCE = 1.5e-2
 
 on_gpu = [
