@@ -14,11 +14,10 @@ import torch
 import trt_plugins.waveglow.engine as engine
 from common.audio import MelContract
 from common.engines.torch_engine import TorchEngine
+from common.seeded import random_source
 from common.voices import ModelSource, load_voice
 from trt_plugins import graphs
-from trt_plugins.waveglow.benchmark import random_source
 from trt_plugins.waveglow.engine import Generator
-from waveglow.config import WaveglowConfig
 from waveglow.examples import example_inputs
 from waveglow.stages import stages
 
@@ -27,6 +26,16 @@ TOLERANCE = 5e-3
 # Trained weights lose more: PyTorch's own half precision is off by 1.1e-2 for 4 items of 129 frames, and the
 # kernels by 7.5e-3.
 VOICE_TOLERANCE = 1.5e-2
+OTHER = {
+    "n_mel_channels": 20,
+    "n_flows": 3,
+    "n_early_every": 2,
+    "wn_layers": 3,
+    "wn_channels": 80,
+    "wn_kernel_size": 5,
+    "hop_length": 32,
+    "upsample_kernel_size": 100,
+}
 
 on_gpu = [
     pytest.mark.gpu,
@@ -52,7 +61,7 @@ def full_float32(monkeypatch):
 
 @pytest.fixture(scope="module")
 def published() -> ModelSource:
-    return random_source(WaveglowConfig())
+    return random_source("waveglow", Path())
 
 
 @pytest.fixture(scope="module")
@@ -91,18 +100,14 @@ class TestOnGpu:
         for batch, frames in ((1, 37), (2, 128), (4, 129), (1, 640)):
             assert_near(kernels, voice, batch, frames, VOICE_TOLERANCE)
 
-    def test_512_channels_are_near_float32(self):
-        source = random_source(WaveglowConfig(wn_channels=512, n_flows=5))
+    def test_512_channels_are_near_float32(self, tmp_path):
+        source = random_source("waveglow", tmp_path, {"wn_channels": 512, "n_flows": 5})
         kernels = Generator(stage_of(source), source)
         assert_near(kernels, source, 1, 37)
         assert_near(kernels, source, 2, 130)
 
-    def test_taps_and_sizes_of_another_network(self):
-        config = WaveglowConfig(
-            n_mel_channels=20, n_flows=3, n_early_every=2, wn_layers=3, wn_channels=80, wn_kernel_size=5,
-            hop_length=32, upsample_kernel_size=100,
-        )  # fmt: skip
-        source = random_source(config)
+    def test_taps_and_sizes_of_another_network(self, tmp_path):
+        source = random_source("waveglow", tmp_path, OTHER)
         kernels = Generator(stage_of(source), source)
         for batch, frames in ((1, 1), (3, 50)):
             assert_near(kernels, source, batch, frames)
