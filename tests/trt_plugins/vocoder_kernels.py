@@ -1,0 +1,171 @@
+"""What HiFi-GAN's and WaveGlow's kernels must both do: tests to inherit, and what these and others call.
+
+A module that inherits them has a fixture `voice`: the model's source in the shipped voice.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from common.engines.torch_engine import TorchEngine
+from common.registry import get_model, load_attribute
+from common.stages import Stage
+from common.voices import ModelSource
+from trt_plugins import graphs
+from trt_plugins.graphs import ShapedGenerator
+
+# Of the largest value. What torch in half precision gives is within it too.
+TOLERANCE = 5e-3
+# Trained weights lose more: for 4 items of 129 frames WaveGlow in PyTorch's own half precision is off by
+# 1.1e-2, and the kernels by 7.5e-3.
+VOICE_TOLERANCE = 1.5e-2
+
+
+def stage_of(source: ModelSource, name: str) -> Stage:
+    stages = get_model(source.model).module("stages").stages(source.config)
+    return next(stage for stage in stages if stage.name == name)
+
+
+def kernels_of(source: ModelSource, name: str = "generator", device: str = "cuda") -> ShapedGenerator:
+    engine = load_attribute(get_model(source.model).module("stages").KERNELS["generator"])
+    return engine(stage_of(source, name), source, device)
+
+
+def inputs_for(source: ModelSource, stage: Stage, batch: int, frames: int, seed: int = 0):
+    sizes = {"batch": batch, "mel": frames}
+    examples = get_model(source.model).module("examples")
+    drawn = examples.example_inputs(stage, source.config, sizes, np.random.default_rng(seed))
+    return {name: torch.from_numpy(value).cuda() for name, value in drawn.items()}
+
+
+def assert_near(
+    kernels: ShapedGenerator, source: ModelSource, batch: int, frames: int, tolerance: float = TOLERANCE
+) -> None:
+    """That they give what PyTorch gives in float32."""
+    stage = kernels.stage
+    inputs = inputs_for(source, stage, batch, frames)
+    found = kernels(**inputs)["audio"]
+    wanted = TorchEngine(stage, source, "cuda")(**inputs)["audio"]
+    assert found.shape == wanted.shape and found.dtype == torch.float32
+    error = float((found - wanted).abs().max() / wanted.abs().max())
+    assert error < tolerance, f"batch {batch}, {frames} frames: {error:.1e} of the largest value"
+
+
+def assert_repeatable(source: ModelSource, batch: int, frames: int) -> None:
+    """That a repeated call gives the same audio, and none changes what another gave."""
+    kernels = kernels_of(source)
+    inputs = inputs_for(source, kernels.stage, batch, frames)
+    first = kernels(**inputs)["audio"]
+    kept = first.clone()
+    kernels(**inputs_for(source, kernels.stage, batch, frames, seed=1))
+    assert torch.equal(kernels(**inputs)["audio"], kept)
+    assert torch.equal(first, kept)  # a caller's audio is not written again
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+class OnGpu:
+    """Tests on a GPU."""
+
+    @pytest.fixture(autouse=True)
+    def precision(self, monkeypatch):
+        """All of float32 for PyTorch."""
+        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+        monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+
+    @pytest.mark.parametrize("name", graphs.STAGES)
+    def test_the_shipped_voice_is_near_float32(self, voice, name):
+        kernels = kernels_of(voice, name)
+        for batch, frames in ((1, 37), (2, 128), (4, 129), (1, 640)):
+            assert_near(kernels, voice, batch, frames, VOICE_TOLERANCE)
+
+    def test_shapes_that_are_dropped_come_back(self, voice, monkeypatch):
+        kernels = kernels_of(voice)
+        inputs = inputs_for(voice, kernels.stage, 1, 20)
+        wanted = kernels(**inputs)["audio"]
+        monkeypatch.setattr(graphs, "SHAPES", 2)
+        for frames in (40, 60):
+            kernels(**inputs_for(voice, kernels.stage, 1, frames))
+        assert list(kernels.shapes.kept) == [(1, 48), (1, 64)]
+        assert torch.equal(kernels(**inputs)["audio"], wanted)
+
+    def test_another_stream_gives_the_same_audio(self, voice):
+        kernels = kernels_of(voice)
+        inputs = inputs_for(voice, kernels.stage, 1, 200)
+        wanted = kernels(**inputs)["audio"]
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            found = kernels(**inputs)["audio"]
+        stream.synchronize()
+        assert torch.equal(found, wanted)
+
+    def test_engines_of_one_source_share_its_weights(self, voice):
+        first, second = (kernels_of(voice, name) for name in graphs.STAGES)
+        assert first.memory_owner is second.memory_owner
+        assert first.memory_bytes == first.folded.nbytes > 0
+
+
+class Refused:
+    """Tests, on any machine, of what says that the kernels don't run."""
+
+    name: str  # of the model, as it is spoken
+
+    def test_a_cpu_is_refused(self, voice):
+        with pytest.raises(ValueError, match=f"device 'cpu': {self.name}'s kernels need an NVIDIA GPU"):
+            kernels_of(voice, device="cpu")
+
+    @pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+    def test_no_gpu_is_said(self, voice):
+        with pytest.raises(ValueError, match="PyTorch sees no GPU here"):
+            kernels_of(voice)
+
+    def test_an_older_gpu_is_refused(self, voice, monkeypatch):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 6))
+        with pytest.raises(ValueError, match=r"compute capability 9.0 or later, not 8.6"):
+            kernels_of(voice)
+
+    def test_missing_triton_is_said(self, voice, monkeypatch):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+        monkeypatch.setitem(sys.modules, "triton", None)
+        with pytest.raises(ValueError, match=f"{self.name}'s kernels need Triton"):
+            kernels_of(voice)
+
+    def test_another_stage_is_refused(self, voice):
+        message = "the kernels run generator and masked_generator, not denoiser"
+        with pytest.raises(ValueError, match=message):
+            kernels_of(voice, "denoiser")
+
+
+def interpreted_error(model: str, *arguments: str) -> float:
+    """What interpreted_<model>.py prints: Triton reads how to run kernels when it is imported."""
+    pytest.importorskip("triton")
+    command = [sys.executable, "-m", f"tests.trt_plugins.interpreted_{model}", *arguments]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=root, env=environment)
+    assert done.returncode == 0, done.stderr
+    return float(done.stdout)
+
+
+def print_error(engine: ModuleType, network: torch.nn.Module, lengths: str, **inputs: torch.Tensor) -> None:
+    """The error of kernels on a CPU, as part of the largest value; `lengths` as in "11,6", or ""."""
+    if lengths:
+        inputs["lengths"] = torch.tensor([int(length) for length in lengths.split(",")])
+    (wanted,) = network.generate(**inputs)
+    batch, _, frames = inputs["mel"].shape
+    shape = engine.Shape(network.config, engine.Generator.fold(network), batch, frames, "cpu")
+    for name, value in inputs.items():
+        shape.inputs[name].copy_(value)
+    shape.launch()
+    print(float((shape.audio - wanted).abs().max() / wanted.abs().max()))
