@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 
 from common.arrays import Array
 from common.engines import Engine, check_inputs
+from common.engines.captured import record
 from common.engines.torch_engine import TorchEngine
 from common.layers import method_of
 
@@ -60,7 +62,7 @@ class GraphedStage:
 
     def __init__(self, engine: Any):
         self._engine = engine
-        self._graphs: dict[tuple, tuple[torch.cuda.CUDAGraph, dict, dict]] = {}
+        self._graphs: dict[tuple, tuple[dict, Callable, dict]] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -69,19 +71,16 @@ class GraphedStage:
         key = tuple(tuple(tensor.shape) for tensor in inputs.values())
         if key not in self._graphs:
             self._graphs[key] = self._capture(inputs)
-        graph, held, outputs = self._graphs[key]
+        held, replay, outputs = self._graphs[key]
         for name, tensor in inputs.items():
             held[name].copy_(tensor)
-        graph.replay()
+        replay()
         return {name: tensor.clone() for name, tensor in outputs.items()}
 
-    def _capture(self, inputs: dict[str, Array]) -> tuple[torch.cuda.CUDAGraph, dict, dict]:
+    def _capture(self, inputs: dict[str, Array]) -> tuple[dict, Callable, dict]:
         stream = torch.cuda.current_stream(self._engine.device)
         held = {name: tensor.clone() for name, tensor in inputs.items()}
         for _ in range(RUNS_BEFORE_CAPTURE):
             self._engine(**held)
         stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            outputs = self._engine(**held)
-        return graph, held, outputs
+        return held, *record(lambda: self._engine(**held), stream)
