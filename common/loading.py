@@ -105,6 +105,12 @@ def parse_kernels(text: str, model: str) -> tuple[str, ...]:
     return tuple(w for w, backend in _backend_parts(text) if backend == KERNELS and w in kernels_of(model))
 
 
+def deployment_of(model: str, deployments: Mapping[str, Deployment], backend: str) -> Deployment:
+    """How a model's engines are run: what `deployments` say, with the kernels that `--backend` asks for."""
+    how = deployments.get(model, Deployment())
+    return replace(how, kernels=parse_kernels(backend, model) or how.kernels)
+
+
 def kernels_of(*models: str) -> dict[str, str]:
     """Stages of these models that have a CUDA kernel, and the engines that run it."""
     return {

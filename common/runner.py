@@ -14,7 +14,7 @@ from common.arrays import to_numpy
 from common.audio import require_same_contract
 from common.deployment import Bucket, Deployment
 from common.engines import Engine
-from common.loading import KINDS, choose_sources, make_driver, parse_backends, parse_kernels
+from common.loading import KINDS, choose_sources, deployment_of, make_driver, parse_backends
 from common.pieces import fit
 from common.registry import MODELS
 from common.retry import ADVICE, ADVICE_AFTER_RETRIES, Said, say
@@ -102,9 +102,7 @@ class TextToSpeech:
         for kind, source in sources.items():
             with clock.stage(kind):
                 form = decoder if kind == "acoustic" else None
-                how = deployments.get(source.model, Deployment())
-                kernels = parse_kernels(backend, source.model)
-                how = replace(how, kernels=kernels) if kernels else how
+                how = deployment_of(source.model, deployments, backend)
                 drivers[kind] = make_driver(source, backends[kind], device, threads, form, watch, how)
         tts = cls(frontend, **drivers, sampling_rate=first.mel.sampling_rate)
         if first.model in deployments:

@@ -11,7 +11,6 @@ from typing import Any
 
 from common import cli
 from common.build import PRECISIONS
-from common.deployment import Deployment
 from common.registry import get_model
 
 TEXT = "It just works."
@@ -133,9 +132,9 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
     from common.loading import (
         KINDS,
         choose_sources,
+        deployment_of,
         pads_masked,
         parse_backends,
-        parse_kernels,
         pick_device,
         require_kernels,
     )
@@ -164,13 +163,11 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
         require_gpu(device)
     setups = {}
     for kind in compared:
-        deployment = args.deployments.get(names[kind], Deployment())
+        deployment = deployment_of(names[kind], args.deployments, args.backend)
         if args.precision and backends[kind] == "trt":
             deployment = replace(deployment, use_fp16=args.precision == "fp16")
-        kernels = parse_kernels(args.backend, names[kind]) or deployment.kernels
-        if kernels:
-            require_kernels(sources[kind], kernels, device)
-            deployment = replace(deployment, kernels=kernels)
+        if deployment.kernels:
+            require_kernels(sources[kind], deployment.kernels, device)
         # Both sides must pad in the same way, and where weights came from decides it.
         masked = pads_masked(sources[kind], deployment)
         deployment = replace(deployment, mask_padding=masked)

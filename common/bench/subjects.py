@@ -22,7 +22,7 @@ from common.bench.clocks import EngineClock
 from common.deployment import Deployment
 from common.engines import Engine
 from common.engines.buckets import root
-from common.loading import KINDS, choose_sources, make_driver, parse_backends, parse_kernels
+from common.loading import KINDS, choose_sources, deployment_of, make_driver, parse_backends
 from common.registry import get_model, unknown
 from common.runner import FIRST_CHUNK, LARGEST_CHUNK, TextToSpeech
 from common.speech import Controls
@@ -137,8 +137,7 @@ class Loaded:
             decoder = "steps"
         self.drivers = {}
         for kind, source in sources.items():
-            how = case.deployments.get(source.model, Deployment())
-            how = replace(how, kernels=parse_kernels(case.plain_backend, source.model) or how.kernels)
+            how = deployment_of(source.model, case.deployments, case.plain_backend)
             if backends[kind] == "trt":
                 if how.batch_size is None and kind == "acoustic":
                     how = replace(how, batch_size=max(case.batches))
