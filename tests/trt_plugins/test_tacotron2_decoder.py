@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 import trt_plugins.kernel as kernel
+from common import cli
 from common.audio import MelContract
 from common.voices import ModelSource, load_voice
 from tacotron2.config import Tacotron2Config
@@ -383,6 +385,20 @@ def test_what_the_engine_cannot_do():
     assert engine.memory_bytes and engine.memory_owner is engine
     with pytest.raises(ValueError, match="batches of 1 to 8, not 9"):
         engine(**{name: x.cuda() for name, x in inputs(network, [4] * 9, 3).items()})
+
+
+def test_a_stall_is_a_sentence_on_the_command_line(capsys, monkeypatch):
+    from trt_plugins.tacotron2_decoder.engine import steps_made
+
+    assert steps_made(torch.tensor([7, 0], dtype=torch.int32)) == 7
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which a command replaces
+    with pytest.raises(SystemExit) as stopped:
+        cli.run(lambda: steps_made(torch.tensor([7, 1], dtype=torch.int32)))
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == (
+        "error: the decoder's kernel stood still at step 7: a block waited in vain for the others; "
+        "try again, or leave decoder_loop=cuda out of --backend\n"
+    )
 
 
 def test_the_exchange_is_counted_as_the_source_lays_it_out():

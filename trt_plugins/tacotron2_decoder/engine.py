@@ -30,6 +30,17 @@ class Made(NamedTuple):
     status: Tensor  # (2,) the steps made, and whether a block waited in vain; zeros before the launch
 
 
+def steps_made(status: Tensor) -> int:
+    """How many steps a launch made; waits for it. A TimeoutError where a block of it waited in vain."""
+    steps, failed = status.tolist()
+    if failed:
+        raise TimeoutError(
+            f"the decoder's kernel stood still at step {steps}: a block waited in vain for the others; "
+            "try again, or leave decoder_loop=cuda out of --backend"
+        )
+    return steps
+
+
 class DecoderLoop:
     """All of a Tacotron 2's decoder in one launch, on PyTorch's current stream; CUDA tensors in and out."""
 
@@ -58,11 +69,7 @@ class DecoderLoop:
             inputs = {name: x.to(self._at).contiguous() for name, x in inputs.items()}
             run, made = self.prepare(**inputs)
             run(torch.cuda.current_stream().cuda_stream)
-            steps, failed = made.status.tolist()  # waits for the launch
-            if failed:
-                raise RuntimeError(
-                    f"the decoder's kernel stood still at step {steps}: a block waited in vain"
-                )
+            steps = steps_made(made.status)
             frames = made.frames[:, :steps].reshape(len(made.frames), -1, self.config.n_mel_channels)
             return {
                 "mel": frames.mT.contiguous(),
