@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 from common.audio import write_bytes
 from common.cache import engines_folder, sha256_of
-from common.deployment import PRECISIONS as PRECISIONS
 from common.deployment import Bucket, Deployment
 from common.engines.tensorrt_module import TensorRT, load_tensorrt, make_logger
 from common.model_settings import shown

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from common import cli
-from common.build import PRECISIONS
 from common.deployment import Deployment
 
 HEADINGS = ("engine", "precision", "MB", "layers", "seconds", "warnings", "file")
@@ -25,19 +24,8 @@ def main(model: str | None = None) -> int:
     if not model:
         parser.add_argument("--acoustic", metavar="NAME", help="acoustic model (default: the voice's)")
         parser.add_argument("--vocoder", metavar="NAME", help="vocoder (default: the voice's)")
-    parser.add_argument(
-        "--voice", metavar="NAME", help="name or folder of a voice (default: the shipped one)"
-    )
-    parser.add_argument(
-        "--checkpoint",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="published weights instead, also acoustic=FILE or vocoder=FILE; may be repeated",
-    )
-    parser.add_argument(
-        "--precision", choices=PRECISIONS, help="of the engines (default: fp32, or what use_fp16 says)"
-    )
+    cli.add_weights_arguments(parser)
+    cli.add_precision_argument(parser)
     cli.add_decoder_argument(parser, "what runs on TensorRT")
     parser.add_argument(
         "--all",

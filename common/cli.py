@@ -52,14 +52,7 @@ def add_model_arguments(parser: Parser) -> None:
     group = parser.add_argument_group("models")
     group.add_argument("--acoustic", metavar="NAME", help="acoustic model (default: the voice's)")
     group.add_argument("--vocoder", metavar="NAME", help="vocoder (default: the voice's)")
-    group.add_argument("--voice", metavar="NAME", help="name or folder of a voice (default: the shipped one)")
-    group.add_argument(
-        "--checkpoint",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="published weights instead of the voice's, also acoustic=FILE or vocoder=FILE; may be repeated",
-    )
+    add_weights_arguments(group)
     group.add_argument(
         "--backend",
         default="onnx",
@@ -73,6 +66,17 @@ def add_model_arguments(parser: Parser) -> None:
         "--device", default="auto", help="cpu, cuda or cuda:N (default: a GPU if there is one)"
     )
     group.add_argument("--threads", type=positive, metavar="N", help="CPU threads (default: all cores)")
+
+
+FILES_HELP = "published weights instead of the voice's, also acoustic=FILE or vocoder=FILE; may be repeated"
+
+
+def add_weights_arguments(parser: argparse._ActionsContainer, files: str = FILES_HELP) -> None:
+    """A voice, and files in the place of its weights."""
+    parser.add_argument(
+        "--voice", metavar="NAME", help="name or folder of a voice (default: the shipped one)"
+    )
+    parser.add_argument("--checkpoint", action="append", default=[], metavar="FILE", help=files)
 
 
 def add_decoder_argument(parser: argparse._ActionsContainer, default: str = "the model's") -> None:

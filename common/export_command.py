@@ -15,15 +15,8 @@ def main(model: str | None = None) -> int:
         kinds=("acoustic", "vocoder"),
         choose=lambda args: [model] if model else args.selected or [s.model for s in read_sources(args)],
     )
-    parser.add_argument(
-        "--voice", metavar="NAME", help="name or folder of a voice (default: the shipped one)"
-    )
-    parser.add_argument(
-        "--checkpoint",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="published weights instead; their graphs go to the cache ($MELFORGE_CACHE); may be repeated",
+    cli.add_weights_arguments(
+        parser, "published weights instead; their graphs go to the cache ($MELFORGE_CACHE); may be repeated"
     )
     parser.add_argument(
         "--check", action="store_true", help="compare the graphs that are there; write nothing"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from common import cli
-from common.build import PRECISIONS
 from common.registry import get_model
 
 TEXT = "It just works."
@@ -68,16 +67,7 @@ def make_parser(model: str | None) -> cli.Parser:
             )
         elif not model:
             parser.add_argument(f"--{kind}", metavar="NAME", help=f"{names[kind]} (default: the voice's)")
-    parser.add_argument(
-        "--voice", metavar="NAME", help="name or folder of a voice (default: the shipped one)"
-    )
-    parser.add_argument(
-        "--checkpoint",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="published weights instead of the voice's, also acoustic=FILE or vocoder=FILE; may be repeated",
-    )
+    cli.add_weights_arguments(parser)
     parser.add_argument(
         "--backend",
         default=default,
@@ -85,9 +75,7 @@ def make_parser(model: str | None) -> cli.Parser:
         help="what is compared with PyTorch, onnx or trt, and kernels of stages as in trt,decoder_loop=cuda "
         f"(default: {default}, or what use_trt says)",
     )
-    parser.add_argument(
-        "--precision", choices=PRECISIONS, help="of the engines (default: fp32, or what use_fp16 says)"
-    )
+    cli.add_precision_argument(parser)
     cli.add_decoder_argument(parser, "the backend's")
     parser.add_argument(
         "--device", default="auto", help="cpu, cuda or cuda:N (default: a GPU if the backend has one)"

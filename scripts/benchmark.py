@@ -62,14 +62,7 @@ def add_arguments(parser: cli.Parser) -> None:
         metavar="KIND",
         help="the voice's, or published: seeded random ones in the published sizes (default: voice)",
     )
-    what.add_argument("--voice", metavar="NAME", help="name or folder of a voice (default: the shipped one)")
-    what.add_argument(
-        "--checkpoint",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="published weights instead of the voice's, also acoustic=FILE or vocoder=FILE; may be repeated",
-    )
+    cli.add_weights_arguments(what)
     what.add_argument(
         "--symbols",
         metavar="N,...",

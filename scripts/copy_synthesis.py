@@ -16,16 +16,7 @@ def main() -> int:
         "-o", "--output", type=Path, required=True, metavar="FOLDER", help="where the copies go"
     )
     parser.add_argument("--vocoder", help="model (default: the voice's)")
-    parser.add_argument(
-        "--voice", metavar="NAME", help="name or folder of a voice (default: the shipped one)"
-    )
-    parser.add_argument(
-        "--checkpoint",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a vocoder's weights instead of the voice's, trained or published",
-    )
+    cli.add_weights_arguments(parser, "a vocoder's weights instead of the voice's, trained or published")
     parser.add_argument("--backend", default="onnx", help="onnx or torch (default: onnx)")
     parser.add_argument(
         "--denoising-strength", type=float, metavar="X", help="of the vocoder's hum (default: the voice's)"
