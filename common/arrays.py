@@ -13,6 +13,8 @@ import numpy as np
 
 # np.ndarray or torch.Tensor. A plain alias: naming torch's type would import torch.
 Array = Any
+# Bytes that go to a GPU from memory that it reads by itself, so that nobody waits for them.
+MOST_PINNED = 1 << 16
 
 
 def is_numpy(array: Array) -> bool:
@@ -49,7 +51,10 @@ def to_device(array: Array, device: str) -> Array:
     """An array as an engine on that device takes it: numpy's on the CPU, torch's on a GPU."""
     if device == "cpu":
         return to_numpy(array)
-    return importlib.import_module("torch").as_tensor(array, device=device)
+    torch = importlib.import_module("torch")
+    if is_numpy(array) and array.nbytes <= MOST_PINNED:
+        return torch.as_tensor(array).pin_memory().to(device, non_blocking=True)
+    return torch.as_tensor(array, device=device)
 
 
 def as_int64(array: Array) -> Array:
@@ -109,14 +114,16 @@ def valid(lengths: Array, steps: int) -> Array:
     return torch.arange(steps, device=lengths.device)[None, :] < lengths[:, None]
 
 
-def repeat_index(repeats: Array) -> tuple[Array, Array]:
+def repeat_index(repeats: Array, steps: int | None = None) -> tuple[Array, Array]:
     """How often each step is repeated, int64 [B, T] -> (index int64 [B, T_out], lengths int64 [B]).
 
     Row b of the index holds every step t `repeats[b, t]` times in a row; behind an item's end it holds 0.
+    T_out is `steps`, which are enough for all, or without it the longest item's length, for which a GPU is
+    waited for.
     """
     ends = repeats.cumsum(1)
     lengths = ends[:, -1]
-    steps = int(lengths.max())
+    steps = int(lengths.max()) if steps is None else steps
     if is_numpy(repeats):
         index = np.zeros((len(repeats), steps), dtype=np.int64)
         for row, count, length in zip(index, repeats, lengths, strict=True):

@@ -286,7 +286,8 @@ class Engines(Mapping[str, Engine]):
     def captures(self) -> bool:
         """Whether a driver may capture several engines together: a graph would keep those let go of."""
         how = self._deployment
-        return self._how[0] == "trt" and how.trt_cuda_graph and not how.engine_memory_limit
+        graphs = (self._how[0] == "trt" and how.trt_cuda_graph) or set(self._stages) <= set(self._kernels)
+        return graphs and not how.engine_memory_limit
 
     def covering(self, text: int) -> Bucket | None:
         """The bucket that a text of so many symbols needs; None without buckets."""

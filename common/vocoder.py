@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from common.arrays import Array, to_device, to_numpy
+from common.arrays import Array, concatenate, read_later, to_device
 from common.denoiser import BIAS_FRAMES, OVERLAP, bias_spectrum, fewest_samples
 from common.engines import Engine
 from common.speech import Controls
@@ -73,7 +73,7 @@ class Vocoder:
         network pads with zeros in every layer.
         """
         return [
-            np.concatenate(
+            concatenate(
                 list(self.vocode_chunks(mel[b : b + 1, :, :length], self.longest_chunk, None, controls))
             )
             for b, length in enumerate(lengths.tolist())
@@ -121,7 +121,7 @@ class Vocoder:
             audio = audio[:, (first - left) * self.hop : (last - left) * self.hop]
             if strength:
                 audio = self.denoise(audio, strength)
-            yield to_numpy(audio[0, (start - first) * self.hop : (end - first) * self.hop])
+            yield read_later(audio[0, (start - first) * self.hop : (end - first) * self.hop])()
             start, size = end, min(size * 2, largest)
 
     def _heard(self, start: int, end: int, frames: int, margin: int) -> tuple[int, int]:

@@ -64,7 +64,7 @@ def warm_up(tts: Any, batch_size: int | None = None) -> Iterator[Warmed]:
         if "step_limit" in driver.controls:  # its decoder's steps are run together where that is faster
             for bucket in driver.engines.buckets or (None,):
                 yield from (_run_steps(driver, bucket, batch) for batch in batches)
-        if getattr(driver, "captured", None):  # several engines as one CUDA graph
+        if getattr(driver, "captured", None):  # engines with what is between them as CUDA graphs
             for bucket in driver.engines.buckets or (None,):
                 yield from (_run_captured(driver, bucket, batch) for batch in batches)
     yield _timed("a sentence", "", 1, lambda: tts.speak(TEXT))
@@ -98,7 +98,7 @@ def _run_steps(driver: Any, bucket: Bucket | None, batch: int) -> Warmed:
 
 
 def _run_captured(driver: Any, bucket: Bucket | None, batch: int) -> Warmed:
-    what = f"{driver.source.model}, one graph"
+    what = f"{driver.source.model}, captured"
     return _timed(what, str(bucket or ""), batch, lambda: driver.capture(bucket, batch))
 
 

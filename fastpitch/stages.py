@@ -16,6 +16,10 @@ FLOAT32_LAYERS = (
     "pitch_predictor",
     "energy_predictor",
 )
+KERNELS = {
+    "encoder": "trt_plugins.transformer.fastpitch:Encoder",
+    "decoder": "trt_plugins.transformer.fastpitch:Decoder",
+}
 # What verify_trt compares inside the stages, unless asked for other layers (common/layers.py).
 LAYERS = ("encoder.*", "*_predictor*", "*_emb", "decoder.*", "proj")
 

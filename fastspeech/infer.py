@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from common.arrays import Array, pad_batch, pad_to, repeat_index, to_device, to_numpy
+from common.arrays import Array, pad_batch, pad_to, read_later, repeat_index, to_device, to_numpy
 from common.deployment import Bucket
 from common.engines import Engine
 from common.engines.buckets import count_miss
@@ -26,7 +26,8 @@ TEXT_STEP, MEL_STEP, SYMBOL_FRAMES = 32, 128, 8
 
 class FastSpeechAcoustic:
     """Symbols to mel, on whatever engines it is given: `encoder` with `decoder` or `mel_side`, or `synthesis`
-    in buckets. Where `engines` say that they capture, `encoder`, kernels and `mel_side` are one CUDA graph.
+    in buckets. Where `engines` say that they capture, `encoder`, kernels and `mel_side` are one CUDA graph,
+    and `encoder` and `decoder` one each with what is computed for it.
 
     The published network calls the inverse of `pace` alpha.
     """
@@ -52,7 +53,7 @@ class FastSpeechAcoustic:
         dims = {**self.encoder.stage.dynamic_dims, **self.decoder.stage.dynamic_dims}
         self.longest_text, self.longest_mel = dims["text"].max, dims["mel"].max
         self.largest_batch = dims["batch"].max
-        self.captured = self._make_captured() if self.apart and getattr(engines, "captures", False) else None
+        self.captured = self._make_captured() if getattr(engines, "captures", False) else None
 
     @property
     def batch_safe(self) -> bool:
@@ -62,9 +63,9 @@ class FastSpeechAcoustic:
     def synthesise(self, ids: Sequence[np.ndarray], controls: Controls | None = None) -> AcousticOutput:
         """One batch: each entry of `ids` int64 [T_text]. MelTooLong where an item's mel has no place."""
         pace = (controls or Controls()).pace
-        symbols, lengths = self._symbols(ids)
         form = self._fixed if self.whole else self._apart if self.apart else self._dynamic
-        mel, durations = form(symbols, lengths, pace)
+        made = self._in_halves(ids, pace) if self.captured and not self.apart else None
+        mel, durations = made or form(*self._symbols(ids), pace)
         mel_lengths = durations.sum(1)
         return AcousticOutput(
             mel=mel[:, :, : int(mel_lengths.max())],
@@ -101,6 +102,21 @@ class FastSpeechAcoustic:
             return np.zeros((len(index), self.config.n_mel_channels, 0), np.float32), to_numpy(durations)
         decoded = self.decoder(encoded=encoded["encoded"], repeat_index=index, mel_lengths=mel_lengths)
         return decoded["mel"], to_numpy(durations)
+
+    def _in_halves(self, ids: Sequence[np.ndarray], pace: float) -> tuple[Array, np.ndarray] | None:
+        """The same in two launches, with the length regulator's operations in them. None: no graph."""
+        check_ids(ids, self.config.n_symbols, self.longest_text)
+        symbols, lengths = pad_batch(ids, self.config.padding_idx)
+        made = self.captured.encode(symbols, lengths, alpha=np.array([alpha_of(pace)]))
+        if made is None:
+            return None
+        durations = read_later(made["repeats"])()[:, : symbols.shape[1]]  # the one time that the host waits
+        mel_lengths = durations.sum(1)
+        self._require_place(mel_lengths, lengths, pace)
+        if not mel_lengths.max():
+            return np.zeros((len(ids), self.config.n_mel_channels, 0), np.float32), durations
+        decoded = self.captured.decode(made, mel_lengths)
+        return decoded and (decoded["mel"], durations)
 
     def _fixed(self, symbols: Array, lengths: Array, pace: float) -> tuple[Array, np.ndarray]:
         """The same. How long the mel is comes out with it: at times a larger bucket must do it again."""
@@ -171,14 +187,18 @@ class FastSpeechAcoustic:
         return Bucket(text, min(-(-mel // MEL_STEP) * MEL_STEP, self.longest_mel))
 
     def _make_captured(self) -> Any:
+        if self.whole:
+            return None
+        if not self.apart:
+            halves = importlib.import_module("common.engines.halves")
+            before, behind = regulate.regulating, regulate.expanding
+            return halves.Halves(self.encoder, self.decoder, before, behind, self.batch_safe)
         if not hasattr(self.decoder, "buckets") and not self.batch_safe:
             warnings.warn(
                 "fastspeech runs without one CUDA graph: with mask_padding: false its network hears padding; "
                 "give it buckets if it may",
                 stacklevel=2,
             )
-            return None
-        if self.encoder.alone is None:
             return None
         captured = importlib.import_module("common.engines.captured")
         stream = importlib.import_module("torch").cuda.Stream(self.encoder.device)
@@ -192,7 +212,13 @@ class FastSpeechAcoustic:
 
     def capture(self, bucket: Bucket | None, batch: int) -> None:
         """Has what a bucket of such a batch runs captured, or what a text of usual length does."""
-        text = bucket.text if bucket else self.encoder.stage.dynamic_dims["text"].typical
+        dims = {**self.encoder.stage.dynamic_dims, **self.decoder.stage.dynamic_dims}
+        text = bucket.text if bucket else dims["text"].typical
+        if not self.apart:
+            self.captured.capture(
+                batch, text, bucket.mel if bucket else dims["mel"].typical, alpha=np.ones(1)
+            )
+            return
         fixed = bucket or self._fixed_lengths(text, 1.0)
         symbols, lengths = self._symbols([np.ones(text, np.int64)] * batch)
         to_numpy((self._launch(symbols, lengths, 1.0, fixed) or {"mel": lengths})["mel"])

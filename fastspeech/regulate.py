@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from common.arrays import Array, as_int64, is_numpy
+from common.arrays import Array, as_int64, is_numpy, repeat_index
 
 # Named tensors in and out, on the current stream.
 Run = Callable[[Mapping[str, Array]], dict[str, Array]]
@@ -65,5 +65,27 @@ def join(encode: Run, render: Run, operations: Any, table: Array) -> Run:
         placed = place_by(operations, encoded["encoded"], durations, mel_lengths, counting, table)
         rendered = render({"placed": placed, "mel_lengths": mel_lengths})
         return {"mel": rendered["mel"], "durations": durations}
+
+    return run
+
+
+def regulating(encode: Run) -> Run:
+    """The encoder with what follows it: `repeats` int64 [B, N], of durations times `alpha` (1,)."""
+
+    def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
+        lengths = inputs["lengths"]
+        encoded = encode({"symbols": inputs["symbols"], "lengths": lengths})
+        repeats = round_durations(encoded["duration"], inputs["alpha"])
+        return {"encoded": encoded["encoded"], "lengths": lengths.clone(), "repeats": repeats}
+
+    return run
+
+
+def expanding(decode: Run) -> Run:
+    """The decoder with what precedes it: each frame's symbol."""
+
+    def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
+        index, mel_lengths = repeat_index(inputs["repeats"], len(inputs["frames"]))
+        return decode({"encoded": inputs["encoded"], "repeat_index": index, "mel_lengths": mel_lengths})
 
     return run

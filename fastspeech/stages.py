@@ -15,6 +15,11 @@ VARIANTS = {
     "kernels": ("encoder", "mel_side"),
 }
 BUCKETED = "fixed"
+KERNELS = {
+    "encoder": "trt_plugins.transformer.fastspeech:Encoder",
+    "decoder": "trt_plugins.transformer.fastspeech:Decoder",
+    "mel_side": "trt_plugins.transformer.fastspeech:Decoder",
+}
 LONGEST_TEXT = 512
 # The layers' norms, and with them what runs past the layers; the sinusoids; and the durations: a sound that
 # is a frame longer shifts all that follow.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -44,10 +44,29 @@ def check_machine(device: str, model: str) -> None:
         ) from None
 
 
+def processors_of(device: str) -> int:
+    """How many programs' groups a GPU runs at a time; on a CPU, an H200's."""
+    if device == "cpu":
+        return 132
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
 def padded(frames: int) -> int:
     """What a mel of so many frames is padded to: a graph for every length would take longer than speaking."""
     step = SHORT_STEP if frames <= SHORT else STEP
     return -(-frames // step) * step
+
+
+class Launch(NamedTuple):
+    """A Triton kernel with all that it is given."""
+
+    kernel: Any
+    grid: tuple[int, ...]
+    arguments: tuple
+    options: dict[str, Any]
+
+    def __call__(self) -> None:
+        self.kernel[self.grid](*self.arguments, **self.options)
 
 
 class GraphedShape(ABC):

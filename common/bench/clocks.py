@@ -16,7 +16,7 @@ import numpy as np
 from common.arrays import Array
 from common.bench.work import TOGETHER
 from common.engines import Engine
-from common.stages import Dim, Stage
+from common.stages import Dim, Stage, Tensor
 
 PERCENTILES = (50, 90, 95, 99)
 LEAST_RUNS = 3
@@ -76,6 +76,25 @@ class EngineClock:
 
     def watch(self, engine: Engine) -> Engine:
         return _Watched(engine, self)
+
+    def watch_halves(self, halves: Any) -> None:
+        """Two engines that are captured with what is between them; their calls count as the engines'."""
+        for name, engine in (("encode", halves.encoder), ("decode", halves.decoder)):
+            setattr(halves, name, self._timed(getattr(halves, name), engine))
+
+    def _timed(self, call: Callable[..., Any], engine: Engine) -> Callable[..., Any]:
+        def run(*inputs: Any, **more: Any) -> Any:
+            if not self.on:
+                return call(*inputs, **more)
+            start = _mark(engine.device)
+            outputs = call(*inputs, **more)
+            if outputs is not None:
+                given = inputs[0] if isinstance(inputs[0], Mapping) else {}
+                sizes = _sizes(engine.stage.inputs, given) | _sizes(engine.stage.outputs, outputs)
+                self._marks.append((engine.stage, sizes, start, _mark(engine.device)))
+            return outputs
+
+        return run
 
     @contextmanager
     def measuring(self, engine: Engine, sizes: dict[str, int]) -> Iterator[None]:
@@ -146,11 +165,15 @@ class _Watched:
 
 def sizes_of(stage: Stage, inputs: Mapping[str, Array]) -> dict[str, int]:
     """The dynamic dimensions' sizes in a call."""
+    return _sizes(stage.inputs, inputs)
+
+
+def _sizes(tensors: Sequence[Tensor], values: Mapping[str, Array]) -> dict[str, int]:
     return {
         dim.name: size
-        for tensor in stage.inputs
-        if tensor.name in inputs
-        for dim, size in zip(tensor.dims, inputs[tensor.name].shape, strict=True)
+        for tensor in tensors
+        if tensor.name in values
+        for dim, size in zip(tensor.dims, values[tensor.name].shape, strict=True)
         if isinstance(dim, Dim)
     }
 

@@ -15,11 +15,11 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from common.arrays import Array, to_device, to_numpy
+from common.arrays import Array, as_float32, to_device, to_numpy, valid
 from common.audio import MelContract, require_same_contract
 from common.bench.cases import Case, form_of, has_decoders
 from common.bench.clocks import EngineClock
-from common.deployment import Deployment
+from common.deployment import Bucket, Deployment
 from common.engines import Engine
 from common.engines.buckets import root
 from common.loading import KINDS, choose_sources, deployment_of, make_driver, parse_backends
@@ -63,22 +63,22 @@ class Subject:
 class FixedDurations:
     """An acoustic model's encoder with durations that are given: its own are predicted, and not used."""
 
-    alone = None  # beside this engine there would be the predicted ones
-
     def __init__(self, engine: Engine, frames: int):
         self._engine, self._frames = engine, frames
-        self._given: dict[tuple[int, ...], Array] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
-        outputs = self._engine(**inputs)
-        shape = tuple(outputs["duration"].shape)
-        if shape not in self._given:
-            given = np.full(shape, self._frames, np.float32)
-            self._given[shape] = to_device(given, self._engine.device)
-        return {**outputs, "duration": self._given[shape]}
+        return self._given(inputs, self._engine(**inputs))
+
+    def alone(self, bucket: Bucket | None = None) -> Callable[[dict[str, Array]], dict[str, Array]]:
+        run = self._engine.alone(bucket)
+        return lambda inputs: self._given(inputs, run(inputs))
+
+    def _given(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
+        inside = valid(inputs["lengths"], outputs["duration"].shape[1])
+        return {**outputs, "duration": as_float32(inside) * self._frames}
 
 
 class Remembered:
@@ -146,6 +146,9 @@ class Loaded:
             self.drivers[kind] = make_driver(
                 source, backends[kind], case.device, case.threads, form, self._watch, how
             )
+            captured = getattr(self.drivers[kind], "captured", None)
+            if hasattr(captured, "decode"):
+                self.clock.watch_halves(captured)
         first = next(iter(sources.values()))
         self.sampling_rate, self.hop = first.mel.sampling_rate, first.mel.hop_length
         frontend = first.frontend.build() if first.frontend and not self.fixed else None

@@ -121,13 +121,13 @@ class BucketedEngine:
         engine = self._engine(bucket)
         wanted = {name: getattr(bucket, name) for name in given}
         padded = {
-            t.name: pad_to(inputs[t.name], _shape(t, inputs[t.name], wanted)) for t in self.stage.inputs
+            t.name: pad_to(inputs[t.name], resized(t, inputs[t.name], wanted)) for t in self.stage.inputs
         }
         batch = len(inputs[self.stage.inputs[0].name])
         valid = sum(self._valid(inputs, name, batch * size) for name, size in given.items())
         self.count_call(bucket, batch, valid)
         outputs = engine(**padded)
-        return {t.name: _cut(outputs[t.name], _shape(t, outputs[t.name], given)) for t in self.stage.outputs}
+        return {t.name: cut(outputs[t.name], resized(t, outputs[t.name], given)) for t in self.stage.outputs}
 
     def repeated(self, fixed: dict[str, Array], state: dict[str, Array], *others: Any) -> Any:
         """As the engine's own, for inputs that are a bucket's already."""
@@ -223,7 +223,7 @@ def _change(stage: Stage, bucket: Bucket, change: Callable[[Dim, int], Dim]) -> 
     return replace(stage, inputs=tensors(stage.inputs), outputs=tensors(stage.outputs))
 
 
-def _shape(tensor: Tensor, array: Array, lengths: dict[str, int]) -> tuple[int, ...]:
+def resized(tensor: Tensor, array: Array, lengths: dict[str, int]) -> tuple[int, ...]:
     """An array's shape, with these lengths along the dimensions that depend on them."""
     return tuple(
         lengths[root(dim)] * dim.times if isinstance(dim, Dim) and root(dim) in lengths else size
@@ -231,5 +231,5 @@ def _shape(tensor: Tensor, array: Array, lengths: dict[str, int]) -> tuple[int, 
     )
 
 
-def _cut(array: Array, shape: tuple[int, ...]) -> Array:
+def cut(array: Array, shape: tuple[int, ...]) -> Array:
     return array[tuple(slice(size) for size in shape)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -44,7 +44,7 @@ class Graph:
 
     def __init__(self, run: Run, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream):
         self._run = run  # whose addresses, such as those of a context, the graph has
-        self._inputs = inputs
+        self._inputs = dict(inputs)
         self._replay, self._outputs = record(lambda: run(inputs), stream)
         self._done = stream.record_event()
 
@@ -55,14 +55,22 @@ class Graph:
         self._replay()
         return all(torch.equal(wanted[name], tensor) for name, tensor in self._outputs.items())
 
-    def __call__(self, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream) -> dict[str, Tensor]:
+    def __call__(
+        self, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream, own: bool = False
+    ) -> dict[str, Tensor]:
+        """The outputs in memory of the caller's, or in its own, which the next call fills anew."""
         stream.wait_event(self._done)  # the memory may be in use on another stream
         for name, tensor in inputs.items():
-            self._inputs[name].copy_(tensor)
+            if self._inputs[name].data_ptr() != tensor.data_ptr():
+                self._inputs[name].copy_(tensor, non_blocking=True)
         self._replay()
-        outputs = {name: tensor.clone() for name, tensor in self._outputs.items()}
+        outputs = self._outputs if own else {name: tensor.clone() for name, tensor in self._outputs.items()}
         self._done = stream.record_event()
         return outputs
+
+    def in_use(self) -> None:
+        """Others read its memory in what the current stream does up to now."""
+        self._done = torch.cuda.current_stream(self._done.device).record_event()
 
     def wait(self) -> None:
         """Until it has run: then its memory may be given away."""
@@ -74,17 +82,28 @@ class Captured:
 
     `make` gives the function for inputs of such shapes: what it holds, such as a TensorRT context, is then
     the graph's alone. A graph that does not give bit for bit what the function gives is not used; a warning
-    says so, or why there is none.
+    says so, or why there is none. Inputs that are `shared` are read where they are, such as in the memory of
+    another graph, and a graph is for these addresses only.
     """
 
-    def __init__(self, name: str, make: Callable[[Mapping[str, Tensor]], Run], stream: torch.cuda.Stream):
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[Mapping[str, Tensor]], Run],
+        stream: torch.cuda.Stream,
+        shared: Collection[str] = (),
+    ):
         self.name = name
         self.graphs: dict[tuple, Graph | None] = {}  # by shapes; the one used last is the last
-        self._make, self._stream = make, stream
+        self._make, self._stream, self._shared = make, stream, shared
 
-    def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
-        """What the function gives, in memory of the caller's; None where these shapes have no graph."""
+    def __call__(self, inputs: Mapping[str, Tensor], own: bool = False) -> dict[str, Tensor] | None:
+        """What the function gives, in memory of the caller's, or of the graph's own, which the next call
+        fills anew. None where these shapes have no graph.
+        """
         key = tuple((name, tuple(tensor.shape)) for name, tensor in inputs.items())
+        if self._shared:
+            key += tuple(inputs[name].data_ptr() for name in self._shared if name in inputs)
         with own_stream(self._stream) as stream:
             graph = self.graphs.pop(key) if key in self.graphs else self._capture(inputs, stream)
             self.graphs[key] = graph
@@ -92,10 +111,21 @@ class Captured:
                 oldest = self.graphs.pop(next(iter(self.graphs)))
                 if oldest:
                     oldest.wait()
-            return graph(inputs, stream) if graph else None
+            return graph(inputs, stream, own) if graph else None
+
+    def in_use(self) -> None:
+        """Says so of the graph that was used last."""
+        graph = next(reversed(self.graphs.values()))
+        if graph:
+            graph.in_use()
 
     def _capture(self, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream) -> Graph | None:
-        held = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in inputs.items()}
+        held = {
+            name: tensor
+            if name in self._shared
+            else tensor.to(stream.device, memory_format=torch.contiguous_format, copy=True)
+            for name, tensor in inputs.items()
+        }
         run = self._make(held)
         for _ in range(WARM_UPS):
             outputs = run(held)

@@ -17,6 +17,8 @@ from common.engines.captured import MOST_SHAPES, WARM_UPS, Captured
 class Stream:
     """One on which everything is done at once."""
 
+    device = torch.device("cpu")
+
     waited = 0
 
     def synchronize(self) -> None:

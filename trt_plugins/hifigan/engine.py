@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hifigan.config import HifiganConfig
 from hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
-from trt_plugins.graphs import GraphedShape, ShapedGenerator
+from trt_plugins.graphs import GraphedShape, Launch, ShapedGenerator, processors_of
 from trt_plugins.hifigan.fold import CHUNK, Folded, Level, Product, Sizes, fold, sizes_of
 
 WINDOW_ROWS, LAST_ROWS = 16, 128
@@ -68,18 +68,6 @@ class Generator(ShapedGenerator):
         return Shape(self.config, self.folded, batch, frames, self.device)
 
 
-class Launch(NamedTuple):
-    """A kernel with all that it is given."""
-
-    kernel: Any
-    grid: tuple[int, ...]
-    arguments: tuple
-    options: dict[str, Any]
-
-    def __call__(self) -> None:
-        self.kernel[self.grid](*self.arguments, **self.options)
-
-
 class Room(NamedTuple):
     """Memory of a level, (blocks, rows, C) float16; zeros wherever there is no step of an item."""
 
@@ -106,9 +94,7 @@ class Shape(GraphedShape):
         self.sizes: Sizes = folded.sizes
         self.batch, self.frames = batch, frames
         self.stride = frames + self.sizes.margin  # frames from an item to the next
-        self.processors = 132
-        if device.startswith("cuda"):
-            self.processors = torch.cuda.get_device_properties(device).multi_processor_count
+        self.processors = processors_of(device)
         samples = frames * config.hop_length
         self.inputs = {
             "mel": torch.zeros(batch, config.n_mel_channels, frames, device=device),

@@ -1,0 +1,226 @@
+"""FastPitch and FastSpeech in two CUDA graphs: what they give without, on the CPU and on a GPU."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from common import export
+from common.build import build_stage, engine_files, needed_stages
+from common.deployment import Deployment
+from common.engines import halves
+from common.engines.tensorrt_module import load_tensorrt
+from common.export import export_source
+from common.loading import make_driver
+from common.published import read_checkpoint
+from common.seeded import random_source
+from common.speech import Controls, MelTooLong
+from common.voices import load_voice
+from tests.conftest import save_trained, tiny_fastpitch, tiny_fastspeech
+
+TINY = {"fastpitch": tiny_fastpitch, "fastspeech": tiny_fastspeech}
+FORMS = {"fastpitch": None, "fastspeech": "dynamic"}  # in buckets FastSpeech has another
+KERNELS = ("encoder", "decoder")
+TEXTS = ([np.arange(1, 18), np.arange(30, 39)], [np.arange(60, 80), np.arange(5, 17)], [np.arange(1, 10)])
+BUCKETS = {
+    "trt_multi_engine": True,
+    "trt_max_input_seq_len_list": (24, 40),
+    "trt_max_output_seq_len_list": (100, 300),
+}
+
+
+@pytest.fixture(params=TINY)
+def model(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """Tiny networks with the graphs of their stages."""
+    folder = tmp_path_factory.mktemp("halves")
+    made = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "check_sizes", lambda stage: [])
+        for model, tiny in TINY.items():
+            stored = read_checkpoint(save_trained(folder / f"{model}.safetensors", *tiny()))
+            made[model] = export_source(stored, folder / model)[0]
+    return made
+
+
+def controls_of(model: str, pace: float) -> Controls:
+    """With the pitch changed too where it can be."""
+    return Controls(pace=pace, **({"pitch_shift": 20.0} if model == "fastpitch" else {}))
+
+
+def assert_alike(made, wanted, tolerance: float = 0.0) -> None:
+    """Two outputs, as far as items go; the tolerance is a part of the largest value."""
+    assert made.mel_lengths.tolist() == wanted.mel_lengths.tolist()
+    assert np.array_equal(made.durations, wanted.durations)
+    assert made.mel.shape == wanted.mel.shape
+    pairs = [(a[:, :n], b[:, :n]) for a, b, n in zip(made.mel, wanted.mel, made.mel_lengths, strict=True)]
+    for name in ("pitch", "energy"):
+        if getattr(wanted, name) is not None:
+            pairs.append((getattr(made, name), getattr(wanted, name)))
+    for found, value in pairs:
+        assert found.shape == value.shape
+        scale = max(0.05, float(abs(value).max()))
+        assert float(abs(torch.as_tensor(found) - torch.as_tensor(value)).max()) <= tolerance * scale
+
+
+class TestWithoutGpu:
+    """What stands in for a CUDA graph runs the function that would be captured."""
+
+    @pytest.fixture
+    def drivers(self, model, sources, monkeypatch):
+        """Makes a driver with halves, and one without; the first's graphs are counted."""
+
+        class Launched:
+            def __init__(self, name, make, stream, shared=()):
+                self.make, self.keys = make, []
+
+            def __call__(self, inputs, own=False):
+                self.keys.append(tuple(tuple(tensor.shape) for tensor in inputs.values()))
+                return self.make(inputs)(inputs)
+
+            def in_use(self) -> None:
+                pass
+
+        def alone(engine, bucket=None):
+            def run(inputs):
+                outputs = engine(**{name: tensor.numpy() for name, tensor in inputs.items()})
+                return {name: torch.from_numpy(array) for name, array in outputs.items()}
+
+            return run
+
+        monkeypatch.setattr(halves, "Captured", Launched)
+        monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
+        monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
+        monkeypatch.setattr("common.engines.torch_engine.TorchEngine.alone", alone, raising=False)
+        monkeypatch.setattr("common.loading.Engines.captures", property(lambda self: True))
+
+        def make(source=sources[model], **how):
+            deployment = Deployment(**how)
+            driver, plain = (
+                make_driver(source, "torch", "cpu", decoder=FORMS[model], deployment=deployment) for _ in "ab"
+            )
+            plain.captured = None
+            return driver, plain
+
+        return make
+
+    def test_they_make_what_the_engines_make(self, model, drivers):
+        driver, plain = drivers()
+        for ids in TEXTS:
+            controls = controls_of(model, 1.2)
+            assert_alike(driver.synthesise(ids, controls), plain.synthesise(ids, controls), 2e-5)
+        assert driver.captured.first.keys[0] == driver.captured.first.keys[1]  # texts are filled up
+
+    def test_buckets_are_used_and_counted(self, model, drivers):
+        driver, plain = drivers(**BUCKETS)
+        for ids in TEXTS:
+            assert_alike(driver.synthesise(ids), plain.synthesise(ids), 2e-5)
+        found, wanted = (
+            [(row["stage"], row["bucket"], row["calls"], row["valid"]) for row in one.engines.report()]
+            for one in (driver, plain)
+        )
+        decoding = [row for row in found if "decoder" in row[0]]
+        assert sum(row[2] for row in decoding) == len(TEXTS)
+        assert [row[2] for row in found] == [row[2] for row in wanted]
+
+    def test_a_mel_for_a_longer_bucket(self, model, drivers):
+        driver, plain = drivers(**BUCKETS)
+        controls = controls_of(model, 0.4)
+        made = driver.synthesise(TEXTS[0], controls)
+        assert 100 < made.mel_lengths.max() <= 300
+        assert_alike(made, plain.synthesise(TEXTS[0], controls), 2e-5)
+        with pytest.raises(MelTooLong, match="goes up to 300"):
+            driver.synthesise(TEXTS[0], Controls(pace=0.1))
+
+    def test_a_network_that_hears_padding_gets_none(self, model, drivers, sources):
+        source = sources[model]
+        source = replace(source, config=replace(source.config, mask_padding=False), networks={})
+        driver, plain = drivers(source)
+        ids = TEXTS[2]
+        assert_alike(driver.synthesise(ids), plain.synthesise(ids), 2e-5)
+        assert driver.captured.first.keys[0][0] == (1, len(ids[0]))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+class TestOnGpu:
+    @pytest.fixture
+    def drivers(self, model, sources, tmp_path, monkeypatch):
+        """Makes drivers on TensorRT, without graphs and with halves."""
+        try:
+            trt = load_tensorrt()
+        except ValueError as error:
+            pytest.skip(str(error))
+        monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
+        source = sources[model]
+
+        def make(**how):
+            deployment = Deployment(batch_size=2, **how)
+            stages = needed_stages(source, deployment, FORMS[model])
+            for file in engine_files(stages, source, deployment, trt):
+                build_stage(file, source, trt, False, 8.0)
+            return [
+                make_driver(source, "trt", "cuda", decoder=FORMS[model], deployment=one)
+                for one in (deployment, replace(deployment, trt_cuda_graph=True))
+            ]
+
+        return make
+
+    @pytest.mark.trt
+    def test_engines_give_the_bits_of_single_launches(self, model, drivers):
+        plain, graphed = drivers(use_fp16=True, trt_max_input_seq_len=32, trt_max_output_seq_len=320)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for ids in (*TEXTS, TEXTS[0]):
+                for pace in (1.0, 0.5):
+                    controls = controls_of(model, pace)
+                    assert_alike(graphed.synthesise(ids, controls), plain.synthesise(ids, controls))
+        for captured in (graphed.captured.first, graphed.captured.second):
+            assert len(captured.graphs) == 2 and all(captured.graphs.values())  # batches of two and one
+
+    @pytest.mark.trt
+    def test_buckets_on_other_streams(self, model, drivers):
+        plain, graphed = drivers(**BUCKETS)
+        for ids in (*TEXTS, TEXTS[0]):
+            wanted = plain.synthesise(ids, controls_of(model, 0.75))
+            with torch.cuda.stream(torch.cuda.Stream()):
+                made = graphed.synthesise(ids, controls_of(model, 0.75))
+                torch.cuda.current_stream().synchronize()
+            assert_alike(made, wanted)
+
+    def test_kernels_give_the_bits_of_single_launches(self, model, tmp_path):
+        """Kernels fill lengths up, also where the network hears the padding of shorter items."""
+        for source in (load_voice().source(model), random_source(model, tmp_path)):
+            graphed, plain = (
+                make_driver(source, "torch", "cuda", deployment=Deployment(kernels=KERNELS)) for _ in "ab"
+            )
+            plain.captured = None
+            for ids in (*TEXTS, TEXTS[0]):
+                controls = controls_of(model, 1.0)
+                assert_alike(graphed.synthesise(ids, controls), plain.synthesise(ids, controls))
+            for captured in (graphed.captured.first, graphed.captured.second):
+                assert captured.graphs and all(captured.graphs.values())
+
+    def test_the_host_waits_for_nothing_but_durations(self, model):
+        source = load_voice().source(model)
+        driver = make_driver(source, "torch", "cuda", deployment=Deployment(kernels=KERNELS))
+        driver.capture(None, 1)
+        settings = {"fastpitch": {"settings": [1, 1, 0]}, "fastspeech": {"alpha": [1]}}[model]
+        settings = {name: np.array(value, np.float32) for name, value in settings.items()}
+        text = 96
+        for mode in ("default", "error"):  # the first time it captures
+            torch.cuda.set_sync_debug_mode(mode)
+            try:
+                made = driver.captured.encode(np.ones((1, text), np.int64), np.array([text]), **settings)
+                decoded = driver.captured.decode(made, np.array([600]))
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+            assert decoded["mel"].shape[2] == 640

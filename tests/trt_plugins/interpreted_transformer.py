@@ -1,0 +1,136 @@
+"""Runs FastPitch's or FastSpeech's kernels in Triton's interpreter and prints their largest error.
+
+It is a part of the largest value of an output, within items. Arguments: the model, and whether it masks.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import triton.language as tl  # noqa: F401 (which a kernel must see)
+from triton.runtime import interpreter
+
+from common.audio import MelContract
+from common.registry import get_model
+from common.stages import Stage
+from common.voices import ModelSource
+from fastpitch.config import FastPitchConfig
+from fastpitch.model import FastPitch
+from fastspeech.config import FastSpeechConfig
+from fastspeech.model import FastSpeech
+from trt_plugins.transformer import engine, fastpitch, fastspeech
+
+patch_tensor = interpreter._patch_lang_tensor
+
+
+def _patch(tensor, scope) -> None:
+    """Bounds of loops that are tensors of one number, which numpy 2.4 no longer takes for numbers."""
+    patch_tensor(tensor, scope)
+    scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+
+interpreter._patch_lang_tensor = _patch
+CHANNELS, TEXT, MEL = 48, 13, 21
+LENGTHS, MEL_LENGTHS = torch.tensor([13, 9]), torch.tensor([21, 15])
+MADE = {
+    "fastpitch": (
+        FastPitch,
+        fastpitch,
+        FastPitchConfig(
+            n_mel_channels=20,
+            symbols_embedding_dim=CHANNELS,
+            in_fft_n_layers=2,
+            in_fft_n_heads=2,
+            in_fft_d_head=24,
+            in_fft_conv1d_filter_size=80,
+            in_fft_output_size=CHANNELS,
+            out_fft_n_layers=2,
+            out_fft_d_head=16,
+            out_fft_conv1d_filter_size=96,
+            out_fft_output_size=CHANNELS,
+            dur_predictor_filter_size=40,
+            pitch_predictor_filter_size=24,
+            energy_predictor_filter_size=24,
+            pitch_embedding_kernel_size=5,
+            n_speakers=2,
+        ),
+    ),
+    "fastspeech": (
+        FastSpeech,
+        fastspeech,
+        FastSpeechConfig(
+            max_seq_len=64,
+            d_model=CHANNELS,
+            phoneme_side_n_layer=2,
+            phoneme_side_conv1d_filter_size=80,
+            phoneme_side_output_size=CHANNELS,
+            mel_side_n_layer=1,
+            mel_side_head=1,
+            mel_side_conv1d_filter_size=64,
+            mel_side_output_size=CHANNELS,
+            duration_predictor_filter_size=24,
+            n_mel_channels=20,
+        ),
+    ),
+}
+
+
+def padded(tensor: torch.Tensor) -> torch.Tensor:
+    """Texts and mels are filled up, as the engine does on a GPU."""
+    sizes = {TEXT: 32, MEL: 64}
+    larger = tensor.new_zeros([sizes.get(size, size) for size in tensor.shape])
+    larger[tuple(slice(size) for size in tensor.shape)] = tensor
+    return larger
+
+
+def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    """Of valid steps, along the axis that counts them."""
+    found = found[tuple(slice(size) for size in wanted.shape)]
+    axis, lengths = next(
+        (axis, {TEXT: LENGTHS, MEL: MEL_LENGTHS}[size])
+        for axis, size in enumerate(wanted.shape)
+        if size in (TEXT, MEL)
+    )
+    errors = [
+        float((a.narrow(axis - 1, 0, length) - b.narrow(axis - 1, 0, length)).abs().max())
+        for a, b, length in zip(found, wanted, lengths.tolist(), strict=True)
+    ]
+    return max(errors) / max(0.05, float(wanted.abs().max()))
+
+
+def run(stage: Stage, source: ModelSource, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    kernels = MADE[source.model][1]
+    made = (kernels.Encoder if stage.name == "encoder" else kernels.Decoder)(stage, source, "cpu")
+    return made.alone()({name: padded(tensor) for name, tensor in inputs.items()})
+
+
+model, masks = sys.argv[1], sys.argv[2] == "masked"
+engine.check_machine = lambda device, name: None
+torch.manual_seed(0)
+config = replace(MADE[model][2], mask_padding=masks)
+network = MADE[model][0](config).eval().requires_grad_(False)
+for parameter in network.parameters():
+    if parameter.dim() == 1:
+        parameter += 0.1 * torch.randn_like(parameter)
+engine.build_network = lambda stage, source: network
+source = ModelSource(model, config, Path(model), MelContract())
+symbols = torch.randint(1, 100, (2, TEXT))
+symbols[0, 4] = symbols[1, 9:] = config.padding_idx
+index = torch.randint(0, TEXT, (2, MEL)).sort(1).values.clamp(max=(LENGTHS - 1)[:, None])
+index[1, 15:] = 0
+known = {"symbols": symbols, "lengths": LENGTHS, "repeat_index": index, "mel_lengths": MEL_LENGTHS}
+known |= {"speaker": torch.tensor([1, 0]), "placed": torch.randn(2, MEL, CHANNELS)}
+errors = []
+for stage in get_model(model).module("stages").stages(config):
+    if stage.name not in get_model(model).module("stages").KERNELS:
+        continue
+    inputs = {tensor.name: known[tensor.name] for tensor in stage.inputs}
+    outputs = getattr(network, stage.method)(**inputs)
+    wanted = dict(zip((tensor.name for tensor in stage.outputs), outputs, strict=True))
+    found = run(stage, source, inputs)
+    errors += [error(found[name], value) for name, value in wanted.items()]
+    known |= {"encoded": wanted.get("encoded"), "pitch": wanted.get("pitch", torch.zeros(1)) * 1.3 + 0.2}
+print(max(errors))

@@ -1,0 +1,1 @@
+"""The transformers of FastPitch and FastSpeech on kernels of our own, in Triton."""

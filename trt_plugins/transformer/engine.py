@@ -1,0 +1,385 @@
+"""What the stages of FastPitch and FastSpeech share on these kernels: memory, launches and CUDA graphs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from common.arrays import pad_to
+from common.deployment import Bucket
+from common.engines import check_inputs
+from common.engines.buckets import cut, resized
+from common.engines.captured import Captured
+from common.engines.halves import MEL_STEP, TEXT_STEP
+from common.engines.torch_engine import build_network
+from common.stages import Stage
+from trt_plugins.graphs import Launch, check_machine, processors_of
+from trt_plugins.transformer.fold import CHUNK, Attention, Layer, Norm, Predictors, Product, block_of, nbytes
+
+if TYPE_CHECKING:
+    from common.voices import ModelSource
+
+SLACK = 128  # rows behind the last item: the last program's
+STEP_ROWS = 8  # of a program that begins a side
+NORM_ROWS = 1
+PREDICTOR_ROWS = 16
+ATTENTION_ROWS, ATTENTION_KEYS = 16, 128
+NO_LIMIT = 3e38
+UNITS = {"text": TEXT_STEP, "mel": MEL_STEP}  # what lengths are filled up to multiples of
+
+
+class Tile(NamedTuple):
+    """How a product is cut up: rows and columns of a program, and parts of its sum."""
+
+    rows: int
+    columns: int
+    splits: int = 1
+
+
+TILES = ((64, 32), (64, 64), (64, 128), (128, 128))
+LOADS_AHEAD = 4
+MOST_SPLITS = 12
+# Microseconds, on an H200: a program beside its chunks, and what each further one adds; a chunk at the least,
+# or in itself and for each number of the result; and a number of a part, written and read.
+START, PROGRAM_TIME, FASTEST_CHUNK, CHUNK_TIME, NUMBER_TIME = 1.7, 0.003, 0.22, 0.18, 1.1e-5
+PART_TIME = 1.2e-6
+
+
+def tile_for(product: Product, rows: int, processors: int, splittable: bool = False) -> Tile:
+    """The tile that should take a GPU with so many processors the least time for so many rows."""
+    steps = product.taps * product.chunks
+
+    def time(tile: Tile) -> float:
+        programs = -(-rows // tile.rows) * (product.columns // tile.columns) * tile.splits
+        chunk = max(FASTEST_CHUNK, CHUNK_TIME + NUMBER_TIME * tile.rows * tile.columns)
+        chunks = -(-programs // processors) * -(-steps // tile.splits)
+        parts = tile.splits * rows * product.columns * PART_TIME if splittable else 0.0
+        return START + PROGRAM_TIME * programs + chunks * chunk + parts
+
+    most = min(steps, MOST_SPLITS) if splittable else 1
+    tiles = [Tile(*size, splits) for size in TILES for splits in range(1, most + 1)]
+    return min(tiles, key=time)
+
+
+class Side:
+    """The memory of a batch's steps; kernels.py says what lies where."""
+
+    def __init__(self, batch: int, size: int, channels: int, margin: int, device: Any):
+        self.batch, self.size, self.channels, self.margin = batch, size, channels, margin
+        self.stride = size + margin
+        self.rows = batch * self.stride  # from the first item's first step on
+        self.all_rows = margin + self.rows + SLACK
+        self.width = -(-channels // CHUNK) * CHUNK
+        self.device = device
+        self.x32 = self.new(self.width, torch.float32)
+        self.x16 = self.new(self.width)
+        self.mask, self.inside = (self.new(1, torch.float32).view(-1) for _ in range(2))
+
+    def new(self, width: int, dtype: torch.dtype = torch.float16, count: int = 1) -> Tensor:
+        return torch.zeros(count * self.all_rows, width, dtype=dtype, device=self.device)
+
+    @property
+    def steps(self) -> Tensor:
+        """What the layers made, float32 [B, size, channels]: a view."""
+        whole = self.x32[self.margin : self.margin + self.rows]
+        return whole.unflatten(0, (self.batch, self.stride))[:, : self.size, : self.channels]
+
+    @property
+    def layout(self) -> tuple[int, int, int, int]:
+        """Arguments of the kernels that begin a side: size, stride, margin, items."""
+        return self.size, self.stride, self.margin, self.batch
+
+    def grid(self, rows: int) -> tuple[int, int]:
+        return -(-self.size // rows), self.batch
+
+
+def items_of(batch: int) -> int:
+    """So many lengths are read at a time."""
+    return 1 << (batch - 1).bit_length()
+
+
+class Stack:
+    """The launches of a transformer's layers on one side, whose memory they have."""
+
+    def __init__(self, layers: Sequence[Layer], side: Side, processors: int):
+        self.layers, self.side, self.processors = layers, side, processors
+        first = layers[0]
+        self.qkv = side.new(first.attention.qkv.columns)
+        self.hidden = side.new(first.expand.columns)
+        self.contract_tile = tile_for(first.contract, side.rows, processors, splittable=True)
+        self.parts = side.new(first.contract.columns, torch.float32, self.contract_tile.splits)
+
+    def launches(self, lengths: Tensor) -> Iterator[Launch]:
+        side = self.side
+        for layer in self.layers:
+            yield self._product(layer.attention.qkv, side.x16, self.qkv)
+            yield self._attention(layer.attention, lengths)
+            yield self._product(layer.expand, side.x16, self.hidden, side.inside, relu=True)
+            yield self._product(layer.contract, self.hidden, self.parts, tile=self.contract_tile, parts=True)
+            yield self._norm(layer.contract, layer.norm)
+
+    def mel(self, product: Product, mel: Tensor) -> Launch:
+        """The layers' last product, into mel (B, n_mels, size)."""
+        return self._product(product, self.side.x16, mel, channels=mel.shape[1])
+
+    def _product(
+        self,
+        product: Product,
+        source: Tensor,
+        out: Tensor,
+        mask: Tensor | None = None,
+        tile: Tile | None = None,
+        *,
+        relu: bool = False,
+        parts: bool = False,
+        channels: int = 0,
+    ) -> Launch:
+        from triton.tools.tensor_descriptor import TensorDescriptor
+
+        from trt_plugins.transformer import kernels
+
+        side = self.side
+        tile = tile or tile_for(product, side.rows, self.processors)
+        describe = TensorDescriptor.from_tensor
+        whole = parts or channels
+        return Launch(
+            kernels.product_kernel,
+            (-(-side.rows // tile.rows), product.columns // tile.columns, tile.splits),
+            (
+                describe(source, [tile.rows, CHUNK]),
+                describe(product.weight, [tile.columns, CHUNK]),
+                product.bias,
+                mask,
+                out if whole else describe(out, [tile.rows, tile.columns]),
+                side.all_rows,
+                side.margin,
+                side.stride,
+                side.batch,
+                side.size,
+            ),
+            {
+                "TAPS": product.taps,
+                "CHUNKS": product.chunks,
+                "CHUNK": CHUNK,
+                "COLUMNS": product.columns,
+                "SPLITS": tile.splits,
+                "PARTS": parts,
+                "RELU": relu,
+                "CHANNELS": channels,
+                "BM": tile.rows,
+                "BN": tile.columns,
+                "STAGES": LOADS_AHEAD,
+                "num_warps": 8 if tile.rows * tile.columns > 8192 else 4,
+            },
+        )
+
+    def _attention(self, attention: Attention, lengths: Tensor) -> Launch:
+        from trt_plugins.transformer import kernels
+
+        side = self.side
+        return Launch(
+            kernels.attention_kernel,
+            side.grid(ATTENTION_ROWS),
+            (
+                self.qkv,
+                lengths,
+                attention.weight,
+                attention.bias,
+                attention.norm.gain,
+                attention.norm.shift,
+                side.mask,
+                side.x32,
+                side.x16,
+                side.margin,
+                side.stride,
+                side.batch,
+                side.channels,
+            ),
+            {
+                "MASKED": attention.masked,
+                "HEADS": attention.heads,
+                "HEAD": attention.head,
+                "QKV_WIDTH": attention.qkv.columns,
+                "ITEMS": items_of(side.batch),
+                "WIDTH": side.width,
+                "BLOCK": block_of(side.channels),
+                "BM": ATTENTION_ROWS,
+                "BN": ATTENTION_KEYS,
+                "STAGES": 2,
+            },
+        )
+
+    def _norm(self, product: Product, norm: Norm) -> Launch:
+        from trt_plugins.transformer import kernels
+
+        side = self.side
+        return Launch(
+            kernels.norm_kernel,
+            (-(-side.rows // NORM_ROWS),),
+            (
+                self.parts,
+                product.bias,
+                norm.gain,
+                norm.shift,
+                side.mask,
+                side.x32,
+                side.x16,
+                side.all_rows,
+                side.margin,
+                side.channels,
+            ),
+            {
+                "SPLITS": self.contract_tile.splits,
+                "COLUMNS": product.columns,
+                "WIDTH": side.width,
+                "BLOCK": block_of(side.channels),
+                "BM": NORM_ROWS,
+            },
+        )
+
+
+class Guess:
+    """The launches of predictors of the same sizes, with their memory: `numbers` (predictors, B, size)."""
+
+    def __init__(self, predictors: Predictors, side: Side):
+        self.predictors, self.side = predictors, side
+        count = len(predictors.last)
+        blocks = [layer.bias.shape[1] for layer in predictors.layers]
+        self.between = [side.new(block, count=count) for block in blocks[:-1]]
+        self.numbers = torch.zeros(count, side.batch, side.size, device=side.device)
+
+    def launches(self, longest: float = 0.0) -> Iterator[Launch]:
+        """With `longest`, the first predictor's numbers are frames, up to so many."""
+        from trt_plugins.transformer import kernels
+
+        side, predictors = self.side, self.predictors
+        source, source_step = side.x16, 0
+        for index, layer in enumerate(predictors.layers):
+            last = index == len(predictors.layers) - 1
+            out = self.numbers if last else self.between[index]
+            step = self.numbers[0].numel() if last else side.all_rows * out.shape[1]
+            yield Launch(
+                kernels.predictor_kernel,
+                (-(-side.rows // PREDICTOR_ROWS), len(predictors.last)),
+                (
+                    source,
+                    layer.weight,
+                    layer.bias,
+                    layer.gain,
+                    layer.shift,
+                    side.inside,
+                    side.mask,
+                    predictors.last,
+                    predictors.last_bias,
+                    out,
+                    source_step,
+                    step,
+                    side.size,
+                    side.stride,
+                    side.margin,
+                    side.batch,
+                    layer.channels,
+                ),
+                {
+                    "TAPS": layer.taps,
+                    "CHUNKS": layer.chunks,
+                    "CHUNK": layer.chunk,
+                    "WIDTH": layer.width,
+                    "BLOCK": layer.bias.shape[1],
+                    "LAST": last,
+                    "LONGEST": longest,
+                    "BM": PREDICTOR_ROWS,
+                    "STAGES": LOADS_AHEAD,
+                },
+            )
+            source, source_step = out, step
+
+
+class Room(ABC):
+    """The memory of a stage at one set of its inputs' shapes."""
+
+    @abstractmethod
+    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[Launch], dict[str, Tensor]]:
+        """What is launched for these inputs, and the outputs that this fills."""
+
+
+class KernelRun:
+    """Runs on the current stream with memory of its own: outputs are overwritten by the next run."""
+
+    def __init__(self, make: Callable[[Mapping[str, Tensor]], Room]):
+        self._make = make
+        self._room: Room | None = None
+        self._shapes: dict[str, torch.Size] = {}
+
+    def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        shapes = {name: tensor.shape for name, tensor in inputs.items()}
+        if self._room is None or shapes != self._shapes:
+            self._room, self._shapes = self._make(inputs), shapes
+        launches, outputs = self._room.describe(inputs)
+        for launch in launches:
+            launch()
+        return outputs
+
+
+class TransformerEngine(ABC):
+    """A stage on these kernels, in half precision: CUDA tensors in and out, a CUDA graph for every shape.
+
+    Lengths are filled up, so that a few graphs do for all; what is behind the longest item is not heard,
+    whatever the network does with the padding of shorter ones.
+    """
+
+    backend = "cuda"
+    hears_padding = False  # behind the longest item
+    name: str  # of the model, as it is spoken
+
+    def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
+        check_machine(device, self.name)
+        self.stage, self.device, self.config = stage, device, source.config
+        key = (stage.full_name, device, self.backend)
+        self.folded = source.networks.get(key)
+        if self.folded is None:
+            self.folded = source.networks[key] = self.fold(build_network(stage, source).to(device))
+        self.memory_owner, self.memory_bytes = self.folded, nbytes(self.folded)
+        self.processors = processors_of(device)
+
+    @cached_property
+    def _captured(self) -> Captured:
+        stream = torch.cuda.Stream(self.device)
+        return Captured(self.stage.full_name, lambda inputs: self.alone(), stream)
+
+    @abstractmethod
+    def fold(self, network: torch.nn.Module) -> Any:
+        """The network's weights as the kernels take them, in a dataclass."""
+
+    @abstractmethod
+    def room(self, inputs: Mapping[str, Tensor]) -> Room:
+        """Memory for inputs of these shapes."""
+
+    def alone(self, bucket: Bucket | None = None) -> KernelRun:
+        """What runs beside the engine, for what is captured together with others."""
+        return KernelRun(self.room)
+
+    def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
+        check_inputs(self.stage, inputs)
+        lengths = {
+            dim.name: size
+            for tensor in self.stage.inputs
+            for dim, size in zip(tensor.dims, inputs[tensor.name].shape, strict=True)
+            if getattr(dim, "name", None) in UNITS
+        }
+        wanted = {name: -(-size // UNITS[name]) * UNITS[name] for name, size in lengths.items()}
+        with torch.inference_mode():
+            padded = {
+                t.name: pad_to(inputs[t.name], resized(t, inputs[t.name], wanted)) for t in self.stage.inputs
+            }
+            outputs = self._captured(padded)
+            if outputs is None:  # a warning has said why
+                outputs = {name: tensor.clone() for name, tensor in self.alone()(padded).items()}
+        return {
+            t.name: cut(outputs[t.name], resized(t, outputs[t.name], lengths)) for t in self.stage.outputs
+        }

@@ -1,0 +1,184 @@
+"""A feed-forward transformer's weights in the form that the kernels take, in half precision but for norms.
+
+Channels are filled up with zeros to whole chunks of a product, which changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+CHUNK = 64  # columns of a product that the kernels take at a time
+COLUMNS = 128  # those that a product makes are filled up to a multiple of this
+NARROWEST = 16  # of what tensor cores multiply
+LOG2_E = 1.4426950408889634
+
+
+@dataclass(frozen=True)
+class Product:
+    """A convolution over rows, or with one tap a product of each row."""
+
+    weight: Tensor  # (taps * chunks * columns, CHUNK) float16
+    bias: Tensor  # (columns,) float32
+    taps: int
+    chunks: int  # of one tap
+    columns: int
+
+
+@dataclass(frozen=True)
+class Norm:
+    gain: Tensor  # (channels,) float32
+    shift: Tensor
+
+
+@dataclass(frozen=True)
+class Attention:
+    heads: int
+    head: int  # channels of one, a power of two
+    masked: float  # what padding's scores are lowered by
+    qkv: Product  # queries of all heads, already scaled for 2 ** x; their keys; their values
+    weight: Tensor  # (heads * head, block) float16
+    bias: Tensor  # (channels,) float32
+    norm: Norm
+
+
+@dataclass(frozen=True)
+class Layer:
+    attention: Attention
+    expand: Product
+    contract: Product
+    norm: Norm
+
+
+@dataclass(frozen=True)
+class PredictorLayer:
+    """The same layer of several predictors, one behind the other along the first axis."""
+
+    weight: Tensor  # (predictors, taps * chunks * CHUNK, block) float16
+    bias: Tensor  # (predictors, block) float32
+    gain: Tensor
+    shift: Tensor
+    taps: int
+    chunks: int  # of one tap
+    chunk: int
+    channels: int
+
+    @property
+    def width(self) -> int:
+        """Columns of what the layer reads."""
+        return self.chunks * self.chunk
+
+
+@dataclass(frozen=True)
+class Predictors:
+    layers: tuple[PredictorLayer, ...]
+    last: Tensor  # (predictors, block) float32
+    last_bias: Tensor  # (predictors,) float32
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Value:
+    """The embedding of a number for each symbol."""
+
+    weight: Tensor  # (taps, channels) float32
+    bias: Tensor
+
+
+def filled(count: int, unit: int) -> int:
+    """The next multiple."""
+    return -(-count // unit) * unit
+
+
+def block_of(channels: int) -> int:
+    """The next power of two that a program can have as columns."""
+    return max(NARROWEST, 1 << (channels - 1).bit_length())
+
+
+def nbytes(folded: Any) -> int:
+    """Of all tensors in dataclasses and tuples."""
+    if isinstance(folded, Tensor):
+        return folded.nbytes
+    if is_dataclass(folded):
+        return sum(nbytes(getattr(folded, field.name)) for field in fields(folded))
+    return sum(map(nbytes, folded)) if isinstance(folded, tuple) else 0
+
+
+def product(weight: Tensor, bias: Tensor | None, columns: int = COLUMNS) -> Product:
+    """Of a convolution's weight (N, C, taps) or a linear layer's (N, C)."""
+    weight = weight.float()[:, :, None] if weight.dim() == 2 else weight.float()
+    n, c, taps = weight.shape
+    wide, deep = filled(n, columns), filled(c, CHUNK)
+    weight = F.pad(weight, (0, 0, 0, deep - c, 0, wide - n))
+    packed = weight.unflatten(1, (-1, CHUNK)).permute(3, 1, 0, 2)  # taps, chunks, N, CHUNK
+    bias = torch.zeros(n, device=weight.device) if bias is None else bias.float()
+    return Product(
+        packed.reshape(-1, CHUNK).half().contiguous(), F.pad(bias, (0, wide - n)), taps, deep // CHUNK, wide
+    )
+
+
+def norm(layer: nn.LayerNorm) -> Norm:
+    return Norm(layer.weight.float(), layer.bias.float())
+
+
+def attention(
+    qkv: Sequence[tuple[Tensor, Tensor]], out: nn.Linear, layer_norm: nn.LayerNorm, masked: float
+) -> Attention:
+    """`qkv` has the weight (heads, d, C) and bias (heads, d) of queries, keys and values."""
+    heads, d, _ = qkv[0][0].shape
+    head = block_of(d)
+    scale = LOG2_E / math.sqrt(d)
+    weights, biases = [], []
+    for index, (weight, bias) in enumerate(qkv):
+        factor = scale if index == 0 else 1.0
+        weights.append(F.pad(weight.float() * factor, (0, 0, 0, head - d)).flatten(0, 1))
+        biases.append(F.pad(bias.float() * factor, (0, head - d)).flatten())
+    channels = len(out.weight)
+    columns = out.weight.float().T.unflatten(0, (heads, d))  # heads, d, C
+    columns = F.pad(columns, (0, block_of(channels) - channels, 0, head - d)).flatten(0, 1)
+    bias = out.bias.float() if out.bias is not None else torch.zeros(channels, device=columns.device)
+    qkv_product = product(torch.cat(weights), torch.cat(biases))
+    return Attention(heads, head, masked, qkv_product, columns.half(), bias, norm(layer_norm))
+
+
+def predictors(
+    layers: Sequence[Sequence[tuple[nn.Conv1d, nn.LayerNorm]]],
+    lasts: Sequence[nn.Linear],
+    names: Sequence[str],
+) -> Predictors:
+    """Of predictors of the same sizes: for each one its layers, and its last product."""
+    folded = []
+    width = None  # of what a layer reads
+    for each in zip(*layers, strict=True):
+        n, c, taps = each[0][0].weight.shape
+        block = block_of(n)
+        deep = width or filled(c, CHUNK)
+        chunk = min(CHUNK, deep)
+        stacked = torch.stack([conv.weight.float() for conv, _ in each])
+        stacked = F.pad(stacked, (0, 0, 0, deep - c, 0, block - n)).permute(0, 3, 2, 1)  # taps, C, N
+        bias, gain, shift = (
+            torch.stack([F.pad(tensor.float(), (0, block - n)) for tensor in tensors])
+            for tensors in (
+                [conv.bias for conv, _ in each],
+                [layer_norm.weight for _, layer_norm in each],
+                [layer_norm.bias for _, layer_norm in each],
+            )
+        )
+        weight = stacked.flatten(1, 2).half().contiguous()
+        folded.append(PredictorLayer(weight, bias, gain, shift, taps, deep // chunk, chunk, n))
+        width = block
+    n = lasts[0].weight.shape[1]
+    last = torch.stack([F.pad(one.weight.float()[0], (0, block_of(n) - n)) for one in lasts])
+    bias = torch.cat([one.bias.float() for one in lasts])
+    return Predictors(tuple(folded), last, bias, tuple(names))
+
+
+def value(convolution: nn.Conv1d) -> Value:
+    """Of a convolution's weight (C, 1, taps)."""
+    return Value(convolution.weight.float()[:, 0].T.contiguous(), convolution.bias.float())

@@ -1,0 +1,445 @@
+"""The kernels of feed-forward transformers, in Triton, for GPUs with a tensor memory accelerator (sm_90 on).
+
+Memory is time-major: a margin of zeros, the first item's steps, a margin, the next item's steps, ..., a
+margin; a row has all channels of a step. `x32` holds the steps as they are added up, `x16` the same as
+products take it. `mask` (rows,) says which steps are an item's, and `inside` which ones a convolution hears.
+A program makes BM rows; BLOCK is the channels' number filled up to a power of two.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+EPSILON = tl.constexpr(1e-5)  # of torch's LayerNorm
+
+
+@triton.jit
+def _longest(lengths, items, ITEMS: tl.constexpr):
+    """The length of the batch's longest item: nothing behind it is heard."""
+    item = tl.arange(0, ITEMS)
+    return tl.max(tl.load(lengths + item, mask=item < items, other=0)).to(tl.int32)
+
+
+@triton.jit
+def _normalise(value, gain, shift, channel, channels):
+    """LayerNorm over `channels` of the columns."""
+    there = (channel < channels)[None, :]
+    value = tl.where(there, value, 0.0)
+    mean = tl.sum(value, axis=1) / channels
+    centred = tl.where(there, value - mean[:, None], 0.0)
+    variance = tl.sum(centred * centred, axis=1) / channels
+    scaled = centred * tl.rsqrt(variance + EPSILON)[:, None]
+    weight = tl.load(gain + channel, mask=channel < channels, other=0.0)
+    bias = tl.load(shift + channel, mask=channel < channels, other=0.0)
+    return scaled * weight[None, :] + bias[None, :]
+
+
+@triton.jit
+def _keep(value, row, channel, x32, x16, WIDTH: tl.constexpr, wanted):
+    """Stores rows both ways."""
+    at = row[:, None] * WIDTH + channel[None, :]
+    there = wanted[:, None] & (channel < WIDTH)[None, :]
+    tl.store(x32 + at, value, mask=there)
+    tl.store(x16 + at, value.to(tl.float16), mask=there)
+
+
+@triton.jit(do_not_specialize=["size", "stride", "margin", "items"])
+def symbols_kernel(
+    symbols,
+    lengths,
+    speaker,
+    embedding,
+    speakers,
+    positions,
+    x32,
+    x16,
+    mask,
+    inside,
+    size,
+    stride,
+    margin,
+    items,
+    channels,
+    PADDING: tl.constexpr,
+    MASK_PADDING: tl.constexpr,
+    ITEMS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    BM: tl.constexpr,
+):
+    """symbols (B, size) -> their embedding, with the speaker's (if any) and their position's.
+
+    With PADDING (None: no such symbol) a symbol is none of the item's wherever it stands.
+    """
+    step = tl.program_id(0) * BM + tl.arange(0, BM)
+    item = tl.program_id(1)
+    channel = tl.arange(0, BLOCK)
+    symbol = tl.load(symbols + item * size + step, mask=step < size, other=0)
+    there = step < tl.load(lengths + item)
+    if PADDING is not None:
+        there = there & (symbol != PADDING)
+    there = there & (step < size)
+    known = (channel < channels)[None, :]
+    value = tl.load(embedding + symbol[:, None] * channels + channel[None, :], mask=known, other=0.0)
+    if speakers is not None:
+        own = speakers + tl.load(speaker + item) * channels + channel
+        value += tl.load(own, mask=channel < channels, other=0.0)[None, :]
+    at = positions + step[:, None] * channels + channel[None, :]
+    value += tl.load(at, mask=there[:, None] & known, other=0.0)
+    row = margin + item * stride + step
+    _keep(value, row, channel, x32, x16, WIDTH, step < size)
+    tl.store(mask + row, there.to(tl.float32), mask=step < size)
+    heard = there if MASK_PADDING else step < _longest(lengths, items, ITEMS)
+    tl.store(inside + row, heard.to(tl.float32), mask=step < size)
+
+
+@triton.jit(do_not_specialize=["size", "stride", "margin", "items"])
+def values_kernel(
+    encoded,
+    lengths,
+    value,
+    weight,
+    bias,
+    x32,
+    x16,
+    mask,
+    inside,
+    size,
+    stride,
+    margin,
+    items,
+    channels,
+    TAPS: tl.constexpr,
+    MASK_PADDING: tl.constexpr,
+    ITEMS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    BM: tl.constexpr,
+):
+    """encoded (B, size, channels) and the embedding of value (B, size), a number for each symbol.
+
+    Where `encoded` holds zeros only, there is no symbol. `x16` has none of what is added to padding.
+    """
+    step = tl.program_id(0) * BM + tl.arange(0, BM)
+    item = tl.program_id(1)
+    channel = tl.arange(0, BLOCK)
+    known = (channel < channels)[None, :]
+    length = tl.load(lengths + item).to(tl.int32)
+    longest = _longest(lengths, items, ITEMS)
+    base = encoded + item * size * channels + channel[None, :]
+    own = tl.load(base + step[:, None] * channels, mask=(step < size)[:, None] & known, other=0.0)
+    there = (step < length) & (tl.max(tl.abs(own), axis=1) > 0)
+    total = own + tl.load(bias + channel, mask=channel < channels, other=0.0)[None, :]
+    for tap in tl.static_range(TAPS):
+        at = step + tap - TAPS // 2
+        heard = (at >= 0) & (at < longest)
+        if MASK_PADDING:
+            other = tl.load(base + at[:, None] * channels, mask=heard[:, None] & known, other=0.0)
+            heard = heard & (at < length) & (tl.max(tl.abs(other), axis=1) > 0)
+        number = tl.load(value + item * size + at, mask=heard, other=0.0)
+        each = tl.load(weight + tap * channels + channel, mask=channel < channels, other=0.0)
+        total += number[:, None] * each[None, :]
+    row = margin + item * stride + step
+    at = row[:, None] * WIDTH + channel[None, :]
+    wanted = (step < size)[:, None] & (channel < WIDTH)[None, :]
+    tl.store(x32 + at, total, mask=wanted)
+    tl.store(x16 + at, tl.where(there[:, None], total, 0.0).to(tl.float16), mask=wanted)
+    tl.store(mask + row, there.to(tl.float32), mask=step < size)
+    heard = there if MASK_PADDING else step < longest
+    tl.store(inside + row, heard.to(tl.float32), mask=step < size)
+
+
+@triton.jit(do_not_specialize=["item_size", "text", "size", "stride", "margin", "items"])
+def frames_kernel(
+    source,
+    index,
+    mel_lengths,
+    value,
+    weight,
+    bias,
+    positions,
+    x32,
+    x16,
+    mask,
+    inside,
+    item_size,
+    text,
+    size,
+    stride,
+    margin,
+    items,
+    channels,
+    SOURCE_WIDTH: tl.constexpr,
+    TAPS: tl.constexpr,
+    MASK_PADDING: tl.constexpr,
+    ITEMS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    BM: tl.constexpr,
+):
+    """What each frame is of: the row of `source` that index (B, size) names, or its own without an index.
+
+    Items are `item_size` numbers apart in `source`. With TAPS there is the embedding of value (B, text) with
+    it; `positions` are added where there are any.
+    """
+    step = tl.program_id(0) * BM + tl.arange(0, BM)
+    item = tl.program_id(1)
+    channel = tl.arange(0, BLOCK)
+    there = (step < tl.load(mel_lengths + item)) & (step < size)
+    known = there[:, None] & (channel < channels)[None, :]
+    if index is not None:
+        symbol = tl.load(index + item * size + step, mask=there, other=0).to(tl.int32)
+    else:
+        symbol = step
+    at = source + item * item_size + symbol[:, None] * SOURCE_WIDTH + channel[None, :]
+    total = tl.load(at, mask=known, other=0.0)
+    if TAPS > 0:
+        total += tl.load(bias + channel, mask=channel < channels, other=0.0)[None, :]
+        for tap in tl.static_range(TAPS):
+            near = symbol + tap - TAPS // 2
+            number = tl.load(value + item * text + near, mask=there & (near >= 0) & (near < text), other=0.0)
+            each = tl.load(weight + tap * channels + channel, mask=channel < channels, other=0.0)
+            total += number[:, None] * each[None, :]
+    if positions is not None:
+        total += tl.load(positions + step[:, None] * channels + channel[None, :], mask=known, other=0.0)
+    total = tl.where(known, total, 0.0)
+    row = margin + item * stride + step
+    _keep(total, row, channel, x32, x16, WIDTH, step < size)
+    tl.store(mask + row, there.to(tl.float32), mask=step < size)
+    heard = there if MASK_PADDING else step < _longest(mel_lengths, items, ITEMS)
+    tl.store(inside + row, heard.to(tl.float32), mask=step < size)
+
+
+@triton.jit(do_not_specialize=["out_rows", "margin", "stride", "items", "size"])
+def product_kernel(
+    source,
+    weights,
+    bias,
+    mask,
+    out,
+    out_rows,
+    margin,
+    stride,
+    items,
+    size,
+    TAPS: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    SPLITS: tl.constexpr,
+    PARTS: tl.constexpr,
+    RELU: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """A convolution along the rows, or with one tap a product of each row.
+
+    Into `out`, a descriptor of float16; or with PARTS, without the bias, each of SPLITS parts of the sum as
+    float32 of `out_rows` rows, one behind the other; or with CHANNELS as float32 (B, CHANNELS, size).
+    """
+    row = margin + tl.program_id(0) * BM
+    start = tl.program_id(1) * BN
+    split = tl.program_id(2)
+    steps: tl.constexpr = TAPS * CHUNKS
+    each: tl.constexpr = (steps + SPLITS - 1) // SPLITS
+    total = tl.zeros((BM, BN), tl.float32)
+    first = split * each
+    for step in tl.range(first, tl.minimum(first + each, steps), num_stages=STAGES):
+        a = source.load([row + step // CHUNKS - TAPS // 2, step % CHUNKS * CHUNK])
+        b = weights.load([step * COLUMNS + start, 0])
+        total = tl.dot(a, b.T, total)
+    rows = row + tl.arange(0, BM)
+    columns = start + tl.arange(0, BN)
+    if PARTS:
+        at = (tl.cast(split, tl.int64) * out_rows + rows)[:, None] * COLUMNS + columns[None, :]
+        tl.store(out + at, total)
+    else:
+        total += tl.load(bias + columns)[None, :]
+        if RELU:
+            total = tl.maximum(total, 0.0)
+        if mask is not None:
+            total *= tl.load(mask + rows)[:, None]
+        if CHANNELS > 0:
+            place = rows - margin
+            item, step = place // stride, place % stride
+            at = out + (item * CHANNELS * size + step)[:, None] + columns[None, :] * size
+            there = ((item < items) & (step < size))[:, None] & (columns < CHANNELS)[None, :]
+            tl.store(at, total, mask=there)
+        else:
+            out.store([row, start], total.to(tl.float16))
+
+
+@triton.jit(do_not_specialize=["margin", "stride", "items"])
+def attention_kernel(
+    qkv,
+    lengths,
+    weights,
+    bias,
+    gain,
+    shift,
+    mask,
+    x32,
+    x16,
+    margin,
+    stride,
+    items,
+    channels,
+    MASKED: tl.constexpr,
+    HEADS: tl.constexpr,
+    HEAD: tl.constexpr,
+    QKV_WIDTH: tl.constexpr,
+    ITEMS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Self-attention of the heads' queries, keys and values, its product, the sum and its norm, in `x32`.
+
+    A row of `qkv` has all heads' queries, then their keys, then their values; queries are scaled for 2 ** x.
+    """
+    step = tl.program_id(0) * BM + tl.arange(0, BM)
+    item = tl.program_id(1)
+    size = stride - margin
+    start = margin + item * stride
+    longest = _longest(lengths, items, ITEMS)
+    number = tl.arange(0, HEAD)
+    channel = tl.arange(0, BLOCK)
+    mine = (step < size)[:, None]
+    total = tl.zeros((BM, BLOCK), tl.float32)
+    for head in tl.static_range(HEADS):
+        column = head * HEAD + number[None, :]
+        q = tl.load(qkv + (start + step)[:, None] * QKV_WIDTH + column, mask=mine, other=0.0)
+        highest = tl.full((BM,), -float("inf"), tl.float32)
+        weight = tl.zeros((BM,), tl.float32)
+        seen = tl.zeros((BM, HEAD), tl.float32)
+        for first in tl.range(0, longest, BN, num_stages=STAGES):
+            other = first + tl.arange(0, BN)
+            there = other < longest
+            at = qkv + (start + other)[:, None] * QKV_WIDTH + column
+            k = tl.load(at + HEADS * HEAD, mask=there[:, None], other=0.0)
+            v = tl.load(at + 2 * HEADS * HEAD, mask=there[:, None], other=0.0)
+            known = tl.load(mask + start + other, mask=there, other=0.0)
+            score = tl.dot(q, k.T) + tl.where(known > 0, 0.0, MASKED * LOG2_E)[None, :]
+            score = tl.where(there[None, :], score, -float("inf"))
+            higher = tl.maximum(highest, tl.max(score, axis=1))
+            share = tl.exp2(score - higher[:, None])
+            faded = tl.exp2(highest - higher)
+            weight = weight * faded + tl.sum(share, axis=1)
+            seen = tl.dot(share.to(tl.float16), v, seen * faded[:, None])
+            highest = higher
+        seen = seen / weight[:, None]
+        w = tl.load(weights + (head * HEAD + number)[:, None] * BLOCK + channel[None, :])
+        total = tl.dot(seen.to(tl.float16), w, total)
+    row = start + step
+    kept = mine & (channel < WIDTH)[None, :]
+    total += tl.load(x32 + row[:, None] * WIDTH + channel[None, :], mask=kept, other=0.0)
+    total += tl.load(bias + channel, mask=channel < channels, other=0.0)[None, :]
+    total = _normalise(total, gain, shift, channel, channels)
+    there = tl.load(mask + row, mask=step < size, other=0.0) > 0
+    total = tl.where(there[:, None], total, 0.0)
+    _keep(total, row, channel, x32, x16, WIDTH, step < size)
+
+
+@triton.jit(do_not_specialize=["part_rows", "margin"])
+def norm_kernel(
+    parts,
+    bias,
+    gain,
+    shift,
+    mask,
+    x32,
+    x16,
+    part_rows,
+    margin,
+    channels,
+    SPLITS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    BM: tl.constexpr,
+):
+    """Adds the parts of a product and its bias to `x32`, and normalises that."""
+    row = margin + tl.program_id(0) * BM + tl.arange(0, BM)
+    channel = tl.arange(0, BLOCK)
+    kept = (channel < WIDTH)[None, :] & (row >= 0)[:, None]
+    total = tl.load(x32 + row[:, None] * WIDTH + channel[None, :], mask=kept, other=0.0)
+    total += tl.load(bias + channel, mask=channel < channels, other=0.0)[None, :]
+    at = parts + row[:, None] * COLUMNS + channel[None, :]
+    known = (channel < channels)[None, :] & (row >= 0)[:, None]
+    for split in tl.static_range(SPLITS):
+        total += tl.load(at + tl.cast(split, tl.int64) * part_rows * COLUMNS, mask=known, other=0.0)
+    total = _normalise(total, gain, shift, channel, channels)
+    total *= tl.load(mask + row)[:, None]
+    _keep(total, row, channel, x32, x16, WIDTH, row >= 0)
+
+
+@triton.jit(do_not_specialize=["source_step", "out_step", "size", "stride", "margin", "items"])
+def predictor_kernel(
+    source,
+    weights,
+    bias,
+    gain,
+    shift,
+    inside,
+    mask,
+    last,
+    last_bias,
+    out,
+    source_step,
+    out_step,
+    size,
+    stride,
+    margin,
+    items,
+    channels,
+    TAPS: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    LAST: tl.constexpr,
+    LONGEST: tl.constexpr,
+    BM: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """A layer of several predictors: convolution, ReLU and norm; with LAST its number for each symbol.
+
+    With LONGEST the first one's numbers are logarithms of one more than so many frames. They read `source`
+    `source_step` numbers apart (0: the same) and write `out` `out_step` apart, rows of BLOCK float16, or with
+    LAST float32 (B, size).
+    """
+    rows = margin + tl.program_id(0) * BM + tl.arange(0, BM)
+    which = tl.program_id(1)
+    source += tl.cast(which, tl.int64) * source_step
+    out += tl.cast(which, tl.int64) * out_step
+    channel = tl.arange(0, BLOCK)
+    number = tl.arange(0, CHUNK)
+    steps: tl.constexpr = TAPS * CHUNKS
+    weights += which * (steps * CHUNK * BLOCK)
+    total = tl.zeros((BM, BLOCK), tl.float32) + tl.load(bias + which * BLOCK + channel)[None, :]
+    for step in tl.range(0, steps, num_stages=STAGES):
+        heard = rows + step // CHUNKS - TAPS // 2
+        a = tl.load(source + heard[:, None] * WIDTH + (step % CHUNKS * CHUNK + number)[None, :])
+        b = tl.load(weights + (step * CHUNK + number)[:, None] * BLOCK + channel[None, :])
+        total = tl.dot(a, b, total)
+    total = tl.maximum(total, 0.0)
+    total = _normalise(total, gain + which * BLOCK, shift + which * BLOCK, channel, channels)
+    total *= tl.load(inside + rows)[:, None]
+    if LAST:
+        place = rows - margin
+        item, step = place // stride, place % stride
+        each = tl.load(last + which * BLOCK + channel)
+        value = tl.sum(total * each[None, :], axis=1) + tl.load(last_bias + which)
+        if LONGEST > 0:
+            frames = tl.minimum(tl.maximum(tl.exp(value) - 1, 0.0), LONGEST)
+            value = tl.where(which == 0, frames, value)
+        value *= tl.load(mask + rows)
+        tl.store(out + item * size + step, value, mask=(item < items) & (step < size))
+    else:
+        tl.store(out + rows[:, None] * BLOCK + channel[None, :], total.to(tl.float16))
