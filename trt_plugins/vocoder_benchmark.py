@@ -1,4 +1,7 @@
-"""What the benchmarks of HiFi-GAN's and WaveGlow's kernels share: their options, and what they time."""
+"""What the benchmarks of HiFi-GAN's and WaveGlow's kernels share: their options, and what they time.
+
+The transformers' have these options too.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,38 @@
+"""What every benchmark of the kernels has: --help, and one line where there is no GPU."""
+
+from __future__ import annotations
+
+import runpy
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = sorted(path.parent.relative_to(ROOT) for path in ROOT.glob("trt_plugins/*/benchmark.py"))
+MODULES = [".".join((*folder.parts, "benchmark")) for folder in (Path("trt_plugins"), *FOLDERS)]
+
+
+@pytest.fixture(params=MODULES)
+def run(request, monkeypatch, capsys):
+    """Runs a benchmark in this process; its status, stdout and stderr."""
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+
+    def run(*words: str):
+        monkeypatch.setattr("sys.argv", ["benchmark.py", *words])
+        with pytest.raises(SystemExit) as stopped:
+            runpy.run_module(request.param, run_name="__main__")
+        return stopped.value.code, *capsys.readouterr()
+
+    return run
+
+
+def test_every_benchmark_has_help(run):
+    status, out, _ = run("--help")
+    assert status == 0 and "default" in out
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+def test_no_gpu_is_said(run):
+    assert run() == (2, "", "error: PyTorch sees no GPU here\n")
