@@ -105,7 +105,9 @@ class CouplingNet(nn.Module):
         `mask` (B, 1, L) is 0 where nothing is to be heard.
         """
         x = self.start(x)
-        skips = torch.zeros_like(x)
+        # The published network adds to zeros, which is the same. In float32 TensorRT for RTX runs that with
+        # kernels that begin before those that they depend on have ended (docs/tensorrt.md).
+        skips = None
         for conv, cond, res_skip in zip(self.in_layers, self.cond_layers, self.res_skip_layers, strict=True):
             x = x if mask is None else x * mask
             value, gate = (conv(x) + cond(mel)).chunk(2, dim=1)
@@ -113,7 +115,7 @@ class CouplingNet(nn.Module):
             if output.shape[1] > self.channels:
                 residual, output = output.chunk(2, dim=1)
                 x = x + residual
-            skips = skips + output
+            skips = output if skips is None else skips + output
         shift, log_scale = self.end(skips).chunk(2, dim=1)
         return shift, log_scale
 
