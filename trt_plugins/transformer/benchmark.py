@@ -19,13 +19,13 @@ from common.engines.captured import WARM_UPS, record
 from common.registry import get_model
 from common.seeded import random_source
 from common.stages import Stage
+from common.verify import SMALLEST_SCALE
 from common.voices import ModelSource
 from trt_plugins.timing import time_calls
 from trt_plugins.vocoder_benchmark import make_parser, parse
 
 MODELS = ("fastpitch", "fastspeech")
 CALLS = 5  # in one graph, the launch of which takes a part of what one call takes
-SMALLEST = 0.05  # an error is a part of an output's largest value, or of this
 HEADINGS = ("stage", "batch", "what", "median us", "p95 us", "error")
 
 
@@ -58,7 +58,7 @@ def measure(
         for name, run in ways.items():
             median, p95, found = time_graph(run, runs)
             error = max(
-                float((found[output] - value).abs().max() / value.abs().max().clamp(min=SMALLEST))
+                float((found[output] - value).abs().max() / value.abs().max().clamp(min=SMALLEST_SCALE))
                 for output, value in wanted.items()
             )
             yield stage.full_name, str(batch), name, f"{median:.0f}", f"{p95:.0f}", f"{error:.1e}"
