@@ -54,9 +54,10 @@ class FastPitchAcoustic:
         self.longest_text, self.longest_mel = dims["text"].max, dims["mel"].max
         self.largest_batch = dims["batch"].max
         self.captured = None
-        if getattr(engines, "captures", False):
+        if getattr(engines, "captures", False) and hasattr(self.encoder, "alone"):
             halves = importlib.import_module("common.engines.halves")
-            self.captured = halves.Halves(self.encoder, self.decoder, regulating, expanding, self.batch_safe)
+            between = halves.between(self.encoder, self.decoder) or (regulating, expanding)
+            self.captured = halves.Halves(self.encoder, self.decoder, *between, self.batch_safe)
 
     @property
     def batch_safe(self) -> bool:

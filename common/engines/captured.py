@@ -101,9 +101,9 @@ class Captured:
         """What the function gives, in memory of the caller's, or of the graph's own, which the next call
         fills anew. None where these shapes have no graph.
         """
-        key = tuple((name, tuple(tensor.shape)) for name, tensor in inputs.items())
+        key = tuple([(name, tensor.shape) for name, tensor in inputs.items()])
         if self._shared:
-            key += tuple(inputs[name].data_ptr() for name in self._shared if name in inputs)
+            key += tuple([tensor.data_ptr() for name, tensor in inputs.items() if name in self._shared])
         with own_stream(self._stream) as stream:
             graph = self.graphs.pop(key) if key in self.graphs else self._capture(inputs, stream)
             self.graphs[key] = graph

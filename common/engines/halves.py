@@ -5,6 +5,7 @@ The second graph reads what the first one made where it is.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,13 +15,23 @@ from torch import Tensor
 
 from common.arrays import pad_to
 from common.deployment import Bucket
-from common.engines import Engine
+from common.engines import KERNELS, Engine
 from common.engines.captured import Captured, Run
 
 TEXT_STEP, MEL_STEP = 32, 64  # without buckets lengths are filled up to multiples, where padding is not heard
 TEXT_AXES = {"encoded": 1, "pitch": 2, "repeats": 1}
+# What the first graph fetches from the host's memory, as part of it.
+STAGED = ("symbols", "lengths", "speaker", "settings", "alpha")
 # What goes from one graph to the other, and the counted frames.
 SHARED = (*TEXT_AXES, "lengths", "frames")
+
+
+def between(encoder: Engine, decoder: Engine) -> tuple[Callable[[Run], Run], Callable[[Run], Run]] | None:
+    """What is computed between two engines by kernels of our own, where both engines are such."""
+    if not encoder.backend == decoder.backend == KERNELS:
+        return None
+    module = importlib.import_module("trt_plugins.transformer.between")
+    return module.regulating, module.expanding
 
 
 class Halves:
@@ -44,16 +55,18 @@ class Halves:
         dims = {**encoder.stage.dynamic_dims, **decoder.stage.dynamic_dims}
         self._longest = Bucket(dims["text"].max, dims["mel"].max)
         self._counting: dict[int, Tensor] = {}
+        self._stages: dict[tuple, dict[str, Tensor]] = {}
         stream = torch.cuda.Stream(encoder.device)
 
         def of_encoder(inputs: Mapping[str, Tensor]) -> Run:
-            return before(encoder.alone(self._fixed(encoder, inputs["symbols"].shape[1])))
+            run = before(encoder.alone(self._fixed(encoder, inputs["symbols"].shape[1])))
+            return lambda given: run({n: v.to(encoder.device, non_blocking=True) for n, v in given.items()})
 
         def of_decoder(inputs: Mapping[str, Tensor]) -> Run:
             fixed = self._fixed(decoder, inputs["repeats"].shape[1], len(inputs["frames"]))
             return behind(decoder.alone(fixed))
 
-        self.first: Callable[..., Any] = Captured(encoder.stage.full_name, of_encoder, stream)
+        self.first: Callable[..., Any] = Captured(encoder.stage.full_name, of_encoder, stream, STAGED)
         self.second: Callable[..., Any] = Captured(decoder.stage.full_name, of_decoder, stream, SHARED)
 
     def encode(
@@ -66,10 +79,21 @@ class Halves:
         batch, text = symbols.shape
         fixed = self._fixed(self.encoder, text)
         inputs = {"symbols": pad_to(symbols, (batch, fixed.text)), "lengths": lengths, **others}
-        made = self.first({n: torch.as_tensor(v).pin_memory() for n, v in inputs.items()}, own=True)
+        made = self.first(self._staged(inputs), own=True)
         if made is not None:
             self._count(self.encoder, fixed, batch, lengths.sum())
         return made
+
+    def _staged(self, inputs: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+        """The inputs where the graph reads them. It has done so once somebody has what it gave."""
+        key = tuple(value.shape for value in inputs.values())
+        staged = self._stages.get(key)
+        if staged is None:
+            staged = {name: torch.as_tensor(value).pin_memory() for name, value in inputs.items()}
+            self._stages[key] = staged
+        for name, value in inputs.items():
+            staged[name].numpy()[...] = value
+        return staged
 
     def decode(self, encoded: Mapping[str, Tensor], mel_lengths: np.ndarray) -> dict[str, Tensor] | None:
         """What the second graph gives, of mels that are filled up; they fit. None: no graph."""

@@ -1,6 +1,7 @@
 """Runs FastPitch's or FastSpeech's kernels in Triton's interpreter and prints their largest error.
 
-It is a part of the largest value of an output, within items. Arguments: the model, and whether it masks.
+It is a part of the largest value of an output, within items. Arguments: the model, whether it masks, and its
+channels.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from common.registry import get_model
 from common.stages import Stage
 from common.voices import ModelSource
 from fastpitch.config import FastPitchConfig
+from fastpitch.infer import expanding, regulating
 from fastpitch.model import FastPitch
+from fastspeech import regulate
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech
-from trt_plugins.transformer import engine, fastpitch, fastspeech
+from trt_plugins.transformer import between, engine, fastpitch, fastspeech
 
 patch_tensor = interpreter._patch_lang_tensor
 
@@ -33,7 +36,7 @@ def _patch(tensor, scope) -> None:
 
 
 interpreter._patch_lang_tensor = _patch
-CHANNELS, TEXT, MEL = 48, 13, 21
+CHANNELS, TEXT, MEL = int(sys.argv[3]), 13, 21
 LENGTHS, MEL_LENGTHS = torch.tensor([13, 9]), torch.tensor([21, 15])
 MADE = {
     "fastpitch": (
@@ -133,4 +136,29 @@ for stage in get_model(model).module("stages").stages(config):
     found = run(stage, source, inputs)
     errors += [error(found[name], value) for name, value in wanted.items()]
     known |= {"encoded": wanted.get("encoded"), "pitch": wanted.get("pitch", torch.zeros(1)) * 1.3 + 0.2}
-print(max(errors))
+
+
+def between_error() -> float:
+    """Of what is computed between encoder and decoder: it is the same, or it is wrong."""
+    lengths = torch.tensor([40, 7])
+    duration = torch.rand(2, 64) * torch.tensor([[8.0], [0.05]])  # the second item would vanish
+    duration[0, :4] = torch.tensor([200.0, 2.5, 3.5, 0.5])
+    duration *= torch.arange(64) < lengths[:, None]
+    encoded = {"encoded": torch.zeros(2, 64, 4), "duration": duration}
+    given = {"symbols": lengths, "lengths": lengths, "alpha": torch.tensor([0.77])}
+    plain = regulate.regulating, regulate.expanding
+    if model == "fastpitch":
+        encoded["pitch"] = torch.randn(2, 1, 64)
+        given = {"symbols": lengths, "lengths": lengths, "settings": torch.tensor([1.3, -0.5, 2.0])}
+        plain = regulating, expanding
+    worst = 0.0
+    found, wanted = (first(lambda _: encoded)(given) for first in (between.regulating, plain[0]))
+    taken = {name: value for name, value in wanted.items() if name != "numbers"}
+    taken["frames"] = torch.arange(256)
+    for made, right in ((found, wanted), [last(dict)(taken) for last in (between.expanding, plain[1])]):
+        assert made.keys() >= right.keys()
+        worst = max(worst, *(float((made[name].double() - right[name]).abs().max()) for name in right))
+    return worst
+
+
+print(max(*errors, between_error()))

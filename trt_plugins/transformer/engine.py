@@ -19,7 +19,18 @@ from common.engines.halves import MEL_STEP, TEXT_STEP
 from common.engines.torch_engine import build_network
 from common.stages import Stage
 from trt_plugins.graphs import Launch, check_machine, processors_of
-from trt_plugins.transformer.fold import CHUNK, Attention, Layer, Norm, Predictors, Product, block_of, nbytes
+from trt_plugins.transformer.fold import (
+    CHUNK,
+    COLUMNS,
+    Attention,
+    Layer,
+    Norm,
+    PredictorLayer,
+    Predictors,
+    Product,
+    block_of,
+    nbytes,
+)
 
 if TYPE_CHECKING:
     from common.voices import ModelSource
@@ -27,7 +38,6 @@ if TYPE_CHECKING:
 SLACK = 128  # rows behind the last item: the last program's
 STEP_ROWS = 8  # of a program that begins a side
 NORM_ROWS = 1
-PREDICTOR_ROWS = 16
 ATTENTION_ROWS, ATTENTION_KEYS = 16, 128
 NO_LIMIT = 3e38
 UNITS = {"text": TEXT_STEP, "mel": MEL_STEP}  # what lengths are filled up to multiples of
@@ -50,7 +60,9 @@ START, PROGRAM_TIME, FASTEST_CHUNK, CHUNK_TIME, NUMBER_TIME = 1.7, 0.003, 0.22, 
 PART_TIME = 1.2e-6
 
 
-def tile_for(product: Product, rows: int, processors: int, splittable: bool = False) -> Tile:
+def tile_for(
+    product: Product, rows: int, processors: int, splittable: bool = False, widest: int = COLUMNS
+) -> Tile:
     """The tile that should take a GPU with so many processors the least time for so many rows."""
     steps = product.taps * product.chunks
 
@@ -62,7 +74,8 @@ def tile_for(product: Product, rows: int, processors: int, splittable: bool = Fa
         return START + PROGRAM_TIME * programs + chunks * chunk + parts
 
     most = min(steps, MOST_SPLITS) if splittable else 1
-    tiles = [Tile(*size, splits) for size in TILES for splits in range(1, most + 1)]
+    sizes = [size for size in TILES if size[1] <= widest]
+    tiles = [Tile(*size, splits) for size in sizes for splits in range(1, most + 1)]
     return min(tiles, key=time)
 
 
@@ -103,6 +116,60 @@ def items_of(batch: int) -> int:
     return 1 << (batch - 1).bit_length()
 
 
+def product_launch(
+    product: Product,
+    side: Side,
+    source: Tensor,
+    out: Tensor,
+    tile: Tile,
+    mask: Tensor | None = None,
+    *,
+    relu: bool = False,
+    parts: bool = False,
+    channels: int = 0,
+    group: int = 0,
+) -> Launch:
+    """With a `group`, so many columns each hear steps of their own, one side behind the other in `source`."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    from trt_plugins.transformer import kernels
+
+    describe = TensorDescriptor.from_tensor
+    whole = parts or channels
+    return Launch(
+        kernels.product_kernel,
+        (-(-side.rows // tile.rows), product.columns // tile.columns, tile.splits),
+        (
+            describe(source, [tile.rows, CHUNK]),
+            describe(product.weight, [tile.columns, CHUNK]),
+            product.bias,
+            mask,
+            out if whole else describe(out, [tile.rows, tile.columns]),
+            side.all_rows if group else 0,
+            side.all_rows,
+            side.margin,
+            side.stride,
+            side.batch,
+            side.size,
+        ),
+        {
+            "TAPS": product.taps,
+            "CHUNKS": product.chunks,
+            "CHUNK": CHUNK,
+            "COLUMNS": product.columns,
+            "GROUP": group or product.columns,
+            "SPLITS": tile.splits,
+            "PARTS": parts,
+            "RELU": relu,
+            "CHANNELS": channels,
+            "BM": tile.rows,
+            "BN": tile.columns,
+            "STAGES": LOADS_AHEAD,
+            "num_warps": 8 if tile.rows * tile.columns > 8192 else 4,
+        },
+    )
+
+
 class Stack:
     """The launches of a transformer's layers on one side, whose memory they have."""
 
@@ -117,66 +184,21 @@ class Stack:
     def launches(self, lengths: Tensor) -> Iterator[Launch]:
         side = self.side
         for layer in self.layers:
-            yield self._product(layer.attention.qkv, side.x16, self.qkv)
+            qkv, expand, contract = layer.attention.qkv, layer.expand, layer.contract
+            yield product_launch(qkv, side, side.x16, self.qkv, self._tile(qkv))
             yield self._attention(layer.attention, lengths)
-            yield self._product(layer.expand, side.x16, self.hidden, side.inside, relu=True)
-            yield self._product(layer.contract, self.hidden, self.parts, tile=self.contract_tile, parts=True)
-            yield self._norm(layer.contract, layer.norm)
+            tile = self._tile(expand)
+            yield product_launch(expand, side, side.x16, self.hidden, tile, side.inside, relu=True)
+            yield product_launch(contract, side, self.hidden, self.parts, self.contract_tile, parts=True)
+            yield self._norm(contract, layer.norm)
+
+    def _tile(self, product: Product) -> Tile:
+        return tile_for(product, self.side.rows, self.processors)
 
     def mel(self, product: Product, mel: Tensor) -> Launch:
         """The layers' last product, into mel (B, n_mels, size)."""
-        return self._product(product, self.side.x16, mel, channels=mel.shape[1])
-
-    def _product(
-        self,
-        product: Product,
-        source: Tensor,
-        out: Tensor,
-        mask: Tensor | None = None,
-        tile: Tile | None = None,
-        *,
-        relu: bool = False,
-        parts: bool = False,
-        channels: int = 0,
-    ) -> Launch:
-        from triton.tools.tensor_descriptor import TensorDescriptor
-
-        from trt_plugins.transformer import kernels
-
-        side = self.side
-        tile = tile or tile_for(product, side.rows, self.processors)
-        describe = TensorDescriptor.from_tensor
-        whole = parts or channels
-        return Launch(
-            kernels.product_kernel,
-            (-(-side.rows // tile.rows), product.columns // tile.columns, tile.splits),
-            (
-                describe(source, [tile.rows, CHUNK]),
-                describe(product.weight, [tile.columns, CHUNK]),
-                product.bias,
-                mask,
-                out if whole else describe(out, [tile.rows, tile.columns]),
-                side.all_rows,
-                side.margin,
-                side.stride,
-                side.batch,
-                side.size,
-            ),
-            {
-                "TAPS": product.taps,
-                "CHUNKS": product.chunks,
-                "CHUNK": CHUNK,
-                "COLUMNS": product.columns,
-                "SPLITS": tile.splits,
-                "PARTS": parts,
-                "RELU": relu,
-                "CHANNELS": channels,
-                "BM": tile.rows,
-                "BN": tile.columns,
-                "STAGES": LOADS_AHEAD,
-                "num_warps": 8 if tile.rows * tile.columns > 8192 else 4,
-            },
-        )
+        tile = self._tile(product)
+        return product_launch(product, self.side, self.side.x16, mel, tile, channels=mel.shape[1])
 
     def _attention(self, attention: Attention, lengths: Tensor) -> Launch:
         from trt_plugins.transformer import kernels
@@ -246,58 +268,64 @@ class Stack:
 class Guess:
     """The launches of predictors of the same sizes, with their memory: `numbers` (predictors, B, size)."""
 
-    def __init__(self, predictors: Predictors, side: Side):
+    def __init__(self, predictors: Predictors, side: Side, processors: int):
         self.predictors, self.side = predictors, side
-        count = len(predictors.last)
-        blocks = [layer.bias.shape[1] for layer in predictors.layers]
-        self.between = [side.new(block, count=count) for block in blocks[:-1]]
+        count, layers = len(predictors.last), predictors.layers
+        self.tiles = [
+            tile_for(layer.product, side.rows, processors, splittable=True, widest=layer.block)
+            for layer in layers
+        ]
+        self.parts = [
+            side.new(layer.product.columns, torch.float32, tile.splits)
+            for layer, tile in zip(layers, self.tiles, strict=True)
+        ]
+        self.between = [side.new(layer.block, count=count) for layer in layers[:-1]]
         self.numbers = torch.zeros(count, side.batch, side.size, device=side.device)
 
     def launches(self, longest: float = 0.0) -> Iterator[Launch]:
         """With `longest`, the first predictor's numbers are frames, up to so many."""
+        side, source = self.side, self.side.x16
+        outs = [*self.between, self.numbers]
+        steps = zip(self.predictors.layers, self.tiles, self.parts, outs, strict=True)
+        for index, (layer, tile, parts, out) in enumerate(steps):
+            group = layer.block if index else 0
+            yield product_launch(layer.product, side, source, parts, tile, parts=True, group=group)
+            yield self._layer(layer, tile, parts, out, longest)
+            source = out
+
+    def _layer(self, layer: PredictorLayer, tile: Tile, parts: Tensor, out: Tensor, longest: float) -> Launch:
         from trt_plugins.transformer import kernels
 
         side, predictors = self.side, self.predictors
-        source, source_step = side.x16, 0
-        for index, layer in enumerate(predictors.layers):
-            last = index == len(predictors.layers) - 1
-            out = self.numbers if last else self.between[index]
-            step = self.numbers[0].numel() if last else side.all_rows * out.shape[1]
-            yield Launch(
-                kernels.predictor_kernel,
-                (-(-side.rows // PREDICTOR_ROWS), len(predictors.last)),
-                (
-                    source,
-                    layer.weight,
-                    layer.bias,
-                    layer.gain,
-                    layer.shift,
-                    side.inside,
-                    side.mask,
-                    predictors.last,
-                    predictors.last_bias,
-                    out,
-                    source_step,
-                    step,
-                    side.size,
-                    side.stride,
-                    side.margin,
-                    side.batch,
-                    layer.channels,
-                ),
-                {
-                    "TAPS": layer.taps,
-                    "CHUNKS": layer.chunks,
-                    "CHUNK": layer.chunk,
-                    "WIDTH": layer.width,
-                    "BLOCK": layer.bias.shape[1],
-                    "LAST": last,
-                    "LONGEST": longest,
-                    "BM": PREDICTOR_ROWS,
-                    "STAGES": LOADS_AHEAD,
-                },
-            )
-            source, source_step = out, step
+        return Launch(
+            kernels.predictor_kernel,
+            (-(-side.rows // NORM_ROWS), len(predictors.last)),
+            (
+                parts,
+                layer.bias,
+                layer.gain,
+                layer.shift,
+                side.inside,
+                side.mask,
+                predictors.last,
+                predictors.last_bias,
+                out,
+                side.all_rows,
+                side.size,
+                side.stride,
+                side.margin,
+                side.batch,
+                layer.channels,
+            ),
+            {
+                "SPLITS": tile.splits,
+                "COLUMNS": layer.product.columns,
+                "BLOCK": layer.block,
+                "LAST": out is self.numbers,
+                "LONGEST": longest,
+                "BM": NORM_ROWS,
+            },
+        )
 
 
 class Room(ABC):
@@ -317,6 +345,7 @@ class KernelRun:
         self._shapes: dict[str, torch.Size] = {}
 
     def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        inputs = {name: tensor.contiguous() for name, tensor in inputs.items()}
         shapes = {name: tensor.shape for name, tensor in inputs.items()}
         if self._room is None or shapes != self._shapes:
             self._room, self._shapes = self._make(inputs), shapes

@@ -118,7 +118,7 @@ class EncoderRoom(Room):
         self.config, self.folded = config, folded
         self.side = Side(batch, text, config.symbols_embedding_dim, margin_of(config), device)
         self.stack = Stack(folded.layers, self.side, processors)
-        self.guesses = [Guess(predictors, self.side) for predictors in folded.predictors]
+        self.guesses = [Guess(predictors, self.side, processors) for predictors in folded.predictors]
 
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[Launch], dict[str, Tensor]]:
         from trt_plugins.transformer import kernels
@@ -195,7 +195,7 @@ class DecoderRoom(Room):
         self.text, self.side = (
             Side(batch, size, config.symbols_embedding_dim, margin_of(config), device) for size in (text, mel)
         )
-        self.energy = Guess(folded.predictors, self.text) if folded.predictors else None
+        self.energy = Guess(folded.predictors, self.text, processors) if folded.predictors else None
         self.stack = Stack(folded.layers, self.side, processors)
         self.mel = torch.zeros(batch, config.n_mel_channels, mel, device=device)
 

@@ -111,7 +111,7 @@ class EncoderRoom(Room):
         self.config, self.folded = config, folded
         self.side = Side(batch, text, config.d_model, margin_of(config), device)
         self.stack = Stack(folded.layers, self.side, processors)
-        self.guess = Guess(folded.predictors, self.side)
+        self.guess = Guess(folded.predictors, self.side, processors)
 
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[Launch], dict[str, Tensor]]:
         from trt_plugins.transformer import kernels

@@ -58,21 +58,14 @@ class Layer:
 
 @dataclass(frozen=True)
 class PredictorLayer:
-    """The same layer of several predictors, one behind the other along the first axis."""
+    """The same layer of several predictors, each with `block` of the product's columns."""
 
-    weight: Tensor  # (predictors, taps * chunks * CHUNK, block) float16
+    product: Product  # without its bias
+    block: int
+    channels: int
     bias: Tensor  # (predictors, block) float32
     gain: Tensor
     shift: Tensor
-    taps: int
-    chunks: int  # of one tap
-    chunk: int
-    channels: int
-
-    @property
-    def width(self) -> int:
-        """Columns of what the layer reads."""
-        return self.chunks * self.chunk
 
 
 @dataclass(frozen=True)
@@ -99,6 +92,11 @@ def filled(count: int, unit: int) -> int:
 def block_of(channels: int) -> int:
     """The next power of two that a program can have as columns."""
     return max(NARROWEST, 1 << (channels - 1).bit_length())
+
+
+def filled_up(tensor: Tensor, size: int) -> Tensor:
+    """With zeros along its first axis."""
+    return F.pad(tensor, (0, 0) * (tensor.dim() - 1) + (0, size - len(tensor)))
 
 
 def nbytes(folded: Any) -> int:
@@ -144,7 +142,7 @@ def attention(
     columns = F.pad(columns, (0, block_of(channels) - channels, 0, head - d)).flatten(0, 1)
     bias = out.bias.float() if out.bias is not None else torch.zeros(channels, device=columns.device)
     qkv_product = product(torch.cat(weights), torch.cat(biases))
-    return Attention(heads, head, masked, qkv_product, columns.half(), bias, norm(layer_norm))
+    return Attention(heads, head, masked, qkv_product, columns.half().contiguous(), bias, norm(layer_norm))
 
 
 def predictors(
@@ -154,27 +152,21 @@ def predictors(
 ) -> Predictors:
     """Of predictors of the same sizes: for each one its layers, and its last product."""
     folded = []
-    width = None  # of what a layer reads
     for each in zip(*layers, strict=True):
-        n, c, taps = each[0][0].weight.shape
-        block = block_of(n)
-        deep = width or filled(c, CHUNK)
-        chunk = min(CHUNK, deep)
-        stacked = torch.stack([conv.weight.float() for conv, _ in each])
-        stacked = F.pad(stacked, (0, 0, 0, deep - c, 0, block - n)).permute(0, 3, 2, 1)  # taps, C, N
-        bias, gain, shift = (
-            torch.stack([F.pad(tensor.float(), (0, block - n)) for tensor in tensors])
+        n = each[0][0].out_channels
+        block = max(CHUNK, block_of(n))
+        weights, biases, gains, shifts = (
+            torch.stack([filled_up(tensor.float(), block) for tensor in tensors])
             for tensors in (
+                [conv.weight for conv, _ in each],
                 [conv.bias for conv, _ in each],
                 [layer_norm.weight for _, layer_norm in each],
                 [layer_norm.bias for _, layer_norm in each],
             )
         )
-        weight = stacked.flatten(1, 2).half().contiguous()
-        folded.append(PredictorLayer(weight, bias, gain, shift, taps, deep // chunk, chunk, n))
-        width = block
+        folded.append(PredictorLayer(product(weights.flatten(0, 1), None), block, n, biases, gains, shifts))
     n = lasts[0].weight.shape[1]
-    last = torch.stack([F.pad(one.weight.float()[0], (0, block_of(n) - n)) for one in lasts])
+    last = torch.stack([filled_up(one.weight.float()[0], max(CHUNK, block_of(n))) for one in lasts])
     bias = torch.cat([one.bias.float() for one in lasts])
     return Predictors(tuple(folded), last, bias, tuple(names))
 

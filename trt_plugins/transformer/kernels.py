@@ -23,6 +23,12 @@ def _longest(lengths, items, ITEMS: tl.constexpr):
 
 
 @triton.jit
+def _vector(source, channel, channels):
+    """A number for each channel, asked for early: nothing else waits for it then."""
+    return tl.load(source + channel, mask=channel < channels, other=0.0)
+
+
+@triton.jit
 def _normalise(value, gain, shift, channel, channels):
     """LayerNorm over `channels` of the columns."""
     there = (channel < channels)[None, :]
@@ -30,10 +36,7 @@ def _normalise(value, gain, shift, channel, channels):
     mean = tl.sum(value, axis=1) / channels
     centred = tl.where(there, value - mean[:, None], 0.0)
     variance = tl.sum(centred * centred, axis=1) / channels
-    scaled = centred * tl.rsqrt(variance + EPSILON)[:, None]
-    weight = tl.load(gain + channel, mask=channel < channels, other=0.0)
-    bias = tl.load(shift + channel, mask=channel < channels, other=0.0)
-    return scaled * weight[None, :] + bias[None, :]
+    return centred * tl.rsqrt(variance + EPSILON)[:, None] * gain[None, :] + shift[None, :]
 
 
 @triton.jit
@@ -212,13 +215,14 @@ def frames_kernel(
     tl.store(inside + row, heard.to(tl.float32), mask=step < size)
 
 
-@triton.jit(do_not_specialize=["out_rows", "margin", "stride", "items", "size"])
+@triton.jit(do_not_specialize=["group_rows", "out_rows", "margin", "stride", "items", "size"])
 def product_kernel(
     source,
     weights,
     bias,
     mask,
     out,
+    group_rows,
     out_rows,
     margin,
     stride,
@@ -228,6 +232,7 @@ def product_kernel(
     CHUNKS: tl.constexpr,
     CHUNK: tl.constexpr,
     COLUMNS: tl.constexpr,
+    GROUP: tl.constexpr,
     SPLITS: tl.constexpr,
     PARTS: tl.constexpr,
     RELU: tl.constexpr,
@@ -238,6 +243,7 @@ def product_kernel(
 ):
     """A convolution along the rows, or with one tap a product of each row.
 
+    Each GROUP of columns hears the source `group_rows` further on, which is none where all hear the same.
     Into `out`, a descriptor of float16; or with PARTS, without the bias, each of SPLITS parts of the sum as
     float32 of `out_rows` rows, one behind the other; or with CHANNELS as float32 (B, CHANNELS, size).
     """
@@ -246,23 +252,27 @@ def product_kernel(
     split = tl.program_id(2)
     steps: tl.constexpr = TAPS * CHUNKS
     each: tl.constexpr = (steps + SPLITS - 1) // SPLITS
-    total = tl.zeros((BM, BN), tl.float32)
-    first = split * each
-    for step in tl.range(first, tl.minimum(first + each, steps), num_stages=STAGES):
-        a = source.load([row + step // CHUNKS - TAPS // 2, step % CHUNKS * CHUNK])
-        b = weights.load([step * COLUMNS + start, 0])
-        total = tl.dot(a, b.T, total)
     rows = row + tl.arange(0, BM)
     columns = start + tl.arange(0, BN)
+    total = tl.zeros((BM, BN), tl.float32)
+    if not PARTS:
+        total += tl.load(bias + columns)[None, :]
+    if mask is not None:
+        valid = tl.load(mask + rows)
+    heard = row - TAPS // 2 + start // GROUP * group_rows
+    first = split * each
+    for step in tl.range(first, tl.minimum(first + each, steps), num_stages=STAGES):
+        a = source.load([heard + step // CHUNKS, step % CHUNKS * CHUNK])
+        b = weights.load([step * COLUMNS + start, 0])
+        total = tl.dot(a, b.T, total)
     if PARTS:
         at = (tl.cast(split, tl.int64) * out_rows + rows)[:, None] * COLUMNS + columns[None, :]
         tl.store(out + at, total)
     else:
-        total += tl.load(bias + columns)[None, :]
         if RELU:
             total = tl.maximum(total, 0.0)
         if mask is not None:
-            total *= tl.load(mask + rows)[:, None]
+            total *= valid[:, None]
         if CHANNELS > 0:
             place = rows - margin
             item, step = place // stride, place % stride
@@ -311,7 +321,13 @@ def attention_kernel(
     number = tl.arange(0, HEAD)
     channel = tl.arange(0, BLOCK)
     mine = (step < size)[:, None]
-    total = tl.zeros((BM, BLOCK), tl.float32)
+    row = start + step
+    kept = mine & (channel < WIDTH)[None, :]
+    total = tl.load(x32 + row[:, None] * WIDTH + channel[None, :], mask=kept, other=0.0)
+    total += _vector(bias, channel, channels)[None, :]
+    weight_of = _vector(gain, channel, channels)
+    bias_of = _vector(shift, channel, channels)
+    valid = tl.load(mask + row, mask=step < size, other=0.0) > 0
     for head in tl.static_range(HEADS):
         column = head * HEAD + number[None, :]
         q = tl.load(qkv + (start + step)[:, None] * QKV_WIDTH + column, mask=mine, other=0.0)
@@ -336,13 +352,8 @@ def attention_kernel(
         seen = seen / weight[:, None]
         w = tl.load(weights + (head * HEAD + number)[:, None] * BLOCK + channel[None, :])
         total = tl.dot(seen.to(tl.float16), w, total)
-    row = start + step
-    kept = mine & (channel < WIDTH)[None, :]
-    total += tl.load(x32 + row[:, None] * WIDTH + channel[None, :], mask=kept, other=0.0)
-    total += tl.load(bias + channel, mask=channel < channels, other=0.0)[None, :]
-    total = _normalise(total, gain, shift, channel, channels)
-    there = tl.load(mask + row, mask=step < size, other=0.0) > 0
-    total = tl.where(there[:, None], total, 0.0)
+    total = _normalise(total, weight_of, bias_of, channel, channels)
+    total = tl.where(valid[:, None], total, 0.0)
     _keep(total, row, channel, x32, x16, WIDTH, step < size)
 
 
@@ -369,20 +380,29 @@ def norm_kernel(
     channel = tl.arange(0, BLOCK)
     kept = (channel < WIDTH)[None, :] & (row >= 0)[:, None]
     total = tl.load(x32 + row[:, None] * WIDTH + channel[None, :], mask=kept, other=0.0)
-    total += tl.load(bias + channel, mask=channel < channels, other=0.0)[None, :]
-    at = parts + row[:, None] * COLUMNS + channel[None, :]
-    known = (channel < channels)[None, :] & (row >= 0)[:, None]
-    for split in tl.static_range(SPLITS):
-        total += tl.load(at + tl.cast(split, tl.int64) * part_rows * COLUMNS, mask=known, other=0.0)
-    total = _normalise(total, gain, shift, channel, channels)
-    total *= tl.load(mask + row)[:, None]
+    total += _vector(bias, channel, channels)[None, :]
+    weight_of = _vector(gain, channel, channels)
+    bias_of = _vector(shift, channel, channels)
+    valid = tl.load(mask + row)
+    total += _sum(parts, part_rows, row, channel, channel < channels, SPLITS, COLUMNS)
+    total = _normalise(total, weight_of, bias_of, channel, channels) * valid[:, None]
     _keep(total, row, channel, x32, x16, WIDTH, row >= 0)
 
 
-@triton.jit(do_not_specialize=["source_step", "out_step", "size", "stride", "margin", "items"])
+@triton.jit
+def _sum(parts, part_rows, row, column, known, SPLITS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Of a product's parts."""
+    at = parts + row[:, None] * COLUMNS + column[None, :]
+    there = known[None, :] & (row >= 0)[:, None]
+    total = tl.load(at, mask=there, other=0.0)
+    for split in tl.static_range(1, SPLITS):
+        total += tl.load(at + tl.cast(split, tl.int64) * part_rows * COLUMNS, mask=there, other=0.0)
+    return total
+
+
+@triton.jit(do_not_specialize=["part_rows", "size", "stride", "margin", "items"])
 def predictor_kernel(
-    source,
-    weights,
+    parts,
     bias,
     gain,
     shift,
@@ -391,46 +411,35 @@ def predictor_kernel(
     last,
     last_bias,
     out,
-    source_step,
-    out_step,
+    part_rows,
     size,
     stride,
     margin,
     items,
     channels,
-    TAPS: tl.constexpr,
-    CHUNKS: tl.constexpr,
-    CHUNK: tl.constexpr,
-    WIDTH: tl.constexpr,
+    SPLITS: tl.constexpr,
+    COLUMNS: tl.constexpr,
     BLOCK: tl.constexpr,
     LAST: tl.constexpr,
     LONGEST: tl.constexpr,
     BM: tl.constexpr,
-    STAGES: tl.constexpr,
 ):
-    """A layer of several predictors: convolution, ReLU and norm; with LAST its number for each symbol.
+    """What follows the convolutions of several predictors' layer: bias, ReLU and norm.
 
-    With LONGEST the first one's numbers are logarithms of one more than so many frames. They read `source`
-    `source_step` numbers apart (0: the same) and write `out` `out_step` apart, rows of BLOCK float16, or with
-    LAST float32 (B, size).
+    Each has BLOCK of the COLUMNS. `out` (predictors, part_rows, BLOCK) float16 is what the next layer hears;
+    with LAST it has each symbol's number, float32 (predictors, B, size). With LONGEST the first one's numbers
+    are logarithms of one more than so many frames.
     """
     rows = margin + tl.program_id(0) * BM + tl.arange(0, BM)
     which = tl.program_id(1)
-    source += tl.cast(which, tl.int64) * source_step
-    out += tl.cast(which, tl.int64) * out_step
     channel = tl.arange(0, BLOCK)
-    number = tl.arange(0, CHUNK)
-    steps: tl.constexpr = TAPS * CHUNKS
-    weights += which * (steps * CHUNK * BLOCK)
-    total = tl.zeros((BM, BLOCK), tl.float32) + tl.load(bias + which * BLOCK + channel)[None, :]
-    for step in tl.range(0, steps, num_stages=STAGES):
-        heard = rows + step // CHUNKS - TAPS // 2
-        a = tl.load(source + heard[:, None] * WIDTH + (step % CHUNKS * CHUNK + number)[None, :])
-        b = tl.load(weights + (step * CHUNK + number)[:, None] * BLOCK + channel[None, :])
-        total = tl.dot(a, b, total)
+    total = tl.load(bias + which * BLOCK + channel)[None, :]
+    weight_of = _vector(gain + which * BLOCK, channel, channels)
+    bias_of = _vector(shift + which * BLOCK, channel, channels)
+    heard = tl.load(inside + rows)
+    total += _sum(parts, part_rows, rows, which * BLOCK + channel, channel < channels, SPLITS, COLUMNS)
     total = tl.maximum(total, 0.0)
-    total = _normalise(total, gain + which * BLOCK, shift + which * BLOCK, channel, channels)
-    total *= tl.load(inside + rows)[:, None]
+    total = _normalise(total, weight_of, bias_of, channel, channels) * heard[:, None]
     if LAST:
         place = rows - margin
         item, step = place // stride, place % stride
@@ -440,6 +449,69 @@ def predictor_kernel(
             frames = tl.minimum(tl.maximum(tl.exp(value) - 1, 0.0), LONGEST)
             value = tl.where(which == 0, frames, value)
         value *= tl.load(mask + rows)
-        tl.store(out + item * size + step, value, mask=(item < items) & (step < size))
+        tl.store(out + (which * items + item) * size + step, value, mask=(item < items) & (step < size))
     else:
-        tl.store(out + rows[:, None] * BLOCK + channel[None, :], total.to(tl.float16))
+        at = tl.cast(which, tl.int64) * part_rows + rows
+        tl.store(out + at[:, None] * BLOCK + channel[None, :], total.to(tl.float16))
+
+
+@triton.jit(do_not_specialize=["size", "items"])
+def durations_kernel(
+    duration,
+    pitch,
+    lengths,
+    settings,
+    repeats,
+    new_pitch,
+    new_lengths,
+    numbers,
+    size,
+    items,
+    LONGEST: tl.constexpr,
+    HALF_UP: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """duration (B, size) -> repeats int64 (B, size), by a program for each item.
+
+    HALF_UP (FastPitch): durations up to LONGEST are divided by settings[0], an item that would vanish gets
+    a frame for each symbol, the pitch is multiplied by settings[1], and settings[2] added; `numbers` (2, B,
+    size) has both. Else (FastSpeech) durations are multiplied by settings[0], and half goes to even.
+    """
+    item = tl.program_id(0)
+    symbol = tl.arange(0, BLOCK)
+    known = symbol < size
+    at = item * size + symbol
+    length = tl.load(lengths + item)
+    value = tl.load(duration + at, mask=known, other=0.0)
+    setting = tl.load(settings)
+    if HALF_UP:
+        value = tl.div_rn(tl.minimum(tl.maximum(value, 0.0), LONGEST), setting) + 0.5
+        count = tl.where(symbol < length, value.to(tl.int64), 0)
+        if tl.sum(count) == 0:
+            count = (symbol < length).to(tl.int64)
+        factor, shift = tl.load(settings + 1), tl.load(settings + 2)
+        changed = tl.load(pitch + at, mask=known, other=0.0) * factor + shift
+        tl.store(new_pitch + at, changed, mask=known)
+        tl.store(numbers + at, count.to(tl.float32), mask=known)
+        tl.store(numbers + items * size + at, changed, mask=known)
+    else:
+        # So large a number leaves no digit for a fraction.
+        count = (value * setting + 12582912.0 - 12582912.0).to(tl.int64)
+    tl.store(repeats + at, count, mask=known)
+    tl.store(new_lengths + item, length)
+
+
+@triton.jit(do_not_specialize=["text", "size"])
+def index_kernel(repeats, index, mel_lengths, text, size, BLOCK: tl.constexpr, BM: tl.constexpr):
+    """repeats (B, text) -> each frame's symbol, index (B, size), 0 behind an item's end, and that end."""
+    frame = tl.program_id(0) * BM + tl.arange(0, BM)
+    item = tl.program_id(1)
+    symbol = tl.arange(0, BLOCK)
+    count = tl.load(repeats + item * text + symbol, mask=symbol < text, other=0).to(tl.int32)
+    ends = tl.cumsum(count, axis=0)
+    total = tl.sum(count, axis=0)
+    before = tl.sum((ends[None, :] <= frame[:, None]).to(tl.int32), axis=1)
+    before = tl.where(frame < total, before, 0)
+    tl.store(index + item * size + frame, before.to(tl.int64), mask=frame < size)
+    if tl.program_id(0) == 0:
+        tl.store(mel_lengths + item, total.to(tl.int64))
