@@ -50,6 +50,7 @@ def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
         outputs=(Tensor("audio", "float32", (batch, samples)),),
         # The waveform on its way through the flows: what is multiplied there is multiplied in each of them.
         float32_layers=("convinv", "Exp"),
+        doubtful=("fp32",),
     )
     return (
         generator,

@@ -21,8 +21,8 @@ TITLES = {
 
 `--steps verify`: every layer in each model's list and every output of its stages, both sides on the same
 inputs; then the sentence "It just works." by either side. "mel" and "audio's mel" are the mean differences of
-its mels (natural logarithm). The worst tensor is the one nearest to its tolerance. The sentence is short: an
-engine that errs with longer ones only, as WaveGlow's in float32 did ([tensorrt.md](tensorrt.md)), passes.""",
+its mels (natural logarithm). The worst tensor is the one nearest to its tolerance. The sentence is short:
+what WaveGlow does in float32 with longer ones stands in [tensorrt.md](tensorrt.md).""",
     "sentences": """## Twenty sentences by every pair
 
 `--steps sentences`: engines for buckets of 384, 768 and 1024 frames, warmed up first; the slowest sentence

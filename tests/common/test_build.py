@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -457,3 +458,14 @@ def test_a_build_that_is_killed_leaves_nothing_half_made(tiny_voice, tmp_path, s
     again = start_build(tiny_voice, tmp_path / "h.trt")
     out, err = again.communicate(timeout=120)
     assert out.strip() in ("True", "False"), err
+
+
+def test_what_tensorrt_for_rtx_computes_otherwise_is_said(sources):
+    trt_engine = pytest.importorskip("common.engines.trt_engine")
+    stage = stage_of(sources("waveglow"), "masked_generator")
+    with pytest.warns(UserWarning, match=r"waveglow.masked_generator in fp32 .* use --precision fp16"):
+        trt_engine.warn_if_doubtful(stage, "fp32", PRETENDED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trt_engine.warn_if_doubtful(stage, "fp16", PRETENDED)
+        trt_engine.warn_if_doubtful(stage, "fp32", TensorRT("tensorrt", SimpleNamespace(__version__="10.13")))
