@@ -105,9 +105,7 @@ class CouplingNet(nn.Module):
         `mask` (B, 1, L) is 0 where nothing is to be heard.
         """
         x = self.start(x)
-        # The published network adds to zeros, which is the same. In float32 TensorRT for RTX runs that with
-        # kernels that begin before those that they depend on have ended (docs/tensorrt.md).
-        skips = None
+        skips = torch.zeros_like(x)
         for conv, cond, res_skip in zip(self.in_layers, self.cond_layers, self.res_skip_layers, strict=True):
             x = x if mask is None else x * mask
             value, gate = (conv(x) + cond(mel)).chunk(2, dim=1)
@@ -115,7 +113,7 @@ class CouplingNet(nn.Module):
             if output.shape[1] > self.channels:
                 residual, output = output.chunk(2, dim=1)
                 x = x + residual
-            skips = output if skips is None else skips + output
+            skips = skips + output
         shift, log_scale = self.end(skips).chunk(2, dim=1)
         return shift, log_scale
 
