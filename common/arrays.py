@@ -52,7 +52,7 @@ def to_device(array: Array, device: str) -> Array:
     if device == "cpu":
         return to_numpy(array)
     torch = importlib.import_module("torch")
-    if is_numpy(array) and array.nbytes <= MOST_PINNED:
+    if is_numpy(array) and array.nbytes <= MOST_PINNED and str(device).startswith("cuda"):
         return torch.as_tensor(array).pin_memory().to(device, non_blocking=True)
     return torch.as_tensor(array, device=device)
 

@@ -48,7 +48,8 @@ class Stage:
     `feeds_back` says that steps take up what earlier ones made, so that rounding grows with their number.
     `float32_layers` names what stays in float32 where the stage runs in half precision: patterns of parameter
     names ("decoder.*.layer_norm"), or operators ("Exp"); "*" is all of it. See common/half.py.
-    `doubtful` are the precisions in which TensorRT for RTX was seen to compute something else.
+    `rtx_float32_layers` names the same for single precision on TensorRT for RTX, where its kernels for the
+    other products were seen to compute something else (docs/tensorrt.md).
     `layers` names parts of the network whose outputs are given behind the stage's own. See common/layers.py.
     """
 
@@ -62,7 +63,7 @@ class Stage:
     small_steps: bool = False
     feeds_back: bool = False
     float32_layers: tuple[str, ...] = ()
-    doubtful: tuple[str, ...] = ()
+    rtx_float32_layers: tuple[str, ...] = ("*",)
     layers: tuple[str, ...] = ()
 
     def masked(self) -> Stage:

@@ -350,7 +350,6 @@ class TrtEngine:
         trt = load_tensorrt()
         file = engine_file(stage, source, deployment, trt, bucket)
         self.stage = file.stage
-        warn_if_doubtful(stage, file.precision, trt)
         key = ("trt", file.path, device)
         self.loaded = source.networks.get(key)
         if self.loaded is None:
@@ -450,15 +449,6 @@ class TrtEngine:
             if len(self._contexts) > MOST_CONTEXTS:
                 del self._contexts[next(iter(self._contexts))]
         return self._contexts[key]
-
-
-def warn_if_doubtful(stage: Stage, precision: str, trt: TensorRT) -> None:
-    if precision in stage.doubtful and trt.portable:
-        warnings.warn(
-            f"{stage.full_name} in {precision} on TensorRT for RTX sounds worse than on PyTorch, and other "
-            "at each run: use --precision fp16 (docs/tensorrt.md)",
-            stacklevel=3,
-        )
 
 
 def addressable(tensor: Tensor) -> Tensor:
