@@ -187,22 +187,24 @@ class FastSpeechAcoustic:
         return Bucket(text, min(-(-mel // MEL_STEP) * MEL_STEP, self.longest_mel))
 
     def _make_captured(self) -> Any:
-        if self.whole or not hasattr(self.encoder, "alone"):
+        if self.whole:
             return None
-        if not self.apart:
-            halves = importlib.import_module("common.engines.halves")
-            between = halves.between(self.encoder, self.decoder) or (regulate.regulating, regulate.expanding)
-            return halves.Halves(self.encoder, self.decoder, *between, self.batch_safe)
         may_pad = self.batch_safe or not any(
             getattr(engine, "hears_padding", True) for engine in (self.encoder, self.decoder)
         )
-        if not hasattr(self.decoder, "buckets") and not may_pad:
+        if self.apart and not hasattr(self.decoder, "buckets") and not may_pad:
             warnings.warn(
                 "fastspeech runs without one CUDA graph: with mask_padding: false its network hears padding; "
                 "give it buckets if it may",
                 stacklevel=2,
             )
             return None
+        if not hasattr(self.encoder, "alone"):
+            return None
+        if not self.apart:
+            halves = importlib.import_module("common.engines.halves")
+            between = halves.between(self.encoder, self.decoder) or (regulate.regulating, regulate.expanding)
+            return halves.Halves(self.encoder, self.decoder, *between, self.batch_safe)
         captured = importlib.import_module("common.engines.captured")
         stream = importlib.import_module("torch").cuda.Stream(self.encoder.device)
         return captured.Captured(self.source.model, self._run_for, stream)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 Row = dict[str, Any]
 WIDTH, HEIGHT = 5.0, 3.4  # inches of a panel
+LABEL = 26  # letters of a line
 
 
 def draw_latency(rows: Sequence[Row]) -> bytes | None:
@@ -26,7 +28,8 @@ def draw_latency(rows: Sequence[Row]) -> bytes | None:
             line.sort(key=lambda row: row["batch"])
             batches = [row["batch"] for row in line]
             axis.plot(batches, [row["latency"]["mean"] * 1e3 for row in line], "o-", label=label)
-        axis.set(title=title, xlabel="batch size", ylabel="latency, ms", ylim=(0, None))
+        axis.set(xlabel="batch size", ylabel="latency, ms", ylim=(0, None))
+        axis.set_title(title, fontsize=9)
         axis.set_xticks(sorted({row["batch"] for row in found}))
         axis.legend(fontsize=7)
     return _png(figure)
@@ -51,8 +54,10 @@ def draw_stages(rows: Sequence[Row]) -> bytes | None:
             widths = [row.get(name, 0.0) for row in stages]
             axis.barh([_label(row) for row in found], widths, left=lefts, label=name)
             lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
-        axis.set(title=title, xlabel="ms")
+        axis.set(xlabel="ms")
+        axis.set_title(title, fontsize=9)
         axis.invert_yaxis()
+        axis.tick_params(axis="y", labelsize=8)
         axis.legend(fontsize=7)
     return _png(figure)
 
@@ -64,7 +69,8 @@ def _tables(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def _label(row: Row) -> str:
-    return f"{row['backend']} {row['precision']}".strip()
+    """In short lines: kernels of several stages make a long name."""
+    return textwrap.fill(f"{row['backend']} {row['precision']}".strip().replace(",", ", "), LABEL)
 
 
 def _panels(count: int, height: float) -> tuple[Any, Sequence[Any]]:

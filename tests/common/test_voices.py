@@ -164,7 +164,8 @@ def test_stages_with_kernels_stand_beside_a_backend(monkeypatch):
     assert parse_kernels(text, "hifigan") == ()
     with pytest.raises(ValueError, match=r"is for single stages.*decoder_loop=cuda"):
         parse_backends("cuda", models)
-    monkeypatch.setattr("hifigan.stages.KERNELS", {})
+    for model in ("fastpitch", "hifigan"):
+        monkeypatch.setattr(f"{model}.stages.KERNELS", {})
     with pytest.raises(ValueError, match="these models have none"):
         parse_backends("trt,decoder_loop=cuda", {"acoustic": "fastpitch", "vocoder": "hifigan"})
     source = load_voice().source("tacotron2")
