@@ -23,11 +23,13 @@ from trt_plugins.transformer.fold import (
     CHUNK,
     COLUMNS,
     Attention,
+    Encoder,
     Layer,
     Norm,
     PredictorLayer,
     Predictors,
     Product,
+    Value,
     block_of,
     nbytes,
 )
@@ -101,6 +103,11 @@ class Side:
         """What the layers made, float32 [B, size, channels]: a view."""
         whole = self.x32[self.margin : self.margin + self.rows]
         return whole.unflatten(0, (self.batch, self.stride))[:, : self.size, : self.channels]
+
+    @property
+    def memory(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What the kernels that begin a side fill."""
+        return self.x32, self.x16, self.mask, self.inside
 
     @property
     def layout(self) -> tuple[int, int, int, int]:
@@ -334,6 +341,112 @@ class Room(ABC):
     @abstractmethod
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[Launch], dict[str, Tensor]]:
         """What is launched for these inputs, and the outputs that this fills."""
+
+
+def beginning(side: Side, mask_padding: bool) -> dict[str, Any]:
+    """Options of the kernels that begin a side."""
+    return {
+        "MASK_PADDING": mask_padding,
+        "ITEMS": items_of(side.batch),
+        "WIDTH": side.width,
+        "BLOCK": block_of(side.channels),
+        "BM": STEP_ROWS,
+    }
+
+
+class EncoderRoom(Room):
+    """Of symbols (B, N): `encoded`, and what the predictors give, `duration` in frames up to `longest`.
+
+    `padding` is the symbol that is none, wherever it stands.
+    """
+
+    def __init__(
+        self,
+        folded: Encoder,
+        side: Side,
+        processors: int,
+        *,
+        mask_padding: bool,
+        longest: float,
+        padding: int | None = None,
+    ):
+        self.folded, self.side, self.longest = folded, side, longest
+        self.options = {**beginning(side, mask_padding), "PADDING": padding}
+        self.stack = Stack(folded.layers, side, processors)
+        self.guesses = [Guess(predictors, side, processors) for predictors in folded.predictors]
+
+    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[Launch], dict[str, Tensor]]:
+        from trt_plugins.transformer import kernels
+
+        side, folded = self.side, self.folded
+        lengths = inputs["lengths"]
+        symbols = Launch(
+            kernels.symbols_kernel,
+            side.grid(STEP_ROWS),
+            (
+                inputs["symbols"],
+                lengths,
+                inputs.get("speaker"),
+                folded.embedding,
+                folded.speakers,
+                folded.positions,
+                *side.memory,
+                *side.layout,
+                side.channels,
+            ),
+            self.options,
+        )
+        launches = [symbols, *self.stack.launches(lengths)]
+        outputs = {"encoded": side.steps}
+        for guess in self.guesses:
+            names = guess.predictors.names
+            launches += guess.launches(self.longest if "duration" in names else 0.0)
+            outputs |= dict(zip(names, guess.numbers, strict=True))
+        if "pitch" in outputs:  # of which there may be several, says its shape
+            outputs["pitch"] = outputs["pitch"][:, None]
+        return launches, outputs
+
+
+def frames_launch(
+    side: Side,
+    source: Tensor,
+    steps: int,
+    inputs: Mapping[str, Tensor],
+    positions: Tensor | None,
+    mask_padding: bool,
+    numbers: Tensor | None = None,
+    value: Value | None = None,
+) -> Launch:
+    """The decoder's steps: those of `source`, so many to an item, by `repeat_index` if the inputs have it.
+
+    `value` is added for each symbol's `numbers` (B, N).
+    """
+    from trt_plugins.transformer import kernels
+
+    width = source.shape[-1]
+    return Launch(
+        kernels.frames_kernel,
+        side.grid(STEP_ROWS),
+        (
+            source,
+            inputs.get("repeat_index"),
+            inputs["mel_lengths"],
+            numbers,
+            value.weight if value else None,
+            value.bias if value else None,
+            positions,
+            *side.memory,
+            steps * width,
+            numbers.shape[-1] if numbers is not None else steps,
+            *side.layout,
+            side.channels,
+        ),
+        {
+            **beginning(side, mask_padding),
+            "SOURCE_WIDTH": width,
+            "TAPS": len(value.weight) if value else 0,
+        },
+    )
 
 
 class KernelRun:

@@ -16,25 +16,18 @@ from trt_plugins.graphs import Launch
 from trt_plugins.transformer import fold
 from trt_plugins.transformer.engine import (
     STEP_ROWS,
+    EncoderRoom,
     Guess,
     Room,
     Side,
     Stack,
     TransformerEngine,
-    items_of,
+    beginning,
+    frames_launch,
 )
-from trt_plugins.transformer.fold import Layer, Predictors, Product, Value, block_of
+from trt_plugins.transformer.fold import Layer, Predictors, Product, Value
 
 LONGEST = 100.0  # frames that the network's own clamp lets a symbol have
-
-
-@dataclass(frozen=True)
-class FoldedEncoder:
-    embedding: Tensor  # (n_symbols, C) float32
-    speakers: Tensor | None  # (n_speakers, C) float32
-    positions: Tensor  # (longest text, C) float32
-    layers: tuple[Layer, ...]
-    predictors: tuple[Predictors, ...]  # those of the same sizes together
 
 
 @dataclass(frozen=True)
@@ -91,9 +84,9 @@ def margin_of(config: FastPitchConfig) -> int:
 class Encoder(TransformerEngine):
     name = "FastPitch"
 
-    def fold(self, network: FastPitch) -> FoldedEncoder:
+    def fold(self, network: FastPitch) -> fold.Encoder:
         speakers = network.speaker_emb
-        return FoldedEncoder(
+        return fold.Encoder(
             network.encoder.word_emb.weight.float(),
             None if speakers is None else speakers.weight.float() * self.config.speaker_emb_weight,
             network.encoder.pos_emb(self.stage.dynamic_dims["text"].max),
@@ -102,62 +95,15 @@ class Encoder(TransformerEngine):
         )
 
     def room(self, inputs: Mapping[str, Tensor]) -> Room:
-        return EncoderRoom(self.config, self.folded, *inputs["symbols"].shape, self.device, self.processors)
-
-
-class EncoderRoom(Room):
-    def __init__(
-        self,
-        config: FastPitchConfig,
-        folded: FoldedEncoder,
-        batch: int,
-        text: int,
-        device: Any,
-        processors: int,
-    ):
-        self.config, self.folded = config, folded
-        self.side = Side(batch, text, config.symbols_embedding_dim, margin_of(config), device)
-        self.stack = Stack(folded.layers, self.side, processors)
-        self.guesses = [Guess(predictors, self.side, processors) for predictors in folded.predictors]
-
-    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[Launch], dict[str, Tensor]]:
-        from trt_plugins.transformer import kernels
-
-        side, folded = self.side, self.folded
-        lengths = inputs["lengths"]
-        symbols = Launch(
-            kernels.symbols_kernel,
-            side.grid(STEP_ROWS),
-            (
-                inputs["symbols"],
-                lengths,
-                inputs.get("speaker"),
-                folded.embedding,
-                folded.speakers,
-                folded.positions,
-                side.x32,
-                side.x16,
-                side.mask,
-                side.inside,
-                *side.layout,
-                side.channels,
-            ),
-            {
-                "PADDING": self.config.padding_idx,
-                "MASK_PADDING": self.config.mask_padding,
-                "ITEMS": items_of(side.batch),
-                "WIDTH": side.width,
-                "BLOCK": block_of(side.channels),
-                "BM": STEP_ROWS,
-            },
+        config = self.config
+        return EncoderRoom(
+            self.folded,
+            Side(*inputs["symbols"].shape, config.symbols_embedding_dim, margin_of(config), self.device),
+            self.processors,
+            mask_padding=config.mask_padding,
+            longest=LONGEST,
+            padding=config.padding_idx,
         )
-        launches = [symbols, *self.stack.launches(lengths)]
-        outputs = {"encoded": side.steps}
-        for guess in self.guesses:
-            names = guess.predictors.names
-            launches += guess.launches(LONGEST if "duration" in names else 0.0)
-            outputs |= dict(zip(names, guess.numbers, strict=True))
-        return launches, {**outputs, "pitch": outputs["pitch"][:, None]}
 
 
 class Decoder(TransformerEngine):
@@ -203,13 +149,6 @@ class DecoderRoom(Room):
         from trt_plugins.transformer import kernels
 
         folded, text, side = self.folded, self.text, self.side
-        options = {
-            "MASK_PADDING": self.config.mask_padding,
-            "ITEMS": items_of(side.batch),
-            "WIDTH": side.width,
-            "BLOCK": block_of(side.channels),
-            "BM": STEP_ROWS,
-        }
         with_pitch = Launch(
             kernels.values_kernel,
             text.grid(STEP_ROWS),
@@ -219,37 +158,21 @@ class DecoderRoom(Room):
                 inputs["pitch"],
                 folded.pitch.weight,
                 folded.pitch.bias,
-                text.x32,
-                text.x16,
-                text.mask,
-                text.inside,
+                *text.memory,
                 *text.layout,
                 text.channels,
             ),
-            {**options, "TAPS": len(folded.pitch.weight)},
+            {**beginning(text, self.config.mask_padding), "TAPS": len(folded.pitch.weight)},
         )
-        energy = folded.energy
-        frames = Launch(
-            kernels.frames_kernel,
-            side.grid(STEP_ROWS),
-            (
-                text.x32[text.margin :],
-                inputs["repeat_index"],
-                inputs["mel_lengths"],
-                self.energy.numbers if energy else None,
-                energy.weight if energy else None,
-                energy.bias if energy else None,
-                folded.positions,
-                side.x32,
-                side.x16,
-                side.mask,
-                side.inside,
-                text.stride * text.width,
-                text.size,
-                *side.layout,
-                side.channels,
-            ),
-            {**options, "SOURCE_WIDTH": text.width, "TAPS": len(energy.weight) if energy else 0},
+        frames = frames_launch(
+            side,
+            text.x32[text.margin :],
+            text.stride,
+            inputs,
+            folded.positions,
+            self.config.mask_padding,
+            self.energy.numbers if self.energy else None,
+            folded.energy,
         )
         launches = [
             with_pitch,

@@ -15,23 +15,14 @@ from trt_plugins.graphs import Launch
 from trt_plugins.transformer import fold
 from trt_plugins.transformer.engine import (
     NO_LIMIT,
-    STEP_ROWS,
-    Guess,
+    EncoderRoom,
     Room,
     Side,
     Stack,
     TransformerEngine,
-    items_of,
+    frames_launch,
 )
-from trt_plugins.transformer.fold import Layer, Predictors, Product, block_of
-
-
-@dataclass(frozen=True)
-class FoldedEncoder:
-    embedding: Tensor  # (n_symbols, C) float32
-    positions: Tensor  # (max_seq_len, C) float32, of positions 1, 2, ...
-    layers: tuple[Layer, ...]
-    predictors: Predictors  # of durations
+from trt_plugins.transformer.fold import Layer, Product
 
 
 @dataclass(frozen=True)
@@ -70,75 +61,25 @@ def margin_of(config: FastSpeechConfig) -> int:
     return max(config.fft_conv1d_kernel, config.duration_predictor_kernel_size) // 2
 
 
-def options_of(config: FastSpeechConfig, side: Side) -> dict[str, Any]:
-    """Of the kernels that begin a side."""
-    return {
-        "MASK_PADDING": config.mask_padding,
-        "ITEMS": items_of(side.batch),
-        "WIDTH": side.width,
-        "BLOCK": block_of(side.channels),
-        "BM": STEP_ROWS,
-    }
-
-
 class Encoder(TransformerEngine):
     name = "FastSpeech"
 
-    def fold(self, network: FastSpeech) -> FoldedEncoder:
+    def fold(self, network: FastSpeech) -> fold.Encoder:
         predictor = network.length_regulator.duration_predictor
         layers = [(predictor.conv1d_1, predictor.layer_norm_1), (predictor.conv1d_2, predictor.layer_norm_2)]
-        return FoldedEncoder(
+        return fold.Encoder(
             network.word_emb.weight.float(),
+            None,
             positions_of(network),
             fold_layers(network.phoneme_side),
-            fold.predictors([layers], [predictor.linear_layer], ("duration",)),
+            (fold.predictors([layers], [predictor.linear_layer], ("duration",)),),
         )
 
     def room(self, inputs: Mapping[str, Tensor]) -> Room:
-        return EncoderRoom(self.config, self.folded, *inputs["symbols"].shape, self.device, self.processors)
-
-
-class EncoderRoom(Room):
-    def __init__(
-        self,
-        config: FastSpeechConfig,
-        folded: FoldedEncoder,
-        batch: int,
-        text: int,
-        device: Any,
-        processors: int,
-    ):
-        self.config, self.folded = config, folded
-        self.side = Side(batch, text, config.d_model, margin_of(config), device)
-        self.stack = Stack(folded.layers, self.side, processors)
-        self.guess = Guess(folded.predictors, self.side, processors)
-
-    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[Launch], dict[str, Tensor]]:
-        from trt_plugins.transformer import kernels
-
-        side, folded = self.side, self.folded
-        lengths = inputs["lengths"]
-        symbols = Launch(
-            kernels.symbols_kernel,
-            side.grid(STEP_ROWS),
-            (
-                inputs["symbols"],
-                lengths,
-                None,
-                folded.embedding,
-                None,
-                folded.positions,
-                side.x32,
-                side.x16,
-                side.mask,
-                side.inside,
-                *side.layout,
-                side.channels,
-            ),
-            {**options_of(self.config, side), "PADDING": None},
-        )
-        launches = [symbols, *self.stack.launches(lengths), *self.guess.launches(NO_LIMIT)]
-        return launches, {"encoded": side.steps, "duration": self.guess.numbers[0]}
+        config = self.config
+        side = Side(*inputs["symbols"].shape, config.d_model, margin_of(config), self.device)
+        how = {"mask_padding": config.mask_padding, "longest": NO_LIMIT}
+        return EncoderRoom(self.folded, side, self.processors, **how)
 
 
 class Decoder(TransformerEngine):
@@ -174,32 +115,11 @@ class DecoderRoom(Room):
         self.mel = torch.zeros(batch, config.n_mel_channels, mel, device=device)
 
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[Launch], dict[str, Tensor]]:
-        from trt_plugins.transformer import kernels
-
-        side, folded = self.side, self.folded
-        index = inputs.get("repeat_index")
-        source = inputs["placed" if index is None else "encoded"]
-        frames = Launch(
-            kernels.frames_kernel,
-            side.grid(STEP_ROWS),
-            (
-                source,
-                index,
-                inputs["mel_lengths"],
-                None,
-                None,
-                None,
-                None if index is None else folded.positions,
-                side.x32,
-                side.x16,
-                side.mask,
-                side.inside,
-                source.shape[1] * source.shape[2],
-                source.shape[1],
-                *side.layout,
-                side.channels,
-            ),
-            {**options_of(self.config, side), "SOURCE_WIDTH": source.shape[2], "TAPS": 0},
-        )
+        folded = self.folded
+        by_index = "repeat_index" in inputs
+        source = inputs["encoded" if by_index else "placed"]
+        positions = folded.positions if by_index else None
+        masks = self.config.mask_padding
+        frames = frames_launch(self.side, source, source.shape[1], inputs, positions, masks)
         stack = self.stack.launches(inputs["mel_lengths"])
         return [frames, *stack, self.stack.mel(folded.last, self.mel)], {"mel": self.mel}

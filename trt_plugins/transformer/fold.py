@@ -77,6 +77,17 @@ class Predictors:
 
 
 @dataclass(frozen=True)
+class Encoder:
+    """All of an encoder."""
+
+    embedding: Tensor  # (n_symbols, C) float32
+    speakers: Tensor | None  # (n_speakers, C) float32
+    positions: Tensor  # (longest text, C) float32
+    layers: tuple[Layer, ...]
+    predictors: tuple[Predictors, ...]  # those of the same sizes together
+
+
+@dataclass(frozen=True)
 class Value:
     """The embedding of a number for each symbol."""
 
