@@ -123,3 +123,54 @@ def test_a_peers_audio_is_an_array_or_a_list():
     assert [len(x) for x in audio_of(np.zeros((2, 5), np.float32))] == [5, 5]
     with pytest.raises(ValueError, match=r"has the shape \[1, 5\], not samples in a row"):
         list(audio_of([np.zeros((1, 5), np.float32)]))
+
+
+def test_durations_are_given_to_what_is_captured_too():
+    """Of a stage's engine by itself, and of what runs beside it; padding lasts no frame."""
+    torch = pytest.importorskip("torch")
+
+    class Predicting:
+        device = "cpu"
+
+        def __call__(self, **inputs):
+            return {"encoded": inputs["symbols"], "duration": torch.rand(inputs["symbols"].shape)}
+
+        def alone(self, bucket=None):
+            return lambda inputs: self(**inputs)
+
+    engine = subjects.FixedDurations(Predicting(), 5)
+    inputs = {"symbols": torch.ones(2, 6), "lengths": torch.tensor([6, 4])}
+    for outputs in (engine(**inputs), engine.alone()(inputs)):
+        assert outputs["duration"].tolist() == [[5.0] * 6, [5.0] * 4 + [0.0] * 2]
+        assert torch.equal(outputs["encoded"], inputs["symbols"])
+
+
+def test_captured_halves_count_as_their_engines(case):
+    loaded = Loaded(case(Target("fastpitch", None)))
+    driver = loaded.drivers["acoustic"]
+    made = {
+        "encode": {"encoded": np.zeros((1, 7, 32), np.float32)},
+        "decode": {"mel": np.zeros((1, 80, 35), np.float32)},
+    }
+
+    class Halves:
+        encoder, decoder = driver.encoder, driver.decoder
+
+        def encode(self, symbols):
+            return made["encode"]
+
+        def decode(self, encoded, lengths):
+            return made["decode"]
+
+    halves = Halves()
+    loaded.clock.watch_halves(halves)
+
+    def run() -> None:
+        halves.decode(halves.encode(np.zeros((1, 7))), np.array([35]))
+
+    run()  # with the clock off it notes nothing
+    measured = loaded.clock.measure(run, 2, "cpu")["stages"]
+    assert [(row["stage"], row["sizes"], row["calls"]) for row in measured] == [
+        ("fastpitch.encoder", {"batch": 1, "text": 7}, 1),
+        ("fastpitch.decoder", {"batch": 1, "text": 7, "mel": 35}, 1),
+    ]
