@@ -220,9 +220,8 @@ class FastSpeechAcoustic:
         dims = {**self.encoder.stage.dynamic_dims, **self.decoder.stage.dynamic_dims}
         text = bucket.text if bucket else dims["text"].typical
         if not self.apart:
-            self.captured.capture(
-                batch, text, bucket.mel if bucket else dims["mel"].typical, alpha=np.ones(1)
-            )
+            mel = bucket.mel if bucket else dims["mel"].typical
+            self.captured.capture(batch, text, mel, alpha=np.array([alpha_of(1.0)]))
             return
         fixed = bucket or self._fixed_lengths(text, 1.0)
         symbols, lengths = self._symbols([np.ones(text, np.int64)] * batch)

@@ -16,7 +16,7 @@ from torch import Tensor
 from common.arrays import pad_to
 from common.deployment import Bucket
 from common.engines import KERNELS, Engine
-from common.engines.captured import Captured, Run
+from common.engines.captured import MOST_SHAPES, Captured, Run
 
 TEXT_STEP, MEL_STEP = 32, 64  # without buckets lengths are filled up to multiples, where padding is not heard
 TEXT_AXES = {"encoded": 1, "pitch": 2, "repeats": 1}
@@ -54,8 +54,10 @@ class Halves:
         self._pads = may_pad or not any(getattr(e, "hears_padding", True) for e in (encoder, decoder))
         dims = {**encoder.stage.dynamic_dims, **decoder.stage.dynamic_dims}
         self._longest = Bucket(dims["text"].max, dims["mel"].max)
-        self._counting: dict[int, Tensor] = {}
-        self._stages: dict[tuple, dict[str, Tensor]] = {}
+        self._frames = torch.arange(dims["mel"].max, device=decoder.device)
+        self._stages: dict[
+            tuple, dict[str, Tensor]
+        ] = {}  # by shapes and types; the one used last is the last
         stream = torch.cuda.Stream(encoder.device)
 
         def of_encoder(inputs: Mapping[str, Tensor]) -> Run:
@@ -86,11 +88,13 @@ class Halves:
 
     def _staged(self, inputs: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
         """The inputs where the graph reads them. It has done so once somebody has what it gave."""
-        key = tuple(value.shape for value in inputs.values())
-        staged = self._stages.get(key)
+        key = tuple((value.shape, value.dtype) for value in inputs.values())
+        staged = self._stages.pop(key, None)
         if staged is None:
             staged = {name: torch.as_tensor(value).pin_memory() for name, value in inputs.items()}
-            self._stages[key] = staged
+        self._stages[key] = staged
+        if len(self._stages) > MOST_SHAPES:
+            del self._stages[next(iter(self._stages))]
         for name, value in inputs.items():
             staged[name].numpy()[...] = value
         return staged
@@ -99,13 +103,10 @@ class Halves:
         """What the second graph gives, of mels that are filled up; they fit. None: no graph."""
         text = encoded["repeats"].shape[1]
         fixed = self._fixed(self.decoder, text, int(mel_lengths.max()))
-        frames = self._counting.get(fixed.mel)
-        if frames is None:
-            frames = self._counting[fixed.mel] = torch.arange(fixed.mel, device=self.decoder.device)
         given = {name: encoded[name] for name in SHARED if name in encoded}
         if fixed.text > text:  # a bucket for longer mels
             given = {name: _longer(tensor, TEXT_AXES.get(name), fixed.text) for name, tensor in given.items()}
-        made = self.second({**given, "frames": frames})
+        made = self.second({**given, "frames": self._frames[: fixed.mel]})
         if made is not None:
             self._count(self.decoder, fixed, len(mel_lengths), mel_lengths.sum())
             self.first.in_use()

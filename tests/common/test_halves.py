@@ -98,6 +98,7 @@ class TestWithoutGpu:
 
         monkeypatch.setattr(halves, "Captured", Launched)
         monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
         monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
         monkeypatch.setattr("common.engines.torch_engine.TorchEngine.alone", alone, raising=False)
         monkeypatch.setattr("common.loading.Engines.captures", property(lambda self: True))
@@ -139,6 +140,13 @@ class TestWithoutGpu:
         assert_alike(made, plain.synthesise(TEXTS[0], controls), 2e-5)
         with pytest.raises(MelTooLong, match="goes up to 300"):
             driver.synthesise(TEXTS[0], Controls(pace=0.1))
+
+    def test_warming_up_captures_what_speech_needs(self, model, drivers):
+        driver, _ = drivers(**BUCKETS)
+        driver.capture(driver.engines.buckets[0], 2)
+        (captured,) = driver.captured._stages
+        driver.synthesise(TEXTS[0])
+        assert list(driver.captured._stages) == [captured]
 
     def test_a_network_that_hears_padding_gets_none(self, model, drivers, sources):
         source = sources[model]
