@@ -12,7 +12,7 @@ import numpy as np
 
 from common.arrays import Array, pad_batch, pad_to, read_later, repeat_index, to_device, to_numpy
 from common.deployment import Bucket
-from common.engines import Engine
+from common.engines import Engine, hear_padding
 from common.engines.buckets import count_miss
 from common.speech import AcousticOutput, Controls, MelTooLong, check_ids
 from common.voices import ModelSource
@@ -189,9 +189,7 @@ class FastSpeechAcoustic:
     def _make_captured(self) -> Any:
         if self.whole:
             return None
-        may_pad = self.batch_safe or not any(
-            getattr(engine, "hears_padding", True) for engine in (self.encoder, self.decoder)
-        )
+        may_pad = self.batch_safe or not hear_padding(self.encoder, self.decoder)
         if self.apart and not hasattr(self.decoder, "buckets") and not may_pad:
             warnings.warn(
                 "fastspeech runs without one CUDA graph: with mask_padding: false its network hears padding; "

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from common.arrays import pad_to
 from common.deployment import Bucket
-from common.engines import KERNELS, Engine
+from common.engines import KERNELS, Engine, hear_padding
 from common.engines.captured import MOST_SHAPES, Captured, Run
 
 TEXT_STEP, MEL_STEP = 32, 64  # without buckets lengths are filled up to multiples, where padding is not heard
@@ -51,7 +51,7 @@ class Halves:
         may_pad: bool,
     ):
         self.encoder, self.decoder = encoder, decoder
-        self._pads = may_pad or not any(getattr(e, "hears_padding", True) for e in (encoder, decoder))
+        self._pads = may_pad or not hear_padding(encoder, decoder)
         dims = {**encoder.stage.dynamic_dims, **decoder.stage.dynamic_dims}
         self._longest = Bucket(dims["text"].max, dims["mel"].max)
         self._frames = torch.arange(dims["mel"].max, device=decoder.device)
