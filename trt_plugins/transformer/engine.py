@@ -186,18 +186,22 @@ class Stack:
         self.qkv = side.new(first.attention.qkv.columns)
         self.hidden = side.new(first.expand.columns)
         self.contract_tile = tile_for(first.contract, side.rows, processors, splittable=True)
-        self.parts = side.new(first.contract.columns, torch.float32, self.contract_tile.splits)
+        self.columns = first.contract.columns
+        most = max(self.contract_tile.splits, first.attention.heads)
+        self.parts = side.new(self.columns, torch.float32, most)
 
     def launches(self, lengths: Tensor) -> Iterator[Launch]:
         side = self.side
         for layer in self.layers:
-            qkv, expand, contract = layer.attention.qkv, layer.expand, layer.contract
-            yield product_launch(qkv, side, side.x16, self.qkv, self._tile(qkv))
-            yield self._attention(layer.attention, lengths)
+            attention, expand, contract = layer.attention, layer.expand, layer.contract
+            yield product_launch(attention.qkv, side, side.x16, self.qkv, self._tile(attention.qkv))
+            yield self._attention(attention, lengths)
+            if attention.heads > 1:
+                yield self._norm(attention.bias, attention.norm, attention.heads)
             tile = self._tile(expand)
             yield product_launch(expand, side, side.x16, self.hidden, tile, side.inside, relu=True)
             yield product_launch(contract, side, self.hidden, self.parts, self.contract_tile, parts=True)
-            yield self._norm(contract, layer.norm)
+            yield self._norm(contract.bias, layer.norm, self.contract_tile.splits)
 
     def _tile(self, product: Product) -> Tile:
         return tile_for(product, self.side.rows, self.processors)
@@ -213,7 +217,7 @@ class Stack:
         side = self.side
         return Launch(
             kernels.attention_kernel,
-            side.grid(ATTENTION_ROWS),
+            (*side.grid(ATTENTION_ROWS), attention.heads),
             (
                 self.qkv,
                 lengths,
@@ -224,6 +228,8 @@ class Stack:
                 side.mask,
                 side.x32,
                 side.x16,
+                self.parts,
+                side.all_rows,
                 side.margin,
                 side.stride,
                 side.batch,
@@ -235,6 +241,7 @@ class Stack:
                 "HEAD": attention.head,
                 "QKV_WIDTH": attention.qkv.columns,
                 "ITEMS": items_of(side.batch),
+                "COLUMNS": self.columns,
                 "WIDTH": side.width,
                 "BLOCK": block_of(side.channels),
                 "BM": ATTENTION_ROWS,
@@ -243,7 +250,8 @@ class Stack:
             },
         )
 
-    def _norm(self, product: Product, norm: Norm) -> Launch:
+    def _norm(self, bias: Tensor, norm: Norm, splits: int) -> Launch:
+        """Adds so many parts of a product and its bias to the steps, and normalises them."""
         from trt_plugins.transformer import kernels
 
         side = self.side
@@ -252,7 +260,7 @@ class Stack:
             (-(-side.rows // NORM_ROWS),),
             (
                 self.parts,
-                product.bias,
+                bias,
                 norm.gain,
                 norm.shift,
                 side.mask,
@@ -263,8 +271,8 @@ class Stack:
                 side.channels,
             ),
             {
-                "SPLITS": self.contract_tile.splits,
-                "COLUMNS": product.columns,
+                "SPLITS": splits,
+                "COLUMNS": self.columns,
                 "WIDTH": side.width,
                 "BLOCK": block_of(side.channels),
                 "BM": NORM_ROWS,

@@ -283,7 +283,7 @@ def product_kernel(
             out.store([row, start], total.to(tl.float16))
 
 
-@triton.jit(do_not_specialize=["margin", "stride", "items"])
+@triton.jit(do_not_specialize=["part_rows", "margin", "stride", "items"])
 def attention_kernel(
     qkv,
     lengths,
@@ -294,6 +294,8 @@ def attention_kernel(
     mask,
     x32,
     x16,
+    parts,
+    part_rows,
     margin,
     stride,
     items,
@@ -303,58 +305,66 @@ def attention_kernel(
     HEAD: tl.constexpr,
     QKV_WIDTH: tl.constexpr,
     ITEMS: tl.constexpr,
+    COLUMNS: tl.constexpr,
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
     BM: tl.constexpr,
     BN: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Self-attention of the heads' queries, keys and values, its product, the sum and its norm, in `x32`.
+    """Self-attention of a head's queries, keys and values, and its product.
 
     A row of `qkv` has all heads' queries, then their keys, then their values; queries are scaled for 2 ** x.
+    A single head's product is added to `x32` and normalised there; several give a part each, of `part_rows`
+    rows, which norm_kernel adds up.
     """
     step = tl.program_id(0) * BM + tl.arange(0, BM)
     item = tl.program_id(1)
+    head = tl.program_id(2)
     size = stride - margin
     start = margin + item * stride
     longest = _longest(lengths, items, ITEMS)
-    number = tl.arange(0, HEAD)
+    column = head * HEAD + tl.arange(0, HEAD)
     channel = tl.arange(0, BLOCK)
     mine = (step < size)[:, None]
     row = start + step
-    kept = mine & (channel < WIDTH)[None, :]
-    total = tl.load(x32 + row[:, None] * WIDTH + channel[None, :], mask=kept, other=0.0)
-    total += _vector(bias, channel, channels)[None, :]
-    weight_of = _vector(gain, channel, channels)
-    bias_of = _vector(shift, channel, channels)
-    valid = tl.load(mask + row, mask=step < size, other=0.0) > 0
-    for head in tl.static_range(HEADS):
-        column = head * HEAD + number[None, :]
-        q = tl.load(qkv + (start + step)[:, None] * QKV_WIDTH + column, mask=mine, other=0.0)
-        highest = tl.full((BM,), -float("inf"), tl.float32)
-        weight = tl.zeros((BM,), tl.float32)
-        seen = tl.zeros((BM, HEAD), tl.float32)
-        for first in tl.range(0, longest, BN, num_stages=STAGES):
-            other = first + tl.arange(0, BN)
-            there = other < longest
-            at = qkv + (start + other)[:, None] * QKV_WIDTH + column
-            k = tl.load(at + HEADS * HEAD, mask=there[:, None], other=0.0)
-            v = tl.load(at + 2 * HEADS * HEAD, mask=there[:, None], other=0.0)
-            known = tl.load(mask + start + other, mask=there, other=0.0)
-            score = tl.dot(q, k.T) + tl.where(known > 0, 0.0, MASKED * LOG2_E)[None, :]
-            score = tl.where(there[None, :], score, -float("inf"))
-            higher = tl.maximum(highest, tl.max(score, axis=1))
-            share = tl.exp2(score - higher[:, None])
-            faded = tl.exp2(highest - higher)
-            weight = weight * faded + tl.sum(share, axis=1)
-            seen = tl.dot(share.to(tl.float16), v, seen * faded[:, None])
-            highest = higher
-        seen = seen / weight[:, None]
-        w = tl.load(weights + (head * HEAD + number)[:, None] * BLOCK + channel[None, :])
-        total = tl.dot(seen.to(tl.float16), w, total)
-    total = _normalise(total, weight_of, bias_of, channel, channels)
-    total = tl.where(valid[:, None], total, 0.0)
-    _keep(total, row, channel, x32, x16, WIDTH, step < size)
+    total = tl.zeros((BM, BLOCK), tl.float32)
+    if HEADS == 1:
+        kept = mine & (channel < WIDTH)[None, :]
+        total += tl.load(x32 + row[:, None] * WIDTH + channel[None, :], mask=kept, other=0.0)
+        total += _vector(bias, channel, channels)[None, :]
+        weight_of = _vector(gain, channel, channels)
+        bias_of = _vector(shift, channel, channels)
+        valid = tl.load(mask + row, mask=step < size, other=0.0) > 0
+    q = tl.load(qkv + row[:, None] * QKV_WIDTH + column[None, :], mask=mine, other=0.0)
+    highest = tl.full((BM,), -float("inf"), tl.float32)
+    weight = tl.zeros((BM,), tl.float32)
+    seen = tl.zeros((BM, HEAD), tl.float32)
+    for first in tl.range(0, longest, BN, num_stages=STAGES):
+        other = first + tl.arange(0, BN)
+        there = other < longest
+        at = qkv + (start + other)[:, None] * QKV_WIDTH + column[None, :]
+        k = tl.load(at + HEADS * HEAD, mask=there[:, None], other=0.0)
+        v = tl.load(at + 2 * HEADS * HEAD, mask=there[:, None], other=0.0)
+        known = tl.load(mask + start + other, mask=there, other=0.0)
+        score = tl.dot(q, k.T) + tl.where(known > 0, 0.0, MASKED * LOG2_E)[None, :]
+        score = tl.where(there[None, :], score, -float("inf"))
+        higher = tl.maximum(highest, tl.max(score, axis=1))
+        share = tl.exp2(score - higher[:, None])
+        faded = tl.exp2(highest - higher)
+        weight = weight * faded + tl.sum(share, axis=1)
+        seen = tl.dot(share.to(tl.float16), v, seen * faded[:, None])
+        highest = higher
+    seen = seen / weight[:, None]
+    w = tl.load(weights + column[:, None] * BLOCK + channel[None, :])
+    total = tl.dot(seen.to(tl.float16), w, total)
+    if HEADS == 1:
+        total = _normalise(total, weight_of, bias_of, channel, channels)
+        total = tl.where(valid[:, None], total, 0.0)
+        _keep(total, row, channel, x32, x16, WIDTH, step < size)
+    else:
+        at = (tl.cast(head, tl.int64) * part_rows + row)[:, None] * COLUMNS + channel[None, :]
+        tl.store(parts + at, total, mask=mine & (channel < COLUMNS)[None, :])
 
 
 @triton.jit(do_not_specialize=["part_rows", "margin"])
@@ -383,9 +393,10 @@ def norm_kernel(
     total += _vector(bias, channel, channels)[None, :]
     weight_of = _vector(gain, channel, channels)
     bias_of = _vector(shift, channel, channels)
-    valid = tl.load(mask + row)
+    valid = tl.load(mask + row) > 0
     total += _sum(parts, part_rows, row, channel, channel < channels, SPLITS, COLUMNS)
-    total = _normalise(total, weight_of, bias_of, channel, channels) * valid[:, None]
+    total = _normalise(total, weight_of, bias_of, channel, channels)
+    total = tl.where(valid[:, None], total, 0.0)
     _keep(total, row, channel, x32, x16, WIDTH, row >= 0)
 
 
