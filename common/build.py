@@ -162,7 +162,7 @@ def engine_file(
         "stage": stage.full_name,
         "precision": precision,
         "profile": {name: [list(shape) for shape in shapes] for name, shapes in profile.items()},
-        "made_of": fingerprint(stage, source, precision, trt),
+        "made_of": fingerprint(stage, source, precision),
     }
     given = deployment.trt_file_path
     if deployment.trt_multi_engine and bucket and deployment.trt_file_path_list:
@@ -241,14 +241,7 @@ def require_export(source: ModelSource, deployment: Deployment, stage: Stage) ->
         raise ValueError(f"{source.weights} has no engines yet: build them with {command}")
 
 
-def float32_layers(stage: Stage, precision: str, trt: TensorRT) -> tuple[str, ...]:
-    """What an engine computes in float32, as patterns."""
-    if precision == "fp16":
-        return stage.float32_layers
-    return stage.rtx_float32_layers if trt.portable else ("*",)
-
-
-def fingerprint(stage: Stage, source: ModelSource, precision: str, trt: TensorRT) -> str:
+def fingerprint(stage: Stage, source: ModelSource, precision: str) -> str:
     """A hash of the stage's graph with its weights in a precision, without making it."""
     from common.half import HALF_VERSION
 
@@ -257,9 +250,8 @@ def fingerprint(stage: Stage, source: ModelSource, precision: str, trt: TensorRT
     if json.loads(graph.with_suffix(".json").read_text())["weights"]:
         digest.update(weights_digest(source).encode())
     rules: list[Any] = [BUILDER_VERSION]
-    kept = float32_layers(stage, precision, trt)
-    if kept != ("*",):
-        rules += [HALF_VERSION, *kept]
+    if precision == "fp16":
+        rules += [HALF_VERSION, *stage.float32_layers]
     digest.update(json.dumps(rules).encode())
     return digest.hexdigest()
 
@@ -293,8 +285,8 @@ def compute_capability() -> str:
 # Building
 
 
-def stage_model(stage: Stage, source: ModelSource, kept: Sequence[str] = ("*",)) -> onnx.ModelProto:
-    """The stage's ONNX graph with the source's weights inside; in half precision but for what is kept."""
+def stage_model(stage: Stage, source: ModelSource, precision: str = "fp32") -> onnx.ModelProto:
+    """The stage's ONNX graph with the source's weights inside, in a precision."""
     import onnx
     from onnx import numpy_helper
 
@@ -306,7 +298,7 @@ def stage_model(stage: Stage, source: ModelSource, kept: Sequence[str] = ("*",))
             if tensor.name not in source.state:
                 raise ValueError(f"{source.weights} lacks {tensor.name}, which stage {stage.full_name} takes")
             tensor.CopyFrom(numpy_helper.from_array(source.state[tensor.name], tensor.name))
-    return to_half(model, kept)
+    return to_half(model, stage.float32_layers) if precision == "fp16" else model
 
 
 @dataclass(frozen=True)
@@ -442,7 +434,7 @@ def build_stage(file: EngineFile, source: ModelSource, trt: TensorRT, force: boo
         if there and (not force or file.path.stat().st_mtime_ns > asked):
             file.read()
             return False
-        model = stage_model(file.stage, source, float32_layers(file.stage, file.precision, trt))
+        model = stage_model(file.stage, source, file.precision)
         name = f"{file.stage.full_name} in {file.precision}"
         built = build_engine(model, file.profile, trt, name, workspace)
         note = {

@@ -48,8 +48,8 @@ class Stage:
     `feeds_back` says that steps take up what earlier ones made, so that rounding grows with their number.
     `float32_layers` names what stays in float32 where the stage runs in half precision: patterns of parameter
     names ("decoder.*.layer_norm"), or operators ("Exp"); "*" is all of it. See common/half.py.
-    `rtx_float32_layers` names the same for single precision on TensorRT for RTX, where its kernels for the
-    other products were seen to compute something else (docs/tensorrt.md).
+    `rtx_in_order` says that TensorRT for RTX begins kernels of it before those that they need have ended
+    (docs/tensorrt.md): its runs are put in order, which takes time.
     `layers` names parts of the network whose outputs are given behind the stage's own. See common/layers.py.
     """
 
@@ -63,7 +63,7 @@ class Stage:
     small_steps: bool = False
     feeds_back: bool = False
     float32_layers: tuple[str, ...] = ()
-    rtx_float32_layers: tuple[str, ...] = ("*",)
+    rtx_in_order: bool = False
     layers: tuple[str, ...] = ()
 
     def masked(self) -> Stage:

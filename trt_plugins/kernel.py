@@ -10,13 +10,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from common.audio import write_bytes
 from common.cache import cache_folder
+from common.cuda_driver import bindings, checked
 
 THREADS = 256  # of a block, where a kernel wants no other number
 ROWS = THREADS // 32  # that a block makes: one a warp
@@ -82,17 +82,6 @@ class Launch:
                 checked(driver.cuLaunchKernel(self._function, *sizes, stream, arguments, 0))
         finally:
             checked(driver.cuCtxPopCurrent())
-
-
-def bindings(name: str) -> Any:
-    """A module of `cuda.bindings`; a ValueError where it is not installed."""
-    try:
-        return importlib.import_module(f"cuda.bindings.{name}")
-    except ImportError:
-        raise ValueError(
-            "the CUDA kernels need cuda.bindings, which PyTorch's CUDA builds bring along: "
-            "pip install cuda-bindings, of the version of CUDA that PyTorch was built for"
-        ) from None
 
 
 def zero(address: int, size: int, stream: int) -> None:
@@ -208,11 +197,3 @@ def compile_for(source: Path, architecture: str, macros: Macros = ()) -> bytes:
     checked(nvrtc.nvrtcGetCUBIN(program, image))
     checked(nvrtc.nvrtcDestroyProgram(program))
     return image
-
-
-def checked(answer: tuple) -> Any:
-    """What a call of CUDA's gives behind its status, once the status says that all is well."""
-    status, *values = answer
-    if status != 0:
-        raise RuntimeError(f"CUDA says {status.name}")
-    return values[0] if values else None

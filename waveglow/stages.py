@@ -15,8 +15,6 @@ VARIANTS = {
 }
 BUCKETED, BUCKETED_UNMASKED = "masked", "unmasked"
 KERNELS = dict.fromkeys(("generator", "masked_generator"), "trt_plugins.waveglow.engine:Generator")
-# All but the dilated convolutions: in single precision their kernels and the following ones overlap at times.
-FLOAT32_ON_RTX = ("convinv*", "Exp", "upsample*", "*cond*", "*start*", "*.end*", "*res_skip*")
 # What verify_trt compares inside the stages, unless asked for other layers (common/layers.py).
 LAYERS = (":_upsampled", "cond", "WN.*.start", "WN.*.*_layers.*", "WN.*.end", "convinv.*:undo")
 
@@ -52,7 +50,7 @@ def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
         outputs=(Tensor("audio", "float32", (batch, samples)),),
         # The waveform on its way through the flows: what is multiplied there is multiplied in each of them.
         float32_layers=("convinv", "Exp"),
-        rtx_float32_layers=FLOAT32_ON_RTX,
+        rtx_in_order=True,
     )
     return (
         generator,

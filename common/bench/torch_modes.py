@@ -83,4 +83,4 @@ class GraphedStage:
         for _ in range(RUNS_BEFORE_CAPTURE):
             self._engine(**held)
         stream.synchronize()
-        return held, *record(lambda: self._engine(**held), stream)
+        return held, *record(lambda: self._engine(**held), stream, in_order=False)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from common.engines.in_order import put_in_order
 
 # Puts its work on the current stream and waits for nothing. What it reads beside its inputs stays in place.
 Run = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
@@ -31,11 +34,17 @@ def own_stream(stream: torch.cuda.Stream) -> Iterator[torch.cuda.Stream]:
     current.wait_stream(stream)
 
 
-def record(run: Callable[[], dict[str, Tensor]], stream: torch.cuda.Stream) -> tuple[Callable, dict]:
-    """What launches again all that `run` launches, and the outputs that this fills."""
-    graph = torch.cuda.CUDAGraph()
+def record(run: Callable[[], Any], stream: torch.cuda.Stream, in_order: bool = True) -> tuple[Callable, Any]:
+    """What launches again all that `run` launches, and what `run` gave, such as outputs, which this fills.
+
+    `in_order`: no kernel begins before those before it have ended, whatever it was launched to do.
+    """
+    graph = torch.cuda.CUDAGraph(keep_graph=True)
     with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
         outputs = run()
+    if in_order:
+        put_in_order(graph.raw_cuda_graph())
+    graph.instantiate()
     return graph.replay, outputs
 
 

@@ -15,7 +15,8 @@ from common.audio import write_bytes
 from common.build import build_stage, engine_file
 from common.deployment import Bucket, Deployment
 from common.engines import check_inputs
-from common.engines.captured import Captured, Graph, own_stream
+from common.engines.captured import Captured, Graph, own_stream, record
+from common.engines.in_order import InOrder
 from common.engines.tensorrt_module import TensorRT, load_tensorrt, make_logger
 from common.stages import Dim, Stage
 
@@ -41,8 +42,16 @@ MOST_CONTEXTS = 8  # shapes that have a context of their own
 class LoadedPlan:
     """A plan in the GPU's memory. Its contexts share the weights and what was compiled for this GPU."""
 
-    def __init__(self, plan: bytes, trt: TensorRT, device: str, name: str, cache: Path | None = None):
-        self.trt, self.device, self.name = trt, torch.device(device), name
+    def __init__(
+        self,
+        plan: bytes,
+        trt: TensorRT,
+        device: str,
+        name: str,
+        cache: Path | None = None,
+        in_order: bool = False,
+    ):
+        self.trt, self.device, self.name, self.in_order = trt, torch.device(device), name, in_order
         self.memory_bytes = len(plan)
         self.logger = make_logger(trt)
         self._runtime = trt.api.Runtime(self.logger)
@@ -155,6 +164,7 @@ class TrtContext:
     def __init__(self, loaded: LoadedPlan):
         self.loaded = loaded
         self.context = loaded.make_context()
+        self._in_order = InOrder() if loaded.in_order else None
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._addresses: dict[str, int] = {}
         self._held: dict[str, Tensor] = {}  # inputs that are read later than the call returns
@@ -169,6 +179,8 @@ class TrtContext:
                 if not self.context.set_input_shape(name, shape):
                     raise ValueError(f"{self.loaded.name} is not built for {name} of shape {list(shape)}")
                 self._shapes[name] = shape
+                if self._in_order:
+                    self._in_order.begin_anew()
             self._address(name, inputs[name])
         self._held = dict(inputs)
         self._results = {}
@@ -209,6 +221,13 @@ class TrtContext:
         return bool(self._allocators)
 
     def run(self, stream: torch.cuda.Stream) -> None:
+        """On the current stream, or into the graph that it captures."""
+        if self._in_order and not torch.cuda.is_current_stream_capturing():
+            self._in_order(lambda: self._enqueue(stream), stream.cuda_stream)
+        else:
+            self._enqueue(stream)
+
+    def _enqueue(self, stream: torch.cuda.Stream) -> None:
         if not self.context.execute_async_v3(stream.cuda_stream):
             raise ValueError(f"{self.loaded.name} failed: {self.loaded.logger.reason()}")
 
@@ -253,7 +272,7 @@ class RepeatedSteps:
         self._context, self._noise, self._steps = context, noise, steps
         self.fixed = {name: tensor.clone() for name, tensor in fixed.items()}
         self._rows: dict[str, Tensor] = {}
-        self._graph: torch.cuda.CUDAGraph | None = None
+        self._replay: Callable[[], None] | None = None  # of their graph
 
     def prepare(self, shapes: Mapping[str, tuple[int, ...]], noise: tuple[int, ...], stream: Any) -> None:
         """Makes the rows of outputs of these shapes, and the graph if it gives the same as plain runs."""
@@ -268,17 +287,15 @@ class RepeatedSteps:
         self._run(stream)
         plain = {name: self._rows[name].clone() for name in shapes}
         stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-                self._run(stream)
-        except RuntimeError as error:
+            replay, _ = record(lambda: self._run(stream), stream)
+        except (RuntimeError, ValueError) as error:
             warnings.warn(f"{loaded.name}: no CUDA graph of its steps: {error}", stacklevel=2)
             return
         self._reset(None)
-        graph.replay()
+        replay()
         if all(torch.equal(plain[name], self._rows[name]) for name in shapes):
-            self._graph = graph
+            self._replay = replay
         else:
             warnings.warn(f"{loaded.name}: a CUDA graph of its steps gives other numbers", stacklevel=2)
 
@@ -299,10 +316,10 @@ class RepeatedSteps:
         if not given.is_cuda:
             given = given.pin_memory()
         self._rows[self._noise][: len(given)].copy_(given, non_blocking=True)
-        if self._graph is None:
+        if self._replay is None:
             self._run(stream)
         else:
-            self._graph.replay()
+            self._replay()
 
     def _run(self, stream: torch.cuda.Stream) -> None:
         states = [name.removeprefix("next_") for name in self._rows if name.startswith("next_")]
@@ -356,7 +373,9 @@ class TrtEngine:
             if deployment.trt_force_build:
                 build_stage(file, source, trt, force=True, workspace=deployment.trt_max_ws_size)
             plan = file.read()
-            self.loaded = source.networks[key] = LoadedPlan(plan, trt, device, str(file.path), file.path)
+            in_order = stage.rtx_in_order and trt.portable
+            self.loaded = LoadedPlan(plan, trt, device, str(file.path), file.path, in_order)
+            source.networks[key] = self.loaded
         self.memory_owner = self.loaded
         self.memory_bytes = self.loaded.memory_bytes + self.loaded.scratch_bytes
         self._context = TrtContext(self.loaded)

@@ -23,8 +23,6 @@ from common.build import (
     build_engine,
     build_stage,
     engine_file,
-    fingerprint,
-    float32_layers,
     profile_of,
     stage_model,
     with_batches,
@@ -112,9 +110,7 @@ def test_half_precision_says_nearly_the_same(sources, model, name):
     sizes = {"batch": 2, "text": 9, "mel": 12, "steps": 5}
     sizes = {n: sizes.get(d.of or n, 2048) * (d.times if d.of else 1) for n, d in stage.dynamic_dims.items()}
     inputs = settle_inputs(stage, source, example_inputs(stage, source.config, sizes, seed=3))
-    whole, half = (
-        run_model(stage_model(stage, source, kept), inputs) for kept in (("*",), stage.float32_layers)
-    )
+    whole, half = (run_model(stage_model(stage, source, precision), inputs) for precision in ("fp32", "fp16"))
     assert [value.dtype for value in half] == [np.dtype(tensor.dtype) for tensor in stage.outputs]
     for value, reference in zip(half, whole, strict=True):
         scale = max(1.0, np.abs(reference.astype(np.float64)).max())
@@ -133,8 +129,7 @@ def run_model(model: onnx.ModelProto, inputs):
 
 def test_products_are_halved_and_named_layers_are_not(sources):
     source = sources("hifigan")
-    stage = stage_of(source, "generator")
-    model = stage_model(stage, source, stage.float32_layers)
+    model = stage_model(stage_of(source, "generator"), source, "fp16")
     kinds = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
     assert kinds["conv_post.weight"] == TensorProto.FLOAT
     assert kinds["conv_pre.weight.half"] == TensorProto.FLOAT16 and "conv_pre.weight" not in kinds
@@ -145,7 +140,7 @@ def test_a_star_leaves_all_as_it_is(sources):
     source = sources("hifigan")
     stage = stage_of(source, "denoiser")
     assert stage.float32_layers == ("*",)
-    assert stage_model(stage, source, stage.float32_layers) == stage_model(stage, source)
+    assert stage_model(stage, source, "fp16") == stage_model(stage, source, "fp32")
 
 
 def test_a_weight_that_half_precision_cannot_hold_is_named(sources):
@@ -154,7 +149,7 @@ def test_a_weight_that_half_precision_cannot_hold_is_named(sources):
     weight[0] = -1e5
     source = dataclasses.replace(source, given_state={**source.state, "conv_pre.bias": weight})
     with pytest.raises(ValueError, match=r"conv_pre\.bias holds -1e\+05, more than half precision can hold"):
-        stage_model(stage_of(source, "generator"), source, stage_of(source, "generator").float32_layers)
+        stage_model(stage_of(source, "generator"), source, "fp16")
 
 
 def test_what_has_no_weights_follows_its_inputs():
@@ -462,16 +457,3 @@ def test_a_build_that_is_killed_leaves_nothing_half_made(tiny_voice, tmp_path, s
     again = start_build(tiny_voice, tmp_path / "h.trt")
     out, err = again.communicate(timeout=120)
     assert out.strip() in ("True", "False"), err
-
-
-def test_what_tensorrt_for_rtx_computes_otherwise_is_in_half_precision(sources):
-    source = sources("waveglow")
-    stage = stage_of(source, "masked_generator")
-    full = TensorRT("tensorrt", SimpleNamespace(__version__="10.13"))
-    assert float32_layers(stage, "fp32", full) == ("*",)
-    prints = {fingerprint(stage, source, precision, PRETENDED) for precision in ("fp32", "fp16")}
-    assert len(prints | {fingerprint(stage, source, "fp32", full)}) == 3
-    model = stage_model(stage, source, float32_layers(stage, "fp32", PRETENDED))
-    names = [tensor.name for tensor in model.graph.initializer if tensor.data_type == TensorProto.FLOAT16]
-    weights = [name for name in names if name.endswith(".weight.half")]
-    assert weights and all(".in_layers." in name for name in weights)

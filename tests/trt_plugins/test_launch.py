@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import trt_plugins.kernel as kernel
+from common.cuda_driver import bindings
 from common.operations import DECOMPOSED
 from trt_plugins.add_pos_enc import launch as add_pos_enc
 from trt_plugins.operations import KERNELS
@@ -176,7 +177,7 @@ def test_nvrtc_says_what_it_does_not_understand(tmp_path):
 
 def test_without_cuda_bindings_the_message_says_what_to_install():
     with pytest.raises(ValueError, match="pip install cuda-bindings"):
-        kernel.bindings("no_such_module")
+        bindings("no_such_module")
 
 
 def test_the_makefile_compiles_every_kernel_there_is():
