@@ -106,6 +106,10 @@ def by_pytorch(network: Tacotron2, given: dict, found: dict) -> dict[str, torch.
     return dict(zip(found, network.decode_loop(**given), strict=True))
 
 
+def test_the_exchange_is_counted_as_the_source_lays_it_out(library):
+    assert library.exchange_bytes() == exchange_bytes(sizes_of(RAGGED))
+
+
 @pytest.mark.parametrize("lengths", [[9], [17, 90, 33], [40, 1, 28, 77, 12, 9, 33, 64]], ids=len)
 def test_the_source_makes_what_pytorch_makes(library, lengths):
     network = seeded_network(RAGGED, gate_gain=1.0)

@@ -46,28 +46,30 @@ constexpr int ATTENTION_BLOCKS = ATTENTION_RNN / UNITS, DECODER_BLOCKS = DECODER
 constexpr int QUERY_BLOCKS = tiles(ATTENTION), PRENET_BLOCKS = tiles(PRENET);
 constexpr int OUT_ROWS = PRENET + FRAME + 1, OUT_BLOCKS = tiles(OUT_ROWS), CONTEXT_BLOCKS = tiles(ENCODER);
 constexpr int FIRST_OUT = QUERY_BLOCKS + PRENET_BLOCKS, FIRST_CONTEXT = FIRST_OUT + OUT_BLOCKS;
+constexpr int LAST_SMALL = FIRST_CONTEXT + CONTEXT_BLOCKS;
 constexpr int SMALL_PAIRS = most(most(EACH_A, EACH_P), EACH_D + EACH_C);
 constexpr int RECURRENT_KEPT = most(1, EACH_D / 2);  // pairs of a warp; more leave too few registers
 constexpr int PAIR_WORDS = 2 * WARP;  // 16-byte words of 16 rows and a pair of tiles
 constexpr int TAPS = 2 * LOCATION_KERNEL, REACH = LOCATION_KERNEL / 2;
 constexpr int MEMORY_TILES = 2 * DECODER_BLOCKS + CONTEXT_BLOCKS;  // rows of `products`, by 16
-constexpr int QUERY_PIECES = (ATTENTION + 4 * WARP - 1) / (4 * WARP);
-constexpr int LOCATION_GROUPS = THREADS / ATTENTION;
-constexpr int LOCATION_WORDS = (TAPS * ATTENTION + 7) / 8;  // of 16 bytes
+constexpr int ROWS = 16;     // of a tile: the query's, of which a block makes the energies' part
+// Many blocks look at the same numbers at the same time, which the L2 cache answers one after the other: the
+// lanes that have a number anyway show it at several places, and each block looks at one.
+constexpr int COPIES = WARP / UNITS, ROW_COPIES = WARP / ROWS;
 constexpr int TOGETHER = 4;  // positions next to each other whose location a thread makes
 
 // What blocks tell each other: two steps of each, so that a step can be written while the last is read. All
 // zeros before the first step. Vectors of halves lend a bit that their numbers cannot have: the sign of what
 // passed a ReLU, the exponent's first bit of what is below 2. In float32 the last bit of the mantissa is lent.
 struct Exchange {
-    unsigned short attention[2][ITEMS][ATTENTION_RNN];
-    unsigned short decoder[2][ITEMS][DECODER_RNN];
-    unsigned short prenet1[2][ITEMS][PRENET];
-    unsigned short prenet2[2][ITEMS][PRENET];
-    unsigned context[2][ITEMS][ENCODER];
-    unsigned query[2][ITEMS][ATTENTION];
-    unsigned energy[2][ITEMS][MOST_TEXT];
+    unsigned short attention[2][COPIES][ITEMS][ATTENTION_RNN];
+    unsigned short decoder[2][COPIES][ITEMS][DECODER_RNN];
+    unsigned short prenet1[2][ROW_COPIES][ITEMS][PRENET];
+    unsigned short prenet2[2][ROW_COPIES][ITEMS][PRENET];
+    unsigned context[2][ROW_COPIES][ITEMS][ENCODER];
+    unsigned energy[2][COPIES][ITEMS][QUERY_BLOCKS][MOST_TEXT];  // parts of a sum
     unsigned stop[2][32];
+    float location[ITEMS][MOST_TEXT][QUERY_BLOCKS][ROWS];  // where blocks keep theirs if they have no room
 };
 constexpr unsigned SIGN = 0x80008000u, BELOW_TWO = 0x40004000u;
 
@@ -326,24 +328,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     extern __shared__ uint4 shared[];
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, block = blockIdx.x;
     const int n_items = (int)n_items_given, n_text = (int)n_text_given, limit = (int)limit_given;
-    const int text_pairs = (n_text + 31) / 32, energy_stride = MOST_TEXT;
+    const int text_pairs = (n_text + 31) / 32;
 
     const bool has_attention = block < ATTENTION_BLOCKS, has_decoder = block < DECODER_BLOCKS;
-    const bool has_query = block < QUERY_BLOCKS;
-    const bool has_prenet = !has_query && block < FIRST_OUT;
+    const bool has_prenet = block >= QUERY_BLOCKS && block < FIRST_OUT;
     const bool has_out = block >= FIRST_OUT && block < FIRST_CONTEXT;
-    const bool has_context = block >= FIRST_CONTEXT && block < FIRST_CONTEXT + CONTEXT_BLOCKS;
-    // Energies: each block has positions next to each other of one item. Those with a query have none: others
-    // wait for it.
-    const int energy_block = block - QUERY_BLOCKS;
-    const int blocks_of_item = ((int)gridDim.x - QUERY_BLOCKS) / n_items;
-    const int positions = (n_text + blocks_of_item - 1) / blocks_of_item;
-    const int own_item = energy_block >= 0 && energy_block / blocks_of_item < n_items
-                             ? energy_block / blocks_of_item : -1;
-    const int first_own = own_item < 0 ? 0 : energy_block % blocks_of_item * positions;
-    const int n_own = own_item < 0 ? 0 : max(0, min(positions, n_text - first_own));
+    const bool has_context = block >= FIRST_CONTEXT && block < LAST_SMALL;
+    // The query, and with it the energies: a block has 16 of its channels and positions next to each other, the
+    // same of each item. The blocks without another small product share out the text.
+    const int groups = 1 + ((int)gridDim.x - LAST_SMALL) / QUERY_BLOCKS;
+    const int energy_block = block < QUERY_BLOCKS ? block : block >= LAST_SMALL ? block - LAST_SMALL + QUERY_BLOCKS : -1;
+    const int positions = (n_text + groups - 1) / groups;
+    const int first_own = energy_block / QUERY_BLOCKS * positions, query_tile = energy_block % QUERY_BLOCKS;
+    const int n_own = energy_block < 0 || energy_block / QUERY_BLOCKS >= groups
+                          ? 0 : max(0, min(positions, n_text - first_own));
+    const bool has_query = n_own > 0;
     const bool has_memory = has_decoder || has_context;
-    if (!has_attention && !has_memory && !has_query && !has_prenet && !has_out && !n_own) return;
+    if (!has_attention && !has_memory && !has_query && !has_prenet && !has_out) return;
 
     // Shared memory, as launch.py counts it.
     uint4* const attention_tiles = shared;  // (2, PAIRS_P + PAIRS_C + PAIRS_A, 2, WARP)
@@ -353,17 +354,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     float* const parts = (float*)(weighted + n_items * text_pairs * 4);
     float* const scale = parts + WARPS * n_items * PART_STRIDE;  // of an item's attention
     int* const going_on = (int*)(scale + ITEMS);
-    float* const location = (float*)(going_on + ITEMS);  // (positions, ATTENTION)
+    unsigned short* const own_location_weights = (unsigned short*)(going_on + ITEMS);  // (TAPS, ROWS)
     const int window = positions + 2 * REACH + TOGETHER - 1;
-    float* const seen = location + positions * ATTENTION;  // (2, window) the last attention, and all so far
-    // What is kept here where there is room: the location's weights, the memory's products.
-    uint4* const kept_location = (uint4*)(location + (positions * ATTENTION + 2 * window + 3) / 4 * 4);
-    uint4* const kept_products = kept_location + (cache_location ? LOCATION_WORDS : 0);
-    if (cache_location) {
-        unsigned short* const kept = (unsigned short*)kept_location;
-        for (int i = threadIdx.x; i < TAPS * ATTENTION; i += THREADS) kept[i] = location_weights[i];
-        location_weights = kept;
+    // (n_items, 2, window) the last attention, and all so far
+    float* const seen = (float*)(own_location_weights + TAPS * ROWS);
+    // What is kept here where there is room: what the energies need beside the query, the memory's products.
+    float* location = seen + (2 * n_items * window + 3) / 4 * 4;  // (n_items, positions, ROWS)
+    uint4* const kept_products = (uint4*)(location + (cache_location ? n_items * positions * ROWS : 0));
+    int location_stride = ROWS, location_items = positions * ROWS;
+    if (!cache_location) {
+        location = &exchange->location[0][first_own][query_tile][0];
+        location_stride = QUERY_BLOCKS * ROWS;
+        location_items = MOST_TEXT * location_stride;
     }
+    if (has_query)
+        for (int i = threadIdx.x; i < TAPS * ROWS; i += THREADS) {
+            const int channel = query_tile * ROWS + i % ROWS;
+            own_location_weights[i] = channel < ATTENTION ? location_weights[i / ROWS * ATTENTION + channel] : 0;
+        }
 
     if (has_attention)
         for (int i = threadIdx.x; i < 2 * ATTENTION_PAIRS * PAIR_WORDS; i += THREADS)
@@ -371,7 +379,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (has_decoder)
         for (int i = threadIdx.x; i < 2 * PAIRS_A * PAIR_WORDS; i += THREADS)
             decoder_tiles[i] = decoder_weights[(long long)block * 2 * PAIRS_A * PAIR_WORDS + i];
-    for (int i = threadIdx.x; i < 2 * window; i += THREADS) seen[i] = 0.f;
+    for (int i = threadIdx.x; i < 2 * n_items * window; i += THREADS) seen[i] = 0.f;
     for (int i = threadIdx.x; i < n_items * text_pairs * 4; i += THREADS) weighted[i] = make_uint4(0, 0, 0, 0);
 
     // The memory's products of this block, 16 rows at a time: two tiles of the decoder's gates, one of context.
@@ -419,7 +427,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     for (int j = 0; j < RECURRENT_KEPT; ++j) load_recurrent(j, recurrent[j]);
     uint4 small[SMALL_PAIRS][2];
     {
-        const uint4* source = has_query    ? query_weights + block * PAIRS_A * PAIR_WORDS
+        const uint4* source = has_query    ? query_weights + query_tile * PAIRS_A * PAIR_WORDS
                               : has_prenet ? prenet_weights + (block - QUERY_BLOCKS) * PAIRS_P * PAIR_WORDS
                                            : out_weights + (block - FIRST_OUT) * (PAIRS_D + PAIRS_C) * PAIR_WORDS;
 #pragma unroll
@@ -443,14 +451,53 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const float own_out_bias = has_out && out_row < OUT_ROWS ? out_bias[out_row] : 0.f;
     const int prenet_row = has_prenet ? (block - QUERY_BLOCKS) * 16 + lane % 16 : 0;
     const float drop = *dropout, kept_scale = 1.f / (1.f - drop), stop_above = *threshold;
-    const int own_length = own_item < 0 ? 0 : (int)min(lengths[own_item], (long long)n_text);
     const bool reduces = warp < n_items;  // warp b adds up item b
+    const int own_length = reduces ? (int)min(lengths[warp], (long long)n_text) : 0;
+    const int own_channel = query_tile * ROWS + lane % ROWS;
+    const float own_energy_weight = has_query && own_channel < ATTENTION ? energy_weights[own_channel] : 0.f;
     float attention_cell = 0.f, decoder_cell = 0.f;
     float attention_sums[2][4] = {}, decoder_sums[2][4] = {};
     bool going = true;
     int steps = 0;
     int patience = PATIENCE;
+
+    // What the energies need beside the query: the text, and where the attention was. A thread makes a channel of
+    // positions next to each other, which see the same attention but for one at either end.
+    const auto locate = [&] {
+        const int channel = threadIdx.x % ROWS, text_channel = query_tile * ROWS + channel;
+        const int of_item = (n_own + TOGETHER - 1) / TOGETHER;
+        for (int k = threadIdx.x / ROWS; k < n_items * of_item; k += THREADS / ROWS) {
+            const int item = k / of_item, i = k % of_item * TOGETHER;
+            float sums[TOGETHER];
+#pragma unroll
+            for (int j = 0; j < TOGETHER; ++j) {
+                const int position = first_own + min(i + j, n_own - 1);
+                sums[j] = text_channel < ATTENTION
+                              ? processed_memory[(item * n_text + position) * ATTENTION + text_channel] : 0.f;
+            }
+#pragma unroll
+            for (int row = 0; row < 2; ++row) {
+                const float* from = seen + (item * 2 + row) * window + i;
+                float ahead[TOGETHER];
+#pragma unroll
+                for (int j = 1; j < TOGETHER; ++j) ahead[j] = from[j - 1];
+#pragma unroll 8
+                for (int tap = 0; tap < LOCATION_KERNEL; ++tap) {
+                    const float weight = from_half(own_location_weights[(row * LOCATION_KERNEL + tap) * ROWS + channel]);
+#pragma unroll
+                    for (int j = 1; j < TOGETHER; ++j) ahead[j - 1] = ahead[j];
+                    ahead[TOGETHER - 1] = from[tap + TOGETHER - 1];
+#pragma unroll
+                    for (int j = 0; j < TOGETHER; ++j) sums[j] += weight * ahead[j];
+                }
+            }
+#pragma unroll
+            for (int j = 0; j < TOGETHER; ++j)
+                if (i + j < n_own) location[item * location_items + (i + j) * location_stride + channel] = sums[j];
+        }
+    };
     __syncthreads();
+    if (has_query) locate();
 
     for (int step = 0; step < limit; ++step) {
         const int slot = step & 1;
@@ -466,15 +513,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             if (reduces && prenet_row < PRENET)
                 kept = noise[((step * 2 + 1) * n_items + warp) * PRENET + prenet_row] >= drop ? kept_scale : 0.f;
             Halves<PRENET, SIGN> first;
-            receive<true>(first, &exchange->prenet1[slot_before][0][0], turned_before, n_items, patience);
+            receive<true>(first, &exchange->prenet1[slot_before][block % ROW_COPIES][0][0], turned_before, n_items, patience);
             float sums[4] = {};
             multiply_small<0>(sums, small, first.x);
             put_part(parts, sums, 0, n_items);
             __syncthreads();
             if (reduces) {
                 const float value = add_parts_twofold(parts, warp, n_items) * kept;
-                if (lane < 16 && prenet_row < PRENET)
-                    show(&exchange->prenet2[slot_before][warp][prenet_row], positive_half(value, turned_before));
+                if (prenet_row < PRENET)
+                    show(&exchange->prenet2[slot_before][lane / ROWS][warp][prenet_row],
+                         positive_half(value, turned_before));
             }
             __syncthreads();
         }
@@ -489,7 +537,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             __syncwarp();
             if (has_attention) {
                 Halves<PRENET, SIGN> second;
-                receive<true>(second, &exchange->prenet2[slot_before][0][0], turned_before, n_items, patience);
+                receive<true>(second, &exchange->prenet2[slot_before][block % ROW_COPIES][0][0], turned_before, n_items, patience);
                 multiply_gates<PAIRS_P>(attention_sums, attention_tiles, ATTENTION_PAIRS, second.x);
             }
         }
@@ -499,67 +547,42 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         if (__syncthreads_or(ends || patience == 0)) break;
         if (has_attention && reduces) {
             const float hidden = lstm(add_parts(parts, warp, lane, n_items) + own_attention_bias, attention_cell);
-            if (lane < UNITS)
-                show(&exchange->attention[slot][warp][block * UNITS + lane], bounded_half(hidden, turned));
+            show(&exchange->attention[slot][lane / UNITS][warp][block * UNITS + lane % UNITS],
+                 bounded_half(hidden, turned));
         }
         __syncthreads();
 
-        // The query.
+        // The query, and the part of the energies that its channels make, by the warps that an item has.
         Halves<ATTENTION_RNN, BELOW_TWO> hidden;
         if (has_query) {
-            receive<true>(hidden, &exchange->attention[slot][0][0], turned, n_items, patience);
+            receive<true>(hidden, &exchange->attention[slot][block % COPIES][0][0], turned, n_items, patience);
             float sums[4] = {};
             multiply_small<0>(sums, small, hidden.x);
             put_part(parts, sums, 0, n_items);
             __syncthreads();
-            if (reduces) {
-                const float value = add_parts_twofold(parts, warp, n_items);
-                const int row = block * 16 + lane;
-                if (lane < 16 && row < ATTENTION) show(&exchange->query[slot][warp][row], marked(value, turned));
+            const int of_item = WARPS / n_items, item = warp / of_item;
+            if (item < n_items) {
+                const float query = add_parts_twofold(parts, item, n_items);
+                for (int first = warp % of_item * 2; first < n_own; first += 2 * of_item) {
+                    const int i = first + lane / ROWS;
+                    float energy = 0.f;
+                    if (i < n_own)
+                        energy = own_energy_weight *
+                                 tanh_of(query + location[item * location_items + i * location_stride + lane % ROWS]);
+#pragma unroll
+                    for (int distance = ROWS / 2; distance; distance /= 2)
+                        energy += __shfl_xor_sync(EVERYONE, energy, distance);
+                    if (lane % ROWS < COPIES && i < n_own)
+                        show(&exchange->energy[slot][lane % ROWS][item][query_tile][first_own + i],
+                             marked(energy, turned));
+                }
             }
             __syncthreads();
         }
 
-        // Where the attention was, and the text there: what the energies need beside the query. A thread makes a
-        // channel of positions next to each other, which see the same attention but for one at either end.
-        if (n_own) {
-            const int channel = threadIdx.x % ATTENTION, group = threadIdx.x / ATTENTION;
-            if (group < LOCATION_GROUPS)
-                for (int i = group * TOGETHER; i < n_own; i += TOGETHER * LOCATION_GROUPS) {
-                    float sums[TOGETHER];
-#pragma unroll
-                    for (int j = 0; j < TOGETHER; ++j) {
-                        const int position = first_own + min(i + j, n_own - 1);
-                        sums[j] = processed_memory[(own_item * n_text + position) * ATTENTION + channel];
-                    }
-                    if (step)
-#pragma unroll
-                        for (int row = 0; row < 2; ++row) {
-                            const float* from = seen + row * window + i;
-                            float ahead[TOGETHER];
-#pragma unroll
-                            for (int j = 1; j < TOGETHER; ++j) ahead[j] = from[j - 1];
-#pragma unroll 16
-                            for (int tap = 0; tap < LOCATION_KERNEL; ++tap) {
-                                const float weight =
-                                    from_half(location_weights[(row * LOCATION_KERNEL + tap) * ATTENTION + channel]);
-#pragma unroll
-                                for (int j = 1; j < TOGETHER; ++j) ahead[j - 1] = ahead[j];
-                                ahead[TOGETHER - 1] = from[tap + TOGETHER - 1];
-#pragma unroll
-                                for (int j = 0; j < TOGETHER; ++j) sums[j] += weight * ahead[j];
-                            }
-                        }
-#pragma unroll
-                    for (int j = 0; j < TOGETHER; ++j)
-                        if (i + j < n_own) location[(i + j) * ATTENTION + channel] = sums[j];
-                }
-            __syncthreads();
-        }
-
-        // While the query comes: the decoder's gates but for the context.
+        // While the energies come together: the decoder's gates but for the context.
         if (!has_query && (has_attention || has_decoder))
-            receive<false>(hidden, &exchange->attention[slot][0][0], turned, n_items, patience);
+            receive<false>(hidden, &exchange->attention[slot][block % COPIES][0][0], turned, n_items, patience);
         float known = 0.f;
         if (has_decoder) {
             multiply_gates<PAIRS_A>(decoder_sums, decoder_tiles, PAIRS_A, hidden.x);
@@ -569,52 +592,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             if (reduces) known = add_parts(parts, warp, lane, n_items) + own_decoder_bias;
         }
 
-        // The energies.
-        if (warp < n_own) {
-            float4 own_energy_weights[QUERY_PIECES], query[QUERY_PIECES];
-#pragma unroll
-            for (int j = 0; j < QUERY_PIECES; ++j) {
-                const int at = (j * WARP + lane) * 4;
-                own_energy_weights[j] = make_float4(0.f, 0.f, 0.f, 0.f);
-                if (at < ATTENTION) own_energy_weights[j] = *(const float4*)(energy_weights + at);
-            }
-            while (true) {
-                unsigned missing = 0;
-#pragma unroll
-                for (int j = 0; j < QUERY_PIECES; ++j) {
-                    const int at = (j * WARP + lane) * 4;
-                    uint4 words = make_uint4(turned, turned, turned, turned);
-                    if (at < ATTENTION) words = look(&exchange->query[slot][own_item][at]);
-                    missing |= (words.x ^ turned) | (words.y ^ turned) | (words.z ^ turned) | (words.w ^ turned);
-                    query[j] = make_float4(__uint_as_float(words.x), __uint_as_float(words.y),
-                                           __uint_as_float(words.z), __uint_as_float(words.w));
-                }
-                if (!__any_sync(EVERYONE, missing & 1) || patience == 0) break;
-                --patience;
-            }
-            if (patience) patience = PATIENCE;
-            for (int i = warp; i < n_own; i += WARPS) {
-                float energy = 0.f;
-#pragma unroll
-                for (int j = 0; j < QUERY_PIECES; ++j) {
-                    const int at = (j * WARP + lane) * 4;
-                    if (at < ATTENTION) {
-                        const float4 known = *(const float4*)(location + i * ATTENTION + at);
-                        energy += own_energy_weights[j].x * tanh_of(query[j].x + known.x);
-                        energy += own_energy_weights[j].y * tanh_of(query[j].y + known.y);
-                        energy += own_energy_weights[j].z * tanh_of(query[j].z + known.z);
-                        energy += own_energy_weights[j].w * tanh_of(query[j].w + known.w);
-                    }
-                }
-                energy = warp_sum(energy);
-                const int position = first_own + i;
-                if (lane == 0)
-                    show(&exchange->energy[slot][own_item][position],
-                         marked(position < own_length ? energy : MASKED_SCORE, turned));
-            }
-        }
-
-        // While they come together: the recurrent part of the next step.
+        // The recurrent part of the next step.
         const bool goes_on = step + 1 < limit;
 #pragma unroll
         for (int tile = 0; tile < 2; ++tile)
@@ -630,26 +608,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
         // Softmax over the text, by warp b for item b.
         float share = 0.f;
-        if (reduces && (has_memory || warp == own_item)) {
-            const unsigned* energies = &exchange->energy[slot][0][0] + warp * energy_stride;
+        if (reduces && (has_memory || has_query)) {
+            const unsigned* energies = &exchange->energy[slot][block % COPIES][warp][0][0];
             float weights[TEXT_PIECES][4];
             while (true) {
                 unsigned missing = 0;
 #pragma unroll
                 for (int i = 0; i < TEXT_PIECES; ++i) {
                     const int at = (i * WARP + lane) * 4;
-                    uint4 words = make_uint4(0, 0, 0, 0);
-                    if (at < n_text) {
-                        words = look(energies + at);
-                        missing |= words.x ^ turned;
-                        if (at + 1 < n_text) missing |= words.y ^ turned;
-                        if (at + 2 < n_text) missing |= words.z ^ turned;
-                        if (at + 3 < n_text) missing |= words.w ^ turned;
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) weights[i][j] = 0.f;
+                    if (i * WARP * 4 < n_text) {
+#pragma unroll 4
+                        for (int tile = 0; tile < QUERY_BLOCKS; ++tile) {
+                            uint4 words = make_uint4(turned, turned, turned, turned);
+                            if (at < n_text) words = look(energies + tile * MOST_TEXT + at);
+                            missing |= words.x ^ turned;
+                            if (at + 1 < n_text) missing |= words.y ^ turned;
+                            if (at + 2 < n_text) missing |= words.z ^ turned;
+                            if (at + 3 < n_text) missing |= words.w ^ turned;
+                            weights[i][0] += __uint_as_float(words.x);
+                            weights[i][1] += __uint_as_float(words.y);
+                            weights[i][2] += __uint_as_float(words.z);
+                            weights[i][3] += __uint_as_float(words.w);
+                        }
                     }
-                    weights[i][0] = at < n_text ? __uint_as_float(words.x) : 2 * MASKED_SCORE;
-                    weights[i][1] = at + 1 < n_text ? __uint_as_float(words.y) : 2 * MASKED_SCORE;
-                    weights[i][2] = at + 2 < n_text ? __uint_as_float(words.z) : 2 * MASKED_SCORE;
-                    weights[i][3] = at + 3 < n_text ? __uint_as_float(words.w) : 2 * MASKED_SCORE;
+#pragma unroll
+                    for (int j = 0; j < 4; ++j)
+                        if (at + j >= own_length) weights[i][j] = at + j < n_text ? MASKED_SCORE : 2 * MASKED_SCORE;
                 }
                 if (!__any_sync(EVERYONE, missing & 1) || patience == 0) break;
                 --patience;
@@ -676,7 +662,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             if (has_memory) __syncwarp();
             share = __fdividef(1.f, warp_sum(sum));
             if (lane == 0) scale[warp] = share;
-            if (warp == own_item) {
+            if (has_query) {
+                float* const seen_here = seen + 2 * warp * window;
 #pragma unroll
                 for (int i = 0; i < TEXT_PIECES; ++i)
 #pragma unroll
@@ -684,10 +671,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                         const int position = (i * WARP + lane) * 4 + j, place = position - first_own + REACH;
                         if (position < n_text && place >= 0 && place < window) {
                             const float weight = weights[i][j] * share;
-                            seen[place] = weight;
-                            seen[window + place] += weight;
-                            if (position >= first_own && position < first_own + n_own)
-                                alignment[(own_item * limit + step) * n_text + position] = weight;
+                            seen_here[place] = weight;
+                            seen_here[window + place] += weight;
+                            if (query_tile == 0 && position >= first_own && position < first_own + n_own)
+                                alignment[(warp * limit + step) * n_text + position] = weight;
                         }
                     }
             }
@@ -723,14 +710,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             __syncthreads();
             if (has_decoder && reduces) {
                 const float shown = lstm(add_parts(parts, warp, lane, n_items) * share + known, decoder_cell);
-                if (lane < UNITS)
-                    show(&exchange->decoder[slot][warp][block * UNITS + lane], bounded_half(shown, turned));
+                show(&exchange->decoder[slot][lane / UNITS][warp][block * UNITS + lane % UNITS],
+                     bounded_half(shown, turned));
             }
             const int item_of_context = warp - ITEMS;
-            if (has_context && item_of_context >= 0 && item_of_context < n_items && lane < 16) {
-                const float value = add_parts(parts, item_of_context, 32 + lane, n_items) * scale[item_of_context];
-                const int row = (block - FIRST_CONTEXT) * 16 + lane;
-                if (row < ENCODER) show(&exchange->context[slot][item_of_context][row], marked(value, turned));
+            if (has_context && item_of_context >= 0 && item_of_context < n_items) {
+                const float value =
+                    add_parts(parts, item_of_context, 32 + lane % ROWS, n_items) * scale[item_of_context];
+                const int row = (block - FIRST_CONTEXT) * ROWS + lane % ROWS;
+                if (row < ENCODER)
+                    show(&exchange->context[slot][lane / ROWS][item_of_context][row], marked(value, turned));
             }
             __syncthreads();
         }
@@ -742,7 +731,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             float kept = 0.f;
             if (goes_on && reduces && out_row < PRENET)
                 kept = noise[((step + 1) * 2 * n_items + warp) * PRENET + out_row] >= drop ? kept_scale : 0.f;
-            receive<true>(shown, &exchange->decoder[slot][0][0], context, &exchange->context[slot][0][0], turned, n_items,
+            receive<true>(shown, &exchange->decoder[slot][block % COPIES][0][0], context, &exchange->context[slot][block % ROW_COPIES][0][0], turned, n_items,
                           patience);
             float sums[4] = {}, more[4] = {};
             multiply_small<0>(sums, small, shown.x);
@@ -754,11 +743,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             if (reduces) {
                 const float value = add_parts_twofold(parts, warp, n_items) + own_out_bias;
                 const int row = out_row - PRENET;
-                if (lane < 16) {
-                    if (row < 0) {
-                        if (goes_on)
-                            show(&exchange->prenet1[slot][warp][out_row], positive_half(value * kept, turned));
-                    } else if (row < FRAME) {
+                if (row < 0) {
+                    if (goes_on)
+                        show(&exchange->prenet1[slot][lane / ROWS][warp][out_row], positive_half(value * kept, turned));
+                } else if (lane < ROWS) {
+                    if (row < FRAME) {
                         mel[(warp * limit + step) * FRAME + row] = value;
                     } else if (row == FRAME) {
                         gates[warp * limit + step] = value;
@@ -785,7 +774,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
             for (int j = RECURRENT_KEPT; j < EACH_D; ++j) load_recurrent(j, others[j - RECURRENT_KEPT]);
             if (!has_out && (has_attention || has_decoder))
-                receive<false>(shown, &exchange->decoder[slot][0][0], context, &exchange->context[slot][0][0], turned,
+                receive<false>(shown, &exchange->decoder[slot][block % COPIES][0][0], context, &exchange->context[slot][block % ROW_COPIES][0][0], turned,
                                n_items, patience);
             if (has_attention)
                 multiply_gates<PAIRS_C>(attention_sums, attention_tiles + PAIRS_P * PAIR_WORDS, ATTENTION_PAIRS, context.x);
@@ -800,6 +789,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                         multiply(decoder_sums[tile], weights[0], shown.x[j].x, shown.x[j].y);
                         multiply(decoder_sums[tile], weights[1], shown.x[j].z, shown.x[j].w);
                     }
+            if (has_query) locate();
         }
     }
     if (patience == 0) status[1] = 1;

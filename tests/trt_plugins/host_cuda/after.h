@@ -81,3 +81,5 @@ extern "C" int launch(int blocks, int threads, int shared_bytes, const long long
     }
     return left != 0;
 }
+
+extern "C" int exchange_bytes() { return sizeof(Exchange); }
