@@ -20,8 +20,8 @@ WARPS = THREADS // 32
 ITEMS = 8
 UNITS = 8  # of an LSTM in a block
 ROWS = 16  # of a tile
-PART_STRIDE = 52
-COPIES, ROW_COPIES = 32 // UNITS, 32 // ROWS
+PART_STRIDE = 49
+COPIES = 4
 TOGETHER = 4
 MOST_TEXT = 512
 PAIR_BYTES = 1024  # of two tiles
@@ -79,7 +79,7 @@ class Plan(NamedTuple):
     """The grid, and what a block keeps in shared memory because there is room."""
 
     grid: Grid
-    cache_location: bool  # what its energies need beside the query
+    cache_location: bool  # the location's weights
     cache_products: bool  # its part of the memory's products
 
 
@@ -121,6 +121,7 @@ def check_sizes(sizes: Sizes, limits: Limits) -> None:
         f"attention_rnn_dim {sizes.attention_rnn}": sizes.attention_rnn // UNITS,
         f"decoder_rnn_dim {sizes.decoder_rnn}": sizes.decoder_rnn // UNITS,
         "the small products": sum(roles),
+        f"attention_dim {sizes.attention} and a batch of {ITEMS}": roles[0] + ITEMS,
     }
     for what, blocks in needed.items():
         if blocks > limits.multiprocessors:
@@ -139,20 +140,18 @@ def plan(sizes: Sizes, limits: Limits, batch: int, text: int) -> Plan:
         raise ValueError(f"the decoder's kernel takes texts of 1 to {MOST_TEXT} symbols, not {text}")
     weights = (pairs(sizes.prenet) + pairs(sizes.encoder) + 2 * pairs(sizes.attention_rnn)) * 2 * PAIR_BYTES
     weighted = batch * pairs(text) * 64
-    parts = WARPS * batch * PART_STRIDE * 4 + ITEMS * 8
-    roles = small_blocks(sizes)
-    groups = 1 + (limits.multiprocessors - sum(roles)) // roles[0]  # that share out the text
-    positions = -(-text // groups)
+    parts = 4 * (WARPS * batch * PART_STRIDE + 32 * pairs(text) + 2 * ITEMS * (UNITS + 1))
+    positions = -(-text // ((limits.multiprocessors - small_blocks(sizes)[0]) // batch))
     window = positions + 2 * (sizes.location_kernel // 2) + TOGETHER - 1
-    location_weights = 2 * 2 * sizes.location_kernel * ROWS
-    needed = weights + weighted + parts + location_weights + padded(4 * 2 * batch * window)
+    needed = weights + weighted + parts + padded(4 * (positions * sizes.attention + 2 * window))
     if needed > limits.shared_bytes:
         raise ValueError(
             f"the decoder's kernel needs {needed} bytes of shared memory in a block for {batch} texts of "
             f"{text} symbols, and this GPU gives {limits.shared_bytes}: split the batch or the text"
         )
     kept = []
-    for more in (4 * batch * positions * ROWS, 3 * batch * pairs(text) * PAIR_BYTES):
+    location = padded(2 * 2 * sizes.location_kernel * sizes.attention)
+    for more in (location, 3 * batch * pairs(text) * PAIR_BYTES):
         kept.append(needed + more <= limits.shared_bytes)
         needed += more * kept[-1]
     return Plan(Grid(limits.multiprocessors, THREADS, needed, cooperative=True), *kept)
@@ -175,11 +174,9 @@ def pairs(channels: int) -> int:
 
 def exchange_bytes(sizes: Sizes) -> int:
     """What the blocks tell each other through; zeros before each launch."""
-    energies = small_blocks(sizes)[0] * MOST_TEXT
-    often = 2 * (sizes.attention_rnn + sizes.decoder_rnn) + 4 * energies
-    rows = 2 * 2 * sizes.prenet + 4 * sizes.encoder
-    shown = 2 * ITEMS * (COPIES * often + ROW_COPIES * rows) + 2 * 128
-    return shown + 4 * ITEMS * energies * ROWS
+    halves = sizes.attention_rnn + sizes.decoder_rnn + 2 * sizes.prenet
+    words = sizes.encoder + sizes.attention + MOST_TEXT
+    return 2 * COPIES * (ITEMS * (2 * halves + 4 * words) + 128)
 
 
 def launch(

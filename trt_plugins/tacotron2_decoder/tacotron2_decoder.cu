@@ -24,7 +24,9 @@ constexpr int THREADS = 512;
 constexpr int WARPS = THREADS / WARP;
 constexpr int ITEMS = 8;                // columns of a product
 constexpr int UNITS = 8;                // of an LSTM that a block owns
-constexpr int PART_STRIDE = 52;         // floats; 48 rows, padded so that a warp's stores meet no bank twice
+constexpr int ROWS = 16;                // of a tile
+constexpr int PART_STRIDE = 49;         // floats; 48 rows, padded so that a warp's loads meet no bank twice
+constexpr int COPIES = 4;               // of what blocks tell each other
 constexpr int MOST_TEXT = 512;
 constexpr int TEXT_PIECES = MOST_TEXT / (4 * WARP);
 constexpr int PATIENCE = 1 << 20;       // looks, of under a microsecond each, before a launch is given up
@@ -52,24 +54,24 @@ constexpr int RECURRENT_KEPT = most(1, EACH_D / 2);  // pairs of a warp; more le
 constexpr int PAIR_WORDS = 2 * WARP;  // 16-byte words of 16 rows and a pair of tiles
 constexpr int TAPS = 2 * LOCATION_KERNEL, REACH = LOCATION_KERNEL / 2;
 constexpr int MEMORY_TILES = 2 * DECODER_BLOCKS + CONTEXT_BLOCKS;  // rows of `products`, by 16
-constexpr int ROWS = 16;     // of a tile: the query's, of which a block makes the energies' part
-// Many blocks look at the same numbers at the same time, which the L2 cache answers one after the other: the
-// lanes that have a number anyway show it at several places, and each block looks at one.
-constexpr int COPIES = WARP / UNITS, ROW_COPIES = WARP / ROWS;
+constexpr int QUERY_PIECES = (ATTENTION + 4 * WARP - 1) / (4 * WARP);
+constexpr int LOCATION_GROUPS = THREADS / ATTENTION;
+constexpr int LOCATION_WORDS = (TAPS * ATTENTION + 7) / 8;  // of 16 bytes
 constexpr int TOGETHER = 4;  // positions next to each other whose location a thread makes
 
-// What blocks tell each other: two steps of each, so that a step can be written while the last is read. All
-// zeros before the first step. Vectors of halves lend a bit that their numbers cannot have: the sign of what
+// What blocks tell each other: two steps of each, so that a step can be written while the last is read. Many
+// look at the same numbers at a time, which the L2 cache answers one after the other: who shows one shows it at
+// several places, and each block looks at one of them. All zeros before the first step. Vectors of halves lend a bit that their numbers cannot have: the sign of what
 // passed a ReLU, the exponent's first bit of what is below 2. In float32 the last bit of the mantissa is lent.
 struct Exchange {
     unsigned short attention[2][COPIES][ITEMS][ATTENTION_RNN];
     unsigned short decoder[2][COPIES][ITEMS][DECODER_RNN];
-    unsigned short prenet1[2][ROW_COPIES][ITEMS][PRENET];
-    unsigned short prenet2[2][ROW_COPIES][ITEMS][PRENET];
-    unsigned context[2][ROW_COPIES][ITEMS][ENCODER];
-    unsigned energy[2][COPIES][ITEMS][QUERY_BLOCKS][MOST_TEXT];  // parts of a sum
-    unsigned stop[2][32];
-    float location[ITEMS][MOST_TEXT][QUERY_BLOCKS][ROWS];  // where blocks keep theirs if they have no room
+    unsigned short prenet1[2][COPIES][ITEMS][PRENET];
+    unsigned short prenet2[2][COPIES][ITEMS][PRENET];
+    unsigned context[2][COPIES][ITEMS][ENCODER];
+    unsigned query[2][COPIES][ITEMS][ATTENTION];
+    unsigned energy[2][COPIES][ITEMS][MOST_TEXT];
+    unsigned stop[2][COPIES][32];
 };
 constexpr unsigned SIGN = 0x80008000u, BELOW_TWO = 0x40004000u;
 
@@ -243,23 +245,35 @@ __device__ __forceinline__ void put_part(float* parts, const float (&sums)[4], i
     }
 }
 
-__device__ __forceinline__ float add_parts(const float* parts, int item, int row, int n_items) {
-    const float* mine = parts + item * PART_STRIDE + row;
-    float sums[4] = {};
+// The sum over the warps of gate lane / 8 of a unit: eight lanes have it.
+__device__ __forceinline__ float add_gate(const float* parts, int item, int unit, int n_items) {
+    const int lane = threadIdx.x % WARP, gate = lane / UNITS, stride = n_items * PART_STRIDE;
+    const float* mine = parts + lane % UNITS * stride + item * PART_STRIDE + gate * UNITS + unit;
+    float sum = mine[0] + mine[WARPS / 2 * stride];
 #pragma unroll
-    for (int i = 0; i < WARPS; ++i) sums[i % 4] += mine[i * n_items * PART_STRIDE];
-    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    for (int distance = UNITS / 2; distance; distance /= 2) sum += __shfl_xor_sync(EVERYONE, sum, distance);
+    return sum;
 }
 
-// For 16 rows, by two lanes each.
-__device__ __forceinline__ float add_parts_twofold(const float* parts, int item, int n_items) {
-    const int lane = threadIdx.x % WARP;
-    const float* mine = parts + (lane / 16 * (WARPS / 2) * n_items + item) * PART_STRIDE + lane % 16;
-    float sums[2] = {};
+// The sum over the warps of a row, for the item of a half of the warp: sixteen lanes have it.
+__device__ __forceinline__ float add_row(const float* parts, int item, int row, int n_items) {
+    const int part = threadIdx.x % WARPS;
+    float sum = item < n_items ? parts[(part * n_items + item) * PART_STRIDE + row] : 0.f;
 #pragma unroll
-    for (int i = 0; i < WARPS / 2; ++i) sums[i % 2] += mine[i * n_items * PART_STRIDE];
-    const float half = sums[0] + sums[1];
-    return half + __shfl_xor_sync(EVERYONE, half, 16);
+    for (int distance = WARPS / 2; distance; distance /= 2) sum += __shfl_xor_sync(EVERYONE, sum, distance);
+    return sum;
+}
+
+// Each item's sum of a row, and its number in lane b of `kept`, for who shows it: use(item, sum, kept, copy).
+template <class Use>
+__device__ __forceinline__ void each_item(const float* parts, int row, float kept, int n_items, Use use) {
+    const int lane = threadIdx.x % WARP;
+#pragma unroll 1
+    for (int first = 0; first < n_items; first += 2) {
+        const int item = first + lane / WARPS;
+        const float sum = add_row(parts, item, row, n_items), own = __shfl_sync(EVERYONE, kept, item);
+        if (item < n_items && lane % WARPS < COPIES) use(item, sum, own, lane % WARPS);
+    }
 }
 
 // 16 rows' sums of a warp += its weights in registers, from pair FIRST on, times its share of a vector.
@@ -289,16 +303,17 @@ __device__ __forceinline__ void multiply_gates(float (&sums)[2][4], const uint4*
             }
 }
 
-// An LSTM's gates in a warp's lanes (input, forget, cell, output of 8 units) -> the hidden state of unit lane % 8.
+// An LSTM's gates (input, forget, cell, output), each in eight of a warp's lanes -> the unit's hidden state.
 __device__ __forceinline__ float lstm(float gate, float& cell) {
-    const int lane = threadIdx.x % WARP, unit = lane % UNITS;
-    const bool is_cell = lane / UNITS == 2;
+    const bool is_cell = threadIdx.x % WARP / UNITS == 2;
     const float squashed = logistic(is_cell ? 2.f * gate : gate);
     const float value = is_cell ? 2.f * squashed - 1.f : squashed;
-    const float input = __shfl_sync(EVERYONE, value, unit), forget = __shfl_sync(EVERYONE, value, 8 + unit);
-    const float shown = __shfl_sync(EVERYONE, value, 16 + unit), out = __shfl_sync(EVERYONE, value, 24 + unit);
-    cell = forget * cell + input * shown;
-    return out * tanh_of(cell);
+    const float input = __shfl_sync(EVERYONE, value, 0), forget = __shfl_sync(EVERYONE, value, 8);
+    const float shown = __shfl_sync(EVERYONE, value, 16), out = __shfl_sync(EVERYONE, value, 24);
+    const float changed = forget * cell + input * shown;
+    __syncwarp();
+    cell = changed;
+    return out * tanh_of(changed);
 }
 
 __device__ __forceinline__ unsigned bounded_half(float value, unsigned turned) {
@@ -328,23 +343,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     extern __shared__ uint4 shared[];
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, block = blockIdx.x;
     const int n_items = (int)n_items_given, n_text = (int)n_text_given, limit = (int)limit_given;
-    const int text_pairs = (n_text + 31) / 32;
+    const int text_pairs = (n_text + 31) / 32, copy = block % COPIES;
 
     const bool has_attention = block < ATTENTION_BLOCKS, has_decoder = block < DECODER_BLOCKS;
-    const bool has_prenet = block >= QUERY_BLOCKS && block < FIRST_OUT;
+    const bool has_query = block < QUERY_BLOCKS;
+    const bool has_prenet = !has_query && block < FIRST_OUT;
     const bool has_out = block >= FIRST_OUT && block < FIRST_CONTEXT;
-    const bool has_context = block >= FIRST_CONTEXT && block < LAST_SMALL;
-    // The query, and with it the energies: a block has 16 of its channels and positions next to each other, the
-    // same of each item. The blocks without another small product share out the text.
-    const int groups = 1 + ((int)gridDim.x - LAST_SMALL) / QUERY_BLOCKS;
-    const int energy_block = block < QUERY_BLOCKS ? block : block >= LAST_SMALL ? block - LAST_SMALL + QUERY_BLOCKS : -1;
-    const int positions = (n_text + groups - 1) / groups;
-    const int first_own = energy_block / QUERY_BLOCKS * positions, query_tile = energy_block % QUERY_BLOCKS;
-    const int n_own = energy_block < 0 || energy_block / QUERY_BLOCKS >= groups
-                          ? 0 : max(0, min(positions, n_text - first_own));
-    const bool has_query = n_own > 0;
+    const bool has_context = block >= FIRST_CONTEXT && block < FIRST_CONTEXT + CONTEXT_BLOCKS;
+    // Energies: each block has positions next to each other of one item. Those with a query have none: others
+    // wait for it. Those without a small product come first.
+    const int energy_block = block >= LAST_SMALL ? block - LAST_SMALL : has_query ? -1 : (int)gridDim.x - 1 - block;
+    const int blocks_of_item = ((int)gridDim.x - QUERY_BLOCKS) / n_items;
+    const int positions = (n_text + blocks_of_item - 1) / blocks_of_item;
+    const int own_item = energy_block >= 0 && energy_block / blocks_of_item < n_items
+                             ? energy_block / blocks_of_item : -1;
+    const int first_own = own_item < 0 ? 0 : energy_block % blocks_of_item * positions;
+    const int n_own = own_item < 0 ? 0 : max(0, min(positions, n_text - first_own));
     const bool has_memory = has_decoder || has_context;
-    if (!has_attention && !has_memory && !has_query && !has_prenet && !has_out) return;
+    if (!has_attention && !has_memory && !has_query && !has_prenet && !has_out && !n_own) return;
 
     // Shared memory, as launch.py counts it.
     uint4* const attention_tiles = shared;  // (2, PAIRS_P + PAIRS_C + PAIRS_A, 2, WARP)
@@ -352,26 +368,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     uint4* const decoder_tiles = attention_tiles + 2 * ATTENTION_PAIRS * PAIR_WORDS;  // (2, PAIRS_A, 2, WARP)
     uint4* const weighted = decoder_tiles + 2 * PAIRS_A * PAIR_WORDS;  // (n_items, text_pairs * 4) 8 halves each
     float* const parts = (float*)(weighted + n_items * text_pairs * 4);
-    float* const scale = parts + WARPS * n_items * PART_STRIDE;  // of an item's attention
-    int* const going_on = (int*)(scale + ITEMS);
-    unsigned short* const own_location_weights = (unsigned short*)(going_on + ITEMS);  // (TAPS, ROWS)
+    float* const exact = parts + WARPS * n_items * PART_STRIDE;  // (text_pairs * 32) the own item's attention
+    float* const attention_cells = exact + text_pairs * 32;      // (ITEMS, UNITS)
+    float* const decoder_cells = attention_cells + ITEMS * UNITS;
+    int* const going_on = (int*)(decoder_cells + ITEMS * UNITS);
+    int* const made = going_on + ITEMS;  // steps
+    float* const location = (float*)(made + ITEMS);  // (positions, ATTENTION)
     const int window = positions + 2 * REACH + TOGETHER - 1;
-    // (n_items, 2, window) the last attention, and all so far
-    float* const seen = (float*)(own_location_weights + TAPS * ROWS);
-    // What is kept here where there is room: what the energies need beside the query, the memory's products.
-    float* location = seen + (2 * n_items * window + 3) / 4 * 4;  // (n_items, positions, ROWS)
-    uint4* const kept_products = (uint4*)(location + (cache_location ? n_items * positions * ROWS : 0));
-    int location_stride = ROWS, location_items = positions * ROWS;
-    if (!cache_location) {
-        location = &exchange->location[0][first_own][query_tile][0];
-        location_stride = QUERY_BLOCKS * ROWS;
-        location_items = MOST_TEXT * location_stride;
+    float* const seen = location + positions * ATTENTION;  // (2, window) the last attention, and all so far
+    // What is kept here where there is room: the location's weights, the memory's products.
+    uint4* const kept_location = (uint4*)(location + (positions * ATTENTION + 2 * window + 3) / 4 * 4);
+    uint4* const kept_products = kept_location + (cache_location ? LOCATION_WORDS : 0);
+    if (cache_location) {
+        unsigned short* const kept = (unsigned short*)kept_location;
+        for (int i = threadIdx.x; i < TAPS * ATTENTION; i += THREADS) kept[i] = location_weights[i];
+        location_weights = kept;
     }
-    if (has_query)
-        for (int i = threadIdx.x; i < TAPS * ROWS; i += THREADS) {
-            const int channel = query_tile * ROWS + i % ROWS;
-            own_location_weights[i] = channel < ATTENTION ? location_weights[i / ROWS * ATTENTION + channel] : 0;
-        }
 
     if (has_attention)
         for (int i = threadIdx.x; i < 2 * ATTENTION_PAIRS * PAIR_WORDS; i += THREADS)
@@ -379,7 +391,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (has_decoder)
         for (int i = threadIdx.x; i < 2 * PAIRS_A * PAIR_WORDS; i += THREADS)
             decoder_tiles[i] = decoder_weights[(long long)block * 2 * PAIRS_A * PAIR_WORDS + i];
-    for (int i = threadIdx.x; i < 2 * n_items * window; i += THREADS) seen[i] = 0.f;
+    for (int i = threadIdx.x; i < 2 * window; i += THREADS) seen[i] = 0.f;
+    for (int i = threadIdx.x; i < n_own * ATTENTION; i += THREADS)
+        location[i] = processed_memory[(own_item * n_text + first_own) * ATTENTION + i];
+    if (threadIdx.x < 2 * ITEMS * UNITS) attention_cells[threadIdx.x] = 0.f;  // and the decoder's
+    if (threadIdx.x < ITEMS) {
+        going_on[threadIdx.x] = 1;
+        made[threadIdx.x] = 0;
+    }
     for (int i = threadIdx.x; i < n_items * text_pairs * 4; i += THREADS) weighted[i] = make_uint4(0, 0, 0, 0);
 
     // The memory's products of this block, 16 rows at a time: two tiles of the decoder's gates, one of context.
@@ -400,11 +419,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         products = kept_products;
         item_words = tile_words;
     }
-    const auto pair_start = [&](int i) { return i / text_pairs * item_words + i % text_pairs * PAIR_WORDS; };
-    const auto look_ahead = [&](int i, uint4 (&ahead)[2][2]) {
+    // A warp's pairs of the texts, from its first one on. Divisions take too long where all wait.
+    const int first_item = warp / text_pairs, first_pair = warp % text_pairs;
+    const auto go_on = [&](int& item, int& pair) {
+        for (pair += WARPS; pair >= text_pairs; pair -= text_pairs) ++item;
+    };
+    const auto pair_start = [&](int item, int pair) { return item * item_words + pair * PAIR_WORDS; };
+    const auto look_ahead = [&](int item, int pair, uint4 (&ahead)[2][2]) {
 #pragma unroll
         for (int tile = 0; tile < 2; ++tile) {
-            const uint4* from = products + pair_start(i) + tile_start[tile] + lane;
+            const uint4* from = products + pair_start(item, pair) + tile_start[tile] + lane;
             ahead[tile][0] = from[0];
             ahead[tile][1] = from[WARP];
         }
@@ -427,7 +451,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     for (int j = 0; j < RECURRENT_KEPT; ++j) load_recurrent(j, recurrent[j]);
     uint4 small[SMALL_PAIRS][2];
     {
-        const uint4* source = has_query    ? query_weights + query_tile * PAIRS_A * PAIR_WORDS
+        const uint4* source = has_query    ? query_weights + block * PAIRS_A * PAIR_WORDS
                               : has_prenet ? prenet_weights + (block - QUERY_BLOCKS) * PAIRS_P * PAIR_WORDS
                                            : out_weights + (block - FIRST_OUT) * (PAIRS_D + PAIRS_C) * PAIR_WORDS;
 #pragma unroll
@@ -445,59 +469,57 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
     }
 
-    const float own_attention_bias = has_attention ? attention_bias[block * WARP + lane] : 0.f;
-    const float own_decoder_bias = has_decoder ? decoder_bias[block * WARP + lane] : 0.f;
-    const int out_row = has_out ? (block - FIRST_OUT) * 16 + lane % 16 : 0;
+    // A warp adds up one unit of an LSTM, or one row, of several items.
+    const int unit = warp % UNITS, bias_row = lane / UNITS * UNITS + unit;
+    const float own_attention_bias = has_attention ? attention_bias[block * WARP + bias_row] : 0.f;
+    const float own_decoder_bias = has_decoder ? decoder_bias[block * WARP + bias_row] : 0.f;
+    const int out_row = has_out ? (block - FIRST_OUT) * ROWS + warp : 0;
     const float own_out_bias = has_out && out_row < OUT_ROWS ? out_bias[out_row] : 0.f;
-    const int prenet_row = has_prenet ? (block - QUERY_BLOCKS) * 16 + lane % 16 : 0;
+    const int prenet_row = has_prenet ? (block - QUERY_BLOCKS) * ROWS + warp : 0;
     const float drop = *dropout, kept_scale = 1.f / (1.f - drop), stop_above = *threshold;
-    const bool reduces = warp < n_items;  // warp b adds up item b
-    const int own_length = reduces ? (int)min(lengths[warp], (long long)n_text) : 0;
-    const int own_channel = query_tile * ROWS + lane % ROWS;
-    const float own_energy_weight = has_query && own_channel < ATTENTION ? energy_weights[own_channel] : 0.f;
-    float attention_cell = 0.f, decoder_cell = 0.f;
+    const int own_length = own_item < 0 ? 0 : (int)min(lengths[own_item], (long long)n_text);
     float attention_sums[2][4] = {}, decoder_sums[2][4] = {};
-    bool going = true;
-    int steps = 0;
     int patience = PATIENCE;
 
+    // What dropout makes of 1: lane b has item b's.
+    const auto dropped = [&](int layer, int row) {
+        return lane < n_items && row < PRENET && noise[(layer * n_items + lane) * PRENET + row] >= drop ? kept_scale : 0.f;
+    };
     // What the energies need beside the query: the text, and where the attention was. A thread makes a channel of
     // positions next to each other, which see the same attention but for one at either end.
     const auto locate = [&] {
-        const int channel = threadIdx.x % ROWS, text_channel = query_tile * ROWS + channel;
-        const int of_item = (n_own + TOGETHER - 1) / TOGETHER;
-        for (int k = threadIdx.x / ROWS; k < n_items * of_item; k += THREADS / ROWS) {
-            const int item = k / of_item, i = k % of_item * TOGETHER;
-            float sums[TOGETHER];
+        const int channel = threadIdx.x % ATTENTION, group = threadIdx.x / ATTENTION;
+        if (group < LOCATION_GROUPS)
+            for (int i = group * TOGETHER; i < n_own; i += TOGETHER * LOCATION_GROUPS) {
+                float sums[TOGETHER];
 #pragma unroll
-            for (int j = 0; j < TOGETHER; ++j) {
-                const int position = first_own + min(i + j, n_own - 1);
-                sums[j] = text_channel < ATTENTION
-                              ? processed_memory[(item * n_text + position) * ATTENTION + text_channel] : 0.f;
-            }
-#pragma unroll
-            for (int row = 0; row < 2; ++row) {
-                const float* from = seen + (item * 2 + row) * window + i;
-                float ahead[TOGETHER];
-#pragma unroll
-                for (int j = 1; j < TOGETHER; ++j) ahead[j] = from[j - 1];
-#pragma unroll 8
-                for (int tap = 0; tap < LOCATION_KERNEL; ++tap) {
-                    const float weight = from_half(own_location_weights[(row * LOCATION_KERNEL + tap) * ROWS + channel]);
-#pragma unroll
-                    for (int j = 1; j < TOGETHER; ++j) ahead[j - 1] = ahead[j];
-                    ahead[TOGETHER - 1] = from[tap + TOGETHER - 1];
-#pragma unroll
-                    for (int j = 0; j < TOGETHER; ++j) sums[j] += weight * ahead[j];
+                for (int j = 0; j < TOGETHER; ++j) {
+                    const int position = first_own + min(i + j, n_own - 1);
+                    sums[j] = processed_memory[(own_item * n_text + position) * ATTENTION + channel];
                 }
-            }
 #pragma unroll
-            for (int j = 0; j < TOGETHER; ++j)
-                if (i + j < n_own) location[item * location_items + (i + j) * location_stride + channel] = sums[j];
-        }
+                for (int row = 0; row < 2; ++row) {
+                    const float* from = seen + row * window + i;
+                    float ahead[TOGETHER];
+#pragma unroll
+                    for (int j = 1; j < TOGETHER; ++j) ahead[j] = from[j - 1];
+#pragma unroll 8
+                    for (int tap = 0; tap < LOCATION_KERNEL; ++tap) {
+                        const float weight =
+                            from_half(location_weights[(row * LOCATION_KERNEL + tap) * ATTENTION + channel]);
+#pragma unroll
+                        for (int j = 1; j < TOGETHER; ++j) ahead[j - 1] = ahead[j];
+                        ahead[TOGETHER - 1] = from[tap + TOGETHER - 1];
+#pragma unroll
+                        for (int j = 0; j < TOGETHER; ++j) sums[j] += weight * ahead[j];
+                    }
+                }
+#pragma unroll
+                for (int j = 0; j < TOGETHER; ++j)
+                    if (i + j < n_own) location[(i + j) * ATTENTION + channel] = sums[j];
+            }
     };
     __syncthreads();
-    if (has_query) locate();
 
     for (int step = 0; step < limit; ++step) {
         const int slot = step & 1;
@@ -509,21 +531,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
         // The prenet's second layer. Before the first step both layers are zero.
         if (step && has_prenet) {
-            float kept = 0.f;
-            if (reduces && prenet_row < PRENET)
-                kept = noise[((step * 2 + 1) * n_items + warp) * PRENET + prenet_row] >= drop ? kept_scale : 0.f;
+            const float kept = dropped(step * 2 + 1, prenet_row);
             Halves<PRENET, SIGN> first;
-            receive<true>(first, &exchange->prenet1[slot_before][block % ROW_COPIES][0][0], turned_before, n_items, patience);
+            receive<true>(first, &exchange->prenet1[slot_before][copy][0][0], turned_before, n_items, patience);
             float sums[4] = {};
             multiply_small<0>(sums, small, first.x);
             put_part(parts, sums, 0, n_items);
             __syncthreads();
-            if (reduces) {
-                const float value = add_parts_twofold(parts, warp, n_items) * kept;
+            each_item(parts, warp, kept, n_items, [&](int item, float sum, float own, int place) {
                 if (prenet_row < PRENET)
-                    show(&exchange->prenet2[slot_before][lane / ROWS][warp][prenet_row],
-                         positive_half(value, turned_before));
-            }
+                    show(&exchange->prenet2[slot_before][place][item][prenet_row],
+                         positive_half(sum * own, turned_before));
+            });
             __syncthreads();
         }
 
@@ -531,13 +550,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         if (step) {
             if (threadIdx.x == 0) {  // it was told long ago
                 unsigned word;
-                while (((word = look_word(&exchange->stop[slot_before][0])) & 1) != turned_before && patience) --patience;
+                while (((word = look_word(&exchange->stop[slot_before][copy][0])) & 1) != turned_before && patience) --patience;
                 ends = word >> 1 & 1;
             }
             __syncwarp();
             if (has_attention) {
                 Halves<PRENET, SIGN> second;
-                receive<true>(second, &exchange->prenet2[slot_before][block % ROW_COPIES][0][0], turned_before, n_items, patience);
+                receive<true>(second, &exchange->prenet2[slot_before][copy][0][0], turned_before, n_items, patience);
                 multiply_gates<PAIRS_P>(attention_sums, attention_tiles, ATTENTION_PAIRS, second.x);
             }
         }
@@ -545,97 +564,117 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
             for (int tile = 0; tile < 2; ++tile) put_part(parts, attention_sums[tile], tile, n_items);
         if (__syncthreads_or(ends || patience == 0)) break;
-        if (has_attention && reduces) {
-            const float hidden = lstm(add_parts(parts, warp, lane, n_items) + own_attention_bias, attention_cell);
-            show(&exchange->attention[slot][lane / UNITS][warp][block * UNITS + lane % UNITS],
-                 bounded_half(hidden, turned));
-        }
+        if (has_attention)
+#pragma unroll 1
+            for (int item = warp / UNITS; item < n_items; item += WARPS / UNITS) {
+                const float gate = add_gate(parts, item, unit, n_items) + own_attention_bias;
+                const float hidden = lstm(gate, attention_cells[item * UNITS + unit]);
+                if (lane < COPIES)
+                    show(&exchange->attention[slot][lane][item][block * UNITS + unit], bounded_half(hidden, turned));
+            }
         __syncthreads();
 
-        // The query, and the part of the energies that its channels make, by the warps that an item has.
+        // The query.
         Halves<ATTENTION_RNN, BELOW_TWO> hidden;
         if (has_query) {
-            receive<true>(hidden, &exchange->attention[slot][block % COPIES][0][0], turned, n_items, patience);
+            receive<true>(hidden, &exchange->attention[slot][copy][0][0], turned, n_items, patience);
             float sums[4] = {};
             multiply_small<0>(sums, small, hidden.x);
             put_part(parts, sums, 0, n_items);
             __syncthreads();
-            const int of_item = WARPS / n_items, item = warp / of_item;
-            if (item < n_items) {
-                const float query = add_parts_twofold(parts, item, n_items);
-                for (int first = warp % of_item * 2; first < n_own; first += 2 * of_item) {
-                    const int i = first + lane / ROWS;
-                    float energy = 0.f;
-                    if (i < n_own)
-                        energy = own_energy_weight *
-                                 tanh_of(query + location[item * location_items + i * location_stride + lane % ROWS]);
-#pragma unroll
-                    for (int distance = ROWS / 2; distance; distance /= 2)
-                        energy += __shfl_xor_sync(EVERYONE, energy, distance);
-                    if (lane % ROWS < COPIES && i < n_own)
-                        show(&exchange->energy[slot][lane % ROWS][item][query_tile][first_own + i],
-                             marked(energy, turned));
-                }
-            }
+            const int row = block * ROWS + warp;
+            each_item(parts, warp, 1.f, n_items, [&](int item, float sum, float, int place) {
+                if (row < ATTENTION) show(&exchange->query[slot][place][item][row], marked(sum, turned));
+            });
             __syncthreads();
         }
 
-        // While the energies come together: the decoder's gates but for the context.
+        // While the query comes: the decoder's gates but for the context.
         if (!has_query && (has_attention || has_decoder))
-            receive<false>(hidden, &exchange->attention[slot][block % COPIES][0][0], turned, n_items, patience);
-        float known = 0.f;
-        if (has_decoder) {
-            multiply_gates<PAIRS_A>(decoder_sums, decoder_tiles, PAIRS_A, hidden.x);
+            receive<false>(hidden, &exchange->attention[slot][copy][0][0], turned, n_items, patience);
+        if (has_decoder) multiply_gates<PAIRS_A>(decoder_sums, decoder_tiles, PAIRS_A, hidden.x);
+
+        // The energies, by the last warps: the first ones have the softmax.
+        const int from_behind = WARPS - 1 - warp;
+        if (from_behind < n_own) {
+            float4 own_energy_weights[QUERY_PIECES], query[QUERY_PIECES];
 #pragma unroll
-            for (int tile = 0; tile < 2; ++tile) put_part(parts, decoder_sums[tile], tile, n_items);
-            __syncthreads();
-            if (reduces) known = add_parts(parts, warp, lane, n_items) + own_decoder_bias;
+            for (int j = 0; j < QUERY_PIECES; ++j) {
+                const int at = (j * WARP + lane) * 4;
+                own_energy_weights[j] = make_float4(0.f, 0.f, 0.f, 0.f);
+                if (at < ATTENTION) own_energy_weights[j] = *(const float4*)(energy_weights + at);
+            }
+            while (true) {
+                unsigned missing = 0;
+#pragma unroll
+                for (int j = 0; j < QUERY_PIECES; ++j) {
+                    const int at = (j * WARP + lane) * 4;
+                    uint4 words = make_uint4(turned, turned, turned, turned);
+                    if (at < ATTENTION) words = look(&exchange->query[slot][copy][own_item][at]);
+                    missing |= (words.x ^ turned) | (words.y ^ turned) | (words.z ^ turned) | (words.w ^ turned);
+                    query[j] = make_float4(__uint_as_float(words.x), __uint_as_float(words.y),
+                                           __uint_as_float(words.z), __uint_as_float(words.w));
+                }
+                if (!__any_sync(EVERYONE, missing & 1) || patience == 0) break;
+                --patience;
+            }
+            if (patience) patience = PATIENCE;
+#pragma unroll 1
+            for (int i = from_behind; i < n_own; i += WARPS) {
+                float energy = 0.f;
+#pragma unroll
+                for (int j = 0; j < QUERY_PIECES; ++j) {
+                    const int at = (j * WARP + lane) * 4;
+                    if (at < ATTENTION) {
+                        const float4 known = *(const float4*)(location + i * ATTENTION + at);
+                        energy += own_energy_weights[j].x * tanh_of(query[j].x + known.x);
+                        energy += own_energy_weights[j].y * tanh_of(query[j].y + known.y);
+                        energy += own_energy_weights[j].z * tanh_of(query[j].z + known.z);
+                        energy += own_energy_weights[j].w * tanh_of(query[j].w + known.w);
+                    }
+                }
+                energy = warp_sum(energy);
+                const int position = first_own + i;
+                if (lane < COPIES)
+                    show(&exchange->energy[slot][lane][own_item][position],
+                         marked(position < own_length ? energy : MASKED_SCORE, turned));
+            }
         }
 
-        // The recurrent part of the next step.
+        // While they come together: the recurrent part of the next step.
         const bool goes_on = step + 1 < limit;
 #pragma unroll
         for (int tile = 0; tile < 2; ++tile)
 #pragma unroll
-            for (int i = 0; i < 4; ++i) attention_sums[tile][i] = decoder_sums[tile][i] = 0.f;
+            for (int i = 0; i < 4; ++i) attention_sums[tile][i] = 0.f;
         if (has_attention && goes_on)
             multiply_gates<PAIRS_A>(attention_sums, attention_tiles + (PAIRS_P + PAIRS_C) * PAIR_WORDS, ATTENTION_PAIRS,
                                     hidden.x);
         // A warp's first pair of the memory's products comes from far away where it is not kept.
-        const int all_pairs = n_items * text_pairs;
         uint4 ahead[2][2];
-        if (has_decoder && warp < all_pairs) look_ahead(warp, ahead);
+        if (has_decoder && first_item < n_items) look_ahead(first_item, first_pair, ahead);
 
         // Softmax over the text, by warp b for item b.
-        float share = 0.f;
-        if (reduces && (has_memory || has_query)) {
-            const unsigned* energies = &exchange->energy[slot][block % COPIES][warp][0][0];
+        if (warp < n_items && (has_memory || warp == own_item)) {
+            const unsigned* energies = &exchange->energy[slot][copy][warp][0];
             float weights[TEXT_PIECES][4];
             while (true) {
                 unsigned missing = 0;
 #pragma unroll
                 for (int i = 0; i < TEXT_PIECES; ++i) {
                     const int at = (i * WARP + lane) * 4;
-#pragma unroll
-                    for (int j = 0; j < 4; ++j) weights[i][j] = 0.f;
-                    if (i * WARP * 4 < n_text) {
-#pragma unroll 4
-                        for (int tile = 0; tile < QUERY_BLOCKS; ++tile) {
-                            uint4 words = make_uint4(turned, turned, turned, turned);
-                            if (at < n_text) words = look(energies + tile * MOST_TEXT + at);
-                            missing |= words.x ^ turned;
-                            if (at + 1 < n_text) missing |= words.y ^ turned;
-                            if (at + 2 < n_text) missing |= words.z ^ turned;
-                            if (at + 3 < n_text) missing |= words.w ^ turned;
-                            weights[i][0] += __uint_as_float(words.x);
-                            weights[i][1] += __uint_as_float(words.y);
-                            weights[i][2] += __uint_as_float(words.z);
-                            weights[i][3] += __uint_as_float(words.w);
-                        }
+                    uint4 words = make_uint4(0, 0, 0, 0);
+                    if (at < n_text) {
+                        words = look(energies + at);
+                        missing |= words.x ^ turned;
+                        if (at + 1 < n_text) missing |= words.y ^ turned;
+                        if (at + 2 < n_text) missing |= words.z ^ turned;
+                        if (at + 3 < n_text) missing |= words.w ^ turned;
                     }
-#pragma unroll
-                    for (int j = 0; j < 4; ++j)
-                        if (at + j >= own_length) weights[i][j] = at + j < n_text ? MASKED_SCORE : 2 * MASKED_SCORE;
+                    weights[i][0] = at < n_text ? __uint_as_float(words.x) : 2 * MASKED_SCORE;
+                    weights[i][1] = at + 1 < n_text ? __uint_as_float(words.y) : 2 * MASKED_SCORE;
+                    weights[i][2] = at + 2 < n_text ? __uint_as_float(words.z) : 2 * MASKED_SCORE;
+                    weights[i][3] = at + 3 < n_text ? __uint_as_float(words.w) : 2 * MASKED_SCORE;
                 }
                 if (!__any_sync(EVERYONE, missing & 1) || patience == 0) break;
                 --patience;
@@ -644,82 +683,80 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             float highest = weights[0][0], sum = 0.f;
 #pragma unroll
             for (int i = 0; i < TEXT_PIECES; ++i)
+                if (i * WARP * 4 < n_text)
 #pragma unroll
-                for (int j = 0; j < 4; ++j) highest = fmaxf(highest, weights[i][j]);
+                    for (int j = 0; j < 4; ++j) highest = fmaxf(highest, weights[i][j]);
             highest = warp_max(highest);
+#pragma unroll
+            for (int i = 0; i < TEXT_PIECES; ++i)
+                if (i * WARP * 4 < n_text)
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) sum += weights[i][j] = __expf(weights[i][j] - highest);
+            const float share = __fdividef(1.f, warp_sum(sum));
 #pragma unroll
             for (int i = 0; i < TEXT_PIECES; ++i) {
                 const int at = (i * WARP + lane) * 4;
-                if (i * WARP * 4 < n_text) {
+                if (at < text_pairs * 32) {
 #pragma unroll
-                    for (int j = 0; j < 4; ++j) sum += weights[i][j] = __expf(weights[i][j] - highest);
-                    if (at < text_pairs * 32)
-                        *((uint2*)(weighted + warp * text_pairs * 4) + at / 4) =
-                            make_uint2(to_half(weights[i][0]) | to_half(weights[i][1]) << 16,
-                                       to_half(weights[i][2]) | to_half(weights[i][3]) << 16);
+                    for (int j = 0; j < 4; ++j) weights[i][j] *= share;
+                    *((uint2*)(weighted + warp * text_pairs * 4) + at / 4) =
+                        make_uint2(to_half(weights[i][0]) | to_half(weights[i][1]) << 16,
+                                   to_half(weights[i][2]) | to_half(weights[i][3]) << 16);
+                    if (warp == own_item)
+                        *(float4*)(exact + at) = make_float4(weights[i][0], weights[i][1], weights[i][2], weights[i][3]);
                 }
-            }
-            if (has_memory) __syncwarp();
-            share = __fdividef(1.f, warp_sum(sum));
-            if (lane == 0) scale[warp] = share;
-            if (has_query) {
-                float* const seen_here = seen + 2 * warp * window;
-#pragma unroll
-                for (int i = 0; i < TEXT_PIECES; ++i)
-#pragma unroll
-                    for (int j = 0; j < 4; ++j) {
-                        const int position = (i * WARP + lane) * 4 + j, place = position - first_own + REACH;
-                        if (position < n_text && place >= 0 && place < window) {
-                            const float weight = weights[i][j] * share;
-                            seen_here[place] = weight;
-                            seen_here[window + place] += weight;
-                            if (query_tile == 0 && position >= first_own && position < first_own + n_own)
-                                alignment[(warp * limit + step) * n_text + position] = weight;
-                        }
-                    }
             }
         }
         __syncthreads();
 
         // The decoder's LSTM and the context: the memory's products, weighted.
         if (has_memory) {
-            float sums[3][4] = {};
-            for (int i = warp; i < all_pairs; i += WARPS) {
-                const uint4* of_context = products + pair_start(i) + tile_start[2] + lane;
+            float context_sums[4] = {};
+#pragma unroll 1
+            for (int item = first_item, pair = first_pair; item < n_items;) {
+                const uint4* of_context = products + pair_start(item, pair) + tile_start[2] + lane;
                 uint4 third[2];
                 if (has_context) {
                     third[0] = of_context[0];
                     third[1] = of_context[WARP];
                 }
-                const uint4 x = lane / 4 == i / text_pairs ? weighted[i * 4 + lane % 4] : make_uint4(0, 0, 0, 0);
+                const uint4 x = lane / 4 == item ? weighted[(item * text_pairs + pair) * 4 + lane % 4]
+                                                 : make_uint4(0, 0, 0, 0);
                 if (has_decoder)
 #pragma unroll
                     for (int tile = 0; tile < 2; ++tile) {
-                        multiply(sums[tile], ahead[tile][0], x.x, x.y);
-                        multiply(sums[tile], ahead[tile][1], x.z, x.w);
+                        multiply(decoder_sums[tile], ahead[tile][0], x.x, x.y);
+                        multiply(decoder_sums[tile], ahead[tile][1], x.z, x.w);
                     }
-                if (has_decoder && i + WARPS < all_pairs) look_ahead(i + WARPS, ahead);
+                go_on(item, pair);
+                if (has_decoder && item < n_items) look_ahead(item, pair, ahead);
                 if (has_context) {
-                    multiply(sums[2], third[0], x.x, x.y);
-                    multiply(sums[2], third[1], x.z, x.w);
+                    multiply(context_sums, third[0], x.x, x.y);
+                    multiply(context_sums, third[1], x.z, x.w);
                 }
             }
+            if (has_decoder)
 #pragma unroll
-            for (int tile = 0; tile < 3; ++tile)
-                if (tile < 2 ? has_decoder : has_context) put_part(parts, sums[tile], tile, n_items);
+                for (int tile = 0; tile < 2; ++tile) {
+                    put_part(parts, decoder_sums[tile], tile, n_items);
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) decoder_sums[tile][i] = 0.f;
+                }
+            if (has_context) put_part(parts, context_sums, 2, n_items);
             __syncthreads();
-            if (has_decoder && reduces) {
-                const float shown = lstm(add_parts(parts, warp, lane, n_items) * share + known, decoder_cell);
-                show(&exchange->decoder[slot][lane / UNITS][warp][block * UNITS + lane % UNITS],
-                     bounded_half(shown, turned));
-            }
-            const int item_of_context = warp - ITEMS;
-            if (has_context && item_of_context >= 0 && item_of_context < n_items) {
-                const float value =
-                    add_parts(parts, item_of_context, 32 + lane % ROWS, n_items) * scale[item_of_context];
-                const int row = (block - FIRST_CONTEXT) * ROWS + lane % ROWS;
-                if (row < ENCODER)
-                    show(&exchange->context[slot][lane / ROWS][item_of_context][row], marked(value, turned));
+            if (has_decoder)
+#pragma unroll 1
+                for (int item = warp / UNITS; item < n_items; item += WARPS / UNITS) {
+                    const float gate = add_gate(parts, item, unit, n_items) + own_decoder_bias;
+                    const float shown = lstm(gate, decoder_cells[item * UNITS + unit]);
+                    if (lane < COPIES)
+                        show(&exchange->decoder[slot][lane][item][block * UNITS + unit], bounded_half(shown, turned));
+                }
+            if (has_context) {
+                const int row = (block - FIRST_CONTEXT) * ROWS + warp;
+                each_item(parts, 2 * ROWS + warp, 1.f, n_items, [&](int item, float sum, float, int place) {
+                    if (row < ENCODER) show(&exchange->context[slot][place][item][row], marked(sum, turned));
+                });
             }
             __syncthreads();
         }
@@ -728,10 +765,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         Halves<DECODER_RNN, BELOW_TWO> shown;
         Floats<ENCODER> context;
         if (has_out) {
-            float kept = 0.f;
-            if (goes_on && reduces && out_row < PRENET)
-                kept = noise[((step + 1) * 2 * n_items + warp) * PRENET + out_row] >= drop ? kept_scale : 0.f;
-            receive<true>(shown, &exchange->decoder[slot][block % COPIES][0][0], context, &exchange->context[slot][block % ROW_COPIES][0][0], turned, n_items,
+            const float kept = goes_on ? dropped((step + 1) * 2, out_row) : 0.f;
+            receive<true>(shown, &exchange->decoder[slot][copy][0][0], context, &exchange->context[slot][copy][0][0], turned, n_items,
                           patience);
             float sums[4] = {}, more[4] = {};
             multiply_small<0>(sums, small, shown.x);
@@ -740,32 +775,47 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             for (int i = 0; i < 4; ++i) sums[i] += more[i];
             put_part(parts, sums, 0, n_items);
             __syncthreads();
-            if (reduces) {
-                const float value = add_parts_twofold(parts, warp, n_items) + own_out_bias;
-                const int row = out_row - PRENET;
+            const int row = out_row - PRENET;
+            each_item(parts, warp, kept, n_items, [&](int item, float sum, float own, int place) {
+                const float value = sum + own_out_bias;
                 if (row < 0) {
                     if (goes_on)
-                        show(&exchange->prenet1[slot][lane / ROWS][warp][out_row], positive_half(value * kept, turned));
-                } else if (lane < ROWS) {
+                        show(&exchange->prenet1[slot][place][item][out_row], positive_half(value * own, turned));
+                } else if (place == 0) {
                     if (row < FRAME) {
-                        mel[(warp * limit + step) * FRAME + row] = value;
+                        mel[(item * limit + step) * FRAME + row] = value;
                     } else if (row == FRAME) {
-                        gates[warp * limit + step] = value;
-                        going = going && 1.f / (1.f + expf(-value)) <= stop_above;
-                        steps += going;
-                        going_on[warp] = going;
-                        steps_made[warp] = steps * frames_per_step;
-                        stopped[warp] = !going;
+                        gates[item * limit + step] = value;
+                        const bool going = going_on[item] && 1.f / (1.f + expf(-value)) <= stop_above;
+                        going_on[item] = going;
+                        steps_made[item] = (made[item] += going) * frames_per_step;
+                        stopped[item] = !going;
                     }
+                }
+            });
+            __syncthreads();
+            if (block == FIRST_CONTEXT - 1 && threadIdx.x < COPIES) {  // the gate is the last row
+                bool any = !early;
+                for (int item = 0; item < n_items; ++item) any = any || going_on[item];
+                if (goes_on) show(&exchange->stop[slot][threadIdx.x][0], (any ? 0u : 2u) | turned);
+                if (threadIdx.x == 0) status[0] = step + 1;
+            }
+        }
+
+        // Where the attention was, for the next step's energies.
+        if (n_own) {
+            for (int i = threadIdx.x; i < window; i += THREADS) {
+                const int position = first_own - REACH + i;
+                if (position >= 0 && position < n_text) {
+                    const float weight = exact[position];
+                    seen[i] = weight;
+                    seen[window + i] += weight;
+                    if (position >= first_own && position < first_own + n_own)
+                        alignment[(own_item * limit + step) * n_text + position] = weight;
                 }
             }
             __syncthreads();
-            if (block == FIRST_CONTEXT - 1 && threadIdx.x == 0) {  // the gate is the last row
-                bool any = !early;
-                for (int item = 0; item < n_items; ++item) any = any || going_on[item];
-                status[0] = step + 1;
-                if (goes_on) show(&exchange->stop[slot][0], (any ? 0u : 2u) | turned);
-            }
+            if (goes_on) locate();
         }
 
         // What this step's end leaves to the next one.
@@ -774,7 +824,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
             for (int j = RECURRENT_KEPT; j < EACH_D; ++j) load_recurrent(j, others[j - RECURRENT_KEPT]);
             if (!has_out && (has_attention || has_decoder))
-                receive<false>(shown, &exchange->decoder[slot][block % COPIES][0][0], context, &exchange->context[slot][block % ROW_COPIES][0][0], turned,
+                receive<false>(shown, &exchange->decoder[slot][copy][0][0], context, &exchange->context[slot][copy][0][0], turned,
                                n_items, patience);
             if (has_attention)
                 multiply_gates<PAIRS_C>(attention_sums, attention_tiles + PAIRS_P * PAIR_WORDS, ATTENTION_PAIRS, context.x);
@@ -789,7 +839,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                         multiply(decoder_sums[tile], weights[0], shown.x[j].x, shown.x[j].y);
                         multiply(decoder_sums[tile], weights[1], shown.x[j].z, shown.x[j].w);
                     }
-            if (has_query) locate();
         }
     }
     if (patience == 0) status[1] = 1;
