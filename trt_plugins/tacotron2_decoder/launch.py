@@ -121,7 +121,7 @@ def check_sizes(sizes: Sizes, limits: Limits) -> None:
         f"attention_rnn_dim {sizes.attention_rnn}": sizes.attention_rnn // UNITS,
         f"decoder_rnn_dim {sizes.decoder_rnn}": sizes.decoder_rnn // UNITS,
         "the small products": sum(roles),
-        f"attention_dim {sizes.attention} and a batch of {ITEMS}": roles[0] + ITEMS,
+        f"the small products but the context's, and a batch of {ITEMS}": sum(roles[:3]) + ITEMS,
     }
     for what, blocks in needed.items():
         if blocks > limits.multiprocessors:
@@ -141,7 +141,7 @@ def plan(sizes: Sizes, limits: Limits, batch: int, text: int) -> Plan:
     weights = (pairs(sizes.prenet) + pairs(sizes.encoder) + 2 * pairs(sizes.attention_rnn)) * 2 * PAIR_BYTES
     weighted = batch * pairs(text) * 64
     parts = 4 * (WARPS * batch * PART_STRIDE + 32 * pairs(text) + 2 * ITEMS * (UNITS + 1))
-    positions = -(-text // ((limits.multiprocessors - small_blocks(sizes)[0]) // batch))
+    positions = -(-text // ((limits.multiprocessors - sum(small_blocks(sizes)[:3])) // batch))
     window = positions + 2 * (sizes.location_kernel // 2) + TOGETHER - 1
     needed = weights + weighted + parts + padded(4 * (positions * sizes.attention + 2 * window))
     if needed > limits.shared_bytes:

@@ -350,10 +350,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const bool has_prenet = !has_query && block < FIRST_OUT;
     const bool has_out = block >= FIRST_OUT && block < FIRST_CONTEXT;
     const bool has_context = block >= FIRST_CONTEXT && block < FIRST_CONTEXT + CONTEXT_BLOCKS;
-    // Energies: each block has positions next to each other of one item. Those with a query have none: others
-    // wait for it. Those without a small product come first.
-    const int energy_block = block >= LAST_SMALL ? block - LAST_SMALL : has_query ? -1 : (int)gridDim.x - 1 - block;
-    const int blocks_of_item = ((int)gridDim.x - QUERY_BLOCKS) / n_items;
+    // Energies: each block has positions next to each other of one item. Those without a small product come first,
+    // then those of the context; for the others' products all are waiting.
+    const int energy_block = block >= LAST_SMALL ? block - LAST_SMALL : has_context ? (int)gridDim.x - 1 - block : -1;
+    const int blocks_of_item = ((int)gridDim.x - FIRST_CONTEXT) / n_items;
     const int positions = (n_text + blocks_of_item - 1) / blocks_of_item;
     const int own_item = energy_block >= 0 && energy_block / blocks_of_item < n_items
                              ? energy_block / blocks_of_item : -1;
