@@ -19,7 +19,7 @@ from tacotron2.config import Tacotron2Config
 from tacotron2.model import Tacotron2
 from tacotron2.stages import stages
 from trt_plugins.kernel import Limits
-from trt_plugins.tacotron2_decoder.launch import SOURCE, Sizes, check_sizes, exchange_bytes, plan, sizes_of
+from trt_plugins.tacotron2_decoder.launch import SOURCE, Sizes, check_sizes, plan, sizes_of
 from trt_plugins.tacotron2_decoder.weights import arrange, by_block, fold, fragments, products
 
 H200 = Limits((9, 0), 132, 232448, True)
