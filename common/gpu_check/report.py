@@ -21,8 +21,7 @@ TITLES = {
 
 `--steps verify`: every layer in each model's list and every output of its stages, both sides on the same
 inputs; then the sentence "It just works." by either side. "mel" and "audio's mel" are the mean differences of
-its mels (natural logarithm). The worst tensor is the one nearest to its tolerance. What WaveGlow's float32
-engines have in half precision, and since when, stands in [tensorrt.md](tensorrt.md).""",
+its mels (natural logarithm). The worst tensor is the one nearest to its tolerance.""",
     "sentences": """## Twenty sentences by every pair
 
 `--steps sentences`: engines for buckets of 384, 768 and 1024 frames, warmed up first; the slowest sentence
