@@ -15,9 +15,9 @@ from waveglow.noise import draw_noise, scale_noise
 
 # Of NVIDIA's published inference program, for voices and checkpoints that say nothing else.
 SIGMA = 0.9
-# Frames of a chunk on a CPU: whole mels take memory by their length (1.3 MB a frame at 56 channels) and no less
-# time. A network that hears far gets longer ones, so that the context is a sixth of the work at most. On a GPU
-# they do take less, and ONNX Runtime plans its convolutions anew wherever two chunks differ in length.
+# Frames of a chunk on a CPU: whole mels take memory by their length (1.3 MB a frame at 56 channels) and no
+# less time. A network that hears far gets longer ones, so that the context is a sixth of the work at most. On
+# a GPU they do take less, and ONNX Runtime plans its convolutions anew where two chunks differ in length.
 CHUNK, CONTEXTS = 256, 12
 NOISE_BLOCK = 512  # frames: noise is drawn for multiples of it, and kept for the next mel with the same seed
 
