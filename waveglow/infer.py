@@ -34,9 +34,9 @@ class WaveglowVocoder(Vocoder):
     @property
     def longest_chunk(self) -> int:
         longest = super().longest_chunk
-        return (
-            min(longest, max(CHUNK, CONTEXTS * self.context)) if self.generator.device == "cpu" else longest
-        )
+        if self.generator.device == "cpu":
+            longest = min(longest, max(CHUNK, CONTEXTS * self.context))
+        return longest
 
     def excerpts(self, frames: int, controls: Controls) -> Excerpts:
         """Noise that depends on the seed alone, not on the chunks nor on what else is in a batch."""
