@@ -142,7 +142,6 @@ def providers(device: str) -> list:
         "device_id": torch.device(device).index or 0,
         # The default tries every algorithm for every new length: seconds a sentence.
         "cudnn_conv_algo_search": "HEURISTIC",
-        "use_tf32": "0",  # as PyTorch where fp32 is asked for
     }
     stream = torch.cuda.current_stream(device).cuda_stream
     if stream:
