@@ -61,8 +61,9 @@ constexpr int TOGETHER = 4;  // positions next to each other whose location a th
 
 // What blocks tell each other: two steps of each, so that a step can be written while the last is read. Many
 // look at the same numbers at a time, which the L2 cache answers one after the other: who shows one shows it at
-// several places, and each block looks at one of them. All zeros before the first step. Vectors of halves lend a bit that their numbers cannot have: the sign of what
-// passed a ReLU, the exponent's first bit of what is below 2. In float32 the last bit of the mantissa is lent.
+// several places, and each block looks at one of them. All zeros before the first step. Vectors of halves lend a
+// bit that their numbers cannot have: the sign of what passed a ReLU, the exponent's first bit of what is below 2.
+// In float32 the last bit of the mantissa is lent.
 struct Exchange {
     unsigned short attention[2][COPIES][ITEMS][ATTENTION_RNN];
     unsigned short decoder[2][COPIES][ITEMS][DECODER_RNN];
@@ -550,7 +551,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         if (step) {
             if (threadIdx.x == 0) {  // it was told long ago
                 unsigned word;
-                while (((word = look_word(&exchange->stop[slot_before][copy][0])) & 1) != turned_before && patience) --patience;
+                while (((word = look_word(exchange->stop[slot_before][copy])) & 1) != turned_before && patience)
+                    --patience;
                 ends = word >> 1 & 1;
             }
             __syncwarp();
@@ -766,8 +768,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         Floats<ENCODER> context;
         if (has_out) {
             const float kept = goes_on ? dropped((step + 1) * 2, out_row) : 0.f;
-            receive<true>(shown, &exchange->decoder[slot][copy][0][0], context, &exchange->context[slot][copy][0][0], turned, n_items,
-                          patience);
+            receive<true>(shown, &exchange->decoder[slot][copy][0][0], context, &exchange->context[slot][copy][0][0],
+                          turned, n_items, patience);
             float sums[4] = {}, more[4] = {};
             multiply_small<0>(sums, small, shown.x);
             multiply_small<EACH_D>(more, small, context.x);
@@ -824,8 +826,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
             for (int j = RECURRENT_KEPT; j < EACH_D; ++j) load_recurrent(j, others[j - RECURRENT_KEPT]);
             if (!has_out && (has_attention || has_decoder))
-                receive<false>(shown, &exchange->decoder[slot][copy][0][0], context, &exchange->context[slot][copy][0][0], turned,
-                               n_items, patience);
+                receive<false>(shown, &exchange->decoder[slot][copy][0][0], context,
+                               &exchange->context[slot][copy][0][0], turned, n_items, patience);
             if (has_attention)
                 multiply_gates<PAIRS_C>(attention_sums, attention_tiles + PAIRS_P * PAIR_WORDS, ATTENTION_PAIRS, context.x);
             if (has_decoder)
