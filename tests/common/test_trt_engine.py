@@ -135,8 +135,6 @@ def test_a_cuda_graph_gives_the_bits_of_a_plain_run(sources, tmp_path):
 
 
 def test_no_kernel_of_a_captured_graph_begins_early(sources, tmp_path):
-    if not load_tensorrt().portable:
-        pytest.skip("the full TensorRT launches kernels its own way")
     source = sources["hifigan"]
     deployment = build(source, tmp_path, ["generator"])
     stage, inputs = stage_and_inputs(source, "generator")
@@ -147,7 +145,8 @@ def test_no_kernel_of_a_captured_graph_begins_early(sources, tmp_path):
         stream.synchronize()
         with torch.cuda.graph(graph, stream=stream):
             outputs = run(inputs)
-        assert put_in_order(graph.raw_cuda_graph()) > 0
+        early = put_in_order(graph.raw_cuda_graph())
+        assert early > 0 or not load_tensorrt().portable  # the full TensorRT launches kernels its own way
         assert put_in_order(graph.raw_cuda_graph()) == 0
         graph.instantiate()
         outputs["audio"].zero_()
