@@ -55,9 +55,8 @@ class Halves:
         dims = {**encoder.stage.dynamic_dims, **decoder.stage.dynamic_dims}
         self._longest = Bucket(dims["text"].max, dims["mel"].max)
         self._frames = torch.arange(dims["mel"].max, device=decoder.device)
-        self._stages: dict[
-            tuple, dict[str, Tensor]
-        ] = {}  # by shapes and types; the one used last is the last
+        # By shapes and types; the one used last is the last.
+        self._stages: dict[tuple, dict[str, Tensor]] = {}
         stream = torch.cuda.Stream(encoder.device)
 
         def of_encoder(inputs: Mapping[str, Tensor]) -> Run:
