@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+
+from common.errors import unknown
 
 
 @dataclass(frozen=True)
@@ -102,19 +102,3 @@ def load_attribute(path: str) -> Any:
     """Imports "module:attribute"."""
     module, _, attribute = path.partition(":")
     return getattr(importlib.import_module(module), attribute)
-
-
-def unknown(what: str, name: object, available: Iterable[str]) -> str:
-    """The sentence for a name that does not exist, with the nearest one that does."""
-    available = list(available)
-    near = difflib.get_close_matches(str(name), available, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"unknown {what} {name!r}: {hint}available: {', '.join(available) or 'none'}"
-
-
-def require_torch(what: str) -> None:
-    """A ValueError that says how to install PyTorch, where `what` needs it and it is not there."""
-    try:
-        importlib.import_module("torch")
-    except ImportError:
-        raise ValueError(f"{what} needs PyTorch: pip install -e '.[torch]'") from None

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from common.arrays import to_numpy
-from common.audio import require_same_contract
-from common.deployment import Bucket, Deployment
+from common.audio.contract import require_same_contract
+from common.config.deployment import Bucket, Deployment
 from common.engines import Engine
-from common.loading import KINDS, choose_sources, deployment_of, make_driver, parse_backends
-from common.pieces import fit
 from common.registry import MODELS
-from common.retry import ADVICE, ADVICE_AFTER_RETRIES, Said, say
 from common.speech import Audio, Controls, Problem, Timings
+from common.stages.choose import KINDS, deployment_of, parse_backends
+from common.synthesis.finish import finish, round_off, settled
+from common.synthesis.loading import choose_sources, make_driver
+from common.synthesis.utterances import ADVICE, ADVICE_AFTER_RETRIES, Said, fit, say
 from common.text import Analysis, Frontend, Utterance
 
 if TYPE_CHECKING:
-    from common.warm_up import Warmed
+    from common.synthesis.warm_up import Warmed
 
-FADE = 0.004  # seconds at both ends of an utterance, so that joining it to silence makes no click
 # A stream's chunks in mel frames: the first is small, to leave at once; they double up to the largest.
 FIRST_CHUNK, LARGEST_CHUNK = 24, 192
 BATCH_SIZE = 8
@@ -32,7 +32,6 @@ BATCH_SIZE = 8
 SORTED_BATCHES = 8
 # What the runner does itself. Every model honours a seed: one that draws no noise speaks the same for all.
 OWN_CONTROLS = frozenset({"volume", "seed"})
-KNEE = 0.8  # an excursion beyond 1 is rounded off from here on, so that nothing clips
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +129,7 @@ class TextToSpeech:
 
         Speaking waits for nothing then, as far as buckets go: TensorRT compiles for each new shape.
         """
-        from common.warm_up import warm_up
+        from common.synthesis.warm_up import warm_up
 
         return warm_up(self, batch_size)
 
@@ -369,50 +368,3 @@ def _finite(samples: np.ndarray) -> np.ndarray:
     if not np.isfinite(samples).all():
         raise ValueError("the models gave NaN instead of audio: their weights or their precision do not hold")
     return samples
-
-
-def finish(
-    samples: np.ndarray, rate: int, volume: float = 1.0, starts: bool = True, pause: float | None = None
-) -> np.ndarray:
-    """Volume, a short fade where an utterance starts or ends, and the pause behind it.
-
-    `pause` None: the utterance goes on behind these samples.
-    """
-    samples = samples * np.float32(volume)
-    fade = np.linspace(0, 1, min(round(FADE * rate), len(samples)), dtype=np.float32)
-    if starts:
-        samples[: len(fade)] *= fade
-    if pause is not None:
-        samples[len(samples) - len(fade) :] *= fade[::-1]
-        samples = np.concatenate([samples, np.zeros(round(pause * rate), np.float32)])
-    return samples
-
-
-def round_off(samples: np.ndarray) -> np.ndarray:
-    """Samples in [-1, 1]: each excursion that goes beyond is bent so that its peak is 1.
-
-    An excursion is a run of samples above KNEE. A rule that sees one sample at a time and leaves what is
-    within 1 as it is can only clip, and one that looks at the whole utterance can't stream; an excursion is
-    over within milliseconds. The curve begins with a slope of 1 and nears identity as the peak nears 1, so
-    that the last digits, which differ from chunk to chunk, decide nothing.
-    """
-    size = np.abs(samples)
-    if size.max(initial=0.0) <= 1:
-        return samples
-    above = size > KNEE
-    edges = np.flatnonzero(np.diff(above, prepend=False, append=False))
-    starts, ends = edges[::2], edges[1::2]
-    # Up to the next one's start, but between them nothing is higher.
-    peaks = np.repeat(np.maximum.reduceat(size, starts), ends - starts)
-    bent = np.flatnonzero(above)[peaks > 1]
-    over, highest = size[bent] - KNEE, peaks[peaks > 1] - KNEE
-    rounded = KNEE + over / (1 + over * (1 / (1 - KNEE) - 1 / highest))
-    samples = samples.copy()
-    samples[bent] = np.copysign(np.minimum(rounded, 1), samples[bent])
-    return samples
-
-
-def settled(samples: np.ndarray) -> int:
-    """So many samples come before the excursion that the last one belongs to, if it does to any."""
-    quiet = np.flatnonzero(np.abs(samples) <= KNEE)
-    return int(quiet[-1]) + 1 if len(quiet) else 0

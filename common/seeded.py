@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from common.audio import MelContract, write_bytes
-from common.cache import config_hash
+from common.audio.contract import MelContract
+from common.files import config_hash, write_bytes
 from common.registry import get_model, load_attribute
 from common.stages import Stage
-from common.voices import ModelSource
+from common.weights.voices import ModelSource
 
 
 class ExportedGraphs(Mapping[str, Path]):
@@ -31,7 +31,7 @@ class ExportedGraphs(Mapping[str, Path]):
         graph = self._folder / f"{name}.onnx"
         note = graph.with_suffix(".json")
         if not graph.is_file() or not note.is_file():
-            from common.export import export_stage
+            from common.export.to_onnx import export_stage
 
             content, weights = export_stage(stage, self._config)
             self._folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """python -m fastpitch.build_trt: builds TensorRT engines of FastPitch's stages."""
 
-from common import cli
-from common.build_command import main
+from common.cli import run
+from common.cli.build import main
 
 if __name__ == "__main__":
-    cli.run(lambda: main("fastpitch"))
+    run.run(lambda: main("fastpitch"))

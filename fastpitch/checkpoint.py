@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from common.checkpoint import (
+from common.weights.checkpoint import (
     Checkpoint,
     check_finite,
     check_keys,

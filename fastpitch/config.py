@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from common.sizes import require_sizes
+from common.config.sizes import require_sizes
 
 
 @dataclass(frozen=True)
@@ -68,3 +68,11 @@ class FastPitchConfig:
                 )
         if self.padding_idx >= self.n_symbols:
             raise ValueError(f"padding_idx {self.padding_idx} is none of the {self.n_symbols} symbols")
+
+
+# Longer predictions are errors of the network; NVIDIA's scripts cut them here too.
+LONGEST_SYMBOL = 75
+
+
+# Of LJSpeech, in Hz, for checkpoints that were saved without their own.
+DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD = 218.14, 67.24

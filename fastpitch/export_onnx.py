@@ -1,7 +1,7 @@
 """python -m fastpitch.export_onnx: exports FastPitch's stages to ONNX and checks them against PyTorch."""
 
-from common import cli
-from common.export_command import main
+from common.cli import run
+from common.cli.export import main
 
 if __name__ == "__main__":
-    cli.run(lambda: main("fastpitch"))
+    run.run(lambda: main("fastpitch"))

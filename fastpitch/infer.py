@@ -19,17 +19,12 @@ from common.arrays import (
     to_numpy,
     valid,
 )
-from common.deployment import Bucket
+from common.config.deployment import Bucket
 from common.engines import Engine
 from common.engines.buckets import count_miss
 from common.speech import AcousticOutput, Controls, MelTooLong, check_ids
-from common.voices import ModelSource
-
-# Longer predictions are errors of the network; NVIDIA's scripts cut them here too.
-LONGEST_SYMBOL = 75
-# Of LJSpeech, in Hz, for checkpoints that were saved without their own.
-DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD = 218.14, 67.24
-
+from common.weights.voices import ModelSource
+from fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, LONGEST_SYMBOL
 
 # Named tensors in and out.
 Run = Callable[[Mapping[str, Array]], dict[str, Array]]
@@ -55,7 +50,7 @@ class FastPitchAcoustic:
         self.largest_batch = dims["batch"].max
         self.captured = None
         if getattr(engines, "captures", False) and hasattr(self.encoder, "alone"):
-            halves = importlib.import_module("common.engines.halves")
+            halves = importlib.import_module("common.synthesis.two_graphs")
             between = halves.between(self.encoder, self.decoder) or (regulating, expanding)
             self.captured = halves.Halves(self.encoder, self.decoder, *between, self.batch_safe)
 

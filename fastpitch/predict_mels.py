@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from common.corpus import predict
-from common.corpus.utterances import Utterances
+from common.training.corpus import predict
+from common.training.corpus.utterances import Utterances
 from fastpitch.model import FastPitch
 from fastpitch.train import batch
 
@@ -34,6 +34,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from common.cli import run
+    from common.cli.run import run
 
     run(main)

@@ -20,7 +20,7 @@ KERNELS = {
     "encoder": "trt_plugins.transformer.fastpitch:Encoder",
     "decoder": "trt_plugins.transformer.fastpitch:Decoder",
 }
-# What verify_trt compares inside the stages, unless asked for other layers (common/layers.py).
+# What verify_trt compares inside the stages, unless asked for other layers (common/engines/layer_outputs.py).
 LAYERS = ("encoder.*", "*_predictor*", "*_emb", "decoder.*", "proj")
 
 BATCH = Dim("batch", 1, 1, 16)

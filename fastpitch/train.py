@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from common.audio import MelContract
-from common.corpus.utterances import Bucket, Utterances, batches, make_buckets
-from common.training import OneNetwork, Schedule, adamw, autocast, recipe_parser, run_training
+from common.audio.contract import MelContract
+from common.training.corpus.utterances import Bucket, Utterances, batches, make_buckets
+from common.training.loop import OneNetwork, Schedule, adamw, autocast, recipe_parser, run_training
 from fastpitch.config import FastPitchConfig
 from fastpitch.model import FastPitch, make_repeat_index
 
@@ -139,6 +139,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from common.cli import run
+    from common.cli.run import run
 
     run(main)

@@ -1,7 +1,7 @@
 """python -m fastpitch.verify_trt: compares FastPitch on TensorRT (or ONNX Runtime) with PyTorch."""
 
-from common import cli
-from common.verify_command import main
+from common.cli import run
+from common.cli.verify import main
 
 if __name__ == "__main__":
-    cli.run(lambda: main("fastpitch"))
+    run.run(lambda: main("fastpitch"))

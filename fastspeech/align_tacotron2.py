@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from common.corpus import predict
-from common.corpus.utterances import Utterances
+from common.cli.parser import Parser
 from common.registry import get_model
-from common.settings import Parser
-from common.training import plot_alignment
+from common.training.corpus import predict
+from common.training.corpus.utterances import Utterances
+from common.training.loop import plot_alignment
 
 TEACHER = "tacotron2"
 BATCH_SIZE = 192
@@ -80,6 +80,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from common.cli import run
+    from common.cli.run import run
 
     run(main)

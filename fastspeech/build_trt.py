@@ -1,7 +1,7 @@
 """python -m fastspeech.build_trt: builds TensorRT engines of FastSpeech's stages."""
 
-from common import cli
-from common.build_command import main
+from common.cli import run
+from common.cli.build import main
 
 if __name__ == "__main__":
-    cli.run(lambda: main("fastspeech"))
+    run.run(lambda: main("fastspeech"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from common.sizes import require_sizes
+from common.config.sizes import require_sizes
 
 HEAD_SIZE = 64  # channels of a head's queries, keys and values; fixed in the published network
 

@@ -7,7 +7,7 @@ import numpy as np
 from common.arrays import Array, random_lengths, repeat_index, to_device, to_numpy, valid
 from common.engines import Engine, make_engine
 from common.stages import Stage
-from common.voices import ModelSource
+from common.weights.voices import ModelSource
 from fastspeech.config import FastSpeechConfig
 from fastspeech.stages import stages
 

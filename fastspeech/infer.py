@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from common.arrays import Array, pad_batch, pad_to, read_later, repeat_index, to_device, to_numpy
-from common.deployment import Bucket
+from common.config.deployment import Bucket
 from common.engines import Engine, hear_padding
 from common.engines.buckets import count_miss
 from common.speech import AcousticOutput, Controls, MelTooLong, check_ids
-from common.voices import ModelSource
+from common.weights.voices import ModelSource
 from fastspeech import regulate
 from fastspeech.regulate import round_durations
 
@@ -200,10 +200,10 @@ class FastSpeechAcoustic:
         if not hasattr(self.encoder, "alone"):
             return None
         if not self.apart:
-            halves = importlib.import_module("common.engines.halves")
+            halves = importlib.import_module("common.synthesis.two_graphs")
             between = halves.between(self.encoder, self.decoder) or (regulate.regulating, regulate.expanding)
             return halves.Halves(self.encoder, self.decoder, *between, self.batch_safe)
-        captured = importlib.import_module("common.engines.captured")
+        captured = importlib.import_module("common.engines.cuda_graphs")
         stream = importlib.import_module("torch").cuda.Stream(self.encoder.device)
         return captured.Captured(self.source.model, self._run_for, stream)
 

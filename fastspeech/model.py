@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.operations import DECOMPOSED, Operations, gather_steps
 from fastspeech.config import HEAD_SIZE, FastSpeechConfig
+from fastspeech.operations import DECOMPOSED, Operations, gather_steps
 
 MASKED_SCORE = -65504.0  # what the published network gives padded keys: the lowest number of float16
 

@@ -24,7 +24,7 @@ LONGEST_TEXT = 512
 # The layers' norms, and with them what runs past the layers; the sinusoids; and the durations: a sound that
 # is a frame longer shifts all that follow.
 FLOAT32_LAYERS = ("*layer_norm*", "position", "length_regulator")
-# What verify_trt compares inside the stages, unless asked for other layers (common/layers.py).
+# What verify_trt compares inside the stages, unless asked for other layers (common/engines/layer_outputs.py).
 LAYERS = ("word_emb", "phoneme_side.*", "length_regulator.*", "mel_side.*", "mel_linear")
 
 BATCH = Dim("batch", 1, 1, 16)

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from common.arrays import valid
-from common.audio import MelContract
-from common.corpus.mels import load_mels
-from common.corpus.utterances import Bucket, Utterances, batches, make_buckets
-from common.training import OneNetwork, Schedule, adamw, autocast, recipe_parser, run_training
+from common.audio.contract import MelContract
+from common.training.corpus.mels import load_mels
+from common.training.corpus.utterances import Bucket, Utterances, batches, make_buckets
+from common.training.loop import OneNetwork, Schedule, adamw, autocast, recipe_parser, run_training
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech
 
@@ -121,6 +121,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from common.cli import run
+    from common.cli.run import run
 
     run(main)

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from common.audio import MelContract
-from common.checkpoint import (
+from common.audio.contract import MelContract
+from common.weights.checkpoint import (
     Checkpoint,
     check_finite,
     check_keys,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from common.arrays import random_lengths
-from common.denoiser import denoiser_examples
+from common.audio.denoiser import denoiser_examples
 from common.stages import Stage
 from hifigan.config import HifiganConfig
 

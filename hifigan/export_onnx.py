@@ -1,7 +1,7 @@
 """python -m hifigan.export_onnx: exports HiFi-GAN's stages to ONNX and checks them against PyTorch."""
 
-from common import cli
-from common.export_command import main
+from common.cli import run
+from common.cli.export import main
 
 if __name__ == "__main__":
-    cli.run(lambda: main("hifigan"))
+    run.run(lambda: main("hifigan"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from common.engines import Engine
-from common.vocoder import Vocoder
-from common.voices import ModelSource
+from common.synthesis.vocoder import Vocoder
+from common.weights.voices import ModelSource
 from hifigan.config import receptive_field
 
 

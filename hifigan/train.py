@@ -1,6 +1,6 @@
 """Trains a HiFi-GAN generator: `python -m hifigan.train --corpus DIR --out DIR`.
 
-The losses and the judges are common/adversarial.py's. Each step, both updates and the moving average run as
+The losses and the judges are training/adversarial.py's. Each step, both updates and the moving average run as
 one CUDA graph. `--mels` fine-tunes on acoustic models' own mels.
 """
 
@@ -12,10 +12,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from common.adversarial import Adversary, AdversaryRecipe, backward_both
-from common.audio import MelContract
-from common.corpus.segments import Segments
-from common.training import Ema, Schedule, adamw, autocast, recipe_parser, run_training, save_weights
+from common.audio.contract import MelContract
+from common.training.adversarial import Adversary, AdversaryRecipe, backward_both
+from common.training.corpus.segments import Segments
+from common.training.loop import Ema, Schedule, adamw, autocast, recipe_parser, run_training, save_weights
 from hifigan.config import HifiganConfig
 from hifigan.model import HifiganGenerator
 
@@ -132,6 +132,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from common.cli import run
+    from common.cli.run import run
 
     run(main)

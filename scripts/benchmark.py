@@ -11,11 +11,11 @@ import shlex
 import sys
 from pathlib import Path
 
-from common import cli
+from common.cli import options, run
 
 
 def main() -> int:
-    parser = cli.Parser(
+    parser = options.Parser(
         description=__doc__, kinds=("acoustic", "vocoder"), choose=lambda args: itertools.chain(*choose(args))
     )
     add_arguments(parser)
@@ -44,7 +44,7 @@ def main() -> int:
     return 0 if any("failed" not in row for row in figures["rows"]) else 1
 
 
-def add_arguments(parser: cli.Parser) -> None:
+def add_arguments(parser: options.Parser) -> None:
     which = "one, several (a,b) or all of the voice's (default: the voice's first)"
     what = parser.add_argument_group("what is measured")
     what.add_argument("--acoustic", metavar="NAME", help=f"acoustic models: {which}")
@@ -62,7 +62,7 @@ def add_arguments(parser: cli.Parser) -> None:
         metavar="KIND",
         help="the voice's, or published: seeded random ones in the published sizes (default: voice)",
     )
-    cli.add_weights_arguments(what)
+    options.add_weights_arguments(what)
     what.add_argument(
         "--symbols",
         metavar="N,...",
@@ -95,12 +95,12 @@ def add_arguments(parser: cli.Parser) -> None:
         metavar="MODULE:FUNCTION",
         help="a function of yours in the same tables: a list of ids -> their audio; may be repeated",
     )
-    cli.add_decoder_argument(how)
-    how.add_argument("--threads", type=cli.positive, metavar="N", help="CPU threads (default: all cores)")
+    options.add_decoder_argument(how)
+    how.add_argument("--threads", type=options.positive, metavar="N", help="CPU threads (default: all cores)")
     how.add_argument(
-        "--runs", type=cli.positive, help="runs for each figure, fewer of slow ones (default: 10)"
+        "--runs", type=options.positive, help="runs for each figure, fewer of slow ones (default: 10)"
     )
-    how.add_argument("--warm-up", action="store_true", help=cli.WARM_UP_HELP)
+    how.add_argument("--warm-up", action="store_true", help=options.WARM_UP_HELP)
     how.add_argument(
         "--limit", type=float, default=120.0, metavar="SECONDS", help="for a row, with loading (default: 120)"
     )
@@ -128,7 +128,7 @@ def add_arguments(parser: cli.Parser) -> None:
 def make_cases(args: argparse.Namespace):
     """The cases, and the seconds that all of them may take."""
     from common.bench import cases, children
-    from common.registry import require_torch, unknown
+    from common.errors import require_torch, unknown
 
     how = {
         "voice": args.voice,
@@ -193,4 +193,4 @@ def choose(args: argparse.Namespace) -> list[list[str]]:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run.run(main)

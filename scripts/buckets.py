@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from common import cli
+from common.cli import options, run
 
 EPILOG = """examples:
   buckets.py -i texts.txt --count 4
@@ -14,29 +14,29 @@ EPILOG = """examples:
 
 
 def parse() -> argparse.Namespace:
-    parser = cli.Parser(
+    parser = options.Parser(
         description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
         "-i", "--input", metavar="FILE", required=True, help=".txt with a text a line, or .tsv; - is stdin"
     )
-    parser.add_argument("--count", type=cli.positive, default=4, help="buckets at most (default: 4)")
-    parser.add_argument("--batch-size", type=cli.positive, metavar="N", help="utterances at a time")
+    parser.add_argument("--count", type=options.positive, default=4, help="buckets at most (default: 4)")
+    parser.add_argument("--batch-size", type=options.positive, metavar="N", help="utterances at a time")
     parser.add_argument("--json", action="store_true", help="print the proposal as JSON")
-    cli.add_model_arguments(parser)
-    cli.add_control_arguments(parser)
+    options.add_model_arguments(parser)
+    options.add_control_arguments(parser)
     return parser.parse_args()
 
 
 def main() -> int:
     args = parse()
 
-    from common.batch import read_phrases
-    from common.bucket_lists import predict_lengths, propose
+    from common.cli.speak import read_phrases
+    from common.synthesis.bucket_lists import predict_lengths, propose
 
     phrases = read_phrases(None, args.input)
-    controls = cli.controls_from(args)
-    tts = cli.load_from(args)
+    controls = options.controls_from(args)
+    tts = options.load_from(args)
     tts.require_controls(controls)
     utterances = [u for phrase in phrases for u in tts.analyse(phrase.text).utterances]
     batch_size = tts.choose_batch_size(args.batch_size)
@@ -67,4 +67,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run.run(main)

@@ -10,15 +10,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from common import cli
-from common.deployment import PRECISIONS
+from common.cli import options, run
+from common.config.deployment import PRECISIONS
 from common.registry import names
 
 STEPS = ("verify", "sentences", "example", "tests", "pairs", "mix", "stages")
 
 
 def main() -> int:
-    parser = cli.Parser(description=__doc__)
+    parser = options.Parser(description=__doc__)
     parser.add_argument("--steps", default=",".join(STEPS), metavar="NAMES", help=f"of {', '.join(STEPS)}")
     parser.add_argument(
         "--models", default=",".join(names()), metavar="NAMES", help="with commas (default: all)"
@@ -43,7 +43,11 @@ def main() -> int:
         "--limit", type=float, default=90.0, metavar="SECONDS", help="for one check (default: 90)"
     )
     parser.add_argument(
-        "--parallel", type=cli.positive, default=4, metavar="N", help="checks at a time that measure no time"
+        "--parallel",
+        type=options.positive,
+        default=4,
+        metavar="N",
+        help="checks at a time that measure no time",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("build/gpu_check"), metavar="FOLDER", help="of the results"
@@ -59,7 +63,7 @@ def main() -> int:
         args.document.write_text(document(args.out), encoding="utf-8")
         return 0
 
-    from common.registry import require_torch
+    from common.errors import require_torch
 
     require_torch("comparing with PyTorch")
     models, origins, precisions = (t.split(",") for t in (args.models, args.weights, args.precision))
@@ -76,7 +80,7 @@ def main() -> int:
 
     import torch
 
-    from common.engines.trt_engine import require_gpu
+    from common.engines.tensorrt.engine import require_gpu
 
     require_gpu("cuda")
     from common.gpu_check import jobs, speaking, stages, verification
@@ -116,4 +120,4 @@ def run_tests(out: Path) -> bool:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run.run(main)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from common import cli
+from common.cli import options, run
 
 
 def main() -> int:
-    parser = cli.Parser(description=__doc__, kinds=("vocoder",))
+    parser = options.Parser(description=__doc__, kinds=("vocoder",))
     parser.add_argument(
         "inputs", nargs="+", type=Path, metavar="FILE", help="sound files, at any sampling rate"
     )
@@ -16,7 +16,7 @@ def main() -> int:
         "-o", "--output", type=Path, required=True, metavar="FOLDER", help="where the copies go"
     )
     parser.add_argument("--vocoder", help="model (default: the voice's)")
-    cli.add_weights_arguments(parser, "a vocoder's weights instead of the voice's, trained or published")
+    options.add_weights_arguments(parser, "a vocoder's weights instead of the voice's, trained or published")
     parser.add_argument("--backend", default="onnx", help="onnx or torch (default: onnx)")
     parser.add_argument(
         "--denoising-strength", type=float, metavar="X", help="of the vocoder's hum (default: the voice's)"
@@ -27,16 +27,17 @@ def main() -> int:
 
     import numpy as np
 
-    from common.audio import mel_spectrogram, read_audio, resample, write_audio
-    from common.loading import choose_sources, make_driver
+    from common.audio.mel import mel_spectrogram
+    from common.audio.sound_files import read_audio, resample, write_audio
     from common.speech import Controls
+    from common.synthesis.loading import choose_sources, make_driver
 
     wanted = {"acoustic": None, "vocoder": args.vocoder}
     source = choose_sources(wanted, args.voice, args.checkpoint, args.overrides)["vocoder"]
     try:
         controls = Controls(denoising_strength=args.denoising_strength, sigma=args.sigma, seed=args.seed)
     except ValueError as error:
-        raise cli.with_places(error, args) from None
+        raise options.with_places(error, args) from None
     driver = make_driver(source, args.backend, deployment=args.deployments.get(source.model))
     args.output.mkdir(parents=True, exist_ok=True)
     for path in args.inputs:
@@ -50,4 +51,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run.run(main)

@@ -11,9 +11,9 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from common import cli
+from common.cli import options, run
 from common.text.cmudict import DATA, load_cmudict
-from common.text.misaki import from_misaki
+from common.training.corpus.misaki import from_misaki
 
 if TYPE_CHECKING:
     from hibari.g2p import G2P
@@ -73,7 +73,7 @@ def cost(a: tuple[str, ...], b: tuple[str, ...]) -> float:
 
 
 def main() -> None:
-    parser = cli.Parser(description=__doc__)
+    parser = options.Parser(description=__doc__)
     parser.add_argument("transcripts", type=Path, nargs="+", help="files of id|text lines")
     parser.add_argument("--words", type=int, default=3000, help="how many frequent words to consider")
     args = parser.parse_args()
@@ -133,4 +133,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run.run(main)

@@ -10,7 +10,7 @@ import gzip
 import re
 from pathlib import Path
 
-from common import cli
+from common.cli import options, run
 from common.text.cmudict import DATA, DICTIONARY, FIRST_PHONE_CODE
 from common.text.symbols import ARPABET
 
@@ -35,7 +35,7 @@ def licence(source: str) -> str:
 
 
 def main() -> None:
-    parser = cli.Parser(description=__doc__.splitlines()[0])
+    parser = options.Parser(description=__doc__.splitlines()[0])
     parser.add_argument("cmudict", type=Path, help="the published file cmudict-0.7b")
     parser.add_argument("heteronyms", type=Path, help="the published list, one word a line")
     args = parser.parse_args()
@@ -49,4 +49,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run.run(main)

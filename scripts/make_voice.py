@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from common import cli
+from common.cli import options, run
 
 ABOUT = ("description", "language", "licence")
 
 
 def main() -> int:
-    parser = cli.Parser(description=__doc__, kinds=("acoustic", "vocoder"), choose=models_of)
+    parser = options.Parser(description=__doc__, kinds=("acoustic", "vocoder"), choose=models_of)
     parser.add_argument("name", help="name of the voice; a path makes the folder there instead of in voices/")
     parser.add_argument(
         "--checkpoint",
@@ -42,14 +42,14 @@ def main() -> int:
     parser.add_argument("--licence", default="", help="licence of the weights")
     args = parser.parse_args()
 
-    from common.registry import require_torch
+    from common.errors import require_torch
 
     require_torch("making a voice")
-    from common.export import HEADINGS
-    from common.loading import override
-    from common.make_voice import with_setting, write_voice
-    from common.published import parse_checkpoint, read_checkpoint
-    from common.voices import FrontendSpec, read_voice, voices_folder
+    from common.export.to_onnx import HEADINGS
+    from common.synthesis.loading import override
+    from common.training.make_voice import with_setting, write_voice
+    from common.weights.published import parse_checkpoint, read_checkpoint
+    from common.weights.voices import FrontendSpec, read_voice, voices_folder
 
     folder = Path(args.name) if "/" in args.name else voices_folder() / args.name
     sources = [read_checkpoint(path, word) for word, path in map(parse_checkpoint, args.checkpoint)]
@@ -65,17 +65,17 @@ def main() -> int:
             sources = with_setting(sources, setting, value)
     about["language"] = about["language"] or "en"
     checks = write_voice(folder, sources, FrontendSpec(args.frontend) if args.frontend else None, about)
-    cli.print_table(HEADINGS, [check.row() for check in checks])
+    run.print_table(HEADINGS, [check.row() for check in checks])
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     print(f"{folder}: {size / 1e6:.1f} MB")
     return 0
 
 
 def models_of(args: argparse.Namespace) -> list[str]:
-    from common.published import parse_checkpoint, read_checkpoint
+    from common.weights.published import parse_checkpoint, read_checkpoint
 
     return [read_checkpoint(path, word).model for word, path in map(parse_checkpoint, args.checkpoint)]
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run.run(main)

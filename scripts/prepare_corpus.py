@@ -6,11 +6,11 @@ import os
 import random
 from pathlib import Path
 
-from common import cli
+from common.cli import options, run
 
 
 def main() -> None:
-    parser = cli.Parser(description=__doc__)
+    parser = options.Parser(description=__doc__)
     parser.add_argument(
         "--corpus", type=Path, required=True, help="folder with metadata.csv and wavs/, LJSpeech's format"
     )
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
     args = parser.parse_args()
 
-    from common.corpus.prepare import (
+    from common.training.corpus.prepare import (
         Line,
         prepare,
         read_metadata,
@@ -42,8 +42,8 @@ def main() -> None:
     if args.transcripts:
         lines = read_transcripts(args.transcripts)
         if args.extra:
-            from common.corpus.texts import extra_sentences
             from common.text.cmudict import load_cmudict
+            from common.training.corpus.texts import extra_sentences
 
             words = [w.lower() for w in load_cmudict().words() if w.isalpha()]
             extra = extra_sentences([line.text for line in lines], words)
@@ -60,4 +60,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run.run(main)

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 from torch import nn
 from torch.nn import functional as F
 
-from common import cli
+from common.cli import options, run
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz'"
 HELD_OUT = 2000
@@ -185,7 +185,7 @@ def phone_error_rates(
 
 
 def main() -> None:
-    parser = cli.Parser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = options.Parser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--dictionary", type=Path, required=True, help="CMUdict 0.7b, the text file")
     parser.add_argument("--out", type=Path, required=True, help="safetensors file to write")
     parser.add_argument("--minutes", type=float, default=20.0, help="training time in minutes")
@@ -273,4 +273,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run.run(main)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from common.checkpoint import (
+from common.weights.checkpoint import (
     Checkpoint,
     check_finite,
     check_keys,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from common.sizes import require_sizes
+from common.config.sizes import require_sizes
 
 PRENET_LAYERS = 2
 PRENET_DROPOUT = 0.5

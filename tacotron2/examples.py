@@ -9,7 +9,7 @@ import numpy as np
 from common.arrays import random_lengths, valid
 from common.engines import make_engine
 from common.stages import Stage
-from common.voices import ModelSource
+from common.weights.voices import ModelSource
 from tacotron2.config import PRENET_DROPOUT, PRENET_LAYERS, Tacotron2Config
 from tacotron2.infer import sigmoid
 from tacotron2.stages import stages, state_tensors

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from common import export
+from common.export import to_onnx
 from common.stages import Stage, Tensor
 from tacotron2.config import Tacotron2Config
 from tacotron2.stages import stages, state_tensors
@@ -23,7 +23,7 @@ COUNTED = ("made", "steps", "going")  # carried from step to step beside the dec
 def loop_graph(stage: Stage, config: Tacotron2Config) -> tuple[bytes, tuple[str, ...]]:
     """The graph of stage "decoder_loop" without weights, and the names of the parameters it takes."""
     step_stage = next(s for s in stages(config) if s.name == "decoder_iter")
-    exported, weights = export.export_stage(step_stage, config)
+    exported, weights = to_onnx.export_stage(step_stage, config)
     step = onnx.load_from_string(exported)
     states = [tensor.name for tensor in state_tensors(config)]
     constant = [tensor for tensor in step.graph.initializer if tensor.name not in weights]
@@ -61,8 +61,8 @@ def loop_graph(stage: Stage, config: Tacotron2Config) -> tuple[bytes, tuple[str,
         [*step.graph.initializer, *constants(config)],
     )
     model = helper.make_model(graph, opset_imports=step.opset_import, ir_version=step.ir_version)
-    export.strip_notes(model, stage)
-    onnx.checker.check_model(export.with_inline_weights(model))
+    to_onnx.strip_notes(model, stage)
+    onnx.checker.check_model(to_onnx.with_inline_weights(model))
     return model.SerializeToString(deterministic=True), weights
 
 

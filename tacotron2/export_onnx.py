@@ -1,7 +1,7 @@
 """python -m tacotron2.export_onnx: exports Tacotron 2's stages to ONNX and checks them against PyTorch."""
 
-from common import cli
-from common.export_command import main
+from common.cli import run
+from common.cli.export import main
 
 if __name__ == "__main__":
-    cli.run(lambda: main("tacotron2"))
+    run.run(lambda: main("tacotron2"))

@@ -12,7 +12,7 @@ import numpy as np
 from common.arrays import Array, concatenate, pad_batch, pad_to, read_later, stack, to_device, to_numpy
 from common.engines import Engine
 from common.speech import AcousticOutput, Controls, check_ids
-from common.voices import ModelSource
+from common.weights.voices import ModelSource
 from tacotron2.attention import attention_problem
 from tacotron2.config import GRAPH_STEPS, PRENET_DROPOUT, PRENET_LAYERS, STOP_CHECK_STEPS, Tacotron2Config
 from tacotron2.stages import longest_steps, state_tensors

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from common.corpus import predict
-from common.corpus.utterances import Utterances
+from common.training.corpus import predict
+from common.training.corpus.utterances import Utterances
 from tacotron2.model import Prediction, Tacotron2
 from tacotron2.train import batch, prenet_noise
 
@@ -37,6 +37,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from common.cli import run
+    from common.cli.run import run
 
     run(main)

@@ -19,7 +19,7 @@ LONGEST_LOOP = 2000
 # are in half precision, the states that steps carry are not. In half precision TensorRT for RTX 1.4 gives NaN
 # for the location convolution (2 channels) where the text's length is no multiple of 8.
 FLOAT32_LAYERS = ("Softmax", "decoder.gate_layer", "decoder.linear_projection", "*.location_conv")
-# What verify_trt compares inside the stages, unless asked for other layers (common/layers.py).
+# What verify_trt compares inside the stages, unless asked for other layers (common/engines/layer_outputs.py).
 LAYERS = ("embedding", "encoder*", "decoder*", "postnet*")
 
 BATCH = Dim("batch", 1, 1, 16)

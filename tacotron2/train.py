@@ -16,16 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from common.arrays import valid
-from common.audio import MelContract
-from common.corpus.utterances import Bucket, Utterances, batches, make_buckets
-from common.training import (
-    OneNetwork,
-    Schedule,
-    adamw,
-    plot_alignment,
-    recipe_parser,
-    run_training,
-)
+from common.audio.contract import MelContract
+from common.training.corpus.utterances import Bucket, Utterances, batches, make_buckets
+from common.training.loop import OneNetwork, Schedule, adamw, plot_alignment, recipe_parser, run_training
 from tacotron2.config import Tacotron2Config
 from tacotron2.model import PRENET_LAYERS, Tacotron2
 
@@ -186,6 +179,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from common.cli import run
+    from common.cli.run import run
 
     run(main)

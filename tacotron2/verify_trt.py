@@ -1,7 +1,7 @@
 """python -m tacotron2.verify_trt: compares Tacotron 2 on TensorRT (or ONNX Runtime) with PyTorch."""
 
-from common import cli
-from common.verify_command import main
+from common.cli import run
+from common.cli.verify import main
 
 if __name__ == "__main__":
-    cli.run(lambda: main("tacotron2"))
+    run.run(lambda: main("tacotron2"))

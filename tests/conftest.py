@@ -20,7 +20,7 @@ def save_trained(path: Path, network, config, **info) -> Path:
     """Weights as a training run writes them."""
     from safetensors.torch import save_file
 
-    from common.audio import MelContract
+    from common.audio.contract import MelContract
 
     path.parent.mkdir(parents=True, exist_ok=True)
     metadata = {
@@ -171,8 +171,8 @@ def trained(tmp_path_factory) -> dict[str, Path]:
 @pytest.fixture(scope="session")
 def tiny_voice(trained, tmp_path_factory) -> Path:
     """The folder of a voice made of them, with graphs; its parent serves as MELFORGE_VOICES."""
-    from common.make_voice import write_voice
-    from common.published import read_checkpoint
+    from common.training.make_voice import write_voice
+    from common.weights.published import read_checkpoint
 
     folder = tmp_path_factory.mktemp("voices") / "tiny"
     sources = [read_checkpoint(path) for path in trained.values()]
@@ -182,7 +182,7 @@ def tiny_voice(trained, tmp_path_factory) -> Path:
             {"batch": 3, "text": 30, "mel": 70, "samples": 8960},
         ]
         patch.setattr(
-            "common.export.check_sizes",
+            "common.export.to_onnx.check_sizes",
             lambda stage: [{name: size[name] for name in stage.dynamic_dims} for size in sizes],
         )
         write_voice(folder, sources, about={"licence": "test"})

@@ -10,11 +10,11 @@ from functools import partial
 
 import torch
 
-from common import cli
-from common.engines.tensorrt_module import load_tensorrt
-from common.operations import DECOMPOSED, Operations
+from common.cli import run
+from common.engines.tensorrt.api import load_tensorrt
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech
+from fastspeech.operations import DECOMPOSED, Operations
 from trt_plugins.add_pos_enc import launch as add_pos_enc
 from trt_plugins.operations import KERNELS
 from trt_plugins.repeat import launch as repeat
@@ -155,10 +155,10 @@ def main() -> int:
     with torch.inference_mode():
         for dtype in (torch.float32, torch.float16):
             rows = [row for sizes in SIZES for row in operations(sizes, dtype, args.samples)]
-            cli.print_table(HEADINGS, [*rows, *networks(SIZES[0], dtype, args.samples)])
+            run.print_table(HEADINGS, [*rows, *networks(SIZES[0], dtype, args.samples)])
             sys.stdout.flush()
     return 0
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run.run(main)

@@ -15,14 +15,14 @@ import torch
 from onnx import numpy_helper
 from torch import Tensor
 
-from common import cli
-from common.audio import write_bytes
-from common.export import export_stage, source_stages
-from common.operations import Operations
-from common.published import read_checkpoint
-from common.voices import ModelSource
+from common.cli import run
+from common.export.to_onnx import export_stage, source_stages
+from common.files import write_bytes
+from common.weights.published import read_checkpoint
+from common.weights.voices import ModelSource
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech
+from fastspeech.operations import Operations
 
 DOMAIN = "melforge"
 # How TensorRT's parser finds the plugin.
@@ -84,4 +84,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run.run(main)

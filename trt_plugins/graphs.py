@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from common.arrays import Array
-from common.engines import check_inputs
+from common.engines.check_inputs import check_inputs
 from common.engines.torch_engine import build_network
 from common.stages import Stage
 
 if TYPE_CHECKING:
-    from common.voices import ModelSource
+    from common.weights.voices import ModelSource
 
 STAGES = ("generator", "masked_generator")
 SHAPES = 24  # whose graphs and buffers are kept: all lengths up to 1024 frames of one batch size

@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from common.audio import write_bytes
-from common.cache import cache_folder
-from common.cuda_driver import bindings, checked
+from common.engines.cuda_graphs import bindings, checked
+from common.files import cache_folder, write_bytes
 
 THREADS = 256  # of a block, where a kernel wants no other number
 ROWS = THREADS // 32  # that a block makes: one a warp

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from common.engines.tensorrt_module import load_tensorrt
+from common.engines.tensorrt.api import load_tensorrt
 from trt_plugins.kernel import Launch, current_device
 
 NAMESPACE = "melforge"  # of the plugins in TensorRT, and of their nodes in ONNX

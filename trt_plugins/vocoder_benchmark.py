@@ -16,7 +16,7 @@ import torch
 from common.arrays import to_device
 from common.engines.torch_engine import build_network
 from common.registry import get_model
-from common.voices import ModelSource
+from common.weights.voices import ModelSource
 from trt_plugins.graphs import ShapedGenerator
 from trt_plugins.timing import time_calls
 

@@ -1,7 +1,7 @@
 """python -m waveglow.build_trt: builds TensorRT engines of WaveGlow's stages."""
 
-from common import cli
-from common.build_command import main
+from common.cli import run
+from common.cli.build import main
 
 if __name__ == "__main__":
-    cli.run(lambda: main("waveglow"))
+    run.run(lambda: main("waveglow"))

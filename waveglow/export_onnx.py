@@ -1,7 +1,7 @@
 """python -m waveglow.export_onnx: exports WaveGlow's stages to ONNX and checks them against PyTorch."""
 
-from common import cli
-from common.export_command import main
+from common.cli import run
+from common.cli.export import main
 
 if __name__ == "__main__":
-    cli.run(lambda: main("waveglow"))
+    run.run(lambda: main("waveglow"))

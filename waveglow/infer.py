@@ -8,8 +8,8 @@ from functools import lru_cache
 from common.arrays import Array, to_device
 from common.engines import Engine
 from common.speech import Controls
-from common.vocoder import Excerpts, Vocoder
-from common.voices import ModelSource
+from common.synthesis.vocoder import Excerpts, Vocoder
+from common.weights.voices import ModelSource
 from waveglow.config import WaveglowConfig, receptive_field
 from waveglow.noise import draw_noise, scale_noise
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.denoiser import denoiser_stage, masked_denoiser_stage
+from common.audio.denoiser import denoiser_stage, masked_denoiser_stage
 from common.stages import Dim, Stage, Tensor
 from waveglow.config import WaveglowConfig
 
@@ -15,7 +15,7 @@ VARIANTS = {
 }
 BUCKETED, BUCKETED_UNMASKED = "masked", "unmasked"
 KERNELS = dict.fromkeys(("generator", "masked_generator"), "trt_plugins.waveglow.engine:Generator")
-# What verify_trt compares inside the stages, unless asked for other layers (common/layers.py).
+# What verify_trt compares inside the stages, unless asked for other layers (common/engines/layer_outputs.py).
 LAYERS = (":_upsampled", "cond", "WN.*.start", "WN.*.*_layers.*", "WN.*.end", "convinv.*:undo")
 
 

@@ -3,8 +3,8 @@
 The first maximises the likelihood of the audio, as the paper does (arXiv:1811.00002, equation 3). A network
 small enough for a CPU stays noisy that way, so the second (`--hparam hparams/waveglow/train_adversarial.yaml
 --init RUN/last.pt`) trains the other direction, noise to audio, as HiFi-GAN's generator is trained: against
-discriminators and on mel losses (common/adversarial.py). It leaves the invertible convolutions as they are.
-Each step runs as one CUDA graph. `--mels` trains on acoustic models' own mels too.
+discriminators and on mel losses (common/training/adversarial.py). It leaves the invertible convolutions as
+they are. Each step runs as one CUDA graph. `--mels` trains on acoustic models' own mels too.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from common.adversarial import Adversary, AdversaryRecipe, backward_both
-from common.audio import MelContract
-from common.corpus.segments import Segments
-from common.training import (
+from common.audio.contract import MelContract
+from common.training.adversarial import Adversary, AdversaryRecipe, backward_both
+from common.training.corpus.segments import Segments
+from common.training.loop import (
     Ema,
     Schedule,
     adamw,
@@ -200,6 +200,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from common.cli import run
+    from common.cli.run import run
 
     run(main)

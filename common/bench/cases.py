@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from common.bench.onnx_options import OPTIONS
-from common.deployment import Deployment
-from common.loading import KINDS, choose_sources, kernels_of, parse_backends, pick_device
-from common.model_settings import backend_texts, on_another, shown
-from common.registry import MODELS, decoder_forms, get_model, unknown
-from common.voices import load_voice
+from common.config.deployment import Deployment, on_another
+from common.config.hparams import backend_texts, shown
+from common.errors import unknown
+from common.registry import MODELS, decoder_forms, get_model
+from common.stages.choose import KINDS, kernels_of, parse_backends
+from common.synthesis.loading import choose_sources, pick_device
+from common.weights.voices import load_voice
 
 WEIGHTS = ("voice", "published")
 PRECISIONS = ("fp32", "tf32", "fp16")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.audio import write_bytes
 from common.bench.report import explained, plots, tables
+from common.files import write_bytes
 
 PAGE = """# Benchmarks
 

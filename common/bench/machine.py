@@ -38,7 +38,7 @@ def describe_machine(device: str = "cpu") -> dict[str, Any]:
     found["gpu"] = torch.cuda.get_device_name(device)
     found |= {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
     with suppress(Exception):
-        trt = importlib.import_module("common.engines.tensorrt_module").load_tensorrt()
+        trt = importlib.import_module("common.engines.tensorrt.api").load_tensorrt()
         found[trt.flavour] = trt.version
     return found | {"peaks": gpu_peaks(torch, device)}
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from common import cli
 from common.bench.cases import Case
 from common.bench.clocks import LONGEST_WARM_UP, WARM_UPS, Memory, summary, timed
 from common.bench.onnx_options import with_option
 from common.bench.speaking import stream
 from common.bench.subjects import Loaded, Peer, Subject
+from common.cli import options
 
 LONGEST_RUNS = 3.0  # seconds that a figure's runs may take, beyond the fewest
 CLOCK_RUNS = 3  # with the engines' clock on
@@ -43,7 +43,7 @@ def measure_case(case: Case, late: Callable[[], bool] = lambda: False) -> Iterat
             memory.reset()
             loaded = Peer(case) if case.peer else Loaded(case)
             if case.warm_up:
-                cli.warm_up(loaded.tts)
+                options.warm_up(loaded.tts)
         except Exception as error:
             yield from (label | {"failed": reason(error)} for label in labels)
             return

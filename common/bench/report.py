@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.audio import write_bytes
+from common.files import write_bytes
 
 Row = dict[str, Any]
 

@@ -16,17 +16,19 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from common.arrays import Array, as_float32, to_device, to_numpy, valid
-from common.audio import MelContract, require_same_contract
+from common.audio.contract import MelContract, require_same_contract
 from common.bench.cases import Case, form_of, has_decoders
 from common.bench.clocks import EngineClock
-from common.deployment import Bucket, Deployment
+from common.config.deployment import Bucket, Deployment
 from common.engines import Engine
 from common.engines.buckets import root
-from common.loading import KINDS, choose_sources, deployment_of, make_driver, parse_backends
-from common.registry import get_model, unknown
+from common.errors import unknown
+from common.registry import get_model
 from common.runner import FIRST_CHUNK, LARGEST_CHUNK, TextToSpeech
 from common.speech import Controls
-from common.voices import ModelSource
+from common.stages.choose import KINDS, deployment_of, parse_backends
+from common.synthesis.loading import choose_sources, make_driver
+from common.weights.voices import ModelSource
 
 FRAMES_PER_SYMBOL = 5  # 128 symbols: 640 frames
 STEPS = 600  # of Tacotron 2's decoder
@@ -267,9 +269,10 @@ class Loaded:
 
 def build_engines(source: ModelSource, deployment: Deployment, decoder: str | None) -> None:
     """The engines that TensorRT will run, where they are not built yet."""
-    from common.build import build_stage, engine_files, needed_stages
-    from common.engines.tensorrt_module import load_tensorrt
-    from common.export import with_graphs
+    from common.engines.tensorrt.api import load_tensorrt
+    from common.engines.tensorrt.build import build_stage
+    from common.engines.tensorrt.engine_file import engine_files, needed_stages
+    from common.export.graph_store import with_graphs
 
     trt = load_tensorrt()
     stages = needed_stages(source, deployment, decoder)

@@ -8,7 +8,7 @@ from typing import Any
 
 from common.bench.cases import Case, Target, make_cases
 from common.bench.onnx_options import OPTIONS
-from common.loading import kernels_of
+from common.stages.choose import kernels_of
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 
 from common.arrays import Array
-from common.engines import Engine, check_inputs
-from common.engines.captured import record
+from common.engines import Engine
+from common.engines.check_inputs import check_inputs
+from common.engines.cuda_graphs import record
+from common.engines.layer_outputs import method_of
 from common.engines.torch_engine import TorchEngine
-from common.layers import method_of
 
 RUNS_BEFORE_CAPTURE = 3  # what cuDNN tries on its first calls cannot be captured
 

@@ -37,7 +37,7 @@ def _count(stage: Stage, config: Any, sizes: Mapping[str, int]) -> dict[str, flo
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    from common.layers import method_of
+    from common.engines.layer_outputs import method_of
 
     with torch.device("meta"):
         network = load_attribute(stage.network)(config)

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from common.arrays import Array, pad_to
-from common.deployment import Bucket
-from common.engines import Engine, check_inputs
+from common.config.deployment import Bucket
+from common.engines import Engine
+from common.engines.check_inputs import check_inputs
 from common.stages import Dim, Stage, Tensor
 
 MB = 1_000_000

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import onnxruntime as ort
 
 from common.arrays import Array, is_numpy
-from common.engines import check_inputs
+from common.engines.check_inputs import check_inputs
 from common.stages import Stage
 
 if TYPE_CHECKING:
-    from common.voices import ModelSource
+    from common.weights.voices import ModelSource
 
 ERRORS_ONLY = 3
 # Small steps of a network with fewer bytes of weights run on one thread, unless asked for more: handing each

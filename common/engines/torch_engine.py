@@ -9,13 +9,13 @@ import numpy as np
 import torch
 
 from common.arrays import Array
-from common.engines import check_inputs
-from common.layers import method_of
+from common.engines.check_inputs import check_inputs
+from common.engines.layer_outputs import method_of
 from common.registry import get_model, load_attribute
 from common.stages import Stage
 
 if TYPE_CHECKING:
-    from common.voices import ModelSource
+    from common.weights.voices import ModelSource
 
 
 def build_network(stage: Stage, source: ModelSource) -> torch.nn.Module:

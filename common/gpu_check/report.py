@@ -47,7 +47,7 @@ EXAMPLE_HEADINGS = ("program", "precision", "seconds", "samples", "largest diffe
 
 def machine(torch: Any) -> dict[str, Any]:
     """What the figures belong to."""
-    from common.engines.tensorrt_module import load_tensorrt
+    from common.engines.tensorrt.api import load_tensorrt
 
     trt = load_tensorrt()
     found = {

@@ -17,12 +17,13 @@ import soundfile
 import torch
 
 from common.arrays import to_numpy
-from common.build import build_stage, engine_files, needed_stages
-from common.deployment import Deployment
-from common.engines.tensorrt_module import load_tensorrt
+from common.config.deployment import Deployment
+from common.engines.tensorrt.api import load_tensorrt
+from common.engines.tensorrt.build import build_stage
+from common.engines.tensorrt.engine_file import engine_files, needed_stages
 from common.runner import TextToSpeech
 from common.speech import Controls
-from common.voices import load_voice
+from common.weights.voices import load_voice
 
 SENTENCE = (
     "Printing was the first of the arts that anybody could afford, and it has never been dear since then."

@@ -17,15 +17,16 @@ import numpy as np
 import torch
 
 from common.arrays import to_device
-from common.build import build_stage, engine_file
-from common.deployment import Bucket, Deployment
+from common.config.deployment import Bucket, Deployment
 from common.engines import make_engine
 from common.engines.buckets import bucket_roots, fix
-from common.engines.tensorrt_module import load_tensorrt
+from common.engines.tensorrt.api import load_tensorrt
+from common.engines.tensorrt.build import build_stage
+from common.engines.tensorrt.engine_file import engine_file
 from common.registry import get_model
 from common.seeded import random_source
 from common.stages import Stage
-from common.voices import ModelSource, load_voice
+from common.weights.voices import ModelSource, load_voice
 
 ORIGINS = ("published", "voice")
 HEADINGS = (

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from common import verify
-from common.audio import write_bytes
-from common.build import needed_stages
-from common.deployment import Deployment
-from common.export import with_graphs
-from common.loading import KINDS, pads_masked
+from common.config.deployment import Deployment
+from common.engines.tensorrt.engine_file import needed_stages
+from common.export.graph_store import with_graphs
+from common.files import write_bytes
 from common.registry import get_model
 from common.seeded import random_source
 from common.speech import Controls
-from common.verify_report import draw
-from common.voices import FrontendSpec, ModelSource, load_voice
+from common.stages.choose import KINDS, pads_masked
+from common.verify.report import draw
+from common.verify.stages import Setup, verify
+from common.weights.voices import FrontendSpec, ModelSource, load_voice
 
 TEXT = "It just works."
 FRAMES = 5  # that a symbol of a network with random weights lasts
@@ -73,7 +73,7 @@ def check(
     deployment = replace(deployment, mask_padding=pads_masked(sources[kind], deployment))
     decoder = "steps" if model == "tacotron2" else None
     stages = needed_stages(sources[kind], deployment, decoder, backend=backend)
-    setup = verify.Setup(
+    setup = Setup(
         source=with_graphs(sources[kind], stages),
         backend=backend,
         device=device,
@@ -83,7 +83,7 @@ def check(
     wanders = origin == "published" and model == "tacotron2"
     controls = Controls(step_limit=STEPS, gate_threshold=1.0) if wanders else None
     ordered = {kind: sources[kind] for kind in KINDS}
-    found = verify.verify(TEXT, ordered, {kind: setup}, decoder, controls)
+    found = verify(TEXT, ordered, {kind: setup}, decoder, controls)
     if plots:
         Path(plots).mkdir(parents=True, exist_ok=True)
         write_bytes(Path(plots) / f"verify-{origin}-{model}-{precision}.png", draw(found))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from common.audio import FRAMES_AT_ONCE, MelContract, analysis_window
+from common.audio.contract import MelContract
+from common.audio.mel import FRAMES_AT_ONCE, analysis_window
 
 
 def stft(audio: np.ndarray, contract: MelContract) -> np.ndarray:

@@ -11,19 +11,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from common.audio import (
-    MelContract,
-    encode_audio,
-    magnitude_spectrogram,
-    mel_basis,
-    mel_energy,
-    mel_spectrogram,
-    read_audio,
-    require_same_contract,
-    resample,
-    to_pcm16,
-    write_audio,
-)
+from common.audio.contract import MelContract, require_same_contract
+from common.audio.mel import magnitude_spectrogram, mel_basis, mel_energy, mel_spectrogram
+from common.audio.sound_files import encode_audio, read_audio, resample, to_pcm16, write_audio
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "mel" / "mel.npz")
 CONTRACT = MelContract()
@@ -87,7 +77,7 @@ def test_htk_scale_and_short_windows():
 @pytest.mark.parametrize("name", ["hifigan_mel_fmax8000", "hifigan_mel_fmaxNone", "tacotron_mel_fmax8000"])
 def test_torch_mel_equals_golden_and_numpy(name):
     torch = pytest.importorskip("torch")
-    from common.mel_torch import MelSpectrogram
+    from common.audio.mel_torch import MelSpectrogram
 
     contract, framing = OTHERS[name]
     module, audio = MelSpectrogram(contract, framing), torch.from_numpy(GOLDEN["audio"])
@@ -102,7 +92,7 @@ def test_torch_mel_equals_golden_and_numpy(name):
 
 def test_torch_mel_of_silence_has_finite_gradients():
     torch = pytest.importorskip("torch")
-    from common.mel_torch import MelSpectrogram
+    from common.audio.mel_torch import MelSpectrogram
 
     audio = torch.zeros(1, 4096, requires_grad=True)
     MelSpectrogram(CONTRACT)(audio).sum().backward()

@@ -10,16 +10,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from common.deployment import Bucket, Deployment
+from common.config.deployment import Bucket, Deployment
 from common.engines import make_engine
 from common.engines.buckets import BucketedEngine, EnginePool
-from common.export import example_inputs, export_source, settle_inputs, source_stages
-from common.loading import choose_stages, make_driver
-from common.published import read_checkpoint
+from common.export.to_onnx import example_inputs, export_source, settle_inputs, source_stages
 from common.runner import TextToSpeech
 from common.speech import Controls, MelTooLong
 from common.stages import Dim, Stage, Tensor
-from common.voices import load_voice
+from common.stages.choose import choose_stages
+from common.synthesis.loading import make_driver
+from common.weights.published import read_checkpoint
+from common.weights.voices import load_voice
 from tests.common.test_pairs import tiny_waveglow
 from tests.conftest import save_trained, tiny_fastpitch, tiny_hifigan, tiny_tacotron2
 
@@ -59,7 +60,7 @@ def sources(files, tiny_voice, tmp_path_factory):
     exported = dict(load_voice(tiny_voice).models)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "common.export.check_sizes",
+            "common.export.to_onnx.check_sizes",
             lambda stage: [{n: sizes[d.of or n] * d.times for n, d in stage.dynamic_dims.items()}],
         )
         for model in ("tacotron2", "waveglow"):

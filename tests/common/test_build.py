@@ -17,25 +17,18 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
-from common import export
-from common.build import (
-    build_command,
-    build_engine,
-    build_stage,
-    engine_file,
-    profile_of,
-    stage_model,
-    with_batches,
-)
-from common.deployment import Bucket, Deployment
-from common.engines import tensorrt_module
+from common.config.deployment import Bucket, Deployment
 from common.engines.buckets import fix
-from common.engines.tensorrt_module import TensorRT, load_tensorrt
-from common.export import example_inputs, export_source, settle_inputs, source_stages
-from common.half import to_half
-from common.loading import make_driver, override
-from common.published import read_checkpoint
-from common.voices import load_voice
+from common.engines.tensorrt import api
+from common.engines.tensorrt.api import TensorRT, load_tensorrt
+from common.engines.tensorrt.build import build_engine, build_stage, stage_model
+from common.engines.tensorrt.engine_file import build_command, engine_file, profile_of, with_batches
+from common.engines.tensorrt.half import to_half
+from common.export import to_onnx
+from common.export.to_onnx import example_inputs, export_source, settle_inputs, source_stages
+from common.synthesis.loading import make_driver, override
+from common.weights.published import read_checkpoint
+from common.weights.voices import load_voice
 from tests.common.test_pairs import tiny_waveglow
 from tests.conftest import save_trained, tiny_fastpitch, tiny_fastspeech, tiny_hifigan, tiny_tacotron2
 
@@ -77,7 +70,7 @@ def sources(tmp_path_factory):
         if model not in made:
             stored = read_checkpoint(save_trained(folder / f"{model}.safetensors", *NETWORKS[model]()))
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(export, "check_sizes", lambda stage: [])
+                patch.setattr(to_onnx, "check_sizes", lambda stage: [])
                 made[model], _ = export_source(stored, folder / model)
         return made[model]
 
@@ -97,7 +90,9 @@ def engine_of(source, name: str, path: Path, trt: TensorRT = PRETENDED, **option
 def test_every_stage_is_among_those_tested(sources):
     for model, names in STAGES.items():
         config = NETWORKS[model]()[1]
-        assert names == tuple(stage.name for stage in export.get_model(model).module("stages").stages(config))
+        assert names == tuple(
+            stage.name for stage in to_onnx.get_model(model).module("stages").stages(config)
+        )
 
 
 # Half precision
@@ -240,7 +235,7 @@ def test_the_caches_names_depend_on_all_that_an_engine_is_made_of(sources, monke
 def pretended(sources, tmp_path, monkeypatch):
     """The file of an engine that no TensorRT has built."""
     monkeypatch.setattr(
-        "common.build.build_engine",
+        "common.engines.tensorrt.build.build_engine",
         lambda *_: SimpleNamespace(plan=b"plan" * 100, report={"layers": 1, "seconds": 0, "warnings": []}),
     )
     source = sources("hifigan")
@@ -292,7 +287,7 @@ def test_the_command_says_all_that_an_engine_depends_on(tiny_voice, monkeypatch,
 
 def test_what_is_not_exported_has_no_engines(trained, tmp_path, monkeypatch):
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
-    monkeypatch.setattr("common.build.load_tensorrt", lambda: PRETENDED)
+    monkeypatch.setattr("common.engines.tensorrt.build.load_tensorrt", lambda: PRETENDED)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     source = read_checkpoint(trained["hifigan"])
     with pytest.raises(ValueError, match=r"has no engines yet: build them with python -m hifigan\.build_trt"):
@@ -358,7 +353,7 @@ def test_a_build_that_fails_leaves_nothing(sources, tmp_path, monkeypatch):
     def fail(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("common.build.build_engine", fail)
+    monkeypatch.setattr("common.engines.tensorrt.build.build_engine", fail)
     source = sources("hifigan")
     with pytest.raises(KeyboardInterrupt):
         build_stage(engine_of(source, "generator", tmp_path / "h.trt"), source, PRETENDED, False, 1)
@@ -366,11 +361,11 @@ def test_a_build_that_fails_leaves_nothing(sources, tmp_path, monkeypatch):
 
 
 def test_without_tensorrt_it_is_said_what_to_install(monkeypatch):
-    monkeypatch.setattr(tensorrt_module, "MODULES", {"tensorrt": ("no_such_module",)})
-    tensorrt_module._load.cache_clear()
+    monkeypatch.setattr(api, "MODULES", {"tensorrt": ("no_such_module",)})
+    api._load.cache_clear()
     with pytest.raises(ValueError, match=r"TensorRT is not installed: pip install -e '\.\[trt\]'"):
         load_tensorrt("tensorrt")
-    tensorrt_module._load.cache_clear()
+    api._load.cache_clear()
 
 
 def test_an_unknown_flavour_suggests_the_nearest(monkeypatch):
@@ -383,7 +378,7 @@ def test_an_unknown_flavour_suggests_the_nearest(monkeypatch):
 
 def test_an_old_tensorrt_is_refused():
     with pytest.raises(ValueError, match=r"TensorRT 8\.6\.1 is too old: 10\.13 or later"):
-        tensorrt_module._checked(TensorRT("tensorrt", SimpleNamespace(__version__="8.6.1")))
+        api._checked(TensorRT("tensorrt", SimpleNamespace(__version__="8.6.1")))
 
 
 # With TensorRT, on a machine without a GPU

@@ -10,8 +10,8 @@ import contextlib
 import pytest
 import torch
 
-from common.engines import captured
-from common.engines.captured import MOST_SHAPES, WARM_UPS, Captured
+from common.engines import cuda_graphs
+from common.engines.cuda_graphs import MOST_SHAPES, WARM_UPS, Captured
 
 
 class Stream:
@@ -63,8 +63,8 @@ def replays(monkeypatch):
 
         return replay, outputs
 
-    monkeypatch.setattr(captured, "own_stream", contextlib.nullcontext)
-    monkeypatch.setattr(captured, "record", record)
+    monkeypatch.setattr(cuda_graphs, "own_stream", contextlib.nullcontext)
+    monkeypatch.setattr(cuda_graphs, "record", record)
     return launched
 
 
@@ -96,7 +96,7 @@ def test_inputs_that_do_not_lie_in_one_piece(replays):
 
 
 def test_a_graph_that_gives_other_numbers_is_not_used(replays, monkeypatch):
-    recorded = captured.record
+    recorded = cuda_graphs.record
 
     def wrong(run, stream):
         replay, outputs = recorded(run, stream)
@@ -107,7 +107,7 @@ def test_a_graph_that_gives_other_numbers_is_not_used(replays, monkeypatch):
 
         return off, outputs
 
-    monkeypatch.setattr(captured, "record", wrong)
+    monkeypatch.setattr(cuda_graphs, "record", wrong)
     call = Captured("tiny", Function().make, Stream())
     with pytest.warns(UserWarning, match="tiny runs without a CUDA graph: it gave other numbers"):
         assert call({"x": torch.ones(2)}) is None
@@ -120,7 +120,7 @@ def test_what_cannot_be_captured_says_why(replays, monkeypatch, error):
     def refuse(run, stream):
         raise error("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr(captured, "record", refuse)
+    monkeypatch.setattr(cuda_graphs, "record", refuse)
     function = Function()
     call = Captured("tiny", function.make, Stream())
     with pytest.warns(UserWarning, match="without a CUDA graph: operation not permitted"):

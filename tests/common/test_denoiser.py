@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from common.denoiser import bias_spectrum, denoiser_examples, spectra_of
-from common.denoiser_torch import DenoiserNetwork
+from common.audio.denoiser import bias_spectrum, denoiser_examples, spectra_of
+from common.audio.denoiser_network import DenoiserNetwork
 from common.engines import make_engine
-from common.export import export_source, source_stages
-from common.loading import make_driver
-from common.published import read_checkpoint
+from common.export.to_onnx import export_source, source_stages
+from common.synthesis.loading import make_driver
+from common.weights.published import read_checkpoint
 from hifigan.config import HifiganConfig
 from hifigan.stages import stages
 from tests.common.numpy_denoiser import Denoiser, istft, stft
@@ -31,7 +31,7 @@ def golden(request):
 @pytest.fixture(scope="module", params=["torch", "onnx"])
 def engine(request, tiny_voice):
     """The stage of the tiny voice, whose hop is the published one."""
-    from common.voices import load_voice
+    from common.weights.voices import load_voice
 
     source = load_voice(tiny_voice).source("hifigan")
     return make_engine(source_stages(source)[1], source, request.param)
@@ -65,7 +65,7 @@ def test_golden_transform_and_back():
 @pytest.mark.parametrize("model", MODELS)
 def test_golden_bias_is_measured_on_the_vocoders_engine(model, backend, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "common.export.check_sizes",
+        "common.export.to_onnx.check_sizes",
         lambda stage: [{"batch": 1} | {name: d.min for name, d in stage.dynamic_dims.items()}],
     )
     source = read_checkpoint(GOLDEN / model / "checkpoint.pt")

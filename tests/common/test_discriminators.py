@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from common.discriminators import MultiPeriodDiscriminator, MultiResolutionDiscriminator
+from common.training.discriminators import MultiPeriodDiscriminator, MultiResolutionDiscriminator
 
 
 @pytest.mark.parametrize(

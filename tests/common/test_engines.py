@@ -11,8 +11,8 @@ import torch
 
 from common.engines import make_engine
 from common.engines.onnx_engine import run_bound
-from common.export import example_inputs, source_stages
-from common.voices import load_voice
+from common.export.to_onnx import example_inputs, source_stages
+from common.weights.voices import load_voice
 
 MODELS = ("fastpitch", "hifigan")
 

@@ -11,18 +11,11 @@ import numpy as np
 import onnx
 import pytest
 
-from common import export
-from common.export import (
-    Check,
-    cached_source,
-    check_source,
-    compare,
-    export_source,
-    source_stages,
-    with_graphs,
-)
-from common.published import read_checkpoint
-from common.voices import load_voice
+from common.export import to_onnx
+from common.export.graph_store import cached_source, with_graphs
+from common.export.to_onnx import Check, check_source, compare, export_source, source_stages
+from common.weights.published import read_checkpoint
+from common.weights.voices import load_voice
 from hifigan.config import HifiganConfig
 from hifigan.stages import stages
 
@@ -32,7 +25,7 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 @pytest.fixture
 def vocoder(voice_copy, monkeypatch):
     sizes = [{"batch": 1, "mel": 5, "samples": 1280}, {"batch": 3, "mel": 30, "samples": 7680}]
-    monkeypatch.setattr(export, "check_sizes", lambda stage: sizes)
+    monkeypatch.setattr(to_onnx, "check_sizes", lambda stage: sizes)
     return load_voice(voice_copy).models["hifigan"]
 
 
@@ -70,8 +63,8 @@ def test_the_check_finds_a_wrong_weight(vocoder, monkeypatch):
     changed = dict(vocoder.state)
     changed["resblocks.0.0.convs.0.bias"] = changed["resblocks.0.0.convs.0.bias"] + np.float32(0.3)
     other = dataclasses.replace(vocoder, given_state=changed, networks={})
-    reference = export.TorchEngine
-    monkeypatch.setattr(export, "TorchEngine", lambda stage, source: reference(stage, other))
+    reference = to_onnx.TorchEngine
+    monkeypatch.setattr(to_onnx, "TorchEngine", lambda stage, source: reference(stage, other))
     assert all(check.ok == check.stage.endswith("denoiser") for check in check_source(vocoder))
 
 
@@ -87,8 +80,8 @@ def test_the_check_finds_a_wrong_graph(vocoder):
 
 def test_a_failing_export_writes_nothing(vocoder, tmp_path, monkeypatch):
     failing = [Check("hifigan.generator", {"batch": 1, "mel": 3}, 0.5, 1e-4)]
-    monkeypatch.setattr(export, "check_source", lambda *_: failing)
-    monkeypatch.setattr(export, "export_stage", lambda *_: (b"graph", []))
+    monkeypatch.setattr(to_onnx, "check_source", lambda *_: failing)
+    monkeypatch.setattr(to_onnx, "export_stage", lambda *_: (b"graph", []))
     with pytest.raises(ValueError, match=r"differs from PyTorch by 5\.0e-01"):
         export_source(vocoder, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
@@ -98,20 +91,20 @@ def test_nan_never_passes():
     assert not Check("stage", {}, float("nan"), 1e-4).ok
     values = {"mel": np.array([0.0, np.nan], np.float32)}
     stage = stages(HifiganConfig())[0]
-    assert not export.compare(stage, {}, values, {"mel": np.zeros(2, np.float32)}).ok
-    assert not export.compare(stage, {}, {"mel": np.zeros(2, np.float32)}, values).ok
+    assert not to_onnx.compare(stage, {}, values, {"mel": np.zeros(2, np.float32)}).ok
+    assert not to_onnx.compare(stage, {}, {"mel": np.zeros(2, np.float32)}, values).ok
 
 
 def test_published_weights_are_exported_once(tmp_path, monkeypatch):
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
-    monkeypatch.setattr(export, "check_sizes", lambda stage: [{"batch": 1, "mel": 5, "samples": 1280}])
+    monkeypatch.setattr(to_onnx, "check_sizes", lambda stage: [{"batch": 1, "mel": 5, "samples": 1280}])
     source = read_checkpoint(GOLDEN / "hifigan_jik876" / "V3" / "g_02500000")
     kept, checks = cached_source(source)
     assert checks and all(check.ok for check in checks)
     again, checks = cached_source(source)
     assert checks == [] and again.graphs == kept.graphs
     kept.graphs["generator"].with_suffix(".json").unlink()  # as a killed export leaves it
-    monkeypatch.setattr(export, "export_source", lambda source, folder: (source, ["exported"]))
+    monkeypatch.setattr(to_onnx, "export_source", lambda source, folder: (source, ["exported"]))
     assert cached_source(source)[1] == ["exported"]
 
 

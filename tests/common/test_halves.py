@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from common import export
-from common.build import build_stage, engine_files, needed_stages
-from common.deployment import Deployment
-from common.engines import halves
-from common.engines.tensorrt_module import load_tensorrt
-from common.export import export_source
-from common.loading import make_driver
-from common.published import read_checkpoint
+from common.config.deployment import Deployment
+from common.engines.tensorrt.api import load_tensorrt
+from common.engines.tensorrt.build import build_stage
+from common.engines.tensorrt.engine_file import engine_files, needed_stages
+from common.export import to_onnx
+from common.export.to_onnx import export_source
 from common.seeded import random_source
 from common.speech import Controls, MelTooLong
-from common.voices import load_voice
+from common.synthesis import two_graphs
+from common.synthesis.loading import make_driver
+from common.weights.published import read_checkpoint
+from common.weights.voices import load_voice
 from tests.conftest import save_trained, tiny_fastpitch, tiny_fastspeech
 
 TINY = {"fastpitch": tiny_fastpitch, "fastspeech": tiny_fastspeech}
@@ -44,7 +45,7 @@ def sources(tmp_path_factory):
     folder = tmp_path_factory.mktemp("halves")
     made = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export, "check_sizes", lambda stage: [])
+        patch.setattr(to_onnx, "check_sizes", lambda stage: [])
         for model, tiny in TINY.items():
             stored = read_checkpoint(save_trained(folder / f"{model}.safetensors", *tiny()))
             made[model] = export_source(stored, folder / model)[0]
@@ -96,12 +97,12 @@ class TestWithoutGpu:
 
             return run
 
-        monkeypatch.setattr(halves, "Captured", Launched)
+        monkeypatch.setattr(two_graphs, "Captured", Launched)
         monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
         monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
         monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
         monkeypatch.setattr("common.engines.torch_engine.TorchEngine.alone", alone, raising=False)
-        monkeypatch.setattr("common.loading.Engines.captures", property(lambda self: True))
+        monkeypatch.setattr("common.synthesis.loading.Engines.captures", property(lambda self: True))
 
         def make(source=sources[model], **how):
             deployment = Deployment(**how)

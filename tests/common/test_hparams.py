@@ -7,9 +7,9 @@ from typing import Literal
 
 import pytest
 
-from common.audio import MelContract
-from common.deployment import Deployment
-from common.hparams import load_hparams
+from common.audio.contract import MelContract
+from common.config.deployment import Deployment
+from common.config.hparams import load_hparams
 from common.registry import get_model
 from hifigan.config import HifiganConfig
 

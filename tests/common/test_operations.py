@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from common.arrays import repeat_index
-from common.operations import add_pos_enc, gather_steps, repeat
 from fastspeech.model import sinusoids
+from fastspeech.operations import add_pos_enc, gather_steps, repeat
 
 # Operators that some runtimes lack, or whose output's length hangs on data.
 UNWANTED = {"Loop", "If", "Scan", "NonZero", "Compress", "Where", "ScatterND", "SequenceEmpty"}

@@ -7,8 +7,8 @@ import struct
 import numpy as np
 import pytest
 
-from common.plot import draw
 from common.speech import Audio, Timings
+from common.synthesis.plot import draw
 from common.text import get_frontend
 
 PANEL = 330  # pixels

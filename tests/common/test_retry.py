@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from common.retry import say
 from common.speech import AcousticOutput, Controls, MelTooLong
+from common.synthesis.utterances import say
 from common.text import Utterance, get_frontend
 
 FRAMES = 3  # of each symbol

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from common.denoiser import bias_spectrum, spectra_of
-from common.runner import FADE, KNEE, TextToSpeech, finish, round_off, settled
+from common.audio.denoiser import bias_spectrum, spectra_of
+from common.runner import TextToSpeech
 from common.speech import Controls
+from common.synthesis.finish import FADE, KNEE, finish, round_off, settled
 from common.text import Analysis, Utterance
 from hifigan.infer import HifiganVocoder
 from tests.common.numpy_denoiser import Denoiser

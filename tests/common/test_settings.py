@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from common import cli
 from common.bench.cases import Case, Target, make_cases
-from common.cache import config_hash
-from common.deployment import Deployment
-from common.loading import choose_sources, override
-from common.settings import Parser
-from common.voices import load_voice
+from common.cli import options
+from common.cli.parser import Parser
+from common.config.deployment import Deployment
+from common.files import config_hash
+from common.synthesis.loading import choose_sources, override
+from common.weights.voices import load_voice
 from scripts.infer import parse
 
 HPARAMS = Path(__file__).parents[2] / "hparams"
@@ -121,7 +121,7 @@ def test_wrong_settings_are_refused_with_their_place(infer, setting, message):
 def test_controls_that_are_out_of_range_name_their_place(infer, tmp_path):
     for pace in ("0", "-1"):
         with pytest.raises(ValueError, match=r"my\.yaml, line 2: pace must be a number from 0.1"):
-            cli.controls_from(infer("--hparam", write(tmp_path, f"\npace: {pace}")))
+            options.controls_from(infer("--hparam", write(tmp_path, f"\npace: {pace}")))
 
 
 def test_contradictory_buckets_name_their_lines(infer, tmp_path):
@@ -176,12 +176,12 @@ def test_buckets_for_a_gpu_that_is_not_there(infer, monkeypatch):
     with pytest.raises(
         ValueError, match="the backend trt on cuda: PyTorch sees no GPU here; use --backend onnx"
     ):
-        cli.load_from(infer("--hparam", HPARAMS / "fastpitch" / "trt.yaml"))
+        options.load_from(infer("--hparam", HPARAMS / "fastpitch" / "trt.yaml"))
     with pytest.raises(
         ValueError, match="the backend torch on cuda: PyTorch sees no GPU here; use --device cpu"
     ):
         file = HPARAMS / "fastpitch" / "trt.yaml"
-        cli.load_from(infer("--hparam", file, "--backend", "torch", "--device", "cuda"))
+        options.load_from(infer("--hparam", file, "--backend", "torch", "--device", "cuda"))
 
 
 def test_printing_tells_every_value_and_its_place(printed):
@@ -244,7 +244,7 @@ def test_the_benchmark_hands_settings_to_its_processes(infer):
 
 
 def test_what_is_built_is_listed(tiny_voice, monkeypatch, capsys, tmp_path):
-    from scripts.infer import list_available
+    from common.cli.list import list_available
 
     monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))

@@ -10,12 +10,12 @@ import soundfile
 
 torch = pytest.importorskip("torch")
 
-from common.adversarial import AdversaryRecipe  # noqa: E402
-from common.audio import MelContract  # noqa: E402
-from common.corpus import segments, utterances  # noqa: E402
-from common.corpus.dataset import Labels, save_labels  # noqa: E402
-from common.published import read_checkpoint  # noqa: E402
-from common.training import Ema, GraphedSteps, Schedule, save_checkpoint  # noqa: E402
+from common.audio.contract import MelContract  # noqa: E402
+from common.training.adversarial import AdversaryRecipe  # noqa: E402
+from common.training.corpus import segments, utterances  # noqa: E402
+from common.training.corpus.dataset import Labels, save_labels  # noqa: E402
+from common.training.loop import Ema, GraphedSteps, Schedule, save_checkpoint  # noqa: E402
+from common.weights.published import read_checkpoint  # noqa: E402
 from fastpitch import predict_mels as fastpitch_predict_mels  # noqa: E402
 from fastpitch import train as fastpitch_train  # noqa: E402
 from fastspeech import align_tacotron2  # noqa: E402

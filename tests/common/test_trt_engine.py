@@ -10,19 +10,20 @@ import numpy as np
 import pytest
 import torch
 
-from common import export
 from common.arrays import to_device, to_numpy
-from common.build import build_stage, engine_file
-from common.deployment import Deployment
+from common.config.deployment import Deployment
 from common.engines import make_engine
-from common.engines.in_order import put_in_order
-from common.engines.tensorrt_module import load_tensorrt
-from common.engines.trt_engine import MOST_CONTEXTS
-from common.export import example_inputs, export_source, source_stages
-from common.loading import make_driver
-from common.published import read_checkpoint
+from common.engines.cuda_graphs import put_in_order
+from common.engines.tensorrt.api import load_tensorrt
+from common.engines.tensorrt.build import build_stage
+from common.engines.tensorrt.engine import MOST_CONTEXTS
+from common.engines.tensorrt.engine_file import engine_file
+from common.export import to_onnx
+from common.export.to_onnx import example_inputs, export_source, source_stages
 from common.speech import Controls
-from common.voices import load_voice
+from common.synthesis.loading import make_driver
+from common.weights.published import read_checkpoint
+from common.weights.voices import load_voice
 from tests.conftest import save_trained, tiny_fastpitch, tiny_hifigan, tiny_tacotron2
 
 pytestmark = [pytest.mark.gpu, pytest.mark.trt]
@@ -45,7 +46,7 @@ def sources(tmp_path_factory):
     """Tiny networks with all their graphs, by model; that these are right is tested elsewhere."""
     folder, made = tmp_path_factory.mktemp("engines"), {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export, "check_sizes", lambda stage: [])
+        patch.setattr(to_onnx, "check_sizes", lambda stage: [])
         for model, make in NETWORKS.items():
             stored = read_checkpoint(save_trained(folder / f"{model}.safetensors", *make()))
             made[model], _ = export_source(stored, folder / model)

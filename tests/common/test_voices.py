@@ -9,11 +9,12 @@ import pytest
 import yaml
 from safetensors.numpy import load_file, save_file
 
-from common.deployment import Deployment
-from common.loading import choose_stages, make_driver, parse_backends, parse_kernels
-from common.published import parse_checkpoint, read_checkpoint
+from common.config.deployment import Deployment
 from common.runner import TextToSpeech
-from common.voices import list_voices, load_voice
+from common.stages.choose import choose_stages, parse_backends, parse_kernels
+from common.synthesis.loading import make_driver
+from common.weights.published import parse_checkpoint, read_checkpoint
+from common.weights.voices import list_voices, load_voice
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

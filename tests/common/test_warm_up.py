@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.deployment import Deployment
+from common.config.deployment import Deployment
 from common.runner import TextToSpeech
 from tests.scripts.test_benchmark import benchmark
 from tests.scripts.test_infer import infer  # noqa: F401 (a fixture)

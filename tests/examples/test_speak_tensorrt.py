@@ -13,9 +13,9 @@ import pytest
 
 from common.arrays import repeat_index
 from common.engines import make_engine
-from common.loading import choose_stages
 from common.speech import Controls
-from common.voices import load_voice
+from common.stages.choose import choose_stages
+from common.weights.voices import load_voice
 from examples import speak_tensorrt
 from fastpitch.infer import round_durations
 

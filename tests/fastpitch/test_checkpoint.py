@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from common.hparams import load_hparams
+from common.config.hparams import load_hparams
 from fastpitch.checkpoint import infer_sizes, load_checkpoint, load_network
 from fastpitch.config import FastPitchConfig
 from fastpitch.model import FastPitch

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.loading import make_driver
-from common.published import read_checkpoint
 from common.speech import Controls
+from common.synthesis.loading import make_driver
+from common.weights.published import read_checkpoint
 from fastpitch.infer import round_durations
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastpitch"
@@ -31,7 +31,9 @@ def answers():
 def acoustic(request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MELFORGE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr("common.export.check_sizes", lambda stage: [{name: 3 for name in stage.dynamic_dims}])
+        patch.setattr(
+            "common.export.to_onnx.check_sizes", lambda stage: [{name: 3 for name in stage.dynamic_dims}]
+        )
         return make_driver(read_checkpoint(GOLDEN / "checkpoint.pt"), request.param, "cpu")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from common.hparams import load_hparams
+from common.config.hparams import load_hparams
 from fastspeech.checkpoint import load_checkpoint, load_network
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech

@@ -9,18 +9,19 @@ import numpy as np
 import pytest
 import torch
 
-from common import export
-from common.build import build_stage, engine_files, needed_stages
-from common.deployment import Bucket, Deployment
-from common.engines.captured import WARM_UPS
-from common.engines.tensorrt_module import load_tensorrt
-from common.export import export_source, source_stages
-from common.loading import make_driver
-from common.operations import Operations
-from common.published import read_checkpoint
+from common.config.deployment import Bucket, Deployment
+from common.engines.cuda_graphs import WARM_UPS
+from common.engines.tensorrt.api import load_tensorrt
+from common.engines.tensorrt.build import build_stage
+from common.engines.tensorrt.engine_file import engine_files, needed_stages
+from common.export import to_onnx
+from common.export.to_onnx import export_source, source_stages
 from common.speech import Controls, MelTooLong
-from common.warm_up import sizes_of
+from common.synthesis.loading import make_driver
+from common.synthesis.warm_up import sizes_of
+from common.weights.published import read_checkpoint
 from fastspeech import regulate
+from fastspeech.operations import Operations
 from tests.conftest import save_trained, tiny_fastspeech
 
 pytestmark = pytest.mark.gpu
@@ -45,7 +46,7 @@ def source(tmp_path_factory):
     """A tiny network with the graphs of all its stages."""
     folder = tmp_path_factory.mktemp("fastspeech")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export, "check_sizes", lambda stage: [])
+        patch.setattr(to_onnx, "check_sizes", lambda stage: [])
         stored = read_checkpoint(save_trained(folder / "fastspeech.safetensors", *tiny_fastspeech()))
         yield export_source(stored, folder / "graphs")[0]
 
@@ -202,7 +203,7 @@ def test_an_engines_own_graph_stays_its_own(source, drivers):
     bucket = Bucket(32, 160)
     engines = [one.decoder._engine(bucket) for one in (plain, graphed)]
     stage = next(stage for stage in source_stages(source) if stage.name == "mel_side")
-    inputs = export.example_inputs(stage, source.config, sizes_of(stage, bucket, 2), seed=1)
+    inputs = to_onnx.example_inputs(stage, source.config, sizes_of(stage, bucket, 2), seed=1)
     inputs = {name: torch.as_tensor(value, device="cuda") for name, value in inputs.items()}
     wanted = engines[0](**inputs)["mel"]
     for _ in range(2):

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.deployment import Deployment
-from common.loading import make_driver
-from common.operations import DECOMPOSED, Operations
-from common.published import read_checkpoint
+from common.config.deployment import Deployment
 from common.speech import Controls, MelTooLong
+from common.synthesis.loading import make_driver
+from common.weights.published import read_checkpoint
 from fastspeech import regulate
 from fastspeech.infer import FastSpeechAcoustic
+from fastspeech.operations import DECOMPOSED, Operations
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastspeech"
 BUCKETS = Deployment(
@@ -34,7 +34,9 @@ def drivers(request, tmp_path_factory):
     """The masked network in both forms, and the published one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MELFORGE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr("common.export.check_sizes", lambda stage: [{name: 3 for name in stage.dynamic_dims}])
+        patch.setattr(
+            "common.export.to_onnx.check_sizes", lambda stage: [{name: 3 for name in stage.dynamic_dims}]
+        )
         source = read_checkpoint(GOLDEN / "checkpoint_320000.pt")
         masked = replace(source, config=replace(source.config, mask_padding=True), networks={})
         how = (request.param, "cpu", None)

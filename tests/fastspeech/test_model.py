@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from common.operations import DECOMPOSED, Operations
 from fastspeech.checkpoint import load_network
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech, round_durations
+from fastspeech.operations import DECOMPOSED, Operations
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastspeech"
 TINY = FastSpeechConfig(

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from common.arrays import pad_to
-from common.operations import DECOMPOSED
 from fastspeech import regulate
+from fastspeech.operations import DECOMPOSED
 from tests.conftest import tiny_fastspeech
 
 

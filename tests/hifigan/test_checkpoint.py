@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from common.audio import MelContract, to_pcm16
+from common.audio.contract import MelContract
+from common.audio.sound_files import to_pcm16
 from hifigan.checkpoint import load_checkpoint, load_network
 from hifigan.config import HifiganConfig
 from hifigan.model import HifiganGenerator

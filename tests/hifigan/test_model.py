@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from common.audio import MelContract
-from common.hparams import load_hparams
+from common.audio.contract import MelContract
+from common.config.hparams import load_hparams
 from hifigan.config import HifiganConfig, receptive_field
 from hifigan.model import HifiganGenerator
 from hifigan.stages import stages

@@ -12,7 +12,7 @@ import onnx
 import pytest
 import soundfile
 
-from common.voices import load_voice
+from common.weights.voices import load_voice
 from scripts import make_voice
 from tests.conftest import save_trained
 from waveglow.config import WaveglowConfig
@@ -59,7 +59,7 @@ def test_a_vocoder_is_added_to_a_voice_with_its_settings(voice_copy, tmp_path, m
     config = WaveglowConfig(n_flows=2, wn_layers=1, wn_channels=4, cond_channels=4, upsample_groups=80)
     weights = save_trained(tmp_path / "weights.safetensors", Waveglow(config, weight_norm=False), config)
     monkeypatch.setattr(  # the longest sizes take their time
-        "common.export.check_sizes",
+        "common.export.to_onnx.check_sizes",
         lambda stage: [{name: d.min for name, d in stage.dynamic_dims.items()} | {"batch": 2}],
     )
     arguments = ("--add", "--checkpoint", weights, "--sigma", "0.7", "--denoising-strength", "waveglow=0.1")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from common.hparams import load_hparams
+from common.config.hparams import load_hparams
 from tacotron2.checkpoint import infer_sizes, load_checkpoint, load_network
 from tacotron2.config import Tacotron2Config
 from tacotron2.model import Tacotron2

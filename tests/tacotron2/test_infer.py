@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from common.arrays import pad_batch
-from common.audio import MelContract
-from common.loading import make_driver
+from common.audio.contract import MelContract
 from common.speech import Controls
-from common.voices import ModelSource
+from common.synthesis.loading import make_driver
+from common.weights.voices import ModelSource
 from tacotron2.config import Tacotron2Config
 from tacotron2.examples import firing_threshold
 from tacotron2.infer import NOISE_BLOCK, SeededNoise, decode_loop, decode_steps, durations, sharpen

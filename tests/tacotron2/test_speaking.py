@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from common.plot import draw
 from common.runner import TextToSpeech
 from common.speech import Controls
+from common.synthesis.plot import draw
 from tests.conftest import save_trained, tiny_tacotron2
 
 TEXT = "Hello there, this is a longer sentence, with a comma or two. Second one."

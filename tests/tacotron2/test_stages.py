@@ -10,12 +10,12 @@ import onnx
 import pytest
 import torch
 
-from common import export
-from common.audio import MelContract
+from common.audio.contract import MelContract
 from common.engines import make_engine
 from common.engines.onnx_engine import run_bound
-from common.published import read_checkpoint
-from common.voices import ModelSource
+from common.export import to_onnx
+from common.weights.published import read_checkpoint
+from common.weights.voices import ModelSource
 from tacotron2.config import STOP_CHECK_STEPS, Tacotron2Config
 from tacotron2.examples import firing_threshold
 from tacotron2.infer import NoNoise, SeededNoise, decode_loop, decode_steps, sigmoid
@@ -53,8 +53,8 @@ def few_sizes(stage) -> list[dict[str, int]]:
 
 def exported(source: ModelSource, folder: Path) -> ModelSource:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export, "check_sizes", few_sizes)
-        return export.export_source(source, folder)[0]
+        patch.setattr(to_onnx, "check_sizes", few_sizes)
+        return to_onnx.export_source(source, folder)[0]
 
 
 def tiny_source(seed: int = 5, **changes) -> ModelSource:
@@ -215,8 +215,8 @@ def test_without_early_stopping_all_steps_are_made(tmp_path):
     config = source.config
     loop = next(stage for stage in stages(config) if stage.name == "decoder_loop")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export, "check_sizes", few_sizes)
-        source, _ = export.export_source(source, tmp_path, [loop])
+        patch.setattr(to_onnx, "check_sizes", few_sizes)
+        source, _ = to_onnx.export_source(source, tmp_path, [loop])
     engines = engines_of(source, "torch")
     lengths = np.array([4])
     encoded = engines["encoder"](symbols=np.ones((1, 4), np.int64), lengths=lengths)
@@ -259,7 +259,7 @@ def test_bound_tensors_give_what_arrays_give(tiny):
     """The path of GPU tensors, on the CPU's memory: counts and bools come back too."""
     stage = next(s for s in stages(tiny.config) if s.name == "decoder_loop")
     engine = make_engine(stage, tiny, "onnx")
-    inputs = export.example_inputs(stage, tiny.config, {"batch": 2, "text": 5, "steps": 6}, seed=0)
+    inputs = to_onnx.example_inputs(stage, tiny.config, {"batch": 2, "text": 5, "steps": 6}, seed=0)
     wanted = engine(**inputs)
     tensors = {name: torch.from_numpy(value) for name, value in inputs.items()}
     for (name, value), tensor in zip(
@@ -282,22 +282,22 @@ def test_bound_tensors_give_what_arrays_give(tiny):
 @pytest.mark.parametrize("backend", ["torch", "onnx"])
 def test_inputs_that_do_not_belong_together_are_refused(tiny, backend, change, message):
     stage = next(s for s in stages(tiny.config) if s.name == "decoder_loop")
-    inputs = export.example_inputs(stage, tiny.config, {"batch": 2, "text": 5, "steps": 6}, seed=0)
+    inputs = to_onnx.example_inputs(stage, tiny.config, {"batch": 2, "text": 5, "steps": 6}, seed=0)
     with pytest.raises(ValueError, match=message):
         make_engine(stage, tiny, backend)(**inputs | change)
 
 
 def test_the_check_finds_a_loop_that_stops_elsewhere(tiny, monkeypatch):
     """A graph that takes the gate for open a little longer differs, on inputs at which gates do fire."""
-    monkeypatch.setattr(export, "check_sizes", few_sizes)
+    monkeypatch.setattr(to_onnx, "check_sizes", few_sizes)
     loop = [stage for stage in stages(tiny.config) if stage.name == "decoder_loop"]
-    assert all(check.ok for check in export.check_source(tiny, loop))
+    assert all(check.ok for check in to_onnx.check_source(tiny, loop))
     state = dict(tiny.state)
     state["decoder.gate_layer.linear_layer.bias"] = state["decoder.gate_layer.linear_layer.bias"] + 1
     other = replace(tiny, given_state=state, networks={})
-    engine = export.OnnxEngine
-    monkeypatch.setattr(export, "OnnxEngine", lambda stage, source: engine(stage, other))
-    checks = export.check_source(tiny, loop)
+    engine = to_onnx.OnnxEngine
+    monkeypatch.setattr(to_onnx, "OnnxEngine", lambda stage, source: engine(stage, other))
+    checks = to_onnx.check_source(tiny, loop)
     assert checks[1].error == checks[2].error == float("inf")  # other shapes: fewer steps
 
 
@@ -307,8 +307,8 @@ def test_example_gates_fire_at_steps_of_their_own():
     for seed in range(10):
         source = tiny_source(seed)
         stage = next(s for s in stages(source.config) if s.name == "decoder_loop")
-        inputs = export.example_inputs(stage, source.config, {"batch": 4, "text": 9, "steps": 30}, seed)
-        out = make_engine(stage, source, "torch")(**export.settle_inputs(stage, source, inputs))
+        inputs = to_onnx.example_inputs(stage, source.config, {"batch": 4, "text": 9, "steps": 30}, seed)
+        out = make_engine(stage, source, "torch")(**to_onnx.settle_inputs(stage, source, inputs))
         assert out["stopped"].any() and len(set(out["mel_lengths"].tolist())) > 1
         late += out["stopped"].all() and 1 < out["gate"].shape[1] < 30
     assert late >= 5

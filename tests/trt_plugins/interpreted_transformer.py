@@ -14,10 +14,10 @@ import torch
 import triton.language as tl  # noqa: F401 (which a kernel must see)
 from triton.runtime import interpreter
 
-from common.audio import MelContract
+from common.audio.contract import MelContract
 from common.registry import get_model
 from common.stages import Stage
-from common.voices import ModelSource
+from common.weights.voices import ModelSource
 from fastpitch.config import FastPitchConfig
 from fastpitch.infer import expanding, regulating
 from fastpitch.model import FastPitch

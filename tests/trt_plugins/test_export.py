@@ -12,12 +12,12 @@ import torch
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from common.audio import MelContract
-from common.export import example_inputs, export_stage, source_stages
-from common.operations import DECOMPOSED
-from common.voices import ModelSource
+from common.audio.contract import MelContract
+from common.export.to_onnx import example_inputs, export_stage, source_stages
+from common.weights.voices import ModelSource
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech
+from fastspeech.operations import DECOMPOSED
 from trt_plugins.export_onnx import DOMAIN, export
 
 pytestmark = pytest.mark.slow

@@ -17,10 +17,10 @@ import torch
 from torch import nn
 
 import trt_plugins.kernel as kernel
-from common.engines.tensorrt_module import load_tensorrt
-from common.operations import DECOMPOSED, Operations
+from common.engines.tensorrt.api import load_tensorrt
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech
+from fastspeech.operations import DECOMPOSED, Operations
 from trt_plugins.add_pos_enc import launch as add_pos_enc_launch
 from trt_plugins.operations import KERNELS
 from trt_plugins.repeat import launch as repeat_launch

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from common.voices import load_voice
+from common.weights.voices import load_voice
 from hifigan.config import HifiganConfig
 from hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE, HifiganGenerator
 from trt_plugins.hifigan.engine import TILES, tile_for

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from common.audio import MelContract
+from common.audio.contract import MelContract
 from common.seeded import random_source
-from common.voices import ModelSource, load_voice
+from common.weights.voices import ModelSource, load_voice
 from tests.trt_plugins.vocoder_kernels import (
     OnGpu,
     Refused,

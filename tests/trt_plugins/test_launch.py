@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import trt_plugins.kernel as kernel
-from common.cuda_driver import bindings
-from common.operations import DECOMPOSED
+from common.engines.cuda_graphs import bindings
+from fastspeech.operations import DECOMPOSED
 from trt_plugins.add_pos_enc import launch as add_pos_enc
 from trt_plugins.operations import KERNELS
 from trt_plugins.repeat import launch as repeat

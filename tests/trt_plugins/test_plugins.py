@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from common.engines.tensorrt_module import load_tensorrt
+from common.engines.tensorrt.api import load_tensorrt
 
 pytestmark = pytest.mark.trt
 try:

@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 
 import trt_plugins.kernel as kernel
-from common import cli
-from common.audio import MelContract
-from common.voices import ModelSource, load_voice
+from common.audio.contract import MelContract
+from common.cli import run
+from common.weights.voices import ModelSource, load_voice
 from tacotron2.config import Tacotron2Config
 from tacotron2.model import Tacotron2
 from tacotron2.stages import stages
@@ -393,7 +393,7 @@ def test_a_stall_is_a_sentence_on_the_command_line(capsys, monkeypatch):
     assert steps_made(torch.tensor([7, 0], dtype=torch.int32)) == 7
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which a command replaces
     with pytest.raises(SystemExit) as stopped:
-        cli.run(lambda: steps_made(torch.tensor([7, 1], dtype=torch.int32)))
+        run.run(lambda: steps_made(torch.tensor([7, 1], dtype=torch.int32)))
     assert stopped.value.code == 2
     assert capsys.readouterr().err == (
         "error: the decoder's kernel stood still at step 7: a block waited in vain for the others; "

@@ -11,7 +11,7 @@ from common.engines.torch_engine import TorchEngine
 from common.registry import get_model, load_attribute
 from common.seeded import random_source
 from common.stages import Stage
-from common.voices import ModelSource, load_voice
+from common.weights.voices import ModelSource, load_voice
 from tests.trt_plugins.vocoder_kernels import interpreted_error
 
 TOLERANCE = 5e-3  # of the largest value

@@ -18,7 +18,7 @@ import torch
 from common.engines.torch_engine import TorchEngine
 from common.registry import get_model, load_attribute
 from common.stages import Stage
-from common.voices import ModelSource
+from common.weights.voices import ModelSource
 from trt_plugins import graphs
 from trt_plugins.graphs import ShapedGenerator
 

@@ -14,16 +14,16 @@ import soundfile
 import torch
 from torch import nn
 
-from common import export
-from common.denoiser import OVERLAP
+from common.audio.denoiser import OVERLAP
 from common.engines import make_engine
-from common.export import export_source, source_stages
-from common.loading import make_driver
-from common.make_voice import write_voice
-from common.published import read_checkpoint
+from common.export import to_onnx
+from common.export.to_onnx import export_source, source_stages
 from common.runner import TextToSpeech
 from common.speech import Controls
-from common.voices import load_voice
+from common.synthesis.loading import make_driver
+from common.training.make_voice import write_voice
+from common.weights.published import read_checkpoint
+from common.weights.voices import load_voice
 from tests.conftest import save_trained
 from waveglow.config import WaveglowConfig, receptive_field
 from waveglow.infer import SIGMA, WaveglowVocoder
@@ -86,7 +86,7 @@ def voice(weights, trained, tmp_path_factory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         sizes = {"batch": 1, "text": 9, "mel": 9, "steps": 9 * 32, "samples": 9 * 256}
         patch.setattr(
-            export, "check_sizes", lambda stage: [{name: sizes[name] for name in stage.dynamic_dims}]
+            to_onnx, "check_sizes", lambda stage: [{name: sizes[name] for name in stage.dynamic_dims}]
         )
         write_voice(folder, sources)
     return folder
@@ -96,7 +96,7 @@ def voice(weights, trained, tmp_path_factory) -> Path:
 def published(tmp_path_factory):
     """The small published WaveGlow, with graphs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export, "check_sizes", few_sizes)
+        patch.setattr(to_onnx, "check_sizes", few_sizes)
         source = read_checkpoint(GOLDEN / "waveglow" / "checkpoint.pt")
         return export_source(source, tmp_path_factory.mktemp("graphs"))[0]
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from common.audio import MelContract
-from common.hparams import load_hparams
+from common.audio.contract import MelContract
+from common.config.hparams import load_hparams
 from waveglow.checkpoint import load_network
 from waveglow.config import WaveglowConfig
 from waveglow.model import Waveglow

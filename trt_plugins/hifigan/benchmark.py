@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from common import cli
+from common.cli import run
 from common.seeded import random_source
 from hifigan.config import HifiganConfig
 from trt_plugins.hifigan.engine import Generator
@@ -45,9 +45,9 @@ def main() -> int:
     rows = [
         (str(b), str(frames), *row) for b, frames in shapes for row in timed.measure(b, frames, args.runs)
     ]
-    cli.print_table(("batch", "frames", *COLUMNS), rows)
+    run.print_table(("batch", "frames", *COLUMNS), rows)
     return 0
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run.run(main)

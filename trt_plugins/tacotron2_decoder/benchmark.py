@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 
-from common import cli
+from common.cli import run
 from common.seeded import random_source
-from common.voices import ModelSource, load_voice
+from common.weights.voices import ModelSource, load_voice
 from tacotron2.stages import stages
 from trt_plugins.tacotron2_decoder.engine import DecoderLoop, steps_made
 
@@ -96,9 +96,9 @@ def main() -> int:
         "hazel": decoder(load_voice("hazel").source("tacotron2")),
     }
     found = [row for each in networks.items() for row in rows(*each, args.text, args.steps, args.runs)]
-    cli.print_table(HEADINGS, found)
+    run.print_table(HEADINGS, found)
     return 0
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run.run(main)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from common.engines import check_inputs
+from common.engines.check_inputs import check_inputs
 from common.engines.torch_engine import build_network
 from common.stages import Stage
 from trt_plugins.kernel import Launch, device_limits
@@ -15,7 +15,7 @@ from trt_plugins.tacotron2_decoder.launch import check_sizes, exchange_bytes, la
 from trt_plugins.tacotron2_decoder.weights import arrange, fold, products
 
 if TYPE_CHECKING:
-    from common.voices import ModelSource
+    from common.weights.voices import ModelSource
 
 
 class Made(NamedTuple):

@@ -11,16 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common import cli
 from common.arrays import to_device
 from common.bench.torch_modes import in_mode
-from common.engines import KERNELS, make_engine
-from common.engines.captured import WARM_UPS, record
+from common.cli import run
+from common.engines import make_engine
+from common.engines.cuda_graphs import WARM_UPS, record
 from common.registry import get_model
 from common.seeded import random_source
 from common.stages import Stage
-from common.verify import SMALLEST_SCALE
-from common.voices import ModelSource
+from common.stages.choose import KERNELS
+from common.verify.compare import SMALLEST_SCALE
+from common.weights.voices import ModelSource
 from trt_plugins.timing import time_calls
 from trt_plugins.vocoder_benchmark import make_parser, parse
 
@@ -55,8 +56,8 @@ def measure(
         inputs = {name: to_device(value, "cuda") for name, value in drawn.items()}
         wanted = network(**inputs)
         ways = {"kernels": partial(alone, inputs), "PyTorch, float16": partial(halved, **inputs)}
-        for name, run in ways.items():
-            median, p95, found = time_graph(run, runs)
+        for name, way in ways.items():
+            median, p95, found = time_graph(way, runs)
             error = max(
                 float((found[output] - value).abs().max() / value.abs().max().clamp(min=SMALLEST_SCALE))
                 for output, value in wanted.items()
@@ -81,9 +82,9 @@ def main() -> int:
         for stage in module.stages(source.config):
             if stage.name in module.KERNELS:
                 rows += measure(source, stage, args.batch, args.symbols, args.frames, args.runs)
-    cli.print_table(HEADINGS, rows)
+    run.print_table(HEADINGS, rows)
     return 0
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run.run(main)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from fastpitch.infer import LONGEST_SYMBOL
+from fastpitch.config import LONGEST_SYMBOL
 from trt_plugins.transformer.fold import block_of
 
 Run = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]

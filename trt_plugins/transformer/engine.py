@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from common.arrays import pad_to
-from common.deployment import Bucket
-from common.engines import check_inputs
+from common.config.deployment import Bucket
 from common.engines.buckets import cut, resized
-from common.engines.captured import Captured
-from common.engines.halves import MEL_STEP, TEXT_STEP
+from common.engines.check_inputs import check_inputs
+from common.engines.cuda_graphs import Captured
 from common.engines.torch_engine import build_network
 from common.stages import Stage
+from common.synthesis.two_graphs import MEL_STEP, TEXT_STEP
 from trt_plugins.graphs import Launch, check_machine, processors_of
 from trt_plugins.transformer.fold import (
     CHUNK,
@@ -35,7 +35,7 @@ from trt_plugins.transformer.fold import (
 )
 
 if TYPE_CHECKING:
-    from common.voices import ModelSource
+    from common.weights.voices import ModelSource
 
 SLACK = 128  # rows behind the last item: the last program's
 STEP_ROWS = 8  # of a program that begins a side

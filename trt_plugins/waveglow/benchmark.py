@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from common import cli
+from common.cli import run
 from common.seeded import random_source
 from trt_plugins.vocoder_benchmark import COLUMNS, Timed, make_parser, parse
 from trt_plugins.waveglow.engine import Generator
@@ -34,9 +34,9 @@ def main() -> int:
     rows = [
         (str(batch), *row) for batch in args.batch for row in timed.measure(batch, args.frames, args.runs)
     ]
-    cli.print_table(("batch", *COLUMNS), rows)
+    run.print_table(("batch", *COLUMNS), rows)
     return 0
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    run.run(main)

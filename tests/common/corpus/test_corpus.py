@@ -8,10 +8,15 @@ import numpy as np
 import pytest
 import soundfile
 
-from common.corpus.alignment import speech_bounds, spread
-from common.corpus.dataset import Labels, load_audio, load_labels, save_labels
-from common.corpus.prepare import line_symbols, read_metadata, read_transcripts, split_sentences_into_lines
-from common.corpus.texts import extra_sentences
+from common.training.corpus.alignment import speech_bounds, spread
+from common.training.corpus.dataset import Labels, load_audio, load_labels, save_labels
+from common.training.corpus.prepare import (
+    line_symbols,
+    read_metadata,
+    read_transcripts,
+    split_sentences_into_lines,
+)
+from common.training.corpus.texts import extra_sentences
 
 RATE, HOP = 22_050, 256
 SYMBOLS = [" ", "@S", "@IY1", ",", " ", "@M", "@IY1", "."]

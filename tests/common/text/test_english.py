@@ -10,9 +10,9 @@ import pytest
 
 from common.text import get_frontend
 from common.text.letters import load_letter_reader
-from common.text.misaki import from_misaki, to_misaki
 from common.text.pronounce import of_word, pronounce, read
 from common.text.split import CLAUSE_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
+from common.training.corpus.misaki import from_misaki, to_misaki
 
 ROOT = Path(__file__).parents[3]
 FRONTEND = get_frontend("english")

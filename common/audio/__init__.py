@@ -1,0 +1,1 @@
+"""Audio: the mel contract, mel spectrograms, sound files, the denoiser."""

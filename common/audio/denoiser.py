@@ -1,0 +1,103 @@
+"""Bias removal: a vocoder's hum, measured on a silent mel, is taken out of the spectra of what it says.
+
+The published WaveGlow denoiser, for any vocoder, as a stage of its own: here its declaration, its measures
+and the spectrum of the hum; common/audio/denoiser_network.py has the network. No torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from common.arrays import random_lengths
+from common.audio.contract import MelContract
+from common.audio.mel import analysis_window
+from common.stages import Dim, Stage, Tensor
+
+BIAS_FRAMES = 88  # of the silent mel, as published
+OVERLAP = 4  # hops in a window, as published
+
+
+def spectra_of(hop_length: int) -> MelContract:
+    """The spectra in which a vocoder of this hop is denoised. The mel of the contract plays no part."""
+    size = OVERLAP * hop_length
+    return MelContract(filter_length=size, hop_length=hop_length, win_length=size)
+
+
+def fewest_samples(hop_length: int) -> int:
+    """The reflection at both ends of the audio needs so many."""
+    return OVERLAP * hop_length // 2 + 1
+
+
+def denoiser_stage(model: str, hop_length: int, batch: Dim, mel: Dim) -> Stage:
+    """The stage of a vocoder that makes audio of so many frames.
+
+    The bias is an input and no weight: it is measured on the engine that runs the vocoder.
+    """
+    fewest = fewest_samples(hop_length)
+    sizes = [max(fewest, frames * hop_length) for frames in (mel.min, mel.typical, mel.max)]
+    samples, whole = Dim("samples", *sizes), Dim("whole", *sizes)
+    return Stage(
+        model=model,
+        name="denoiser",
+        network="common.audio.denoiser_network:DenoiserNetwork",
+        method="denoise",
+        inputs=(
+            Tensor("audio", "float32", (batch, samples)),
+            Tensor("strength", "float32", (batch,)),
+            Tensor("bias", "float32", (fewest,)),  # a bin for each of half a window's samples, and one
+        ),
+        outputs=(Tensor("denoised", "float32", (batch, whole)),),
+        float32_layers=("*",),  # it takes a small spectrum from a large one
+    )
+
+
+def masked_denoiser_stage(model: str, hop_length: int, batch: Dim, mel: Dim) -> Stage:
+    """The same for padded audio: an item of so many frames is denoised as if it ended there.
+
+    Its audio has whole frames, and so many of them that it is long enough for a spectrum.
+    """
+    fewest = -(-fewest_samples(hop_length) // hop_length)
+    sizes = [max(fewest, frames) * hop_length for frames in (mel.min, mel.typical, mel.max)]
+    samples = Dim("samples", *sizes, of=mel.name, times=hop_length)
+    plain = denoiser_stage(model, hop_length, batch, mel)
+    _, *others = plain.inputs
+    return replace(
+        plain,
+        name="masked_denoiser",
+        inputs=(
+            Tensor("audio", "float32", (batch, samples)),
+            *others,
+            Tensor("lengths", "int64", (batch,)),
+        ),
+        outputs=(Tensor("denoised", "float32", (batch, samples)),),
+    )
+
+
+def denoiser_examples(
+    hop_length: int, sizes: dict[str, int], rng: np.random.Generator, masked: bool = False
+) -> dict[str, np.ndarray]:
+    """Noise, with a hum that is as loud as some of its bins."""
+    bins = fewest_samples(hop_length)
+    lengths = {}
+    if masked:
+        frames, fewest = sizes["samples"] // hop_length, -(-bins // hop_length)
+        lengths["lengths"] = random_lengths(sizes["batch"], frames, rng, fewest)
+    return {
+        **lengths,
+        "audio": 0.1 * rng.standard_normal((sizes["batch"], sizes["samples"]), np.float32),
+        "strength": rng.uniform(0, 1, sizes["batch"]).astype(np.float32),
+        "bias": rng.uniform(0, 2, bins).astype(np.float32),
+    }
+
+
+def bias_spectrum(audio: np.ndarray, hop_length: int) -> np.ndarray:
+    """What a vocoder adds to everything: the magnitudes of the first window of its audio for a mel of zeros.
+
+    audio (S,), WaveGlow's with noise of zeros -> float32 (bins,). The window's centre is the first sample, so
+    that half of it is a reflection.
+    """
+    half = OVERLAP * hop_length // 2
+    window = np.concatenate((audio[half:0:-1], audio[:half])) * analysis_window(spectra_of(hop_length))
+    return np.abs(np.fft.rfft(window)).astype(np.float32)

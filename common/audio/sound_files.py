@@ -1,0 +1,141 @@
+"""Reading, resampling and writing sound files."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import warnings
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from common.audio.mel import FRAMES_AT_ONCE
+from common.files import write_bytes
+
+FORMATS = {  # file suffix -> libsndfile's container and coding
+    "wav": ("WAV", "PCM_16"),
+    "flac": ("FLAC", "PCM_16"),
+    "ogg": ("OGG", "VORBIS"),
+    "mp3": ("MP3", "MPEG_LAYER_III"),
+}
+
+
+def resample(audio: np.ndarray, from_rate: int, to_rate: int) -> np.ndarray:
+    """audio (..., S) at `from_rate` Hz -> float32 (..., ceil(S * to / from)) at `to_rate` Hz.
+
+    Band-limited interpolation with a Kaiser-windowed sinc, one filter for each phase (Smith, "Digital
+    Audio Resampling"): flat to 0.91 of the lower Nyquist frequency, more than 100 dB down from 1.03 of it.
+    """
+    audio = np.asarray(audio, np.float32)
+    for rate in (from_rate, to_rate):
+        if rate != int(rate) or rate < 1:
+            raise ValueError(f"a sampling rate must be a whole positive number of Hz, not {rate}")
+    if from_rate == to_rate or audio.shape[-1] == 0:
+        return audio.copy()
+    divisor = math.gcd(int(from_rate), int(to_rate))
+    up, down = int(to_rate) // divisor, int(from_rate) // divisor
+    zero_crossings, beta = 64, 11.0
+    cutoff = min(1.0, up / down) * 0.97  # the middle of the transition band, in units of the input's Nyquist
+    half = math.ceil(zero_crossings / cutoff)
+    count = -(-audio.shape[-1] * up // down)
+    padding = [(0, 0)] * (audio.ndim - 1) + [(half, half + down)]
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(audio, padding), 2 * half, axis=-1)
+    out = np.empty((*audio.shape[:-1], count), np.float32)
+    for phase in range(min(up, count)):
+        # Output number phase + k * up lies at input position phase * down / up + k * down.
+        whole, part = divmod(phase * down, up)
+        distance = np.arange(1 - half, half + 1) - part / up
+        taper = np.i0(beta * np.sqrt(np.maximum(0.0, 1.0 - (distance / half) ** 2))) / np.i0(beta)
+        filter_ = (cutoff * np.sinc(cutoff * distance) * taper).astype(np.float32)
+        places = out[..., phase::up]
+        for start in range(0, places.shape[-1], FRAMES_AT_ONCE):
+            stop = min(start + FRAMES_AT_ONCE, places.shape[-1])
+            first = whole + 1 + start * down
+            inputs = windows[..., first : first + (stop - start - 1) * down + 1 : down, :]
+            places[..., start:stop] = inputs @ filter_
+    return out
+
+
+def read_audio(path: str | Path) -> tuple[np.ndarray, int]:
+    """A sound file -> (float32 samples (S,), sampling rate); several channels are averaged to one."""
+    import soundfile
+
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: give a sound file")
+    if not path.exists():
+        raise FileNotFoundError(f"sound file {path} not found")
+    try:
+        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
+    except soundfile.LibsndfileError as error:
+        raise ValueError(f"{path} cannot be read as sound: {error.error_string}") from None
+    return np.ascontiguousarray(samples.mean(axis=1, dtype=np.float32)), rate
+
+
+def to_pcm16(audio: np.ndarray) -> np.ndarray:
+    """Audio in [-1, 1] -> int16 as the published vocoders' scripts do (times 32768, truncated); saturates."""
+    return np.clip(np.asarray(audio, np.float32) * 32768.0, -32768, 32767).astype(np.int16)
+
+
+def encode_audio(audio: np.ndarray, rate: int, format: str = "wav") -> bytes:
+    """audio (S,) -> the bytes of a sound file: wav and flac with 16 bits, ogg (Vorbis) or mp3.
+
+    Nothing is ever clipped: a signal whose peak is above 1 is scaled down as a whole, with a warning.
+    """
+    import soundfile
+
+    format = format.lower().removeprefix(".")
+    if format not in FORMATS:
+        raise ValueError(f"sound format {format!r} is not known; use one of {', '.join(FORMATS)}")
+    container, coding = FORMATS[format]
+    if container not in soundfile.available_formats():
+        raise ValueError(
+            f"the installed libsndfile {soundfile.__libsndfile_version__} cannot write {format}; use wav"
+        )
+    audio = np.asarray(audio)
+    if audio.ndim != 1:
+        raise ValueError(f"audio to write must have one axis (samples), not the shape {audio.shape}")
+    audio = audio.astype(np.float32)
+    bad = np.count_nonzero(~np.isfinite(audio))
+    if bad:
+        raise ValueError(f"audio to write holds {bad} NaN or infinite samples of {audio.size}")
+    peak = float(np.max(np.abs(audio), initial=0.0))
+    if peak > 1.0:
+        warnings.warn(
+            f"audio peaks at {peak:.2f}: scaled down as a whole so that it does not clip", stacklevel=2
+        )
+        audio = audio / peak
+    samples = to_pcm16(audio) if coding == "PCM_16" else audio
+    buffer = io.BytesIO()
+    try:
+        with soundfile.SoundFile(buffer, "w", rate, 1, coding, format=container) as file:
+            # In pieces: libsndfile's Vorbis encoder overflows its stack on long single writes.
+            for start in range(0, len(samples), 1 << 16):
+                file.write(samples[start : start + (1 << 16)])
+    except (soundfile.LibsndfileError, TypeError, ValueError) as error:
+        raise ValueError(f"cannot write {format} at {rate} Hz: {error}") from None
+    return buffer.getvalue()
+
+
+def write_audio(
+    target: str | Path | IO[bytes], audio: np.ndarray, rate: int, format: str | None = None
+) -> None:
+    """Write audio (S,) to a path or an open binary file; a path's suffix decides where `format` is None.
+
+    A path appears only when it is complete: the bytes go to a temporary name beside it, which is renamed.
+    """
+    if not isinstance(target, str | os.PathLike):
+        target.write(encode_audio(audio, rate, format or "wav"))
+        return
+    path = Path(os.path.realpath(target))  # through a link, so that the link stays
+    suffix = Path(target).suffix.lower().removeprefix(".")
+    if format is None and suffix not in FORMATS:
+        known = ", ".join(f".{name}" for name in FORMATS)
+        raise ValueError(f"{target}: the suffix does not name a sound format; use one of {known}")
+    if path.is_dir():
+        raise IsADirectoryError(f"{target} is a folder: give a file name")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {target}: the folder {path.parent} does not exist")
+    write_bytes(path, encode_audio(audio, rate, format or suffix))

@@ -1,0 +1,1 @@
+"""The commands: their parser, options, and a module for each command."""

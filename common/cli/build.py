@@ -1,0 +1,129 @@
+"""The build command, shared by scripts/build.py and every model's build_trt module."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from typing import Any
+
+from common.cli import options, run
+from common.config.deployment import Deployment
+
+HEADINGS = ("engine", "precision", "MB", "layers", "seconds", "warnings", "file")
+
+
+def main(model: str | None = None) -> int:
+    """Builds the engines of a voice or of published weights; `model` limits it to one model."""
+    what = model or "a voice's models"
+    parser = options.Parser(
+        description=f"Builds TensorRT engines of {what}; ONNX graphs that are missing are exported first.",
+        kinds=("acoustic", "vocoder"),
+        choose=lambda args: [source.model for source in read_sources(args, model)],
+    )
+    if not model:
+        parser.add_argument("--acoustic", metavar="NAME", help="acoustic model (default: the voice's)")
+        parser.add_argument("--vocoder", metavar="NAME", help="vocoder (default: the voice's)")
+    options.add_weights_arguments(parser)
+    options.add_precision_argument(parser)
+    options.add_decoder_argument(parser, "what runs on TensorRT")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="every model of the voice (or the one given), every form of its stages, both precisions",
+    )
+    parser.add_argument("--force", action="store_true", help="build what is there already again")
+    parser.add_argument(
+        "--tensorrt",
+        metavar="FLAVOUR",
+        help="tensorrt or tensorrt_rtx (default: $MELFORGE_TENSORRT, or what is installed)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the reports as JSON")
+    args = parser.parse_args()
+
+    from common.engines.tensorrt.api import load_tensorrt
+    from common.synthesis.loading import override
+
+    trt = load_tensorrt(args.tensorrt)
+    rows = []
+    for stored in read_sources(args, model):
+        source = override(stored, args.overrides.get(stored.model, {}))
+        for deployment in deployments(args, source.model):
+            for file, made in build_model(source, deployment, trt, args):
+                rows.append(report(file, made))
+                if not args.json:
+                    print(f"{file.path}{'' if made else ' (there already)'}", flush=True)
+    if args.json:
+        print(json.dumps(rows, indent=1))
+    else:
+        run.print_table(HEADINGS, [row_of(row) for row in rows])
+    return 0
+
+
+def read_sources(args: argparse.Namespace, model: str | None) -> list:
+    """The models asked for; without any, the published weights', or those that a voice speaks with."""
+    from common.registry import get_model
+    from common.stages.choose import KINDS
+    from common.synthesis.loading import choose_sources
+    from common.weights.published import parse_checkpoint, read_checkpoint
+    from common.weights.voices import load_voice
+
+    asked = {kind: getattr(args, kind, None) for kind in KINDS}
+    names = [model] if model else [get_model(name, kind).name for kind, name in asked.items() if name]
+    given = [read_checkpoint(path, word) for word, path in map(parse_checkpoint, args.checkpoint)]
+    published = {source.model: source for source in given}
+    names = names or list(published)
+    if names:
+        return [published.get(name) or load_voice(args.voice).source(name) for name in names]
+    if args.all:
+        return list(load_voice(args.voice).models.values())
+    return list(choose_sources(asked, args.voice).values())
+
+
+def deployments(args: argparse.Namespace, model: str) -> list[Deployment]:
+    """How a model's engines are to be: what the files say, in the precision asked for."""
+    told = args.deployments.get(model, Deployment())
+    if args.precision:  # which is their use_fp16 already
+        return [told]
+    return [replace(told, use_fp16=half) for half in (False, True)] if args.all else [told]
+
+
+def build_model(source: Any, deployment: Deployment, trt: Any, args: argparse.Namespace):
+    """Builds a model's engines one after the other; each with whether it was made now."""
+    from common.engines.tensorrt.build import build_stage
+    from common.engines.tensorrt.engine_file import engine_files, needed_stages
+    from common.errors import require_torch
+
+    stages = needed_stages(source, deployment, args.decoder, args.all)
+    if any(stage.name not in source.graphs for stage in stages):
+        require_torch(f"exporting {source.weights} to ONNX")
+        from common.export.graph_store import with_graphs
+
+        source = with_graphs(source, stages)
+    force = args.force or deployment.trt_force_build
+    for file in engine_files(stages, source, deployment, trt):
+        yield file, build_stage(file, source, trt, force, deployment.trt_max_ws_size)
+
+
+def report(file: Any, made: bool) -> dict[str, Any]:
+    note = json.loads(file.note.read_text())
+    return {
+        "engine": note["stage"],
+        "precision": note["precision"],
+        "bytes": note["bytes"],
+        **note["report"],
+        "built": made,
+        "file": str(file.path),
+    }
+
+
+def row_of(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        row["engine"],
+        row["precision"],
+        f"{row['bytes'] / 1e6:.1f}",
+        str(row["layers"]),
+        f"{row['seconds']:.1f}",
+        str(len(row["warnings"])),
+        row["file"].rpartition("/")[2],
+    )

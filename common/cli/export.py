@@ -1,0 +1,62 @@
+"""The export command, shared by scripts/export.py and every model's export_onnx module."""
+
+from __future__ import annotations
+
+import argparse
+
+from common.cli import options, run
+
+
+def main(model: str | None = None) -> int:
+    """Exports and checks the graphs of a voice or of published weights; `model` limits it to one model."""
+    what = model or "a voice's models"
+    parser = options.Parser(
+        description=f"Exports {what} to ONNX and compares every graph with PyTorch at several sizes.",
+        kinds=("acoustic", "vocoder"),
+        choose=lambda args: [model] if model else args.selected or [s.model for s in read_sources(args)],
+    )
+    options.add_weights_arguments(
+        parser, "published weights instead; their graphs go to the cache ($MELFORGE_CACHE); may be repeated"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="compare the graphs that are there; write nothing"
+    )
+    args = parser.parse_args()
+
+    from common.errors import require_torch
+    from common.synthesis.loading import override
+
+    require_torch("exporting")
+    from common.export.graph_store import cached_source
+    from common.export.to_onnx import HEADINGS, check_source, export_source, source_stages
+
+    wanted = [model] if model else args.selected
+    sources = [source for source in read_sources(args) if not wanted or source.model in wanted]
+    if not sources:
+        raise ValueError(f"there is no {' or '.join(wanted)} to export")
+    checks = []
+    for stored in sources:
+        made, source = [], override(stored, args.overrides.get(stored.model, {}))
+        # A voice's graphs are those of its own config.
+        cached = args.checkpoint or source.config != stored.config
+        if cached:
+            source, made = cached_source(source)
+        # A voice may have graphs of some forms only.
+        stages = [stage for stage in source_stages(source) if stage.name in source.graphs] or None
+        if not (cached or args.check):
+            source, made = export_source(source, source.weights.parent, stages)
+        checks += made or check_source(source, stages)
+        for graph in source.graphs.values():
+            print(graph)
+    run.print_table(HEADINGS, [check.row() for check in checks])
+    return 0 if all(check.ok for check in checks) else 1
+
+
+def read_sources(args: argparse.Namespace) -> list:
+    """The models of the published weights, else those of the voice."""
+    from common.weights.published import parse_checkpoint, read_checkpoint
+    from common.weights.voices import load_voice
+
+    if args.checkpoint:
+        return [read_checkpoint(path, word) for word, path in map(parse_checkpoint, args.checkpoint)]
+    return list(load_voice(args.voice).models.values())

@@ -1,0 +1,230 @@
+"""What files and `--set` say of the models that a command runs.
+
+The engines' keys count as they stand (`Deployment`). A network's own sizes belong to its weights: what a file
+says of them is checked and gives way, and only an explicit `--set` changes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from common.config.deployment import PRECISIONS, Deployment, on_another
+from common.config.hparams import Entry, backend_texts, build, line, require_known, shown, typed_entry
+from common.errors import unknown
+from common.registry import get_model
+
+DEFAULT = "default"
+PRECISION = "precision"  # the commands' word for `use_fp16`
+
+
+@dataclass
+class Given:
+    """The entries of a file or of `--set` that are for one model, or, without one, for any that runs."""
+
+    where: str
+    model: str | None
+    entries: dict[str, Entry]
+    explicit: bool  # by --set
+
+
+@dataclass
+class ModelSettings:
+    """What was said of one model; of two entries for a key the later one has won."""
+
+    files: dict[str, Entry] = field(default_factory=dict)
+    explicit: dict[str, Entry] = field(default_factory=dict)
+    deployment: Deployment = field(default_factory=Deployment)
+    overrides: dict[str, Any] = field(default_factory=dict)  # of its config or mel contract
+
+    def place(self, key: str) -> str:
+        entry = self.explicit.get(key) or self.files.get(key)
+        return entry.place if entry else DEFAULT
+
+
+def network_classes(model: str) -> list[type]:
+    from common.audio.contract import MelContract
+
+    return [get_model(model).config_class, MelContract]
+
+
+def keys_of(model: str) -> set[str]:
+    """The keys that say something of a model."""
+    return field_names([Deployment, *network_classes(model)])
+
+
+def field_names(classes: Iterable[type]) -> set[str]:
+    return {f.name for cls in classes for f in fields(cls)}
+
+
+def settle(given: Sequence[Given], chosen: Sequence[str], options: Iterable[str]) -> dict[str, ModelSettings]:
+    """The settings of the models that run; `options` are the command's own keys."""
+    models = {model: ModelSettings() for model in chosen}
+    options = set(options)
+    for one in given:
+        if one.model and one.model not in models:
+            raise ValueError(f"{one.where}: {one.model} is none of the models here ({', '.join(models)})")
+        takers = [one.model] if one.model else chosen
+        keys = {model: keys_of(model) for model in takers}
+        scoped = one.model and one.explicit  # as `--set fastpitch.key=value`: no option of the command
+        require_known(one.entries, set().union(*keys.values(), () if scoped else options))
+        for key, entry in one.entries.items():
+            # An option of the command is no model's unless it stands in its file, but for the batch size.
+            if one.model or key not in options or key == "batch_size":
+                for model in takers:
+                    if key in keys[model]:
+                        (models[model].explicit if one.explicit else models[model].files)[key] = entry
+    for model, settings in models.items():
+        _type(model, settings)
+    return models
+
+
+def as_half(given: Given) -> Given:
+    """What a model's file or `--set` says of its precision, as `use_fp16`."""
+    entry = given.entries.get(PRECISION)
+    if entry is None:
+        return given
+    half = half_of(entry)
+    told = given.entries.get("use_fp16", half)
+    if told.value != half.value:
+        raise _contradiction(entry, told)
+    rest = {key: value for key, value in given.entries.items() if key != PRECISION}
+    return Given(given.where, given.model, {**rest, "use_fp16": half}, given.explicit)
+
+
+def half_of(entry: Entry) -> Entry:
+    if entry.value not in PRECISIONS:
+        raise ValueError(f"{entry.place}: {unknown(PRECISION, entry.value, PRECISIONS)}")
+    return Entry(entry.value == "fp16", entry.place)
+
+
+def with_precision(given: Sequence[Given], flags: Mapping[str, Entry]) -> list[Given]:
+    """Adds `use_fp16` wherever `precision` stands for all models. As ever, a command line wins over files.
+
+    Where a file contradicts itself, or the command line does, nothing can win.
+    """
+    given = list(given)
+    if PRECISION in flags:
+        given.append(Given("--precision", None, {PRECISION: flags[PRECISION]}, explicit=True))
+    made = []
+    for one in given:
+        if one.model is None and one.entries.get(PRECISION, Entry(None, "")).value is not None:
+            half = as_half(one).entries["use_fp16"]
+            one = Given(one.where, None, {**one.entries, "use_fp16": half}, one.explicit)
+        made.append(one)
+    said = [one for one in made if one.explicit and "use_fp16" in one.entries]
+    for one in said:
+        for other in said:
+            words = PRECISION in one.entries and PRECISION not in other.entries
+            if words and one.entries["use_fp16"].value != other.entries["use_fp16"].value:
+                raise _contradiction(one.entries[PRECISION], other.entries["use_fp16"])
+    return made
+
+
+def _contradiction(precision: Entry, told: Entry) -> ValueError:
+    word = str(told.value).lower()
+    return ValueError(
+        f"{precision.place} says {PRECISION} {precision.value}, but {told.place} says use_fp16 {word}: "
+        "leave one of them out"
+    )
+
+
+def _type(model: str, settings: ModelSettings) -> None:
+    classes = network_classes(model)
+    for cls in classes:  # what gives way must still be right
+        build(cls, _of(settings.files, field_names([cls])), model)
+    hints = {name: hint for cls in classes for name, hint in typing.get_type_hints(cls).items()}
+    settings.overrides = {
+        name: typed_entry(name, entry, hints[name]) for name, entry in _of(settings.explicit, hints).items()
+    }
+    # A key that the network has too, such as mask_padding, is the network's.
+    engines = field_names([Deployment]) - hints.keys()
+    settings.deployment = build(Deployment, _of(settings.files | settings.explicit, engines), model)
+
+
+def _of(entries: Mapping[str, Entry], names: Iterable[str]) -> dict[str, Entry]:
+    return {name: entries[name] for name in names if name in entries}
+
+
+def choose_backend(
+    models: Mapping[str, ModelSettings], backend: Entry, precision: Entry | None = None
+) -> Entry:
+    """`use_trt` means the backend trt unless one is given; `use_fp16` is for engines of that one.
+
+    `precision`, said for all models, counts for those that run on it.
+    """
+    from common.stages.choose import parse_backends
+
+    on_trt = [model for model, settings in models.items() if settings.deployment.use_trt]
+    if on_trt and backend.place == DEFAULT:
+        place = models[on_trt[0]].place("use_trt")
+        words = {model: "trt" if model in on_trt else backend.value or "onnx" for model in models}
+        text = ",".join(f"{model}={word}" for model, word in words.items())
+        backend = Entry("trt" if len(on_trt) == len(models) else text, place)
+    texts = backend_texts(backend.value or "onnx")
+    runs = [parse_backends(by_model(text, models), {model: model for model in models}) for text in texts]
+    asked = precision is not None and precision.value is not None
+    if asked and not any("trt" in backends.values() for backends in runs):
+        raise ValueError(
+            f"{precision.place}: precision is for the backend trt, and no model runs on it here: "
+            "add --backend trt, or leave precision out"
+        )
+    for model, settings in models.items():
+        word = next((b[model] for b in runs if b[model] == "trt"), runs[0][model])
+        if word == "trt" or not settings.deployment.use_fp16:
+            continue
+        if asked and settings.place("use_fp16") == precision.place:
+            settings.deployment = on_another(settings.deployment)
+        else:
+            raise ValueError(
+                f"{models[model].place('use_fp16')}: use_fp16 is for the backend trt, but {model} runs on "
+                f"{word}: add --set use_fp16=false"
+            )
+    return backend
+
+
+def by_model(text: str, models: Iterable[str]) -> str:
+    """ "acoustic=trt" as "fastpitch=trt,tacotron2=trt", where these run."""
+    parts = []
+    for part in text.split(","):
+        word, equals, backend = part.partition("=")
+        of_kind = [model for model in models if get_model(model).kind == word.strip()]
+        parts += [f"{model}{equals}{backend}" for model in of_kind] or [part]
+    return ",".join(parts)
+
+
+def find_source(args: argparse.Namespace, model: str) -> tuple[Any, str]:
+    """The model's weights as they are, and the file that states their sizes."""
+    from common.weights.published import parse_checkpoint, read_checkpoint
+    from common.weights.voices import VOICE_FILE, load_voice
+
+    for word, path in map(parse_checkpoint, args.checkpoint):
+        source = read_checkpoint(path, word)
+        if source.model == model:
+            return source, str(path)
+    voice = load_voice(getattr(args, "voice", None))
+    path = voice.folder / VOICE_FILE
+    here = path.is_absolute() and path.is_relative_to(Path.cwd())
+    return voice.source(model), str(path.relative_to(Path.cwd()) if here else path)
+
+
+def describe(model: str, settings: ModelSettings, source: Any, place: str) -> Iterator[str]:
+    """A line for each value that holds; `source` is the weights' own, stated in `place`."""
+    stored = {f.name: getattr(part, f.name) for part in (source.config, source.mel) for f in fields(part)}
+    for f in fields(Deployment):
+        if f.name not in stored:
+            yield line(f.name, getattr(settings.deployment, f.name), settings.place(f.name))
+    hints = {n: hint for cls in network_classes(model) for n, hint in typing.get_type_hints(cls).items()}
+    for name, value in stored.items():
+        asked = settings.files.get(name)
+        if name in settings.overrides:
+            where = f"{settings.place(name)} ({place} says {shown(value)})"
+            yield line(name, settings.overrides[name], where)
+        elif asked and typed_entry(name, asked, hints[name]) != value:
+            yield line(name, value, f"{place} ({asked.place}, says {shown(asked.value)})")
+        else:
+            yield line(name, value, place)

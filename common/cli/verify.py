@@ -1,0 +1,201 @@
+"""The verify command, shared by scripts/verify.py and every model's verify_trt module."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from common.cli import options, run
+from common.registry import get_model
+
+TEXT = "It just works."
+EPILOG = """The exit status is 1 if anything is out of tolerance; the first layer that went wrong is named.
+docs/verify.md says what is compared, and why the tolerances are what they are."""
+
+
+def main(model: str | None = None) -> int:
+    """Compares a pair of models, or one model, on ONNX Runtime or TensorRT with PyTorch."""
+    parser = make_parser(model)
+    args = parser.parse_args()
+
+    from common.errors import require_torch
+
+    require_torch("comparing with PyTorch")
+    from common.verify.stages import verify
+
+    sources, setups = prepare(args, model)
+    found = verify(args.text, sources, setups, args.decoder)
+    report = found.report()
+    quiet = args.json == "-"
+    if not quiet:
+        show(found)
+    if args.json:
+        text = json.dumps(report, indent=1) + "\n"
+        sys.stdout.write(text) if quiet else Path(args.json).write_text(text, encoding="utf-8")
+    if args.plot:
+        from common.verify.report import draw
+
+        write(Path(args.plot), draw(found))
+    if args.output:
+        write_sounds(found, Path(args.output))
+    return 0 if found.ok else 1
+
+
+def make_parser(model: str | None) -> options.Parser:
+    kinds = (get_model(model).kind,) if model else ("acoustic", "vocoder")
+    default = "trt" if model else "onnx"
+    parser = options.Parser(
+        description=f"Compares {model or 'two models'} on another backend with PyTorch: the layers, the "
+        "stages, and a sentence spoken by both.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        kinds=kinds,
+        choose=(lambda args: [model]) if model else None,
+    )
+    parser.add_argument("--text", default=TEXT, help=f"what is spoken (default: {TEXT})")
+    names = {"acoustic": "acoustic model", "vocoder": "vocoder"}
+    for kind in names:
+        if kind not in kinds:
+            parser.add_argument(
+                f"--{kind}",
+                metavar="NAME",
+                help=f"the {names[kind]} beside it, on PyTorch (default: the voice's)",
+            )
+        elif not model:
+            parser.add_argument(f"--{kind}", metavar="NAME", help=f"{names[kind]} (default: the voice's)")
+    options.add_weights_arguments(parser)
+    parser.add_argument(
+        "--backend",
+        default=default,
+        metavar="NAME",
+        help="what is compared with PyTorch, onnx or trt, and kernels of stages as in trt,decoder_loop=cuda "
+        f"(default: {default}, or what use_trt says)",
+    )
+    options.add_precision_argument(parser)
+    options.add_decoder_argument(parser, "the backend's")
+    parser.add_argument(
+        "--device", default="auto", help="cpu, cuda or cuda:N (default: a GPU if the backend has one)"
+    )
+    parser.add_argument(
+        "--threads", type=options.positive, metavar="N", help="CPU threads (default: all cores)"
+    )
+    parser.add_argument(
+        "--layers",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="which layers, such as 'encoder.layers.0.*' (default: the model's list); may be repeated",
+    )
+    parser.add_argument(
+        "--calls",
+        type=options.positive,
+        default=40,
+        metavar="N",
+        help="of each stage that are compared, such as a decoder's steps (default: 40)",
+    )
+    parser.add_argument(
+        "--trt_force_build", "--trt-force-build", action="store_true", help="build engines again"
+    )
+    parser.add_argument(
+        "--perturb",
+        metavar="WEIGHT",
+        help="negate the largest value of this weight on the other side: shows that it is found",
+    )
+    parser.add_argument("--full", action="store_true", help="print every tensor, difference and error count")
+    parser.add_argument("--json", metavar="FILE", help="write a report; - for stdout, without the table")
+    parser.add_argument("--plot", metavar="PNG", help="draw the error over the layers, and both mels")
+    parser.add_argument(
+        "-o", "--output", metavar="FOLDER", help="write what both say: pytorch.wav and other.wav"
+    )
+    return parser
+
+
+def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The sources by kind, and the setups of what is compared."""
+    from common.engines.tensorrt.engine_file import needed_stages
+    from common.export.graph_store import with_graphs
+    from common.stages.choose import KINDS, deployment_of, pads_masked, parse_backends
+    from common.synthesis.loading import choose_sources, pick_device, require_kernels
+    from common.verify.report import full
+    from common.verify.stages import Setup, perturb_one, share_layers
+
+    wanted = {kind: getattr(args, kind, None) for kind in KINDS}
+    if model:
+        wanted[get_model(model).kind] = model
+    sources = choose_sources(wanted, args.voice, args.checkpoint, args.overrides)
+    names = {kind: source.model for kind, source in sources.items()}
+    compared = [kind for kind in KINDS if not model or names[kind] == model]
+    backends = parse_backends(args.backend, {kind: names[kind] for kind in compared})
+    if "torch" in backends.values():
+        raise ValueError("--backend torch: PyTorch is what the others are compared with; give onnx or trt")
+    devices = {pick_device(b) if args.device == "auto" else args.device for b in backends.values()}
+    if len(devices) > 1:  # both sides are on one
+        devices = {"cuda"}
+    (device,) = devices
+    if args.precision == "fp16" and "trt" not in backends.values():
+        raise ValueError("--precision: precision is for the backend trt: add --backend trt, or leave it out")
+    if "trt" in backends.values():
+        from common.engines.tensorrt.api import load_tensorrt
+        from common.engines.tensorrt.engine import require_gpu
+
+        load_tensorrt()
+        require_gpu(device)
+    setups = {}
+    for kind in compared:
+        deployment = deployment_of(names[kind], args.deployments, args.backend)
+        if args.precision and backends[kind] == "trt":
+            deployment = replace(deployment, use_fp16=args.precision == "fp16")
+        if deployment.kernels:
+            require_kernels(sources[kind], deployment.kernels, device)
+        # Both sides must pad in the same way, and where weights came from decides it.
+        masked = pads_masked(sources[kind], deployment)
+        deployment = replace(deployment, mask_padding=masked)
+        if args.trt_force_build:
+            deployment = replace(deployment, trt_force_build=True)
+        patterns = tuple(args.layers) or get_model(names[kind]).module("stages").LAYERS
+        form = args.decoder if kind == "acoustic" else None
+        stages = needed_stages(sources[kind], deployment, form, backend=backends[kind])
+        setups[kind] = Setup(
+            source=with_graphs(sources[kind], stages),
+            backend=backends[kind],
+            device=device,
+            deployment=deployment,
+            patterns=patterns,
+            asked=bool(args.layers),
+            threads=args.threads,
+            calls=args.calls,
+            watch=full() if args.full else None,
+        )
+    if args.layers:
+        share_layers(setups)
+    if args.perturb:
+        perturb_one(setups, args.perturb)
+    return sources, setups
+
+
+def show(found: Any) -> None:
+    from common.verify.report import HEADINGS, conclusion, rows
+
+    for setup in found.setups:
+        print(f"{setup.source.model}: PyTorch and {setup.backend} in {setup.precision}, on {setup.device}")
+    run.print_table(HEADINGS, rows(found))
+    for line in conclusion(found):
+        print(line)
+
+
+def write(path: Path, content: bytes) -> None:
+    from common.files import write_bytes
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, content)
+
+
+def write_sounds(found: Any, folder: Path) -> None:
+    from common.audio.sound_files import encode_audio
+
+    for name, audio in (("pytorch", found.speech.wanted), ("other", found.speech.got)):
+        write(folder / f"{name}.wav", encode_audio(audio.samples, audio.sampling_rate))

@@ -1,0 +1,1 @@
+"""Configuration: YAML files as typed dataclasses."""

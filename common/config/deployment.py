@@ -1,0 +1,97 @@
+"""How a model is run: the keys that NVIDIA's hparams files have for engines, and a few of ours.
+
+The `trt_` keys keep NVIDIA's names, but their lengths hold for every backend: a bucket is a length that an
+engine is made for, whatever runs it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+PRECISIONS = ("fp32", "fp16")
+
+
+@dataclass(frozen=True, order=True)
+class Bucket:
+    """Lengths that one engine covers: symbols of text and frames of mel. A vocoder's has no text (0)."""
+
+    text: int
+    mel: int
+
+    def __str__(self) -> str:
+        return f"{self.text}x{self.mel}" if self.text else str(self.mel)
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One model's engines. The defaults ask for nothing: dynamic lengths, the weights' own precision.
+
+    With `trt_multi_engine` the three lists count, else the three single values. Lengths are symbols (input)
+    and mel frames (output); a vocoder's bucket is its mel's length, the output's, and needs no input length.
+    """
+
+    batch_size: int | None = None  # utterances at a time; None: the runner decides
+    mask_padding: bool | None = None  # of a vocoder's buckets; None: not those of published weights
+    use_trt: bool = False
+    use_fp16: bool = False
+    trt_file_path: str = ""
+    trt_max_input_seq_len: int | None = None
+    trt_max_output_seq_len: int | None = None
+    trt_max_ws_size: float = 8.0  # GB that building an engine may take
+    trt_force_build: bool = False
+    trt_cuda_graph: bool = False  # a CUDA graph for each shape, where it gives the same bits as a plain run
+    trt_multi_engine: bool = False
+    trt_file_path_list: tuple[str, ...] = ()
+    trt_max_input_seq_len_list: tuple[int, ...] = ()
+    trt_max_output_seq_len_list: tuple[int, ...] = ()
+    kernels: tuple[str, ...] = ()  # stages that run on a CUDA kernel of ours, whatever runs the others
+    engine_memory_limit: int | None = None  # MB of a model's engines that stay loaded; None: all of them
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "trt_max_input_seq_len", "trt_max_output_seq_len", "engine_memory_limit"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+        if not 0 < self.trt_max_ws_size < float("inf"):
+            raise ValueError(f"trt_max_ws_size must be a number of GB above 0, not {self.trt_max_ws_size}")
+        lists = {
+            name: getattr(self, name)
+            for name in ("trt_max_input_seq_len_list", "trt_max_output_seq_len_list", "trt_file_path_list")
+        }
+        for name, values in list(lists.items())[:2]:
+            if any(value < 1 for value in values):
+                raise ValueError(f"{name} {list(values)}: a length must be at least 1")
+            if list(values) != sorted(set(values)):
+                raise ValueError(f"{name} {list(values)} must ascend, without a value twice")
+        sizes = {name: len(values) for name, values in lists.items() if values}
+        if len(set(sizes.values())) > 1:
+            told = ", ".join(f"{name} has {size}" for name, size in sizes.items())
+            raise ValueError(f"the buckets' lists contradict each other: {told}; one of each for a bucket")
+        if len(set(self.trt_file_path_list)) < len(self.trt_file_path_list):
+            raise ValueError("trt_file_path_list names a file twice: each bucket has an engine of its own")
+        if self.trt_multi_engine and not self.trt_max_output_seq_len_list:
+            raise ValueError("trt_multi_engine needs trt_max_output_seq_len_list (and that of the input)")
+
+    def buckets(self, kind: str) -> tuple[Bucket, ...]:
+        """The buckets in ascending order, for an "acoustic" model or a "vocoder"; none: dynamic lengths."""
+        if self.trt_multi_engine:
+            texts, mels = self.trt_max_input_seq_len_list, self.trt_max_output_seq_len_list
+        else:
+            texts, mels = (
+                () if value is None else (value,)
+                for value in (self.trt_max_input_seq_len, self.trt_max_output_seq_len)
+            )
+        if kind == "vocoder":
+            return tuple(Bucket(0, mel) for mel in mels)
+        if bool(texts) != bool(mels):
+            have, lack = ("output", "input") if mels else ("input", "output")
+            raise ValueError(
+                f"buckets with a maximal {have} length, but without trt_max_{lack}_seq_len"
+                f"{'_list' if self.trt_multi_engine else ''}: an acoustic model needs both"
+            )
+        return tuple(Bucket(text, mel) for text, mel in zip(texts, mels, strict=True))
+
+
+def on_another(deployment: Deployment) -> Deployment:
+    """The deployment without what only TensorRT can do."""
+    return replace(deployment, use_trt=False, use_fp16=False)

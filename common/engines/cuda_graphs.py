@@ -1,0 +1,236 @@
+"""Functions of named tensors as CUDA graphs: all that one launches, captured once for each set of shapes."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# Puts its work on the current stream and waits for nothing. What it reads beside its inputs stays in place.
+Run = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
+MOST_SHAPES = 16  # whose graphs stay, each with memory of its own
+WARM_UPS = 2  # what a first run loads or compiles cannot be captured
+
+
+@contextlib.contextmanager
+def own_stream(stream: torch.cuda.Stream) -> Iterator[torch.cuda.Stream]:
+    """The caller's stream, or for a caller on the default one `stream`, in order with what is on that.
+
+    TensorRT would make the host wait there, and nothing can be captured.
+    """
+    current = torch.cuda.current_stream(stream.device)
+    if current.cuda_stream:
+        yield current
+        return
+    stream.wait_stream(current)
+    with torch.cuda.stream(stream):
+        yield stream
+    current.wait_stream(stream)
+
+
+def record(run: Callable[[], Any], stream: torch.cuda.Stream, in_order: bool = True) -> tuple[Callable, Any]:
+    """What launches again all that `run` launches, and what `run` gave, such as outputs, which this fills.
+
+    `in_order`: no kernel begins before those before it have ended, whatever it was launched to do.
+    """
+    graph = torch.cuda.CUDAGraph(keep_graph=True)
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        outputs = run()
+    if in_order:
+        put_in_order(graph.raw_cuda_graph())
+    graph.instantiate()
+    return graph.replay, outputs
+
+
+class Graph:
+    """A run at one set of shapes as a CUDA graph, with memory of its own that inputs are copied to."""
+
+    def __init__(self, run: Run, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream):
+        self._run = run  # whose addresses, such as those of a context, the graph has
+        self._inputs = dict(inputs)
+        self._replay, self._outputs = record(lambda: run(inputs), stream)
+        self._done = stream.record_event()
+
+    def gives(self, wanted: Mapping[str, Tensor]) -> bool:
+        """Whether it fills its outputs with these, bit for bit."""
+        for tensor in self._outputs.values():
+            tensor.zero_()
+        self._replay()
+        return all(torch.equal(wanted[name], tensor) for name, tensor in self._outputs.items())
+
+    def __call__(
+        self, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream, own: bool = False
+    ) -> dict[str, Tensor]:
+        """The outputs in memory of the caller's, or in its own, which the next call fills anew."""
+        stream.wait_event(self._done)  # the memory may be in use on another stream
+        for name, tensor in inputs.items():
+            if self._inputs[name].data_ptr() != tensor.data_ptr():
+                self._inputs[name].copy_(tensor, non_blocking=True)
+        self._replay()
+        outputs = self._outputs if own else {name: tensor.clone() for name, tensor in self._outputs.items()}
+        self._done = stream.record_event()
+        return outputs
+
+    def in_use(self) -> None:
+        """Others read its memory in what the current stream does up to now."""
+        self._done = torch.cuda.current_stream(self._done.device).record_event()
+
+    def wait(self) -> None:
+        """Until it has run: then its memory may be given away."""
+        self._done.synchronize()
+
+
+class Captured:
+    """A function whose every set of shapes is captured when it first comes.
+
+    `make` gives the function for inputs of such shapes: what it holds, such as a TensorRT context, is then
+    the graph's alone. A graph that does not give bit for bit what the function gives is not used; a warning
+    says so, or why there is none. Inputs that are `shared` are read where they are, such as in the memory of
+    another graph, and a graph is for these addresses only.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[Mapping[str, Tensor]], Run],
+        stream: torch.cuda.Stream,
+        shared: Collection[str] = (),
+    ):
+        self.name = name
+        self.graphs: dict[tuple, Graph | None] = {}  # by shapes; the one used last is the last
+        self._make, self._stream, self._shared = make, stream, shared
+
+    def __call__(self, inputs: Mapping[str, Tensor], own: bool = False) -> dict[str, Tensor] | None:
+        """What the function gives, in memory of the caller's, or of the graph's own, which the next call
+        fills anew. None where these shapes have no graph.
+        """
+        key = tuple([(name, tensor.shape) for name, tensor in inputs.items()])
+        if self._shared:
+            key += tuple([tensor.data_ptr() for name, tensor in inputs.items() if name in self._shared])
+        with own_stream(self._stream) as stream:
+            graph = self.graphs.pop(key) if key in self.graphs else self._capture(inputs, stream)
+            self.graphs[key] = graph
+            if len(self.graphs) > MOST_SHAPES:
+                oldest = self.graphs.pop(next(iter(self.graphs)))
+                if oldest:
+                    oldest.wait()
+            return graph(inputs, stream, own) if graph else None
+
+    def in_use(self) -> None:
+        """Says so of the graph that was used last."""
+        graph = next(reversed(self.graphs.values()))
+        if graph:
+            graph.in_use()
+
+    def _capture(self, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream) -> Graph | None:
+        held = {
+            name: tensor
+            if name in self._shared
+            else tensor.to(stream.device, memory_format=torch.contiguous_format, copy=True)
+            for name, tensor in inputs.items()
+        }
+        run = self._make(held)
+        for _ in range(WARM_UPS):
+            outputs = run(held)
+        wanted = {name: tensor.clone() for name, tensor in outputs.items()}
+        stream.synchronize()
+        try:
+            graph = Graph(run, held, stream)
+        except (RuntimeError, ValueError) as error:
+            warnings.warn(f"{self.name} runs without a CUDA graph: {error}", stacklevel=4)
+            return None
+        if graph.gives(wanted):
+            return graph
+        warnings.warn(f"{self.name} runs without a CUDA graph: it gave other numbers", stacklevel=4)
+        return None
+
+
+def bindings(name: str) -> Any:
+    """A module of `cuda.bindings`; a ValueError where it is not installed."""
+    try:
+        return importlib.import_module(f"cuda.bindings.{name}")
+    except ImportError:
+        raise ValueError(
+            "this needs cuda.bindings, which PyTorch's CUDA builds bring along: "
+            "pip install cuda-bindings, of the version of CUDA that PyTorch was built for"
+        ) from None
+
+
+def checked(answer: tuple) -> Any:
+    """What a call of CUDA's gives behind its status, once the status says that all is well.
+
+    Nothing, one value, or a tuple of several.
+    """
+    status, *values = answer
+    if status != 0:
+        raise RuntimeError(f"CUDA says {status.name}")
+    return tuple(values) if len(values) > 1 else values[0] if values else None
+
+
+def put_in_order(graph: Any) -> int:
+    """Makes a captured graph's kernels wait until those before them have ended: how many did not.
+
+    `graph` is the driver's, or its address.
+    """
+    driver = bindings("driver")
+    # CUDA 12 has these under two names; the ones that know of kinds of edges took over the first in CUDA 13.
+    get, remove, add = (
+        getattr(driver, f"{name}_v2", None) or getattr(driver, name)
+        for name in ("cuGraphGetEdges", "cuGraphRemoveDependencies", "cuGraphAddDependencies")
+    )
+    *_, count = checked(get(graph))
+    if not count:
+        return 0
+    before, after, edges, _ = checked(get(graph, count))
+    early = [i for i, edge in enumerate(edges) if edge.type]  # a full one's is 0
+    if early:
+        ends = [before[i] for i in early], [after[i] for i in early]
+        checked(remove(graph, *ends, [edges[i] for i in early], len(early)))
+        checked(add(graph, *ends, None, len(early)))
+    return len(early)
+
+
+class InOrder:
+    """Runs what is launched on a stream in order: as a graph, captured at each call and updated in place."""
+
+    def __init__(self) -> None:
+        self._executable: Any = None
+        self._warm = False
+
+    def begin_anew(self) -> None:
+        """What is launched next may load or compile kernels, which cannot be captured."""
+        self._warm = False
+
+    def __call__(self, launch: Callable[[], None], stream: int) -> None:
+        """`stream` is the one that `launch` puts its work on, as PyTorch's `cuda_stream`."""
+        driver = bindings("driver")
+        if not self._warm:
+            launch()  # what it gives is overwritten
+            self._warm = True
+        mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        checked(driver.cuStreamBeginCapture(stream, mode))
+        try:
+            launch()
+        except BaseException:
+            driver.cuStreamEndCapture(stream)  # whose status must not hide the reason
+            raise
+        graph = checked(driver.cuStreamEndCapture(stream))
+        try:
+            put_in_order(graph)
+            if self._executable is None or driver.cuGraphExecUpdate(self._executable, graph)[0] != 0:
+                self._executable, old = None, self._executable
+                if old is not None:
+                    checked(driver.cuGraphExecDestroy(old))
+                self._executable = checked(driver.cuGraphInstantiate(graph, 0))
+            checked(driver.cuGraphLaunch(self._executable, stream))
+        finally:
+            checked(driver.cuGraphDestroy(graph))
+
+    def __del__(self) -> None:
+        if self._executable is not None:
+            bindings("driver").cuGraphExecDestroy(self._executable)

@@ -1,0 +1,1 @@
+"""TensorRT: building engines, their files, and running them."""

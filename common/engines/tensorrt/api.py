@@ -1,0 +1,100 @@
+"""Finds TensorRT: the full one (`tensorrt`) or TensorRT for RTX, whichever is installed or asked for.
+
+All other code is written once, for the API that both have; what only one of them has is asked for with
+hasattr. Precision is never a builder's flag: networks are strongly typed, all that TensorRT 11 and RTX take.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from common.errors import unknown
+
+# Flavours by the names that a user knows, in the order of preference, and the modules that may hold them.
+MODULES = {"tensorrt": ("tensorrt",), "tensorrt_rtx": ("tensorrt_rtx", "tensorrt_rtx_bindings")}
+TITLES = {"tensorrt": "TensorRT", "tensorrt_rtx": "TensorRT for RTX"}
+OLDEST = {"tensorrt": (10, 13), "tensorrt_rtx": (1, 0)}
+VARIABLE = "MELFORGE_TENSORRT"
+INSTALL = "pip install -e '.[trt]' (TensorRT for RTX), or pip install 'tensorrt>=10.13'"
+
+
+@dataclass(frozen=True, eq=False)
+class TensorRT:
+    """One of the two, imported."""
+
+    flavour: str
+    api: ModuleType
+
+    @property
+    def version(self) -> str:
+        return self.api.__version__
+
+    @property
+    def title(self) -> str:
+        return f"{TITLES[self.flavour]} {self.version}"
+
+    @property
+    def portable(self) -> bool:
+        """Whether an engine runs on other GPUs than it was built for; it is compiled when it first runs."""
+        return self.flavour == "tensorrt_rtx"
+
+
+def load_tensorrt(flavour: str | None = None) -> TensorRT:
+    """The flavour asked for, else that of $MELFORGE_TENSORRT, else the first that is installed."""
+    wanted = flavour or os.environ.get(VARIABLE) or None
+    if wanted is not None and wanted not in MODULES:
+        where = "--tensorrt" if flavour else f"${VARIABLE}"
+        raise ValueError(f"{where}: {unknown('flavour', wanted, MODULES)}")
+    return _load(wanted)
+
+
+@functools.cache
+def _load(wanted: str | None) -> TensorRT:
+    for flavour in [wanted] if wanted else MODULES:
+        for name in MODULES[flavour]:
+            try:
+                api = importlib.import_module(name)
+            except ImportError:
+                continue
+            if hasattr(api, "Builder"):  # a folder of that name is a module too
+                return _checked(TensorRT(flavour, api))
+    raise ValueError(f"{TITLES[wanted or 'tensorrt']} is not installed: {INSTALL}")
+
+
+def _checked(found: TensorRT) -> TensorRT:
+    oldest = OLDEST[found.flavour]
+    numbers = tuple(int(part) for part in found.version.split(".")[:2] if part.isdecimal())
+    if numbers < oldest:
+        raise ValueError(f"{found.title} is too old: {'.'.join(map(str, oldest))} or later is needed")
+    return found
+
+
+def make_logger(found: TensorRT) -> Any:
+    """A logger that keeps what TensorRT says: `messages` of (severity's name, text)."""
+
+    class Logger(found.api.ILogger):
+        def __init__(self) -> None:
+            found.api.ILogger.__init__(self)
+            self.messages: list[tuple[str, str]] = []
+
+        def log(self, severity: Any, message: str) -> None:
+            if severity.name in ("INTERNAL_ERROR", "ERROR", "WARNING"):
+                self.messages.append((severity.name, " ".join(message.split())))
+
+        def reason(self) -> str:
+            """The first error that is a reason: one about CUDA follows each on a machine without a GPU."""
+            errors = [text for severity, text in self.messages if severity != "WARNING"]
+            reasons = [text for text in errors if "catchCudaError" not in text] or errors
+            return reasons[0][:400] if reasons else "it gives no reason"
+
+        def warnings(self) -> list[str]:
+            texts = (text[:400] for severity, text in self.messages if severity == "WARNING")
+            # That an input is int64 is what its stage declares.
+            return list(dict.fromkeys(text for text in texts if "Int64 binding" not in text))
+
+    return Logger()

@@ -1,0 +1,193 @@
+"""Stages -> TensorRT engines: a file for each, with a JSON beside it that says what it was made of.
+
+A strongly typed network from the stage's ONNX graph, with the weights inside. TensorRT for RTX needs no GPU
+for this; what it makes is compiled for a GPU where it first runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from common.config.deployment import Deployment
+from common.engines.tensorrt.api import TensorRT, make_logger
+from common.engines.tensorrt.engine_file import EngineFile, Shape
+from common.files import locked, write_bytes
+from common.stages import Stage
+from common.weights.voices import ModelSource
+
+if TYPE_CHECKING:
+    import onnx
+
+GB = 1 << 30
+
+
+# Building
+
+
+def stage_model(stage: Stage, source: ModelSource, precision: str = "fp32") -> onnx.ModelProto:
+    """The stage's ONNX graph with the source's weights inside, in a precision."""
+    import onnx
+    from onnx import numpy_helper
+
+    from common.engines.tensorrt.half import to_half
+
+    model = onnx.load(source.graphs[stage.name], load_external_data=False)
+    for tensor in model.graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            if tensor.name not in source.state:
+                raise ValueError(f"{source.weights} lacks {tensor.name}, which stage {stage.full_name} takes")
+            tensor.CopyFrom(numpy_helper.from_array(source.state[tensor.name], tensor.name))
+    return to_half(model, stage.float32_layers) if precision == "fp16" else model
+
+
+@dataclass(frozen=True)
+class Built:
+    """An engine in memory, and what is worth knowing about its building."""
+
+    plan: bytes
+    report: dict[str, Any]
+
+
+def build_engine(
+    model: onnx.ModelProto | bytes,
+    profile: Mapping[str, Sequence[Shape]],
+    trt: TensorRT,
+    name: str = "the graph",
+    workspace: float = Deployment.trt_max_ws_size,
+) -> Built:
+    """Any ONNX graph with its weights inside -> an engine for the shapes of a profile.
+
+    A ValueError in a sentence where TensorRT refuses it.
+    """
+    api, logger = trt.api, make_logger(trt)
+    start = time.perf_counter()
+    builder = api.Builder(logger)
+    if builder is None:
+        raise ValueError(f"{trt.title} cannot build here: {logger.reason()}")
+    flag = getattr(api.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
+    network = builder.create_network(0 if flag is None else 1 << int(flag))
+    parser = api.OnnxParser(network, logger)
+    if not parser.parse(model if isinstance(model, bytes) else model.SerializeToString()):
+        errors = [parser.get_error(i) for i in range(parser.num_errors)]
+        raise ValueError(f"{trt.title} does not take {name}: {describe_refusal(errors)}")
+    config = builder.create_builder_config()
+    config.set_memory_pool_limit(api.MemoryPoolType.WORKSPACE, int(workspace * GB))
+    config.add_optimization_profile(_trt_profile(builder, network, profile, name))
+    layers = Counter(network.get_layer(i).type.name.lower() for i in range(network.num_layers))
+    with Progress(api, name) as progress:
+        config.progress_monitor = progress.monitor
+        plan = builder.build_serialized_network(network, config)
+    if plan is None:
+        reason = logger.reason()
+        more = f"; raise trt_max_ws_size ({workspace:g} GB)" if "OutOfMemory" in reason else ""
+        raise ValueError(f"{trt.title} could not build {name}: {reason}{more}")
+    content = bytes(memoryview(plan))
+    report = {
+        "seconds": round(time.perf_counter() - start, 2),
+        "layers": sum(layers.values()),
+        "layer_kinds": dict(layers.most_common()),
+        "warnings": logger.warnings(),
+    }
+    return Built(content, report)
+
+
+def _trt_profile(builder: Any, network: Any, profile: Mapping[str, Sequence[Shape]], name: str) -> Any:
+    made = builder.create_optimization_profile()
+    for i in range(network.num_inputs):
+        tensor = network.get_input(i)
+        if tensor.name not in profile:
+            raise ValueError(f"{name}: the profile says nothing of the input {tensor.name!r}")
+        if -1 in tuple(tensor.shape):
+            made.set_shape(tensor.name, *profile[tensor.name])
+    return made
+
+
+def describe_refusal(errors: Sequence[Any]) -> str:
+    """A parser's errors in a line: the operator of the first of them, its node, and what is said of it."""
+    if not errors:
+        return "it gives no reason"
+    first = errors[0]
+    where = f"operator {first.node_operator()} (node {first.node_name()})" if first.node_operator() else ""
+    text = " ".join(first.desc().split())[:300].removesuffix("false")  # a failed assertion's whole text
+    more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
+    return ": ".join(part for part in (where, text) if part) + more
+
+
+class Progress:
+    """A bar on a terminal for what TensorRT does, and a way out of it: Ctrl-C ends the build."""
+
+    def __init__(self, api: Any, name: str):
+        from tqdm import tqdm
+
+        outer = self
+        self.stopped: BaseException | None = None
+        self.bar = tqdm(desc=f"building {name}", unit="step", leave=False, disable=None)
+
+        class Monitor(api.IProgressMonitor):
+            def __init__(self) -> None:
+                api.IProgressMonitor.__init__(self)
+
+            def phase_start(self, phase: str, parent: str | None, steps: int) -> None:
+                if parent is None:
+                    outer.show(phase, 0, steps)
+
+            def step_complete(self, phase: str, step: int) -> bool:
+                try:
+                    outer.show(phase, step + 1, None)
+                except BaseException as error:  # it must not go through TensorRT's own frames
+                    outer.stopped = error
+                return outer.stopped is None
+
+            def phase_finish(self, phase: str) -> None:
+                pass
+
+        self.monitor = Monitor()
+        self._phases: dict[str, int] = {}
+
+    def show(self, phase: str, step: int, steps: int | None) -> None:
+        if steps is not None:
+            self._phases[phase] = steps
+        if phase in self._phases:
+            self.bar.total, self.bar.n = self._phases[phase], step
+            self.bar.set_postfix_str(phase)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.bar.close()
+        if self.stopped is not None:
+            raise self.stopped
+
+
+def build_stage(file: EngineFile, source: ModelSource, trt: TensorRT, force: bool, workspace: float) -> bool:
+    """Makes an engine file unless the right one is there, whole; whether it was made.
+
+    One of another kind at its place is a ValueError without `force`. Of two processes that build the same
+    file, the second waits and finds it built.
+    """
+    file.path.parent.mkdir(parents=True, exist_ok=True)
+    asked = time.time_ns()
+    with locked(file.path):
+        there = file.path.is_file() and file.note.is_file()
+        if there and (not force or file.path.stat().st_mtime_ns > asked):
+            file.read()
+            return False
+        model = stage_model(file.stage, source, file.precision)
+        name = f"{file.stage.full_name} in {file.precision}"
+        built = build_engine(model, file.profile, trt, name, workspace)
+        note = {
+            **file.made_of,
+            "bytes": len(built.plan),
+            "sha256": hashlib.sha256(built.plan).hexdigest(),
+            "report": built.report,
+        }
+        write_bytes(file.path, built.plan)
+        write_bytes(file.note, json.dumps(note, indent=1).encode() + b"\n")
+    return True

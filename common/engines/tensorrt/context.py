@@ -1,0 +1,261 @@
+"""A TensorRT plan in GPU memory and its execution contexts."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from common.engines.cuda_graphs import InOrder
+from common.engines.tensorrt.api import TensorRT, make_logger
+from common.files import write_bytes
+
+DTYPES = {
+    "FLOAT": torch.float32,
+    "HALF": torch.float16,
+    "BF16": torch.bfloat16,
+    "INT32": torch.int32,
+    "INT64": torch.int64,
+    "INT8": torch.int8,
+    "UINT8": torch.uint8,
+    "BOOL": torch.bool,
+}
+
+
+MB = 1_000_000
+
+
+ALIGNMENT = 256  # of the addresses that TensorRT reads and writes
+
+
+class LoadedPlan:
+    """A plan in the GPU's memory. Its contexts share the weights and what was compiled for this GPU."""
+
+    def __init__(
+        self,
+        plan: bytes,
+        trt: TensorRT,
+        device: str,
+        name: str,
+        cache: Path | None = None,
+        in_order: bool = False,
+    ):
+        self.trt, self.device, self.name, self.in_order = trt, torch.device(device), name, in_order
+        self.memory_bytes = len(plan)
+        self.logger = make_logger(trt)
+        self._runtime = trt.api.Runtime(self.logger)
+        with torch.cuda.device(self.device):
+            self.engine = self._runtime.deserialize_cuda_engine(plan)
+            if self.engine is None:
+                raise ValueError(f"{name} does not load: {self.logger.reason()}{self.free_memory()}")
+            make = getattr(self.engine, "create_runtime_config", None)
+            self.config = make() if make else None
+        names = [self.engine.get_tensor_name(i) for i in range(self.engine.num_io_tensors)]
+        inputs = trt.api.TensorIOMode.INPUT
+        self.inputs = [n for n in names if self.engine.get_tensor_mode(n) == inputs]
+        self.outputs = {
+            n: DTYPES[self.engine.get_tensor_dtype(n).name] for n in names if n not in self.inputs
+        }
+        self.cache = RuntimeCache(self, cache)
+
+    def make_context(self) -> Any:
+        """Runs at a time need one each; every one has its own memory for what is between the layers."""
+        with torch.cuda.device(self.device):
+            make = self.engine.create_execution_context
+            context = make() if self.config is None else make(self.config)
+        if context is None:
+            raise ValueError(f"{self.name} cannot run: {self.logger.reason()}{self.free_memory()}")
+        return context
+
+    @property
+    def scratch_bytes(self) -> int:
+        """What every context takes beside the weights."""
+        size = getattr(self.engine, "device_memory_size_v2", None)
+        return int(self.engine.device_memory_size if size is None else size)
+
+    def free_memory(self) -> str:
+        free, total = torch.cuda.mem_get_info(self.device)
+        return f" ({free / MB:.0f} of the GPU's {total / MB:.0f} MB are free)"
+
+
+class RuntimeCache:
+    """What TensorRT for RTX compiled for this GPU, in a file beside the engine: the next start need not wait.
+
+    The full TensorRT has compiled everything when it builds, and this does nothing.
+    """
+
+    def __init__(self, loaded: LoadedPlan, file: Path | None):
+        self._cache = None
+        if file is None or not hasattr(loaded.config, "create_runtime_cache"):
+            return
+        trt, gpu = loaded.trt, torch.cuda.get_device_name(loaded.device)
+        words = re.sub(r"[^A-Za-z0-9]+", "-", gpu).strip("-")
+        self.file = file.with_name(f"{file.name}.{words}.{trt.flavour}-{trt.version}.cache")
+        self._cache = loaded.config.create_runtime_cache()
+        self._size = 0
+        if self.file.is_file():
+            content = self.file.read_bytes()
+            if self._cache.deserialize(content):
+                self._size = len(content)
+            else:
+                warnings.warn(f"{self.file} is damaged: compiling anew", stacklevel=2)
+        loaded.config.set_runtime_cache(self._cache)
+
+    def save(self) -> None:
+        """Writes the file if there is more in it than before."""
+        if self._cache is None:
+            return
+        content = bytes(memoryview(self._cache.serialize()))
+        if len(content) == self._size:
+            return
+        self._size = len(content)
+        try:
+            write_bytes(self.file, content)
+        except OSError as error:
+            warnings.warn(f"{error.strerror}: every start will compile for this GPU", stacklevel=2)
+
+
+def make_allocator(trt: TensorRT, device: torch.device) -> Any:
+    """Memory for an output whose length is known when it is there; it is used again where it suffices."""
+
+    class Allocator(trt.api.IOutputAllocator):
+        def __init__(self) -> None:
+            trt.api.IOutputAllocator.__init__(self)
+            self.memory = torch.empty(0, dtype=torch.uint8, device=device)
+            self.shape: tuple[int, ...] = ()
+
+        def reallocate_output(self, name: str, memory: int, size: int, alignment: int) -> int:
+            if self.memory.numel() < max(size, 1):
+                self.memory = torch.empty(max(int(size), 1), dtype=torch.uint8, device=device)
+            return self.memory.data_ptr()
+
+        def reallocate_output_async(
+            self, name: str, memory: int, size: int, alignment: int, stream: int
+        ) -> int:
+            return self.reallocate_output(name, memory, size, alignment)
+
+        def notify_shape(self, name: str, shape: Any) -> None:
+            self.shape = tuple(shape)
+
+        def take(self, dtype: torch.dtype) -> Tensor:
+            count = 1
+            for size in self.shape:
+                count *= size
+            size = count * dtype.itemsize
+            return self.memory[:size].view(dtype).reshape(self.shape).clone()
+
+    return Allocator()
+
+
+class TrtContext:
+    """A context that is run with named tensors. Its addresses and shapes are set only where they change."""
+
+    def __init__(self, loaded: LoadedPlan):
+        self.loaded = loaded
+        self.context = loaded.make_context()
+        self._in_order = InOrder() if loaded.in_order else None
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        self._addresses: dict[str, int] = {}
+        self._held: dict[str, Tensor] = {}  # inputs that are read later than the call returns
+        self._output_shapes: dict[tuple, dict[str, tuple[int, ...]]] = {}
+        self._allocators: dict[str, Any] = {}
+
+    def bind(self, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor] | None = None) -> None:
+        """Sets what the next run reads and writes; tensors for `outputs` that are not given are made."""
+        for name in self.loaded.inputs:
+            shape = tuple(inputs[name].shape)
+            if self._shapes.get(name) != shape:
+                if not self.context.set_input_shape(name, shape):
+                    raise ValueError(f"{self.loaded.name} is not built for {name} of shape {list(shape)}")
+                self._shapes[name] = shape
+                if self._in_order:
+                    self._in_order.begin_anew()
+            self._address(name, inputs[name])
+        self._held = dict(inputs)
+        self._results = {}
+        for name, shape in self._shapes_of_outputs().items():
+            if -1 in shape:
+                if name not in self._allocators:
+                    self._allocators[name] = make_allocator(self.loaded.trt, self.loaded.device)
+                    self.context.set_output_allocator(name, self._allocators[name])
+                continue
+            tensor = (outputs or {}).get(name)
+            if tensor is None:
+                tensor = torch.empty(shape, dtype=self.loaded.outputs[name], device=self.loaded.device)
+            self._address(name, tensor)
+            self._results[name] = tensor
+
+    def _address(self, name: str, tensor: Tensor) -> None:
+        address = tensor.data_ptr()
+        if self._addresses.get(name) != address:
+            self.context.set_tensor_address(name, address)
+            self._addresses[name] = address
+
+    def _shapes_of_outputs(self) -> dict[str, tuple[int, ...]]:
+        key = tuple(self._shapes.values())
+        if key not in self._output_shapes:
+            self._output_shapes[key] = {
+                name: tuple(self.context.get_tensor_shape(name)) for name in self.loaded.outputs
+            }
+        return self._output_shapes[key]
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Those of the inputs that were bound last."""
+        return tuple(self._shapes.get(name, ()) for name in self.loaded.inputs)
+
+    @property
+    def data_dependent(self) -> bool:
+        """Whether an output of the shapes that were bound has a length that depends on what is computed."""
+        return bool(self._allocators)
+
+    def run(self, stream: torch.cuda.Stream) -> None:
+        """On the current stream, or into the graph that it captures."""
+        if self._in_order and not torch.cuda.is_current_stream_capturing():
+            self._in_order(lambda: self._enqueue(stream), stream.cuda_stream)
+        else:
+            self._enqueue(stream)
+
+    def _enqueue(self, stream: torch.cuda.Stream) -> None:
+        if not self.context.execute_async_v3(stream.cuda_stream):
+            raise ValueError(f"{self.loaded.name} failed: {self.loaded.logger.reason()}")
+
+    def results(self, stream: torch.cuda.Stream) -> dict[str, Tensor]:
+        """What the run gives; where a length depends on what was computed, the stream is waited for."""
+        if self._allocators:
+            stream.synchronize()
+        return {
+            name: self._results[name] if name in self._results else self._allocators[name].take(dtype)
+            for name, dtype in self.loaded.outputs.items()
+        }
+
+
+class ContextRun:
+    """Runs on a context of its own and the current stream: a graph of it holds the context's addresses."""
+
+    def __init__(self, loaded: LoadedPlan):
+        self._context = TrtContext(loaded)
+        self._kept = False
+
+    def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        context, loaded = self._context, self._context.loaded
+        context.bind({name: addressable(inputs[name]) for name in loaded.inputs})
+        if context.data_dependent and torch.cuda.is_current_stream_capturing():
+            raise ValueError("the length of an output is known only when it has run")
+        stream = torch.cuda.current_stream(loaded.device)
+        context.run(stream)
+        if not self._kept:
+            loaded.cache.save()
+            self._kept = True
+        return context.results(stream)
+
+
+def addressable(tensor: Tensor) -> Tensor:
+    """The tensor as TensorRT can read it where it is, else a copy."""
+    tensor = tensor.contiguous()
+    return tensor.clone() if tensor.data_ptr() % ALIGNMENT else tensor

@@ -1,0 +1,160 @@
+"""A stage run by TensorRT, on torch tensors where they are and on the caller's stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from common.config.deployment import Bucket, Deployment
+from common.engines.check_inputs import check_inputs
+from common.engines.cuda_graphs import Captured, Graph, own_stream
+from common.engines.tensorrt.api import load_tensorrt
+from common.engines.tensorrt.build import build_stage
+from common.engines.tensorrt.context import ContextRun, LoadedPlan, TrtContext, addressable
+from common.engines.tensorrt.engine_file import engine_file
+from common.engines.tensorrt.repeated_steps import RepeatedSteps, batch_shape
+from common.stages import Stage
+
+if TYPE_CHECKING:
+    from common.weights.voices import ModelSource
+
+MOST_REPEATED = 4  # shapes whose steps stay captured
+MOST_CONTEXTS = 8  # shapes that have a context of their own
+
+
+class TrtEngine:
+    """CUDA tensors in and out. Outputs come from PyTorch's memory pool, which gives the same blocks again.
+
+    Engines of one source and file share the weights; each has a context, so that several may run at a time.
+    """
+
+    backend = "trt"
+
+    def __init__(
+        self,
+        stage: Stage,
+        source: ModelSource,
+        device: str = "cuda",
+        threads: int | None = None,
+        deployment: Deployment | None = None,
+        bucket: Bucket | None = None,
+    ):
+        require_gpu(device)
+        self.device = device
+        deployment = deployment or Deployment()
+        trt = load_tensorrt()
+        file = engine_file(stage, source, deployment, trt, bucket)
+        self.stage = file.stage
+        key = ("trt", file.path, device)
+        self.loaded = source.networks.get(key)
+        if self.loaded is None:
+            if deployment.trt_force_build:
+                build_stage(file, source, trt, force=True, workspace=deployment.trt_max_ws_size)
+            plan = file.read()
+            in_order = stage.rtx_in_order and trt.portable
+            self.loaded = LoadedPlan(plan, trt, device, str(file.path), file.path, in_order)
+            source.networks[key] = self.loaded
+        self.memory_owner = self.loaded
+        self.memory_bytes = self.loaded.memory_bytes + self.loaded.scratch_bytes
+        self._context = TrtContext(self.loaded)
+        self._contexts: dict[tuple, TrtContext] = {}  # the one used last is the last
+        self._stream = torch.cuda.Stream(device)
+        self._captured = None
+        if deployment.trt_cuda_graph:
+            self._captured = Captured(self.stage.full_name, lambda inputs: self.alone(), self._stream)
+        self._seen: set[tuple] = set()
+        self._repeated: dict[tuple, RepeatedSteps] = {}
+
+    def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
+        check_inputs(self.stage, inputs)
+        key = tuple(tuple(inputs[name].shape) for name in self.loaded.inputs)
+        try:
+            with own_stream(self._stream) as stream:
+                outputs = self._run(key, {n: addressable(t) for n, t in inputs.items()}, stream)
+        except torch.cuda.OutOfMemoryError:
+            raise ValueError(
+                f"the GPU's memory does not hold what {self.loaded.name} gives{self.loaded.free_memory()}"
+            ) from None
+        if key not in self._seen:
+            self._seen.add(key)
+            self.loaded.cache.save()
+        return outputs
+
+    @property
+    def _graphs(self) -> dict[tuple, Graph | None]:
+        """By the shapes that have run; None where a graph gave other numbers."""
+        return self._captured.graphs if self._captured else {}
+
+    def alone(self, bucket: Bucket | None = None) -> ContextRun:
+        """What runs beside the engine, for what is captured together with others; it is its own bucket."""
+        return ContextRun(self.loaded)
+
+    def repeated(
+        self,
+        fixed: Mapping[str, Tensor],
+        state: Mapping[str, Tensor],
+        noise: str,
+        steps: int,
+        kept: Sequence[str],
+    ) -> Callable[[Any], dict[str, Tensor]]:
+        """A function that makes up to `steps` runs from where the last call ended, beginning with `state`.
+
+        It takes rows of the input `noise`, one for each run, and gives rows of the outputs `kept`.
+        """
+        sample = next(tensor for tensor in self.stage.inputs if tensor.name == noise)
+        batch = len(next(iter(state.values())))
+        shape = tuple(dim if isinstance(dim, int) else batch for dim in sample.dims)
+        example = torch.zeros(shape, device=self.device)
+        check_inputs(self.stage, {**fixed, **state, noise: example})
+        key = (steps, *(tuple(fixed[name].shape) for name in sorted(fixed)))
+        with own_stream(self._stream) as stream:
+            made = self._repeated.pop(key, None)
+            if made is None:
+                made = RepeatedSteps(TrtContext(self.loaded), fixed, noise, steps)
+                outputs = {n: batch_shape(self.stage, n, {**fixed, **state}) for n in self.loaded.outputs}
+                made.prepare(outputs, shape, stream)
+                self.loaded.cache.save()
+            self._repeated[key] = made
+            while len(self._repeated) > MOST_REPEATED:
+                del self._repeated[next(iter(self._repeated))]
+            made.start(fixed, state)
+
+        def run(values: Any) -> dict[str, Tensor]:
+            with own_stream(self._stream) as stream:
+                made.run(values, stream)
+                return {name: made.rows(name, len(values)) for name in kept}
+
+        return run
+
+    def _run(self, key: tuple, inputs: dict[str, Tensor], stream: torch.cuda.Stream) -> dict[str, Tensor]:
+        outputs = self._captured(inputs) if self._captured else None
+        if outputs is not None:
+            return outputs
+        context = self._context_for(key)
+        context.bind(inputs)
+        context.run(stream)
+        return context.results(stream)
+
+    def _context_for(self, key: tuple) -> TrtContext:
+        """Shapes that come again between others get a context each: changing one's shapes takes 20 ms."""
+        if key in self._contexts:
+            self._contexts[key] = self._contexts.pop(key)
+        elif key not in self._seen or self._context.shapes == key:
+            return self._context
+        else:
+            self._contexts[key] = TrtContext(self.loaded)
+            if len(self._contexts) > MOST_CONTEXTS:
+                del self._contexts[next(iter(self._contexts))]
+        return self._contexts[key]
+
+
+def require_gpu(device: str) -> None:
+    if not torch.cuda.is_available():
+        raise ValueError(
+            "the backend trt runs on an NVIDIA GPU, and PyTorch sees none here; use --backend onnx"
+        )
+    if device == "cpu":
+        raise ValueError("the backend trt runs on a GPU: use --device cuda")

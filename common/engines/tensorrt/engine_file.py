@@ -1,0 +1,265 @@
+"""TensorRT engine files: their profile, what they were built from, and whether a file is the right one."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from common.config.deployment import Bucket, Deployment
+from common.config.hparams import shown
+from common.engines.tensorrt.api import TensorRT
+from common.files import engines_folder, sha256_of
+from common.registry import decoder_forms, get_model
+from common.stages import Dim, Stage, Tensor
+from common.weights.voices import ModelSource
+
+# Part of what an engine is known by: raise it when the same graph would be built differently.
+BUILDER_VERSION = 1
+
+
+# Of a deployment, what says nothing about the engines themselves, or is said in another way.
+NOT_BUILT = ("kernels", "use_trt", "use_fp16", "engine_memory_limit", "trt_force_build", "trt_cuda_graph")
+
+
+# Where a deployment says nothing. A vocoder is given one utterance at a time, and long ones.
+BATCH_SIZES = {"acoustic": 8, "vocoder": 1}
+
+
+Shape = tuple[int, ...]
+
+
+Profile = dict[str, tuple[Shape, Shape, Shape]]  # smallest, typical and largest shape of each input
+
+
+def profile_of(stage: Stage) -> Profile:
+    """The shapes that an engine of the stage is built for; a fixed length is thrice the same."""
+    return {
+        tensor.name: tuple(
+            tuple(dim if isinstance(dim, int) else getattr(dim, which) for dim in tensor.dims)
+            for which in ("min", "typical", "max")
+        )
+        for tensor in stage.inputs
+    }
+
+
+def batch_of(stage: Stage) -> Dim:
+    """The batch's dimension: the first of the first input."""
+    return stage.inputs[0].dims[0]
+
+
+def with_batches(stage: Stage, batch_size: int) -> Stage:
+    """The stage for batches from 1 to `batch_size`, for which its engine is tuned."""
+    batch = batch_of(stage)
+    if batch_size > batch.max:
+        raise ValueError(f"batch_size {batch_size}: stage {stage.full_name} goes up to {batch.max}")
+    narrow = replace(batch, typical=batch_size, max=batch_size)
+
+    def tensors(old: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return tuple(replace(t, dims=tuple(narrow if d == batch else d for d in t.dims)) for t in old)
+
+    return replace(stage, inputs=tensors(stage.inputs), outputs=tensors(stage.outputs))
+
+
+@dataclass(frozen=True, eq=False)
+class EngineFile:
+    """What an engine must be made of, and where it is. `made_of` is the part of its JSON that must agree."""
+
+    path: Path
+    stage: Stage
+    precision: str
+    profile: Profile
+    made_of: Mapping[str, Any]
+    command: str  # that builds it
+
+    @property
+    def note(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.json")
+
+    def read(self) -> bytes:
+        """The plan, whole and of the wanted kind. A ValueError says what is wrong and which command helps."""
+        try:
+            plan, note = self.path.read_bytes(), json.loads(self.note.read_text())
+        except FileNotFoundError as error:
+            raise ValueError(
+                f"{error.filename} is missing: build the engine of {self.stage.full_name} with {self.command}"
+            ) from None
+        except ValueError:
+            raise ValueError(f"{self.note} is damaged: {self._again}") from None
+        if len(plan) != note.get("bytes") or hashlib.sha256(plan).hexdigest() != note.get("sha256"):
+            raise ValueError(f"{self.path} is damaged (it is not what its JSON says): {self._again}")
+        difference = self.difference(note)
+        if difference:
+            raise ValueError(f"{self.path} {difference}: {self._again}")
+        return plan
+
+    @property
+    def _again(self) -> str:
+        return f"build it again with {self.command} --force"
+
+    def difference(self, note: Mapping[str, Any]) -> str:
+        """What an engine with this JSON has that is not wanted, in words; nothing: it is the right one."""
+        wanted = self.made_of
+        for key, value in wanted.items():
+            if note.get(key) == value:
+                continue
+            found = note.get(key)
+            return {
+                "flavour": f"is of {found}, but this is {value}",
+                "version": f"is of version {found} of {wanted['flavour']}, but this is {value}",
+                "compute_capability": f"is for GPUs of compute capability {found}, this one has {value}",
+                "stage": f"is of stage {found}, not {value}",
+                "precision": f"is in {found}, not {value}",
+                "profile": f"is for other lengths or batches ({describe_profile(found)}) than wanted "
+                f"({describe_profile(value)})",
+            }.get(key, "is stale: the weights or the graph have changed since")
+        return ""
+
+
+def describe_profile(profile: Any) -> str:
+    """A profile's dimensions that matter, as "symbols 1..128": for messages, so of anything."""
+    if not isinstance(profile, dict):
+        return "unknown"
+    parts = []
+    for name, shapes in profile.items():
+        low, _, high = shapes
+        sizes = (str(a) if a == b else f"{a}..{b}" for a, b in zip(low, high, strict=True))
+        parts.append(f"{name} {'x'.join(sizes)}")
+    return ", ".join(parts[:2])
+
+
+def engine_file(
+    stage: Stage,
+    source: ModelSource,
+    deployment: Deployment,
+    trt: TensorRT,
+    bucket: Bucket | None = None,
+) -> EngineFile:
+    """The engine of a stage with the source's weights, as a deployment wants it; of a bucket, fixed to it.
+
+    A deployment's path names an engine of a bucket's whole model: each stage's name is added to it.
+    """
+    precision = "fp16" if deployment.use_fp16 else "fp32"
+    stage = with_batches(stage, deployment.batch_size or BATCH_SIZES[get_model(source.model).kind])
+    profile = profile_of(stage)
+    made_of = {
+        "flavour": trt.flavour,
+        "version": trt.version,
+        **({} if trt.portable else {"compute_capability": compute_capability()}),
+        "stage": stage.full_name,
+        "precision": precision,
+        "profile": {name: [list(shape) for shape in shapes] for name, shapes in profile.items()},
+        "made_of": fingerprint(stage, source, precision),
+    }
+    given = deployment.trt_file_path
+    if deployment.trt_multi_engine and bucket and deployment.trt_file_path_list:
+        buckets = deployment.buckets(get_model(source.model).kind)
+        given = deployment.trt_file_path_list[buckets.index(bucket)]
+    if given:
+        path = Path(given)
+        path = path.with_name(f"{path.stem}.{stage.name}{path.suffix}")
+    else:
+        key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:12]
+        sizes = f".{bucket}" if bucket else ""
+        path = engines_folder() / f"{stage.full_name}.{precision}{sizes}.{key}.trt"
+    return EngineFile(path, stage, precision, profile, made_of, build_command(source, deployment, trt, stage))
+
+
+def needed_stages(
+    source: ModelSource,
+    deployment: Deployment,
+    decoder: str | None = None,
+    every: bool = False,
+    backend: str = "trt",
+) -> tuple[Stage, ...]:
+    """What a model runs with as a deployment wants it; with `every`, all forms of its stages."""
+    from common.stages.choose import choose_stages, pads_masked
+
+    if every:
+        return get_model(source.model).module("stages").stages(source.config)
+    buckets = bool(deployment.buckets(get_model(source.model).kind))
+    masked, kernels = pads_masked(source, deployment), deployment.kernels
+    stages = choose_stages(source, decoder, buckets, masked, backend, kernels)
+    return tuple(stage for stage in stages if stage.name not in kernels)
+
+
+def engine_files(
+    stages: Sequence[Stage], source: ModelSource, deployment: Deployment, trt: TensorRT
+) -> list[EngineFile]:
+    """The engines of these stages, one for each bucket that a deployment has."""
+    from common.engines.buckets import fix
+
+    buckets = deployment.buckets(get_model(source.model).kind)
+    if not buckets:
+        return [engine_file(stage, source, deployment, trt) for stage in stages]
+    return [
+        engine_file(fix(stage, bucket), source, deployment, trt, bucket)
+        for bucket in buckets
+        for stage in stages
+    ]
+
+
+def build_command(
+    source: ModelSource, deployment: Deployment, trt: TensorRT, stage: Stage | None = None
+) -> str:
+    """What builds a model's engines as a deployment wants them; `stage` is one of them."""
+    words = ["python", "-m", f"{source.model}.build_trt"]
+    words += source.words or ("--checkpoint", f"{get_model(source.model).kind}=FILE")
+    if deployment.use_fp16:
+        words += ["--precision", "fp16"]
+    known = {f.name for part in (source.config, source.mel) for f in fields(part)}
+    for f in fields(Deployment):
+        value = getattr(deployment, f.name)
+        if value != f.default and f.name not in NOT_BUILT and f.name not in known:
+            words += ["--set", f"{f.name}={shown(value)}"]
+    forms = decoder_forms(source.model)
+    usual = {one.name for one in needed_stages(source, deployment)} if forms else ()
+    if stage and forms and stage.name not in usual:
+        words += ["--decoder", next(form for form, names in forms.items() if stage.name in names)]
+    return shlex.join([*words, "--tensorrt", trt.flavour])
+
+
+def fingerprint(stage: Stage, source: ModelSource, precision: str) -> str:
+    """A hash of the stage's graph with its weights in a precision, without making it."""
+    from common.engines.tensorrt.half import HALF_VERSION
+
+    graph = source.graphs[stage.name]
+    digest = hashlib.sha256(graph.read_bytes())
+    if json.loads(graph.with_suffix(".json").read_text())["weights"]:
+        digest.update(weights_digest(source).encode())
+    rules: list[Any] = [BUILDER_VERSION]
+    if precision == "fp16":
+        rules += [HALF_VERSION, *stage.float32_layers]
+    digest.update(json.dumps(rules).encode())
+    return digest.hexdigest()
+
+
+def weights_digest(source: ModelSource) -> str:
+    if source.given_state is None:
+        stat = source.weights.stat()
+        return _file_digest(source.weights, stat.st_mtime_ns, stat.st_size)
+    digest = hashlib.sha256()
+    for name in sorted(source.given_state):
+        digest.update(name.encode())
+        digest.update(source.given_state[name].tobytes())
+    return digest.hexdigest()
+
+
+@functools.lru_cache(maxsize=16)
+def _file_digest(path: Path, time_ns: int, size: int) -> str:
+    """The file's hash; it is read again when it has changed."""
+    return sha256_of(path)
+
+
+def compute_capability() -> str:
+    """The GPU's, as "9.0"."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise ValueError("TensorRT builds and runs engines on an NVIDIA GPU, and there is none here")
+    return "{}.{}".format(*torch.cuda.get_device_capability())

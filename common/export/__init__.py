@@ -1,0 +1,1 @@
+"""Stages as ONNX graphs: exporting, checking, storing."""

@@ -1,0 +1,341 @@
+"""Stages -> ONNX graphs without weights, each checked at once against PyTorch, or taken from the cache.
+
+A graph's large initializers are the network's own weights by name. ONNX Runtime is given them from the
+safetensors file that PyTorch reads: the weights stand once on disk, and a graph depends on the sizes only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from onnx import numpy_helper
+from torch import nn
+from torch.export._patches import register_lstm_while_loop_decomposition
+from tqdm import tqdm
+
+from common.arrays import Array
+from common.engines.layer_outputs import method_of
+from common.engines.onnx_engine import OnnxEngine
+from common.engines.torch_engine import TorchEngine, build_network
+from common.files import write_bytes
+from common.registry import get_model, load_attribute
+from common.stages import Dim, Stage
+from common.weights.voices import ModelSource
+
+OPSET = 20
+# Part of the cache's key: raise it when an exported graph would come out differently.
+EXPORTER_VERSION = 3
+TOLERANCE = 1e-4  # times the largest reference value, where that is above 1
+ROUNDING = 4.0  # times PyTorch's own rounding, in stages that feed back
+BATCHES = (1, 2, 3, 4)
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """One comparison of a graph with PyTorch."""
+
+    stage: str
+    sizes: dict[str, int]
+    error: float
+    tolerance: float
+
+    @property
+    def ok(self) -> bool:
+        return self.error <= self.tolerance  # false for NaN
+
+    def row(self) -> tuple[str, ...]:
+        batch, *lengths = self.sizes.items()
+        shown = ", ".join(f"{name} {size}" for name, size in lengths)
+        verdict = "ok" if self.ok else "FAILS"
+        return (self.stage, str(batch[1]), shown, f"{self.error:.1e}", f"{self.tolerance:.1e}", verdict)
+
+
+HEADINGS = ("stage", "batch", "lengths", "max abs error", "tolerance", "verdict")
+
+
+class _StageModule(nn.Module):
+    """One method of a network, as the exporter wants it: a module whose inputs are the weights too.
+
+    So no weight is a constant to the exporter, and none disappears in another by its optimisations.
+    """
+
+    def __init__(self, network: nn.Module, stage: Stage, weights: Sequence[str]):
+        super().__init__()
+        self._call = [_Call(network, stage)]  # in a list, since a submodule's own weights would be exported
+        self._weights = [f"network.{name}" for name in weights]
+
+    def forward(self, weights: list[torch.Tensor], *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        given = dict(zip(self._weights, weights, strict=True))
+        return torch.func.functional_call(self._call[0], given, inputs)
+
+
+class _Call(nn.Module):
+    def __init__(self, network: nn.Module, stage: Stage):
+        super().__init__()
+        self.network = network
+        self._stage = stage
+        self._names = [tensor.name for tensor in stage.inputs]
+
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return method_of(self.network, self._stage)(**dict(zip(self._names, inputs, strict=True)))
+
+
+def export_source(
+    source: ModelSource, folder: Path, stages: Iterable[Stage] | None = None
+) -> tuple[ModelSource, list[Check]]:
+    """Exports the source's stages into `folder` and checks them; the source with its graphs, and the checks.
+
+    A ValueError where a check fails; then nothing is written.
+    """
+    stages = tuple(stages or source_stages(source))
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as name:
+        draft = Path(name)
+        for stage in stages:
+            graph, weights = export_stage(stage, source.config)
+            (draft / f"{stage.name}.onnx").write_bytes(graph)
+            (draft / f"{stage.name}.json").write_text(json.dumps(_note(stage, weights), indent=1) + "\n")
+        drafted = dataclasses.replace(source, graphs={s.name: draft / f"{s.name}.onnx" for s in stages})
+        checks = check_source(drafted, stages)
+        failed = [check for check in checks if not check.ok]
+        if failed:
+            raise ValueError(
+                f"the exported graph of {failed[0].stage} differs from PyTorch by {failed[0].error:.1e} "
+                f"(tolerance {failed[0].tolerance:.1e}) at {failed[0].sizes}; nothing was written"
+            )
+        for file in sorted(draft.iterdir(), reverse=True):  # the graph before its note, which is read first
+            file.replace(folder / file.name)
+    graphs = {**source.graphs, **{s.name: folder / f"{s.name}.onnx" for s in stages}}
+    return dataclasses.replace(source, graphs=graphs), checks
+
+
+def _note(stage: Stage, weights: Sequence[str]) -> dict:
+    return {
+        "stage": stage.full_name,
+        "exporter": EXPORTER_VERSION,
+        "opset": OPSET,
+        "torch": torch.__version__.partition("+")[0],
+        "weights": weights,
+    }
+
+
+def source_stages(source: ModelSource) -> tuple[Stage, ...]:
+    return tuple(get_model(source.model).module("stages").stages(source.config))
+
+
+@functools.lru_cache(maxsize=32)
+def export_stage(stage: Stage, config: object) -> tuple[bytes, tuple[str, ...]]:
+    """The stage's ONNX graph without weights, and the names of the parameters it takes.
+
+    It depends on the sizes alone, and one graph may be made of another: what was made is kept.
+    """
+    if stage.graph:
+        return load_attribute(stage.graph)(stage, config)
+    network = load_attribute(stage.network)(config)
+    if hasattr(network, "remove_weight_norm"):
+        network.remove_weight_norm()
+    network.eval().requires_grad_(False)
+    state = {name: value for name, value in network.state_dict().items() if value.is_floating_point()}
+    sizes = {dim.name: dim.typical for dim in stage.dynamic_dims.values()}
+    sizes[batch_dim(stage)] = 2  # a batch of one would be taken for a fixed size
+    inputs = example_inputs(stage, config, sizes, seed=0)
+    shapes = tuple(
+        {axis: torch.export.Dim.DYNAMIC for axis, dim in enumerate(tensor.dims) if isinstance(dim, Dim)}
+        for tensor in stage.inputs
+    )
+    # The exporter says on every call that torchvision is missing.
+    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
+    # Without it PyTorch before 2.13 unrolls an LSTM over the example's length.
+    with warnings.catch_warnings(), torch.no_grad(), register_lstm_while_loop_decomposition():
+        warnings.simplefilter("ignore")  # the exporter's notes to its own developers
+        program = torch.onnx.export(
+            _StageModule(network, stage, list(state)),
+            (list(state.values()), *(torch.from_numpy(inputs[tensor.name]) for tensor in stage.inputs)),
+            input_names=[*state, *(tensor.name for tensor in stage.inputs)],
+            output_names=[tensor.name for tensor in stage.outputs],
+            dynamic_shapes=([{} for _ in state], shapes),
+            opset_version=OPSET,
+            dynamo=True,
+            verbose=False,
+        )
+    model = program.model_proto
+    weights = refer_to_weights(model, {name: tuple(value.shape) for name, value in state.items()})
+    strip_notes(model, stage)
+    onnx.checker.check_model(with_inline_weights(model))
+    return model.SerializeToString(deterministic=True), weights
+
+
+def refer_to_weights(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+    """Turns the inputs that are weights into references by their names; the names of those that are used."""
+    graph = model.graph
+    used = {name for node in graph.node for name in node.input}
+    inputs = [value for value in graph.input if value.name not in shapes]
+    del graph.input[:]
+    graph.input.extend(inputs)
+    weights = tuple(sorted(used & set(shapes)))
+    graph.initializer.extend(_external(name, shapes[name]) for name in weights)
+    return weights
+
+
+def _external(name: str, shape: Sequence[int]) -> onnx.TensorProto:
+    tensor = onnx.TensorProto(name=name, data_type=onnx.TensorProto.FLOAT, dims=shape)
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    location = tensor.external_data.add()
+    location.key, location.value = "location", "weights.safetensors"
+    return tensor
+
+
+def strip_notes(model: onnx.ModelProto, stage: Stage) -> None:
+    """Removes what the exporter noted for debugging, such as stack traces with this machine's paths."""
+    for part in (model, model.graph, *model.graph.node, *model.graph.input, *model.graph.output):
+        part.doc_string = ""
+        del part.metadata_props[:]
+    for tensor in model.graph.initializer:
+        del tensor.metadata_props[:]
+    # Sizes that the exporter inferred can claim more than is true; runtimes infer their own.
+    del model.graph.value_info[:]
+    del model.functions[:]
+    model.graph.name = stage.full_name
+    model.producer_name, model.producer_version = "melforge", str(EXPORTER_VERSION)
+
+
+def with_inline_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy that the checker can read: it would look for the external files."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for tensor in copy.graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            zeros = np.zeros(tuple(tensor.dims), np.float32)
+            tensor.CopyFrom(numpy_helper.from_array(zeros, tensor.name))
+    return copy
+
+
+def check_source(source: ModelSource, stages: Iterable[Stage] | None = None) -> list[Check]:
+    """Compares every graph with PyTorch on the source's weights, at several lengths and batch sizes."""
+    stages = tuple(stages or source_stages(source))
+    cases = [(stage, number, sizes) for stage in stages for number, sizes in enumerate(check_sizes(stage))]
+    checks = []
+    reference = engine = None
+    # A published network takes minutes on a CPU: on a terminal a bar shows how far it is.
+    for stage, number, sizes in tqdm(
+        cases, f"checking {source.model}", unit="case", leave=False, disable=None
+    ):
+        if reference is None or reference.stage is not stage:
+            reference, engine = TorchEngine(stage, source), OnnxEngine(stage, source)
+        inputs = settle_inputs(stage, source, example_inputs(stage, source.config, sizes, seed=number))
+        got, wanted = engine(**inputs), reference(**inputs)
+        check = compare(stage, sizes, got, wanted)
+        if not check.ok and stage.feeds_back:
+            check = compare(stage, sizes, got, wanted, rounding(stage, source, inputs, wanted))
+        checks.append(check)
+    return checks
+
+
+def rounding(
+    stage: Stage, source: ModelSource, inputs: dict[str, np.ndarray], wanted: dict[str, Array]
+) -> dict[str, float]:
+    """How far float32 takes PyTorch itself from its answer in float64, for each output.
+
+    A loop multiplies the rounding of its first steps: on a text of 500 random symbols, by thousands in 1,000
+    steps. Two correct programs then differ by more than `TOLERANCE`, but not by much more than this.
+    """
+    network = build_network(stage, source).double()
+    wide = {name: torch.from_numpy(value) for name, value in inputs.items()}
+    wide = {name: value.double() if value.is_floating_point() else value for name, value in wide.items()}
+    with torch.inference_mode():
+        exact = getattr(network, stage.method)(**wide)
+    found = {}
+    for tensor, value in zip(stage.outputs, exact, strict=True):
+        here = wanted[tensor.name].astype(np.float64)
+        same = value.shape == here.shape
+        found[tensor.name] = float(np.abs(value.double().numpy() - here).max(initial=0)) if same else 0.0
+    return found
+
+
+def compare(
+    stage: Stage,
+    sizes: dict[str, int],
+    got: dict[str, Array],
+    wanted: dict[str, Array],
+    rounded: Mapping[str, float] | None = None,
+) -> Check:
+    """`rounded` allows outputs the difference that rounding makes (`ROUNDING` times), where that is more."""
+    error, tolerance = 0.0, TOLERANCE
+    for name, reference in wanted.items():
+        if got[name].shape != reference.shape:
+            return Check(stage.full_name, sizes, float("inf"), tolerance)
+        value, reference = (x.astype(np.float64) for x in (got[name], reference))  # bool has no difference
+        scale = max(1.0, float(np.abs(reference).max(initial=0)))
+        here = float(np.abs(value - reference).max(initial=0))
+        here = here if np.isfinite(here) else float("inf")
+        allowed = max(TOLERANCE * scale, ROUNDING * (rounded or {}).get(name, 0.0))
+        if here / allowed >= error / tolerance:
+            error, tolerance = here, allowed
+    return Check(stage.full_name, sizes, error, tolerance)
+
+
+def check_sizes(stage: Stage) -> list[dict[str, int]]:
+    """Lengths from the shortest to the longest and batches from one on, not all of them together.
+
+    A batch of one has the shortest, two odd sizes and the longest; every other has the shortest and one of
+    the odd sizes, which take the time.
+    """
+    batch, *lengths = stage.dynamic_dims.values()
+
+    def at(size_of) -> dict[str, int]:
+        sizes = {dim.name: min(max(size_of(dim), dim.min), dim.max) for dim in lengths}
+        return {
+            dim.name: (sizes[dim.of] if dim.of in sizes else sizes[dim.name] // dim.times) * dim.times
+            for dim in lengths
+        }
+
+    shortest, *odd, longest = (
+        at(lambda d: d.min),
+        at(lambda d: d.typical // 3 * 2 + 1),
+        at(lambda d: d.typical + 37),
+        at(lambda d: d.max),
+    )
+    return [
+        {batch.name: size, **case}
+        for size in BATCHES
+        for case in (shortest, *(odd if size == 1 else [odd[size % 2]]), *([longest] if size == 1 else []))
+        if batch.min <= size <= batch.max
+    ]
+
+
+def batch_dim(stage: Stage) -> str:
+    """The first dimension of the first input."""
+    return stage.inputs[0].dims[0].name
+
+
+def example_inputs(stage: Stage, config: object, sizes: dict[str, int], seed: int) -> dict[str, np.ndarray]:
+    """Inputs of these sizes as the stage would meet them, made by the model's own package."""
+    examples = get_model(stage.model).module("examples")
+    return examples.example_inputs(stage, config, sizes, np.random.default_rng(seed))
+
+
+def settle_inputs(stage: Stage, source: ModelSource, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The inputs fitted to the source's weights, where the model's examples know how to do that.
+
+    What comes out of random inputs may say little: a decoder that never stops, say.
+    """
+    settle = getattr(get_model(stage.model).module("examples"), "settle_inputs", None)
+    return settle(stage, source, inputs) if settle else inputs
+
+
+def save_weights(path: Path, state: Mapping[str, np.ndarray]) -> None:
+    """Writes a safetensors file; it appears only when it is whole."""
+    from safetensors.numpy import save
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, save({name: np.ascontiguousarray(value) for name, value in state.items()}))

@@ -1,0 +1,79 @@
+"""Files and folders that every room needs: atomic writes, the cache, locks, hashes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a whole file or, if anything fails, none."""
+    if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced by a file
+        path.write_bytes(content)
+        return
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError as error:
+        raise type(error)(error.errno, f"cannot write {path}: {error.strerror}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def cache_folder() -> Path:
+    """$MELFORGE_CACHE, or the platform's folder for caches."""
+    if os.environ.get("MELFORGE_CACHE"):
+        return Path(os.environ["MELFORGE_CACHE"])
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "melforge"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "melforge"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "melforge"
+
+
+def exports_folder() -> Path:
+    """A folder for each set of weights and config: graphs, and the weights as the graphs name them."""
+    return cache_folder() / "onnx"
+
+
+def engines_folder() -> Path:
+    """Where TensorRT's engines lie that were given no place of their own."""
+    return cache_folder() / "trt"
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def config_hash(config: Any) -> str:
+    """A dataclass's values in twelve letters."""
+    text = json.dumps(dataclasses.asdict(config), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Waits until no other process of this machine builds the same file. A killed one lets go."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: the files still appear whole, whoever is last
+        yield
+        return
+    name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+    with (Path(tempfile.gettempdir()) / f"melforge-{os.getuid()}-{name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for another process that builds {path}", file=sys.stderr)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,82 @@
+"""Stage declarations: what a network takes and gives, written once as data.
+
+A model package declares its stages in `stages.py`. The declaration drives the ONNX export (names, dynamic
+axes, example inputs), the checks of every engine's inputs, the verify tool and, later, TensorRT's profiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A dynamic dimension: its symbolic name and the range that a stage must serve.
+
+    One that belongs to another is `times` as long as the dimension `of`, in every call. Where no input has
+    that other one, it is a multiple of `times`.
+    """
+
+    name: str
+    min: int
+    typical: int
+    max: int
+    of: str = ""
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A named input or output. `dims` holds an int for a fixed size and a Dim for a dynamic one."""
+
+    name: str
+    dtype: str  # numpy name: "int64", "float32"
+    dims: tuple[Dim | int, ...]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One network with named tensors: one ONNX graph, one engine.
+
+    `network` names the torch module's class as "package.module:Class"; it is imported only where a network
+    must be built. `method` is the method of that class that computes this stage: it takes the inputs as
+    keyword arguments under their names and returns the outputs as a tuple in the declared order.
+    `graph` names the function that makes the ONNX graph where PyTorch's exporter cannot, as
+    "package.module:name": it takes and returns what `common.export.to_onnx.export_stage` does.
+    `small_steps` marks many small operations in a row. PyTorch on a CPU runs them on one thread: handing each
+    of them to several takes longer than the operation, and far longer where another process uses a core.
+    `feeds_back` says that steps take up what earlier ones made, so that rounding grows with their number.
+    `float32_layers` names what stays in float32 where the stage runs in half precision: patterns of parameter
+    names ("decoder.*.layer_norm"), or operators ("Exp"); "*" is all of it. See engines/tensorrt/half.py.
+    `rtx_in_order` says that TensorRT for RTX begins kernels of it before those that they need have ended
+    (docs/tensorrt.md): its runs are put in order, which takes time.
+    `layers` names parts of the network whose outputs are given behind the stage's own
+    (engines/layer_outputs.py).
+    """
+
+    model: str
+    name: str
+    network: str
+    method: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    graph: str = ""
+    small_steps: bool = False
+    feeds_back: bool = False
+    float32_layers: tuple[str, ...] = ()
+    rtx_in_order: bool = False
+    layers: tuple[str, ...] = ()
+
+    def masked(self) -> Stage:
+        """The stage told each item's valid steps, as `lengths`: what is behind them is not to be heard."""
+        lengths = Tensor("lengths", "int64", (self.inputs[0].dims[0],))
+        return replace(self, name=f"masked_{self.name}", inputs=(*self.inputs, lengths))
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.model}.{self.name}"
+
+    @property
+    def dynamic_dims(self) -> dict[str, Dim]:
+        """Every dynamic dimension of the inputs by its name."""
+        return {d.name: d for t in self.inputs for d in t.dims if isinstance(d, Dim)}

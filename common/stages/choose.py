@@ -1,0 +1,121 @@
+"""Which stages of a model run, and on which backend each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from common.config.deployment import Deployment
+from common.errors import unknown
+from common.registry import get_model
+from common.stages import Stage
+from common.weights.voices import ModelSource
+
+# A backend's module is imported when it is asked for: speaking with ONNX Runtime needs no PyTorch.
+BACKENDS = {
+    "torch": "common.engines.torch_engine:TorchEngine",
+    "onnx": "common.engines.onnx_engine:OnnxEngine",
+    "trt": "common.engines.tensorrt.engine:TrtEngine",
+}
+
+
+# Single stages have kernels of our own: `KERNELS` in a model's stages.py names the engines that run them.
+KERNELS = "cuda"
+
+
+KINDS = ("acoustic", "vocoder")
+
+
+def parse_backends(text: str, models: Mapping[str, str]) -> dict[str, str]:
+    """ "onnx", or "acoustic=onnx,vocoder=torch" (a model's name does as well) -> the backend of each kind.
+
+    Stages with kernels, as in "trt,decoder_loop=cuda", are what `parse_kernels` gives.
+    """
+    words = {**{kind: kind for kind in models}, **{model: kind for kind, model in models.items()}}
+    chosen = dict.fromkeys(models, "onnx")
+    for word, backend in _backend_parts(text):
+        if backend == KERNELS and word in kernels_of(*models.values()):
+            continue
+        if backend == KERNELS:
+            raise ValueError(f"--backend {text}: {_kernel_advice(models)}")
+        if backend not in BACKENDS:
+            raise ValueError(unknown("backend", backend, (*BACKENDS, KERNELS)))
+        if word and word not in words:
+            raise ValueError(unknown("model in --backend", word, words))
+        chosen.update(dict.fromkeys([words[word]] if word else models, backend))
+    return chosen
+
+
+def parse_kernels(text: str, model: str) -> tuple[str, ...]:
+    """The stages of a model that `--backend` gives to kernels: "trt,decoder_loop=cuda"."""
+    return tuple(w for w, backend in _backend_parts(text) if backend == KERNELS and w in kernels_of(model))
+
+
+def deployment_of(model: str, deployments: Mapping[str, Deployment], backend: str) -> Deployment:
+    """How a model's engines are run: what `deployments` say, with the kernels that `--backend` asks for."""
+    how = deployments.get(model, Deployment())
+    return replace(how, kernels=parse_kernels(backend, model) or how.kernels)
+
+
+def kernels_of(*models: str) -> dict[str, str]:
+    """Stages of these models that have a CUDA kernel, and the engines that run it."""
+    return {
+        stage: engine
+        for model in models
+        for stage, engine in getattr(get_model(model).module("stages"), "KERNELS", {}).items()
+    }
+
+
+def _backend_parts(text: str) -> Iterator[tuple[str, str]]:
+    for part in text.split(","):
+        word, equals, backend = (piece.strip() for piece in part.partition("="))
+        yield (word, backend) if equals else ("", word)
+
+
+def _kernel_advice(models: Mapping[str, str]) -> str:
+    stages = ", ".join(f"{stage}={KERNELS}" for stage in kernels_of(*models.values()))
+    have = f"of these models there are {stages}" if stages else "these models have none"
+    return f"{KERNELS} is for single stages, beside what runs the others; {have}"
+
+
+def pads_masked(source: ModelSource, deployment: Deployment) -> bool:
+    """Whether a vocoder's buckets leave padding out. The published programs let it hear its padding."""
+    masked = deployment.mask_padding
+    return source.given_state is None if masked is None else masked
+
+
+def choose_stages(
+    source: ModelSource,
+    decoder: str | None,
+    bucketed: bool = False,
+    masked: bool = True,
+    backend: str = "onnx",
+    kernels: Sequence[str] = (),
+) -> list[Stage]:
+    """A model's stages; of those that come in several forms the ones asked for, or that buckets need.
+
+    `masked` chooses whether padding is left out, where a model has both forms. Stages with `kernels` are
+    among those chosen: they decide the form.
+    """
+    module = get_model(source.model).module("stages")
+    stages = module.stages(source.config)
+    forms = getattr(module, "VARIANTS", None)
+    if not forms:
+        if decoder:
+            raise ValueError(f"{source.model} has no choice of decoders: leave out {decoder!r}")
+        return list(stages)
+    if decoder and decoder not in forms:
+        raise ValueError(unknown(f"decoder of {source.model}", decoder, forms))
+    form = getattr(module, "ON_TRT", None) if backend == "trt" else None
+    form = form or next(iter(forms))
+    if bucketed:
+        form = getattr(module, "BUCKETED", form)
+        form = form if masked else getattr(module, "BUCKETED_UNMASKED", form)
+    if not set(kernels) <= set(forms[decoder or form]):
+        padded = getattr(module, "BUCKETED_UNMASKED", form) if bucketed else form
+        fitting = [name for name in (padded, *forms) if set(kernels) <= set(forms[name])]
+        if decoder or not fitting:
+            raise ValueError(f"the decoder {decoder!r} of {source.model} has no stage {', '.join(kernels)}")
+        form = fitting[0]
+    names = forms[decoder or form]
+    return [stage for stage in stages if stage.name in names]

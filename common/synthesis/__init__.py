@@ -1,0 +1,1 @@
+"""From utterances to samples: drivers' base classes, batches, streaming, warm-up."""

@@ -1,0 +1,153 @@
+"""What all vocoders share: whole mels or chunks with the same samples, and the network's hum taken out.
+
+A model's own vocoder says how far its network hears, and what the network takes beside the mel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+
+import numpy as np
+
+from common.arrays import Array, concatenate, read_later, to_device
+from common.audio.denoiser import BIAS_FRAMES, OVERLAP, bias_spectrum, fewest_samples
+from common.engines import Engine
+from common.speech import Controls
+from common.weights.voices import ModelSource
+
+# (first frame, last frame + 1) of a mel -> the generator's further inputs for these.
+Excerpts = Callable[[int, int], dict[str, Array]]
+
+
+class Vocoder:
+    """Mel to audio, on whatever engines it is given: a stage "generator" and a stage "denoiser".
+
+    Engines of fixed lengths pad what they are given. The stages "masked_generator" and "masked_denoiser"
+    stand in the others' place then: they are told where the audio ends, and hear nothing behind it.
+    `context` is the number of frames on each side that a frame's audio depends on. A voice says in its
+    `denoising_strength` how much of the generator's hum is taken out (default 0).
+    """
+
+    controls = frozenset({"denoising_strength"})
+
+    def __init__(self, source: ModelSource, engines: Mapping[str, Engine], context: int):
+        self.source = source
+        self.config = source.config
+        self.engines = engines  # the denoiser's is asked for when there is something to denoise
+        self.generator = engines["masked_generator" if "masked_generator" in engines else "generator"]
+        self.hop = source.config.hop_length
+        self.context = context
+        self.longest_mel = self.generator.stage.dynamic_dims["mel"].max
+        if self.longest_chunk < OVERLAP:  # the first window of the hum is measured in one chunk
+            raise ValueError(
+                f"{source.model}: buckets of up to {self.longest_mel} frames are too short, since the audio "
+                f"of one depends on {context + OVERLAP} on each side: at least one bucket must have "
+                f"{OVERLAP + 2 * (context + OVERLAP)} frames"
+            )
+        self.denoising_strength = float(source.extra.get("denoising_strength", 0.0))
+
+    @property
+    def batch_safe(self) -> bool:
+        """Whether what is padded gives the same audio as alone."""
+        return "masked_generator" in self.engines
+
+    def excerpts(self, frames: int, controls: Controls) -> Excerpts:
+        """What the generator takes beside the mel, of so many frames."""
+        return lambda first, last: {}
+
+    @cached_property
+    def bias(self) -> Array:
+        """What the generator adds to everything, float32 (bins,) on its device; measured on first use.
+
+        Its first frame depends on the first frames of the silent mel only.
+        """
+        silent = np.zeros((1, self.config.n_mel_channels, BIAS_FRAMES), np.float32)
+        audio = next(self._generate_chunks(silent, OVERLAP, None, Controls(sigma=0.0), 0.0))
+        return to_device(bias_spectrum(audio, self.hop), self.generator.device)
+
+    def vocode(self, mel: Array, lengths: np.ndarray, controls: Controls | None = None) -> list[np.ndarray]:
+        """mel [B, n_mels, T_mel] -> audio float32 [lengths[b] * hop] for each item.
+
+        Items run alone at their own length: behind its end a padded item would hear the padding, where the
+        network pads with zeros in every layer.
+        """
+        return [
+            concatenate(
+                list(self.vocode_chunks(mel[b : b + 1, :, :length], self.longest_chunk, None, controls))
+            )
+            for b, length in enumerate(lengths.tolist())
+        ]
+
+    @property
+    def longest_chunk(self) -> int:
+        """Frames that fit the stage together with their context."""
+        return self.longest_mel - 2 * (self.context + OVERLAP)
+
+    def vocode_chunks(
+        self,
+        mel: Array,
+        first_chunk: int,
+        chunk: int | None = None,
+        controls: Controls | None = None,
+    ) -> Iterator[np.ndarray]:
+        """mel [1, n_mels, T_mel] -> audio in chunks that join to the whole mel's audio.
+
+        The first chunk has `first_chunk` frames, each further one twice as many, up to `chunk`. A chunk is
+        computed with the frames around it that it depends on; the mel's true ends stay ends.
+        """
+        controls = controls or Controls()
+        strength = controls.denoising_strength
+        strength = self.denoising_strength if strength is None else strength
+        if mel.shape[2] * self.hop < fewest_samples(self.hop):
+            strength = 0.0  # too short for a spectrum
+        yield from self._generate_chunks(mel, first_chunk, chunk, controls, strength)
+
+    def _generate_chunks(
+        self, mel: Array, first_chunk: int, chunk: int | None, controls: Controls, strength: float
+    ) -> Iterator[np.ndarray]:
+        mel = to_device(mel, self.generator.device)
+        frames = mel.shape[2]
+        excerpts = self.excerpts(frames, controls)
+        margin = OVERLAP if strength else 0  # a denoised sample depends on every window that holds it
+        size, largest = (min(count, self.longest_chunk) for count in (first_chunk, chunk or first_chunk))
+        start = 0
+        while start < frames:
+            end = min(start + size, frames)
+            end = min(end + self._room(start, end, frames, margin), frames)
+            first, last = max(0, start - margin), min(frames, end + margin)
+            left, right = self._heard(start, end, frames, margin)
+            audio = self._generate(mel[:, :, left:right], excerpts(left, right))
+            audio = audio[:, (first - left) * self.hop : (last - left) * self.hop]
+            if strength:
+                audio = self.denoise(audio, strength)
+            yield read_later(audio[0, (start - first) * self.hop : (end - first) * self.hop])()
+            start, size = end, min(size * 2, largest)
+
+    def _heard(self, start: int, end: int, frames: int, margin: int) -> tuple[int, int]:
+        """Where the frames begin and end that these depend on."""
+        return max(0, start - margin - self.context), min(frames, end + margin + self.context)
+
+    def _room(self, start: int, end: int, frames: int, margin: int) -> int:
+        """How many frames more a chunk may have in the same bucket, where they cost nothing."""
+        covering = getattr(self.generator, "covering", None)
+        if covering is None:
+            return 0
+        left, right = self._heard(start, end, frames, margin)
+        return covering(mel=right - left).mel - (right - left)
+
+    def _generate(self, mel: Array, others: dict[str, Array]) -> Array:
+        if self.batch_safe:
+            others = {**others, "lengths": self._length(mel.shape[2])}
+        return self.generator(mel=mel, **others)["audio"]
+
+    def _length(self, frames: int) -> Array:
+        return to_device(np.full(1, frames, np.int64), self.generator.device)
+
+    def denoise(self, audio: Array, strength: float) -> Array:
+        """audio [1, S], whole frames, without the hum, on the engine's device."""
+        masked = "masked_denoiser" in self.engines
+        denoiser = self.engines["masked_denoiser" if masked else "denoiser"]
+        share = to_device(np.full(1, strength, np.float32), denoiser.device)
+        lengths = {"lengths": self._length(audio.shape[1] // self.hop)} if masked else {}
+        return denoiser(audio=audio, strength=share, bias=self.bias, **lengths)["denoised"]

@@ -1,0 +1,178 @@
+"""From transcripts to a labelled corpus: the teacher speaks (or real recordings stand there), then every
+utterance gets its symbols, durations (forced alignment) and pitch (WORLD's DIO with StoneMask)."""
+
+from __future__ import annotations
+
+import csv
+import multiprocessing
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from common.text import get_frontend
+from common.training.corpus.dataset import Labels, load_labels, save_labels
+
+RATE, HOP = 22_050, 256
+PITCH_FLOOR, PITCH_CEILING = 65.0, 500.0  # Hz
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of metadata.csv: the wav's name and the text that is spoken in it."""
+
+    name: str
+    text: str
+
+
+def read_metadata(folder: Path) -> list[Line]:
+    """LJSpeech's metadata.csv: `name|text|normalised text` (the last column counts)."""
+    path = folder / "metadata.csv"
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} not found: a corpus folder holds metadata.csv and wavs/ as LJSpeech does"
+        )
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = csv.reader(file, delimiter="|", quoting=csv.QUOTE_NONE)
+        return [Line(row[0], row[-1]) for row in rows if row]
+
+
+def read_transcripts(path: Path) -> list[Line]:
+    """`name|text` a line, as in the published LJSpeech file lists; also a metadata.csv (its last column)."""
+    rows = [line.split("|") for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    bad = next((i for i, row in enumerate(rows, 1) if len(row) < 2), None)
+    if bad:
+        raise ValueError(f"{path} line {bad}: expected name|text")
+    return [Line(Path(row[0]).stem, row[-1].strip()) for row in rows]
+
+
+def line_symbols(frontend, text: str) -> tuple[list[str], np.ndarray]:
+    """Symbols and ids of a whole line as one sequence: its sentences stand in one recording."""
+    utterances = frontend(text).utterances
+    if not utterances:
+        raise ValueError("nothing to speak")
+    return [s for u in utterances for s in u.symbols], np.concatenate([u.ids for u in utterances])
+
+
+_worker: dict = {}
+
+
+def _start_worker(folder: Path, speak: bool, label: bool) -> None:
+    _worker.update(folder=folder, frontend=get_frontend("english"))
+    if label:
+        from common.training.corpus.alignment import Aligner
+
+        _worker["aligner"] = Aligner()
+    if speak:
+        from common.training.corpus.teacher import Teacher
+
+        _worker["teacher"] = Teacher()
+
+
+def pitch_per_symbol(audio: np.ndarray, durations: np.ndarray) -> np.ndarray:
+    """Mean pitch in Hz of each symbol's voiced frames, 0 where none is voiced, float32 `[symbols]`."""
+    import pyworld
+
+    audio = audio.astype(np.float64)
+    contour, times = pyworld.dio(
+        audio, RATE, f0_floor=PITCH_FLOOR, f0_ceil=PITCH_CEILING, frame_period=HOP / RATE * 1000
+    )
+    contour = pyworld.stonemask(audio, contour, times, RATE)[: durations.sum()]
+    owner = np.repeat(np.arange(len(durations)), durations)[: len(contour)]
+    voiced = contour > 0
+    totals = np.bincount(owner[voiced], contour[voiced], minlength=len(durations))
+    counts = np.bincount(owner[voiced], minlength=len(durations))
+    return (totals / np.maximum(counts, 1)).astype(np.float32)
+
+
+def _speak(name: str, symbols: list[str]) -> np.ndarray:
+    """The teacher's reading of one line, also written to its wav; the name seeds it."""
+    import soundfile
+
+    audio = _worker["teacher"].speak(symbols, RATE, seed=zlib.crc32(name.encode()))
+    soundfile.write(_worker["folder"] / "wavs" / f"{name}.wav", audio, RATE, subtype="PCM_16")
+    return audio
+
+
+def _label(line: Line):
+    """(line, ids, durations, pitch), or (line, reason, None, None) where the line can't be used."""
+    import soundfile
+
+    path = _worker["folder"] / "wavs" / f"{line.name}.wav"
+    try:
+        symbols, ids = line_symbols(_worker["frontend"], line.text)
+        if "teacher" in _worker:
+            audio = _speak(line.name, symbols)
+        else:
+            audio, rate = soundfile.read(path, dtype="float32")
+            if rate != RATE:
+                raise ValueError(f"{rate} Hz, expected {RATE}")
+        durations = _worker["aligner"].durations(audio, RATE, HOP, symbols)
+        return line, ids, durations, pitch_per_symbol(audio, durations)
+    except (ValueError, RuntimeError, OSError) as error:
+        return line, str(error), None, None
+
+
+def prepare(folder: Path, lines: list[Line], speak: bool, workers: int) -> Labels:
+    """Labels every line (speaking it first when `speak`), writes labels.npz and, when speaking, metadata.csv.
+
+    Lines that fail are left out and listed in failed.txt with the reason.
+    """
+    (folder / "wavs").mkdir(parents=True, exist_ok=True)
+    labels, failed = Labels([], [], [], [], []), []
+    with multiprocessing.get_context("spawn").Pool(workers, _start_worker, (folder, speak, True)) as pool:
+        results = pool.imap(_label, lines, chunksize=8)
+        for line, ids, durations, pitch in tqdm(results, total=len(lines), unit="line", mininterval=5):
+            if durations is None:
+                failed.append(f"{line.name}|{ids}")
+                continue
+            for column, value in zip(
+                (labels.names, labels.texts, labels.ids, labels.durations, labels.pitch),
+                (line.name, line.text, ids, durations, pitch),
+                strict=True,
+            ):
+                column.append(value)
+    if not labels.names:
+        raise ValueError(f"no line of the corpus could be labelled; first reason: {failed[0]}")
+    if speak:
+        rows = [f"{n}|{t}|{t}\n" for n, t in zip(labels.names, labels.texts, strict=True)]
+        (folder / "metadata.csv").write_text("".join(rows), encoding="utf-8")
+    (folder / "failed.txt").write_text("".join(f + "\n" for f in failed), encoding="utf-8")
+    save_labels(folder, labels)
+    return labels
+
+
+def _respeak(job: tuple[str, np.ndarray]) -> int:
+    name, ids = job
+    return len(_speak(name, [_worker["frontend"].symbols[i] for i in ids])) // HOP
+
+
+def respeak(folder: Path, workers: int) -> Labels:
+    """Makes the wavs of an existing labels.npz again: labels are small and travel, audio does not.
+
+    ValueError where the teacher's timing is not the one that was labelled.
+    """
+    labels = load_labels(folder)
+    (folder / "wavs").mkdir(parents=True, exist_ok=True)
+    with multiprocessing.get_context("spawn").Pool(workers, _start_worker, (folder, True, False)) as pool:
+        results = pool.imap(_respeak, zip(labels.names, labels.ids, strict=True), chunksize=32)
+        frames = list(tqdm(results, total=len(labels.names), unit="line", mininterval=5))
+    different = int((np.array(frames) != labels.frames).sum())
+    if different:
+        raise ValueError(
+            f"{different} of {len(frames)} lines have another length than their labels: label them again"
+        )
+    return labels
+
+
+def split_sentences_into_lines(lines: list[Line]) -> list[Line]:
+    """One line a sentence, as the runner will feed the models: name, name-b, name-c ..."""
+    from common.text.split import split_sentences
+
+    out = []
+    for line in lines:
+        for i, (text, _) in enumerate(split_sentences(line.text)):
+            out.append(Line(line.name + (f"-{chr(97 + i)}" if i else ""), text))
+    return out

@@ -1,0 +1,141 @@
+"""Whole utterances of a labelled corpus on the device, in padded batches of similar length: what an acoustic
+model is trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from common.audio.contract import MelContract
+from common.training.corpus.dataset import load_audio, load_labels
+from common.training.corpus.mels import corpus_mel
+
+VALIDATION_UTTERANCES = 64  # the corpus's last ones are never trained on
+
+
+@dataclass(frozen=True, eq=False)  # compared by identity: a bucket is the key of its CUDA graph
+class Bucket:
+    """Utterances of similar length, padded to one shape."""
+
+    symbols: int
+    frames: int
+    batch_size: int
+    members: tuple[int, ...]
+
+
+class Utterances:
+    """The labelled corpus on the device; methods gather padded tensors from utterance numbers (B,)."""
+
+    def __init__(self, folder: Path, contract: MelContract, device: torch.device):
+        labels = load_labels(folder)
+        samples, offsets = load_audio(folder, labels, contract.hop_length)
+        self.mel = corpus_mel(torch.from_numpy(samples).to(device), contract)
+        self.first = torch.from_numpy(offsets[:-1] // contract.hop_length).to(device)
+        self.frames = torch.from_numpy(labels.frames).to(device)
+        self.lengths = torch.tensor([len(ids) for ids in labels.ids], device=device)
+        self.pitch_mean, self.pitch_std = labels.pitch_statistics()
+        self.ids = _table(labels.ids, torch.int64, device)
+        self.durations = _table(labels.durations, torch.int64, device)
+        pitch = _table(labels.pitch, torch.float32, device)
+        self.pitch = torch.where(pitch > 0, (pitch - self.pitch_mean) / self.pitch_std, 0.0)
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    @property
+    def device(self) -> torch.device:
+        return self.mel.device
+
+    def inside(self, members: Tensor, frames: int) -> Tensor:
+        """(B, frames) bool: true where a frame is inside its utterance."""
+        return torch.arange(frames, device=members.device) < self.frames[members][:, None]
+
+    def padded_mel(self, members: Tensor, frames: int, padding: float = 0.0) -> Tensor:
+        """mel (B, n_mels, frames) float32."""
+        at = self.first[members][:, None] + torch.arange(frames, device=members.device)
+        mel = self.mel[:, at.clamp(max=self.mel.size(1) - 1)].transpose(0, 1).float()
+        return mel.masked_fill(~self.inside(members, frames)[:, None], padding)
+
+    def validation(self) -> Bucket:
+        """The held-out utterances as one batch; its members are `Bucket.members`."""
+        members = torch.arange(len(self) - VALIDATION_UTTERANCES, len(self), device=self.device)
+        return Bucket(
+            int(self.lengths[members].max()),
+            -(-int(self.frames[members].max()) // 8) * 8,
+            len(members),
+            tuple(members.tolist()),
+        )
+
+    def replace_durations(self, path: Path) -> None:
+        """Takes the durations of a .npy file (`[symbols of all utterances]`, frames) for the corpus's own.
+
+        A ValueError where they are another corpus's.
+        """
+        durations = np.load(path)
+        cuts = self.lengths.cumsum(0).cpu().numpy()
+        fits = durations.ndim == 1 and durations.dtype.kind in "iu" and len(durations) == cuts[-1]
+        rows = np.split(durations, cuts[:-1]) if fits else []
+        frames = self.frames.tolist()
+        if not fits or [int(row.sum()) for row in rows] != frames:
+            raise ValueError(f"{path} does not hold this corpus's durations: align it again")
+        self.durations = _table(rows, torch.int64, self.device)
+
+    def store_mels(self, mels: Tensor, predicted: Tensor, members: Tensor) -> None:
+        """Puts predicted mels (B, n_mels, T) where `mels` `[n_mels, frames]` has these utterances."""
+        for mel, first, length in zip(
+            predicted, self.first[members].tolist(), self.frames[members].tolist(), strict=True
+        ):
+            mels[:, first : first + length] = mel[:, :length].half()
+
+
+def _table(rows: list[np.ndarray], dtype: torch.dtype, device: torch.device) -> Tensor:
+    padded = np.zeros((len(rows), max(map(len, rows))), dtype=np.float32)
+    for target, row in zip(padded, rows, strict=True):
+        target[: len(row)] = row
+    return torch.from_numpy(padded).to(device, dtype)
+
+
+def make_buckets(
+    corpus: Utterances, bucket_frames: Sequence[int], frames_per_batch: int, max_batch_size: int
+) -> list[Bucket]:
+    """Length buckets, by their upper ends, over all utterances but the last ones, which validate.
+
+    Utterances longer than the last bucket are left out.
+    """
+    frames, lengths = corpus.frames.cpu().numpy(), corpus.lengths.cpu().numpy()
+    usable = np.arange(len(frames)) < len(frames) - VALIDATION_UTTERANCES
+    buckets, low = [], 0
+    for high in bucket_frames:
+        members = np.flatnonzero(usable & (frames > low) & (frames <= high))
+        low = high
+        if len(members):
+            batch = min(max_batch_size, frames_per_batch // high, len(members))
+            buckets.append(
+                Bucket(-(-int(lengths[members].max()) // 8) * 8, high, batch, tuple(members.tolist()))
+            )
+    if not buckets:
+        raise ValueError("the corpus is too small: no utterance is left for training")
+    used = sum(len(bucket.members) for bucket in buckets)
+    print(f"{used} utterances train, {usable.sum() - used} are longer than {low} frames and left out")
+    return buckets
+
+
+def batches(
+    buckets: list[Bucket], seed: int, device: torch.device
+) -> Iterator[tuple[Bucket, dict[str, Tensor]]]:
+    """Endless batches; every utterance comes equally often, in a new order each time."""
+    random = np.random.default_rng(seed)
+    weights = np.array([len(b.members) / b.batch_size for b in buckets])
+    queues: list[list[int]] = [[] for _ in buckets]
+    while True:
+        index = random.choice(len(buckets), p=weights / weights.sum())
+        bucket, queue = buckets[index], queues[index]
+        if len(queue) < bucket.batch_size:
+            queue.extend(random.permutation(bucket.members).tolist())
+        members, queue[: bucket.batch_size] = queue[: bucket.batch_size], []
+        yield bucket, {"members": torch.tensor(members, device=device)}

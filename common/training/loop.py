@@ -1,0 +1,377 @@
+"""What the training recipes share: their command line and loop, CUDA-graph steps, EMA, checkpoints, logs.
+
+Imported by the recipes only; needs PyTorch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from common.cli.parser import Parser
+
+WARM_UP_STEPS = 3  # eager steps of a shape before its capture: cuDNN and lazy optimiser state settle in them
+
+
+class GraphedSteps:
+    """Runs a training step as one CUDA graph per input shape; on a CPU it simply calls the step.
+
+    A compact network's step is hundreds of small kernels: launching them costs more than running them.
+    The step must have static shapes, no host synchronisation and capturable optimisers. It takes the key
+    (what is static about this call: a bucket, say) and named tensors, and returns a dict of scalar tensors;
+    each distinct key is warmed up eagerly, then captured.
+    """
+
+    def __init__(self, step: Callable[..., dict[str, torch.Tensor]]):
+        self.step = step
+        self.calls: dict[object, int] = {}
+        self.graphs: dict[object, tuple[torch.cuda.CUDAGraph, dict, dict]] = {}
+        self.pool = None
+
+    def __call__(self, key: object, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        if next(iter(inputs.values())).device.type != "cuda":
+            return self.step(key, **inputs)
+        if key in self.graphs:
+            graph, static, outputs = self.graphs[key]
+            for name, value in inputs.items():
+                static[name].copy_(value, non_blocking=True)
+            graph.replay()
+            return outputs
+        self.calls[key] = self.calls.get(key, 0) + 1
+        if self.calls[key] <= WARM_UP_STEPS:
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                outputs = self.step(key, **inputs)
+            torch.cuda.current_stream().wait_stream(side)
+            return outputs
+        static = {name: value.clone() for name, value in inputs.items()}
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool):
+            outputs = self.step(key, **static)
+        self.pool = self.pool or graph.pool()
+        self.graphs[key] = (graph, static, outputs)
+        graph.replay()
+        return outputs
+
+
+class Ema:
+    """Exponential moving average of a module's parameters; `update` may run inside a CUDA graph."""
+
+    def __init__(self, module: torch.nn.Module, decay: float):
+        self.decay = decay
+        self.names = [name for name, _ in module.named_parameters()]
+        self.parameters = list(module.parameters())
+        self.averages = [p.detach().clone() for p in self.parameters]
+
+    @torch.no_grad()
+    def update(self) -> None:
+        torch._foreach_lerp_(self.averages, [p.detach() for p in self.parameters], 1.0 - self.decay)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        return dict(zip(self.names, self.averages, strict=True))
+
+    @torch.no_grad()
+    def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
+        for name, average in zip(self.names, self.averages, strict=True):
+            average.copy_(state[name])
+
+
+class Schedule:
+    """Learning rate over a run limited by wall time or steps: linear warm-up, then cosine decay to `floor`.
+
+    `progress()` is the larger of the two shares done, so that a run with a time limit ends at its lowest
+    rate on any machine. The state (steps and seconds done) is saved with checkpoints.
+    """
+
+    def __init__(
+        self, peak: float, floor: float, warm_up_steps: int, max_steps: int | None, max_minutes: float | None
+    ):
+        if not max_steps and not max_minutes:
+            raise ValueError("training needs an end: give --steps or --minutes")
+        self.peak, self.floor, self.warm_up_steps = peak, floor, warm_up_steps
+        self.max_steps, self.max_seconds = max_steps, max_minutes and max_minutes * 60
+        self.step = 0
+        self.seconds_before = 0.0
+        self.started = time.monotonic()
+
+    def restart_clock(self) -> None:
+        """Counts wall time from here: compiling and loading are not training."""
+        self.started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return self.seconds_before + time.monotonic() - self.started
+
+    def progress(self) -> float:
+        by_step = self.step / self.max_steps if self.max_steps else 0.0
+        by_time = self.seconds / self.max_seconds if self.max_seconds else 0.0
+        return max(by_step, by_time)
+
+    @property
+    def done(self) -> bool:
+        return self.progress() >= 1.0
+
+    def rate(self) -> float:
+        warm = min(1.0, (self.step + 1) / max(1, self.warm_up_steps))
+        cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, self.progress())))
+        return warm * (self.floor + (self.peak - self.floor) * cosine)
+
+    def state_dict(self) -> dict:
+        return {"step": self.step, "seconds": self.seconds}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.step, self.seconds_before = state["step"], state["seconds"]
+        self.restart_clock()
+
+
+def adamw(modules: Iterable[torch.nn.Module], rate: float, betas: tuple[float, float], weight_decay: float):
+    """AdamW whose learning rate is a tensor on the GPU, so that captured steps follow the schedule."""
+    parameters = [p for module in modules for p in module.parameters() if p.requires_grad]
+    cuda = parameters[0].is_cuda
+    return torch.optim.AdamW(
+        parameters,
+        lr=torch.tensor(rate, device=parameters[0].device) if cuda else rate,
+        betas=betas,
+        weight_decay=weight_decay,
+        capturable=cuda,
+        fused=cuda,
+    )
+
+
+def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def autocast(device: torch.device):
+    """bfloat16 mixed precision on a GPU, plain float32 on a CPU."""
+    if device.type == "cuda":
+        # The cache of cast weights must be off: it would outlive a captured graph's memory.
+        return torch.autocast("cuda", torch.bfloat16, cache_enabled=False)
+    return contextlib.nullcontext()
+
+
+def save_checkpoint(path: Path, **state) -> None:
+    """Everything that a resumed run needs; written whole or not at all."""
+    temporary = path.with_suffix(".tmp")
+    torch.save(state, temporary)
+    temporary.replace(path)
+
+
+def load_checkpoint(path: Path, device: torch.device) -> dict:
+    return torch.load(path, map_location=device, weights_only=True)
+
+
+def save_weights(
+    path: Path, module: torch.nn.Module, config: object, info: dict, leave_out: str = ""
+) -> None:
+    """Weights for inference as safetensors: parameters in fp16, buffers (constants) in fp32.
+
+    The configuration and `info` stand as JSON in the file's metadata. Names that begin with `leave_out` are
+    what only training needs.
+    """
+    from safetensors.torch import save_file
+
+    config = asdict(config) if is_dataclass(config) else config
+    tensors = {name: value.detach().half() for name, value in module.named_parameters()}
+    tensors |= {name: value.detach().float() for name, value in module.named_buffers()}
+    tensors = {
+        name: value.cpu().contiguous()
+        for name, value in tensors.items()
+        if not (leave_out and name.startswith(leave_out))
+    }
+    temporary = path.with_suffix(".tmp")
+    save_file(tensors, temporary, metadata={"config": json.dumps(config), "info": json.dumps(info)})
+    temporary.replace(path)
+
+
+class OneNetwork:
+    """A base for trainers of one network with one optimiser, whose moving average is what ships.
+
+    `leave_out`: names of weights that begin so are used in training only.
+    """
+
+    leave_out = ""
+
+    def __init__(
+        self, model: torch.nn.Module, optimiser: torch.optim.Optimizer, ema_decay: float, mel: object
+    ):
+        """`mel`: the mel contract, a dataclass that the weights' file states."""
+        self.model, self.optimiser, self.contract = model, optimiser, mel
+        self.optimisers = [optimiser]
+        self.ema = Ema(model, ema_decay)
+
+    def state_dict(self) -> dict:
+        return {
+            "model": self.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "ema": self.ema.state_dict(),
+        }
+
+    def load_networks(self, state: dict) -> None:
+        self.model.load_state_dict(state["model"])
+        self.ema.load_state_dict(state["ema"])
+
+    def load_state_dict(self, state: dict) -> None:
+        self.load_networks(state)
+        self.optimiser.load_state_dict(state["optimiser"])
+
+    def averaged_model(self) -> torch.nn.Module:
+        """A copy with the moving average's weights, for validation and for shipping."""
+        copy = type(self.model)(self.model.config).to(next(self.model.parameters()).device)
+        copy.load_state_dict(self.model.state_dict() | self.ema.state_dict())
+        return copy.eval()
+
+    def save_weights(self, path: Path, info: dict) -> None:
+        info = {"mel": asdict(self.contract), **info}
+        save_weights(path, self.averaged_model(), self.model.config, info, self.leave_out)
+
+
+class Log:
+    """losses.csv in the run's folder, a line on the terminal, and losses.png at the end."""
+
+    def __init__(self, folder: Path):
+        self.path = folder / "losses.csv"
+        self.started = time.monotonic()
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        new = not self.path.exists()
+        with self.path.open("a", newline="") as file:
+            writer = csv.writer(file)
+            if new:
+                writer.writerow(["step", "seconds", *values])
+            writer.writerow(
+                [step, round(time.monotonic() - self.started, 1), *(f"{v:.6g}" for v in values.values())]
+            )
+        shown = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
+        print(f"step {step}  {time.monotonic() - self.started:.0f} s  {shown}", flush=True)
+
+    def plot(self) -> None:
+        """One small curve per logged value; skipped where matplotlib is not installed."""
+        try:
+            import matplotlib
+        except ImportError:
+            print("losses.png not drawn: matplotlib is not installed (pip install -e '.[plot]')")
+            return
+        matplotlib.use("Agg")
+        import matplotlib.pyplot as plt
+
+        with self.path.open() as file:
+            rows = [r for r in csv.DictReader(file) if r["step"] != "step"]
+        names = [n for n in rows[0] if n not in ("step", "seconds")] if rows else []
+        if not names:
+            return
+        columns = min(3, len(names))
+        figure, axes = plt.subplots(
+            -(-len(names) // columns),
+            columns,
+            figsize=(4 * columns, 2.5 * -(-len(names) // columns)),
+            squeeze=False,
+        )
+        for axis, name in zip(axes.flat, names, strict=False):
+            axis.plot([int(r["step"]) for r in rows], [float(r[name]) for r in rows], linewidth=0.8)
+            axis.set_title(name)
+            axis.set_xlabel("step")
+        figure.tight_layout()
+        figure.savefig(self.path.with_suffix(".png"), dpi=100)
+        plt.close(figure)
+
+
+def plot_alignment(path: Path, alignment: torch.Tensor) -> None:
+    """Attention (steps, symbols) as an image, time to the right; skipped without matplotlib."""
+    try:
+        from matplotlib.image import imsave
+    except ImportError:
+        return
+    imsave(path, alignment.float().cpu().numpy().T, origin="lower", cmap="viridis", vmin=0, vmax=1)
+
+
+class Trainer(Protocol):
+    """What a recipe gives to `run_training`: networks and optimisers on one device, and one step of them."""
+
+    device: torch.device
+    optimisers: list[torch.optim.Optimizer]
+
+    def step(self, key: object, **inputs: torch.Tensor) -> dict[str, torch.Tensor]: ...
+    def validate(self) -> dict[str, float]: ...
+    def state_dict(self) -> dict: ...
+    def load_state_dict(self, state: dict) -> None: ...
+    def load_networks(self, state: dict) -> None: ...
+    def save_weights(self, path: Path, info: dict) -> None: ...
+
+
+def recipe_parser(model: str, description: str, *classes: type) -> Parser:
+    """The options that every `python -m <model>.train` has; `built` of what it parses are these classes."""
+    parser = Parser(
+        description=description,
+        prog=f"python -m {model}.train",
+        classes=classes,
+        model=model,
+        hparam=Path(f"hparams/{model}/train.yaml"),
+    )
+    option = parser.add_argument
+    option("--corpus", type=Path, required=True, help="folder that scripts/prepare_corpus.py wrote")
+    option("--out", type=Path, required=True, help="run folder: last.pt, weights.safetensors, losses")
+    option("--steps", type=int, help="stop after so many steps")
+    option("--minutes", type=float, help="stop after so many minutes")
+    option("--resume", type=Path, help="checkpoint to continue (its schedule too)")
+    option("--init", type=Path, help="checkpoint whose networks start a new run")
+    option("--save-minutes", type=float, default=2.0, help="minutes between checkpoints (default 2)")
+    option("--seed", type=int, default=0, help="of the weights and of the batches (default 0)")
+    option("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="cuda or cpu")
+    return parser
+
+
+def run_training(
+    args: argparse.Namespace,
+    trainer: Trainer,
+    schedule: Schedule,
+    batches: Iterator[tuple[object, dict[str, torch.Tensor]]],
+    log_every: int,
+) -> None:
+    """Trains to the schedule's end, with logs and checkpoints. A batch is a step's key and its tensors."""
+    args.out.mkdir(parents=True, exist_ok=True)
+    if args.init:
+        trainer.load_networks(load_checkpoint(args.init, trainer.device)["trainer"])
+    if args.resume:
+        state = load_checkpoint(args.resume, trainer.device)
+        trainer.load_state_dict(state["trainer"])
+        schedule.load_state_dict(state["schedule"])
+    steps, log = GraphedSteps(trainer.step), Log(args.out)
+
+    def save() -> None:
+        save_checkpoint(args.out / "last.pt", trainer=trainer.state_dict(), schedule=schedule.state_dict())
+        info = {"steps": schedule.step, "minutes": round(schedule.seconds / 60, 1)}
+        trainer.save_weights(args.out / "weights.safetensors", info)
+
+    schedule.restart_clock()
+    saved = schedule.seconds
+    while not schedule.done:
+        key, inputs = next(batches)
+        rate = schedule.rate()
+        for optimiser in trainer.optimisers:
+            set_rate(optimiser, rate)
+        losses = steps(key, **inputs)
+        schedule.step += 1
+        if schedule.step % log_every == 0 or schedule.step in (1, 10, 100):
+            values = {name: loss.item() for name, loss in losses.items()}
+            log.write(schedule.step, {**values, **trainer.validate(), "rate": rate})
+        if schedule.seconds - saved > args.save_minutes * 60:
+            saved = schedule.seconds
+            save()
+    save()
+    log.plot()

@@ -1,0 +1,1 @@
+"""A model on another backend against PyTorch, layer by layer."""

@@ -1,0 +1,143 @@
+"""What a comparison found: as a table, in full, and drawn."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from common.verify.compare import Comparison
+from common.verify.sentence import mean
+from common.verify.stages import Verification, Watch
+
+HEADINGS = ("tensor", "shape", "max", "mean", "relative", "SNR dB", "of largest", "tolerance", "worst at", "")
+LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # of which --full counts the errors above
+
+
+def rows(found: Verification) -> Iterator[tuple[str, ...]]:
+    for one in found.comparisons:
+        yield row_of(one)
+
+
+def row_of(one: Comparison) -> tuple[str, ...]:
+    name = f"{one.stage}: {one.name}" if one.layer else f"{one.stage} -> {one.name}"
+    where = ",".join(map(str, one.at)) + (f" (call {one.call} of {one.calls})" if one.calls > 1 else "")
+    verdict = "ok" if one.ok else one.reason or "OUT"
+    return (
+        name,
+        "x".join(map(str, one.shape)) or "1",
+        f"{one.max_error:.1e}",
+        f"{one.mean_error:.1e}",
+        f"{one.relative:.1e}",
+        f"{one.snr:.0f}",
+        f"{one.share:.1e}",
+        f"{one.tolerance:.0e}" if one.tolerance else "equal",
+        where,
+        verdict,
+    )
+
+
+def conclusion(found: Verification) -> list[str]:
+    """What it comes to, in sentences."""
+    speech = found.speech.report(found.contract)
+    wanted, got = speech["frames"]
+    snr = speech["audio_snr_db"]
+    lines = [
+        f"the sentence by both: {wanted} and {got} mel frames, {speech['other_durations']} of "
+        f"{speech['symbols']} symbols last other; in {speech['frames_compared']} frames that belong together "
+        f"the mels differ by {speech['mel']:.1e} and those of the audio by {speech['audio_mel']:.1e} "
+        f"(mean, natural logarithm; tolerance {speech['tolerance']:g})"
+        + (f"; the samples' SNR is {snr:.1f} dB" if snr is not None else "")
+        + (
+            ""
+            if speech["within"]
+            else " - OUT"
+            if speech["judged"]
+            else " - not judged: it finds its own way"
+        )
+    ]
+    compared, first = found.comparisons, found.first_wrong
+    wrong = sum(not one.ok for one in compared)
+    if first is None:
+        lines.append(f"all {len(compared)} tensors are within tolerance")
+    else:
+        what = "layer" if first.layer else "output"
+        why = first.reason or (
+            f"its largest error is {first.max_error:.2g}, {first.share:.1e} of its largest value "
+            f"(tolerance {first.tolerance:.0e})"
+        )
+        lines.append(f"{wrong} of {len(compared)} tensors are out of tolerance")
+        lines.append(f"the first that went wrong: {what} {first.name} of {first.stage}: {why}")
+    return lines
+
+
+def full(limit: int = 3) -> Watch:
+    """What prints each pair of tensors: both, their difference, and how many elements are how far off."""
+
+    def show(one: Comparison, wanted: np.ndarray, got: np.ndarray) -> None:
+        print(f"\n## {one.full_name} {list(wanted.shape)}, call {one.calls}")
+        with np.printoptions(precision=5, edgeitems=limit, threshold=1, linewidth=110):
+            print(f"PyTorch:\n{wanted}\nother:\n{got}")
+            if wanted.shape != got.shape:
+                return
+            difference = np.abs(got.astype(np.float64) - wanted.astype(np.float64))
+            print(f"difference:\n{difference}")
+        scale = max(one.scale, 1e-12)
+        counts = [f"{int((difference > level).sum())} above {level:g}" for level in LEVELS]
+        out = int((~(difference <= one.tolerance * scale)).sum())
+        print(
+            f"largest {difference.max(initial=0):.3e}, mean {mean(difference):.3e}; "
+            f"of {difference.size} elements {', '.join(counts)}; {out} out of tolerance"
+        )
+
+    return show
+
+
+def draw(found: Verification) -> bytes:
+    """A PNG: each tensor's error on the way through the model, then both mels and their difference."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(4, 1, figsize=(11, 13), layout="constrained", height_ratios=(2, 1, 1, 1))
+    _draw_errors(axes[0], found)
+    ours, theirs = found.speech.reach
+    mels = [("PyTorch", found.speech.wanted.mel[:, ours]), ("other", found.speech.got.mel[:, theirs])]
+    for axis, (title, mel) in zip(axes[1:3], mels, strict=True):
+        _image(axis, mel, f"mel, {title}", vmin=-11.5, vmax=1.0)
+    _image(axes[3], found.speech.mel_error, "difference of the mels")
+    axes[3].set_xlabel("frames that belong together")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    pyplot.close(figure)
+    return buffer.getvalue()
+
+
+def _draw_errors(axis: Any, found: Verification) -> None:
+    compared = [one for one in found.comparisons if one.tolerance]
+    places = np.arange(len(compared))
+    shares = np.array([one.share for one in compared])
+    shares = np.clip(np.nan_to_num(shares, posinf=10.0), 1e-9, 10.0)
+    stages = list(dict.fromkeys(one.stage for one in compared))
+    for number, stage in enumerate(stages):
+        inside = np.array([one.stage == stage for one in compared])
+        axis.semilogy(places[inside], shares[inside], ".-", color=f"C{number}", label=stage)
+    axis.semilogy(places, [one.tolerance for one in compared], "--", color="0.4", label="tolerance")
+    first = found.first_wrong
+    if first in compared:
+        place = compared.index(first)
+        axis.annotate(first.name, (place, shares[place]), color="tab:red", rotation=30, va="bottom")
+        axis.plot(place, shares[place], "o", color="tab:red", fillstyle="none")
+    axis.set(ylabel="largest error, of largest value", xlabel="tensors in the order of execution")
+    axis.legend(fontsize=8)
+    axis.grid(alpha=0.3)
+
+
+def _image(axis: Any, values: np.ndarray, title: str, **limits: float) -> None:
+    if values.size:
+        image = axis.imshow(values, origin="lower", aspect="auto", interpolation="nearest", **limits)
+        axis.figure.colorbar(image, ax=axis)
+    axis.set(ylabel="band", title=title)

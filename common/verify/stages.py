@@ -1,0 +1,349 @@
+"""Compares a model on another backend with PyTorch: layer by layer, stage by stage, and what is heard.
+
+The sentence goes through the model on PyTorch. At each stage the other side is given the same inputs, so that
+an error is found where it is made, and does not come from the stage before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from common.arrays import Array, to_numpy
+from common.audio.contract import require_same_contract
+from common.config.deployment import Bucket, Deployment
+from common.engines import Engine, make_engine
+from common.engines.buckets import EnginePool
+from common.engines.layer_outputs import match, nearest_layers, with_layers
+from common.engines.torch_engine import TorchEngine, build_network
+from common.export.to_onnx import EXPORTER_VERSION, export_stage, source_stages
+from common.files import cache_folder, config_hash, write_bytes
+from common.registry import get_model
+from common.speech import Controls
+from common.stages import Stage
+from common.stages.choose import KERNELS, KINDS, choose_stages, pads_masked
+from common.synthesis.loading import Engines, make_driver
+from common.verify.compare import FEEDBACK, TOLERANCES, Comparison
+from common.verify.sentence import MEL_TOLERANCES, Speech, _speak, shared_frames
+from common.weights.voices import ModelSource
+
+CALLS = 40  # of a stage that are compared; the decoder's steps are many
+
+
+# What sees every pair of tensors, such as what prints them.
+Watch = Callable[[Comparison, np.ndarray, np.ndarray], None]
+
+
+@dataclass
+class Setup:
+    """How one model's other side is run, and what is compared of it."""
+
+    source: ModelSource  # the other side's
+    backend: str
+    device: str
+    deployment: Deployment
+    patterns: Sequence[str] = ()
+    asked: bool = False  # whether a user gave the patterns: one that means nothing is an error then
+    threads: int | None = None
+    calls: int = CALLS
+    watch: Watch | None = None
+    comparisons: dict[tuple[str, str], Comparison] = field(default_factory=dict)
+    ran: set[str] = field(default_factory=set)  # the patterns for which a layer has run
+
+    @property
+    def precision(self) -> str:
+        return "fp16" if self.deployment.use_fp16 else "fp32"
+
+    def tolerance(self, stage: Stage) -> float:
+        on_kernel = stage.name in self.deployment.kernels
+        by_precision = TOLERANCES[KERNELS]["fp16"] if on_kernel else TOLERANCES[self.backend][self.precision]
+        return by_precision * (FEEDBACK if stage.feeds_back else 1)
+
+    def engine(self, stage: Stage, bucket: Bucket | None) -> Engine:
+        """The engine that speaks, built if it is not there."""
+        if stage.name in self.deployment.kernels:
+            return make_engine(stage, self.source, KERNELS, self.device, self.threads)
+        return self._make(stage, self.source, self.deployment, bucket)
+
+    def layered_engine(self, stage: Stage) -> Engine:
+        """An engine that also gives what the layers make; its graph is kept in the cache."""
+        source = replace(self.source, graphs={stage.name: layered_graph(stage, self.source.config)})
+        plain = replace(self.deployment, trt_file_path="", trt_file_path_list=())
+        return self._make(stage, source, plain, None)
+
+    def _make(
+        self, stage: Stage, source: ModelSource, deployment: Deployment, bucket: Bucket | None
+    ) -> Engine:
+        if self.backend == "trt":
+            from common.engines.tensorrt.api import load_tensorrt
+            from common.engines.tensorrt.build import build_stage
+            from common.engines.tensorrt.engine_file import engine_file
+
+            trt = load_tensorrt()
+            file = engine_file(stage, source, deployment, trt, bucket)
+            build_stage(file, source, trt, deployment.trt_force_build, deployment.trt_max_ws_size)
+            deployment = replace(deployment, trt_force_build=False)
+        return make_engine(stage, source, self.backend, self.device, self.threads, deployment, bucket)
+
+
+def layered_graph(stage: Stage, config: Any) -> Path:
+    """The graph of a stage with the outputs of its layers, exported if it is not in the cache."""
+    words = [stage.full_name, config_hash(config), EXPORTER_VERSION, *stage.layers]
+    key = hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
+    path = cache_folder() / "verify" / f"{stage.full_name}.{key}.onnx"
+    if not (path.is_file() and path.with_suffix(".json").is_file()):
+        graph, weights = export_stage(stage, config)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path.with_suffix(".json"), json.dumps({"weights": weights}).encode())
+        write_bytes(path, graph)
+    return path
+
+
+class ComparedEngine:
+    """Runs a stage on PyTorch and gives what that gives; on the way it compares the other side with it.
+
+    The stage's outputs come from the engine that speaks, the layers' from a second one: what an engine has to
+    give out it cannot fuse, so that one alone would not be the one that speaks.
+    """
+
+    backend = "torch"  # what its driver has to do with
+
+    def __init__(self, stage: Stage, source: ModelSource, setup: Setup, bucket: Bucket | None):
+        self._reference = TorchEngine(stage, source, setup.device, setup.threads)
+        self.stage, self.device = stage, setup.device
+        self.memory_owner, self.memory_bytes = self._reference.memory_owner, self._reference.memory_bytes
+        self._source, self._setup, self._bucket = source, setup, bucket
+        self._pairs: list[tuple[Engine, Engine, bool]] | None = None
+        self._calls = 0
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        self._calls += 1
+        if self._calls <= self._setup.calls:
+            self._compare(self._steady(inputs))
+        return self._reference(**inputs)
+
+    def _steady(self, inputs: dict[str, Array]) -> dict[str, Array]:
+        """The inputs, moved to where rounding does not decide how long something lasts, as far as need be."""
+        examples = get_model(self.stage.model).module("examples")
+        steady = getattr(examples, "steady_inputs", None)
+        return steady(self.stage, self._reference, inputs) if steady else inputs
+
+    def _compare(self, inputs: dict[str, Array]) -> None:
+        if self._pairs is None:
+            self._pairs = list(self._make_pairs(inputs))
+        for reference, other, layers in self._pairs:
+            wanted, got = reference(**inputs), other(**inputs)
+            names = reference.stage.layers if layers else [t.name for t in self.stage.outputs]
+            for name in names:
+                self._take(name, layers, to_numpy(wanted[name]), to_numpy(got[name]))
+
+    def _take(self, name: str, layer: bool, wanted: np.ndarray, got: np.ndarray) -> None:
+        kept, key = self._setup.comparisons, (self.stage.full_name, name)
+        exact = wanted.dtype.kind != "f"
+        tolerance = 0.0 if exact else self._setup.tolerance(self.stage)
+        comparison = kept.setdefault(key, Comparison(*key, layer, tolerance))
+        comparison.add(wanted, got)
+        if self._setup.watch:
+            self._setup.watch(comparison, wanted, got)
+
+    def _make_pairs(self, inputs: dict[str, Array]) -> Iterator[tuple[Engine, Engine, bool]]:
+        given = {name: torch.as_tensor(array, device=self.device) for name, array in inputs.items()}
+        network = self._reference.network
+        layered = with_layers(self.stage, network, self._setup.patterns, given)
+        if layered.layers and self.stage.name not in self._setup.deployment.kernels:  # nothing inside is seen
+            for pattern, names in match(network, self._setup.patterns).items():
+                if {name.partition("#")[0] for name in layered.layers} & set(names):
+                    self._setup.ran.add(pattern)
+            reference = TorchEngine(layered, self._source, self.device, self._setup.threads)
+            yield reference, self._setup.layered_engine(layered), True
+        yield self._reference, self._setup.engine(self.stage, self._bucket), False
+
+
+class ComparedEngines(Engines):
+    """A model's engines, each of them compared."""
+
+    def __init__(self, setup: Setup, source: ModelSource, decoder: str | None):
+        deployment = setup.deployment
+        buckets = deployment.buckets(get_model(source.model).kind)
+        masked = pads_masked(source, deployment)
+        stages = choose_stages(source, decoder, bool(buckets), masked, setup.backend, deployment.kernels)
+        how = ("torch", setup.device, setup.threads, None, buckets, EnginePool(), deployment)
+        super().__init__(stages, source, *how)
+        self._setup = setup
+
+    def _make(self, stage: Stage, bucket: Bucket | None = None) -> ComparedEngine:
+        return ComparedEngine(stage, self._source, self._setup, bucket)
+
+
+def share_layers(setups: Mapping[str, Setup]) -> None:
+    """Gives each model those of the patterns that mean layers of it.
+
+    A ValueError for a pattern that means none of any, with names that are like it.
+    """
+    patterns = next(iter(setups.values())).patterns
+    networks = {kind: build_network(source_stages(s.source)[0], s.source) for kind, s in setups.items()}
+    found = {kind: match(network, patterns) for kind, network in networks.items()}
+    for pattern in patterns:
+        if not any(hits[pattern] for hits in found.values()):
+            near = [
+                f"{setups[kind].source.model} has {', '.join(nearest_layers(network, pattern))}"
+                for kind, network in networks.items()
+            ]
+            raise ValueError(f"--layers {pattern!r} means no layer: {'; '.join(near)}")
+    for kind, hits in found.items():
+        setups[kind].patterns = tuple(pattern for pattern in patterns if hits[pattern])
+
+
+def perturb(source: ModelSource, name: str) -> ModelSource:
+    """The source with the largest value of one weight negated: what a comparison must find."""
+    changed = source.state[name].copy()
+    place = np.abs(changed).argmax()
+    changed.flat[place] = -changed.flat[place]
+    state = {**source.state, name: changed}
+    return replace(source, given_state=state, networks=type(source.networks)())
+
+
+def perturb_one(setups: Mapping[str, Setup], name: str) -> None:
+    """The same on the other side of the first model that has this weight."""
+    for setup in setups.values():
+        if name in setup.source.state:
+            setup.source = perturb(setup.source, name)
+            return
+    names = [name for setup in setups.values() for name in setup.source.state]
+    near = get_close_matches(name, names, n=3, cutoff=0.4)
+    raise ValueError(f"--perturb {name}: no model here has this weight; {', '.join(near) or 'see --layers'}")
+
+
+@dataclass(eq=False)
+class Verification:
+    """What was compared, in the order in which it ran."""
+
+    text: str
+    setups: list[Setup]
+    speech: Speech
+    contract: Any
+
+    @property
+    def comparisons(self) -> list[Comparison]:
+        return [one for setup in self.setups for one in setup.comparisons.values()]
+
+    @property
+    def first_wrong(self) -> Comparison | None:
+        return next((one for one in self.comparisons if not one.ok), None)
+
+    @property
+    def ok(self) -> bool:
+        return self.first_wrong is None and self.speech.report(self.contract)["ok"]
+
+    def report(self) -> dict[str, Any]:
+        first = self.first_wrong
+        speech = self.speech.report(self.contract)
+        return {
+            "text": self.text,
+            "models": [
+                {
+                    "model": setup.source.model,
+                    "backend": setup.backend,
+                    "precision": setup.precision,
+                    "device": setup.device,
+                    "tolerance": TOLERANCES[setup.backend][setup.precision],
+                    "layers": list(setup.patterns),
+                }
+                for setup in self.setups
+            ],
+            "tensors": [one.row() for one in self.comparisons],
+            "speech": {
+                k: str(x) if isinstance(x, float) and not np.isfinite(x) else x for k, x in speech.items()
+            },
+            "first_wrong": first and first.full_name,
+            "ok": self.ok,
+        }
+
+
+def verify(
+    text: str,
+    sources: Mapping[str, ModelSource],
+    setups: Mapping[str, Setup],
+    decoder: str | None = None,
+    controls: Controls | None = None,
+) -> Verification:
+    """Speaks `text` by both sides. `sources` are PyTorch's, by kind; `setups` the other side of some of them.
+
+    A model without one runs on PyTorch on both sides.
+    """
+    first, second = (sources[kind] for kind in KINDS)
+    require_same_contract(first.mel, second.mel, (first.model, second.model))
+    device = next(iter(setups.values())).device
+    frontend = first.frontend.build()
+    with exact_products():
+        drivers: dict[str, list[Any]] = {kind: [] for kind in KINDS}
+        for kind, source in sources.items():
+            form = decoder if kind == "acoustic" else None
+            setup = setups.get(kind)
+            if setup is None:
+                drivers[kind] = [make_driver(source, "torch", device)] * 2
+                continue
+            if kind == "acoustic":
+                _compare_steps(text, frontend, setup, source, form, controls)
+            engines = ComparedEngines(setup, source, form)
+            drivers[kind].append(get_model(source.model).driver_class(source, engines))
+        wanted = _speak(text, frontend, drivers, 0, first, controls)
+        for kind, setup in setups.items():
+            _require_ran(setup)
+            form = decoder if kind == "acoustic" else None
+            deployment = replace(setup.deployment, trt_force_build=False)
+            how = (setup.backend, setup.device, setup.threads, form, None, deployment)
+            drivers[kind].append(make_driver(setup.source, *how))
+        got = _speak(text, frontend, drivers, 1, first, controls)
+    ordered = [setups[kind] for kind in KINDS if kind in setups]
+    own_way = any(stage.feeds_back for setup in ordered for stage in source_stages(setup.source))
+    tolerance = max(MEL_TOLERANCES[setup.backend][setup.precision] for setup in ordered)
+    reach, other, symbols = shared_frames(wanted, got)
+    speech = Speech(wanted, got, tolerance, not own_way, reach, other, symbols)
+    return Verification(text, ordered, speech, first.mel)
+
+
+def _compare_steps(
+    text: str,
+    frontend: Any,
+    setup: Setup,
+    source: ModelSource,
+    decoder: str | None,
+    controls: Controls | None,
+) -> None:
+    """Where a whole loop speaks, compares its steps first: each from PyTorch's state, and layer by layer."""
+    engines = ComparedEngines(setup, source, decoder)
+    forms = getattr(get_model(source.model).module("stages"), "VARIANTS", {})
+    loops = {stage.name for stage in source_stages(source) if stage.graph}
+    if loops.isdisjoint(engines) or not loops.isdisjoint(setup.deployment.kernels):
+        return
+    stepwise = next(form for form, names in forms.items() if loops.isdisjoint(names))
+    driver = get_model(source.model).driver_class(source, ComparedEngines(setup, source, stepwise))
+    for utterance in frontend(text).utterances:
+        driver.synthesise([utterance.ids], controls)
+
+
+def _require_ran(setup: Setup) -> None:
+    for pattern in setup.patterns if setup.asked else ():
+        if pattern not in setup.ran:
+            raise ValueError(f"--layers {pattern!r}: no such layer runs in the stages that speak")
+
+
+@contextlib.contextmanager
+def exact_products() -> Iterator[None]:
+    """PyTorch's products in float32 on a GPU too: what is right must not round to TF32 itself."""
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before

@@ -1,0 +1,1 @@
+"""Weights: voices, published checkpoints, trained checkpoints."""

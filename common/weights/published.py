@@ -1,0 +1,108 @@
+"""Published checkpoints, and the weights that a training run wrote, as `ModelSource`s."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from common.audio.contract import MelContract
+from common.errors import require_torch, unknown
+from common.registry import MODELS, Model, names
+from common.weights.voices import FrontendSpec, ModelSource, build, read_metadata, read_weights
+
+FRONTEND_OPTIONS = {  # what a FastPitch file states of its text chain -> our frontend's option
+    "symbol_set": "symbol_set",
+    "text_cleaners": "cleaners",
+    "p_arpabet": "p_arpabet",
+    "prepend_space_to_text": "prepend_space",
+    "append_space_to_text": "append_space",
+}
+
+
+def parse_checkpoint(value: str) -> tuple[str | None, Path]:
+    """`acoustic=FILE`, `vocoder=FILE`, a model's `name=FILE`, or FILE alone -> (the word or None, path)."""
+    word, equals, path = value.partition("=")
+    if not equals or "/" in word or Path(value).exists():
+        return None, Path(value)
+    if word not in ("acoustic", "vocoder", *MODELS):
+        raise ValueError(unknown("checkpoint kind", word, ("acoustic", "vocoder", *MODELS)))
+    return word, Path(path)
+
+
+def read_checkpoint(path: Path, kind: str | None = None) -> ModelSource:
+    """A file as a source; `kind` (a model's name, "acoustic" or "vocoder") is recognised where it is None."""
+    if not path.is_file():
+        raise FileNotFoundError(f"checkpoint {path} not found")
+    trained = path.suffix == ".safetensors"
+    model = _recognise(path, trained)
+    if kind not in (None, model.name, model.kind):
+        raise ValueError(f"checkpoint {path} is a {model.name} ({model.kind}), not a {kind}")
+    source = read_trained(path, model) if trained else _read_published(path, model)
+    return replace(source, words=("--checkpoint", f"{model.kind}={path}"))
+
+
+def _recognise(path: Path, trained: bool) -> Model:
+    if trained:
+        found = set(read_weights(path))
+    else:
+        require_torch(f"the published checkpoint {path}")
+        from common.weights.checkpoint import read_pt, strip_prefix
+
+        content = read_pt(path)
+        states = [content, *(value for value in content.values() if isinstance(value, Mapping))]
+        found = {name for state in states for name in strip_prefix({str(key): 0 for key in state})}
+    for model in MODELS.values():
+        if model.mark in found:
+            return model
+    raise ValueError(
+        f"checkpoint {path} is of none of the models known here ({', '.join(names())}); "
+        f"it holds {', '.join(sorted(found)[:4]) or 'nothing'}"
+    )
+
+
+def _read_published(path: Path, model: Model) -> ModelSource:
+    checkpoint = model.module("checkpoint").load_checkpoint(path)
+    info = checkpoint.info
+    mel = info.get("mel")
+    if mel is None:
+        stated = {f.name: info[f.name] for f in fields(MelContract) if info.get(f.name) is not None}
+        mel = build(MelContract, {"n_mel_channels": checkpoint.config.n_mel_channels, **stated}, str(path))
+    options = {option: info[key] for key, option in FRONTEND_OPTIONS.items() if key in info}
+    return ModelSource(
+        model=model.name,
+        config=checkpoint.config,
+        weights=path,
+        mel=mel,
+        frontend=FrontendSpec(model.name, options) if model.kind == "acoustic" else None,
+        extra={key: info[key] for key in ("pitch_mean", "pitch_std") if key in info},
+        given_state=checkpoint.numpy_state(),
+    )
+
+
+def read_trained(path: Path, model: Model | None = None, frontend: FrontendSpec | None = None) -> ModelSource:
+    """What a recipe wrote: safetensors with the config and the mel contract as JSON in its metadata."""
+    metadata = read_metadata(path)
+    if "config" not in metadata:
+        raise ValueError(f"checkpoint {path} holds no config: give the weights.safetensors of a training run")
+    model = model or _recognise(path, trained=True)
+    info = _json(metadata.get("info", "{}"), path)
+    state = read_weights(path)
+    pitch = {key: float(state[key].ravel()[0]) for key in ("pitch_mean", "pitch_std") if key in state}
+    return ModelSource(
+        model=model.name,
+        config=build(model.config_class, _json(metadata["config"], path), f"{path}: config"),
+        weights=path,
+        mel=build(MelContract, info.get("mel", {}), f"{path}: mel"),
+        frontend=(frontend or FrontendSpec("english")) if model.kind == "acoustic" else None,
+        extra=pitch,
+    )
+
+
+def _json(text: str, path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"checkpoint {path}: its metadata is not JSON ({error})") from None
