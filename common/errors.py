@@ -7,6 +7,10 @@ import importlib
 from collections.abc import Iterable
 
 
+class InputError(ValueError):
+    """What was asked for or given cannot be: the message names it and the way out. Exit status 2."""
+
+
 def unknown(what: str, name: object, available: Iterable[str]) -> str:
     """The sentence for a name that does not exist, with the nearest one that does."""
     available = list(available)
@@ -16,8 +20,8 @@ def unknown(what: str, name: object, available: Iterable[str]) -> str:
 
 
 def require_torch(what: str) -> None:
-    """A ValueError that says how to install PyTorch, where `what` needs it and it is not there."""
+    """An InputError that says how to install PyTorch, where `what` needs it and it is not there."""
     try:
         importlib.import_module("torch")
     except ImportError:
-        raise ValueError(f"{what} needs PyTorch: pip install -e '.[torch]'") from None
+        raise InputError(f"{what} needs PyTorch: pip install -e '.[torch]'") from None

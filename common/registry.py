@@ -6,7 +6,7 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
-from common.errors import unknown
+from common.errors import InputError, unknown
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def get_model(name: str, kind: str | None = None) -> Model:
     model = MODELS.get(name)
     if model is None or kind not in (None, model.kind):
         what = {"acoustic": "acoustic model", "vocoder": "vocoder"}.get(kind, "model")
-        raise ValueError(unknown(what, name, names(kind)))
+        raise InputError(unknown(what, name, names(kind)))
     return model
 
 

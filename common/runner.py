@@ -14,6 +14,7 @@ from common.arrays import to_numpy
 from common.audio.contract import require_same_contract
 from common.config.deployment import Bucket, Deployment
 from common.engines import Engine
+from common.errors import InputError
 from common.registry import MODELS
 from common.speech import Audio, Controls, Problem, Timings
 from common.stages.choose import KINDS, deployment_of, parse_backends
@@ -112,12 +113,12 @@ class TextToSpeech:
     def analyse(self, text: str) -> Analysis:
         """The frontend's utterances, cut where the acoustic model takes no longer ones.
 
-        A ValueError where there is nothing to speak.
+        An InputError where there is nothing to speak.
         """
         analysis = self.frontend(text)
         if not analysis.utterances:
             why = f"nothing in {text.strip()[:40]!r} can be spoken" if text.strip() else "the text is empty"
-            raise ValueError(f"no audio made: {why}")
+            raise InputError(f"no audio made: {why}")
         longest = self.acoustic.longest_text
         if max(len(utterance.ids) for utterance in analysis.utterances) <= longest:
             return analysis
@@ -142,13 +143,13 @@ class TextToSpeech:
         ]
 
     def require_controls(self, controls: Controls) -> None:
-        """A ValueError where neither model knows a control that was asked for: it would change nothing."""
+        """An InputError where neither model knows a control that was asked for: it would change nothing."""
         drivers = (self.acoustic, self.vocoder)
         known = OWN_CONTROLS.union(*(driver.controls for driver in drivers))
         for name in controls.asked():
             if name not in known:
                 with_it = [m.name for m in MODELS.values() if name in m.driver_class.controls]
-                raise ValueError(
+                raise InputError(
                     f"the control {name!r} would change nothing: {' and '.join(with_it)} "
                     f"{'have' if len(with_it) > 1 else 'has'} it, "
                     f"not {' or '.join(driver.source.model for driver in drivers)}"
@@ -203,7 +204,7 @@ class TextToSpeech:
             # Where padding changes its neighbours (the published FastPitch), only on request.
             return min(BATCH_SIZE, largest) if self.acoustic.batch_safe else 1
         if not 1 <= batch_size <= largest:
-            raise ValueError(f"batch size must be from 1 to {largest}, not {batch_size}")
+            raise InputError(f"batch size must be from 1 to {largest}, not {batch_size}")
         return batch_size
 
     def _job(self, number: int, text: str) -> _Job:
@@ -360,11 +361,11 @@ def describe_problem(number: int, utterance: Utterance, said: Said, retries: int
 
 def _require_retries(retries: int) -> int:
     if retries < 0:
-        raise ValueError(f"retries must be at least 0, not {retries}")
+        raise InputError(f"retries must be at least 0, not {retries}")
     return retries
 
 
 def _finite(samples: np.ndarray) -> np.ndarray:
     if not np.isfinite(samples).all():
-        raise ValueError("the models gave NaN instead of audio: their weights or their precision do not hold")
+        raise InputError("the models gave NaN instead of audio: their weights or their precision do not hold")
     return samples

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from common.arrays import Array
+from common.errors import InputError
 from common.text import Unspoken, Utterance
 
 PACE_RANGE = (0.1, 10.0)
@@ -50,11 +51,11 @@ class Controls:
         if self.gate_threshold is not None:
             _require_number("gate_threshold", self.gate_threshold, 0.0, 1.0)
         if self.step_limit is not None and (not isinstance(self.step_limit, int) or self.step_limit < 1):
-            raise ValueError(f"step_limit must be a whole number from 1 on, not {self.step_limit!r}")
+            raise InputError(f"step_limit must be a whole number from 1 on, not {self.step_limit!r}")
         for name in ("seed", "speaker"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 0:
-                raise ValueError(f"{name} must be a whole number from 0 on, not {value!r}")
+                raise InputError(f"{name} must be a whole number from 0 on, not {value!r}")
 
     def asked(self) -> list[str]:
         """The names of the controls that differ from their defaults."""
@@ -64,7 +65,7 @@ class Controls:
 def _require_number(name: str, value: float, low: float, high: float) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or not low <= value <= high:
-        raise ValueError(f"{name} must be a number from {low:g} to {high:g}, not {value!r}")
+        raise InputError(f"{name} must be a number from {low:g} to {high:g}, not {value!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,14 +91,14 @@ class MelTooLong(ValueError):
 
 
 def check_ids(ids: Sequence[np.ndarray], n_symbols: int, longest_text: int) -> None:
-    """A ValueError where an utterance's symbol ids, int64 [T_text], are none that a model takes."""
+    """An InputError where an utterance's symbol ids, int64 [T_text], are none that a model takes."""
     for row in ids:
         if not len(row):
-            raise ValueError("an utterance without symbols cannot be spoken")
+            raise InputError("an utterance without symbols cannot be spoken")
         if len(row) > longest_text:
-            raise ValueError(f"an utterance of {len(row)} symbols; this model goes up to {longest_text}")
+            raise InputError(f"an utterance of {len(row)} symbols; this model goes up to {longest_text}")
         if row.min() < 0 or row.max() >= n_symbols:
-            raise ValueError(
+            raise InputError(
                 f"symbol ids from {row.min()} to {row.max()}, but the model has {n_symbols} "
                 "symbols: text frontend and model do not belong together"
             )

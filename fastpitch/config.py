@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from common.config.sizes import require_sizes
+from common.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,12 @@ class FastPitchConfig:
         require_sizes(self, may_be_zero=("padding_idx",), odd=kernels)
         for name in ("in_fft_output_size", "out_fft_output_size"):
             if getattr(self, name) != self.symbols_embedding_dim:
-                raise ValueError(
+                raise InputError(
                     f"{name} {getattr(self, name)} and symbols_embedding_dim {self.symbols_embedding_dim} "
                     "must be equal: a transformer's layers keep their width"
                 )
         if self.padding_idx >= self.n_symbols:
-            raise ValueError(f"padding_idx {self.padding_idx} is none of the {self.n_symbols} symbols")
+            raise InputError(f"padding_idx {self.padding_idx} is none of the {self.n_symbols} symbols")
 
 
 # Longer predictions are errors of the network; NVIDIA's scripts cut them here too.

@@ -22,6 +22,7 @@ from common.arrays import (
 from common.config.deployment import Bucket
 from common.engines import Engine
 from common.engines.buckets import count_miss
+from common.errors import InputError
 from common.speech import AcousticOutput, Controls, MelTooLong, check_ids
 from common.weights.voices import ModelSource
 from fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, LONGEST_SYMBOL
@@ -157,7 +158,7 @@ class FastPitchAcoustic:
 
     def _check(self, ids: Sequence[np.ndarray], controls: Controls) -> None:
         if controls.speaker >= self.config.n_speakers:
-            raise ValueError(
+            raise InputError(
                 f"speaker {controls.speaker} does not exist: this model has {self.config.n_speakers} "
                 f"(0 to {self.config.n_speakers - 1})"
             )

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from common.errors import InputError
 from common.weights.checkpoint import (
     Checkpoint,
     check_finite,
@@ -31,7 +32,7 @@ TABLE_TOLERANCE = 1e-3  # of a sinusoid: half precision rounds it by less
 def load_checkpoint(path: str | Path) -> Checkpoint:
     """Sizes and weights of a published file; `info` holds the training `step` where the file states it.
 
-    A ValueError where the file is damaged, another model's, or has position tables that are not the published
+    An InputError where the file is damaged, another model's, or has position tables that are not the published
     network's.
     """
     content = read_pt(path)
@@ -81,5 +82,5 @@ def _share_table(state: dict[str, torch.Tensor], config: FastSpeechConfig, path:
         if table is None:
             continue  # check_keys names it
         if table.shape != expected.shape or (table.float() - expected).abs().max() > TABLE_TOLERANCE:
-            raise ValueError(f"{path}: {side}.position.weight is not the sinusoid table of this network")
+            raise InputError(f"{path}: {side}.position.weight is not the sinusoid table of this network")
         state["position.weight"] = table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from common.config.sizes import require_sizes
+from common.errors import InputError
 
 HEAD_SIZE = 64  # channels of a head's queries, keys and values; fixed in the published network
 
@@ -44,11 +45,11 @@ class FastSpeechConfig:
         )
         for name in ("phoneme_side_output_size", "mel_side_output_size"):
             if getattr(self, name) != self.d_model:
-                raise ValueError(f"{name} {getattr(self, name)} must be d_model, {self.d_model}")
+                raise InputError(f"{name} {getattr(self, name)} must be d_model, {self.d_model}")
         if self.d_model % 2:
-            raise ValueError(f"d_model {self.d_model} must be even: sines and cosines share it")
+            raise InputError(f"d_model {self.d_model} must be even: sines and cosines share it")
         if self.fft_conv1d_padding * 2 != self.fft_conv1d_kernel - 1:
-            raise ValueError(
+            raise InputError(
                 f"fft_conv1d_padding {self.fft_conv1d_padding} must be half of fft_conv1d_kernel "
                 f"{self.fft_conv1d_kernel} less one, to keep the length"
             )

@@ -14,6 +14,7 @@ from common.arrays import Array, pad_batch, pad_to, read_later, repeat_index, to
 from common.config.deployment import Bucket
 from common.engines import Engine, hear_padding
 from common.engines.buckets import count_miss
+from common.errors import InputError
 from common.speech import AcousticOutput, Controls, MelTooLong, check_ids
 from common.weights.voices import ModelSource
 from fastspeech import regulate
@@ -46,7 +47,7 @@ class FastSpeechAcoustic:
             else (engines["encoder"], engines["mel_side" if self.apart else "decoder"])
         )
         if self.whole and not hasattr(self.whole, "buckets"):
-            raise ValueError(
+            raise InputError(
                 "the fixed form of fastspeech needs lengths to be fixed to: give it buckets, such as "
                 "trt_max_input_seq_len: 128 and trt_max_output_seq_len: 1024"
             )

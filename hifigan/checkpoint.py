@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from common.audio.contract import MelContract
+from common.errors import InputError
 from common.weights.checkpoint import (
     Checkpoint,
     check_finite,
@@ -62,7 +63,7 @@ def load_checkpoint(path: str | Path, ema: bool = False, config: str | Path | No
     path = Path(path)
     content = read_pt(path)
     if "mpd" in content and not (content.get("generator") or content.get("gen_ema")):
-        raise ValueError(
+        raise InputError(
             f"checkpoint {path} holds the discriminators, which only training needs: "
             "give the generator's file (g_XXXXXXXX or hifigan_gen_checkpoint_N.pt)"
         )
@@ -111,7 +112,7 @@ def _find_config(
         return _read_json(Path(explicit)), str(explicit)
     if (own := content.get("config")) is not None:
         if not isinstance(own, Mapping):
-            raise ValueError(
+            raise InputError(
                 f"checkpoint {path}: its config is a {type(own).__name__}, not a mapping of sizes"
             )
         return own, f"checkpoint {path}: its config"
@@ -133,9 +134,9 @@ def _read_json(path: Path) -> Mapping[str, Any]:
     try:
         stated = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"HiFi-GAN config {path} is not valid JSON: {error}") from None
+        raise InputError(f"HiFi-GAN config {path} is not valid JSON: {error}") from None
     if not isinstance(stated, dict):
-        raise ValueError(f"HiFi-GAN config {path} holds a {type(stated).__name__}, not a mapping of sizes")
+        raise InputError(f"HiFi-GAN config {path} holds a {type(stated).__name__}, not a mapping of sizes")
     return stated
 
 
@@ -156,7 +157,7 @@ def _build_config(
     if "resblock_dilation_sizes" not in sizes:
         known = PUBLISHED_DILATIONS[sizes["resblock"]]
         if not set(sizes["resblock_kernel_sizes"]) <= set(known):
-            raise ValueError(
+            raise InputError(
                 f"{where} does not state resblock_dilation_sizes, and its residual blocks are not the "
                 "published ones: put the config.json that training used beside the checkpoint"
             )
@@ -171,7 +172,7 @@ def _build_config(
     try:
         return HifiganConfig(**sizes, **assumed)
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
+        raise InputError(f"{where}: {error}") from None
 
 
 def _whole_numbers(value: Any, place: str, depth: int) -> Any:
@@ -181,7 +182,7 @@ def _whole_numbers(value: Any, place: str, depth: int) -> Any:
     if depth == 0 and isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     what = ("a positive whole number", "a list of positive whole numbers", "a list of such lists")[depth]
-    raise ValueError(f"{place} {value!r} is not {what}")
+    raise InputError(f"{place} {value!r} is not {what}")
 
 
 def infer_sizes(state: Mapping[str, torch.Tensor], path: str | Path) -> dict[str, Any]:
@@ -199,7 +200,7 @@ def infer_sizes(state: Mapping[str, torch.Tensor], path: str | Path) -> dict[str
     two = any(".convs1." in name for name in state)
     blocks = kernels(rf"resblocks\.0\.(\d+)\.{'convs1' if two else 'convs'}\.0\.weight")
     if first is None or first.dim() != 3 or not ups or not blocks:
-        raise ValueError(
+        raise InputError(
             f"checkpoint {path} is no HiFi-GAN generator: its weights have other names "
             f"({', '.join(state)[:80]})"
         )
@@ -237,7 +238,7 @@ def _mel_contract(found: Mapping[str, Any], config: HifiganConfig, path: Path) -
             "mel_fmax",
             None,
         ):
-            raise ValueError(
+            raise InputError(
                 f"checkpoint {path}: its audio settings say {name}: {value!r}, which is no number"
             )
     if found["hop_length"] != config.hop_length:
@@ -258,4 +259,4 @@ def _mel_contract(found: Mapping[str, Any], config: HifiganConfig, path: Path) -
             mel_fmax=None if top is None else float(top),
         )
     except ValueError as error:
-        raise ValueError(f"checkpoint {path}: {error}") from None
+        raise InputError(f"checkpoint {path}: {error}") from None

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from common.config.sizes import require_sizes
+from common.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -27,24 +28,24 @@ class HifiganConfig:
     def __post_init__(self) -> None:
         require_sizes(self)
         if self.resblock not in ("1", "2"):
-            raise ValueError(f'resblock must be "1" or "2", not {self.resblock!r}')
+            raise InputError(f'resblock must be "1" or "2", not {self.resblock!r}')
         if len(self.upsample_rates) != len(self.upsample_kernel_sizes):
-            raise ValueError(
+            raise InputError(
                 f"upsample_rates has {len(self.upsample_rates)} entries, "
                 f"upsample_kernel_sizes {len(self.upsample_kernel_sizes)}: they must have one for each stage"
             )
         if len(self.resblock_kernel_sizes) != len(self.resblock_dilation_sizes):
-            raise ValueError(
+            raise InputError(
                 f"resblock_kernel_sizes has {len(self.resblock_kernel_sizes)} entries, "
                 f"resblock_dilation_sizes {len(self.resblock_dilation_sizes)}: they need one for each block"
             )
         for rate, kernel in zip(self.upsample_rates, self.upsample_kernel_sizes, strict=True):
             if rate < 1 or kernel < rate:
-                raise ValueError(f"upsampling by {rate} with kernel {kernel}: the kernel must cover the rate")
+                raise InputError(f"upsampling by {rate} with kernel {kernel}: the kernel must cover the rate")
         if any(kernel % 2 == 0 for kernel in self.resblock_kernel_sizes):
-            raise ValueError(f"resblock_kernel_sizes must be odd, not {self.resblock_kernel_sizes}")
+            raise InputError(f"resblock_kernel_sizes must be odd, not {self.resblock_kernel_sizes}")
         if self.upsample_initial_channel < 2 ** len(self.upsample_rates):
-            raise ValueError(
+            raise InputError(
                 f"upsample_initial_channel {self.upsample_initial_channel} is halved at each of "
                 f"{len(self.upsample_rates)} stages and would reach zero"
             )

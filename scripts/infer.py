@@ -9,6 +9,7 @@ import time
 from common.cli import options, run
 from common.cli.list import list_available
 from common.cli.speak import show_text, show_timing
+from common.errors import InputError
 
 RETRIES = 2
 EPILOG = """examples:
@@ -81,7 +82,7 @@ def main(started: float) -> int:
     controls = options.controls_from(args)
     writer = Writer(args.output, phrases, args.save_mel, args.plot)
     if args.json and writer.to_stdout:
-        raise ValueError("--json and -o - both write to stdout: give -o a file")
+        raise InputError("--json and -o - both write to stdout: give -o a file")
     tts = options.load_from(args)
     if args.warm_up:
         several = len(phrases) > 1 and tts.choose_batch_size(args.batch_size)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from common.errors import InputError
 from common.weights.checkpoint import (
     Checkpoint,
     check_finite,
@@ -32,7 +33,7 @@ def load_checkpoint(path: str | Path, ema: bool = False) -> Checkpoint:
     """
     content = read_pt(path)
     if ema:
-        raise ValueError(f"checkpoint {path} holds no averaged weights: load it without EMA")
+        raise InputError(f"checkpoint {path} holds no averaged weights: load it without EMA")
     state = find_state(content, path, "Tacotron 2 checkpoint", "state_dict", advice=ADVICE)
     check_finite(state, path)
     config = find_config(Tacotron2Config, content, infer_sizes(state), path)

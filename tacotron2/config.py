@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from common.config.sizes import require_sizes
+from common.errors import InputError
 
 PRENET_LAYERS = 2
 PRENET_DROPOUT = 0.5
@@ -56,20 +57,20 @@ class Tacotron2Config:
         kernels = ("encoder_kernel_size", "attention_location_kernel_size", "postnet_kernel_size")
         require_sizes(self, odd=kernels)
         if self.symbols_embedding_dim != self.encoder_embedding_dim:
-            raise ValueError(
+            raise InputError(
                 f"symbols_embedding_dim {self.symbols_embedding_dim} and encoder_embedding_dim "
                 f"{self.encoder_embedding_dim} must be equal: the encoder takes the embedding as it is"
             )
         if self.encoder_embedding_dim % 2:
-            raise ValueError(
+            raise InputError(
                 f"encoder_embedding_dim {self.encoder_embedding_dim} must be even: half for each direction"
             )
         if self.postnet_n_convolutions < 2:
-            raise ValueError(
+            raise InputError(
                 f"postnet_n_convolutions {self.postnet_n_convolutions} must be at least 2: a first and a last"
             )
         if not 0 <= self.gate_threshold <= 1:
-            raise ValueError(f"gate_threshold must be from 0 to 1, not {self.gate_threshold}")
+            raise InputError(f"gate_threshold must be from 0 to 1, not {self.gate_threshold}")
 
     @property
     def frame_size(self) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 
 from common.arrays import Array, concatenate, pad_batch, pad_to, read_later, stack, to_device, to_numpy
 from common.engines import Engine
+from common.errors import InputError
 from common.speech import AcousticOutput, Controls, check_ids
 from common.weights.voices import ModelSource
 from tacotron2.attention import attention_problem
@@ -95,7 +96,7 @@ class Tacotron2Acoustic:
         self.postnet_context = self.config.postnet_n_convolutions * (self.config.postnet_kernel_size // 2)
         shortest = 1 + 2 * self.postnet_context
         if self.longest_mel < shortest:
-            raise ValueError(
+            raise InputError(
                 f"tacotron2: buckets of up to {self.longest_mel} frames are too short, since the postnet "
                 f"hears {self.postnet_context} on each side: at least one bucket must have {shortest}"
             )
@@ -174,13 +175,13 @@ class Tacotron2Acoustic:
 
     def _check(self, ids: Sequence[np.ndarray], seeds: Sequence[int], limit: int) -> None:
         if not len(ids):
-            raise ValueError("there is no utterance to speak")
+            raise InputError("there is no utterance to speak")
         if len(ids) > self.largest_batch:
-            raise ValueError(f"{len(ids)} utterances at a time; this model goes up to {self.largest_batch}")
+            raise InputError(f"{len(ids)} utterances at a time; this model goes up to {self.largest_batch}")
         if len(seeds) != len(ids):
-            raise ValueError(f"{len(seeds)} seeds for {len(ids)} utterances: each needs one")
+            raise InputError(f"{len(seeds)} seeds for {len(ids)} utterances: each needs one")
         if limit > self.longest_steps:
-            raise ValueError(f"a step limit of {limit}; this model goes up to {self.longest_steps}")
+            raise InputError(f"a step limit of {limit}; this model goes up to {self.longest_steps}")
         check_ids(ids, self.config.n_symbols, self.longest_text)
 
 

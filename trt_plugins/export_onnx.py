@@ -16,6 +16,7 @@ from onnx import numpy_helper
 from torch import Tensor
 
 from common.cli import run
+from common.errors import InputError
 from common.export.to_onnx import export_stage, source_stages
 from common.files import write_bytes
 from common.weights.published import read_checkpoint
@@ -54,7 +55,7 @@ def fastspeech(config: FastSpeechConfig) -> FastSpeech:
 def export(source: ModelSource, stage_name: str = "synthesis") -> onnx.ModelProto:
     """The graph of one of FastSpeech's stages with the plugins' nodes, and the weights in it."""
     if source.model != "fastspeech":
-        raise ValueError(f"the plugins are FastSpeech's; {source.weights} holds {source.model}")
+        raise InputError(f"the plugins are FastSpeech's; {source.weights} holds {source.model}")
     stage = next(stage for stage in source_stages(source) if stage.name == stage_name)
     named = dataclasses.replace(stage, network="trt_plugins.export_onnx:fastspeech")
     graph, _ = export_stage(named, source.config)

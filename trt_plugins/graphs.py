@@ -12,6 +12,7 @@ import torch
 from common.arrays import Array
 from common.engines.check_inputs import check_inputs
 from common.engines.torch_engine import build_network
+from common.errors import InputError
 from common.stages import Stage
 
 if TYPE_CHECKING:
@@ -26,12 +27,12 @@ CAPABILITY = (9, 0)  # the first with the copies and products of tiles that the 
 def check_machine(device: str, model: str) -> None:
     """A ValueError where the Triton kernels of a model (by its spoken name) cannot run."""
     if not device.startswith("cuda"):
-        raise ValueError(f"device {device!r}: {model}'s kernels need an NVIDIA GPU")
+        raise InputError(f"device {device!r}: {model}'s kernels need an NVIDIA GPU")
     if not torch.cuda.is_available():
-        raise ValueError(f"device {device!r}: PyTorch sees no GPU here")
+        raise InputError(f"device {device!r}: PyTorch sees no GPU here")
     found = torch.cuda.get_device_capability(device)
     if found < CAPABILITY:
-        raise ValueError(
+        raise InputError(
             "{}'s kernels need a GPU of compute capability {}.{} or later, not {}.{}".format(
                 model, *CAPABILITY, *found
             )
@@ -39,7 +40,7 @@ def check_machine(device: str, model: str) -> None:
     try:
         import triton  # noqa: F401
     except ImportError:
-        raise ValueError(
+        raise InputError(
             f"{model}'s kernels need Triton, which PyTorch's CUDA builds bring along: pip install triton"
         ) from None
 
@@ -114,7 +115,7 @@ class ShapedGenerator(ABC):
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
         if stage.name not in STAGES:
-            raise ValueError(f"the kernels run {' and '.join(STAGES)}, not {stage.name}")
+            raise InputError(f"the kernels run {' and '.join(STAGES)}, not {stage.name}")
         self.check(source.config)
         check_machine(device, self.name)
         self.stage, self.device, self.config = stage, device, source.config

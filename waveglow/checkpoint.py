@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from common.errors import InputError
 from common.weights.checkpoint import (
     Checkpoint,
     check_finite,
@@ -87,7 +88,7 @@ def infer_sizes(state: Mapping[str, torch.Tensor], path: str | Path) -> dict[str
     flows = [state.get(f"convinv.{k}.conv.weight") for k in range(numbers(r"convinv\.(\d+)\.conv\.weight"))]
     kernels = [upsample, start, first, *flows]
     if not flows or any(kernel is None or kernel.dim() != 3 for kernel in kernels):
-        raise ValueError(
+        raise InputError(
             f"checkpoint {path} is no WaveGlow: its weights have other names ({', '.join(state)[:80]})"
         )
     channels = [kernel.shape[0] for kernel in flows]
@@ -122,7 +123,7 @@ def _build_config(
         if name in stated and stated[name] != value
     ]
     if different:
-        raise ValueError(
+        raise InputError(
             f"checkpoint {path} does not fit: {where} says {', '.join(different)}.\n"
             "Give the configuration that it was trained with, or none: its weights show their sizes."
         )
@@ -131,7 +132,7 @@ def _build_config(
     try:
         return WaveglowConfig(**sizes)
     except ValueError as error:
-        raise ValueError(f"checkpoint {path}: {error}") from None
+        raise InputError(f"checkpoint {path}: {error}") from None
 
 
 def _stated_sizes(content: Mapping[str, Any], path: Path) -> dict[str, int]:
@@ -140,24 +141,24 @@ def _stated_sizes(content: Mapping[str, Any], path: Path) -> dict[str, int]:
         return {}
     nested = stated.get("WN_config", {}) if isinstance(stated, Mapping) else None
     if not isinstance(nested, Mapping):
-        raise ValueError(f"checkpoint {path}: its config, or WN_config in it, is no mapping of sizes")
+        raise InputError(f"checkpoint {path}: its config, or WN_config in it, is no mapping of sizes")
     sizes = {name: stated[name] for name in STATED_SIZES if name in stated}
     sizes |= {ours: nested[name] for name, ours in STATED_WN_SIZES.items() if name in nested}
     for name, value in sizes.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(
+            raise InputError(
                 f"checkpoint {path}: its config says {name}: {value!r}, which is not a positive whole number"
             )
     return sizes
 
 
 def _with_inverses(state: Mapping[str, torch.Tensor], path: Path) -> dict[str, torch.Tensor]:
-    """The state with each 1x1 convolution's inverse; a ValueError names the first that has none."""
+    """The state with each 1x1 convolution's inverse; an InputError names the first that has none."""
     complete = dict(state)
     for name, value in state.items():
         if match := re.fullmatch(r"convinv\.(\d+)\.conv\.weight", name):
             if value.dim() != 3 or value.shape[0] != value.shape[1]:
-                raise ValueError(f"checkpoint {path}: {name} {tuple(value.shape)} is not square")
+                raise InputError(f"checkpoint {path}: {name} {tuple(value.shape)} is not square")
             what = f"checkpoint {path}: the 1x1 convolution of flow {match[1]}"
             complete[f"convinv.{match[1]}.inverse"] = invert(value[:, :, 0], what)[:, :, None]
     return complete

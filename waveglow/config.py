@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from common.errors import InputError
+
 
 @dataclass(frozen=True)
 class WaveglowConfig:
@@ -34,24 +36,24 @@ class WaveglowConfig:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if value < (0 if name == "cond_channels" else 1):
-                raise ValueError(f"{name} must be positive, not {value}")
+                raise InputError(f"{name} must be positive, not {value}")
         for name in ("n_group", "n_early_size"):
             if getattr(self, name) % 2:
-                raise ValueError(
+                raise InputError(
                     f"{name} must be even, not {getattr(self, name)}: each flow halves its channels"
                 )
         if self.wn_kernel_size % 2 == 0:
-            raise ValueError(f"wn_kernel_size must be odd, not {self.wn_kernel_size}")
+            raise InputError(f"wn_kernel_size must be odd, not {self.wn_kernel_size}")
         if self.n_mel_channels % self.upsample_groups:
-            raise ValueError(
+            raise InputError(
                 f"upsample_groups {self.upsample_groups} must divide n_mel_channels {self.n_mel_channels}"
             )
         if self.upsample_kernel_size < self.hop_length:
-            raise ValueError(
+            raise InputError(
                 f"upsample_kernel_size {self.upsample_kernel_size} must cover hop_length {self.hop_length}"
             )
         if self.n_early_size * self.n_early_outputs >= self.n_group:
-            raise ValueError(
+            raise InputError(
                 f"{self.n_early_outputs} early outputs of {self.n_early_size} channels leave nothing of "
                 f"n_group {self.n_group}"
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from common.arrays import Array
+from common.errors import InputError
 from waveglow.config import WaveglowConfig
 
 
@@ -34,7 +35,7 @@ def scale_noise(z: Array, config: WaveglowConfig, sigma: float, scale_early: boo
     outputs' noise at 1, which `scale_early=False` reproduces.
     """
     if not 0 <= sigma < float("inf"):
-        raise ValueError(f"sigma must be a number from 0, not {sigma}")
+        raise InputError(f"sigma must be a number from 0, not {sigma}")
     if scale_early:
         return z * np.float32(sigma) if isinstance(z, np.ndarray) else z * sigma
     scales = np.ones((1, config.n_group, 1), np.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from common.audio.denoiser import denoiser_stage, masked_denoiser_stage
+from common.errors import InputError
 from common.stages import Dim, Stage, Tensor
 from waveglow.config import WaveglowConfig
 
@@ -29,7 +30,7 @@ def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
     as a product at the rate of frames, has 40 of them; as a transposed convolution it would have 210.
     """
     if config.hop_length % config.n_group:
-        raise ValueError(
+        raise InputError(
             f"hop_length {config.hop_length} must be a multiple of n_group {config.n_group}: "
             "mels are vocoded in pieces, and a frame must have whole groups of samples"
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from common.errors import InputError
+
 
 @dataclass(frozen=True)
 class MelContract:
@@ -27,13 +29,13 @@ class MelContract:
     def __post_init__(self) -> None:
         for name in ("sampling_rate", "filter_length", "hop_length", "win_length", "n_mel_channels"):
             if getattr(self, name) < 1:
-                raise ValueError(f"mel contract: {name} must be positive, not {getattr(self, name)}")
+                raise InputError(f"mel contract: {name} must be positive, not {getattr(self, name)}")
         if self.win_length > self.filter_length:
-            raise ValueError(
+            raise InputError(
                 f"mel contract: win_length {self.win_length} exceeds filter_length {self.filter_length}"
             )
         if not 0 <= self.mel_fmin < self.highest_frequency <= self.sampling_rate / 2:
-            raise ValueError(
+            raise InputError(
                 f"mel contract: mel_fmin {self.mel_fmin} and mel_fmax {self.mel_fmax} must be in order "
                 f"and within 0 to {self.sampling_rate / 2:g} Hz"
             )
@@ -43,11 +45,11 @@ class MelContract:
             ("mel_norm", ("slaney", "none")),
         ):
             if getattr(self, name) not in known:
-                raise ValueError(
+                raise InputError(
                     f"mel contract: {name} must be {' or '.join(known)}, not {getattr(self, name)!r}"
                 )
         if not self.mel_clamp > 0:
-            raise ValueError(f"mel contract: mel_clamp must be positive, not {self.mel_clamp}")
+            raise InputError(f"mel contract: mel_clamp must be positive, not {self.mel_clamp}")
 
     @property
     def highest_frequency(self) -> float:
@@ -70,7 +72,7 @@ class MelContract:
 def require_same_contract(
     acoustic: MelContract, vocoder: MelContract, names: tuple[str, str] = ("acoustic model", "vocoder")
 ) -> None:
-    """A ValueError with both contracts side by side, unless they agree."""
+    """An InputError with both contracts side by side, unless they agree."""
     different = acoustic.differences(vocoder)
     if not different:
         return
@@ -83,4 +85,4 @@ def require_same_contract(
     table = "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
-    raise ValueError(f"{names[0]} and {names[1]} differ in {', '.join(different)}:\n{table}")
+    raise InputError(f"{names[0]} and {names[1]} differ in {', '.join(different)}:\n{table}")

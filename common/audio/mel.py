@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from common.audio.contract import MelContract
+from common.errors import InputError
 
 FRAMES_AT_ONCE = 4096  # bounds the memory of spectrograms and of resampling
 
@@ -61,7 +62,7 @@ def framing_rule(contract: MelContract, framing: str) -> tuple[int, float]:
         return (contract.filter_length - contract.hop_length) // 2, 1e-9
     if framing == "tacotron":  # frame t is centred on sample t * hop
         return contract.filter_length // 2, 0.0
-    raise ValueError(f'framing must be "hifigan" or "tacotron", not {framing!r}')
+    raise InputError(f'framing must be "hifigan" or "tacotron", not {framing!r}')
 
 
 def magnitude_spectrogram(audio: np.ndarray, contract: MelContract, framing: str = "hifigan") -> np.ndarray:
@@ -69,10 +70,10 @@ def magnitude_spectrogram(audio: np.ndarray, contract: MelContract, framing: str
     padding, floor = framing_rule(contract, framing)
     audio = np.asarray(audio, np.float32)
     if audio.shape[-1] <= padding:
-        raise ValueError(f"{audio.shape[-1]} samples are too few for a spectrogram: give more than {padding}")
+        raise InputError(f"{audio.shape[-1]} samples are too few for a spectrogram: give more than {padding}")
     padded = np.pad(audio, [(0, 0)] * (audio.ndim - 1) + [(padding, padding)], mode="reflect")
     if padded.shape[-1] < contract.filter_length:
-        raise ValueError(
+        raise InputError(
             f"{audio.shape[-1]} samples are too few for a spectrogram: "
             f"give at least {contract.filter_length - 2 * padding}"
         )

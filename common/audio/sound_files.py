@@ -12,6 +12,7 @@ from typing import IO
 import numpy as np
 
 from common.audio.mel import FRAMES_AT_ONCE
+from common.errors import InputError
 from common.files import write_bytes
 
 FORMATS = {  # file suffix -> libsndfile's container and coding
@@ -31,7 +32,7 @@ def resample(audio: np.ndarray, from_rate: int, to_rate: int) -> np.ndarray:
     audio = np.asarray(audio, np.float32)
     for rate in (from_rate, to_rate):
         if rate != int(rate) or rate < 1:
-            raise ValueError(f"a sampling rate must be a whole positive number of Hz, not {rate}")
+            raise InputError(f"a sampling rate must be a whole positive number of Hz, not {rate}")
     if from_rate == to_rate or audio.shape[-1] == 0:
         return audio.copy()
     divisor = math.gcd(int(from_rate), int(to_rate))
@@ -70,7 +71,7 @@ def read_audio(path: str | Path) -> tuple[np.ndarray, int]:
     try:
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
     except soundfile.LibsndfileError as error:
-        raise ValueError(f"{path} cannot be read as sound: {error.error_string}") from None
+        raise InputError(f"{path} cannot be read as sound: {error.error_string}") from None
     return np.ascontiguousarray(samples.mean(axis=1, dtype=np.float32)), rate
 
 
@@ -88,19 +89,19 @@ def encode_audio(audio: np.ndarray, rate: int, format: str = "wav") -> bytes:
 
     format = format.lower().removeprefix(".")
     if format not in FORMATS:
-        raise ValueError(f"sound format {format!r} is not known; use one of {', '.join(FORMATS)}")
+        raise InputError(f"sound format {format!r} is not known; use one of {', '.join(FORMATS)}")
     container, coding = FORMATS[format]
     if container not in soundfile.available_formats():
-        raise ValueError(
+        raise InputError(
             f"the installed libsndfile {soundfile.__libsndfile_version__} cannot write {format}; use wav"
         )
     audio = np.asarray(audio)
     if audio.ndim != 1:
-        raise ValueError(f"audio to write must have one axis (samples), not the shape {audio.shape}")
+        raise InputError(f"audio to write must have one axis (samples), not the shape {audio.shape}")
     audio = audio.astype(np.float32)
     bad = np.count_nonzero(~np.isfinite(audio))
     if bad:
-        raise ValueError(f"audio to write holds {bad} NaN or infinite samples of {audio.size}")
+        raise InputError(f"audio to write holds {bad} NaN or infinite samples of {audio.size}")
     peak = float(np.max(np.abs(audio), initial=0.0))
     if peak > 1.0:
         warnings.warn(
@@ -115,7 +116,7 @@ def encode_audio(audio: np.ndarray, rate: int, format: str = "wav") -> bytes:
             for start in range(0, len(samples), 1 << 16):
                 file.write(samples[start : start + (1 << 16)])
     except (soundfile.LibsndfileError, TypeError, ValueError) as error:
-        raise ValueError(f"cannot write {format} at {rate} Hz: {error}") from None
+        raise InputError(f"cannot write {format} at {rate} Hz: {error}") from None
     return buffer.getvalue()
 
 
@@ -133,7 +134,7 @@ def write_audio(
     suffix = Path(target).suffix.lower().removeprefix(".")
     if format is None and suffix not in FORMATS:
         known = ", ".join(f".{name}" for name in FORMATS)
-        raise ValueError(f"{target}: the suffix does not name a sound format; use one of {known}")
+        raise InputError(f"{target}: the suffix does not name a sound format; use one of {known}")
     if path.is_dir():
         raise IsADirectoryError(f"{target} is a folder: give a file name")
     if not path.parent.is_dir():

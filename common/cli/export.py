@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from common.cli import options, run
+from common.errors import InputError
 
 
 def main(model: str | None = None) -> int:
@@ -33,7 +34,7 @@ def main(model: str | None = None) -> int:
     wanted = [model] if model else args.selected
     sources = [source for source in read_sources(args) if not wanted or source.model in wanted]
     if not sources:
-        raise ValueError(f"there is no {' or '.join(wanted)} to export")
+        raise InputError(f"there is no {' or '.join(wanted)} to export")
     checks = []
     for stored in sources:
         made, source = [], override(stored, args.overrides.get(stored.model, {}))

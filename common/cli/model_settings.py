@@ -15,7 +15,7 @@ from typing import Any
 
 from common.config.deployment import PRECISIONS, Deployment, on_another
 from common.config.hparams import Entry, backend_texts, build, line, require_known, shown, typed_entry
-from common.errors import unknown
+from common.errors import InputError, unknown
 from common.registry import get_model
 
 DEFAULT = "default"
@@ -67,7 +67,7 @@ def settle(given: Sequence[Given], chosen: Sequence[str], options: Iterable[str]
     options = set(options)
     for one in given:
         if one.model and one.model not in models:
-            raise ValueError(f"{one.where}: {one.model} is none of the models here ({', '.join(models)})")
+            raise InputError(f"{one.where}: {one.model} is none of the models here ({', '.join(models)})")
         takers = [one.model] if one.model else chosen
         keys = {model: keys_of(model) for model in takers}
         scoped = one.model and one.explicit  # as `--set fastpitch.key=value`: no option of the command
@@ -98,7 +98,7 @@ def as_half(given: Given) -> Given:
 
 def half_of(entry: Entry) -> Entry:
     if entry.value not in PRECISIONS:
-        raise ValueError(f"{entry.place}: {unknown(PRECISION, entry.value, PRECISIONS)}")
+        raise InputError(f"{entry.place}: {unknown(PRECISION, entry.value, PRECISIONS)}")
     return Entry(entry.value == "fp16", entry.place)
 
 
@@ -125,9 +125,9 @@ def with_precision(given: Sequence[Given], flags: Mapping[str, Entry]) -> list[G
     return made
 
 
-def _contradiction(precision: Entry, told: Entry) -> ValueError:
+def _contradiction(precision: Entry, told: Entry) -> InputError:
     word = str(told.value).lower()
-    return ValueError(
+    return InputError(
         f"{precision.place} says {PRECISION} {precision.value}, but {told.place} says use_fp16 {word}: "
         "leave one of them out"
     )
@@ -169,7 +169,7 @@ def choose_backend(
     runs = [parse_backends(by_model(text, models), {model: model for model in models}) for text in texts]
     asked = precision is not None and precision.value is not None
     if asked and not any("trt" in backends.values() for backends in runs):
-        raise ValueError(
+        raise InputError(
             f"{precision.place}: precision is for the backend trt, and no model runs on it here: "
             "add --backend trt, or leave precision out"
         )
@@ -180,7 +180,7 @@ def choose_backend(
         if asked and settings.place("use_fp16") == precision.place:
             settings.deployment = on_another(settings.deployment)
         else:
-            raise ValueError(
+            raise InputError(
                 f"{models[model].place('use_fp16')}: use_fp16 is for the backend trt, but {model} runs on "
                 f"{word}: add --set use_fp16=false"
             )

@@ -40,7 +40,7 @@ from common.config.hparams import (
     require_model,
     typed,
 )
-from common.errors import unknown
+from common.errors import InputError, unknown
 from common.registry import MODELS, get_model
 
 USER_ERROR = 2
@@ -103,7 +103,7 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def parse_args(self, args=None, namespace=None) -> argparse.Namespace:
-        """The options with their values. Whatever is wrong in a file or in `--set` is a ValueError."""
+        """The options with their values. Whatever is wrong in a file or in `--set` is an InputError."""
         flags, own = self._parse_flags(args)
         given = [self._read_file(path) for path in own.hparam or self._default_files]
         given += [self._read_set(text) for text in own.set]
@@ -167,11 +167,11 @@ class Parser(argparse.ArgumentParser):
         if self.model or stated is None:
             return Given(str(path), None, entries, explicit=False)
         if stated.value not in MODELS:
-            raise ValueError(f"{stated.place}: {unknown('model', stated.value, MODELS)}")
+            raise InputError(f"{stated.place}: {unknown('model', stated.value, MODELS)}")
         kind = get_model(stated.value).kind
         if kind not in self.kinds:
             what = KINDS[kind] if self.kinds else "model"
-            raise ValueError(
+            raise InputError(
                 f"{path} is a file of {stated.value} ({stated.place}), but {self.prog} runs no {what}"
             )
         return as_half(Given(str(path), stated.value, entries, explicit=False))
@@ -182,7 +182,7 @@ class Parser(argparse.ArgumentParser):
         if not dot or not self.kinds:
             return Given(entry.place, None, {key: entry}, explicit=True)
         if word not in MODELS:
-            raise ValueError(f"{entry.place}: {unknown('model', word, MODELS)}")
+            raise InputError(f"{entry.place}: {unknown('model', word, MODELS)}")
         return as_half(Given(entry.place, word, {rest: entry}, explicit=True))
 
     # The options
@@ -224,7 +224,7 @@ class Parser(argparse.ArgumentParser):
                 options[kind] = Entry(one.model, one.where)
                 setattr(values, kind, one.model)
             elif not {one.model, "all"} & set(asked.value.split(",")):
-                raise ValueError(
+                raise InputError(
                     f"{one.where} is a file of {one.model}, but {asked.place} says {asked.value}: "
                     "leave one of them out"
                 )
@@ -297,7 +297,7 @@ def _keep_one(names: Sequence[str], layers: list[dict[str, Entry]]) -> None:
         here = [name for name in names if name in layer]
         if len(here) > 1:
             places = " and ".join(layer[name].place for name in here)
-            raise ValueError(f"{places}: {' and '.join(here)} exclude each other")
+            raise InputError(f"{places}: {' and '.join(here)} exclude each other")
         for earlier in layers[1:number] if here else ():
             for name in names:
                 earlier.pop(name, None)
@@ -323,13 +323,13 @@ def _single_value(action: argparse.Action, entry: Entry) -> Any:
         plain = kind in (bool, int, float, str, Path)
         value = typed(value, kind, text) if plain else kind(text or typed(value, str))
     except TypeError as error:
-        raise ValueError(f"{entry.place}: {action.dest} must be {error}") from None
+        raise InputError(f"{entry.place}: {action.dest} must be {error}") from None
     except argparse.ArgumentTypeError as error:
-        raise ValueError(f"{entry.place}: {action.dest} {error}") from None
+        raise InputError(f"{entry.place}: {action.dest} {error}") from None
     except ValueError:
-        raise ValueError(f"{entry.place}: {action.dest} cannot be {value!r}") from None
+        raise InputError(f"{entry.place}: {action.dest} cannot be {value!r}") from None
     if action.choices is not None and value not in action.choices:
-        raise ValueError(f"{entry.place}: {unknown(action.dest, value, map(str, action.choices))}")
+        raise InputError(f"{entry.place}: {unknown(action.dest, value, map(str, action.choices))}")
     return value
 
 
@@ -338,6 +338,6 @@ def name_of(action: argparse.Action) -> str:
     return action.option_strings[-1] if action.option_strings else action.metavar or action.dest
 
 
-def with_places(error: ValueError, args: argparse.Namespace) -> ValueError:
+def with_places(error: ValueError, args: argparse.Namespace) -> InputError:
     """An error about options, with the places of those that were not given as such."""
     return located(error, args.places)

@@ -16,6 +16,7 @@ import numpy as np
 
 from common.audio.sound_files import FORMATS, encode_audio, write_audio
 from common.cli import options, run
+from common.errors import InputError
 from common.files import write_bytes
 from common.runner import TextToSpeech
 from common.speech import Audio, Controls, shown
@@ -44,13 +45,13 @@ def read_phrases(text: str | None, source: str | None) -> list[Phrase]:
         content = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise ValueError(
+        raise InputError(
             f"{where} line {line} is not UTF-8 (byte 0x{raw[error.start]:02x}): save the file as UTF-8"
         ) from None
     lines = [(number, line.rstrip("\r")) for number, line in enumerate(content.split("\n"), start=1)]
     lines = [(number, line) for number, line in lines if line.strip()]
     if not lines:
-        raise ValueError(f"{where} holds no text to speak")
+        raise InputError(f"{where} holds no text to speak")
     if str(source).lower().endswith(".tsv"):
         return _from_table(lines, where)
     # NVIDIA's client names its files like this: by the phrase's place among the others.
@@ -73,10 +74,10 @@ def _from_table(lines: list[tuple[int, str]], where: str) -> list[Phrase]:
         place = f"{where} line {number}"
         cells = line.split("\t")
         if max(text_at, name_at) >= len(cells):
-            raise ValueError(f"{place} has {len(cells)} columns: name and text must be apart by a tab")
+            raise InputError(f"{place} has {len(cells)} columns: name and text must be apart by a tab")
         name = str(order) if name_at < 0 else file_name(cells[name_at], place)
         if name in phrases:
-            raise ValueError(f"{place}: the name {name!r} stands at {phrases[name].place} already")
+            raise InputError(f"{place}: the name {name!r} stands at {phrases[name].place} already")
         phrases[name] = Phrase(name, cells[text_at].strip(), place)
     return list(phrases.values())
 
@@ -86,7 +87,7 @@ def file_name(cell: str, place: str) -> str:
     stem, _, suffix = name.rpartition(".")
     name = stem if suffix.lower() in FORMATS else name
     if not name or name.startswith(".") or any(char in "/\\:\0" or ord(char) < 32 for char in name):
-        raise ValueError(f"{place}: {cell!r} cannot be the name of a file")
+        raise InputError(f"{place}: {cell!r} cannot be the name of a file")
     return name
 
 
@@ -106,22 +107,22 @@ class Writer:
                 raise FileNotFoundError(f"cannot write {plot}: the folder {self.plot.parent} does not exist")
         if self.to_stdout:
             if many:
-                raise ValueError(f"-o - takes one phrase, not {len(phrases)}: give a folder")
+                raise InputError(f"-o - takes one phrase, not {len(phrases)}: give a folder")
             if save_mel:
-                raise ValueError("--save-mel saves beside the sound file, and -o - writes none: give a file")
+                raise InputError("--save-mel saves beside the sound file, and -o - writes none: give a file")
             return
         path = Path(output or (SINGLE if many else f"{SINGLE}.wav"))
         suffix = path.suffix.lower().removeprefix(".")
         is_folder = path.is_dir() or (output or "").endswith("/") or (not suffix and not path.exists())
         if many and not path.is_dir() and (suffix in FORMATS or path.exists()):
-            raise ValueError(f"{path} is one file for {len(phrases)} phrases: give a folder")
+            raise InputError(f"{path} is one file for {len(phrases)} phrases: give a folder")
         if is_folder or many:
             path.mkdir(parents=True, exist_ok=True)
             self.folder = path
         else:
             if suffix not in FORMATS and not _is_device(path):
                 known = ", ".join(f".{name}" for name in FORMATS)
-                raise ValueError(f"{path}: the suffix does not name a sound format; use one of {known}")
+                raise InputError(f"{path}: the suffix does not name a sound format; use one of {known}")
             if not path.parent.is_dir():
                 raise FileNotFoundError(f"cannot write {path}: the folder {path.parent} does not exist")
             self.file = path
@@ -166,7 +167,7 @@ def require_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise ValueError("--plot needs matplotlib: pip install -e '.[plot]'") from None
+        raise InputError("--plot needs matplotlib: pip install -e '.[plot]'") from None
 
 
 def describe_unspoken(phrase: Phrase, unspoken: Iterable[Unspoken]) -> list[str]:
@@ -205,7 +206,7 @@ def speak_phrases(
         try:
             lines = describe_unspoken(phrase, tts.analyse(phrase.text).unspoken)
             if strict and lines:
-                raise ValueError("; ".join(lines))
+                raise InputError("; ".join(lines))
         except ValueError as error:
             if len(phrases) == 1:
                 raise

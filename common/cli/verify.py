@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from common.cli import options, run
+from common.errors import InputError
 from common.registry import get_model
 
 TEXT = "It just works."
@@ -131,13 +132,13 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
     compared = [kind for kind in KINDS if not model or names[kind] == model]
     backends = parse_backends(args.backend, {kind: names[kind] for kind in compared})
     if "torch" in backends.values():
-        raise ValueError("--backend torch: PyTorch is what the others are compared with; give onnx or trt")
+        raise InputError("--backend torch: PyTorch is what the others are compared with; give onnx or trt")
     devices = {pick_device(b) if args.device == "auto" else args.device for b in backends.values()}
     if len(devices) > 1:  # both sides are on one
         devices = {"cuda"}
     (device,) = devices
     if args.precision == "fp16" and "trt" not in backends.values():
-        raise ValueError("--precision: precision is for the backend trt: add --backend trt, or leave it out")
+        raise InputError("--precision: precision is for the backend trt: add --backend trt, or leave it out")
     if "trt" in backends.values():
         from common.engines.tensorrt.api import load_tensorrt
         from common.engines.tensorrt.engine import require_gpu

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from common.errors import InputError
+
 PRECISIONS = ("fp32", "fp16")
 
 
@@ -51,26 +53,26 @@ class Deployment:
         for name in ("batch_size", "trt_max_input_seq_len", "trt_max_output_seq_len", "engine_memory_limit"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
+                raise InputError(f"{name} must be at least 1, not {value}")
         if not 0 < self.trt_max_ws_size < float("inf"):
-            raise ValueError(f"trt_max_ws_size must be a number of GB above 0, not {self.trt_max_ws_size}")
+            raise InputError(f"trt_max_ws_size must be a number of GB above 0, not {self.trt_max_ws_size}")
         lists = {
             name: getattr(self, name)
             for name in ("trt_max_input_seq_len_list", "trt_max_output_seq_len_list", "trt_file_path_list")
         }
         for name, values in list(lists.items())[:2]:
             if any(value < 1 for value in values):
-                raise ValueError(f"{name} {list(values)}: a length must be at least 1")
+                raise InputError(f"{name} {list(values)}: a length must be at least 1")
             if list(values) != sorted(set(values)):
-                raise ValueError(f"{name} {list(values)} must ascend, without a value twice")
+                raise InputError(f"{name} {list(values)} must ascend, without a value twice")
         sizes = {name: len(values) for name, values in lists.items() if values}
         if len(set(sizes.values())) > 1:
             told = ", ".join(f"{name} has {size}" for name, size in sizes.items())
-            raise ValueError(f"the buckets' lists contradict each other: {told}; one of each for a bucket")
+            raise InputError(f"the buckets' lists contradict each other: {told}; one of each for a bucket")
         if len(set(self.trt_file_path_list)) < len(self.trt_file_path_list):
-            raise ValueError("trt_file_path_list names a file twice: each bucket has an engine of its own")
+            raise InputError("trt_file_path_list names a file twice: each bucket has an engine of its own")
         if self.trt_multi_engine and not self.trt_max_output_seq_len_list:
-            raise ValueError("trt_multi_engine needs trt_max_output_seq_len_list (and that of the input)")
+            raise InputError("trt_multi_engine needs trt_max_output_seq_len_list (and that of the input)")
 
     def buckets(self, kind: str) -> tuple[Bucket, ...]:
         """The buckets in ascending order, for an "acoustic" model or a "vocoder"; none: dynamic lengths."""
@@ -85,7 +87,7 @@ class Deployment:
             return tuple(Bucket(0, mel) for mel in mels)
         if bool(texts) != bool(mels):
             have, lack = ("output", "input") if mels else ("input", "output")
-            raise ValueError(
+            raise InputError(
                 f"buckets with a maximal {have} length, but without trt_max_{lack}_seq_len"
                 f"{'_list' if self.trt_multi_engine else ''}: an acoustic model needs both"
             )

@@ -18,6 +18,8 @@ from typing import Any
 
 import yaml
 
+from common.errors import InputError
+
 PARENT = "parent_yaml"
 MODEL = "model"
 LARGEST_FILE = 1 << 20  # bytes
@@ -82,7 +84,7 @@ def load_hparams(
     """Read a YAML file and its parents into one instance of each dataclass in `classes`.
 
     `overrides` come last and win: a mapping, or "key=value" strings as `--set` takes them. Whatever is wrong
-    (a key, a type, a missing value, a file of another model than `model`) is a ValueError that says where; a
+    (a key, a type, a missing value, a file of another model than `model`) is an InputError that says where; a
     file that is not there, a FileNotFoundError.
     """
     entries = read_file(path)
@@ -93,20 +95,20 @@ def load_hparams(
 
 
 def require_model(path: str | Path, stated: Entry | None, wanted: str | None) -> None:
-    """A ValueError where a file says that it is of another model."""
+    """An InputError where a file says that it is of another model."""
     if stated and wanted and stated.value != wanted:
-        raise ValueError(
+        raise InputError(
             f"{path} is a file of {stated.value} ({stated.place}), not of {wanted}: "
             f"use one of hparams/{wanted}/"
         )
 
 
 def require_known(entries: Mapping[str, Entry], known: Iterable[str]) -> None:
-    """A ValueError for the first key that is none of `known`, with its place and the nearest that is."""
+    """An InputError for the first key that is none of `known`, with its place and the nearest that is."""
     known = set(known)
     for key, entry in entries.items():
         if key not in known:
-            raise ValueError(f"{entry.place}: unknown key {key!r}; {nearest(key, known)}")
+            raise InputError(f"{entry.place}: unknown key {key!r}; {nearest(key, known)}")
 
 
 def nearest(key: str, known: set[str]) -> str:
@@ -134,21 +136,21 @@ def read_file(path: str | Path) -> dict[str, Entry]:
         here = path.resolve()
         if here in read:
             chain = " -> ".join(file.name for file in (*read, here))
-            raise ValueError(f"{named_by.place}: {PARENT} goes in a circle ({chain})")
+            raise InputError(f"{named_by.place}: {PARENT} goes in a circle ({chain})")
         read.append(here)
         levels.append(_parse(path))
         named_by = levels[-1].pop(PARENT, None)
         if named_by is None:
             break
         if not isinstance(named_by.value, str) or not named_by.value:
-            raise ValueError(f"{named_by.place}: {PARENT} must name a file, not {named_by.value!r}")
+            raise InputError(f"{named_by.place}: {PARENT} must name a file, not {named_by.value!r}")
         path = path.parent / named_by.value
     entries: dict[str, Entry] = {}
     for level in reversed(levels):
         for key, entry in level.items():
             if key in entries:
                 if key == MODEL and entry.value != entries[key].value:
-                    raise ValueError(
+                    raise InputError(
                         f"{entry.place}: {MODEL} is {entry.value!r}, but {entries[key].value!r} in "
                         f"{entries[key].place}: a file inherits from those of its own model"
                     )
@@ -162,18 +164,18 @@ def _parse(path: Path) -> dict[str, Entry]:
     with path.open("rb") as file:
         content = file.read(LARGEST_FILE + 1)
     if len(content) > LARGEST_FILE:
-        raise ValueError(f"{path} is larger than {LARGEST_FILE} bytes: not a hyper-parameter file")
+        raise InputError(f"{path} is larger than {LARGEST_FILE} bytes: not a hyper-parameter file")
     try:
         loader = _Loader(content.decode("utf-8"))
         node = loader.get_single_node()
         values = {} if node is None else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ValueError(f"{path}{line}: {error.problem}") from None
+        raise InputError(f"{path}{line}: {error.problem}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, no such date
-        raise ValueError(f"{path} is not readable as YAML: {str(error).splitlines()[0]}") from None
+        raise InputError(f"{path} is not readable as YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(values, dict):
-        raise ValueError(f"{path}: must hold lines of `key: value`")
+        raise InputError(f"{path}: must hold lines of `key: value`")
     lines = {key.value: key.start_mark.line + 1 for key, _ in node.value} if values else {}
     return {key: Entry(value, f"{path}, line {lines[key]}") for key, value in values.items()}
 
@@ -195,7 +197,7 @@ def read_override(text: str) -> tuple[str, Entry]:
     """ "key=value" as a user types it."""
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not key:
-        raise ValueError(f"--set {text}: write key=value")
+        raise InputError(f"--set {text}: write key=value")
     return key, _override(key, value)
 
 
@@ -206,7 +208,7 @@ def _override(key: str, value: Any) -> Entry:
     try:
         return Entry(yaml.load(value, _Loader), place, value)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ValueError(f"{place}: {getattr(error, 'problem', None) or error}") from None
+        raise InputError(f"{place}: {getattr(error, 'problem', None) or error}") from None
 
 
 def build(cls: type, entries: Mapping[str, Entry], where: str | Path) -> Any:
@@ -220,7 +222,7 @@ def build(cls: type, entries: Mapping[str, Entry], where: str | Path) -> Any:
     ]
     values = {name: typed_entry(name, entries[name], hints[name]) for name in own if name in entries}
     if missing:
-        raise ValueError(f"{where}: {', '.join(missing)} missing (for {cls.__name__})")
+        raise InputError(f"{where}: {', '.join(missing)} missing (for {cls.__name__})")
     try:
         return cls(**values)
     except ValueError as error:
@@ -232,14 +234,14 @@ def typed_entry(key: str, entry: Entry, hint: Any) -> Any:
     try:
         return typed(entry.value, hint, entry.text)
     except TypeError as error:
-        raise ValueError(f"{entry.place}: {key} must be {error}") from None
+        raise InputError(f"{entry.place}: {key} must be {error}") from None
 
 
-def located(error: ValueError, entries: Mapping[str, Entry], elsewhere: str | Path = "") -> ValueError:
+def located(error: ValueError, entries: Mapping[str, Entry], elsewhere: str | Path = "") -> InputError:
     """The error with the places of the values that it names."""
     named = [entries[word].place for word in re.findall(r"\w+", str(error)) if word in entries]
     where = " and ".join(dict.fromkeys(named)) or elsewhere
-    return ValueError(f"{where}: {error}" if where else str(error))
+    return InputError(f"{where}: {error}" if where else str(error))
 
 
 def typed(value: Any, hint: Any, text: str | None = None) -> Any:

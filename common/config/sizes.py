@@ -6,18 +6,20 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from common.errors import InputError
+
 
 def require_sizes(config: Any, may_be_zero: Sequence[str] = (), odd: Sequence[str] = ()) -> None:
-    """A ValueError that names a field of a config with a value that no network can have."""
+    """An InputError that names a field of a config with a value that no network can have."""
     for name in (f.name for f in fields(config)):
         value = getattr(config, name)
         least = 0 if name in may_be_zero else 1
         if any(size < least for size in _whole_numbers(value)):
-            raise ValueError(f"{name} must be at least {least}, not {value}")
+            raise InputError(f"{name} must be at least {least}, not {value}")
         if (name == "dropout" or name.startswith("p_")) and not 0 <= value < 1:
-            raise ValueError(f"{name} must be from 0 to below 1, not {value}")
+            raise InputError(f"{name} must be from 0 to below 1, not {value}")
         if name in odd and value % 2 == 0:
-            raise ValueError(f"{name} {value} must be odd, to keep the length")
+            raise InputError(f"{name} {value} must be odd, to keep the length")
 
 
 def _whole_numbers(value: Any) -> list[int]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from common.arrays import Array
 from common.config.deployment import Bucket, Deployment
-from common.errors import unknown
+from common.errors import InputError, unknown
 from common.registry import get_model, load_attribute
 from common.stages import Stage
 from common.stages.choose import BACKENDS, KERNELS
@@ -44,7 +44,7 @@ def make_engine(
         engine = get_model(stage.model).module("stages").KERNELS[stage.name]
         return load_attribute(engine)(stage, source, device, threads)
     if backend not in BACKENDS:
-        raise ValueError(unknown("backend", backend, BACKENDS))
+        raise InputError(unknown("backend", backend, BACKENDS))
     more = (deployment, bucket) if backend == "trt" else ()
     return load_attribute(BACKENDS[backend])(stage, source, device, threads, *more)
 

@@ -10,6 +10,7 @@ from common.arrays import Array, pad_to
 from common.config.deployment import Bucket
 from common.engines import Engine
 from common.engines.check_inputs import check_inputs
+from common.errors import InputError
 from common.stages import Dim, Stage, Tensor
 
 MB = 1_000_000
@@ -43,7 +44,7 @@ class EnginePool:
     def get(self, key: Hashable, make: Callable[[], Engine]) -> Engine:
         engine = self._engines.pop(key, None) or make()
         if self.limit is not None and engine.memory_bytes > self.limit * MB:
-            raise ValueError(
+            raise InputError(
                 f"engine_memory_limit is {self.limit} MB, but one engine of {engine.stage.full_name} holds "
                 f"{engine.memory_bytes / MB:.1f} MB: raise the limit"
             )
@@ -215,7 +216,7 @@ def _change(stage: Stage, bucket: Bucket, change: Callable[[Dim, int], Dim]) -> 
             return dim
         size = getattr(bucket, root(dim)) * dim.times
         if not dim.min <= size <= dim.max:
-            raise ValueError(
+            raise InputError(
                 f"a bucket of {getattr(bucket, root(dim))} ({root(dim)}): stage {stage.full_name} goes from "
                 f"{-(-dim.min // dim.times)} to {dim.max // dim.times}"
             )

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from common.errors import InputError
+
 # Puts its work on the current stream and waits for nothing. What it reads beside its inputs stays in place.
 Run = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 MOST_SHAPES = 16  # whose graphs stay, each with memory of its own
@@ -151,11 +153,11 @@ class Captured:
 
 
 def bindings(name: str) -> Any:
-    """A module of `cuda.bindings`; a ValueError where it is not installed."""
+    """A module of `cuda.bindings`; an InputError where it is not installed."""
     try:
         return importlib.import_module(f"cuda.bindings.{name}")
     except ImportError:
-        raise ValueError(
+        raise InputError(
             "this needs cuda.bindings, which PyTorch's CUDA builds bring along: "
             "pip install cuda-bindings, of the version of CUDA that PyTorch was built for"
         ) from None

@@ -12,6 +12,7 @@ import onnxruntime as ort
 
 from common.arrays import Array, is_numpy
 from common.engines.check_inputs import check_inputs
+from common.errors import InputError
 from common.stages import Stage
 
 if TYPE_CHECKING:
@@ -30,9 +31,9 @@ def read_graph_note(graph: Path) -> dict:
     try:
         return json.loads(note.read_text())
     except FileNotFoundError:
-        raise ValueError(f"{note} is missing: export the graph again with scripts/export.py") from None
+        raise InputError(f"{note} is missing: export the graph again with scripts/export.py") from None
     except (ValueError, OSError) as error:
-        raise ValueError(f"{note} cannot be read ({error}): export the graph again") from None
+        raise InputError(f"{note} cannot be read ({error}): export the graph again") from None
 
 
 def weights_bytes(graph: Path, source: ModelSource) -> int:
@@ -54,9 +55,9 @@ class LoadedGraph:
         try:
             self.session = ort.InferenceSession(str(graph), options, providers=chosen)
         except Exception as error:  # ONNX Runtime raises its own classes for each status
-            raise ValueError(f"{graph} does not load: {_one_line(error)}") from None
+            raise InputError(f"{graph} does not load: {_one_line(error)}") from None
         if device != "cpu" and "CUDAExecutionProvider" not in self.session.get_providers():
-            raise ValueError(f"device {device!r}: ONNX Runtime could not start its CUDA provider here")
+            raise InputError(f"device {device!r}: ONNX Runtime could not start its CUDA provider here")
 
     @staticmethod
     def _give_weights(
@@ -64,7 +65,7 @@ class LoadedGraph:
     ) -> list[ort.OrtValue]:
         missing = [name for name in names if name not in source.state]
         if missing:
-            raise ValueError(
+            raise InputError(
                 f"{source.weights} lacks {len(missing)} weights that {graph.name} takes: {missing[:3]}"
             )
         values = [ort.OrtValue.ortvalue_from_numpy(source.state[name]) for name in names]
@@ -86,9 +87,9 @@ class OnnxEngine:
         self.device = device
         graph = source.graphs.get(stage.name)
         if graph is None:
-            raise ValueError(f"{source.weights} comes without an ONNX graph of stage {stage.full_name}")
+            raise InputError(f"{source.weights} comes without an ONNX graph of stage {stage.full_name}")
         if not graph.is_file():
-            raise ValueError(f"{graph} is missing: export it again with scripts/export.py")
+            raise InputError(f"{graph} is missing: export it again with scripts/export.py")
         if threads is None and stage.small_steps and weights_bytes(graph, source) < FEW_WEIGHTS:
             threads = 1
         key = (graph, device, threads)
@@ -100,7 +101,7 @@ class OnnxEngine:
             ("gives", self._outputs, [value.name for value in self.session.get_outputs()]),
         ):
             if found != names:
-                raise ValueError(
+                raise InputError(
                     f"{graph} {what} {found}, stage {stage.full_name} declares {names}: export it again "
                     "with scripts/export.py"
                 )
@@ -133,7 +134,7 @@ def providers(device: str) -> list:
     if device == "cpu":
         return ["CPUExecutionProvider"]
     if "CUDAExecutionProvider" not in ort.get_available_providers():
-        raise ValueError(
+        raise InputError(
             f"device {device!r}: this ONNX Runtime has no CUDA provider; "
             "use --device cpu, or install melforge[gpu] on a machine with a GPU"
         )

@@ -11,6 +11,7 @@ import torch
 from common.arrays import Array
 from common.engines.check_inputs import check_inputs
 from common.engines.layer_outputs import method_of
+from common.errors import InputError
 from common.registry import get_model, load_attribute
 from common.stages import Stage
 
@@ -32,14 +33,14 @@ def build_network(stage: Stage, source: ModelSource) -> torch.nn.Module:
         wanted = network.state_dict()
         shapes = {n: (x.shape, wanted[n].shape) for n, x in state.items() if n in wanted and x.numel() > 1}
         first, *more = (name for name, (given, needed) in shapes.items() if given != needed)
-        raise ValueError(
+        raise InputError(
             f"{source.weights} does not fit {source.model}'s config: {first} is "
             f"{list(shapes[first][0])} there, but {list(shapes[first][1])} by the config"
             + (f", and {len(more)} more" if more else "")
         ) from None
     missing = [name for name in missing if not name.startswith(get_model(source.model).training_only)]
     if missing or unexpected:
-        raise ValueError(
+        raise InputError(
             f"{source.weights} does not fit {source.model}'s config: "
             f"{len(missing)} weights missing {missing[:3]}, {len(unexpected)} unexpected {unexpected[:3]}"
         )
@@ -53,7 +54,7 @@ class TorchEngine:
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cpu", threads: int | None = None):
         if device != "cpu" and not torch.cuda.is_available():
-            raise ValueError(f"device {device!r}: PyTorch sees no GPU here; use --device cpu")
+            raise InputError(f"device {device!r}: PyTorch sees no GPU here; use --device cpu")
         self.stage = stage
         self.device = device
         self._threads = 1 if stage.small_steps else threads or os.cpu_count() or 1

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from common.config.deployment import Deployment
-from common.errors import unknown
+from common.errors import InputError, unknown
 from common.registry import get_model
 from common.stages import Stage
 from common.weights.voices import ModelSource
@@ -37,11 +37,11 @@ def parse_backends(text: str, models: Mapping[str, str]) -> dict[str, str]:
         if backend == KERNELS and word in kernels_of(*models.values()):
             continue
         if backend == KERNELS:
-            raise ValueError(f"--backend {text}: {_kernel_advice(models)}")
+            raise InputError(f"--backend {text}: {_kernel_advice(models)}")
         if backend not in BACKENDS:
-            raise ValueError(unknown("backend", backend, (*BACKENDS, KERNELS)))
+            raise InputError(unknown("backend", backend, (*BACKENDS, KERNELS)))
         if word and word not in words:
-            raise ValueError(unknown("model in --backend", word, words))
+            raise InputError(unknown("model in --backend", word, words))
         chosen.update(dict.fromkeys([words[word]] if word else models, backend))
     return chosen
 
@@ -102,10 +102,10 @@ def choose_stages(
     forms = getattr(module, "VARIANTS", None)
     if not forms:
         if decoder:
-            raise ValueError(f"{source.model} has no choice of decoders: leave out {decoder!r}")
+            raise InputError(f"{source.model} has no choice of decoders: leave out {decoder!r}")
         return list(stages)
     if decoder and decoder not in forms:
-        raise ValueError(unknown(f"decoder of {source.model}", decoder, forms))
+        raise InputError(unknown(f"decoder of {source.model}", decoder, forms))
     form = getattr(module, "ON_TRT", None) if backend == "trt" else None
     form = form or next(iter(forms))
     if bucketed:
@@ -115,7 +115,7 @@ def choose_stages(
         padded = getattr(module, "BUCKETED_UNMASKED", form) if bucketed else form
         fitting = [name for name in (padded, *forms) if set(kernels) <= set(forms[name])]
         if decoder or not fitting:
-            raise ValueError(f"the decoder {decoder!r} of {source.model} has no stage {', '.join(kernels)}")
+            raise InputError(f"the decoder {decoder!r} of {source.model} has no stage {', '.join(kernels)}")
         form = fitting[0]
     names = forms[decoder or form]
     return [stage for stage in stages if stage.name in names]

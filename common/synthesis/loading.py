@@ -16,7 +16,7 @@ from common.engines import Engine, make_engine
 from common.engines.buckets import BucketedEngine, EnginePool
 from common.engines.tensorrt.api import load_tensorrt
 from common.engines.tensorrt.engine_file import build_command
-from common.errors import require_torch, unknown
+from common.errors import InputError, require_torch, unknown
 from common.registry import get_model
 from common.stages import Stage
 from common.stages.choose import (
@@ -48,9 +48,9 @@ def choose_sources(
         source = read_checkpoint(path, word)
         kind = get_model(source.model).kind
         if kind in sources:
-            raise ValueError(f"two checkpoints for the {kind} model: {sources[kind].weights} and {path}")
+            raise InputError(f"two checkpoints for the {kind} model: {sources[kind].weights} and {path}")
         if wanted[kind] not in (None, source.model):
-            raise ValueError(f"checkpoint {path} is a {source.model}, not a {wanted[kind]}")
+            raise InputError(f"checkpoint {path} is a {source.model}, not a {wanted[kind]}")
         sources[kind] = source
     if len(sources) < len(KINDS):
         loaded = load_voice(voice)
@@ -58,7 +58,7 @@ def choose_sources(
             if kind not in sources:
                 models = loaded.models_of(kind)
                 if not models and wanted[kind] is None:
-                    raise ValueError(f"voice {loaded.name!r} has no {kind} model")
+                    raise InputError(f"voice {loaded.name!r} has no {kind} model")
                 sources[kind] = loaded.source(wanted[kind] or models[0])
     overrides = overrides or {}
     return {kind: override(sources[kind], overrides.get(sources[kind].model, {})) for kind in KINDS}
@@ -75,7 +75,7 @@ def override(source: ModelSource, values: Mapping[str, Any]) -> ModelSource:
     for name in values:
         known = [f.name for part in parts for f in fields(part)]
         if name not in known:
-            raise ValueError(unknown(f"hyper-parameter of {source.model}", name, known))
+            raise InputError(unknown(f"hyper-parameter of {source.model}", name, known))
     config, mel = (
         replace(part, **{f.name: values[f.name] for f in fields(part) if f.name in values}) for part in parts
     )
@@ -104,18 +104,18 @@ def make_driver(
         require_torch(f"the {backend} backend")
     device = pick_device(backend) if device == "auto" else device
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
-        raise ValueError(f"unknown device {device!r}: use cpu, cuda, cuda:N or auto")
+        raise InputError(f"unknown device {device!r}: use cpu, cuda, cuda:N or auto")
     deployment = deployment or Deployment()
     try:
         buckets = deployment.buckets(model.kind)
     except ValueError as error:
-        raise ValueError(f"{model.name}: {error}") from None
+        raise InputError(f"{model.name}: {error}") from None
     if backend == "trt" or (buckets and device != "cpu"):
         require_gpu(backend, device)
     if deployment.kernels:
         require_kernels(source, deployment.kernels, device)
     if deployment.engine_memory_limit and not buckets:
-        raise ValueError(
+        raise InputError(
             f"engine_memory_limit of {source.model}: without buckets every engine is needed; "
             "give the trt_max_..._seq_len_list too"
         )
@@ -130,18 +130,18 @@ def require_gpu(backend: str, device: str) -> None:
     """Before anything is exported; a bucket's engine is made when inputs are on the GPU already."""
     if not importlib.import_module("torch").cuda.is_available():
         way_out = "--backend onnx" if backend == "trt" else "--device cpu"
-        raise ValueError(f"the backend {backend} on {device}: PyTorch sees no GPU here; use {way_out}")
+        raise InputError(f"the backend {backend} on {device}: PyTorch sees no GPU here; use {way_out}")
 
 
 def require_kernels(source: ModelSource, kernels: Sequence[str], device: str) -> None:
     """That there is a kernel for each of these stages, and a GPU for it."""
     for stage in kernels:
         if stage not in kernels_of(source.model):
-            raise ValueError(f"kernels of {source.model}: {_kernel_advice({'': source.model})}")
+            raise InputError(f"kernels of {source.model}: {_kernel_advice({'': source.model})}")
     require_torch("a kernel's engine")
     if device == "cpu" or not importlib.import_module("torch").cuda.is_available():
         where = "--device cpu" if device == "cpu" else "no GPU that PyTorch sees"
-        raise ValueError(
+        raise InputError(
             f"{kernels[0]}={KERNELS} with {where}: kernels run on an NVIDIA GPU; "
             f"leave {kernels[0]} out of --backend"
         )
@@ -242,9 +242,9 @@ def pick_device(backend: str) -> str:
 
 
 def require_export(source: ModelSource, deployment: Deployment, stage: Stage) -> None:
-    """A ValueError where a stage has no graph yet and so can have no engine: exporting takes a minute."""
+    """An InputError where a stage has no graph yet and so can have no engine: exporting takes a minute."""
     from common.export.graph_store import find_cached
 
     if not deployment.trt_force_build and find_cached(source) is None:
         command = build_command(source, deployment, load_tensorrt(), stage)
-        raise ValueError(f"{source.weights} has no engines yet: build them with {command}")
+        raise InputError(f"{source.weights} has no engines yet: build them with {command}")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from common.arrays import Array, concatenate
+from common.errors import InputError
 from common.speech import AcousticOutput, Controls, MelTooLong
 from common.text import Frontend, Utterance
 from common.text.split import CLAUSE_PAUSE
@@ -196,7 +197,7 @@ def fit(utterance: Utterance, longest: int, symbols: Sequence[str]) -> Iterator[
         yield utterance
         return
     if longest < 4:  # a blank, a letter and two marks
-        raise ValueError(f"the acoustic model takes {longest} symbols at a time: no text fits")
+        raise InputError(f"the acoustic model takes {longest} symbols at a time: no text fits")
     for piece in cut(utterance, symbols, shortest=1):
         yield from fit(piece.utterance, longest, symbols)
 

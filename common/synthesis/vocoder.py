@@ -13,6 +13,7 @@ import numpy as np
 from common.arrays import Array, concatenate, read_later, to_device
 from common.audio.denoiser import BIAS_FRAMES, OVERLAP, bias_spectrum, fewest_samples
 from common.engines import Engine
+from common.errors import InputError
 from common.speech import Controls
 from common.weights.voices import ModelSource
 
@@ -40,7 +41,7 @@ class Vocoder:
         self.context = context
         self.longest_mel = self.generator.stage.dynamic_dims["mel"].max
         if self.longest_chunk < OVERLAP:  # the first window of the hum is measured in one chunk
-            raise ValueError(
+            raise InputError(
                 f"{source.model}: buckets of up to {self.longest_mel} frames are too short, since the audio "
                 f"of one depends on {context + OVERLAP} on each side: at least one bucket must have "
                 f"{OVERLAP + 2 * (context + OVERLAP)} frames"

@@ -19,6 +19,7 @@ from typing import Protocol
 import torch
 
 from common.cli.parser import Parser
+from common.errors import InputError
 
 WARM_UP_STEPS = 3  # eager steps of a shape before its capture: cuDNN and lazy optimiser state settle in them
 
@@ -98,7 +99,7 @@ class Schedule:
         self, peak: float, floor: float, warm_up_steps: int, max_steps: int | None, max_minutes: float | None
     ):
         if not max_steps and not max_minutes:
-            raise ValueError("training needs an end: give --steps or --minutes")
+            raise InputError("training needs an end: give --steps or --minutes")
         self.peak, self.floor, self.warm_up_steps = peak, floor, warm_up_steps
         self.max_steps, self.max_seconds = max_steps, max_minutes and max_minutes * 60
         self.step = 0

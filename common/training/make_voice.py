@@ -13,7 +13,7 @@ import numpy as np
 import yaml
 
 from common.audio.contract import require_same_contract
-from common.errors import unknown
+from common.errors import InputError, unknown
 from common.export.to_onnx import Check, export_source, save_weights, source_stages
 from common.registry import get_model, load_attribute
 from common.speech import Controls
@@ -32,7 +32,7 @@ def write_voice(
         require_same_contract(first.mel, other.mel, (first.model, other.model))
     frontend = frontend or next((source.frontend for source in sources if source.frontend), None)
     if frontend is None:
-        raise ValueError("a voice needs an acoustic model, or --frontend")
+        raise InputError("a voice needs an acoustic model, or --frontend")
     check_symbols(frontend, sources)
     folder.parent.mkdir(parents=True, exist_ok=True)
     checks: list[Check] = []
@@ -76,15 +76,15 @@ def with_setting(sources: Sequence[ModelSource], setting: str, text: str) -> lis
     word, equals, number = text.rpartition("=")
     takers = [s.model for s in sources if setting in get_model(s.model).driver_class.controls]
     if not takers:
-        raise ValueError(
+        raise InputError(
             f"{setting} {text!r}: none of {', '.join(s.model for s in sources)} has this setting"
         )
     if equals and word not in takers:
-        raise ValueError(f"{setting} {text!r}: {unknown('model with this setting', word, takers)}")
+        raise InputError(f"{setting} {text!r}: {unknown('model with this setting', word, takers)}")
     try:
         value = float(number)
     except ValueError:
-        raise ValueError(f"{setting} {text!r}: {number!r} is not a number") from None
+        raise InputError(f"{setting} {text!r}: {number!r} is not a number") from None
     Controls(**{setting: value})  # refuses what is out of range
     chosen = [word] if equals else takers
     return [
@@ -97,7 +97,7 @@ def check_symbols(frontend: FrontendSpec, sources: Sequence[ModelSource]) -> Non
     for source in sources:
         known = getattr(source.config, "n_symbols", symbols)
         if known < symbols:
-            raise ValueError(
+            raise InputError(
                 f"{source.weights} knows {known} symbols, the frontend {frontend.name!r} has {symbols}: "
                 "it was trained with another frontend"
             )
@@ -117,7 +117,7 @@ def halve(source: ModelSource) -> dict[str, np.ndarray]:
         narrow = name not in buffers and value.dtype.kind == "f"
         halved[name] = value.astype(np.float16) if narrow else value
         if narrow and not np.isfinite(halved[name]).all():
-            raise ValueError(f"{source.weights}: {name} has values beyond half precision")
+            raise InputError(f"{source.weights}: {name} has values beyond half precision")
     return halved
 
 

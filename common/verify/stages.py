@@ -25,6 +25,7 @@ from common.engines import Engine, make_engine
 from common.engines.buckets import EnginePool
 from common.engines.layer_outputs import match, nearest_layers, with_layers
 from common.engines.torch_engine import TorchEngine, build_network
+from common.errors import InputError
 from common.export.to_onnx import EXPORTER_VERSION, export_stage, source_stages
 from common.files import cache_folder, config_hash, write_bytes
 from common.registry import get_model
@@ -187,7 +188,7 @@ class ComparedEngines(Engines):
 def share_layers(setups: Mapping[str, Setup]) -> None:
     """Gives each model those of the patterns that mean layers of it.
 
-    A ValueError for a pattern that means none of any, with names that are like it.
+    An InputError for a pattern that means none of any, with names that are like it.
     """
     patterns = next(iter(setups.values())).patterns
     networks = {kind: build_network(source_stages(s.source)[0], s.source) for kind, s in setups.items()}
@@ -198,7 +199,7 @@ def share_layers(setups: Mapping[str, Setup]) -> None:
                 f"{setups[kind].source.model} has {', '.join(nearest_layers(network, pattern))}"
                 for kind, network in networks.items()
             ]
-            raise ValueError(f"--layers {pattern!r} means no layer: {'; '.join(near)}")
+            raise InputError(f"--layers {pattern!r} means no layer: {'; '.join(near)}")
     for kind, hits in found.items():
         setups[kind].patterns = tuple(pattern for pattern in patterns if hits[pattern])
 
@@ -220,7 +221,7 @@ def perturb_one(setups: Mapping[str, Setup], name: str) -> None:
             return
     names = [name for setup in setups.values() for name in setup.source.state]
     near = get_close_matches(name, names, n=3, cutoff=0.4)
-    raise ValueError(f"--perturb {name}: no model here has this weight; {', '.join(near) or 'see --layers'}")
+    raise InputError(f"--perturb {name}: no model here has this weight; {', '.join(near) or 'see --layers'}")
 
 
 @dataclass(eq=False)
@@ -335,7 +336,7 @@ def _compare_steps(
 def _require_ran(setup: Setup) -> None:
     for pattern in setup.patterns if setup.asked else ():
         if pattern not in setup.ran:
-            raise ValueError(f"--layers {pattern!r}: no such layer runs in the stages that speak")
+            raise InputError(f"--layers {pattern!r}: no such layer runs in the stages that speak")
 
 
 @contextlib.contextmanager

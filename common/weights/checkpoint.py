@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
+from common.errors import InputError
+
 PREFIX = re.compile(r"^(module\.)+(\d+\.)?")
 NAMES_SHOWN = 4
 
@@ -39,10 +41,10 @@ class Checkpoint:
 
 
 def read_pt(path: str | Path) -> dict:
-    """Load a checkpoint on the CPU without running code in it; a ValueError says why a file is refused."""
+    """Load a checkpoint on the CPU without running code in it; an InputError says why a file is refused."""
     path = Path(path)
     if path.is_dir():
-        raise ValueError(f"{path} is a folder: give the checkpoint file in it")
+        raise InputError(f"{path} is a folder: give the checkpoint file in it")
     if not path.exists():
         raise FileNotFoundError(f"checkpoint {path} not found")
     try:
@@ -50,13 +52,13 @@ def read_pt(path: str | Path) -> dict:
             warnings.simplefilter("ignore")  # PyTorch's thoughts on old files are not for our users
             content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise ValueError(_refusal(path, str(error))) from None
+        raise InputError(_refusal(path, str(error))) from None
     except OSError as error:
-        raise ValueError(f"checkpoint {path} cannot be read: {error.strerror or error}") from None
+        raise InputError(f"checkpoint {path} cannot be read: {error.strerror or error}") from None
     except Exception as error:  # a damaged file can fail anywhere inside the unpickler
-        raise ValueError(_refusal(path, str(error))) from None
+        raise InputError(_refusal(path, str(error))) from None
     if not isinstance(content, dict):
-        raise ValueError(
+        raise InputError(
             f"checkpoint {path} holds a {type(content).__name__}, not a dictionary: "
             "give a file that holds a state dict or a training checkpoint"
         )
@@ -97,12 +99,12 @@ def find_state(
         content = {keys[0]: content}
     if average is not None:
         if keys[0] in content and not content.get(average):
-            raise ValueError(f"checkpoint {path} holds no averaged weights ({average}): load it without EMA")
+            raise InputError(f"checkpoint {path} holds no averaged weights ({average}): load it without EMA")
         keys = (average,)
     state = next((content[key] for key in keys if isinstance(content.get(key), Mapping)), None)
     if state is None:
         found = ", ".join(map(str, content))[:80]
-        raise ValueError(f"checkpoint {path} is no {what}: it has no {keys[0]!r} but {found}{advice}")
+        raise InputError(f"checkpoint {path} is no {what}: it has no {keys[0]!r} but {found}{advice}")
     check_tensors(state, path)
     return widen(strip_prefix(state))
 
@@ -113,7 +115,7 @@ def find_config(
     """The file's own config; what it leaves out is taken from `inferred`. Foreign keys are ignored."""
     stated = content.get("config") or {}
     if not isinstance(stated, Mapping):
-        raise ValueError(
+        raise InputError(
             f"checkpoint {path}: its config is a {type(stated).__name__}, not a dictionary of sizes"
         )
     values = dict(inferred)
@@ -123,7 +125,7 @@ def find_config(
             continue
         wanted = type(size.default)
         if not isinstance(value, (int, float) if wanted is float else wanted):
-            raise ValueError(
+            raise InputError(
                 f"checkpoint {path}: config says {size.name}: {value!r}, which is no {wanted.__name__}"
             )
         values[size.name] = value
@@ -142,7 +144,7 @@ def _refusing_sizes(path: str | Path):
     try:
         yield
     except (RuntimeError, ValueError, AssertionError, ZeroDivisionError) as error:
-        raise ValueError(f"checkpoint {path}: no network has the sizes in its config ({error})") from None
+        raise InputError(f"checkpoint {path}: no network has the sizes in its config ({error})") from None
 
 
 def read_axes(state: Mapping[str, torch.Tensor], tensor: str, **names_and_axes: int) -> dict[str, int]:
@@ -194,7 +196,7 @@ def fold_weight_norm(state: Mapping[str, torch.Tensor], path: str | Path) -> dic
         if part == "weight_v" and f"{stem}.weight_g" in state:
             length, axes = state[f"{stem}.weight_g"], tuple(range(1, value.dim()))
             if length.numel() != value.shape[0]:
-                raise ValueError(
+                raise InputError(
                     f"checkpoint {path}: {stem}.weight_g {tuple(length.shape)} does not fit "
                     f"weight_v {tuple(value.shape)}"
                 )
@@ -205,19 +207,19 @@ def fold_weight_norm(state: Mapping[str, torch.Tensor], path: str | Path) -> dic
 
 
 def check_tensors(state: Mapping, path: str | Path) -> None:
-    """A ValueError if `state` is not a dictionary of named tensors."""
+    """An InputError if `state` is not a dictionary of named tensors."""
     foreign = [name for name, value in state.items() if not isinstance(value, torch.Tensor)]
     if foreign or not state:
         what = f"{foreign[0]!r} is a {type(state[foreign[0]]).__name__}" if foreign else "it is empty"
-        raise ValueError(f"checkpoint {path} holds no state dict ({what}, not a tensor)")
+        raise InputError(f"checkpoint {path} holds no state dict ({what}, not a tensor)")
 
 
 def check_finite(state: Mapping[str, torch.Tensor], path: str | Path) -> None:
-    """A ValueError naming the first tensor that holds NaN or infinity."""
+    """An InputError naming the first tensor that holds NaN or infinity."""
     for name, value in state.items():
         if value.is_floating_point() and not torch.isfinite(value).all():
             bad = int((~torch.isfinite(value)).sum())
-            raise ValueError(
+            raise InputError(
                 f"checkpoint {path}: {name} holds {bad} NaN or infinite values of {value.numel()}; "
                 "the weights are damaged or the training had diverged: use an earlier checkpoint"
             )
@@ -229,7 +231,7 @@ def check_keys(
     path: str | Path,
     optional_prefixes: Iterable[str] = (),
 ) -> None:
-    """A ValueError that lists missing and unexpected names, or else shapes that differ.
+    """An InputError that lists missing and unexpected names, or else shapes that differ.
 
     Names that begin with one of `optional_prefixes` may be missing or too many; where they are in both,
     their shapes must agree as well.
@@ -243,7 +245,7 @@ def check_keys(
             for what, n in (("missing", missing), ("unexpected", unexpected))
             if n
         ]
-        raise ValueError(
+        raise InputError(
             f"checkpoint {path} does not fit: {'; '.join(parts)}.\n"
             "It belongs to another model, or to other sizes than its config says."
         )
@@ -253,7 +255,7 @@ def check_keys(
         if name in state and tuple(state[name].shape) != tuple(shape)
     ]
     if wrong:
-        raise ValueError(f"checkpoint {path}: " + _some(f"{len(wrong)} tensors have other sizes", wrong))
+        raise InputError(f"checkpoint {path}: " + _some(f"{len(wrong)} tensors have other sizes", wrong))
 
 
 def _some(title: str, names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from common.audio.contract import MelContract
-from common.errors import require_torch, unknown
+from common.errors import InputError, require_torch, unknown
 from common.registry import MODELS, Model, names
 from common.weights.voices import FrontendSpec, ModelSource, build, read_metadata, read_weights
 
@@ -28,7 +28,7 @@ def parse_checkpoint(value: str) -> tuple[str | None, Path]:
     if not equals or "/" in word or Path(value).exists():
         return None, Path(value)
     if word not in ("acoustic", "vocoder", *MODELS):
-        raise ValueError(unknown("checkpoint kind", word, ("acoustic", "vocoder", *MODELS)))
+        raise InputError(unknown("checkpoint kind", word, ("acoustic", "vocoder", *MODELS)))
     return word, Path(path)
 
 
@@ -39,7 +39,7 @@ def read_checkpoint(path: Path, kind: str | None = None) -> ModelSource:
     trained = path.suffix == ".safetensors"
     model = _recognise(path, trained)
     if kind not in (None, model.name, model.kind):
-        raise ValueError(f"checkpoint {path} is a {model.name} ({model.kind}), not a {kind}")
+        raise InputError(f"checkpoint {path} is a {model.name} ({model.kind}), not a {kind}")
     source = read_trained(path, model) if trained else _read_published(path, model)
     return replace(source, words=("--checkpoint", f"{model.kind}={path}"))
 
@@ -57,7 +57,7 @@ def _recognise(path: Path, trained: bool) -> Model:
     for model in MODELS.values():
         if model.mark in found:
             return model
-    raise ValueError(
+    raise InputError(
         f"checkpoint {path} is of none of the models known here ({', '.join(names())}); "
         f"it holds {', '.join(sorted(found)[:4]) or 'nothing'}"
     )
@@ -86,7 +86,7 @@ def read_trained(path: Path, model: Model | None = None, frontend: FrontendSpec 
     """What a recipe wrote: safetensors with the config and the mel contract as JSON in its metadata."""
     metadata = read_metadata(path)
     if "config" not in metadata:
-        raise ValueError(f"checkpoint {path} holds no config: give the weights.safetensors of a training run")
+        raise InputError(f"checkpoint {path} holds no config: give the weights.safetensors of a training run")
     model = model or _recognise(path, trained=True)
     info = _json(metadata.get("info", "{}"), path)
     state = read_weights(path)
@@ -105,4 +105,4 @@ def _json(text: str, path: Path) -> dict[str, Any]:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise ValueError(f"checkpoint {path}: its metadata is not JSON ({error})") from None
+        raise InputError(f"checkpoint {path}: its metadata is not JSON ({error})") from None

@@ -14,7 +14,7 @@ import numpy as np
 import yaml
 
 from common.audio.contract import MelContract
-from common.errors import unknown
+from common.errors import InputError, unknown
 from common.registry import get_model, names
 from common.text import Frontend, get_frontend
 
@@ -33,7 +33,7 @@ class FrontendSpec:
         try:
             return get_frontend(self.name, **self.options)
         except TypeError as error:  # an option that this frontend does not have
-            raise ValueError(f"text frontend {self.name!r}: {error}") from None
+            raise InputError(f"text frontend {self.name!r}: {error}") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class Voice:
 
     def source(self, model: str) -> ModelSource:
         if model not in self.models:
-            raise ValueError(f"voice {self.name!r} has no {model}; it has {', '.join(self.models)}")
+            raise InputError(f"voice {self.name!r} has no {model}; it has {', '.join(self.models)}")
         return self.models[model]
 
     def models_of(self, kind: str) -> list[str]:
@@ -94,7 +94,7 @@ def load_voice(name_or_path: str | Path | None = None) -> Voice:
     available = list_voices()
     if name_or_path is None:
         if not available:
-            raise ValueError(f"there is no voice in {voices_folder()}; give one with --voice FOLDER")
+            raise InputError(f"there is no voice in {voices_folder()}; give one with --voice FOLDER")
         name_or_path = available[0]
     if str(name_or_path) in available:
         return read_voice(voices_folder() / name_or_path)
@@ -104,10 +104,10 @@ def load_voice(name_or_path: str | Path | None = None) -> Voice:
     if path.name == VOICE_FILE and path.is_file():
         return read_voice(path.parent)
     if path.is_dir():
-        raise ValueError(f"{path} is not a voice: it has no {VOICE_FILE}")
+        raise InputError(f"{path} is not a voice: it has no {VOICE_FILE}")
     if len(path.parts) > 1:
         raise FileNotFoundError(f"voice folder {path} not found")
-    raise ValueError(unknown("voice", str(name_or_path), available))
+    raise InputError(unknown("voice", str(name_or_path), available))
 
 
 def read_voice(folder: Path) -> Voice:
@@ -115,13 +115,13 @@ def read_voice(folder: Path) -> Voice:
     try:
         content = yaml.load(file.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is not valid YAML: {' '.join(str(error).split())}") from None
+        raise InputError(f"{file} is not valid YAML: {' '.join(str(error).split())}") from None
     known = ("name", "description", "language", "licence", "frontend", "mel", "models")
     _check_keys(content, known, file, needed=("name", "frontend", "mel", "models"))
     mel = build(MelContract, content["mel"], f"{file}: mel")
     spec = dict(_mapping(content["frontend"], f"{file}: frontend"))
     if "name" not in spec:
-        raise ValueError(f"{file}: frontend has no name")
+        raise InputError(f"{file}: frontend has no name")
     frontend = FrontendSpec(spec.pop("name"), spec)
     models = {
         model: _read_model(model, entry, folder, file, mel, frontend)
@@ -136,7 +136,7 @@ def _read_model(
 ) -> ModelSource:
     where = f"{file}: models.{name}"
     if name not in names():
-        raise ValueError(f"{file}: {unknown('model', name, names())}")
+        raise InputError(f"{file}: {unknown('model', name, names())}")
     model = get_model(name)
     _check_keys(entry, ("config", "weights", "graphs", "extra"), where, needed=("config", "weights"))
     return ModelSource(
@@ -153,7 +153,7 @@ def _read_model(
 
 def _mapping(content: Any, where: str | Path) -> Mapping[str, Any]:
     if not isinstance(content, dict):
-        raise ValueError(f"{where} must be a mapping of keys to values")
+        raise InputError(f"{where} must be a mapping of keys to values")
     return content
 
 
@@ -162,10 +162,10 @@ def _check_keys(
 ) -> None:
     for key in _mapping(content, where):
         if key not in known:
-            raise ValueError(f"{where}: {unknown('key', key, known)}")
+            raise InputError(f"{where}: {unknown('key', key, known)}")
     missing = [key for key in needed if key not in content]
     if missing:
-        raise ValueError(f"{where}: {', '.join(missing)} is missing")
+        raise InputError(f"{where}: {', '.join(missing)} is missing")
 
 
 def build(cls: type, content: Any, where: str) -> Any:
@@ -174,7 +174,7 @@ def build(cls: type, content: Any, where: str) -> Any:
     try:
         return cls(**{key: _tuples(value) for key, value in content.items()})
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{where}: {error}") from None
+        raise InputError(f"{where}: {error}") from None
 
 
 def _tuples(value: Any) -> Any:
@@ -186,20 +186,20 @@ def read_weights(path: Path) -> dict[str, np.ndarray]:
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
-        raise ValueError(f"weights {path} are missing")
+        raise InputError(f"weights {path} are missing")
     state = {}
     try:
         with safe_open(path, framework="np") as file:
             for name in file.keys():  # noqa: SIM118 (not a mapping)
                 state[name] = file.get_tensor(name)
     except (SafetensorError, OSError, TypeError) as error:
-        raise ValueError(
+        raise InputError(
             f"weights {path} are no whole safetensors file ({path.stat().st_size} bytes): {error}"
         ) from None
     for name, value in state.items():
         if value.dtype.kind == "f":
             if not np.isfinite(value).all():
-                raise ValueError(f"weights {path}: {name} holds NaN or infinite values; the file is damaged")
+                raise InputError(f"weights {path}: {name} holds NaN or infinite values; the file is damaged")
             state[name] = np.ascontiguousarray(value, dtype=np.float32)
     return state
 
@@ -214,6 +214,6 @@ def read_metadata(path: Path) -> dict[str, str]:
         with safe_open(path, framework="np") as file:
             return file.metadata() or {}
     except (SafetensorError, OSError) as error:
-        raise ValueError(
+        raise InputError(
             f"checkpoint {path} is no whole safetensors file ({path.stat().st_size} bytes): {error}"
         ) from None

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from common.errors import InputError
 from hifigan.config import HifiganConfig
 from hifigan.model import HifiganGenerator
 
@@ -59,13 +60,13 @@ def sizes_of(config: HifiganConfig, columns: int = COLUMNS) -> Sizes:
     """The sizes for a network; a ValueError for one that the kernels cannot run."""
     for rate, kernel in zip(config.upsample_rates, config.upsample_kernel_sizes, strict=True):
         if (kernel - rate) % 2:
-            raise ValueError(
+            raise InputError(
                 f"upsampling by {rate} with kernel {kernel}: the kernels need an even difference, "
                 "which makes whole frames"
             )
     steps = {len(dilations) for dilations in config.resblock_dilation_sizes}
     if len(steps) > 1:
-        raise ValueError(
+        raise InputError(
             "the kernels take resblock_dilation_sizes of one length for all blocks, "
             f"not {config.resblock_dilation_sizes}"
         )
@@ -167,7 +168,7 @@ def fold(network: HifiganGenerator, columns: int = COLUMNS) -> Folded:
             last_bias=network.conv_post.bias.clone(),
         )
     if not all(product.weight.isfinite().all() for product in folded.products):
-        raise ValueError("HiFi-GAN's weights are larger than half precision can hold; use another backend")
+        raise InputError("HiFi-GAN's weights are larger than half precision can hold; use another backend")
     return folded
 
 

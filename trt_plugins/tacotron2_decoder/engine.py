@@ -9,6 +9,7 @@ from torch import Tensor
 
 from common.engines.check_inputs import check_inputs
 from common.engines.torch_engine import build_network
+from common.errors import InputError
 from common.stages import Stage
 from trt_plugins.kernel import Launch, device_limits
 from trt_plugins.tacotron2_decoder.launch import check_sizes, exchange_bytes, launch, sizes_of
@@ -48,9 +49,9 @@ class DecoderLoop:
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
         if stage.name != "decoder_loop":
-            raise ValueError(f"the decoder's kernel runs the stage decoder_loop, not {stage.full_name}")
+            raise InputError(f"the decoder's kernel runs the stage decoder_loop, not {stage.full_name}")
         if device == "cpu" or not torch.cuda.is_available():
-            raise ValueError(f"device {device!r}: the decoder's kernel runs on an NVIDIA GPU")
+            raise InputError(f"device {device!r}: the decoder's kernel runs on an NVIDIA GPU")
         self.stage = stage
         self.device = device
         self.config = source.config

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from common.errors import InputError
 from trt_plugins.kernel import Grid, Launch, Limits, device_limits
 
 if TYPE_CHECKING:
@@ -99,9 +100,9 @@ def check_sizes(sizes: Sizes, limits: Limits) -> None:
     """A ValueError that says why a network of these sizes cannot run on that GPU, if so."""
     if limits.capability < CAPABILITY:
         have = "{}.{}".format(*limits.capability)
-        raise ValueError(f"the decoder's kernel needs compute capability 8.0; this GPU has {have}")
+        raise InputError(f"the decoder's kernel needs compute capability 8.0; this GPU has {have}")
     if not limits.cooperative:
-        raise ValueError("the decoder's kernel needs cooperative launches, which this GPU does not have")
+        raise InputError("the decoder's kernel needs cooperative launches, which this GPU does not have")
     for name, divisor in (
         ("prenet", 8),
         ("attention_rnn", 8),
@@ -111,9 +112,9 @@ def check_sizes(sizes: Sizes, limits: Limits) -> None:
     ):
         value = getattr(sizes, name)
         if value % divisor:
-            raise ValueError(f"the decoder's kernel takes multiples of {divisor} for {name}_dim, not {value}")
+            raise InputError(f"the decoder's kernel takes multiples of {divisor} for {name}_dim, not {value}")
     if sizes.attention > THREADS:
-        raise ValueError(
+        raise InputError(
             f"the decoder's kernel takes an attention_dim of at most {THREADS}, not {sizes.attention}"
         )
     roles = small_blocks(sizes)
@@ -125,7 +126,7 @@ def check_sizes(sizes: Sizes, limits: Limits) -> None:
     }
     for what, blocks in needed.items():
         if blocks > limits.multiprocessors:
-            raise ValueError(
+            raise InputError(
                 f"the decoder's kernel needs a multiprocessor for each block: {what} take {blocks}, "
                 f"and this GPU has {limits.multiprocessors}"
             )
@@ -135,9 +136,9 @@ def check_sizes(sizes: Sizes, limits: Limits) -> None:
 def plan(sizes: Sizes, limits: Limits, batch: int, text: int) -> Plan:
     """How a batch of this padded text is launched; a ValueError if it does not fit."""
     if not 1 <= batch <= ITEMS:
-        raise ValueError(f"the decoder's kernel takes batches of 1 to {ITEMS}, not {batch}")
+        raise InputError(f"the decoder's kernel takes batches of 1 to {ITEMS}, not {batch}")
     if not 1 <= text <= MOST_TEXT:
-        raise ValueError(f"the decoder's kernel takes texts of 1 to {MOST_TEXT} symbols, not {text}")
+        raise InputError(f"the decoder's kernel takes texts of 1 to {MOST_TEXT} symbols, not {text}")
     weights = (pairs(sizes.prenet) + pairs(sizes.encoder) + 2 * pairs(sizes.attention_rnn)) * 2 * PAIR_BYTES
     weighted = batch * pairs(text) * 64
     parts = 4 * (WARPS * batch * PART_STRIDE + 32 * pairs(text) + 2 * ITEMS * (UNITS + 1))
@@ -145,7 +146,7 @@ def plan(sizes: Sizes, limits: Limits, batch: int, text: int) -> Plan:
     window = positions + 2 * (sizes.location_kernel // 2) + TOGETHER - 1
     needed = weights + weighted + parts + padded(4 * (positions * sizes.attention + 2 * window))
     if needed > limits.shared_bytes:
-        raise ValueError(
+        raise InputError(
             f"the decoder's kernel needs {needed} bytes of shared memory in a block for {batch} texts of "
             f"{text} symbols, and this GPU gives {limits.shared_bytes}: split the batch or the text"
         )
@@ -198,7 +199,7 @@ def launch(
     check_sizes(sizes, limits)
     largest = batch * limit * max(2 * sizes.prenet, sizes.frame, text)
     if largest >= 2**31:
-        raise ValueError(f"the decoder's kernel counts to 2**31: a limit of {limit} steps is too much here")
+        raise InputError(f"the decoder's kernel counts to 2**31: a limit of {limit} steps is too much here")
     grid, *kept = plan(sizes, limits, batch, text)
     arguments = (*addresses, batch, text, limit, frames_per_step, int(early), *map(int, kept))
     return Launch(SOURCE, "decode", device, grid, arguments, keep, sizes.macros)

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from common.errors import InputError
 from waveglow.config import WaveglowConfig
 from waveglow.model import CouplingNet, Waveglow
 
@@ -49,11 +50,11 @@ class Sizes:
 def sizes_of(config: WaveglowConfig) -> Sizes:
     """The sizes for a network; a ValueError for one that the kernels cannot run."""
     if config.hop_length % config.n_group:
-        raise ValueError(
+        raise InputError(
             f"hop_length {config.hop_length} must be a multiple of n_group {config.n_group} for the kernels"
         )
     if config.n_group > NARROW:
-        raise ValueError(f"the kernels take an n_group of {NARROW} at most, not {config.n_group}")
+        raise InputError(f"the kernels take an n_group of {NARROW} at most, not {config.n_group}")
     chunks = 1
     while chunks * CHUNK < config.wn_channels:  # a tile's sides are powers of two
         chunks *= 2
@@ -132,7 +133,7 @@ def fold(network: Waveglow) -> Folded:
         folded = Folded(*stacked, torch.stack(inverses))
     for field in fields(folded):
         if not getattr(folded, field.name).isfinite().all():
-            raise ValueError(
+            raise InputError(
                 f"WaveGlow's folded weights ({field.name}) are larger than half precision can hold; "
                 "use another backend"
             )

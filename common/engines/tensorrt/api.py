@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from common.errors import unknown
+from common.errors import InputError, unknown
 
 # Flavours by the names that a user knows, in the order of preference, and the modules that may hold them.
 MODULES = {"tensorrt": ("tensorrt",), "tensorrt_rtx": ("tensorrt_rtx", "tensorrt_rtx_bindings")}
@@ -49,7 +49,7 @@ def load_tensorrt(flavour: str | None = None) -> TensorRT:
     wanted = flavour or os.environ.get(VARIABLE) or None
     if wanted is not None and wanted not in MODULES:
         where = "--tensorrt" if flavour else f"${VARIABLE}"
-        raise ValueError(f"{where}: {unknown('flavour', wanted, MODULES)}")
+        raise InputError(f"{where}: {unknown('flavour', wanted, MODULES)}")
     return _load(wanted)
 
 
@@ -63,14 +63,14 @@ def _load(wanted: str | None) -> TensorRT:
                 continue
             if hasattr(api, "Builder"):  # a folder of that name is a module too
                 return _checked(TensorRT(flavour, api))
-    raise ValueError(f"{TITLES[wanted or 'tensorrt']} is not installed: {INSTALL}")
+    raise InputError(f"{TITLES[wanted or 'tensorrt']} is not installed: {INSTALL}")
 
 
 def _checked(found: TensorRT) -> TensorRT:
     oldest = OLDEST[found.flavour]
     numbers = tuple(int(part) for part in found.version.split(".")[:2] if part.isdecimal())
     if numbers < oldest:
-        raise ValueError(f"{found.title} is too old: {'.'.join(map(str, oldest))} or later is needed")
+        raise InputError(f"{found.title} is too old: {'.'.join(map(str, oldest))} or later is needed")
     return found
 
 

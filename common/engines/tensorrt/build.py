@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from common.config.deployment import Deployment
 from common.engines.tensorrt.api import TensorRT, make_logger
 from common.engines.tensorrt.engine_file import EngineFile, Shape
+from common.errors import InputError
 from common.files import locked, write_bytes
 from common.stages import Stage
 from common.weights.voices import ModelSource
@@ -41,7 +42,7 @@ def stage_model(stage: Stage, source: ModelSource, precision: str = "fp32") -> o
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             if tensor.name not in source.state:
-                raise ValueError(f"{source.weights} lacks {tensor.name}, which stage {stage.full_name} takes")
+                raise InputError(f"{source.weights} lacks {tensor.name}, which stage {stage.full_name} takes")
             tensor.CopyFrom(numpy_helper.from_array(source.state[tensor.name], tensor.name))
     return to_half(model, stage.float32_layers) if precision == "fp16" else model
 
@@ -63,19 +64,19 @@ def build_engine(
 ) -> Built:
     """Any ONNX graph with its weights inside -> an engine for the shapes of a profile.
 
-    A ValueError in a sentence where TensorRT refuses it.
+    An InputError in a sentence where TensorRT refuses it.
     """
     api, logger = trt.api, make_logger(trt)
     start = time.perf_counter()
     builder = api.Builder(logger)
     if builder is None:
-        raise ValueError(f"{trt.title} cannot build here: {logger.reason()}")
+        raise InputError(f"{trt.title} cannot build here: {logger.reason()}")
     flag = getattr(api.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
     network = builder.create_network(0 if flag is None else 1 << int(flag))
     parser = api.OnnxParser(network, logger)
     if not parser.parse(model if isinstance(model, bytes) else model.SerializeToString()):
         errors = [parser.get_error(i) for i in range(parser.num_errors)]
-        raise ValueError(f"{trt.title} does not take {name}: {describe_refusal(errors)}")
+        raise InputError(f"{trt.title} does not take {name}: {describe_refusal(errors)}")
     config = builder.create_builder_config()
     config.set_memory_pool_limit(api.MemoryPoolType.WORKSPACE, int(workspace * GB))
     config.add_optimization_profile(_trt_profile(builder, network, profile, name))
@@ -86,7 +87,7 @@ def build_engine(
     if plan is None:
         reason = logger.reason()
         more = f"; raise trt_max_ws_size ({workspace:g} GB)" if "OutOfMemory" in reason else ""
-        raise ValueError(f"{trt.title} could not build {name}: {reason}{more}")
+        raise InputError(f"{trt.title} could not build {name}: {reason}{more}")
     content = bytes(memoryview(plan))
     report = {
         "seconds": round(time.perf_counter() - start, 2),
@@ -102,7 +103,7 @@ def _trt_profile(builder: Any, network: Any, profile: Mapping[str, Sequence[Shap
     for i in range(network.num_inputs):
         tensor = network.get_input(i)
         if tensor.name not in profile:
-            raise ValueError(f"{name}: the profile says nothing of the input {tensor.name!r}")
+            raise InputError(f"{name}: the profile says nothing of the input {tensor.name!r}")
         if -1 in tuple(tensor.shape):
             made.set_shape(tensor.name, *profile[tensor.name])
     return made
@@ -169,7 +170,7 @@ class Progress:
 def build_stage(file: EngineFile, source: ModelSource, trt: TensorRT, force: bool, workspace: float) -> bool:
     """Makes an engine file unless the right one is there, whole; whether it was made.
 
-    One of another kind at its place is a ValueError without `force`. Of two processes that build the same
+    One of another kind at its place is an InputError without `force`. Of two processes that build the same
     file, the second waits and finds it built.
     """
     file.path.parent.mkdir(parents=True, exist_ok=True)

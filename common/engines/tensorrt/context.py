@@ -13,6 +13,7 @@ from torch import Tensor
 
 from common.engines.cuda_graphs import InOrder
 from common.engines.tensorrt.api import TensorRT, make_logger
+from common.errors import InputError
 from common.files import write_bytes
 
 DTYPES = {
@@ -52,7 +53,7 @@ class LoadedPlan:
         with torch.cuda.device(self.device):
             self.engine = self._runtime.deserialize_cuda_engine(plan)
             if self.engine is None:
-                raise ValueError(f"{name} does not load: {self.logger.reason()}{self.free_memory()}")
+                raise InputError(f"{name} does not load: {self.logger.reason()}{self.free_memory()}")
             make = getattr(self.engine, "create_runtime_config", None)
             self.config = make() if make else None
         names = [self.engine.get_tensor_name(i) for i in range(self.engine.num_io_tensors)]
@@ -69,7 +70,7 @@ class LoadedPlan:
             make = self.engine.create_execution_context
             context = make() if self.config is None else make(self.config)
         if context is None:
-            raise ValueError(f"{self.name} cannot run: {self.logger.reason()}{self.free_memory()}")
+            raise InputError(f"{self.name} cannot run: {self.logger.reason()}{self.free_memory()}")
         return context
 
     @property
@@ -171,7 +172,7 @@ class TrtContext:
             shape = tuple(inputs[name].shape)
             if self._shapes.get(name) != shape:
                 if not self.context.set_input_shape(name, shape):
-                    raise ValueError(f"{self.loaded.name} is not built for {name} of shape {list(shape)}")
+                    raise InputError(f"{self.loaded.name} is not built for {name} of shape {list(shape)}")
                 self._shapes[name] = shape
                 if self._in_order:
                     self._in_order.begin_anew()
@@ -223,7 +224,7 @@ class TrtContext:
 
     def _enqueue(self, stream: torch.cuda.Stream) -> None:
         if not self.context.execute_async_v3(stream.cuda_stream):
-            raise ValueError(f"{self.loaded.name} failed: {self.loaded.logger.reason()}")
+            raise InputError(f"{self.loaded.name} failed: {self.loaded.logger.reason()}")
 
     def results(self, stream: torch.cuda.Stream) -> dict[str, Tensor]:
         """What the run gives; where a length depends on what was computed, the stream is waited for."""
@@ -246,7 +247,7 @@ class ContextRun:
         context, loaded = self._context, self._context.loaded
         context.bind({name: addressable(inputs[name]) for name in loaded.inputs})
         if context.data_dependent and torch.cuda.is_current_stream_capturing():
-            raise ValueError("the length of an output is known only when it has run")
+            raise InputError("the length of an output is known only when it has run")
         stream = torch.cuda.current_stream(loaded.device)
         context.run(stream)
         if not self._kept:

@@ -16,6 +16,7 @@ from common.engines.tensorrt.build import build_stage
 from common.engines.tensorrt.context import ContextRun, LoadedPlan, TrtContext, addressable
 from common.engines.tensorrt.engine_file import engine_file
 from common.engines.tensorrt.repeated_steps import RepeatedSteps, batch_shape
+from common.errors import InputError
 from common.stages import Stage
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class TrtEngine:
             with own_stream(self._stream) as stream:
                 outputs = self._run(key, {n: addressable(t) for n, t in inputs.items()}, stream)
         except torch.cuda.OutOfMemoryError:
-            raise ValueError(
+            raise InputError(
                 f"the GPU's memory does not hold what {self.loaded.name} gives{self.loaded.free_memory()}"
             ) from None
         if key not in self._seen:
@@ -153,8 +154,8 @@ class TrtEngine:
 
 def require_gpu(device: str) -> None:
     if not torch.cuda.is_available():
-        raise ValueError(
+        raise InputError(
             "the backend trt runs on an NVIDIA GPU, and PyTorch sees none here; use --backend onnx"
         )
     if device == "cpu":
-        raise ValueError("the backend trt runs on a GPU: use --device cuda")
+        raise InputError("the backend trt runs on a GPU: use --device cuda")

@@ -14,6 +14,7 @@ from typing import Any
 from common.config.deployment import Bucket, Deployment
 from common.config.hparams import shown
 from common.engines.tensorrt.api import TensorRT
+from common.errors import InputError
 from common.files import engines_folder, sha256_of
 from common.registry import decoder_forms, get_model
 from common.stages import Dim, Stage, Tensor
@@ -57,7 +58,7 @@ def with_batches(stage: Stage, batch_size: int) -> Stage:
     """The stage for batches from 1 to `batch_size`, for which its engine is tuned."""
     batch = batch_of(stage)
     if batch_size > batch.max:
-        raise ValueError(f"batch_size {batch_size}: stage {stage.full_name} goes up to {batch.max}")
+        raise InputError(f"batch_size {batch_size}: stage {stage.full_name} goes up to {batch.max}")
     narrow = replace(batch, typical=batch_size, max=batch_size)
 
     def tensors(old: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -82,20 +83,20 @@ class EngineFile:
         return self.path.with_name(f"{self.path.name}.json")
 
     def read(self) -> bytes:
-        """The plan, whole and of the wanted kind. A ValueError says what is wrong and which command helps."""
+        """The plan, whole and of the wanted kind. An InputError says what is wrong and which command helps."""
         try:
             plan, note = self.path.read_bytes(), json.loads(self.note.read_text())
         except FileNotFoundError as error:
-            raise ValueError(
+            raise InputError(
                 f"{error.filename} is missing: build the engine of {self.stage.full_name} with {self.command}"
             ) from None
         except ValueError:
-            raise ValueError(f"{self.note} is damaged: {self._again}") from None
+            raise InputError(f"{self.note} is damaged: {self._again}") from None
         if len(plan) != note.get("bytes") or hashlib.sha256(plan).hexdigest() != note.get("sha256"):
-            raise ValueError(f"{self.path} is damaged (it is not what its JSON says): {self._again}")
+            raise InputError(f"{self.path} is damaged (it is not what its JSON says): {self._again}")
         difference = self.difference(note)
         if difference:
-            raise ValueError(f"{self.path} {difference}: {self._again}")
+            raise InputError(f"{self.path} {difference}: {self._again}")
         return plan
 
     @property
@@ -261,5 +262,5 @@ def compute_capability() -> str:
     import torch
 
     if not torch.cuda.is_available():
-        raise ValueError("TensorRT builds and runs engines on an NVIDIA GPU, and there is none here")
+        raise InputError("TensorRT builds and runs engines on an NVIDIA GPU, and there is none here")
     return "{}.{}".format(*torch.cuda.get_device_capability())

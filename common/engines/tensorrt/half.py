@@ -14,6 +14,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from common.errors import InputError
+
 # Raise it when the same graph would be converted differently: engines made of it are then built again.
 HALF_VERSION = 1
 # Products with weights: the work, and so half precision's gain. They are computed in it whatever they take.
@@ -211,7 +213,7 @@ def half_tensor(tensor: onnx.TensorProto, name: str) -> onnx.TensorProto:
     """A stored float32 tensor in half precision."""
     values = numpy_helper.to_array(tensor)
     if np.abs(values).max(initial=0) > LARGEST_HALF:
-        raise ValueError(
+        raise InputError(
             f"{tensor.name} holds {values.flat[np.abs(values).argmax()]:.3g}, more than half precision can "
             "hold: name the layer in its stage's float32_layers"
         )

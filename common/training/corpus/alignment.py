@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from common.errors import InputError
+
 ALIGNER_RATE = 16_000
 SILENCE_DB = -52.0  # below the loudest 10 ms: at the edges of a recording that is no speech
 EDGE = 0.02  # seconds: a phone may begin so long before the first loud frame, or end after the last
@@ -26,7 +28,7 @@ def speech_bounds(audio: np.ndarray, rate: int) -> tuple[float, float]:
     frame = rate // 100
     count = len(audio) // frame
     if count == 0:
-        raise ValueError(f"{len(audio)} samples are too short to hold speech")
+        raise InputError(f"{len(audio)} samples are too short to hold speech")
     power = np.square(audio[: count * frame].reshape(count, frame)).mean(axis=1) + 1e-12
     loud = np.flatnonzero(10 * np.log10(power / power.max()) > SILENCE_DB)
     return loud[0] * frame / rate, (loud[-1] + 1) * frame / rate
@@ -46,7 +48,7 @@ class Aligner:
         self.words = 0
 
     def phone_times(self, audio: np.ndarray, rate: int, words: Sequence[Sequence[str]]) -> np.ndarray:
-        """Start and end in seconds of every phone, float64 `[phones, 2]`; a ValueError where none fits."""
+        """Start and end in seconds of every phone, float64 `[phones, 2]`; an InputError where none fits."""
         import soxr
 
         if self.words > WORDS_PER_DECODER:
@@ -68,7 +70,7 @@ class Aligner:
             self.decoder.end_utt()
         alignment = self.decoder.get_alignment()
         if alignment is None:
-            raise ValueError("pocketsphinx found no alignment")
+            raise InputError("pocketsphinx found no alignment")
         known = set(names)
         times = [
             (p.start / 100, (p.start + p.duration) / 100)
@@ -77,7 +79,7 @@ class Aligner:
             for p in w
         ]
         if len(times) != sum(len(word) for word in words):
-            raise ValueError(f"pocketsphinx aligned {len(times)} phones of {sum(len(w) for w in words)}")
+            raise InputError(f"pocketsphinx aligned {len(times)} phones of {sum(len(w) for w in words)}")
         return np.array(times)
 
     def durations(self, audio: np.ndarray, rate: int, hop: int, symbols: Sequence[str]) -> np.ndarray:
@@ -125,5 +127,5 @@ def spread(times: np.ndarray, symbols: Sequence[str], frames: int, frames_per_se
         edges[i] = min(edges[i], edges[i + 1] - least[i])
     durations = np.diff(edges)
     if (durations < least).any():
-        raise ValueError(f"{len(symbols)} symbols do not fit into {frames} frames")
+        raise InputError(f"{len(symbols)} symbols do not fit into {frames} frames")
     return durations

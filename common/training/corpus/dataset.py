@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from common.errors import InputError
+
 LABELS = "labels.npz"
 
 
@@ -75,7 +77,7 @@ def load_audio(folder: Path, labels: Labels, hop: int, workers: int = 16) -> tup
     def read(i: int) -> None:
         data, _ = soundfile.read(folder / "wavs" / f"{labels.names[i]}.wav", dtype="int16")
         if len(data) < samples[i]:
-            raise ValueError(f"{labels.names[i]}.wav is shorter than its labels: prepare the corpus again")
+            raise InputError(f"{labels.names[i]}.wav is shorter than its labels: prepare the corpus again")
         audio[offsets[i] : offsets[i + 1]] = data[: samples[i]]
 
     with ThreadPoolExecutor(workers) as pool:

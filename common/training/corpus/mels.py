@@ -9,6 +9,7 @@ import torch
 
 from common.audio.contract import MelContract
 from common.audio.mel_torch import MelSpectrogram
+from common.errors import InputError
 
 BLOCK, CONTEXT = 32_768, 4  # frames computed at once, and frames on each side that settle its edges
 
@@ -43,5 +44,5 @@ def load_mels(path: Path, frames: int, device: torch.device) -> torch.Tensor:
     """What `save_mels` wrote; ValueError where it belongs to another corpus."""
     mels = np.load(path, mmap_mode="r")
     if mels.shape[1] != frames:
-        raise ValueError(f"{path} holds {mels.shape[1]} frames, the corpus has {frames}: predict them again")
+        raise InputError(f"{path} holds {mels.shape[1]} frames, the corpus has {frames}: predict them again")
     return torch.from_numpy(np.array(mels)).to(device)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from common.errors import InputError
+
 _SHARED_VOWELS = {
     **{"A": "EY", "I": "AY", "O": "OW", "W": "AW", "Y": "OY", "ɑ": "AA", "æ": "AE", "ɔ": "AO", "ɛ": "EH"},
     **{"ɪ": "IH", "i": "IY", "u": "UW", "ʊ": "UH"},
@@ -35,7 +37,7 @@ def to_misaki(symbols: Sequence[str]) -> str:
             out.append(_PUNCTUATION[symbol])
             continue
         if symbol[:1] != "@":
-            raise ValueError(f"no misaki form for {symbol!r}: letters must be phones")
+            raise InputError(f"no misaki form for {symbol!r}: letters must be phones")
         phone = symbol[1:]
         vowel, stress = (phone[:-1], phone[-1]) if phone[-1:].isdigit() else (phone, "")
         if vowel in ("AH", "ER"):
@@ -44,7 +46,7 @@ def to_misaki(symbols: Sequence[str]) -> str:
         elif vowel in _PLAIN:
             plain = _PLAIN[vowel]
         else:
-            raise ValueError(f"no misaki form for {symbol!r}: it is no ARPAbet phone")
+            raise InputError(f"no misaki form for {symbol!r}: it is no ARPAbet phone")
         out.append(_STRESS_MARKS.get(stress, "") + plain)
     return "".join(out)
 

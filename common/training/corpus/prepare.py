@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from common.errors import InputError
 from common.text import get_frontend
 from common.training.corpus.dataset import Labels, load_labels, save_labels
 
@@ -44,7 +45,7 @@ def read_transcripts(path: Path) -> list[Line]:
     rows = [line.split("|") for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     bad = next((i for i, row in enumerate(rows, 1) if len(row) < 2), None)
     if bad:
-        raise ValueError(f"{path} line {bad}: expected name|text")
+        raise InputError(f"{path} line {bad}: expected name|text")
     return [Line(Path(row[0]).stem, row[-1].strip()) for row in rows]
 
 
@@ -52,7 +53,7 @@ def line_symbols(frontend, text: str) -> tuple[list[str], np.ndarray]:
     """Symbols and ids of a whole line as one sequence: its sentences stand in one recording."""
     utterances = frontend(text).utterances
     if not utterances:
-        raise ValueError("nothing to speak")
+        raise InputError("nothing to speak")
     return [s for u in utterances for s in u.symbols], np.concatenate([u.ids for u in utterances])
 
 
@@ -108,7 +109,7 @@ def _label(line: Line):
         else:
             audio, rate = soundfile.read(path, dtype="float32")
             if rate != RATE:
-                raise ValueError(f"{rate} Hz, expected {RATE}")
+                raise InputError(f"{rate} Hz, expected {RATE}")
         durations = _worker["aligner"].durations(audio, RATE, HOP, symbols)
         return line, ids, durations, pitch_per_symbol(audio, durations)
     except (ValueError, RuntimeError, OSError) as error:
@@ -135,7 +136,7 @@ def prepare(folder: Path, lines: list[Line], speak: bool, workers: int) -> Label
             ):
                 column.append(value)
     if not labels.names:
-        raise ValueError(f"no line of the corpus could be labelled; first reason: {failed[0]}")
+        raise InputError(f"no line of the corpus could be labelled; first reason: {failed[0]}")
     if speak:
         rows = [f"{n}|{t}|{t}\n" for n, t in zip(labels.names, labels.texts, strict=True)]
         (folder / "metadata.csv").write_text("".join(rows), encoding="utf-8")
@@ -161,7 +162,7 @@ def respeak(folder: Path, workers: int) -> Labels:
         frames = list(tqdm(results, total=len(labels.names), unit="line", mininterval=5))
     different = int((np.array(frames) != labels.frames).sum())
     if different:
-        raise ValueError(
+        raise InputError(
             f"{different} of {len(frames)} lines have another length than their labels: label them again"
         )
     return labels

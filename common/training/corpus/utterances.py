@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from common.audio.contract import MelContract
+from common.errors import InputError
 from common.training.corpus.dataset import load_audio, load_labels
 from common.training.corpus.mels import corpus_mel
 
@@ -74,7 +75,7 @@ class Utterances:
     def replace_durations(self, path: Path) -> None:
         """Takes the durations of a .npy file (`[symbols of all utterances]`, frames) for the corpus's own.
 
-        A ValueError where they are another corpus's.
+        An InputError where they are another corpus's.
         """
         durations = np.load(path)
         cuts = self.lengths.cumsum(0).cpu().numpy()
@@ -82,7 +83,7 @@ class Utterances:
         rows = np.split(durations, cuts[:-1]) if fits else []
         frames = self.frames.tolist()
         if not fits or [int(row.sum()) for row in rows] != frames:
-            raise ValueError(f"{path} does not hold this corpus's durations: align it again")
+            raise InputError(f"{path} does not hold this corpus's durations: align it again")
         self.durations = _table(rows, torch.int64, self.device)
 
     def store_mels(self, mels: Tensor, predicted: Tensor, members: Tensor) -> None:
@@ -119,7 +120,7 @@ def make_buckets(
                 Bucket(-(-int(lengths[members].max()) // 8) * 8, high, batch, tuple(members.tolist()))
             )
     if not buckets:
-        raise ValueError("the corpus is too small: no utterance is left for training")
+        raise InputError("the corpus is too small: no utterance is left for training")
     used = sum(len(bucket.members) for bucket in buckets)
     print(f"{used} utterances train, {usable.sum() - used} are longer than {low} frames and left out")
     return buckets
