@@ -107,7 +107,7 @@ class ShapedGenerator(ABC):
     """A vocoder's stage on our own kernels, on torch's current stream: CUDA tensors in and out.
 
     The first call with a batch size and length launches the kernels once (Triton compiles what its cache
-    lacks) and captures them in a CUDA graph; later calls replay it. The graphs of the last SHAPES shapes are kept.
+    lacks) and captures them in a CUDA graph; later calls replay it. The last SHAPES graphs are kept.
     """
 
     backend = "cuda"

@@ -1,6 +1,6 @@
-"""What is computed between encoder and decoder, where both are kernels: a launch each instead of many.
+"""The computation between encoder and decoder where both run on kernels: one launch on either side.
 
-The functions take the place of those of the same names beside the models' drivers, and give the same.
+The functions replace those of the same names beside the models' drivers, with the same results.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INDEX_ROWS = 16
 
 
 def regulating(encode: Run) -> Run:
-    """The encoder with what follows it, with FastPitch's `settings` or FastSpeech's `alpha`."""
+    """The encoder and the durations, with FastPitch's `settings` or FastSpeech's `alpha`."""
 
     def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         from trt_plugins.transformer import kernels
@@ -57,7 +57,7 @@ def regulating(encode: Run) -> Run:
 
 
 def expanding(decode: Run) -> Run:
-    """The decoder with what precedes it: each frame's symbol."""
+    """Each frame's symbol index, and the decoder."""
 
     def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         from trt_plugins.transformer import kernels

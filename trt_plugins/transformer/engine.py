@@ -1,4 +1,4 @@
-"""What the stages of FastPitch and FastSpeech share on these kernels: memory, launches and CUDA graphs."""
+"""Shared by the stages of FastPitch and FastSpeech on these kernels: memory, launches and CUDA graphs."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from trt_plugins.transformer.fold import (
 if TYPE_CHECKING:
     from common.weights.voices import ModelSource
 
-SLACK = 128  # rows behind the last item: the last program's
-STEP_ROWS = 8  # of a program that begins a side
+SLACK = 128  # rows behind the last item, which the last program may access
+STEP_ROWS = 8  # of a program of an embedding kernel
 NORM_ROWS = 1
 ATTENTION_ROWS, ATTENTION_KEYS = 16, 128
 NO_LIMIT = 3e38
-UNITS = {"text": TEXT_STEP, "mel": MEL_STEP}  # what lengths are filled up to multiples of
+UNITS = {"text": TEXT_STEP, "mel": MEL_STEP}  # lengths are padded to multiples of these
 
 
 class Tile(NamedTuple):
-    """How a product is cut up: rows and columns of a program, and parts of its sum."""
+    """The tiling of a product: rows and columns of a program, and splits of the inner dimension (split-K)."""
 
     rows: int
     columns: int
@@ -56,8 +56,8 @@ class Tile(NamedTuple):
 TILES = ((64, 32), (64, 64), (64, 128), (128, 128))
 LOADS_AHEAD = 4
 MOST_SPLITS = 12
-# Microseconds, on an H200: a program beside its chunks, and what each further one adds; a chunk at the least,
-# or in itself and for each number of the result; and a number of a part, written and read.
+# Cost model in microseconds, measured on an H200: a launch, and each program of it; a chunk's minimum, or a
+# chunk and each of its output elements; an element of a partial sum, written and read.
 START, PROGRAM_TIME, FASTEST_CHUNK, CHUNK_TIME, NUMBER_TIME = 1.7, 0.003, 0.22, 0.18, 1.1e-5
 PART_TIME = 1.2e-6
 
@@ -65,7 +65,7 @@ PART_TIME = 1.2e-6
 def tile_for(
     product: Product, rows: int, processors: int, splittable: bool = False, widest: int = COLUMNS
 ) -> Tile:
-    """The tile that should take a GPU with so many processors the least time for so many rows."""
+    """The tile with the least estimated time for `rows` on `processors` multiprocessors."""
     steps = product.taps * product.chunks
 
     def time(tile: Tile) -> float:
@@ -82,12 +82,12 @@ def tile_for(
 
 
 class Side:
-    """The memory of a batch's steps; kernels.py says what lies where."""
+    """The activations of a batch's symbols or frames; kernels.py describes the layout."""
 
     def __init__(self, batch: int, size: int, channels: int, margin: int, device: Any):
         self.batch, self.size, self.channels, self.margin = batch, size, channels, margin
         self.stride = size + margin
-        self.rows = batch * self.stride  # from the first item's first step on
+        self.rows = batch * self.stride  # from the first item's first step
         self.all_rows = margin + self.rows + SLACK
         self.width = -(-channels // CHUNK) * CHUNK
         self.device = device
@@ -100,18 +100,18 @@ class Side:
 
     @property
     def steps(self) -> Tensor:
-        """What the layers made, float32 [B, size, channels]: a view."""
+        """The layers' output, float32 [B, size, channels]: a view."""
         whole = self.x32[self.margin : self.margin + self.rows]
         return whole.unflatten(0, (self.batch, self.stride))[:, : self.size, : self.channels]
 
     @property
     def memory(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What the kernels that begin a side fill."""
+        """The outputs of the embedding kernels."""
         return self.x32, self.x16, self.mask, self.inside
 
     @property
     def layout(self) -> tuple[int, int, int, int]:
-        """Arguments of the kernels that begin a side: size, stride, margin, items."""
+        """Arguments of the embedding kernels: size, stride, margin, items."""
         return self.size, self.stride, self.margin, self.batch
 
     def grid(self, rows: int) -> tuple[int, int]:
@@ -119,7 +119,7 @@ class Side:
 
 
 def items_of(batch: int) -> int:
-    """So many lengths are read at a time."""
+    """`batch` rounded up to a power of two: a Triton block of lengths."""
     return 1 << (batch - 1).bit_length()
 
 
@@ -136,7 +136,7 @@ def product_launch(
     channels: int = 0,
     group: int = 0,
 ) -> Launch:
-    """With a `group`, so many columns each hear steps of their own, one side behind the other in `source`."""
+    """With `group`, every `group` columns have an input of their own; these are consecutive in `source`."""
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     from trt_plugins.transformer import kernels
@@ -178,7 +178,7 @@ def product_launch(
 
 
 class Stack:
-    """The launches of a transformer's layers on one side, whose memory they have."""
+    """The launches of a transformer's layers, on the memory of a `Side`."""
 
     def __init__(self, layers: Sequence[Layer], side: Side, processors: int):
         self.layers, self.side, self.processors = layers, side, processors
@@ -207,7 +207,7 @@ class Stack:
         return tile_for(product, self.side.rows, self.processors)
 
     def mel(self, product: Product, mel: Tensor) -> Launch:
-        """The layers' last product, into mel (B, n_mels, size)."""
+        """The final projection, into mel (B, n_mels, size)."""
         tile = self._tile(product)
         return product_launch(product, self.side, self.side.x16, mel, tile, channels=mel.shape[1])
 
@@ -251,7 +251,7 @@ class Stack:
         )
 
     def _norm(self, bias: Tensor, norm: Norm, splits: int) -> Launch:
-        """Adds so many parts of a product and its bias to the steps, and normalises them."""
+        """Adds a product's partial sums and bias to the residual, then layer norm."""
         from trt_plugins.transformer import kernels
 
         side = self.side
@@ -281,7 +281,7 @@ class Stack:
 
 
 class Guess:
-    """The launches of predictors of the same sizes, with their memory: `numbers` (predictors, B, size)."""
+    """The launches of predictors of equal sizes, and their output `numbers` (predictors, B, size)."""
 
     def __init__(self, predictors: Predictors, side: Side, processors: int):
         self.predictors, self.side = predictors, side
@@ -298,7 +298,7 @@ class Guess:
         self.numbers = torch.zeros(count, side.batch, side.size, device=side.device)
 
     def launches(self, longest: float = 0.0) -> Iterator[Launch]:
-        """With `longest`, the first predictor's numbers are frames, up to so many."""
+        """With `longest`, the first predictor's outputs are durations in frames, clipped to `longest`."""
         side, source = self.side, self.side.x16
         outs = [*self.between, self.numbers]
         steps = zip(self.predictors.layers, self.tiles, self.parts, outs, strict=True)
@@ -344,15 +344,15 @@ class Guess:
 
 
 class Room(ABC):
-    """The memory of a stage at one set of its inputs' shapes."""
+    """The memory of a stage for one set of input shapes."""
 
     @abstractmethod
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[Launch], dict[str, Tensor]]:
-        """What is launched for these inputs, and the outputs that this fills."""
+        """The launches for these inputs, and the outputs that they fill."""
 
 
 def beginning(side: Side, mask_padding: bool) -> dict[str, Any]:
-    """Options of the kernels that begin a side."""
+    """Options of the embedding kernels."""
     return {
         "MASK_PADDING": mask_padding,
         "ITEMS": items_of(side.batch),
@@ -363,9 +363,9 @@ def beginning(side: Side, mask_padding: bool) -> dict[str, Any]:
 
 
 class EncoderRoom(Room):
-    """Of symbols (B, N): `encoded`, and what the predictors give, `duration` in frames up to `longest`.
+    """Symbols (B, N) -> `encoded` and the predictors' outputs; `duration` in frames is clipped to `longest`.
 
-    `padding` is the symbol that is none, wherever it stands.
+    `padding` is the padding symbol, which is masked at any position.
     """
 
     def __init__(
@@ -410,7 +410,7 @@ class EncoderRoom(Room):
             names = guess.predictors.names
             launches += guess.launches(self.longest if "duration" in names else 0.0)
             outputs |= dict(zip(names, guess.numbers, strict=True))
-        if "pitch" in outputs:  # of which there may be several, says its shape
+        if "pitch" in outputs:  # (B, 1, N)
             outputs["pitch"] = outputs["pitch"][:, None]
         return launches, outputs
 
@@ -425,9 +425,9 @@ def frames_launch(
     numbers: Tensor | None = None,
     value: Value | None = None,
 ) -> Launch:
-    """The decoder's steps: those of `source`, so many to an item, by `repeat_index` if the inputs have it.
+    """The decoder's input: rows of `source` (`steps` per item), gathered by `repeat_index` if there is one.
 
-    `value` is added for each symbol's `numbers` (B, N).
+    The embedding `value` of each symbol's `numbers` (B, N) is added.
     """
     from trt_plugins.transformer import kernels
 
@@ -458,7 +458,7 @@ def frames_launch(
 
 
 class KernelRun:
-    """Runs on the current stream with memory of its own: outputs are overwritten by the next run."""
+    """A stage's launches on the current stream; the next run overwrites the outputs."""
 
     def __init__(self, make: Callable[[Mapping[str, Tensor]], Room]):
         self._make = make
@@ -479,13 +479,13 @@ class KernelRun:
 class TransformerEngine(ABC):
     """A stage on these kernels, in half precision: CUDA tensors in and out, a CUDA graph for every shape.
 
-    Lengths are filled up, so that a few graphs do for all; what is behind the longest item is not heard,
-    whatever the network does with the padding of shorter ones.
+    Lengths are padded, so that few graphs are needed. Steps behind the longest item are masked, even in a
+    network that attends to the padding of shorter items.
     """
 
     backend = "cuda"
     hears_padding = False  # behind the longest item
-    name: str  # of the model, as it is spoken
+    name: str  # the model's, in messages
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
         check_machine(device, self.name)
@@ -504,14 +504,14 @@ class TransformerEngine(ABC):
 
     @abstractmethod
     def fold(self, network: torch.nn.Module) -> Any:
-        """The network's weights as the kernels take them, in a dataclass."""
+        """The network's weights in the kernels' layout, as a dataclass."""
 
     @abstractmethod
     def room(self, inputs: Mapping[str, Tensor]) -> Room:
-        """Memory for inputs of these shapes."""
+        """The memory for inputs of these shapes."""
 
     def alone(self, bucket: Bucket | None = None) -> KernelRun:
-        """What runs beside the engine, for what is captured together with others."""
+        """A run with memory of its own, to be captured together with others."""
         return KernelRun(self.room)
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
@@ -528,7 +528,7 @@ class TransformerEngine(ABC):
                 t.name: pad_to(inputs[t.name], resized(t, inputs[t.name], wanted)) for t in self.stage.inputs
             }
             outputs = self._captured(padded)
-            if outputs is None:  # a warning has said why
+            if outputs is None:  # no graph; a warning gave the reason
                 outputs = {name: tensor.clone() for name, tensor in self.alone()(padded).items()}
         return {
             t.name: cut(outputs[t.name], resized(t, outputs[t.name], lengths)) for t in self.stage.outputs
