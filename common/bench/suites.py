@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from common.bench.cases import Case, Target, make_cases
 from common.bench.onnx_options import OPTIONS
+from common.bench.workload import Target, Workload, make_workloads
 from common.loading import kernels_of
 
 
 @dataclass(frozen=True)
 class Table:
-    """Cases of one target."""
+    """Workloads of one target."""
 
     target: Target
     backends: Sequence[str]
@@ -21,9 +21,9 @@ class Table:
     batches: Sequence[int] = (1,)
     symbols: Sequence[int] = (128,)
 
-    def cases(self, **how: Any) -> list[Case]:
+    def workloads(self, **how: Any) -> list[Workload]:
         how = {"symbols": self.symbols, **how, "batches": self.batches}
-        return make_cases([self.target], self.backends, self.precisions, **how)
+        return make_workloads([self.target], self.backends, self.precisions, **how)
 
 
 def h200() -> list[Table]:
@@ -72,11 +72,11 @@ def onnx_options() -> list[Table]:
 @dataclass(frozen=True)
 class Suite:
     tables: Callable[[], Sequence[Table]]
-    how: Mapping[str, Any]  # of every case
+    how: Mapping[str, Any]  # of every workload
     budget: float | None = None  # seconds
 
-    def cases(self, **given: Any) -> list[Case]:
-        return [case for table in self.tables() for case in table.cases(**{**self.how, **given})]
+    def workloads(self, **given: Any) -> list[Workload]:
+        return [one for table in self.tables() for one in table.workloads(**{**self.how, **given})]
 
 
 SUITES = {

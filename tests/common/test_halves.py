@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from common import export
+from common.bench.random_weights import random_source
 from common.build import build_stage, engine_files, needed_stages
 from common.deployment import Deployment
 from common.engines import halves
@@ -17,7 +18,6 @@ from common.engines.tensorrt_module import load_tensorrt
 from common.export import export_source
 from common.loading import make_driver
 from common.published import read_checkpoint
-from common.seeded import random_source
 from common.speech import Controls, MelTooLong
 from common.voices import load_voice
 from tests.conftest import save_trained, tiny_fastpitch, tiny_fastspeech

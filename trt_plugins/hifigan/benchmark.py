@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from common import cli
-from common.seeded import random_source
+from common.bench.random_weights import random_source
 from hifigan.config import HifiganConfig
 from trt_plugins.hifigan.engine import Generator
 from trt_plugins.vocoder_benchmark import COLUMNS, Timed, make_parser, parse

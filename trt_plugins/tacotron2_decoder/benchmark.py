@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from common import cli
-from common.seeded import random_source
+from common.bench.random_weights import random_source
 from common.voices import ModelSource, load_voice
 from tacotron2.stages import stages
 from trt_plugins.tacotron2_decoder.engine import DecoderLoop, steps_made

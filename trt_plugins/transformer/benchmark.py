@@ -13,11 +13,11 @@ from torch import Tensor
 
 from common import cli
 from common.arrays import to_device
+from common.bench.random_weights import random_source
 from common.bench.torch_modes import in_mode
 from common.engines import KERNELS, make_engine
 from common.engines.captured import WARM_UPS, record
 from common.registry import get_model
-from common.seeded import random_source
 from common.stages import Stage
 from common.verify import SMALLEST_SCALE
 from common.voices import ModelSource

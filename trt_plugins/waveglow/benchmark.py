@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from common import cli
-from common.seeded import random_source
+from common.bench.random_weights import random_source
 from trt_plugins.vocoder_benchmark import COLUMNS, Timed, make_parser, parse
 from trt_plugins.waveglow.engine import Generator
 from waveglow.config import WaveglowConfig

@@ -1,11 +1,13 @@
-"""Cases in child processes: one that hangs or crashes leaves the others."""
+"""Workloads in child processes: one that hangs or crashes leaves the others."""
 
 from __future__ import annotations
 
 import pytest
 
-from common.bench.cases import Case, Target
-from common.bench.children import groups, require_peer, run_cases
+from common.bench.peer import require_peer
+from common.bench.run import groups, run_workloads
+from common.bench.worker import run_jobs
+from common.bench.workload import Target, Workload
 
 PEERS = """
 import os, time
@@ -23,13 +25,13 @@ def peer(tmp_path, monkeypatch, tiny_voice):
     (tmp_path / "my_peers.py").write_text(PEERS)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     target, how = Target("fastpitch", "hifigan"), {"voice": str(tiny_voice), "symbols": (4,), "runs": 2}
-    return lambda name: Case(target, "", "", peer=f"my_peers:{name}", batches=(1, 2), **how)
+    return lambda name: Workload(target, "", "", peer=f"my_peers:{name}", batches=(1, 2), **how)
 
 
 def test_a_failure_leaves_the_others(peer):
     names = ("raises", "crashes", "hangs", "few", "good")
     shown = []
-    rows = run_cases([peer(name) for name in names], 8.0, None, shown.append)
+    rows = run_workloads([peer(name) for name in names], 8.0, None, shown.append)
     assert rows == shown and [row["batch"] for row in rows] == [1, 2] * len(names)
     why = {row["backend"].partition(":")[2]: row.get("failed") for row in rows}
     assert why == {
@@ -42,15 +44,49 @@ def test_a_failure_leaves_the_others(peer):
     assert rows[-1]["samples_per_s"] > 0 and rows[-1]["frames"] == 1
 
 
+TASK = """
+import os, pathlib
+def task(job):
+    pathlib.Path("ran").open("a").write(job)
+    yield {"is": job}
+    if job == "b":
+        os._exit(3)
+
+def at_once(job):
+    pathlib.Path("ran").open("a").write(job)
+    if job != "a":
+        os._exit(0)
+    yield {"is": job}
+"""
+
+
+def test_a_child_that_ends_is_followed_by_another(tmp_path, monkeypatch):
+    """A job that gave nothing, and was not the first of its child, runs once more."""
+    (tmp_path / "my_task.py").write_text(TASK)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    ended = {"ended": "its process ended with status 3"}
+    assert list(run_jobs("my_task:task", "abc", 60.0)) == [
+        (0, {"is": "a"}),
+        (1, {"is": "b"}),
+        (1, ended),
+        (2, {"is": "c"}),
+    ]
+    (tmp_path / "ran").unlink()
+    silent = {"ended": "its process ended with status 0"}
+    assert list(run_jobs("my_task:at_once", "aba", 60.0)) == [(0, {"is": "a"}), (1, silent), (2, {"is": "a"})]
+    assert (tmp_path / "ran").read_text() == "abba"
+
+
 def test_no_row_begins_after_the_time_is_over(peer):
-    rows = run_cases([peer("good")], 30.0, 1e-6, lambda row: None)
+    rows = run_workloads([peer("good")], 30.0, 1e-6, lambda row: None)
     assert [row["failed"] for row in rows] == ["left out: the time for all rows was over"] * 2
 
 
-def test_cases_on_a_gpu_share_a_process():
+def test_workloads_on_a_gpu_share_a_process():
     target = Target("fastpitch", "hifigan")
-    cases = [Case(target, device=device) for device in ("cpu", "cpu", "cuda", "cuda", "cpu")]
-    assert [len(group) for group in groups(cases)] == [1, 1, 2, 1]
+    workloads = [Workload(target, device=device) for device in ("cpu", "cpu", "cuda", "cuda", "cpu")]
+    assert [len(group) for group in groups(workloads)] == [1, 1, 2, 1]
 
 
 @pytest.mark.parametrize(
