@@ -41,7 +41,7 @@ BUCKETS = Deployment(
 )
 
 
-def pair_jobs(precisions: Sequence[str], backends: Sequence[str]) -> list[dict[str, Any]]:
+def pair_jobs(precisions: Sequence[str], backends: Sequence[str]) -> list[Row]:
     return [
         {"acoustic": acoustic, "vocoder": vocoder, "backend": backend, "precision": precision}
         for acoustic, vocoder in pairs()
@@ -50,7 +50,7 @@ def pair_jobs(precisions: Sequence[str], backends: Sequence[str]) -> list[dict[s
     ]
 
 
-def sentence_jobs(precisions: Sequence[str], folder: str) -> list[dict[str, Any]]:
+def sentence_jobs(precisions: Sequence[str], folder: str) -> list[Row]:
     return [
         {"acoustic": acoustic, "vocoder": vocoder, "precision": precision, "folder": folder}
         for acoustic, vocoder in pairs()
@@ -74,9 +74,9 @@ def load_pair(
     return TextToSpeech.load(acoustic, vocoder, backend=backend, device="cuda", deployments=deployments)
 
 
-def check_pair(acoustic: str, vocoder: str, backend: str, precision: str) -> dict[str, Any]:
+def check_pair(acoustic: str, vocoder: str, backend: str, precision: str) -> Row:
     """One sentence by a pair: how long it takes from text to samples, and how far it is from PyTorch's."""
-    row = {"acoustic": acoustic, "vocoder": vocoder, "backend": backend, "precision": precision}
+    row: Row = {"acoustic": acoustic, "vocoder": vocoder, "backend": backend, "precision": precision}
     reference = load_pair(acoustic, vocoder, "torch")
     wanted = reference.speak(SENTENCE).samples
     row["torch"] = times_of(lambda: reference.speak(SENTENCE))
@@ -95,14 +95,14 @@ def times_of(speak: Callable[[], Any]) -> list[float]:
     return [seconds * 1000 for seconds in timed(speak, RUNS, "cuda", warm_up=3)]
 
 
-def difference(got: np.ndarray, wanted: np.ndarray) -> dict[str, Any]:
+def difference(got: np.ndarray, wanted: np.ndarray) -> Row:
     """How many samples there are on either side, and if they are as many, how far they are off at most."""
     same = len(got) == len(wanted)
     largest = float(np.abs(got - wanted).max()) if same else None
     return {"samples": [len(got), len(wanted)], "difference": largest}
 
 
-def copies_between(tts: TextToSpeech) -> dict[str, Any]:
+def copies_between(tts: TextToSpeech) -> Row:
     """What moves between host and GPU while the vocoder turns the acoustic model's mel into audio.
 
     A mel that went over the host would be seen: copies of `mel_bytes` in either direction.
@@ -140,9 +140,9 @@ def copies_of(run: Callable[[], Any]) -> dict[str, list[int]]:
     }
 
 
-def check_sentences(acoustic: str, vocoder: str, precision: str, folder: str) -> dict[str, Any]:
+def check_sentences(acoustic: str, vocoder: str, precision: str, folder: str) -> Row:
     """Writes the sentences as FLAC files for the judge, by engines for buckets that were warmed up."""
-    row = {"acoustic": acoustic, "vocoder": vocoder, "precision": precision}
+    row: Row = {"acoustic": acoustic, "vocoder": vocoder, "precision": precision}
     if precision == PYTORCH:
         tts = load_pair(acoustic, vocoder, "torch")
     else:
@@ -163,9 +163,9 @@ def check_sentences(acoustic: str, vocoder: str, precision: str, folder: str) ->
     return row | {"audio": seconds, "slowest_ms": slowest * 1000}
 
 
-def check_example(folder: str, precision: str) -> dict[str, Any]:
+def check_example(folder: str, precision: str) -> Row:
     """examples/speak_tensorrt.py, without PyTorch, against the runner with the same engines."""
-    row: dict[str, Any] = {"example": "speak_tensorrt", "precision": precision}
+    row: Row = {"example": "speak_tensorrt", "precision": precision}
     example = [sys.executable, "examples/speak_tensorrt.py"]
     out = Path(folder) / precision
     out.mkdir(parents=True, exist_ok=True)
