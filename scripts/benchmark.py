@@ -136,18 +136,10 @@ def make_workloads(args: argparse.Namespace):
     """The workloads, and the seconds that all of them may take."""
     from common.bench import workload
     from common.bench.peer import require_peer
-    from common.registry import require_torch, unknown
+    from common.registry import require_torch
 
-    how = {
-        "voice": args.voice,
-        "checkpoints": args.checkpoint,
-        "threads": args.threads,
-        "decoder": args.decoder,
-        "deployments": args.deployments,
-        "overrides": args.overrides,
-        "graphs": args.graphs,
-        "warm_up": args.warm_up,
-    }
+    keys = ("voice", "threads", "decoder", "deployments", "overrides", "graphs", "warm_up")
+    how = {"checkpoints": args.checkpoint, **{key: getattr(args, key) for key in keys}}
     for peer in args.peer:
         require_peer(peer)
     if args.weights == "published":
@@ -167,12 +159,10 @@ def make_workloads(args: argparse.Namespace):
             raise ValueError(f"unknown device {args.device!r}: use cpu, cuda, cuda:N or auto")
         how["device"] = args.device
     if args.suite:
-        from common.bench.suites import SUITES
+        from common.bench.suites import suite_workloads
 
-        if args.suite not in SUITES:
-            raise ValueError(unknown("suite", args.suite, SUITES))
-        suite = SUITES[args.suite]
-        return workload.with_peers(suite.workloads(**how), args.peer), args.budget or suite.budget
+        made, budget = suite_workloads(args.suite, how)
+        return workload.with_peers(made, args.peer), args.budget or budget
     if args.part:
         targets = [workload.Target.of(part.strip()) for part in args.part.split(",")]
     else:

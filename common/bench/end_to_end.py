@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common.bench.memory import RSS_UNIT
+from common.bench.machine import RSS_UNIT
 from common.bench.models import SENTENCES
 from common.bench.workload import Workload
 from common.runner import TextToSpeech

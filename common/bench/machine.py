@@ -1,4 +1,4 @@
-"""The machine that is measured, with its peaks: products of large matrices, and a large copy."""
+"""The machine that is measured: what it is, how fast it can be, and how much of its memory is taken."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import importlib
 import importlib.metadata
 import os
 import platform
+import resource
 import subprocess
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
@@ -16,12 +18,14 @@ from typing import Any
 import numpy as np
 
 from common.bench.timer import timed
+from common.engines import Engine
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("numpy", "onnxruntime", "onnxruntime-gpu", "torch", "tensorrt-rtx-cu13-bindings", "tensorrt")
 GPU_MATRIX, CPU_MATRIX = 8192, 2048
 GPU_COPY, CPU_COPY = 1 << 30, 1 << 28  # bytes
 BEST_OF = 5
+RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes of `ru_maxrss`'s unit
 
 
 def describe(device: str) -> Iterator[dict[str, Any]]:
@@ -98,3 +102,34 @@ def gpu_peaks(device: str) -> dict[str, float]:
 def fastest(run: Callable[[], Any], device: str = "cpu") -> float:
     """Seconds of the fastest of a few runs."""
     return min(timed(run, BEST_OF, device, warm_up=1))
+
+
+def reset_peak(device: str) -> None:
+    """What is held at most counts from now on."""
+    if device != "cpu":
+        importlib.import_module("torch").cuda.reset_peak_memory_stats(device)
+        return
+    with suppress(OSError):  # Linux: the highest resident set
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_bytes(device: str, engines: Sequence[Engine]) -> int:
+    """On a GPU, PyTorch's allocations and what other engines hold; on the CPU the whole process."""
+    if device == "cpu":
+        return peak_resident()
+    torch = importlib.import_module("torch")
+    others = {id(e.memory_owner): held_bytes(e) for e in engines if e.backend != "torch"}
+    return torch.cuda.max_memory_allocated(device) + sum(others.values())
+
+
+def held_bytes(engine: Engine) -> int:
+    """An engine's weights, and for TensorRT the memory between its layers."""
+    return engine.memory_bytes + getattr(getattr(engine, "loaded", None), "scratch_bytes", 0)
+
+
+def peak_resident() -> int:
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT

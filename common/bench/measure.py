@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from common.bench.end_to_end import stream
-from common.bench.memory import peak_bytes, reset_peak
+from common.bench.machine import peak_bytes, reset_peak
 from common.bench.models import LoadedModels, Measured
 from common.bench.onnx_options import with_option
 from common.bench.peer import Peer

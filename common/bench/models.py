@@ -14,12 +14,11 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from common.arrays import to_device
+from common.arrays import Array, as_float32, to_device, valid
 from common.audio import require_same_contract
-from common.bench.stage_times import StageTimer
+from common.bench.stage_times import EngineWrapper, StageTimer
 from common.bench.workload import Workload, form_of, has_decoders
-from common.bench.wrappers import FixedDurations, Remembered
-from common.deployment import Deployment
+from common.deployment import Bucket, Deployment
 from common.engines import Engine
 from common.engines.buckets import root
 from common.loading import KINDS, choose_sources, deployment_of, make_driver, parse_backends
@@ -59,6 +58,39 @@ class Measured:
     first_audio: Callable[[], Any] | None = None  # up to the first samples on the host
     timer: StageTimer | None = None  # of the engines that run
     sampling_rate: int = 22050
+
+
+class FixedDurations(EngineWrapper):
+    """An acoustic model's encoder with durations that are given: its own are predicted, and not used."""
+
+    def __init__(self, engine: Engine, frames: int):
+        super().__init__(engine)
+        self._frames = frames
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        return self._given(inputs, self.engine(**inputs))
+
+    def alone(self, bucket: Bucket | None = None) -> Callable[[dict[str, Array]], dict[str, Array]]:
+        run = self.engine.alone(bucket)
+        return lambda inputs: self._given(inputs, run(inputs))
+
+    def _given(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
+        inside = valid(inputs["lengths"], outputs["duration"].shape[1])
+        return {**outputs, "duration": as_float32(inside) * self._frames}
+
+
+class Remembered(EngineWrapper):
+    """An engine that runs once for each shape and gives the same from then on: others are measured."""
+
+    def __init__(self, engine: Engine):
+        super().__init__(engine)
+        self._outputs: dict[tuple, dict[str, Array]] = {}
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        key = tuple(tuple(value.shape) for value in inputs.values())
+        if key not in self._outputs:
+            self._outputs[key] = self.engine(**inputs)
+        return self._outputs[key]
 
 
 @functools.cache

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from common.arrays import Array
-from common.bench.wrappers import EngineWrapper
+from common.bench.stage_times import EngineWrapper
 from common.engines import Engine, check_inputs
 from common.engines.captured import record
 from common.engines.torch_engine import TorchEngine

@@ -56,6 +56,7 @@ def _listen(task: str, jobs: Sequence[Any], limit: float, device: str) -> Iterat
             [sys.executable, "-m", "common.bench.worker"],
             stdin=file,
             stdout=subprocess.PIPE,
+            bufsize=0,  # a line that Python had read ahead would not wake the selector
             env=os.environ | {"PYTHONPATH": path},
             start_new_session=True,
         )

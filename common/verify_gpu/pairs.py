@@ -25,10 +25,8 @@ from common.deployment import Deployment
 from common.runner import TextToSpeech
 from common.speech import Controls
 from common.voices import load_voice
+from common.warm_up import TEXT as SENTENCE
 
-SENTENCE = (
-    "Printing was the first of the arts that anybody could afford, and it has never been dear since then."
-)
 # What the judge is given: sentences of LJSpeech's transcripts (public domain), held out from training.
 SENTENCES = Path(__file__).with_name("sentences.txt")
 RUNS = 20

@@ -9,10 +9,9 @@ import pytest
 
 from common.bench import models
 from common.bench.measure import measure_workload
-from common.bench.models import LoadedModels
+from common.bench.models import FixedDurations, LoadedModels
 from common.bench.peer import audio_of
 from common.bench.workload import Target, Workload
-from common.bench.wrappers import FixedDurations
 from tests.conftest import tiny_fastspeech, tiny_hifigan, tiny_tacotron2
 
 STEPS = 6

@@ -45,12 +45,13 @@ def test_a_failure_leaves_the_others(peer):
 
 
 TASK = """
-import os, pathlib
+import os, pathlib, time
 def task(job):
-    pathlib.Path("ran").open("a").write(job)
     yield {"is": job}
     if job == "b":
         os._exit(3)
+    if job == "h":
+        time.sleep(60)
 
 def at_once(job):
     pathlib.Path("ran").open("a").write(job)
@@ -72,10 +73,11 @@ def test_a_child_that_ends_is_followed_by_another(tmp_path, monkeypatch):
         (1, ended),
         (2, {"is": "c"}),
     ]
-    (tmp_path / "ran").unlink()
     silent = {"ended": "its process ended with status 0"}
     assert list(run_jobs("my_task:at_once", "aba", 60.0)) == [(0, {"is": "a"}), (1, silent), (2, {"is": "a"})]
     assert (tmp_path / "ran").read_text() == "abba"
+    hung = {"ended": "no answer within 8 s"}
+    assert list(run_jobs("my_task:task", "ah", 8.0)) == [(0, {"is": "a"}), (1, {"is": "h"}), (1, hung)]
 
 
 def test_no_row_begins_after_the_time_is_over(peer):
