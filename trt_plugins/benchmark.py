@@ -22,7 +22,6 @@ from common.bench.torch_modes import in_mode
 from common.engines import KERNELS, make_engine
 from common.engines.captured import record
 from common.engines.tensorrt_module import load_tensorrt
-from common.engines.torch_engine import build_network
 from common.operations import DECOMPOSED, Operations
 from common.registry import get_model
 from common.stages import Stage
@@ -74,11 +73,6 @@ def time_together(
             run, output = record(group, stream, in_order=not queued)
         median, p95 = times(timed(run, runs, "cuda", warm_up=WARM_UP, events=True, queued=queued))
     return median / calls * 1e3, p95 / calls * 1e3, output
-
-
-def largest_error(found: Tensor, wanted: Tensor, least: float = 0.0) -> float:
-    """Of the largest value, which counts as `least` if it is below that."""
-    return float((found.float() - wanted).abs().max() / wanted.abs().max().clamp(min=least))
 
 
 def on_current_stream(launch: Callable[[int], None]) -> None:
@@ -184,93 +178,49 @@ def time_operations(args: argparse.Namespace) -> None:
             cli.print_table(headings, [*rows, *network_rows(SIZES[0], dtype, args.samples)])
 
 
-def vocoder_rows(source: ModelSource, batch: int, frames: int, runs: int, digits: int) -> Rows:
-    """The kernels and the network in half precision, against float32."""
-    stage = generator_of(source)
-    inputs = example_inputs(source, stage, {"batch": batch, "mel": frames}, "cuda")
-    kernels, network = make_engine(stage, source, KERNELS, "cuda"), build_network(stage, source).cuda()
-    seconds = batch * frames * source.config.hop_length / source.mel.sampling_rate
-    with torch.inference_mode():
-        wanted = network.generate(**inputs)[0]
-        network.half()
-        half = {name: value.half() for name, value in inputs.items()}
-        ways = {
-            "kernels": lambda: kernels(**inputs)["audio"],
-            "PyTorch, float16": lambda: network.generate(**half)[0],
-        }
-        for name, call in ways.items():
-            (first,) = timed(call, 1, "cuda")
-            median, p95 = times(timed(call, runs, "cuda", warm_up=WARM_UP, events=True))
-            error = largest_error(call(), wanted)
-            rate = operations_of(source, stage, inputs) / median / 1e9
-            spent = (f"{first:.2f}", f"{median:.{digits}f}", f"{p95:.{digits}f}")
-            yield name, *spent, f"{seconds / median * 1000:.0f}", f"{rate:.0f}", f"{error:.1e}"
-
-
-def generator_of(source: ModelSource) -> Stage:
-    return get_model(source.model).module("stages").stages(source.config)[0]
-
-
-def operations_of(source: ModelSource, stage: Stage, inputs: dict[str, Tensor]) -> float:
-    """Floating-point operations of the network's layers as they are, unfolded."""
-    sizes = tuple(sizes_of(stage.inputs, inputs).items())
-    return count_flops(source.model, source.config, stage.name, sizes)["flops"]
-
-
-def time_vocoder(args: argparse.Namespace) -> None:
-    sizes, digits = ({"wn_channels": args.channels}, 2) if args.name == "waveglow" else ({}, 3)
-    source = random_source(args.name, Path(), sizes)
-    stage = generator_of(source)
-    item = example_inputs(source, stage, {"batch": 1, "mel": args.frames}, "cpu")
-    work = operations_of(source, stage, item) / 1e12
-    title(f"{args.frames} frames, {work:.{digits}f} TFLOP an item; errors are of the largest value")
-    shapes = [(batch, args.frames) for batch in args.batch] + [(1, frames) for frames in args.chunks]
-    headings = (
-        "batch",
-        "frames",
-        "what",
-        "first s",
-        "median ms",
-        "p95 ms",
-        "x real time",
-        "TFLOP/s",
-        "error",
-    )
-    rows = [
-        (str(batch), str(frames), *row)
-        for batch, frames in shapes
-        for row in vocoder_rows(source, batch, frames, args.runs, digits)
-    ]
-    cli.print_table((*headings, "error"), rows)
-
-
-def transformer_rows(source: ModelSource, stage: Stage, args: argparse.Namespace) -> Rows:
-    """A stage's kernels and the network in half precision, against float32."""
+def stage_rows(
+    source: ModelSource, stage: Stage, shapes: Sequence[tuple[int, int]], args: argparse.Namespace
+) -> Rows:
+    """A stage's kernels and its network in half precision, against float32, for batches and mel lengths."""
+    in_graphs = args.name == "transformer"
     network, kernels = (make_engine(stage, source, backend, "cuda") for backend in ("torch", KERNELS))
     halved = in_mode(make_engine(stage, replace(source, networks={}), "torch", "cuda"), None, half=True)
-    alone = kernels.alone()
-    for batch in args.batch:
-        sizes = {"batch": batch, "text": args.symbols, "mel": args.frames}
-        inputs = example_inputs(source, stage, sizes, "cuda")
+    for batch, frames in shapes:
+        inputs = example_inputs(source, stage, {"batch": batch, "text": args.symbols, "mel": frames}, "cuda")
+        sizes = tuple(sizes_of(stage.inputs, inputs).items())
+        flops = count_flops(source.model, source.config, stage.name, sizes)["flops"]
+        audio = batch * frames * source.mel.hop_length / source.mel.sampling_rate
         wanted = network(**inputs)
-        ways = {"kernels": partial(alone, inputs), "PyTorch, float16": partial(halved, **inputs)}
+        ways = {
+            "kernels": partial(kernels.alone(), inputs) if in_graphs else partial(kernels, **inputs),
+            "PyTorch, float16": partial(halved, **inputs),
+        }
         for way, call in ways.items():
-            median, p95, found = time_together(call, STAGE_CALLS, args.runs)
-            error = max(largest_error(found[name], value, SMALLEST_SCALE) for name, value in wanted.items())
-            yield stage.full_name, str(batch), way, f"{median:.0f}", f"{p95:.0f}", f"{error:.1e}"
+            (first,) = timed(call, 1, "cuda")
+            median, p95, found = time_together(call, STAGE_CALLS if in_graphs else 1, args.runs, in_graphs)
+            error = max(largest_error(found[name], value) for name, value in wanted.items())
+            rates = (f"{audio / median * 1e6:.0f}", f"{flops / median / 1e6:.0f}", f"{error:.1e}")
+            spent = (f"{first:.2f}", f"{median / 1e3:.3f}", f"{p95 / 1e3:.3f}")
+            yield stage.full_name, str(batch), str(frames), f"{flops / 1e9:.1f}", way, *spent, *rates
 
 
-def time_transformers(args: argparse.Namespace) -> None:
-    title(
-        f"{args.symbols} symbols, {args.frames} frames; all in CUDA graphs; errors are of the largest value"
-    )
+def largest_error(found: Tensor, wanted: Tensor) -> float:
+    """Of the largest value."""
+    return float((found.float() - wanted).abs().max() / wanted.abs().max().clamp(min=SMALLEST_SCALE))
+
+
+def time_stages(args: argparse.Namespace) -> None:
+    title(f"{args.runs} runs; errors are of the largest value; x real time: of so many frames of mel")
+    shapes = [(batch, args.frames) for batch in args.batch] + [(1, frames) for frames in args.chunks]
     rows: list[tuple[str, ...]] = []
     for model in args.model:
-        source, module = random_source(model, Path()), get_model(model).module("stages")
+        source = random_source(model, Path(), {"wn_channels": args.channels} if model == "waveglow" else None)
+        module = get_model(model).module("stages")
         for stage in module.stages(source.config):
-            if stage.name in module.KERNELS:
-                rows += transformer_rows(source, stage, args)
-    cli.print_table(("stage", "batch", "what", "median us", "p95 us", "error"), rows)
+            if stage.name in module.KERNELS and not stage.name.startswith("masked_"):
+                rows += stage_rows(source, stage, shapes, args)
+    headings = ("stage", "batch", "frames", "GFLOP", "what", "first s", "median ms", "p95 ms", "x real time")
+    cli.print_table((*headings, "TFLOP/s", "error"), rows)
 
 
 def decoder_inputs(engine: DecoderLoop, batch: int, text: int, limit: int) -> dict[str, Tensor]:
@@ -331,44 +281,51 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m trt_plugins.benchmark", description=__doc__)
     names = parser.add_subparsers(dest="name", required=True, metavar="NAME")
 
-    def add(name: str, run: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
-        made = names.add_parser(name, help=text, description=text)
-        made.set_defaults(run=run, chunks=[])
+    def add(name: str, about: str, /, **numbers: tuple[int, str]) -> argparse.ArgumentParser:
+        made = names.add_parser(name, help=about, description=about)
+        for key, (default, what) in numbers.items():
+            what = f"{what} (default: {default})"
+            made.add_argument(f"--{key}", type=cli.positive, default=default, metavar="N", help=what)
         return made
 
-    def number(to: argparse.ArgumentParser, name: str, default: int, text: str) -> None:
-        to.add_argument(
-            name, type=cli.positive, default=default, metavar="N", help=f"{text} (default: {default})"
-        )
-
-    operations = add("operations", time_operations, "the plugins' kernels and PyTorch's decompositions")
-    number(operations, "--samples", 100, f"groups of {OPERATION_CALLS} calls")
-    hifigan = add("hifigan", time_vocoder, "HiFi-GAN's kernels and PyTorch's half precision")
-    waveglow = add("waveglow", time_vocoder, "WaveGlow's kernels and PyTorch's half precision")
-    transformer = add(
-        "transformer", time_transformers, "FastPitch's and FastSpeech's kernels and PyTorch's half precision"
+    runs, frames = (20, "timed runs"), (640, "mel frames of an item")
+    operations = add(
+        "operations",
+        "the plugins' kernels and PyTorch's decompositions",
+        samples=(100, f"groups of {OPERATION_CALLS} calls"),
     )
-    decoder = add("tacotron2_decoder", time_decoder, "the kernel of Tacotron 2's decoder")
+    operations.set_defaults(run=time_operations)
+    beside = "kernels and PyTorch's half precision"
+    hifigan = add("hifigan", f"HiFi-GAN's {beside}", frames=frames, runs=runs)
+    waveglow = add(
+        "waveglow", f"WaveGlow's {beside}", frames=frames, runs=runs, channels=(256, "WN channels")
+    )
+    transformer = add(
+        "transformer",
+        f"FastPitch's and FastSpeech's {beside}, all in CUDA graphs",
+        frames=frames,
+        runs=runs,
+        symbols=(128, "symbols of an item"),
+    )
     for one in (hifigan, waveglow, transformer):
         one.add_argument("--batch", type=int, nargs="+", default=BATCHES, help="items (default: 1 4 8)")
-        number(one, "--frames", 640, "mel frames of an item")
-    for one in (hifigan, waveglow, transformer, decoder):
-        number(one, "--runs", 20, "timed calls")
-    hifigan.add_argument(
-        "--chunks",
-        type=int,
-        nargs="*",
-        default=[32, 50, 100, 200],
-        help="mel frames of single items beside these (default: 32 50 100 200)",
-    )
-    number(waveglow, "--channels", 256, "WN channels")
-    number(transformer, "--symbols", 128, "symbols of an item")
+    chunks = [32, 50, 100, 200]
+    text = "mel frames of single items beside these (default: 32 50 100 200)"
+    hifigan.add_argument("--chunks", type=int, nargs="*", default=chunks, help=text)
     models = ("fastpitch", "fastspeech")
-    transformer.add_argument(
-        "--model", choices=models, nargs="+", default=models, help=f"whose (default: {' '.join(models)})"
+    text = f"whose (default: {' '.join(models)})"
+    transformer.add_argument("--model", choices=models, nargs="+", default=models, help=text)
+    hifigan.set_defaults(run=time_stages, model=["hifigan"], symbols=0)
+    waveglow.set_defaults(run=time_stages, model=["waveglow"], symbols=0, chunks=[])
+    transformer.set_defaults(run=time_stages, chunks=[])
+    decoder = add(
+        "tacotron2_decoder",
+        "the kernel of Tacotron 2's decoder",
+        runs=runs,
+        text=(128, "symbols"),
+        steps=(600, "decoder steps"),
     )
-    number(decoder, "--text", 128, "symbols")
-    number(decoder, "--steps", 600, "decoder steps")
+    decoder.set_defaults(run=time_decoder)
     return parser
 
 

@@ -155,7 +155,7 @@ class LoadedModels:
         driver = make_driver(source, backend, workload.device, workload.threads, form, self._watch, how)
         captured = getattr(driver, "captured", None)
         if hasattr(captured, "decode"):
-            self.timer.watch_halves(captured)
+            self.timer.watch_graphs(captured)
         return driver
 
     def _watch(self, engine: Engine) -> Engine:

@@ -30,12 +30,12 @@ class StageTimer:
     def watch(self, engine: Engine) -> Engine:
         return WatchedEngine(engine, self)
 
-    def watch_halves(self, halves: Any) -> None:
+    def watch_graphs(self, graphs: Any) -> None:
         """Two engines that are captured with what is computed for them; their calls count as the engines'."""
-        for name, engine in (("encode", halves.encoder), ("decode", halves.decoder)):
-            setattr(halves, name, partial(self._half, getattr(halves, name), engine))
+        for name, engine in (("encode", graphs.encoder), ("decode", graphs.decoder)):
+            setattr(graphs, name, partial(self._graph, getattr(graphs, name), engine))
 
-    def _half(self, call: Callable[..., Any], engine: Engine, *inputs: Any, **more: Any) -> Any:
+    def _graph(self, call: Callable[..., Any], engine: Engine, *inputs: Any, **more: Any) -> Any:
         def sizes(outputs: Mapping[str, Array]) -> Sizes:
             given = inputs[0] if isinstance(inputs[0], Mapping) else {}
             return sizes_of(engine.stage.inputs, given) | sizes_of(engine.stage.outputs, outputs)

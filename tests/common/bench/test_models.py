@@ -146,7 +146,7 @@ def test_durations_are_given_to_what_is_captured_too():
         assert torch.equal(outputs["encoded"], inputs["symbols"])
 
 
-def test_captured_halves_count_as_their_engines(workload):
+def test_captured_graphs_count_as_their_engines(workload):
     loaded = LoadedModels(workload(Target("fastpitch", None)))
     driver = loaded.drivers["acoustic"]
     made = {
@@ -154,7 +154,7 @@ def test_captured_halves_count_as_their_engines(workload):
         "decode": {"mel": np.zeros((1, 80, 35), np.float32)},
     }
 
-    class Halves:
+    class Graphs:
         encoder, decoder = driver.encoder, driver.decoder
 
         def encode(self, symbols):
@@ -163,11 +163,11 @@ def test_captured_halves_count_as_their_engines(workload):
         def decode(self, encoded, lengths):
             return made["decode"]
 
-    halves = Halves()
-    loaded.timer.watch_halves(halves)
+    graphs = Graphs()
+    loaded.timer.watch_graphs(graphs)
 
     def run() -> None:
-        halves.decode(halves.encode(np.zeros((1, 7))), np.array([35]))
+        graphs.decode(graphs.encode(np.zeros((1, 7))), np.array([35]))
 
     run()  # with the timer off it notes nothing
     measured = loaded.timer.measure(run, 2, "cpu")["stages"]
