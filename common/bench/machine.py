@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from common.bench.timer import timed
-from common.engines import Engine
+from common.engines import KERNELS, Engine
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("numpy", "onnxruntime", "onnxruntime-gpu", "torch", "tensorrt-rtx-cu13-bindings", "tensorrt")
@@ -114,17 +114,12 @@ def reset_peak(device: str) -> None:
 
 
 def peak_bytes(device: str, engines: Sequence[Engine]) -> int:
-    """On a GPU, PyTorch's allocations and what other engines hold; on the CPU the whole process."""
+    """On a GPU, PyTorch's allocations and what engines of other runtimes hold; on the CPU the whole process."""
     if device == "cpu":
         return peak_resident()
     torch = importlib.import_module("torch")
-    others = {id(e.memory_owner): held_bytes(e) for e in engines if e.backend != "torch"}
+    others = {id(e.memory_owner): e.memory_bytes for e in engines if e.backend not in ("torch", KERNELS)}
     return torch.cuda.max_memory_allocated(device) + sum(others.values())
-
-
-def held_bytes(engine: Engine) -> int:
-    """An engine's weights, and for TensorRT the memory between its layers."""
-    return engine.memory_bytes + getattr(getattr(engine, "loaded", None), "scratch_bytes", 0)
 
 
 def peak_resident() -> int:
