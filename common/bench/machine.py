@@ -114,7 +114,7 @@ def reset_peak(device: str) -> None:
 
 
 def peak_bytes(device: str, engines: Sequence[Engine]) -> int:
-    """On a GPU, PyTorch's allocations and what engines of other runtimes hold; on the CPU the whole process."""
+    """On a GPU, PyTorch's allocations and what other runtimes' engines hold; on the CPU the whole process."""
     if device == "cpu":
         return peak_resident()
     torch = importlib.import_module("torch")
