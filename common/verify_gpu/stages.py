@@ -35,7 +35,7 @@ RUNS, LONGEST_RUNS = 50, 1.0  # timed runs of a shape, and the seconds that they
 
 def stage_jobs(
     models: Sequence[str], origins: Sequence[str], precisions: Sequence[str], fixed: bool, graphs: str
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """A job for each stage in each precision; with `fixed`, engines for one length as well."""
     return [
         {
@@ -70,32 +70,30 @@ def stages_of(model: str, config: Any) -> tuple[Stage, ...]:
 
 def check(
     origin: str, model: str, stage: str, precision: str, fixed: bool, graphs: str, device: str = "cuda"
-) -> dict[str, Any]:
+) -> Row:
     """One stage's row: built, run, compared with PyTorch and timed."""
     row: Row = {"origin": origin, "model": model, "stage": stage, "precision": precision, "fixed": fixed}
     trt, source = load_tensorrt(), source_of(origin, model, graphs)
-    stage = next(s for s in stages_of(source.model, source.config) if s.name == stage)
+    declared = next(s for s in stages_of(source.model, source.config) if s.name == stage)
     deployment = Deployment(batch_size=1, use_fp16=precision == "fp16")
-    bucket = None
     if fixed:
-        typical = {d.of or d.name: d.typical // d.times for d in stage.dynamic_dims.values()}
-        bucket = Bucket(typical.get("text", 0), typical.get("mel", 0))
-        stage = fix(stage, bucket)
+        typical = {d.of or d.name: d.typical // d.times for d in declared.dynamic_dims.values()}
+        declared = fix(declared, Bucket(typical.get("text", 0), typical.get("mel", 0)))
     start = time.perf_counter()
-    file = engine_file(stage, source, deployment, trt)
+    file = engine_file(declared, source, deployment, trt)
     made = build_stage(file, source, trt, False, deployment.trt_max_ws_size)
     row["build"] = time.perf_counter() - start if made else None
     note = json.loads(file.note.read_text())
     row |= {"bytes": note["bytes"], **{key: note["report"][key] for key in ("layers", "warnings")}}
-    sizes = {dim.name: dim.typical for dim in stage.dynamic_dims.values()} | {"batch": 1}
+    sizes = {dim.name: dim.typical for dim in declared.dynamic_dims.values()} | {"batch": 1}
     row["lengths"] = ",".join(f"{name} {size}" for name, size in sizes.items() if name != "batch")
-    inputs = example_inputs(source, stage, sizes, device)
-    reference = make_engine(stage, source, "torch", device)
+    inputs = example_inputs(source, declared, sizes, device)
+    reference = make_engine(declared, source, "torch", device)
     wanted = reference(**inputs)
     torch.cuda.synchronize()
     with torch.cuda.stream(torch.cuda.Stream(device)):
         start = time.perf_counter()
-        engine = make_engine(stage, source, "trt", device, None, deployment)
+        engine = make_engine(declared, source, "trt", device, None, deployment)
         row["context"] = time.perf_counter() - start
         row["scratch"] = engine.loaded.scratch_bytes
         row["first"], row["again"] = timed(lambda: engine(**inputs), 2, device)
@@ -103,7 +101,7 @@ def check(
         row["ms"] = mean_ms(engine, inputs, device)
         row["torch_ms"] = mean_ms(reference, inputs, device)
         graphed = dataclasses.replace(deployment, trt_cuda_graph=True)
-        engine = make_engine(stage, source, "trt", device, None, graphed)
+        engine = make_engine(declared, source, "trt", device, None, graphed)
         engine(**inputs)
         row["graph_ms"] = mean_ms(engine, inputs, device) if any(engine._graphs.values()) else None
     return row
