@@ -1,4 +1,4 @@
-"""What rows of a table measure: which models, how they are run, and with how much of text."""
+"""Workloads: which models are measured, how they are run, and with how much text."""
 
 from __future__ import annotations
 
@@ -45,6 +45,10 @@ class Target:
     def name(self) -> str:
         return self.part or f"{self.acoustic} -> {self.vocoder}"
 
+    @property
+    def is_pair(self) -> bool:
+        return bool(self.acoustic and self.vocoder)
+
     @classmethod
     def of(cls, part: str) -> Target:
         """The target of a model's name, or of "model.stage"."""
@@ -58,7 +62,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Case:
+class Workload:
     """One way to run one target; it has a row for each batch size and text length.
 
     With `peer`, a function of the user's stands in the target's place. `symbols` are text lengths; without
@@ -84,22 +88,6 @@ class Case:
     warm_up: bool = False  # run every engine first, and say on stderr what that took
 
     @property
-    def models(self) -> dict[str, str]:
-        return self.target.models
-
-    @property
-    def acoustic(self) -> str | None:
-        return self.target.acoustic
-
-    @property
-    def vocoder(self) -> str | None:
-        return self.target.vocoder
-
-    @property
-    def part(self) -> str:
-        return self.target.part
-
-    @property
     def clock_device(self) -> str:
         """The device whose work is waited for."""
         return "cuda" if self.device == "auto" else self.device
@@ -115,8 +103,8 @@ class Case:
     @property
     def streams(self) -> bool:
         """Whether texts are spoken as users do: a voice's pair, without modes, which fit one length."""
-        whole = self.acoustic and self.vocoder and not self.part and not self.peer
-        return bool(whole) and self.weights == "voice" and not self.symbols and not self.modes
+        whole = self.target.is_pair and not self.peer
+        return whole and self.weights == "voice" and not self.symbols and not self.modes
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """What tells each of its rows from others."""
@@ -135,25 +123,23 @@ class Case:
     def arguments(self) -> list[str]:
         """The same for scripts/infer.py, which speaks with a voice."""
         given = {
-            "--acoustic": self.acoustic,
-            "--vocoder": self.vocoder,
+            "--acoustic": self.target.acoustic,
+            "--vocoder": self.target.vocoder,
             "--backend": self.plain_backend,
             "--voice": self.voice,
             "--threads": self.threads and str(self.threads),
             "--device": self.device,
             # Only where there is one to choose: with the other acoustic models it is an error.
-            "--decoder": form_of(self.acoustic, self.decoder),
+            "--decoder": form_of(self.target.acoustic, self.decoder),
         }
-        files = [word for file in self.checkpoints for word in ("--checkpoint", file)]
-        sets = [
-            word
-            for model in (self.acoustic, self.vocoder)
-            for key, value in (
-                not_default(self.deployments.get(model)) | self.overrides.get(model, {})
-            ).items()
-            for word in ("--set", f"{model}.{key}={shown(value)}")
-        ]
-        return [word for name, value in given.items() if value for word in (name, value)] + files + sets
+        words = [word for name, value in given.items() if value for word in (name, value)]
+        words += [word for file in self.checkpoints for word in ("--checkpoint", file)]
+        for model in self.target.models.values():
+            deployment = asdict(self.deployments.get(model, Deployment()))
+            changed = {key: value for key, value in deployment.items() if value != getattr(Deployment, key)}
+            for key, value in (changed | self.overrides.get(model, {})).items():
+                words += ["--set", f"{model}.{key}={shown(value)}"]
+        return words
 
 
 def split_modes(text: str) -> tuple[str, dict[str, str]]:
@@ -172,33 +158,31 @@ def split_modes(text: str) -> tuple[str, dict[str, str]]:
     return ",".join(parts), modes
 
 
-def words_of(backend: str) -> set[str]:
-    """The backends that a text names, without their modes."""
-    return {part.rpartition("=")[2].strip() for part in split_modes(backend)[0].split(",")}
-
-
-def make_cases(
+def make_workloads(
     targets: Iterable[Target],
     backends: Iterable[str],
     precisions: Sequence[str] = (),
     device: str | None = None,
     **how: Any,
-) -> list[Case]:
-    """A case for each target, backend and precision that the backend has there.
+) -> list[Workload]:
+    """A workload for each target, backend and precision that the backend has there.
 
     Of what `how` and the backends say, each has what is for its models. Without precisions, it is what the
     deployments say (`use_fp16`), else float32.
     """
     texts = [one for text in backends for one in backend_texts(text)]
-    cases = []
+    made = []
     for target, text in itertools.product(targets, texts):
         models = target.models
         here = backend_of(text, models.values())
         plain, modes = split_modes(here)
         chosen = parse_backends(plain, models)
         where = place_of(chosen, device)
-        given = {m: d for m, d in how.get("deployments", {}).items() if m in models.values()}
-        half = any(d.use_fp16 for d in given.values())
+        given, overrides = (
+            {model: value for model, value in how.get(key, {}).items() if model in models.values()}
+            for key in ("deployments", "overrides")
+        )
+        half = any(deployment.use_fp16 for deployment in given.values())
         for precision in precisions or ("fp16" if half else "fp32",):
             if precisions and precision not in precisions_of(here, where):
                 continue
@@ -213,26 +197,25 @@ def make_cases(
                     one = on_another(one)
                 if one != Deployment() or model in given:
                     deployments[model] = one
-            sizes = {m: values for m, values in how.get("overrides", {}).items() if m in models.values()}
-            own = {**how, "deployments": deployments, "overrides": sizes}
-            cases.append(Case(target, here, precision, where, **own))
-    if not cases:
+            own = {**how, "deployments": deployments, "overrides": overrides}
+            made.append(Workload(target, here, precision, where, **own))
+    if not made:
         raise ValueError(
             f"no backend of {', '.join(texts)} has precision {', '.join(precisions)} on {device or 'cpu'}: "
             "fp16 is for trt, and for torch on a GPU; tf32 for torch on a GPU"
         )
-    return cases
+    return made
 
 
-def with_peers(cases: Sequence[Case], peers: Sequence[str]) -> list[Case]:
-    """The cases, and behind those of each pair the user's functions."""
-    made = []
-    for target, found in itertools.groupby(cases, lambda case: case.target):
-        found = list(found)
-        whole = bool(target.acoustic and target.vocoder)
-        own = [replace(found[0], peer=peer, backend="", precision="") for peer in peers if whole]
-        made += [*found, *own]
-    if peers and not any(case.peer for case in made):
+def with_peers(workloads: Sequence[Workload], peers: Sequence[str]) -> list[Workload]:
+    """The workloads, and behind those of each pair the user's functions."""
+    made: list[Workload] = []
+    for target, group in itertools.groupby(workloads, lambda workload: workload.target):
+        found = list(group)
+        if target.is_pair:
+            found += [replace(found[0], peer=peer, backend="", precision="") for peer in peers]
+        made += found
+    if peers and not any(workload.peer for workload in made):
         raise ValueError("--peer is for pairs: it makes audio of ids, as no model or stage alone does")
     return made
 
@@ -246,7 +229,7 @@ def default_backends(deployments: Mapping[str, Deployment], has_torch: bool) -> 
 
 
 def place_of(backends: Mapping[str, str], device: str | None) -> str:
-    """Where a case runs: on the CPU where nothing else is said, but with TensorRT where each model can."""
+    """Where a workload runs: on the CPU if nothing else is said, but with TensorRT where each model can."""
     if "trt" in backends.values() and device in (None, "auto"):
         return "auto"
     return pick_device(next(iter(backends.values()))) if device == "auto" else device or "cpu"
@@ -254,10 +237,10 @@ def place_of(backends: Mapping[str, str], device: str | None) -> str:
 
 def precisions_of(backend: str, device: str) -> set[str]:
     """What a backend can be run in. ONNX Runtime runs the graphs as they are exported, in float32."""
-    words, on_gpu = words_of(backend), device != "cpu"
-    found = {"fp32"}
-    found |= {"fp16"} if "trt" in words or ("torch" in words and on_gpu) else set()
-    return found | ({"tf32"} if "torch" in words and on_gpu else set())
+    words = {part.rpartition("=")[2].strip() for part in split_modes(backend)[0].split(",")}
+    torch_on_gpu = "torch" in words and device != "cpu"
+    half = "trt" in words or torch_on_gpu
+    return {"fp32"} | ({"fp16"} if half else set()) | ({"tf32"} if torch_on_gpu else set())
 
 
 def backend_of(text: str, models: Iterable[str]) -> str:
@@ -267,12 +250,6 @@ def backend_of(text: str, models: Iterable[str]) -> str:
     others = {*MODELS, *KINDS, *kernels_of(*MODELS)} - mine
     parts = [part for part in text.split(",") if part.partition("=")[0].strip() not in others]
     return ",".join(parts) or "onnx"
-
-
-def not_default(deployment: Deployment | None) -> dict[str, Any]:
-    """The fields that say something."""
-    values = asdict(deployment or Deployment())
-    return {name: value for name, value in values.items() if value != getattr(Deployment, name)}
 
 
 def has_decoders(model: str | None) -> bool:

@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common.bench.cases import Case
-from common.bench.subjects import SENTENCES
+from common.bench.machine import RSS_UNIT
+from common.bench.models import SENTENCES
+from common.bench.workload import Workload
 from common.runner import TextToSpeech
 
 INFER = Path(__file__).resolve().parents[2] / "scripts" / "infer.py"
@@ -43,15 +44,15 @@ def stream(tts: TextToSpeech, runs: int) -> dict[str, float]:
     }
 
 
-def cold_process(case: Case, runs: int, warm_up: bool = False) -> dict[str, Any]:
+def cold_process(workload: Workload, runs: int, warm_up: bool = False) -> dict[str, Any]:
     """A new process of scripts/infer.py from start to its wav file."""
     results = []
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(INFER), "--text", SENTENCES[0], "-o", f"{folder}/x.wav", "--json"]
         if warm_up:
-            _time_process([*command, *case.arguments, "--warm-up"])
+            _time_process([*command, *workload.arguments, "--warm-up"])
         for _ in range(max(3, runs // 2)):
-            results.append(_time_process([*command, *case.arguments]))
+            results.append(_time_process([*command, *workload.arguments]))
     seconds, peak, report = sorted(results, key=lambda result: result[0])[len(results) // 2]
     timings = report["phrases"][0]["timings"]
     parts = {f"load {name}": value for name, value in report["load"].items()}
@@ -76,5 +77,4 @@ def _time_process(command: list[str]) -> tuple[float, int, dict[str, Any]]:
         errors.seek(0)
         if process.returncode:
             raise ValueError(f"scripts/infer.py failed: {errors.read().decode().strip()}")
-        # Kilobytes, but bytes on macOS.
-        return seconds, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024), json.load(out)
+        return seconds, usage.ru_maxrss * RSS_UNIT, json.load(out)

@@ -17,17 +17,16 @@ import soundfile
 import torch
 
 from common.arrays import to_numpy
+from common.bench.models import build_engines
+from common.bench.rows import Row
+from common.bench.table import Column, counts, value
+from common.bench.timer import timed
 from common.config.deployment import Deployment
-from common.engines.tensorrt.api import load_tensorrt
-from common.engines.tensorrt.build import build_stage
-from common.engines.tensorrt.engine_file import engine_files, needed_stages
 from common.runner import TextToSpeech
 from common.speech import Controls
+from common.synthesis.warm_up import TEXT as SENTENCE
 from common.weights.voices import load_voice
 
-SENTENCE = (
-    "Printing was the first of the arts that anybody could afford, and it has never been dear since then."
-)
 # What the judge is given: sentences of LJSpeech's transcripts (public domain), held out from training.
 SENTENCES = Path(__file__).with_name("sentences.txt")
 RUNS = 20
@@ -38,23 +37,9 @@ BUCKETS = Deployment(
     trt_max_input_seq_len_list=(64, 128, 256),
     trt_max_output_seq_len_list=(384, 768, 1024),
 )
-HEADINGS = (
-    "acoustic",
-    "vocoder",
-    "backends",
-    "precision",
-    "audio s",
-    "first s",
-    "median ms",
-    "p95 ms",
-    "x real time",
-    "PyTorch ms",
-    "largest difference",
-    "copies",
-)
 
 
-def pair_jobs(precisions: Sequence[str], backends: Sequence[str]) -> list[dict[str, Any]]:
+def pair_jobs(precisions: Sequence[str], backends: Sequence[str]) -> list[Row]:
     return [
         {"acoustic": acoustic, "vocoder": vocoder, "backend": backend, "precision": precision}
         for acoustic, vocoder in pairs()
@@ -63,7 +48,7 @@ def pair_jobs(precisions: Sequence[str], backends: Sequence[str]) -> list[dict[s
     ]
 
 
-def sentence_jobs(precisions: Sequence[str], folder: str) -> list[dict[str, Any]]:
+def sentence_jobs(precisions: Sequence[str], folder: str) -> list[Row]:
     return [
         {"acoustic": acoustic, "vocoder": vocoder, "precision": precision, "folder": folder}
         for acoustic, vocoder in pairs()
@@ -81,19 +66,15 @@ def load_pair(
 ) -> TextToSpeech:
     """A pair on this GPU, its engines built if they are not there."""
     how = replace(how or Deployment(), batch_size=1, use_fp16=precision == "fp16")
-    if "trt" in backend:
-        trt, voice = load_tensorrt(), load_voice()
-        for model in (acoustic, vocoder):
-            source = voice.source(model)
-            for file in engine_files(needed_stages(source, how), source, how, trt):
-                build_stage(file, source, trt, False, how.trt_max_ws_size)
-    deployments = {acoustic: how, vocoder: how} if "trt" in backend else None
+    deployments = {acoustic: how, vocoder: how} if "trt" in backend else {}
+    for model in deployments:
+        build_engines(load_voice().source(model), how, None)
     return TextToSpeech.load(acoustic, vocoder, backend=backend, device="cuda", deployments=deployments)
 
 
-def check_pair(acoustic: str, vocoder: str, backend: str, precision: str) -> dict[str, Any]:
+def check_pair(acoustic: str, vocoder: str, backend: str, precision: str) -> Row:
     """One sentence by a pair: how long it takes from text to samples, and how far it is from PyTorch's."""
-    row = {"acoustic": acoustic, "vocoder": vocoder, "backend": backend, "precision": precision}
+    row: Row = {"acoustic": acoustic, "vocoder": vocoder, "backend": backend, "precision": precision}
     reference = load_pair(acoustic, vocoder, "torch")
     wanted = reference.speak(SENTENCE).samples
     row["torch"] = times_of(lambda: reference.speak(SENTENCE))
@@ -104,24 +85,22 @@ def check_pair(acoustic: str, vocoder: str, backend: str, precision: str) -> dic
         row["first"] = time.perf_counter() - start
         row["ms"] = times_of(lambda: tts.speak(SENTENCE))
         row["copies"] = copies_between(tts)
-    row |= {"audio": len(samples) / tts.sampling_rate, "samples": [len(samples), len(wanted)]}
-    same = len(samples) == len(wanted)
-    row["difference"] = float(np.abs(samples - wanted).max()) if same else None
-    return row
+    return row | {"audio": len(samples) / tts.sampling_rate} | difference(samples, wanted)
 
 
 def times_of(speak: Callable[[], Any]) -> list[float]:
     """Milliseconds of each of RUNS calls, after three that are not counted."""
-    times = []
-    for _ in range(3 + RUNS):
-        start = time.perf_counter()
-        speak()
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - start) * 1000)
-    return times[3:]
+    return [seconds * 1000 for seconds in timed(speak, RUNS, "cuda", warm_up=3)]
 
 
-def copies_between(tts: TextToSpeech) -> dict[str, Any]:
+def difference(got: np.ndarray, wanted: np.ndarray) -> Row:
+    """How many samples there are on either side, and if they are as many, how far they are off at most."""
+    same = len(got) == len(wanted)
+    largest = float(np.abs(got - wanted).max()) if same else None
+    return {"samples": [len(got), len(wanted)], "difference": largest}
+
+
+def copies_between(tts: TextToSpeech) -> Row:
     """What moves between host and GPU while the vocoder turns the acoustic model's mel into audio.
 
     A mel that went over the host would be seen: copies of `mel_bytes` in either direction.
@@ -159,9 +138,9 @@ def copies_of(run: Callable[[], Any]) -> dict[str, list[int]]:
     }
 
 
-def check_sentences(acoustic: str, vocoder: str, precision: str, folder: str) -> dict[str, Any]:
+def check_sentences(acoustic: str, vocoder: str, precision: str, folder: str) -> Row:
     """Writes the sentences as FLAC files for the judge, by engines for buckets that were warmed up."""
-    row = {"acoustic": acoustic, "vocoder": vocoder, "precision": precision}
+    row: Row = {"acoustic": acoustic, "vocoder": vocoder, "precision": precision}
     if precision == PYTORCH:
         tts = load_pair(acoustic, vocoder, "torch")
     else:
@@ -182,9 +161,9 @@ def check_sentences(acoustic: str, vocoder: str, precision: str, folder: str) ->
     return row | {"audio": seconds, "slowest_ms": slowest * 1000}
 
 
-def check_example(folder: str, precision: str) -> dict[str, Any]:
+def check_example(folder: str, precision: str) -> Row:
     """examples/speak_tensorrt.py, without PyTorch, against the runner with the same engines."""
-    row: dict[str, Any] = {"example": "speak_tensorrt", "precision": precision}
+    row: Row = {"example": "speak_tensorrt", "precision": precision}
     example = [sys.executable, "examples/speak_tensorrt.py"]
     out = Path(folder) / precision
     out.mkdir(parents=True, exist_ok=True)
@@ -210,38 +189,47 @@ def check_example(folder: str, precision: str) -> dict[str, Any]:
     made = tts.acoustic.synthesise([np.load(out / "ids.npy")])
     lengths = np.asarray(to_numpy(made.mel_lengths))
     (wanted,) = tts.vocoder.vocode(made.mel, lengths, Controls(denoising_strength=0.0))
-    row["samples"] = [len(got), len(wanted)]
-    same = len(got) == len(wanted)
-    row["difference"] = float(np.abs(got - wanted.clip(-1, 1)).max()) if same else None
-    return row
+    return row | difference(got, wanted.clip(-1, 1))
 
 
-def table_row(row: dict[str, Any]) -> tuple[str, ...]:
-    head = (row["acoustic"], row["vocoder"], row["backend"], row["precision"])
-    if "failed" in row:
-        return (*head, row["failed"], *[""] * (len(HEADINGS) - 5))
-    median, copies = float(np.median(row["ms"])), row["copies"]
+def difference_of(row: Row) -> str:
+    return "other length" if row["difference"] is None else f"{row['difference']:.1e}"
+
+
+def copies_text(copies: Row) -> str:
     return (
-        *head,
-        f"{row['audio']:.2f}",
-        f"{row['first']:.2f}",
-        f"{median:.2f}",
-        f"{np.percentile(row['ms'], 95):.2f}",
-        f"{row['audio'] / median * 1000:.0f}",
-        f"{np.median(row['torch']):.2f}",
-        "other length" if row["difference"] is None else f"{row['difference']:.1e}",
         f"{len(copies['to_host'])} to host ({sum(copies['to_host'])} B), "
         f"{len(copies['to_gpu'])} to GPU ({sum(copies['to_gpu'])} B); the mel ({copies['mel_bytes']} B, "
-        f"{copies['mel_on']}) {'is copied' if copies['mel_copied'] else 'stays'}",
+        f"{copies['mel_on']}) {'is copied' if copies['mel_copied'] else 'stays'}"
     )
 
 
-def sentence_table_row(row: dict[str, Any]) -> tuple[str, ...]:
-    head = (row["acoustic"], row["vocoder"], row["precision"])
-    if "failed" in row:
-        return (*head, row["failed"], "", "", "")
-    warm = f"{row['warm_up']:.1f}" if "warm_up" in row else ""
-    return (*head, warm, str(row.get("warmed", "")), f"{row['audio']:.1f}", f"{row['slowest_ms']:.1f}")
-
-
-SENTENCE_HEADINGS = ("acoustic", "vocoder", "runs on", "warm-up s", "engines", "audio s", "slowest ms")
+PAIR: tuple[Column, ...] = (("acoustic", value("acoustic")), ("vocoder", value("vocoder")))
+COLUMNS: tuple[Column, ...] = (
+    *PAIR,
+    ("backends", value("backend")),
+    ("precision", value("precision")),
+    ("audio s", value("audio", ".2f")),
+    ("first s", value("first", ".2f")),
+    ("median ms", lambda row: f"{np.median(row['ms']):.2f}"),
+    ("p95 ms", lambda row: f"{np.percentile(row['ms'], 95):.2f}"),
+    ("x real time", lambda row: f"{row['audio'] / np.median(row['ms']) * 1000:.0f}"),
+    ("PyTorch ms", lambda row: f"{np.median(row['torch']):.2f}"),
+    ("largest difference", difference_of),
+    ("copies", value("copies", copies_text)),
+)
+SENTENCE_COLUMNS: tuple[Column, ...] = (
+    *PAIR,
+    ("runs on", value("precision")),
+    ("warm-up s", value("warm_up", ".1f")),
+    ("engines", value("warmed")),
+    ("audio s", value("audio", ".1f")),
+    ("slowest ms", value("slowest_ms", ".1f")),
+)
+EXAMPLE_COLUMNS: tuple[Column, ...] = (
+    ("program", lambda row: "examples/speak_tensorrt.py"),
+    ("precision", value("precision")),
+    ("seconds", value("seconds", ".1f")),
+    ("samples", value("samples", counts)),
+    ("largest difference", difference_of),
+)
