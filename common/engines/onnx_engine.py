@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import onnxruntime as ort
 
 from common.arrays import Array, is_numpy
+from common.engines import Engine
 from common.engines.check_inputs import check_inputs
 from common.errors import InputError
 from common.stages import Stage
@@ -73,7 +74,7 @@ class LoadedGraph:
         return values
 
 
-class OnnxEngine:
+class OnnxEngine(Engine):
     """One graph in ONNX Runtime. numpy in and out on the CPU, CUDA tensors in and out on a GPU.
 
     A stage at several fixed lengths is one session: fixing them gains nothing measurable on a CPU, and every

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from common.arrays import Array
+from common.engines import Engine
 from common.engines.check_inputs import check_inputs
 from common.engines.layer_outputs import method_of
 from common.errors import InputError
@@ -47,7 +48,7 @@ def build_network(stage: Stage, source: ModelSource) -> torch.nn.Module:
     return network.eval().requires_grad_(False)
 
 
-class TorchEngine:
+class TorchEngine(Engine):
     """Runs one method of a network. numpy in and out on the CPU, CUDA tensors in and out on a GPU."""
 
     backend = "torch"

@@ -19,6 +19,7 @@ from typing import Protocol
 import torch
 
 from common.cli.parser import Parser
+from common.engines.cuda_graphs import capture
 from common.errors import InputError
 
 WARM_UP_STEPS = 3  # eager steps of a shape before its capture: cuDNN and lazy optimiser state settle in them
@@ -57,9 +58,7 @@ class GraphedSteps:
             torch.cuda.current_stream().wait_stream(side)
             return outputs
         static = {name: value.clone() for name, value in inputs.items()}
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
-            outputs = self.step(key, **static)
+        graph, outputs = capture(lambda: self.step(key, **static), pool=self.pool, error_mode="global")
         self.pool = self.pool or graph.pool()
         self.graphs[key] = (graph, static, outputs)
         graph.replay()

@@ -12,12 +12,13 @@ from torch import Tensor
 
 from common.arrays import pad_to
 from common.config.deployment import Bucket
+from common.engines import Engine
 from common.engines.buckets import cut, resized
 from common.engines.check_inputs import check_inputs
-from common.engines.cuda_graphs import Captured
+from common.engines.cuda_graphs import MEL_STEP, TEXT_STEP, Captured
+from common.engines.recent import Recent
 from common.engines.torch_engine import build_network
-from common.stages import Stage
-from common.synthesis.two_graphs import MEL_STEP, TEXT_STEP
+from common.stages import Dim, Stage
 from trt_plugins.graphs import Launch, check_machine, processors_of
 from trt_plugins.transformer.fold import (
     CHUNK,
@@ -33,16 +34,17 @@ from trt_plugins.transformer.fold import (
     block_of,
     nbytes,
 )
+from trt_plugins.transformer.length_regulator import LENGTH_REGULATOR
 
 if TYPE_CHECKING:
     from common.weights.voices import ModelSource
 
 SLACK = 128  # rows behind the last item: the last program's
-STEP_ROWS = 8  # of a program that begins a side
+STEP_ROWS = 8  # of a program of a stage's first kernel, which fills a sequence
 NORM_ROWS = 1
 ATTENTION_ROWS, ATTENTION_KEYS = 16, 128
 NO_LIMIT = 3e38
-UNITS = {"text": TEXT_STEP, "mel": MEL_STEP}  # what lengths are filled up to multiples of
+UNITS = {"text": TEXT_STEP, "mel": MEL_STEP}  # lengths are padded to multiples of these
 
 
 class Tile(NamedTuple):
@@ -81,7 +83,7 @@ def tile_for(
     return min(tiles, key=time)
 
 
-class Side:
+class SequenceBuffer:
     """The memory of a batch's steps; kernels.py says what lies where."""
 
     def __init__(self, batch: int, size: int, channels: int, margin: int, device: Any):
@@ -106,12 +108,12 @@ class Side:
 
     @property
     def memory(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What the kernels that begin a side fill."""
+        """What a stage's first kernel fills."""
         return self.x32, self.x16, self.mask, self.inside
 
     @property
     def layout(self) -> tuple[int, int, int, int]:
-        """Arguments of the kernels that begin a side: size, stride, margin, items."""
+        """Arguments of a stage's first kernel: size, stride, margin, items."""
         return self.size, self.stride, self.margin, self.batch
 
     def grid(self, rows: int) -> tuple[int, int]:
@@ -125,7 +127,7 @@ def items_of(batch: int) -> int:
 
 def product_launch(
     product: Product,
-    side: Side,
+    sequence: SequenceBuffer,
     source: Tensor,
     out: Tensor,
     tile: Tile,
@@ -136,7 +138,7 @@ def product_launch(
     channels: int = 0,
     group: int = 0,
 ) -> Launch:
-    """With a `group`, so many columns each hear steps of their own, one side behind the other in `source`."""
+    """With a `group`, so many columns each read a sequence of their own, one behind the other in `source`."""
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     from trt_plugins.transformer import kernels
@@ -145,19 +147,19 @@ def product_launch(
     whole = parts or channels
     return Launch(
         kernels.product_kernel,
-        (-(-side.rows // tile.rows), product.columns // tile.columns, tile.splits),
+        (-(-sequence.rows // tile.rows), product.columns // tile.columns, tile.splits),
         (
             describe(source, [tile.rows, CHUNK]),
             describe(product.weight, [tile.columns, CHUNK]),
             product.bias,
             mask,
             out if whole else describe(out, [tile.rows, tile.columns]),
-            side.all_rows if group else 0,
-            side.all_rows,
-            side.margin,
-            side.stride,
-            side.batch,
-            side.size,
+            sequence.all_rows if group else 0,
+            sequence.all_rows,
+            sequence.margin,
+            sequence.stride,
+            sequence.batch,
+            sequence.size,
         ),
         {
             "TAPS": product.taps,
@@ -177,47 +179,49 @@ def product_launch(
     )
 
 
-class Stack:
-    """The launches of a transformer's layers on one side, whose memory they have."""
+class LayerLaunches:
+    """The launches of a transformer's layers on one sequence, whose memory they have."""
 
-    def __init__(self, layers: Sequence[Layer], side: Side, processors: int):
-        self.layers, self.side, self.processors = layers, side, processors
+    def __init__(self, layers: Sequence[Layer], sequence: SequenceBuffer, processors: int):
+        self.layers, self.sequence, self.processors = layers, sequence, processors
         first = layers[0]
-        self.qkv = side.new(first.attention.qkv.columns)
-        self.hidden = side.new(first.expand.columns)
-        self.contract_tile = tile_for(first.contract, side.rows, processors, splittable=True)
+        self.qkv = sequence.new(first.attention.qkv.columns)
+        self.hidden = sequence.new(first.expand.columns)
+        self.contract_tile = tile_for(first.contract, sequence.rows, processors, splittable=True)
         self.columns = first.contract.columns
         most = max(self.contract_tile.splits, first.attention.heads)
-        self.parts = side.new(self.columns, torch.float32, most)
+        self.parts = sequence.new(self.columns, torch.float32, most)
 
     def launches(self, lengths: Tensor) -> Iterator[Launch]:
-        side = self.side
+        sequence = self.sequence
         for layer in self.layers:
             attention, expand, contract = layer.attention, layer.expand, layer.contract
-            yield product_launch(attention.qkv, side, side.x16, self.qkv, self._tile(attention.qkv))
+            yield product_launch(attention.qkv, sequence, sequence.x16, self.qkv, self._tile(attention.qkv))
             yield self._attention(attention, lengths)
             if attention.heads > 1:
                 yield self._norm(attention.bias, attention.norm, attention.heads)
             tile = self._tile(expand)
-            yield product_launch(expand, side, side.x16, self.hidden, tile, side.inside, relu=True)
-            yield product_launch(contract, side, self.hidden, self.parts, self.contract_tile, parts=True)
+            yield product_launch(
+                expand, sequence, sequence.x16, self.hidden, tile, sequence.inside, relu=True
+            )
+            yield product_launch(contract, sequence, self.hidden, self.parts, self.contract_tile, parts=True)
             yield self._norm(contract.bias, layer.norm, self.contract_tile.splits)
 
     def _tile(self, product: Product) -> Tile:
-        return tile_for(product, self.side.rows, self.processors)
+        return tile_for(product, self.sequence.rows, self.processors)
 
     def mel(self, product: Product, mel: Tensor) -> Launch:
         """The layers' last product, into mel (B, n_mels, size)."""
         tile = self._tile(product)
-        return product_launch(product, self.side, self.side.x16, mel, tile, channels=mel.shape[1])
+        return product_launch(product, self.sequence, self.sequence.x16, mel, tile, channels=mel.shape[1])
 
     def _attention(self, attention: Attention, lengths: Tensor) -> Launch:
         from trt_plugins.transformer import kernels
 
-        side = self.side
+        sequence = self.sequence
         return Launch(
             kernels.attention_kernel,
-            (*side.grid(ATTENTION_ROWS), attention.heads),
+            (*sequence.grid(ATTENTION_ROWS), attention.heads),
             (
                 self.qkv,
                 lengths,
@@ -225,25 +229,25 @@ class Stack:
                 attention.bias,
                 attention.norm.gain,
                 attention.norm.shift,
-                side.mask,
-                side.x32,
-                side.x16,
+                sequence.mask,
+                sequence.x32,
+                sequence.x16,
                 self.parts,
-                side.all_rows,
-                side.margin,
-                side.stride,
-                side.batch,
-                side.channels,
+                sequence.all_rows,
+                sequence.margin,
+                sequence.stride,
+                sequence.batch,
+                sequence.channels,
             ),
             {
                 "MASKED": attention.masked,
                 "HEADS": attention.heads,
                 "HEAD": attention.head,
                 "QKV_WIDTH": attention.qkv.columns,
-                "ITEMS": items_of(side.batch),
+                "ITEMS": items_of(sequence.batch),
                 "COLUMNS": self.columns,
-                "WIDTH": side.width,
-                "BLOCK": block_of(side.channels),
+                "WIDTH": sequence.width,
+                "BLOCK": block_of(sequence.channels),
                 "BM": ATTENTION_ROWS,
                 "BN": ATTENTION_KEYS,
                 "STAGES": 2,
@@ -254,82 +258,82 @@ class Stack:
         """Adds so many parts of a product and its bias to the steps, and normalises them."""
         from trt_plugins.transformer import kernels
 
-        side = self.side
+        sequence = self.sequence
         return Launch(
             kernels.norm_kernel,
-            (-(-side.rows // NORM_ROWS),),
+            (-(-sequence.rows // NORM_ROWS),),
             (
                 self.parts,
                 bias,
                 norm.gain,
                 norm.shift,
-                side.mask,
-                side.x32,
-                side.x16,
-                side.all_rows,
-                side.margin,
-                side.channels,
+                sequence.mask,
+                sequence.x32,
+                sequence.x16,
+                sequence.all_rows,
+                sequence.margin,
+                sequence.channels,
             ),
             {
                 "SPLITS": splits,
                 "COLUMNS": self.columns,
-                "WIDTH": side.width,
-                "BLOCK": block_of(side.channels),
+                "WIDTH": sequence.width,
+                "BLOCK": block_of(sequence.channels),
                 "BM": NORM_ROWS,
             },
         )
 
 
-class Guess:
+class PredictorLaunches:
     """The launches of predictors of the same sizes, with their memory: `numbers` (predictors, B, size)."""
 
-    def __init__(self, predictors: Predictors, side: Side, processors: int):
-        self.predictors, self.side = predictors, side
+    def __init__(self, predictors: Predictors, sequence: SequenceBuffer, processors: int):
+        self.weights, self.sequence = predictors, sequence
         count, layers = len(predictors.last), predictors.layers
         self.tiles = [
-            tile_for(layer.product, side.rows, processors, splittable=True, widest=layer.block)
+            tile_for(layer.product, sequence.rows, processors, splittable=True, widest=layer.block)
             for layer in layers
         ]
         self.parts = [
-            side.new(layer.product.columns, torch.float32, tile.splits)
+            sequence.new(layer.product.columns, torch.float32, tile.splits)
             for layer, tile in zip(layers, self.tiles, strict=True)
         ]
-        self.between = [side.new(layer.block, count=count) for layer in layers[:-1]]
-        self.numbers = torch.zeros(count, side.batch, side.size, device=side.device)
+        self.hidden = [sequence.new(layer.block, count=count) for layer in layers[:-1]]
+        self.numbers = torch.zeros(count, sequence.batch, sequence.size, device=sequence.device)
 
     def launches(self, longest: float = 0.0) -> Iterator[Launch]:
         """With `longest`, the first predictor's numbers are frames, up to so many."""
-        side, source = self.side, self.side.x16
-        outs = [*self.between, self.numbers]
-        steps = zip(self.predictors.layers, self.tiles, self.parts, outs, strict=True)
+        sequence, source = self.sequence, self.sequence.x16
+        outs = [*self.hidden, self.numbers]
+        steps = zip(self.weights.layers, self.tiles, self.parts, outs, strict=True)
         for index, (layer, tile, parts, out) in enumerate(steps):
             group = layer.block if index else 0
-            yield product_launch(layer.product, side, source, parts, tile, parts=True, group=group)
+            yield product_launch(layer.product, sequence, source, parts, tile, parts=True, group=group)
             yield self._layer(layer, tile, parts, out, longest)
             source = out
 
     def _layer(self, layer: PredictorLayer, tile: Tile, parts: Tensor, out: Tensor, longest: float) -> Launch:
         from trt_plugins.transformer import kernels
 
-        side, predictors = self.side, self.predictors
+        sequence, predictors = self.sequence, self.weights
         return Launch(
             kernels.predictor_kernel,
-            (-(-side.rows // NORM_ROWS), len(predictors.last)),
+            (-(-sequence.rows // NORM_ROWS), len(predictors.last)),
             (
                 parts,
                 layer.bias,
                 layer.gain,
                 layer.shift,
-                side.inside,
-                side.mask,
+                sequence.inside,
+                sequence.mask,
                 predictors.last,
                 predictors.last_bias,
                 out,
-                side.all_rows,
-                side.size,
-                side.stride,
-                side.margin,
-                side.batch,
+                sequence.all_rows,
+                sequence.size,
+                sequence.stride,
+                sequence.margin,
+                sequence.batch,
                 layer.channels,
             ),
             {
@@ -343,7 +347,7 @@ class Guess:
         )
 
 
-class Room(ABC):
+class WorkBuffers(ABC):
     """The memory of a stage at one set of its inputs' shapes."""
 
     @abstractmethod
@@ -351,18 +355,18 @@ class Room(ABC):
         """What is launched for these inputs, and the outputs that this fills."""
 
 
-def beginning(side: Side, mask_padding: bool) -> dict[str, Any]:
-    """Options of the kernels that begin a side."""
+def first_options(sequence: SequenceBuffer, mask_padding: bool) -> dict[str, Any]:
+    """Options of a stage's first kernel."""
     return {
         "MASK_PADDING": mask_padding,
-        "ITEMS": items_of(side.batch),
-        "WIDTH": side.width,
-        "BLOCK": block_of(side.channels),
+        "ITEMS": items_of(sequence.batch),
+        "WIDTH": sequence.width,
+        "BLOCK": block_of(sequence.channels),
         "BM": STEP_ROWS,
     }
 
 
-class EncoderRoom(Room):
+class EncoderBuffers(WorkBuffers):
     """Of symbols (B, N): `encoded`, and what the predictors give, `duration` in frames up to `longest`.
 
     `padding` is the symbol that is none, wherever it stands.
@@ -371,26 +375,28 @@ class EncoderRoom(Room):
     def __init__(
         self,
         folded: Encoder,
-        side: Side,
+        sequence: SequenceBuffer,
         processors: int,
         *,
         mask_padding: bool,
         longest: float,
         padding: int | None = None,
     ):
-        self.folded, self.side, self.longest = folded, side, longest
-        self.options = {**beginning(side, mask_padding), "PADDING": padding}
-        self.stack = Stack(folded.layers, side, processors)
-        self.guesses = [Guess(predictors, side, processors) for predictors in folded.predictors]
+        self.folded, self.sequence, self.longest = folded, sequence, longest
+        self.options = {**first_options(sequence, mask_padding), "PADDING": padding}
+        self.stack = LayerLaunches(folded.layers, sequence, processors)
+        self.predictors = [
+            PredictorLaunches(predictors, sequence, processors) for predictors in folded.predictors
+        ]
 
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[Launch], dict[str, Tensor]]:
         from trt_plugins.transformer import kernels
 
-        side, folded = self.side, self.folded
+        sequence, folded = self.sequence, self.folded
         lengths = inputs["lengths"]
         symbols = Launch(
             kernels.symbols_kernel,
-            side.grid(STEP_ROWS),
+            sequence.grid(STEP_ROWS),
             (
                 inputs["symbols"],
                 lengths,
@@ -398,25 +404,25 @@ class EncoderRoom(Room):
                 folded.embedding,
                 folded.speakers,
                 folded.positions,
-                *side.memory,
-                *side.layout,
-                side.channels,
+                *sequence.memory,
+                *sequence.layout,
+                sequence.channels,
             ),
             self.options,
         )
         launches = [symbols, *self.stack.launches(lengths)]
-        outputs = {"encoded": side.steps}
-        for guess in self.guesses:
-            names = guess.predictors.names
-            launches += guess.launches(self.longest if "duration" in names else 0.0)
-            outputs |= dict(zip(names, guess.numbers, strict=True))
+        outputs = {"encoded": sequence.steps}
+        for predictor in self.predictors:
+            names = predictor.weights.names
+            launches += predictor.launches(self.longest if "duration" in names else 0.0)
+            outputs |= dict(zip(names, predictor.numbers, strict=True))
         if "pitch" in outputs:  # of which there may be several, says its shape
             outputs["pitch"] = outputs["pitch"][:, None]
         return launches, outputs
 
 
 def frames_launch(
-    side: Side,
+    sequence: SequenceBuffer,
     source: Tensor,
     steps: int,
     inputs: Mapping[str, Tensor],
@@ -434,7 +440,7 @@ def frames_launch(
     width = source.shape[-1]
     return Launch(
         kernels.frames_kernel,
-        side.grid(STEP_ROWS),
+        sequence.grid(STEP_ROWS),
         (
             source,
             inputs.get("repeat_index"),
@@ -443,14 +449,14 @@ def frames_launch(
             value.weight if value else None,
             value.bias if value else None,
             positions,
-            *side.memory,
+            *sequence.memory,
             steps * width,
             numbers.shape[-1] if numbers is not None else steps,
-            *side.layout,
-            side.channels,
+            *sequence.layout,
+            sequence.channels,
         ),
         {
-            **beginning(side, mask_padding),
+            **first_options(sequence, mask_padding),
             "SOURCE_WIDTH": width,
             "TAPS": len(value.weight) if value else 0,
         },
@@ -460,31 +466,30 @@ def frames_launch(
 class KernelRun:
     """Runs on the current stream with memory of its own: outputs are overwritten by the next run."""
 
-    def __init__(self, make: Callable[[Mapping[str, Tensor]], Room]):
+    def __init__(self, make: Callable[[Mapping[str, Tensor]], WorkBuffers]):
         self._make = make
-        self._room: Room | None = None
-        self._shapes: dict[str, torch.Size] = {}
+        self._buffers: Recent[tuple, WorkBuffers] = Recent(1)  # by shapes
 
     def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         inputs = {name: tensor.contiguous() for name, tensor in inputs.items()}
-        shapes = {name: tensor.shape for name, tensor in inputs.items()}
-        if self._room is None or shapes != self._shapes:
-            self._room, self._shapes = self._make(inputs), shapes
-        launches, outputs = self._room.describe(inputs)
+        shapes = tuple((name, tensor.shape) for name, tensor in sorted(inputs.items()))
+        launches, outputs = self._buffers.get_or_make(shapes, lambda: self._make(inputs)).describe(inputs)
         for launch in launches:
             launch()
         return outputs
 
 
-class TransformerEngine(ABC):
+class TransformerEngine(Engine):
     """A stage on these kernels, in half precision: CUDA tensors in and out, a CUDA graph for every shape.
 
-    Lengths are filled up, so that a few graphs do for all; what is behind the longest item is not heard,
-    whatever the network does with the padding of shorter ones.
+    Lengths are padded, so that a few graphs do for all. Steps behind the longest item's end are masked,
+    whatever the network does with the padding of shorter items.
     """
 
     backend = "cuda"
-    hears_padding = False  # behind the longest item
+    attends_to_padding = False
+    can_be_captured = True
+    length_regulator = LENGTH_REGULATOR
     name: str  # of the model, as it is spoken
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
@@ -500,19 +505,18 @@ class TransformerEngine(ABC):
     @cached_property
     def _captured(self) -> Captured:
         stream = torch.cuda.Stream(self.device)
-        return Captured(self.stage.full_name, lambda inputs: self.alone(), stream)
+        return Captured(self.stage.full_name, lambda inputs: self.capturable(), stream)
 
     @abstractmethod
     def fold(self, network: torch.nn.Module) -> Any:
         """The network's weights as the kernels take them, in a dataclass."""
 
     @abstractmethod
-    def room(self, inputs: Mapping[str, Tensor]) -> Room:
+    def work_buffers(self, inputs: Mapping[str, Tensor]) -> WorkBuffers:
         """Memory for inputs of these shapes."""
 
-    def alone(self, bucket: Bucket | None = None) -> KernelRun:
-        """What runs beside the engine, for what is captured together with others."""
-        return KernelRun(self.room)
+    def capturable(self, bucket: Bucket | None = None) -> KernelRun:
+        return KernelRun(self.work_buffers)
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         check_inputs(self.stage, inputs)
@@ -520,7 +524,7 @@ class TransformerEngine(ABC):
             dim.name: size
             for tensor in self.stage.inputs
             for dim, size in zip(tensor.dims, inputs[tensor.name].shape, strict=True)
-            if getattr(dim, "name", None) in UNITS
+            if isinstance(dim, Dim) and dim.name in UNITS
         }
         wanted = {name: -(-size // UNITS[name]) * UNITS[name] for name, size in lengths.items()}
         with torch.inference_mode():
@@ -529,7 +533,7 @@ class TransformerEngine(ABC):
             }
             outputs = self._captured(padded)
             if outputs is None:  # a warning has said why
-                outputs = {name: tensor.clone() for name, tensor in self.alone()(padded).items()}
+                outputs = {name: tensor.clone() for name, tensor in self.capturable()(padded).items()}
         return {
             t.name: cut(outputs[t.name], resized(t, outputs[t.name], lengths)) for t in self.stage.outputs
         }
