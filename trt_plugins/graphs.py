@@ -1,4 +1,4 @@
-"""What the engines on kernels of our own share: a CUDA graph for each shape, and the GPU that they need."""
+"""Shared by the engines on our own kernels: a CUDA graph per shape, and the check of the GPU."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from common.weights.voices import ModelSource
 
 STAGES = ("generator", "masked_generator")
-SHAPES = 24  # whose graphs and buffers are kept: all lengths up to 1024 frames of one batch size
-SHORT, SHORT_STEP, STEP = 128, 16, 64  # frames, up to whose multiples mels are padded
-CAPABILITY = (9, 0)  # the first with the copies and products of tiles that the Triton kernels are made of
+SHAPES = 24  # kept graphs with their buffers: all padded lengths up to 1024 frames of one batch size
+SHORT, SHORT_STEP, STEP = 128, 16, 64  # frames: mels up to SHORT are padded to SHORT_STEP, others to STEP
+CAPABILITY = (9, 0)  # the first with the tensor memory accelerator that the Triton kernels use
 
 
 def check_machine(device: str, model: str) -> None:
-    """A ValueError where the Triton kernels of a model (by its spoken name) cannot run."""
+    """Raises where the Triton kernels of a model cannot run; `model` is its name in messages."""
     if not device.startswith("cuda"):
         raise InputError(f"device {device!r}: {model}'s kernels need an NVIDIA GPU")
     if not torch.cuda.is_available():
@@ -48,20 +48,20 @@ def check_machine(device: str, model: str) -> None:
 
 
 def processors_of(device: str) -> int:
-    """How many programs' groups a GPU runs at a time; on a CPU, an H200's."""
+    """The GPU's number of multiprocessors; on a CPU an H200's."""
     if device == "cpu":
         return 132
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def padded(frames: int) -> int:
-    """What a mel of so many frames is padded to: a graph for every length would take longer than speaking."""
+    """The padded length of a mel: capturing a graph for every length would take longer than running it."""
     step = SHORT_STEP if frames <= SHORT else STEP
     return -(-frames // step) * step
 
 
 class Launch(NamedTuple):
-    """A Triton kernel with all that it is given."""
+    """A Triton kernel with its grid, arguments and options."""
 
     kernel: Any
     grid: tuple[int, ...]
@@ -75,7 +75,7 @@ class Launch(NamedTuple):
 class GraphedShape(ABC):
     """One batch and length: buffers for its inputs, and the CUDA graph that fills `audio` from them.
 
-    A class of it makes `inputs`, with `lengths` (B,) int64 behind which steps are masked, and `audio`.
+    Subclasses allocate `inputs`, among them `lengths` (B,) int64, the padding mask, and `audio`.
     """
 
     inputs: dict[str, torch.Tensor]
@@ -87,14 +87,14 @@ class GraphedShape(ABC):
         """Puts all kernels on the current stream."""
 
     def __call__(self, inputs: Mapping[str, Array], frames: int) -> torch.Tensor:
-        """Audio (B, frames * hop) of mels and noise that may be shorter than the buffers."""
-        self.inputs["lengths"].fill_(frames)  # unless they are among the inputs
+        """Audio (B, frames * hop); mels and noise may be shorter than the buffers."""
+        self.inputs["lengths"].fill_(frames)  # overwritten below where they are among the inputs
         for name, value in inputs.items():
             size = value.shape[-1]
             self.inputs[name][..., :size].copy_(value)
             self.inputs[name][..., size:].zero_()
         if self.graph is None:
-            self.launch()  # what Triton compiles and CUDA loads cannot be captured
+            self.launch()  # Triton compiles and CUDA loads at a first launch, which cannot be captured
             torch.cuda.current_stream().synchronize()
             self.graph, _ = capture(self.launch)
         self.graph.replay()
@@ -103,14 +103,14 @@ class GraphedShape(ABC):
 
 
 class ShapedGenerator(Engine):
-    """A vocoder's stage on kernels of ours, on torch's current stream: CUDA tensors in and out.
+    """A vocoder's stage on our own kernels, on torch's current stream: CUDA tensors in and out.
 
-    A first call for a batch and a length launches the kernels once (Triton compiles what its cache lacks) and
-    captures them in a CUDA graph; later ones replay it. The graphs of the last few shapes are kept.
+    The first call with a batch size and length launches the kernels once (Triton compiles what its cache
+    lacks) and captures them in a CUDA graph; later calls replay it. The last SHAPES graphs are kept.
     """
 
     backend = "cuda"
-    name: str  # of the model, as it is spoken
+    name: str  # the model's, in messages
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
         if stage.name not in STAGES:
@@ -128,12 +128,12 @@ class ShapedGenerator(Engine):
     @staticmethod
     @abstractmethod
     def check(config: Any) -> None:
-        """A ValueError where the kernels cannot do networks of this config."""
+        """A ValueError where the kernels do not support a config."""
 
     @staticmethod
     @abstractmethod
     def fold(network: torch.nn.Module) -> Any:
-        """The network's weights as the kernels take them, with their size as `nbytes`."""
+        """The network's weights in the kernels' layout; `nbytes` is their size."""
 
     @abstractmethod
     def shape(self, batch: int, frames: int) -> GraphedShape:
@@ -146,7 +146,7 @@ class ShapedGenerator(Engine):
 
 
 class Shapes:
-    """The last few shapes that were run, on torch's current stream whichever it is."""
+    """The last SHAPES shapes that were run; calls may come on different streams."""
 
     def __init__(self, make: Callable[[int, int], GraphedShape], device: str):
         self._make = make

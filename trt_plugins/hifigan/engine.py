@@ -17,13 +17,13 @@ WINDOW_ROWS, LAST_ROWS = 16, 128
 
 
 class Tile(NamedTuple):
-    """How a convolution is cut up: rows and columns of a program, its warps, and loads in flight."""
+    """The tiling of a convolution: rows and columns of a program, its warps and pipeline stages."""
 
     rows: int
     columns: int
     warps: int
     stages: int
-    cost: float  # of a number of the result, against the first
+    cost: float  # per output element, relative to the first tile
 
 
 TILES = (
@@ -34,16 +34,16 @@ TILES = (
     Tile(64, 32, 4, 4, 2.4),
 )
 MOST_ROWS = max(tile.rows for tile in TILES)
-# Of two programs on a processor one multiplies while the other waits. With so many loads in flight that there
-# is room for one only, it is faster where there are few, and slower else.
+# With ALONE's four stages only one program fits a multiprocessor; with three, two programs overlap products
+# and loads. So ALONE is faster if there are few programs, and slower otherwise.
 ALONE, ALONE_COST = TILES[1], 0.8
 
 
 def tile_for(product: Product, rows: int, processors: int) -> Tile:
-    """The tile that should take a GPU with so many processors the least time for a product of so many rows.
+    """The tile with the least estimated time for a product of `rows` on `processors` multiprocessors.
 
-    Programs of one block take as long as each other, so that the last round counts whole; those of several
-    blocks begin with the longest, and the shorter ones fill the gaps.
+    Programs of a single block take equally long, so that a partial last wave counts as a whole one. Programs
+    of several blocks start with the longest, and shorter ones fill the gaps.
     """
 
     def time(tile: Tile) -> float:
@@ -69,7 +69,7 @@ class Generator(ShapedGenerator):
 
 
 class Room(NamedTuple):
-    """Memory of a level, (blocks, rows, C) float16; zeros wherever there is no step of an item."""
+    """A level's activations, (blocks, rows, C) float16; zero outside the items."""
 
     memory: Tensor
     blocks: int
@@ -77,23 +77,23 @@ class Room(NamedTuple):
     channels: int
 
     def wide(self, unit: int = 1) -> Tensor:
-        """With `unit` steps in a row."""
+        """The memory with `unit` steps per row."""
         return self.memory.view(-1, unit * self.channels)
 
     @property
     def step(self) -> int:
-        """Rows from a block to the next: none where all share one."""
+        """Rows from one block to the next; 0 if all blocks read the same."""
         return self.rows if self.blocks > 1 else 0
 
 
 class Shape(GraphedShape):
-    """One batch and length: its buffers, and what is launched for it."""
+    """One batch size and length: buffers and launches."""
 
     def __init__(self, config: HifiganConfig, folded: Folded, batch: int, frames: int, device: str):
         self.config, self.folded, self.device = config, folded, device
         self.sizes: Sizes = folded.sizes
         self.batch, self.frames = batch, frames
-        self.stride = frames + self.sizes.margin  # frames from an item to the next
+        self.stride = frames + self.sizes.margin  # frames from one item to the next
         self.processors = processors_of(device)
         samples = frames * config.hop_length
         self.inputs = {
@@ -108,13 +108,13 @@ class Shape(GraphedShape):
             launch()
 
     def _rows(self, level: Level) -> int:
-        """Rows that hold all items, their margins, and the last tile to its end."""
+        """Rows for all items and margins, rounded up to whole tiles."""
         tile = MOST_ROWS * level.group
         within = (self.batch * self.stride - self.sizes.margin) * level.rate + 1
         return 2 * self.sizes.margin * level.rate + -(-within // tile) * tile
 
     def _rooms(self) -> list[dict[str, Room]]:
-        """Each level's memory. Levels whose items lie at the same addresses share theirs."""
+        """Each level's buffers. Levels whose items have the same addresses share them."""
         sizes, folded = self.sizes, self.folded
         count = len(sizes.order)
         sizes_at: dict[int, int] = {}
@@ -175,12 +175,12 @@ class Shape(GraphedShape):
                     up, before, rooms[index]["mean"], room["start"], phases=rate, late=(kernel - rate) // 2
                 )
             )
-            source = x = room["start"]  # what is heard, and what it is added to
+            source = x = room["start"]  # the convolution's input, and the residual
             for product in folded.blocks[index]:
                 if product.summed:
                     slope = LAST_LEAKY_SLOPE if index == len(folded.ups) - 1 else LEAKY_SLOPE
                     launches.append(self._conv(product, after, source, room["mean"], x, slope=slope))
-                elif product.residual:  # a program may write the tile of x that it alone has read
+                elif product.residual:  # `out` must not be read by other programs of the launch
                     out = room["second"] if source is room["first"] else room["first"]
                     launches.append(self._conv(product, after, source, out, x))
                     source = x = out
@@ -220,7 +220,7 @@ class Shape(GraphedShape):
         late: int = 0,
         chunk: int | None = None,
     ) -> Launch:
-        """`level` is the source's. An upsampling's first phases are `late` steps before what they come of."""
+        """`level` is the source's. An upsampling's output starts `late` steps before its input."""
         from triton.tools.tensor_descriptor import TensorDescriptor
 
         from trt_plugins.hifigan import kernels
@@ -228,7 +228,7 @@ class Shape(GraphedShape):
         chunk = chunk or level.chunk
         unit = product.group * product.spread
         margin = self.sizes.margin * level.rate
-        # An upsampling's last steps come of the step behind the last.
+        # An upsampling's last outputs need the input step behind the last one.
         steps = self.batch * self.stride * level.rate - margin + (phases > 1)
         rows = -(-(steps + margin % unit) // unit)
         tile = tile_for(product, rows, self.processors)

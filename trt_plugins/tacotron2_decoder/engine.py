@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 class DecoderOutput(NamedTuple):
-    """What a launch fills, up to the steps made."""
+    """The tensors that a launch fills, up to the last step made."""
 
-    exchange: Tensor  # zeros before the launch
+    exchange: Tensor  # zeroed before the launch
     frames: Tensor  # (B, limit, F)
     mel_lengths: Tensor  # (B,)
     gate: Tensor  # (B, limit)
     alignment: Tensor  # (B, limit, N)
     stopped: Tensor  # (B,)
-    status: Tensor  # (2,) the steps made, and whether a block waited in vain; zeros before the launch
+    status: Tensor  # (2,) the steps made, and whether a block timed out; zeroed before the launch
 
 
 def steps_made(status: Tensor) -> int:
-    """How many steps a launch made; waits for it. A TimeoutError where a block of it waited in vain."""
+    """The number of steps that a launch made; waits for it. A TimeoutError if a block timed out."""
     steps, failed = status.tolist()
     if failed:
         raise TimeoutError(
@@ -44,7 +44,7 @@ def steps_made(status: Tensor) -> int:
 
 
 class DecoderLoop(Engine):
-    """All of a Tacotron 2's decoder in one launch, on PyTorch's current stream; CUDA tensors in and out."""
+    """All decoder steps in one launch, on PyTorch's current stream; CUDA tensors in and out."""
 
     backend = "cuda"
 
@@ -90,7 +90,7 @@ class DecoderLoop(Engine):
         prenet_dropout: Tensor,
         gate_threshold: Tensor,
     ) -> tuple[Launch, DecoderOutput]:
-        """The launch for the stage's inputs, to be made once, and what it fills."""
+        """The launch for the stage's inputs, which may run once, and its output tensors."""
         (batch, text, _), limit, sizes = memory.shape, len(prenet_noise), self._sizes
         made = DecoderOutput(
             torch.zeros(exchange_bytes(sizes), dtype=torch.uint8, device=self._at),

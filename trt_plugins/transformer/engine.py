@@ -1,4 +1,4 @@
-"""What the stages of FastPitch and FastSpeech share on these kernels: memory, launches and CUDA graphs."""
+"""Shared by the stages of FastPitch and FastSpeech on these kernels: memory, launches and CUDA graphs."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from trt_plugins.transformer.length_regulator import LENGTH_REGULATOR
 if TYPE_CHECKING:
     from common.weights.voices import ModelSource
 
-SLACK = 128  # rows behind the last item: the last program's
-STEP_ROWS = 8  # of a program of a stage's first kernel, which fills a sequence
+SLACK = 128  # rows behind the last item, which the last program may access
+STEP_ROWS = 8  # of a program of an embedding kernel
 NORM_ROWS = 1
 ATTENTION_ROWS, ATTENTION_KEYS = 16, 128
 NO_LIMIT = 3e38
@@ -48,7 +48,7 @@ UNITS = {"text": TEXT_STEP, "mel": MEL_STEP}  # lengths are padded to multiples 
 
 
 class Tile(NamedTuple):
-    """How a product is cut up: rows and columns of a program, and parts of its sum."""
+    """The tiling of a product: rows and columns of a program, and splits of the inner dimension (split-K)."""
 
     rows: int
     columns: int
@@ -58,8 +58,8 @@ class Tile(NamedTuple):
 TILES = ((64, 32), (64, 64), (64, 128), (128, 128))
 LOADS_AHEAD = 4
 MOST_SPLITS = 12
-# Microseconds, on an H200: a program beside its chunks, and what each further one adds; a chunk at the least,
-# or in itself and for each number of the result; and a number of a part, written and read.
+# Cost model in microseconds, measured on an H200: a launch, and each program of it; a chunk's minimum, or a
+# chunk and each of its output elements; an element of a partial sum, written and read.
 START, PROGRAM_TIME, FASTEST_CHUNK, CHUNK_TIME, NUMBER_TIME = 1.7, 0.003, 0.22, 0.18, 1.1e-5
 PART_TIME = 1.2e-6
 
@@ -67,7 +67,7 @@ PART_TIME = 1.2e-6
 def tile_for(
     product: Product, rows: int, processors: int, splittable: bool = False, widest: int = COLUMNS
 ) -> Tile:
-    """The tile that should take a GPU with so many processors the least time for so many rows."""
+    """The tile with the least estimated time for `rows` on `processors` multiprocessors."""
     steps = product.taps * product.chunks
 
     def time(tile: Tile) -> float:
@@ -84,12 +84,12 @@ def tile_for(
 
 
 class SequenceBuffer:
-    """The memory of a batch's steps; kernels.py says what lies where."""
+    """The activations of a batch's symbols or frames; kernels.py describes the layout."""
 
     def __init__(self, batch: int, size: int, channels: int, margin: int, device: Any):
         self.batch, self.size, self.channels, self.margin = batch, size, channels, margin
         self.stride = size + margin
-        self.rows = batch * self.stride  # from the first item's first step on
+        self.rows = batch * self.stride  # from the first item's first step
         self.all_rows = margin + self.rows + SLACK
         self.width = -(-channels // CHUNK) * CHUNK
         self.device = device
@@ -102,18 +102,18 @@ class SequenceBuffer:
 
     @property
     def steps(self) -> Tensor:
-        """What the layers made, float32 [B, size, channels]: a view."""
+        """The layers' output, float32 [B, size, channels]: a view."""
         whole = self.x32[self.margin : self.margin + self.rows]
         return whole.unflatten(0, (self.batch, self.stride))[:, : self.size, : self.channels]
 
     @property
     def memory(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What a stage's first kernel fills."""
+        """The outputs of the embedding kernels."""
         return self.x32, self.x16, self.mask, self.inside
 
     @property
     def layout(self) -> tuple[int, int, int, int]:
-        """Arguments of a stage's first kernel: size, stride, margin, items."""
+        """Arguments of the embedding kernels: size, stride, margin, items."""
         return self.size, self.stride, self.margin, self.batch
 
     def grid(self, rows: int) -> tuple[int, int]:
@@ -121,7 +121,7 @@ class SequenceBuffer:
 
 
 def items_of(batch: int) -> int:
-    """So many lengths are read at a time."""
+    """`batch` rounded up to a power of two: a Triton block of lengths."""
     return 1 << (batch - 1).bit_length()
 
 
@@ -138,7 +138,7 @@ def product_launch(
     channels: int = 0,
     group: int = 0,
 ) -> Launch:
-    """With a `group`, so many columns each read a sequence of their own, one behind the other in `source`."""
+    """With `group`, every `group` columns have an input of their own; these are consecutive in `source`."""
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     from trt_plugins.transformer import kernels
@@ -180,7 +180,7 @@ def product_launch(
 
 
 class LayerLaunches:
-    """The launches of a transformer's layers on one sequence, whose memory they have."""
+    """The launches of a transformer's layers, on the memory of a `SequenceBuffer`."""
 
     def __init__(self, layers: Sequence[Layer], sequence: SequenceBuffer, processors: int):
         self.layers, self.sequence, self.processors = layers, sequence, processors
@@ -211,7 +211,7 @@ class LayerLaunches:
         return tile_for(product, self.sequence.rows, self.processors)
 
     def mel(self, product: Product, mel: Tensor) -> Launch:
-        """The layers' last product, into mel (B, n_mels, size)."""
+        """The final projection, into mel (B, n_mels, size)."""
         tile = self._tile(product)
         return product_launch(product, self.sequence, self.sequence.x16, mel, tile, channels=mel.shape[1])
 
@@ -255,7 +255,7 @@ class LayerLaunches:
         )
 
     def _norm(self, bias: Tensor, norm: Norm, splits: int) -> Launch:
-        """Adds so many parts of a product and its bias to the steps, and normalises them."""
+        """Adds a product's partial sums and bias to the residual, then layer norm."""
         from trt_plugins.transformer import kernels
 
         sequence = self.sequence
@@ -285,7 +285,7 @@ class LayerLaunches:
 
 
 class PredictorLaunches:
-    """The launches of predictors of the same sizes, with their memory: `numbers` (predictors, B, size)."""
+    """The launches of predictors of equal sizes, and their output `numbers` (predictors, B, size)."""
 
     def __init__(self, predictors: Predictors, sequence: SequenceBuffer, processors: int):
         self.weights, self.sequence = predictors, sequence
@@ -302,7 +302,7 @@ class PredictorLaunches:
         self.numbers = torch.zeros(count, sequence.batch, sequence.size, device=sequence.device)
 
     def launches(self, longest: float = 0.0) -> Iterator[Launch]:
-        """With `longest`, the first predictor's numbers are frames, up to so many."""
+        """With `longest`, the first predictor's outputs are durations in frames, clipped to `longest`."""
         sequence, source = self.sequence, self.sequence.x16
         outs = [*self.hidden, self.numbers]
         steps = zip(self.weights.layers, self.tiles, self.parts, outs, strict=True)
@@ -348,15 +348,15 @@ class PredictorLaunches:
 
 
 class WorkBuffers(ABC):
-    """The memory of a stage at one set of its inputs' shapes."""
+    """The memory of a stage for one set of input shapes."""
 
     @abstractmethod
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[Launch], dict[str, Tensor]]:
-        """What is launched for these inputs, and the outputs that this fills."""
+        """The launches for these inputs, and the outputs that they fill."""
 
 
-def first_options(sequence: SequenceBuffer, mask_padding: bool) -> dict[str, Any]:
-    """Options of a stage's first kernel."""
+def embedding_options(sequence: SequenceBuffer, mask_padding: bool) -> dict[str, Any]:
+    """Options of the embedding kernels."""
     return {
         "MASK_PADDING": mask_padding,
         "ITEMS": items_of(sequence.batch),
@@ -367,9 +367,9 @@ def first_options(sequence: SequenceBuffer, mask_padding: bool) -> dict[str, Any
 
 
 class EncoderBuffers(WorkBuffers):
-    """Of symbols (B, N): `encoded`, and what the predictors give, `duration` in frames up to `longest`.
+    """Symbols (B, N) -> `encoded` and the predictors' outputs; `duration` in frames is clipped to `longest`.
 
-    `padding` is the symbol that is none, wherever it stands.
+    `padding` is the padding symbol, which is masked at any position.
     """
 
     def __init__(
@@ -383,7 +383,7 @@ class EncoderBuffers(WorkBuffers):
         padding: int | None = None,
     ):
         self.folded, self.sequence, self.longest = folded, sequence, longest
-        self.options = {**first_options(sequence, mask_padding), "PADDING": padding}
+        self.options = {**embedding_options(sequence, mask_padding), "PADDING": padding}
         self.stack = LayerLaunches(folded.layers, sequence, processors)
         self.predictors = [
             PredictorLaunches(predictors, sequence, processors) for predictors in folded.predictors
@@ -416,7 +416,7 @@ class EncoderBuffers(WorkBuffers):
             names = predictor.weights.names
             launches += predictor.launches(self.longest if "duration" in names else 0.0)
             outputs |= dict(zip(names, predictor.numbers, strict=True))
-        if "pitch" in outputs:  # of which there may be several, says its shape
+        if "pitch" in outputs:  # (B, 1, N)
             outputs["pitch"] = outputs["pitch"][:, None]
         return launches, outputs
 
@@ -431,9 +431,9 @@ def frames_launch(
     numbers: Tensor | None = None,
     value: Value | None = None,
 ) -> Launch:
-    """The decoder's steps: those of `source`, so many to an item, by `repeat_index` if the inputs have it.
+    """The decoder's input: rows of `source` (`steps` per item), gathered by `repeat_index` if there is one.
 
-    `value` is added for each symbol's `numbers` (B, N).
+    The embedding `value` of each symbol's `numbers` (B, N) is added.
     """
     from trt_plugins.transformer import kernels
 
@@ -456,7 +456,7 @@ def frames_launch(
             sequence.channels,
         ),
         {
-            **first_options(sequence, mask_padding),
+            **embedding_options(sequence, mask_padding),
             "SOURCE_WIDTH": width,
             "TAPS": len(value.weight) if value else 0,
         },
@@ -464,7 +464,7 @@ def frames_launch(
 
 
 class KernelRun:
-    """Runs on the current stream with memory of its own: outputs are overwritten by the next run."""
+    """A stage's launches on the current stream; the next run overwrites the outputs."""
 
     def __init__(self, make: Callable[[Mapping[str, Tensor]], WorkBuffers]):
         self._make = make
@@ -482,15 +482,15 @@ class KernelRun:
 class TransformerEngine(Engine):
     """A stage on these kernels, in half precision: CUDA tensors in and out, a CUDA graph for every shape.
 
-    Lengths are padded, so that a few graphs do for all. Steps behind the longest item's end are masked,
-    whatever the network does with the padding of shorter items.
+    Lengths are padded, so that few graphs are needed. Steps behind the longest item are masked, even in a
+    network that attends to the padding of shorter items.
     """
 
     backend = "cuda"
-    attends_to_padding = False
+    attends_to_padding = False  # behind the longest item
     can_be_captured = True
     length_regulator = LENGTH_REGULATOR
-    name: str  # of the model, as it is spoken
+    name: str  # the model's, in messages
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
         check_machine(device, self.name)
@@ -509,11 +509,11 @@ class TransformerEngine(Engine):
 
     @abstractmethod
     def fold(self, network: torch.nn.Module) -> Any:
-        """The network's weights as the kernels take them, in a dataclass."""
+        """The network's weights in the kernels' layout, as a dataclass."""
 
     @abstractmethod
     def work_buffers(self, inputs: Mapping[str, Tensor]) -> WorkBuffers:
-        """Memory for inputs of these shapes."""
+        """The memory for inputs of these shapes."""
 
     def capturable(self, bucket: Bucket | None = None) -> KernelRun:
         return KernelRun(self.work_buffers)
@@ -532,7 +532,7 @@ class TransformerEngine(Engine):
                 t.name: pad_to(inputs[t.name], resized(t, inputs[t.name], wanted)) for t in self.stage.inputs
             }
             outputs = self._captured(padded)
-            if outputs is None:  # a warning has said why
+            if outputs is None:  # no graph; a warning gave the reason
                 outputs = {name: tensor.clone() for name, tensor in self.capturable()(padded).items()}
         return {
             t.name: cut(outputs[t.name], resized(t, outputs[t.name], lengths)) for t in self.stage.outputs

@@ -22,19 +22,19 @@ from trt_plugins.transformer.engine import (
     SequenceBuffer,
     TransformerEngine,
     WorkBuffers,
-    first_options,
+    embedding_options,
     frames_launch,
 )
 from trt_plugins.transformer.fold import Layer, Predictors, Product, Value
 
-LONGEST = 100.0  # frames that the network's own clamp lets a symbol have
+LONGEST = 100.0  # frames of a symbol, as in the network's clamp
 
 
 @dataclass(frozen=True)
 class FoldedDecoder:
     pitch: Value
     energy: Value | None
-    predictors: Predictors | None  # of the energy
+    predictors: Predictors | None  # the energy's
     positions: Tensor  # (longest mel, C) float32
     layers: tuple[Layer, ...]
     last: Product
@@ -60,7 +60,7 @@ def fold_layers(transformer: Transformer) -> tuple[Layer, ...]:
 
 
 def fold_predictors(network: FastPitch, names: tuple[str, ...]) -> tuple[Predictors, ...]:
-    """Predictors of the same sizes run together."""
+    """Groups predictors of equal sizes, which share launches."""
 
     def sizes(name: str) -> list[torch.Size]:
         return [tensor.shape for tensor in modules[name].state_dict().values()]
@@ -77,7 +77,7 @@ def fold_predictors(network: FastPitch, names: tuple[str, ...]) -> tuple[Predict
 
 
 def margin_of(config: FastPitchConfig) -> int:
-    """As far as any convolution reaches."""
+    """The convolutions' largest reach, in steps."""
     return max(getattr(config, name) for name in vars(config) if name.endswith("kernel_size")) // 2
 
 
@@ -167,7 +167,7 @@ class DecoderBuffers(WorkBuffers):
                 *text.layout,
                 text.channels,
             ),
-            {**first_options(text, self.config.mask_padding), "TAPS": len(folded.pitch.weight)},
+            {**embedding_options(text, self.config.mask_padding), "TAPS": len(folded.pitch.weight)},
         )
         frames = frames_launch(
             sequence,

@@ -57,7 +57,7 @@ def positions_of(network: FastSpeech) -> Tensor:
 
 
 def margin_of(config: FastSpeechConfig) -> int:
-    """As far as any convolution reaches."""
+    """The convolutions' largest reach, in steps."""
     return max(config.fft_conv1d_kernel, config.duration_predictor_kernel_size) // 2
 
 

@@ -8,7 +8,7 @@ from trt_plugins.graphs import GraphedShape, ShapedGenerator
 from trt_plugins.waveglow.fold import NARROW, Folded, fold, sizes_of
 from waveglow.config import WaveglowConfig
 
-# Rows, columns and how a tile is computed, by what was fastest on an H200 (README.md).
+# Rows, columns and launch options of the tiles: the fastest on an H200 (README.md).
 GATE_ROWS, GATE_COLUMNS, GATE = 128, 128, {"num_warps": 4, "STAGES": 3}
 RESIDUAL_ROWS, RESIDUAL_COLUMNS, RESIDUAL = 64, 256, {"num_warps": 4, "STAGES": 2}  # rows divide GATE_ROWS
 FLOW_ROWS = WINDOW_ROWS = 16
@@ -24,16 +24,16 @@ class Generator(ShapedGenerator):
 
 
 class Shape(GraphedShape):
-    """One batch and length: its buffers, and the CUDA graph that fills `audio` from them."""
+    """One batch size and length: buffers and launches."""
 
     def __init__(self, config: WaveglowConfig, folded: Folded, batch: int, frames: int, device: str):
         self.config, self.folded, self.sizes = config, folded, sizes_of(config)
         sizes = self.sizes
         self.batch, self.frames = batch, frames
-        self.stride = frames + sizes.margin  # rows from an item to the next
+        self.stride = frames + sizes.margin  # rows from one item to the next
         self.tiles = -(-(batch * self.stride - sizes.margin) // GATE_ROWS)
         self.rows = 2 * sizes.margin + self.tiles * GATE_ROWS  # of a phase
-        self.blocks = -(-sizes.window // sizes.chunks)  # of rows, that hold the windows of mels
+        self.blocks = -(-sizes.window // sizes.chunks)  # of `rows` rows each, for the windows of mels
 
         def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
@@ -46,7 +46,7 @@ class Shape(GraphedShape):
         }
         self.audio = zeros(batch, steps * config.n_group)
         area = sizes.phases * self.rows
-        # Windows of mels, then x. What lies between items stays zero.
+        # Windows of mels, then x. Margins between items stay zero.
         self.left = zeros(self.blocks * self.rows + area, sizes.channels, dtype=torch.float16)
         self.acts = zeros(area, sizes.channels, dtype=torch.float16)
         self.states = [zeros(area, NARROW) for _ in range(2)]
@@ -83,7 +83,7 @@ class Shape(GraphedShape):
         )
 
     def launch(self) -> None:
-        """Puts all kernels on the current stream."""
+        """Launches all kernels on the current stream."""
         from trt_plugins.waveglow import kernels
 
         config, sizes = self.config, self.sizes
@@ -154,7 +154,7 @@ class Shape(GraphedShape):
         )
 
     def _between(self, flow: int | None, after: int, early: int, used: int) -> None:
-        """What stands before, between and behind the coupling nets of two flows."""
+        """Launches flow_kernel: before the first coupling net, between two, or after the last."""
         from trt_plugins.waveglow import kernels
 
         config, sizes, folded = self.config, self.sizes, self.folded

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from common.speech import AcousticOutput, Controls, MelTooLong
-from common.synthesis.utterances import say
+from common.synthesis.utterances import speak_utterances
 from common.text import Utterance, get_frontend
 
 FRAMES = 3  # of each symbol
@@ -53,14 +53,14 @@ def utterances(frontend) -> list[Utterance]:
 
 def test_without_retries_problems_are_only_told(frontend, utterances):
     model = Moody(lambda text, seed: "it wanders" if len(text) > 40 else "")
-    said = say(model, frontend, utterances, Controls(), 0)
+    said = speak_utterances(model, frontend.symbols, utterances, Controls(), 0)
     assert [one.problem for one in said] == ["", "it wanders"]
     assert len(model.calls) == 1
 
 
 def test_only_what_went_wrong_is_spoken_again(frontend, utterances):
     model = Moody(lambda text, seed: "it wanders" if len(text) > 40 and seed != 7 else "")
-    short, long = say(model, frontend, utterances, Controls(seed=5), 3)
+    short, long = speak_utterances(model, frontend.symbols, utterances, Controls(seed=5), 3)
     assert [(seed, len(texts)) for seed, texts in model.calls] == [(5, 2), (6, 1), (7, 1)]
     assert (short.note, short.problem) == ("", "")
     assert (long.note, long.problem) == ("spoken again with seed 7", "")
@@ -70,7 +70,7 @@ def test_only_what_went_wrong_is_spoken_again(frontend, utterances):
 def test_then_it_is_spoken_in_pieces(frontend, utterances):
     longest = len(utterances[1].ids) * 2 // 3
     model = Moody(lambda text, seed: "it never ends" if text.count("@") > longest * 0.8 else "")
-    _, long = say(model, frontend, utterances, Controls(), 1)
+    _, long = speak_utterances(model, frontend.symbols, utterances, Controls(), 1)
     assert (long.note, long.problem) == ("spoken in 2 pieces", "")
     size = len(utterances[1].ids)
     assert long.durations.shape == (size,) and long.mel.shape == (80, long.durations.sum())
@@ -83,7 +83,7 @@ def test_then_it_is_spoken_in_pieces(frontend, utterances):
 
 def test_a_piece_that_still_fails_is_halved_again(frontend, utterances):
     model = Moody(lambda text, seed: "it repeats itself" if text.count("@") > 24 else "")
-    (long,) = say(model, frontend, utterances[1:], Controls(), 1)
+    (long,) = speak_utterances(model, frontend.symbols, utterances[1:], Controls(), 1)
     assert long.note == "spoken in 4 pieces" and not long.problem
     # A comma that only a piece has counts to the symbol before it.
     commas = long.durations.sum() // FRAMES - len(utterances[1].ids)
@@ -93,19 +93,19 @@ def test_a_piece_that_still_fails_is_halved_again(frontend, utterances):
 def test_the_best_is_kept_and_what_is_still_wrong_is_told(frontend, utterances):
     first = "".join(utterances[1].symbols[1:9])
     model = Moody(lambda text, seed: f"stuck in seed {seed}" if first in text else "")
-    (long,) = say(model, frontend, utterances[1:], Controls(), 1)
+    (long,) = speak_utterances(model, frontend.symbols, utterances[1:], Controls(), 1)
     assert long.note.startswith("spoken in") and long.problem == "stuck in seed 0"
     assert 0 < long.trouble < 0.5
 
     hopeless = Moody(lambda text, seed: f"stuck in seed {seed}")
-    (long,) = say(hopeless, frontend, utterances[1:], Controls(), 2)
+    (long,) = speak_utterances(hopeless, frontend.symbols, utterances[1:], Controls(), 2)
     assert (long.note, long.problem, long.trouble) == ("", "stuck in seed 0", 1.0)
 
 
 def test_the_same_call_gives_the_same_result(frontend, utterances):
     def speak():
         model = Moody(lambda text, seed: "it wanders" if text.count("@") > 30 - seed else "")
-        return say(model, frontend, utterances, Controls(), 2), model.calls
+        return speak_utterances(model, frontend.symbols, utterances, Controls(), 2), model.calls
 
     (first, calls), (second, again) = speak(), speak()
     assert calls == again
@@ -115,20 +115,20 @@ def test_the_same_call_gives_the_same_result(frontend, utterances):
 
 def test_without_noise_no_other_seed_is_tried(frontend, utterances):
     model = Moody(lambda text, seed: "it wanders" if text.count("@") > 40 else "")
-    say(model, frontend, utterances, Controls(dropout=False), 5)
+    speak_utterances(model, frontend.symbols, utterances, Controls(dropout=False), 5)
     assert {seed for seed, _ in model.calls} == {0}
 
 
 def test_pitches_are_joined_too(frontend, utterances):
     model = Moody(lambda text, seed: "it wanders" if text.count("@") > 60 else "", attention=False)
-    (long,) = say(model, frontend, utterances[1:], Controls(), 1)
+    (long,) = speak_utterances(model, frontend.symbols, utterances[1:], Controls(), 1)
     assert long.note == "spoken in 2 pieces" and long.alignment is None
     np.testing.assert_array_equal(long.pitch, FRAMES)
 
 
 def test_pieces_go_in_batches_no_larger_than_the_first(frontend, utterances):
     model = Moody(lambda text, seed: "it wanders" if text.count("@") > 10 else "")
-    say(model, frontend, utterances, Controls(), 1)
+    speak_utterances(model, frontend.symbols, utterances, Controls(), 1)
     assert max(len(texts) for _, texts in model.calls) == 2
 
 
@@ -153,14 +153,14 @@ class Short(Moody):
 def test_what_is_too_long_is_spoken_in_pieces_and_its_batch_mates_as_ever(frontend, utterances, longest):
     model = Short(longest)
     mates = [utterances[0], utterances[1], utterances[0]]
-    short, long, other = say(model, frontend, mates, Controls(), 0)
+    short, long, other = speak_utterances(model, frontend.symbols, mates, Controls(), 0)
     if len(utterances[0].ids) * FRAMES <= longest:
         assert short.note == other.note == "" and short.mel.shape[1] == len(utterances[0].ids) * FRAMES
-    assert long.pieces > 1 and long.note == f"spoken in {long.pieces} pieces"
+    assert long.segments > 1 and long.note == f"spoken in {long.segments} pieces"
     assert long.durations.shape == (len(utterances[1].ids),) and (long.durations >= FRAMES).all()
     assert long.mel.shape[1] == long.durations.sum() == long.alignment.shape[0]
 
 
 def test_what_cannot_be_cut_any_more_raises_the_models_error(frontend, utterances):
     with pytest.raises(MelTooLong, match="up to 5: raise the pace"):
-        say(Short(5), frontend, utterances, Controls(), 0)
+        speak_utterances(Short(5), frontend.symbols, utterances, Controls(), 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from common.synthesis.utterances import cut, fit
+from common.synthesis.segments import cut, fit
 from common.text import Utterance, get_frontend
 
 SENTENCE = "Behind the old mill stood a tall ladder, and nobody knew for what reason it had been left there."
