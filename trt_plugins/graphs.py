@@ -60,7 +60,7 @@ def padded(frames: int) -> int:
     return -(-frames // step) * step
 
 
-class Launch(NamedTuple):
+class TritonLaunch(NamedTuple):
     """A Triton kernel with its grid, arguments and options."""
 
     kernel: Any

@@ -19,7 +19,7 @@ from common.engines.cuda_graphs import MEL_STEP, TEXT_STEP, Captured
 from common.engines.recent import Recent
 from common.engines.torch_engine import build_network
 from common.stages import Dim, Stage
-from trt_plugins.graphs import Launch, check_machine, processors_of
+from trt_plugins.graphs import TritonLaunch, check_machine, processors_of
 from trt_plugins.transformer.fold import (
     CHUNK,
     COLUMNS,
@@ -47,7 +47,7 @@ NO_LIMIT = 3e38
 UNITS = {"text": TEXT_STEP, "mel": MEL_STEP}  # lengths are padded to multiples of these
 
 
-class Tile(NamedTuple):
+class ProductTile(NamedTuple):
     """The tiling of a product: rows and columns of a program, and splits of the inner dimension (split-K)."""
 
     rows: int
@@ -66,11 +66,11 @@ PART_TIME = 1.2e-6
 
 def tile_for(
     product: Product, rows: int, processors: int, splittable: bool = False, widest: int = COLUMNS
-) -> Tile:
+) -> ProductTile:
     """The tile with the least estimated time for `rows` on `processors` multiprocessors."""
     steps = product.taps * product.chunks
 
-    def time(tile: Tile) -> float:
+    def time(tile: ProductTile) -> float:
         programs = -(-rows // tile.rows) * (product.columns // tile.columns) * tile.splits
         chunk = max(FASTEST_CHUNK, CHUNK_TIME + NUMBER_TIME * tile.rows * tile.columns)
         chunks = -(-programs // processors) * -(-steps // tile.splits)
@@ -79,7 +79,7 @@ def tile_for(
 
     most = min(steps, MOST_SPLITS) if splittable else 1
     sizes = [size for size in TILES if size[1] <= widest]
-    tiles = [Tile(*size, splits) for size in sizes for splits in range(1, most + 1)]
+    tiles = [ProductTile(*size, splits) for size in sizes for splits in range(1, most + 1)]
     return min(tiles, key=time)
 
 
@@ -130,14 +130,14 @@ def product_launch(
     sequence: SequenceBuffer,
     source: Tensor,
     out: Tensor,
-    tile: Tile,
+    tile: ProductTile,
     mask: Tensor | None = None,
     *,
     relu: bool = False,
     parts: bool = False,
     channels: int = 0,
     group: int = 0,
-) -> Launch:
+) -> TritonLaunch:
     """With `group`, every `group` columns have an input of their own; these are consecutive in `source`."""
     from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -145,7 +145,7 @@ def product_launch(
 
     describe = TensorDescriptor.from_tensor
     whole = parts or channels
-    return Launch(
+    return TritonLaunch(
         kernels.product_kernel,
         (-(-sequence.rows // tile.rows), product.columns // tile.columns, tile.splits),
         (
@@ -192,7 +192,7 @@ class LayerLaunches:
         most = max(self.contract_tile.splits, first.attention.heads)
         self.parts = sequence.new(self.columns, torch.float32, most)
 
-    def launches(self, lengths: Tensor) -> Iterator[Launch]:
+    def launches(self, lengths: Tensor) -> Iterator[TritonLaunch]:
         sequence = self.sequence
         for layer in self.layers:
             attention, expand, contract = layer.attention, layer.expand, layer.contract
@@ -207,19 +207,19 @@ class LayerLaunches:
             yield product_launch(contract, sequence, self.hidden, self.parts, self.contract_tile, parts=True)
             yield self._norm(contract.bias, layer.norm, self.contract_tile.splits)
 
-    def _tile(self, product: Product) -> Tile:
+    def _tile(self, product: Product) -> ProductTile:
         return tile_for(product, self.sequence.rows, self.processors)
 
-    def mel(self, product: Product, mel: Tensor) -> Launch:
+    def mel(self, product: Product, mel: Tensor) -> TritonLaunch:
         """The final projection, into mel (B, n_mels, size)."""
         tile = self._tile(product)
         return product_launch(product, self.sequence, self.sequence.x16, mel, tile, channels=mel.shape[1])
 
-    def _attention(self, attention: Attention, lengths: Tensor) -> Launch:
+    def _attention(self, attention: Attention, lengths: Tensor) -> TritonLaunch:
         from trt_plugins.transformer import kernels
 
         sequence = self.sequence
-        return Launch(
+        return TritonLaunch(
             kernels.attention_kernel,
             (*sequence.grid(ATTENTION_ROWS), attention.heads),
             (
@@ -254,12 +254,12 @@ class LayerLaunches:
             },
         )
 
-    def _norm(self, bias: Tensor, norm: Norm, splits: int) -> Launch:
+    def _norm(self, bias: Tensor, norm: Norm, splits: int) -> TritonLaunch:
         """Adds a product's partial sums and bias to the residual, then layer norm."""
         from trt_plugins.transformer import kernels
 
         sequence = self.sequence
-        return Launch(
+        return TritonLaunch(
             kernels.norm_kernel,
             (-(-sequence.rows // NORM_ROWS),),
             (
@@ -301,7 +301,7 @@ class PredictorLaunches:
         self.hidden = [sequence.new(layer.block, count=count) for layer in layers[:-1]]
         self.numbers = torch.zeros(count, sequence.batch, sequence.size, device=sequence.device)
 
-    def launches(self, longest: float = 0.0) -> Iterator[Launch]:
+    def launches(self, longest: float = 0.0) -> Iterator[TritonLaunch]:
         """With `longest`, the first predictor's outputs are durations in frames, clipped to `longest`."""
         sequence, source = self.sequence, self.sequence.x16
         outs = [*self.hidden, self.numbers]
@@ -312,11 +312,13 @@ class PredictorLaunches:
             yield self._layer(layer, tile, parts, out, longest)
             source = out
 
-    def _layer(self, layer: PredictorLayer, tile: Tile, parts: Tensor, out: Tensor, longest: float) -> Launch:
+    def _layer(
+        self, layer: PredictorLayer, tile: ProductTile, parts: Tensor, out: Tensor, longest: float
+    ) -> TritonLaunch:
         from trt_plugins.transformer import kernels
 
         sequence, predictors = self.sequence, self.weights
-        return Launch(
+        return TritonLaunch(
             kernels.predictor_kernel,
             (-(-sequence.rows // NORM_ROWS), len(predictors.last)),
             (
@@ -351,7 +353,7 @@ class WorkBuffers(ABC):
     """The memory of a stage for one set of input shapes."""
 
     @abstractmethod
-    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[Launch], dict[str, Tensor]]:
+    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:
         """The launches for these inputs, and the outputs that they fill."""
 
 
@@ -389,12 +391,12 @@ class EncoderBuffers(WorkBuffers):
             PredictorLaunches(predictors, sequence, processors) for predictors in folded.predictors
         ]
 
-    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[Launch], dict[str, Tensor]]:
+    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:
         from trt_plugins.transformer import kernels
 
         sequence, folded = self.sequence, self.folded
         lengths = inputs["lengths"]
-        symbols = Launch(
+        symbols = TritonLaunch(
             kernels.symbols_kernel,
             sequence.grid(STEP_ROWS),
             (
@@ -430,7 +432,7 @@ def frames_launch(
     mask_padding: bool,
     numbers: Tensor | None = None,
     value: Value | None = None,
-) -> Launch:
+) -> TritonLaunch:
     """The decoder's input: rows of `source` (`steps` per item), gathered by `repeat_index` if there is one.
 
     The embedding `value` of each symbol's `numbers` (B, N) is added.
@@ -438,7 +440,7 @@ def frames_launch(
     from trt_plugins.transformer import kernels
 
     width = source.shape[-1]
-    return Launch(
+    return TritonLaunch(
         kernels.frames_kernel,
         sequence.grid(STEP_ROWS),
         (

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fastpitch.config import FastPitchConfig
 from fastpitch.model import MASKED_SCORE, FastPitch, Predictor, Transformer
-from trt_plugins.graphs import Launch
+from trt_plugins.graphs import TritonLaunch
 from trt_plugins.transformer import fold
 from trt_plugins.transformer.engine import (
     STEP_ROWS,
@@ -150,11 +150,11 @@ class DecoderBuffers(WorkBuffers):
         self.stack = LayerLaunches(folded.layers, self.sequence, processors)
         self.mel = torch.zeros(batch, config.n_mel_channels, mel, device=device)
 
-    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[Launch], dict[str, Tensor]]:
+    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:
         from trt_plugins.transformer import kernels
 
         folded, text, sequence = self.folded, self.text, self.sequence
-        with_pitch = Launch(
+        with_pitch = TritonLaunch(
             kernels.values_kernel,
             text.grid(STEP_ROWS),
             (

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fastspeech.config import HEAD_SIZE, FastSpeechConfig
 from fastspeech.model import MASKED_SCORE, FastSpeech, Transformer
-from trt_plugins.graphs import Launch
+from trt_plugins.graphs import TritonLaunch
 from trt_plugins.transformer import fold
 from trt_plugins.transformer.engine import (
     NO_LIMIT,
@@ -114,7 +114,7 @@ class DecoderBuffers(WorkBuffers):
         self.stack = LayerLaunches(folded.layers, self.sequence, processors)
         self.mel = torch.zeros(batch, config.n_mel_channels, mel, device=device)
 
-    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[Launch], dict[str, Tensor]]:
+    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:
         folded = self.folded
         by_index = "repeat_index" in inputs
         source = inputs["encoded" if by_index else "placed"]

@@ -101,12 +101,12 @@ class Shape(GraphedShape):
         )
         flows = range(config.n_flows)
         used = config.n_remaining
-        self._between(None, config.n_flows - 1, 0, 0)
+        self._flow(None, config.n_flows - 1, 0, 0)
         for flow in reversed(flows):
             for layer in range(sizes.layers):
                 self._layer(flow * sizes.layers + layer, layer)
             early = config.n_early_size if config.is_early(flow) else 0
-            self._between(flow, flow - 1, early, used)
+            self._flow(flow, flow - 1, early, used)
             used += early
 
     def _layer(self, index: int, layer: int) -> None:
@@ -153,7 +153,7 @@ class Shape(GraphedShape):
             **RESIDUAL,
         )
 
-    def _between(self, flow: int | None, after: int, early: int, used: int) -> None:
+    def _flow(self, flow: int | None, after: int, early: int, used: int) -> None:
         """Launches flow_kernel: before the first coupling net, between two, or after the last."""
         from trt_plugins.waveglow import kernels
 
