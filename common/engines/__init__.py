@@ -99,13 +99,6 @@ class Engine(ABC):
         return []
 
 
-def engine_class(backend: str) -> type[Engine]:
-    """The class of a backend's engines; its module is imported when it is asked for."""
-    if backend not in BACKENDS:
-        raise InputError(unknown("backend", backend, BACKENDS))
-    return load_attribute(BACKENDS[backend])
-
-
 def make_engine(
     stage: Stage,
     source: ModelSource,
@@ -122,8 +115,10 @@ def make_engine(
     if backend == KERNELS:
         engine = get_model(stage.model).module("stages").KERNELS[stage.name]
         return load_attribute(engine)(stage, source, device, threads)
+    if backend not in BACKENDS:
+        raise InputError(unknown("backend", backend, BACKENDS))
     more = (deployment, bucket) if backend == "trt" else ()
-    return engine_class(backend)(stage, source, device, threads, *more)
+    return load_attribute(BACKENDS[backend])(stage, source, device, threads, *more)
 
 
 def attend_to_padding(*engines: Engine) -> bool:

@@ -8,11 +8,13 @@ from typing import Any
 
 from common.arrays import Array, pad_to
 from common.config.deployment import Bucket
-from common.engines import Engine, Run, engine_class
+from common.engines import Engine, Run
 from common.engines.check_inputs import check_inputs
 from common.engines.recent import Recent
 from common.errors import InputError
+from common.registry import load_attribute
 from common.stages import Dim, Stage, Tensor
+from common.stages.choose import BACKENDS
 
 MB = 1_000_000
 
@@ -85,8 +87,8 @@ class BucketedEngine(Engine):
         self.backend = backend
         self.device = device
         self.memory_owner = pool  # of a model's engines together
-        self.can_be_captured = engine_class(backend).can_be_captured
-        self.can_be_repeated = engine_class(backend).can_be_repeated
+        kind: type[Engine] = load_attribute(BACKENDS[backend])
+        self.can_be_captured, self.can_be_repeated = kind.can_be_captured, kind.can_be_repeated
         self.uses = {bucket: BucketUse() for bucket in self.buckets}
         self._whole = stage
         self._make = make

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +36,7 @@ def method_of(network: nn.Module, stage: Stage) -> Callable[..., tuple[Tensor, .
 def listening(network: nn.Module, names: Iterable[str], made: dict[str, Tensor]) -> Iterator[None]:
     """Keeps what these layers make, in the order in which they end; a layer's second call is "name#2"."""
 
-    def keep(name: str, output: Any) -> None:
+    def keep(name: str, output: object) -> None:
         first = output[0] if isinstance(output, tuple | list) else output
         if isinstance(first, Tensor) and first.is_floating_point():
             calls = 1
@@ -62,7 +61,7 @@ def _listen_to_method(
 ) -> None:
     original = getattr(module, method)
 
-    def call(*args: Any, **options: Any) -> Any:
+    def call(*args: object, **options: object) -> object:
         output = original(*args, **options)
         keep(name, output)
         return output

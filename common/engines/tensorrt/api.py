@@ -23,6 +23,9 @@ VARIABLE = "MELFORGE_TENSORRT"
 INSTALL = "pip install -e '.[trt]' (TensorRT for RTX), or pip install 'tensorrt>=10.13'"
 
 
+ApiObject = Any  # of TensorRT's Python API, which has no types
+
+
 @dataclass(frozen=True, eq=False)
 class TensorRT:
     """One of the two, imported."""
@@ -74,27 +77,34 @@ def _checked(found: TensorRT) -> TensorRT:
     return found
 
 
-def make_logger(found: TensorRT) -> Any:
-    """A logger that keeps what TensorRT says: `messages` of (severity's name, text)."""
+class Messages:
+    """TensorRT's errors and warnings, as (severity's name, text)."""
 
-    class Logger(found.api.ILogger):
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, str]] = []
+
+    def reason(self) -> str:
+        """The first error that is a reason: one about CUDA follows each on a machine without a GPU."""
+        errors = [text for severity, text in self.messages if severity != "WARNING"]
+        reasons = [text for text in errors if "catchCudaError" not in text] or errors
+        return reasons[0][:400] if reasons else "it gives no reason"
+
+    def warnings(self) -> list[str]:
+        texts = (text[:400] for severity, text in self.messages if severity == "WARNING")
+        # That an input is int64 is what its stage declares.
+        return list(dict.fromkeys(text for text in texts if "Int64 binding" not in text))
+
+
+def make_logger(found: TensorRT) -> Messages:
+    """A logger for TensorRT that keeps its messages."""
+
+    class Logger(found.api.ILogger, Messages):
         def __init__(self) -> None:
             found.api.ILogger.__init__(self)
-            self.messages: list[tuple[str, str]] = []
+            Messages.__init__(self)
 
-        def log(self, severity: Any, message: str) -> None:
+        def log(self, severity: ApiObject, message: str) -> None:
             if severity.name in ("INTERNAL_ERROR", "ERROR", "WARNING"):
                 self.messages.append((severity.name, " ".join(message.split())))
-
-        def reason(self) -> str:
-            """The first error that is a reason: one about CUDA follows each on a machine without a GPU."""
-            errors = [text for severity, text in self.messages if severity != "WARNING"]
-            reasons = [text for text in errors if "catchCudaError" not in text] or errors
-            return reasons[0][:400] if reasons else "it gives no reason"
-
-        def warnings(self) -> list[str]:
-            texts = (text[:400] for severity, text in self.messages if severity == "WARNING")
-            # That an input is int64 is what its stage declares.
-            return list(dict.fromkeys(text for text in texts if "Int64 binding" not in text))
 
     return Logger()

@@ -55,17 +55,16 @@ class TrtEngine(Engine):
         file = engine_file(stage, source, deployment, trt, bucket)
         self.stage = file.stage
         key = ("trt", file.path, device)
-        self.loaded = source.networks.get(key)
-        if self.loaded is None:
+        loaded: LoadedPlan | None = source.networks.get(key)
+        if loaded is None:
             if deployment.trt_force_build:
                 build_stage(file, source, trt, force=True, workspace=deployment.trt_max_ws_size)
             plan = file.read()
             in_order = stage.rtx_in_order and trt.portable
-            self.loaded = LoadedPlan(plan, trt, device, str(file.path), file.path, in_order)
-            source.networks[key] = self.loaded
-        self.memory_owner = self.loaded
-        self.memory_bytes = self.loaded.memory_bytes + self.loaded.scratch_bytes
-        self._context = TrtContext(self.loaded)
+            loaded = source.networks[key] = LoadedPlan(plan, trt, device, str(file.path), file.path, in_order)
+        self.memory_owner = self.loaded = loaded
+        self.memory_bytes = loaded.memory_bytes + loaded.scratch_bytes
+        self._context = TrtContext(loaded)
         self._contexts: Recent[tuple, TrtContext] = Recent(MOST_CONTEXTS)
         self._stream = torch.cuda.Stream(device)
         self._captured = None
