@@ -21,12 +21,12 @@ MB = 1_000_000
 
 @dataclass
 class BucketUse:
-    """What became of one bucket of one stage."""
+    """How much one bucket of one stage was used."""
 
     calls: int = 0
     steps: int = 0  # computed: symbols and frames of all items
-    valid: Array = 0  # what of them is within an item; on a GPU it stays there until somebody asks
-    misses: int = 0  # a first choice that was too small, or what even the largest bucket does not cover
+    valid: Array = 0  # of these steps, those within an item; a GPU's tensor until it is reported
+    misses: int = 0  # calls for which this bucket, chosen first, or as the largest, was too small
     loads: int = 0
 
     @property

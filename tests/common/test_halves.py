@@ -150,7 +150,7 @@ class TestWithoutGpu:
         driver.synthesise(TEXTS[0])
         assert list(driver.captured._stages) == [captured]
 
-    def test_a_network_that_hears_padding_gets_none(self, model, drivers, sources):
+    def test_a_network_that_attends_to_padding_gets_none(self, model, drivers, sources):
         source = sources[model]
         source = replace(source, config=replace(source.config, mask_padding=False), networks={})
         driver, plain = drivers(source)

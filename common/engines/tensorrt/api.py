@@ -1,7 +1,7 @@
 """Finds TensorRT: the full one (`tensorrt`) or TensorRT for RTX, whichever is installed or asked for.
 
-All other code is written once, for the API that both have; what only one of them has is asked for with
-hasattr. Precision is never a builder's flag: networks are strongly typed, all that TensorRT 11 and RTX take.
+All other code is written once, for the API that both share; features of only one are tested with hasattr.
+Precision is never a builder flag: networks are strongly typed, the only kind in TensorRT 11 and RTX.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from common.errors import InputError, unknown
 
-# Flavours by the names that a user knows, in the order of preference, and the modules that may hold them.
+# Flavours in the order of preference, and the modules that may hold them.
 MODULES = {"tensorrt": ("tensorrt",), "tensorrt_rtx": ("tensorrt_rtx", "tensorrt_rtx_bindings")}
 TITLES = {"tensorrt": "TensorRT", "tensorrt_rtx": "TensorRT for RTX"}
 OLDEST = {"tensorrt": (10, 13), "tensorrt_rtx": (1, 0)}
@@ -28,7 +28,7 @@ ApiObject = Any  # of TensorRT's Python API, which has no types
 
 @dataclass(frozen=True, eq=False)
 class TensorRT:
-    """One of the two, imported."""
+    """One of the two flavours, imported."""
 
     flavour: str
     api: ModuleType
@@ -43,7 +43,7 @@ class TensorRT:
 
     @property
     def portable(self) -> bool:
-        """Whether an engine runs on other GPUs than it was built for; it is compiled when it first runs."""
+        """Whether an engine runs on any GPU: it is then compiled for the GPU at its first run."""
         return self.flavour == "tensorrt_rtx"
 
 
@@ -84,14 +84,14 @@ class Messages:
         self.messages: list[tuple[str, str]] = []
 
     def reason(self) -> str:
-        """The first error that is a reason: one about CUDA follows each on a machine without a GPU."""
+        """The first error. Without a GPU each is followed by one about CUDA, which is no reason."""
         errors = [text for severity, text in self.messages if severity != "WARNING"]
         reasons = [text for text in errors if "catchCudaError" not in text] or errors
         return reasons[0][:400] if reasons else "it gives no reason"
 
     def warnings(self) -> list[str]:
         texts = (text[:400] for severity, text in self.messages if severity == "WARNING")
-        # That an input is int64 is what its stage declares.
+        # Inputs are int64 where their stage declares so.
         return list(dict.fromkeys(text for text in texts if "Int64 binding" not in text))
 
 

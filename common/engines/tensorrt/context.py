@@ -31,7 +31,7 @@ ALIGNMENT = 256  # of the addresses that TensorRT reads and writes
 
 
 class LoadedPlan:
-    """A plan in the GPU's memory. Its contexts share the weights and what was compiled for this GPU."""
+    """A plan in the GPU's memory. Its contexts share the weights and the code compiled for this GPU."""
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class LoadedPlan:
 
 
 class RuntimeCache:
-    """What TensorRT for RTX compiled for this GPU, in a file beside the engine: the next start need not wait.
+    """The code that TensorRT for RTX compiled for this GPU, in a file beside the engine for the next start.
 
-    The full TensorRT has compiled everything when it builds, and this does nothing.
+    The full TensorRT compiles when it builds: for its engines this does nothing.
     """
 
     def __init__(self, loaded: LoadedPlan, file: Path | None):
@@ -104,7 +104,7 @@ class RuntimeCache:
         loaded.config.set_runtime_cache(self._cache)
 
     def save(self) -> None:
-        """Writes the file if there is more in it than before."""
+        """Writes the file if the cache has grown."""
         if self._cache is None:
             return
         content = bytes(memoryview(self._cache.serialize()))
@@ -160,7 +160,7 @@ def make_allocator(trt: TensorRT, device: torch.device) -> OutputMemory:
 
 
 class TrtContext:
-    """A context that is run with named tensors. Its addresses and shapes are set only where they change."""
+    """A context run on named tensors. Addresses and shapes are set only where they change."""
 
     def __init__(self, loaded: LoadedPlan):
         self.loaded = loaded
@@ -174,7 +174,7 @@ class TrtContext:
         self._allocators: dict[str, OutputMemory] = {}
 
     def bind(self, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor] | None = None) -> None:
-        """Sets what the next run reads and writes; tensors for `outputs` that are not given are made."""
+        """Sets what the next run reads and writes; outputs that are not given are allocated."""
         for name in self.loaded.inputs:
             shape = tuple(inputs[name].shape)
             if self._shapes.get(name) != shape:
@@ -214,12 +214,12 @@ class TrtContext:
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Those of the inputs that were bound last."""
+        """The shapes of the inputs that were bound last."""
         return tuple(self._shapes.get(name, ()) for name in self.loaded.inputs)
 
     @property
     def data_dependent(self) -> bool:
-        """Whether an output of the shapes that were bound has a length that depends on what is computed."""
+        """Whether the length of an output is known only after the run."""
         return bool(self._allocators)
 
     def run(self, stream: torch.cuda.Stream) -> None:
@@ -234,7 +234,7 @@ class TrtContext:
             raise InputError(f"{self.loaded.name} failed: {self.loaded.logger.reason()}")
 
     def results(self, stream: torch.cuda.Stream) -> dict[str, Tensor]:
-        """What the run gives; where a length depends on what was computed, the stream is waited for."""
+        """The outputs; waits for the stream where a length is known only after the run."""
         if self._allocators:
             stream.synchronize()
         return {
@@ -244,7 +244,7 @@ class TrtContext:
 
 
 class ContextRun:
-    """Runs on a context of its own and the current stream: a graph of it holds the context's addresses."""
+    """Runs a plan on a context of its own and the current stream; a graph of it uses the context's memory."""
 
     def __init__(self, loaded: LoadedPlan):
         self._context = TrtContext(loaded)
@@ -264,6 +264,6 @@ class ContextRun:
 
 
 def addressable(tensor: Tensor) -> Tensor:
-    """The tensor as TensorRT can read it where it is, else a copy."""
+    """The tensor itself where TensorRT can read it, else a copy."""
     tensor = tensor.contiguous()
     return tensor.clone() if tensor.data_ptr() % ALIGNMENT else tensor

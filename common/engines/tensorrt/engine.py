@@ -30,7 +30,7 @@ MOST_CONTEXTS = 8  # shapes that have a context of their own
 
 
 class TrtEngine(Engine):
-    """CUDA tensors in and out. Outputs come from PyTorch's memory pool, which gives the same blocks again.
+    """CUDA tensors in and out. Outputs are allocated by PyTorch, whose pool reuses memory.
 
     Engines of one source and file share the weights; each has a context, so that several may run at a time.
     """
@@ -90,7 +90,7 @@ class TrtEngine(Engine):
 
     @property
     def _graphs(self) -> dict[tuple, Graph | None]:
-        """By the shapes that have run; None where a graph gave other numbers."""
+        """By shapes; None where a graph could not be captured or gave other numbers."""
         return self._captured.graphs if self._captured else {}
 
     def capturable(self, bucket: Bucket | None = None) -> ContextRun:
@@ -139,7 +139,7 @@ class TrtEngine(Engine):
         return context.results(stream)
 
     def _context_for(self, key: tuple) -> TrtContext:
-        """Shapes that come again between others get a context each: changing one's shapes takes 20 ms."""
+        """Shapes that recur between others get a context each: changing a context's shapes takes 20 ms."""
         if key not in self._contexts and (key not in self._seen or self._context.shapes == key):
             return self._context
         return self._contexts.get_or_make(key, lambda: TrtContext(self.loaded))
