@@ -1,4 +1,4 @@
-"""What engines declare: abilities of the base class, of a wrapped engine, and the store of what is made once."""
+"""Abilities of engines: the base class's, a wrapped engine's; and the store of what is made once."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class Able(Plain):
 def test_what_an_engine_does_not_declare_it_refuses():
     engine = Plain()
     assert attend_to_padding(engine) and not engine.can_be_captured and not engine.can_be_repeated
-    with pytest.raises(TypeError, match="fastpitch.encoder on torch cannot be captured"):
+    with pytest.raises(TypeError, match=r"fastpitch\.encoder on torch cannot be captured"):
         engine.capturable()
-    with pytest.raises(TypeError, match="fastpitch.encoder on torch has no CUDA graph of several steps"):
+    with pytest.raises(TypeError, match=r"fastpitch\.encoder on torch has no CUDA graph of several steps"):
         engine.repeated({}, {}, "noise", 4, ("y",))
 
 
