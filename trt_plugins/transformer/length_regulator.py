@@ -1,24 +1,30 @@
-"""The computation between encoder and decoder where both run on kernels: one launch on either side.
+"""The length regulator of FastPitch and FastSpeech in two launches, for an encoder and a decoder of kernels.
 
-The functions replace those of the same names beside the models' drivers, with the same results.
+`regulating` and `expanding` compute what the models' drivers compute with array operations between their two
+engines: durations rounded to whole frames, and for each frame the symbol that it repeats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
+from common.engines import LengthRegulator, Run
 from fastpitch.config import LONGEST_SYMBOL
 from trt_plugins.transformer.fold import block_of
 
-Run = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 INDEX_ROWS = 16
 
 
 def regulating(encode: Run) -> Run:
-    """The encoder and the durations, with FastPitch's `settings` or FastSpeech's `alpha`."""
+    """The encoder's run with what follows it.
+
+    It takes FastPitch's `settings` float32 [3] (pace, factor and shift of the pitch) or FastSpeech's `alpha`
+    float32 [1] beside the encoder's inputs. It gives `encoded`, `repeats` int64 [B, N], `lengths` int64 [B]
+    and, of a model with pitch, `pitch` and `numbers` float32 [2, B, N]: durations and pitch for the host.
+    """
 
     def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         from trt_plugins.transformer import kernels
@@ -57,7 +63,10 @@ def regulating(encode: Run) -> Run:
 
 
 def expanding(decode: Run) -> Run:
-    """Each frame's symbol index, and the decoder."""
+    """The decoder's run with what precedes it: the index [B, T] of each frame's symbol.
+
+    It takes `repeats` int64 [B, N] and `frames` int64 [T] in place of `repeat_index` and `mel_lengths`.
+    """
 
     def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         from trt_plugins.transformer import kernels
@@ -72,3 +81,6 @@ def expanding(decode: Run) -> Run:
         return decode({**given, "repeat_index": index, "mel_lengths": mel_lengths})
 
     return run
+
+
+LENGTH_REGULATOR = LengthRegulator(regulating, expanding)
