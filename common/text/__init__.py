@@ -52,10 +52,10 @@ class Frontend(Protocol):
 
 # A frontend's module is imported when it is asked for: a voice pays for its own one only.
 _FRONTENDS = {
-    "english": "common.text.english:EnglishFrontend",
-    "tacotron2": "common.text.published:Tacotron2Frontend",
-    "fastpitch": "common.text.published:FastPitchFrontend",
-    "fastspeech": "common.text.published:FastSpeechFrontend",
+    "english": "common.text.english.frontend:EnglishFrontend",
+    "tacotron2": "common.text.published.frontends:Tacotron2Frontend",
+    "fastpitch": "common.text.published.frontends:FastPitchFrontend",
+    "fastspeech": "common.text.published.frontends:FastSpeechFrontend",
 }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from common.text.reading import number_words as say
-from common.text.reading.characters import LeftOut
+from common.text.english.reading import number_words as say
+from common.text.english.reading.characters import LeftOut
 
 # Every pattern of this package is tried at one place only and never looks far beyond what it reads: a long
 # text costs time in proportion to its length.

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from common.text import get_frontend
-from common.text.normalise import normalise
-from common.text.reading import number_words
+from common.text.english.normalise import normalise
+from common.text.english.reading import number_words
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 FRONTEND = get_frontend("english")
 
 

@@ -16,12 +16,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from common.text import Analysis, Unspoken, Utterance, published_cleaners
+from common.text import Analysis, Unspoken, Utterance
 from common.text.cmudict import load_cmudict, load_heteronyms
-from common.text.published_numbers import currencies, mask_currencies
+from common.text.published.cleaners import FASTPITCH, FASTSPEECH, TACOTRON2, chain, collapse_blanks
+from common.text.published.numbers import currencies, mask_currencies
+from common.text.published.transliterate import bundled, unidecode
 from common.text.split import CLAUSE_PAUSE, pause_between, split_clauses, split_sentences
 from common.text.symbols import get_symbols
-from common.text.transliterate import bundled, unidecode
 
 MAX_SYMBOLS = 250
 _MIN_SYMBOLS = 32  # one character can be a word or two
@@ -156,12 +157,12 @@ class Tacotron2Frontend(_PublishedFrontend):
     """Graphemes, with phonemes where the text has them in braces."""
 
     name = "tacotron2"
-    _cleaners = published_cleaners.TACOTRON2
+    _cleaners = TACOTRON2
     _character = staticmethod(bundled)
 
     def __init__(self, cleaners: str | Sequence[str] = "english_cleaners", *, max_symbols: int = MAX_SYMBOLS):
         super().__init__(self.name, "_~", _character_map(cleaners, self._character), max_symbols)
-        self._clean = published_cleaners.chain(cleaners, self._cleaners)
+        self._clean = chain(cleaners, self._cleaners)
 
     def _spell(self, text: str) -> tuple[str, str, list[str]]:
         # The published cleaners know nothing of braces; the ids are made from what stands between them.
@@ -184,7 +185,7 @@ class FastSpeechFrontend(Tacotron2Frontend):
     """As Tacotron 2's, with the transliteration of the Unidecode package."""
 
     name = "fastspeech"
-    _cleaners = published_cleaners.FASTSPEECH
+    _cleaners = FASTSPEECH
     _character = staticmethod(unidecode)
 
 
@@ -218,7 +219,7 @@ class FastPitchFrontend(_PublishedFrontend):
         if ambiguous not in ("ignore", "first", "random"):
             raise ValueError(f"ambiguous must be 'ignore', 'first' or 'random', not {ambiguous!r}")
         super().__init__(symbol_set, "", _character_map(cleaners, bundled), max_symbols)
-        self._clean = published_cleaners.chain(cleaners, published_cleaners.FASTPITCH)
+        self._clean = chain(cleaners, FASTPITCH)
         self._p_arpabet = p_arpabet
         self._ambiguous = ambiguous
         self._random = np.random.RandomState(seed)  # the published code draws from this legacy stream
@@ -229,7 +230,7 @@ class FastPitchFrontend(_PublishedFrontend):
         # Each token is cleaned alone, so that rules for two tokens ("5 pm") never apply; money comes before.
         tokens = self._TOKEN.findall(currencies(text))
         cleaned = " ".join(token if token[0] == "{" else self._clean(token) for token in tokens)
-        cleaned = published_cleaners.collapse_blanks(cleaned)
+        cleaned = collapse_blanks(cleaned)
         phonemes = self._look_up(cleaned) if self._p_arpabet else ""
         spelt = list(self._before)
         end = 0

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from common.text import get_frontend
-from common.text.letters import load_letter_reader
+from common.text.english.letters import load_letter_reader
+from common.text.english.pronounce import of_word, pronounce, read
 from common.text.misaki import from_misaki, to_misaki
-from common.text.pronounce import of_word, pronounce, read
 from common.text.split import CLAUSE_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 FRONTEND = get_frontend("english")
 
 
@@ -199,7 +199,7 @@ def test_the_letter_reader_is_the_network_that_was_trained():
     torch = pytest.importorskip("torch")
     from safetensors.torch import load_file
 
-    from common.text.letters import WEIGHTS
+    from common.text.english.letters import WEIGHTS
     from scripts.train_g2p import Reader, encode
 
     reader = load_letter_reader()
@@ -220,7 +220,7 @@ def test_unknown_words_always_get_a_vowel():
 def test_an_ordinary_sentence_reads_neither_the_network_nor_anyascii():
     code = (
         "import sys; from common.text import get_frontend;"
-        "from common.text.letters import load_letter_reader;"
+        "from common.text.english.letters import load_letter_reader;"
         "get_frontend('english')('Dr. Smith paid $5 at 3:45 pm on Jan. 5th, 1999.');"
         "print(load_letter_reader.cache_info().currsize, 'anyascii' in sys.modules, 'torch' in sys.modules)"
     )

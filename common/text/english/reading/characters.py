@@ -6,7 +6,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from common.text.reading import tables
+from common.text.english.reading import tables
 
 _ALIKE = {
     **dict.fromkeys("‘’‛ʼ`´ʹ＇", "'"),

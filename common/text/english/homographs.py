@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from common.text.cmudict import DATA
-from common.text.word_parts import Phones, plural, words
+from common.text.english.word_parts import Phones, plural, words
 
 _MODALS = words(
     """will would can could shall should may might must do does did cannot don't doesn't didn't won't

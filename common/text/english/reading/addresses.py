@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from common.text.pronounce import is_known
-from common.text.reading import tables
-from common.text.reading.cursor import WORD, Cursor, letter_name, short_number
-from common.text.word_parts import words
+from common.text.english.pronounce import is_known
+from common.text.english.reading import tables
+from common.text.english.reading.cursor import WORD, Cursor, letter_name, short_number
+from common.text.english.word_parts import words
 
 _HEAD = re.compile(r"\S{1,64}")
 _SCHEME = re.compile(r"^(?:https?|ftp)://", re.IGNORECASE)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from common.text.reading import number_words as say
-from common.text.reading import tables
-from common.text.reading.characters import SUPERSCRIPTS, LeftOut, script_of
-from common.text.reading.cursor import LETTER, PIECES, WORD, Cursor, letter_name
-from common.text.word_parts import words
+from common.text.english.reading import number_words as say
+from common.text.english.reading import tables
+from common.text.english.reading.characters import SUPERSCRIPTS, LeftOut, script_of
+from common.text.english.reading.cursor import LETTER, PIECES, WORD, Cursor, letter_name
+from common.text.english.word_parts import words
 
 _BLANK_DIGIT = re.compile(r"\s?(?=\d)")
 _CALENDAR = "Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec"

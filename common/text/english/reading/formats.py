@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from common.text.reading import number_words as say
-from common.text.reading import tables
-from common.text.reading.characters import SUPERSCRIPTS
-from common.text.reading.cursor import NUMBER, Cursor
-from common.text.reading.units import plural_unit
-from common.text.word_parts import words
+from common.text.english.reading import number_words as say
+from common.text.english.reading import tables
+from common.text.english.reading.characters import SUPERSCRIPTS
+from common.text.english.reading.cursor import NUMBER, Cursor
+from common.text.english.reading.units import plural_unit
+from common.text.english.word_parts import words
 
 _ISO_DATE = re.compile(
     r"(\d{4})([-/])(\d{1,2})\2(\d{1,2})(?!\d|-\d)(?:[T ](\d{2}):(\d{2})(?::\d{2}(?:\.\d+)?)?(Z|UTC)?)?"

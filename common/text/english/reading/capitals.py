@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from common.text.pronounce import is_known, of_word, spell
-from common.text.reading import number_words as say
-from common.text.reading import tables
-from common.text.reading.cursor import PIECES, Cursor, letter_name, short_number
-from common.text.word_parts import bare, words
+from common.text.english.pronounce import is_known, of_word, spell
+from common.text.english.reading import number_words as say
+from common.text.english.reading import tables
+from common.text.english.reading.cursor import PIECES, Cursor, letter_name, short_number
+from common.text.english.word_parts import bare, words
 
 _SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")
 

@@ -9,10 +9,18 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from common.text import homographs
 from common.text.cmudict import DATA, load_cmudict
-from common.text.letters import load_letter_reader
-from common.text.word_parts import HYPHENATED, Phones, assemble, plural, split_contraction, table, words
+from common.text.english import homographs
+from common.text.english.letters import load_letter_reader
+from common.text.english.word_parts import (
+    HYPHENATED,
+    Phones,
+    assemble,
+    plural,
+    split_contraction,
+    table,
+    words,
+)
 
 LETTER_NAMES: dict[str, Phones] = dict(
     table(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.text.reading import tables
+from common.text.english.reading import tables
 
 
 def plural_unit(name: str) -> str:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from common.text import Analysis, Unspoken, Utterance
-from common.text.normalise import normalise
-from common.text.pronounce import Phones, read
+from common.text.english.normalise import normalise
+from common.text.english.pronounce import Phones, read
 from common.text.split import CLAUSE_PAUSE, pause_between, split_sentences
 from common.text.symbols import get_symbols
 

@@ -6,14 +6,14 @@ fits says how its stretch of text is spoken. So every spoken word knows where it
 
 from __future__ import annotations
 
-from common.text.reading.addresses import Addresses
-from common.text.reading.amounts import Amounts
-from common.text.reading.capitals import Capitals
-from common.text.reading.characters import LeftOut, clean
-from common.text.reading.cursor import Piece
-from common.text.reading.formats import SHORT_FRACTION, Formats
-from common.text.reading.signs import Signs
-from common.text.reading.words import Words
+from common.text.english.reading.addresses import Addresses
+from common.text.english.reading.amounts import Amounts
+from common.text.english.reading.capitals import Capitals
+from common.text.english.reading.characters import LeftOut, clean
+from common.text.english.reading.cursor import Piece
+from common.text.english.reading.formats import SHORT_FRACTION, Formats
+from common.text.english.reading.signs import Signs
+from common.text.english.reading.words import Words
 
 
 def normalise(text: str) -> tuple[list[Piece], list[LeftOut]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from common.text.reading import number_words as say
-from common.text.reading import tables
-from common.text.reading.characters import EMOJI_PARTS, JOINER, SUPERSCRIPTS, name_of
-from common.text.reading.cursor import Cursor, letter_name
-from common.text.reading.formats import PHONE
+from common.text.english.reading import number_words as say
+from common.text.english.reading import tables
+from common.text.english.reading.characters import EMOJI_PARTS, JOINER, SUPERSCRIPTS, name_of
+from common.text.english.reading.cursor import Cursor, letter_name
+from common.text.english.reading.formats import PHONE
+from common.text.english.word_parts import words
 from common.text.symbols import ARPABET
-from common.text.word_parts import words
 
 _MONEY = re.compile(r"[$£€¥₹₩₽₪₺₴₫₱₦฿₿](?=[ .]?\d)\s?")
 _SIGNED = re.compile(r"([-−–+±])(\s?)([$£€¥₹]?)(?=\.?\d)")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from common.text.reading import number_words as say
-from common.text.reading import tables
-from common.text.reading.cursor import NUMBER, Cursor, N
-from common.text.reading.units import plural_unit, singular, singular_unit
-from common.text.word_parts import words
+from common.text.english.reading import number_words as say
+from common.text.english.reading import tables
+from common.text.english.reading.cursor import NUMBER, Cursor, N
+from common.text.english.reading.units import plural_unit, singular, singular_unit
+from common.text.english.word_parts import words
 
 _RANGE = re.compile(rf"(?:-|\s?[–—]\s?)([$£€¥₹]?)({N})(?![-\d])")
 _SPACED_RANGE = re.compile(rf"\s-\s()({N})(?![-\d])")

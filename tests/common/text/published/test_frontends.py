@@ -11,7 +11,7 @@ import pytest
 from common.text import get_frontend
 from common.text.split import CLAUSE_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 GOLDEN = ROOT / "tests" / "golden" / "text"
 
 FASTPITCH_VARIANTS = {

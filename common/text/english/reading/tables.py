@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.text.word_parts import words
+from common.text.english.word_parts import words
 
 
 def _pairs(text: str) -> dict[str, str]:
