@@ -6,12 +6,13 @@ Unlike the published frontends it leaves nothing in letters, and tells what it c
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from common.text import Analysis, Unspoken, Utterance
-from common.text.english.normalise import normalise
+from common.text.english.normalise import Span, normalise
 from common.text.english.pronounce import Phones, read
 from common.text.split import CLAUSE_PAUSE, pause_between, split_sentences
 from common.text.symbols import get_symbols
@@ -60,22 +61,22 @@ class EnglishFrontend:
         utterances: list[Utterance] = []
         unspoken: dict[str, Unspoken] = {}
         for number, (sentence, offset) in enumerate(sentences):
-            pieces, left_out = normalise(sentence)
+            spans, left_out = normalise(sentence)
             for item in left_out:
                 unspoken.setdefault(item.kind, Unspoken(item.symbol, offset + item.position, sentence))
             end = offset + len(sentence)
             last = number + 1 == len(sentences)
             pause = 0.0 if last else pause_between(text, end, sentences[number + 1][1])
-            utterances += self._utterances(sentence, self._tokens(pieces), pause)
+            utterances += self._utterances(sentence, self._tokens(spans), pause)
         return Analysis(tuple(utterances), tuple(unspoken.values()))
 
-    def _tokens(self, pieces) -> list[_Token]:
+    def _tokens(self, spans: Iterable[Span]) -> list[_Token]:
         """Words with phones and single marks between them; none before the first word."""
         tokens: list[_Token] = []
-        for piece in pieces:
-            for match in _TOKEN.finditer(piece.text):
+        for span in spans:
+            for match in _TOKEN.finditer(span.text):
                 phones = tuple(match[1].split()) if match[1] else ()
-                token = _Token(match[0], piece.start, piece.end, phones)
+                token = _Token(match[0], span.start, span.end, phones)
                 if match[0] not in _STRONGEST_FIRST:
                     tokens.append(token)
                 elif tokens and tokens[-1].text in _STRONGEST_FIRST:

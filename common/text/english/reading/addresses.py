@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 
 from common.text.english.pronounce import is_known
+from common.text.english.reading import number_words as say
 from common.text.english.reading import tables
-from common.text.english.reading.cursor import WORD, Cursor, letter_name, short_number
+from common.text.english.reading.capitals import camel, letter_name, part_of_name
+from common.text.english.reading.cursor import WORD, Cursor, Reading
+from common.text.english.reading.words import left_out_of, plain
 from common.text.english.word_parts import words
 
-_HEAD = re.compile(r"\S{1,64}")
+_HEAD = re.compile(r"[^\s@./\\]{0,63}[@./\\]")  # the first mark of an address
 _SCHEME = re.compile(r"^(?:https?|ftp)://", re.IGNORECASE)
 _TLD = "|".join(sorted(tables.TOP_LEVEL_DOMAINS, key=len, reverse=True))
 _ENDINGS = "|".join(sorted(tables.FILE_ENDINGS, key=len, reverse=True))
@@ -39,52 +42,55 @@ _HANDLE = re.compile(r"@(\w[\w.]{0,62}\w|\w)")
 _NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|.", re.DOTALL)
 
 
-class Addresses(Cursor):
-    """Rules for what machines read."""
+def address(cursor: Cursor) -> Reading | None:
+    """An address is read part by part; the "https://" before one is not."""
+    can_begin = cursor.is_after_blank and (cursor.char.isalpha() or cursor.char in "/~\\.")
+    if not can_begin or not _HEAD.match(cursor.text, cursor.at):
+        return None
+    for pattern in (_EMAIL, _URL, _PATH, _FILE):
+        if match := pattern.match(cursor.text, cursor.at):
+            written = match[0].rstrip(".,;:!?)]}'\"")
+            parts = _PARTS.findall(_SCHEME.sub("", written))
+            spoken = [_spoken_part(cursor, part) for part in parts]
+            letters = [part for part in parts if part.isalpha()]
+            end = cursor.at + len(written)
+            return Reading(" ".join(filter(None, spoken)), end, left_out_of(cursor, letters))
+    return None
 
-    def _address(self, start: int) -> int:
-        """Addresses are read part by part; the "https://" before one is not."""
-        head = _HEAD.match(self.text, start)[0]
-        if not any(mark in head for mark in "@./\\"):
-            return 0
-        for pattern in (_EMAIL, _URL, _PATH, _FILE):
-            if match := pattern.match(self.text, start):
-                address = match[0].rstrip(".,;:!?)]}'\"")
-                return self._emit(self._spoken_address(_SCHEME.sub("", address)), start + len(address))
-        return 0
 
-    def _spoken_address(self, address: str) -> str:
-        spoken = []
-        for part in _PARTS.findall(address):
-            if part.isdecimal():
-                spoken.append(short_number(part))
-            elif not part.isalpha():
-                spoken.append(_MARKS.get(part, tables.SYMBOLS.get(part, "")))
-            elif not part.isascii():
-                spoken.append(self._foreign(part))
-            elif part.lower() in _SPELLED:
-                spoken.append(part.upper())
-            elif part.islower() and (len(part) > 3 or (len(part) > 1 and is_known(part))):
-                spoken.append(part)
-            elif part.islower():
-                spoken.append(letter_name(part.upper()))
-            else:
-                spoken.append(self._camel(part) if not part.isupper() else self._part_of_name(part))
-        return " ".join(word for word in spoken if word)
+def _spoken_part(cursor: Cursor, part: str) -> str:
+    if part.isdecimal():
+        return say.short(part)
+    if not part.isalpha():
+        return _MARKS.get(part, tables.SYMBOLS.get(part, ""))
+    if not part.isascii():
+        return plain(cursor, part, cursor.at)
+    if part.lower() in _SPELLED:
+        return part.upper()
+    if part.islower():
+        return part if len(part) > 3 or (len(part) > 1 and is_known(part)) else letter_name(part.upper())
+    return part_of_name(cursor, part) if part.isupper() else camel(cursor, part)
 
-    def _tag(self, start: int, char: str) -> int:
-        """#1, #MachineLearning, @user_name."""
-        if char == "#" and not self._touches_word():
-            if match := _HASH_NUMBER.match(self.text, start):
-                return self._emit("number", match.end())
-            if match := _HASHTAG.match(self.text, start):
-                return self._emit(f"hashtag {self._spoken_name(match[1])}", match.end())
-        elif char == "@" and (match := _HANDLE.match(self.text, start)):
-            return self._emit(f"at {self._spoken_name(match[1])}", match.end())
-        return 0
 
-    def _spoken_name(self, name: str) -> str:
-        if not name.isascii():
-            return " ".join(self._plain(part, self.at) for part in WORD.findall(name))
+def tag(cursor: Cursor) -> Reading | None:
+    """#1, #MachineLearning, @user_name."""
+    if cursor.char == "#" and not cursor.touches_word:
+        if match := _HASH_NUMBER.match(cursor.text, cursor.at):
+            return Reading("number", match.end())
+        if match := _HASHTAG.match(cursor.text, cursor.at):
+            return _name(cursor, "hashtag", match)
+    elif cursor.char == "@" and (match := _HANDLE.match(cursor.text, cursor.at)):
+        return _name(cursor, "at", match)
+    return None
+
+
+def _name(cursor: Cursor, kind: str, match: re.Match) -> Reading:
+    """The name behind a sign, with the word for the sign."""
+    if match[1].isascii():
         marks = {"_": "underscore", ".": "dot"}
-        return " ".join(marks.get(part) or self._part_of_name(part) for part in _NAME_PARTS.findall(name))
+        parts = _NAME_PARTS.findall(match[1])
+        spoken = [marks.get(part) or part_of_name(cursor, part) for part in parts]
+    else:
+        parts = WORD.findall(match[1])
+        spoken = [plain(cursor, part, cursor.at) for part in parts]
+    return Reading(f"{kind} {' '.join(spoken)}", match.end(), left_out_of(cursor, parts))

@@ -1,11 +1,13 @@
-"""What all reading rules share: the text, the place in it, and what has been said so far."""
+"""The input and the output of a reading rule: a place in a text, and how a stretch from there is spoken."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import NamedTuple
 
-from common.text.english.reading import number_words as say
 from common.text.english.reading.characters import LeftOut
 
 # Every pattern of this package is tried at one place only and never looks far beyond what it reads: a long
@@ -15,76 +17,120 @@ N = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+"
 NUMBER = re.compile(N)
 WORD = re.compile(rf"{LETTER}+(?:'{LETTER}+)*")
 _NEXT = re.compile(rf"\s*(\d+|{LETTER}+|[^\w\s])?")
-PIECES = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_MAX_PREVIOUS = 99  # characters; the rules compare with shorter words only
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Words and marks as spoken, and the part of the text that they stand for."""
+class Reading(NamedTuple):
+    """How the text from the cursor to `end` is spoken."""
+
+    spoken: str  # words and marks; "" for what is silent
+    end: int
+    left_out: tuple[LeftOut, ...] = ()
+
+
+@dataclass
+class Cursor:
+    """A place in a text and its context. A rule only reads it."""
 
     text: str
-    start: int
-    end: int
+    at: int = 0
+    previous: str = ""  # the last word, number or mark as written
+    earlier: str = ""  # the one before
+    is_argument: bool = False  # inside the brackets of f(x)
+    is_equation: bool = False  # "x" means times
+    is_shouted: bool = False  # most words are in capitals
+    char: str = field(init=False)  # the character at the cursor, "" at the end
+    word: str = field(init=False)  # the word that begins at the cursor, "" if none does
+    word_end: int = field(init=False)
+    behind_word: str = field(init=False)  # the character behind that word, "" if there is none
 
+    def __post_init__(self) -> None:
+        self._find_word()
 
-class Cursor:
-    """Reads a text from left to right. A rule returns the end of what it read, 0 if it does not apply."""
+    def _find_word(self) -> None:
+        self.char = self.text[self.at : self.at + 1]
+        match = WORD.match(self.text, self.at) if self.char.isalpha() else None
+        if match:
+            self.word, self.word_end = match[0], match.end()
+            self.behind_word = self.text[self.word_end : self.word_end + 1]
+        else:
+            self.word, self.word_end, self.behind_word = "", self.at, ""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.pieces: list[Piece] = []
-        self.left_out: list[LeftOut] = []
-        self.previous = ""  # the last word, number or mark as written
-        self.earlier = ""  # the one before
-        self.is_argument = False  # inside the brackets of f(x)
-        self.at = 0
-        words = re.findall(r"[A-Za-z]{2,}", text)
-        capitals = sum(word.isupper() for word in words)
-        self.is_sum = "=" in text or "hat is " in text  # x means times
-        self.is_shouted = len(words) > 2 and capitals > 0.7 * len(words)
+    def advance(self, reading: Reading) -> None:
+        """Moves the cursor behind what was read."""
+        if self.char == ")":
+            self.is_argument = False
+        elif self.char == "(" and reading.spoken == "of":
+            self.is_argument = True
+        is_short = reading.end - self.at <= _MAX_PREVIOUS
+        self.earlier, self.previous = self.previous, self.text[self.at : reading.end] if is_short else ""
+        self.at = reading.end
+        self._find_word()
 
-    def _emit(self, spoken: str, end: int) -> int:
-        """Says what stands for the text from here to `end`."""
-        if spoken:
-            self.pieces.append(Piece(spoken, self.at, end))
-        return end
+    def skip_blank(self) -> None:
+        self.at += 1
+        self._find_word()
 
-    def _leave_out(self, end: int, kind: str = "") -> int:
-        """Reports what is not said."""
-        symbol = self.text[self.at : end]
-        self.left_out.append(LeftOut(symbol[:40], self.at, kind or symbol))
-        return end
-
-    def _next(self, at: int) -> str:
-        """The word, number or sign that follows."""
+    def next(self, at: int) -> str:
+        """The word, number or sign that follows the index `at`, "" at the end."""
         return _NEXT.match(self.text, at)[1] or ""
 
-    def _last_stop(self, end: int) -> str:
-        """The full stop of an abbreviation is spoken where it also ends the sentence."""
+    def last_stop(self, end: int) -> str:
+        """The full stop of an abbreviation that ends at `end`: spoken where it also ends the sentence."""
         return "" if self.text[end : end + 40].strip("\"') ]}") else "."
 
-    def _possessive(self, end: int) -> str:
-        """The "'s" that stands here, if there is one."""
+    def possessive(self, end: int) -> str:
+        """The "'s" at the index `end`, if there is one."""
         is_own = self.text.startswith("'s", end) and not self.text[end + 2 : end + 3].isalnum()
         return "'s" if is_own else ""
 
-    def _touches_word(self) -> bool:
+    def leave_out(self, end: int, kind: str = "") -> Reading:
+        """Nothing is said up to `end`, and that is reported."""
+        written = self.text[self.at : end]
+        return Reading("", end, (LeftOut(written[:40], self.at, kind or written),))
+
+    @property
+    def touches_word(self) -> bool:
         return self.at > 0 and self.text[self.at - 1].isalnum()
 
-    def _after_blank(self) -> bool:
+    @property
+    def is_after_blank(self) -> bool:
         return self.at == 0 or self.text[self.at - 1] in " \t\n\r\"'([{<—–=,;:"
 
 
-def short_number(number: str) -> str:
-    """Digits inside a name: "150" is one fifty, "3090" thirty ninety."""
-    if number[0] == "0" or len(number) > 4:
-        return say.digits(number)
-    if len(number) < 3 or number.endswith("00"):
-        return say.cardinal(int(number))
-    head, tail = int(number[:-2]), int(number[-2:])
-    return f"{say.cardinal(head)} {say.two_digits(tail)}"
+Rule = Callable[[Cursor], Reading | None]  # None: the rule does not apply at the cursor
 
 
-def letter_name(letters: str) -> str:
-    """A single letter "A" is marked, lest it be read as the article."""
-    return f"{letters}-" if letters in ("A", "I") else letters
+def first_reading(rules: tuple[Rule, ...], cursor: Cursor) -> Reading:
+    """What the first rule that applies makes of the text at the cursor. The last rule always applies."""
+    for rule in rules:
+        if reading := rule(cursor):
+            return reading
+    raise AssertionError(f"no rule for {cursor.char!r}")
+
+
+def begin(text: str) -> Cursor:
+    """The cursor at the beginning of a sentence."""
+    words = re.findall(r"[A-Za-z]{2,}", text)
+    capitals = sum(word.isupper() for word in words)
+    return Cursor(
+        text,
+        is_equation="=" in text or "hat is " in text,
+        is_shouted=len(words) > 2 and capitals > 0.7 * len(words),
+    )
+
+
+def form(pattern: str) -> Callable[[Callable[[Cursor, re.Match], str]], Rule]:
+    """Makes a rule of a function that says what the pattern matches; "" where the rule does not apply."""
+    match_at = re.compile(pattern).match
+
+    def decorate(say_match: Callable[[Cursor, re.Match], str]) -> Rule:
+        @wraps(say_match)
+        def rule(cursor: Cursor) -> Reading | None:
+            match = match_at(cursor.text, cursor.at)
+            spoken = say_match(cursor, match) if match else ""
+            return Reading(spoken, match.end()) if spoken else None
+
+        return rule
+
+    return decorate

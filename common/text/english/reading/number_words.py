@@ -99,6 +99,15 @@ def digits(text: str) -> str:
     return " ".join(_UNITS[int(c)] for c in text if c in "0123456789")
 
 
+def short(number: str) -> str:
+    """Digits inside a name: "150" -> "one fifty", "3090" -> "thirty ninety"."""
+    if number[0] == "0" or len(number) > 4:
+        return digits(number)
+    if len(number) < 3 or number.endswith("00"):
+        return cardinal(int(number))
+    return f"{cardinal(int(number[:-2]))} {two_digits(int(number[-2:]))}"
+
+
 def integer(text: str) -> str:
     """ "1,204" -> its cardinal; digit by digit where it is too long or begins with a zero."""
     plain = text.replace(",", "")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from common.text.english.reading import number_words as say
 from common.text.english.reading import tables
+from common.text.english.reading.addresses import address, tag
+from common.text.english.reading.amounts import amount
+from common.text.english.reading.capitals import letter_name
 from common.text.english.reading.characters import EMOJI_PARTS, JOINER, SUPERSCRIPTS, name_of
-from common.text.english.reading.cursor import Cursor, letter_name
-from common.text.english.reading.formats import PHONE
+from common.text.english.reading.cursor import Cursor, Reading, Rule
+from common.text.english.reading.formats import number, phone, short_fraction
 from common.text.english.word_parts import words
 from common.text.symbols import ARPABET
 
@@ -24,197 +28,273 @@ _APOSTROPHE_YEAR = re.compile(r"'(\d0)s(?!\w)|'(\d\d)(?![\w'])")
 _ELISION = re.compile(r"'(twas|tis|em|til|cause|bout|round|n)(?!\w)'?", re.IGNORECASE)
 _FULL = {"em": "them", "til": "until", "cause": "because", "bout": "about", "round": "around", "n": "and"}
 _MARKS = ".,;:?!…"
-_RULE = frozenset("=*_~#+.<>/\\|^")  # three of these in a row are drawn, not said
+_DRAWN = frozenset("=*_~#+.<>/\\|^")  # three of these in a row are drawn, not said
+_BEFORE_OPERATOR = frozenset("0123456789)")
 _BEFORE_NUMBER = {"<": "less than", ">": "greater than", "~": "about"}
 _NUMBER_WORDS = words("one two three four five six seven eight nine ten eleven twelve noon midnight")
 _LONGEST_SIGN = max(map(len, tables.SIGNS))
+_SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
 _REGIONAL_A, _REGIONAL_Z = "\U0001f1e6", "\U0001f1ff"
 _MAX_CLUSTER = 24  # characters of one emoji
 
 
-class Signs(Cursor):
-    """Rules for whatever is neither letter nor digit."""
+def decimal_point(cursor: Cursor) -> Reading | None:
+    """.5"""
+    is_point = cursor.char == "." and cursor.text[cursor.at + 1 : cursor.at + 2].isdecimal()
+    return number(cursor) if is_point and not cursor.touches_word else None
 
-    def _symbol(self, start: int, char: str) -> int:
-        if end := self._with_number(start, char) or self._enclosed(start, char) or self._sign(start):
-            return end
-        if char == "'":
-            return self._apostrophe(start)
-        if char in "/~\\." and self._after_blank() and (end := self._address(start)):
-            return end
-        if char in _MARKS:
-            return self._mark(start)
-        if char in "#@" and (end := self._tag(start, char)):
-            return end
-        run = self._run(start, char)
-        if char in "-–—":
-            return self._dash(start, run)
-        is_heading = char == "#" and (start == 0 or self.text[start - 1] == "\n")
-        if is_heading or (run - start > 2 and char in _RULE):
-            return self._emit("blank" if char == "_" else "", run)
-        return self._single(start, run, char)
 
-    def _run(self, start: int, chars: str) -> int:
-        """The end of a row of these characters."""
-        end = start + 1
-        while end < len(self.text) and self.text[end] in chars:
-            end += 1
-        return end
+def money(cursor: Cursor) -> Reading | None:
+    """$5, £3 million."""
+    match = _MONEY.match(cursor.text, cursor.at)
+    return amount(replace(cursor, at=match.end()), cursor.char) if match else None
 
-    def _with_number(self, start: int, char: str) -> int:
-        """$5, -3, +44 20 ..., (415) 555-2671"""
-        if match := _MONEY.match(self.text, start):
-            return self._number(match.end(), char)
-        if char == "(" and (match := PHONE.match(self.text, start)):
-            return self._emit(self._phone(match), match.end())
-        if char == "+" and self._after_blank():
-            if match := PHONE.match(self.text, start):
-                return self._emit(f"plus {self._phone(match)}", match.end())
-            if match := _PHONE_ABROAD.match(self.text, start):
-                groups = ", ".join(say.digits(group) for group in _DIGITS.findall(match[0]))
-                return self._emit(f"plus {groups}", match.end())
-        match = _SIGNED.match(self.text, start)
-        if not match or not self._after_blank():
-            return 0
-        _, blank, currency = match.groups()
-        if char in "-–+" and (
-            (blank and (char != "+" or self.previous[-1:].isalnum())) or self._ends_range(char)
-        ):
-            return 0
-        return self._number(match.end(), currency, {"+": "plus ", "±": "plus or minus "}.get(char, "minus "))
 
-    def _ends_range(self, char: str) -> bool:
-        return char == "–" and self.previous[-1:].isdecimal()
+def phone_number(cursor: Cursor) -> Reading | None:
+    """(415) 555-2671, +1 415 555 2671, +44 20 7946 0000."""
+    if cursor.char == "(":
+        return phone(cursor)
+    if cursor.char != "+" or not cursor.is_after_blank:
+        return None
+    if reading := phone(cursor):
+        return Reading(f"plus {reading.spoken}", reading.end)
+    match = _PHONE_ABROAD.match(cursor.text, cursor.at)
+    if not match:
+        return None
+    return Reading("plus " + ", ".join(map(say.digits, _DIGITS.findall(match[0]))), match.end())
 
-    def _enclosed(self, start: int, char: str) -> int:
-        """Phonemes in braces; what is written for machines: <b>, and for readers: [1]."""
-        text = self.text
-        if char == "{" and (match := _PHONEMES.match(text, start)):
-            phones = match[1].split()
-            if all(phone in ARPABET for phone in phones):
-                return self._emit(f"{{{' '.join(phones)}}}", match.end())
-        if char == "[" and not self._after_blank() and (match := _CITATION.match(text, start)):
-            return self._leave_out(match.end(), "[")
-        if char == "<" and (match := _TAG.match(text, start)):
-            return self._leave_out(match.end())
-        return 0
 
-    def _sign(self, start: int) -> int:
-        """Several characters that make one sign: ->, <=, :-)"""
-        for size in range(_LONGEST_SIGN, 1, -1):
-            sign = self.text[start : start + size]
-            if sign in tables.SIGNS and len(sign) == size:
-                is_whole = not sign[-1].isalnum() or not self.text[start + size : start + size + 1].isalnum()
-                if is_whole and (sign[0] not in ":;" or self._after_blank()):
-                    return self._emit(tables.SIGNS[sign], start + size)
-        return 0
+def signed_number(cursor: Cursor) -> Reading | None:
+    """-3, +5, ±2, -$7."""
+    char, match = cursor.char, _SIGNED.match(cursor.text, cursor.at)
+    if not match or not cursor.is_after_blank:
+        return None
+    _, blank, currency = match.groups()
+    last = cursor.previous[-1:]
+    if blank and (char in "-–" or (char == "+" and last.isalnum())):
+        return None
+    if char == "–" and last.isdecimal():  # a range
+        return None
+    behind_sign = replace(cursor, at=match.end())
+    reading = amount(behind_sign, currency) if currency else number(behind_sign)
+    sign = {"+": "plus", "±": "plus or minus"}.get(char, "minus")
+    return Reading(f"{sign} {reading.spoken}", reading.end)
 
-    def _single(self, start: int, run: int, char: str) -> int:
-        number_follows = self._next(run)[:1].isdecimal()
-        if char == "(" and self._touches_word() and len(self.previous) == 1 and self.previous.isalpha():
-            self.is_argument = True
-            return self._emit("of", run)  # f(x)
-        if char == ")" and self.is_argument:
-            self.is_argument = False
-            return run
-        if char in "()[]{}|":
-            return self._emit(",", run)
-        if char == "*":
-            is_product = run - start == 1 and number_follows and self.previous[-1:] in tuple("0123456789)")
-            return self._emit("times" if is_product else "", run)
-        if char == "^" or char in SUPERSCRIPTS:
-            return self._power(start)
-        if char == "/" and number_follows and (self.previous[-1:].isdigit() or self.previous == ")"):
-            return self._emit("divided by", run)
-        if char in "§¶" and run - start > 1:
-            return self._emit(f"{tables.SYMBOLS[char]}s", run)
-        if number_follows and char in _BEFORE_NUMBER:
-            return self._emit(_BEFORE_NUMBER[char], run)
-        if char in tables.SILENT:
-            return run
-        if char.isascii() and char in tables.SYMBOLS:
-            return self._emit(tables.SYMBOLS[char], run)
-        return self._flag(start) if _REGIONAL_A <= char <= _REGIONAL_Z else self._named(start, run, char)
 
-    def _mark(self, start: int) -> int:
-        text, run = self.text, self._run(start, _MARKS)
-        marks, after = text[start:run], text[run : run + 1]
-        if marks == ":" and self.previous.lower() in _NUMBER_WORDS and after.isalpha():
-            return run  # twelve:thirty
-        if marks == "." and self._touches_word() and after.islower():
-            return self._emit("dot", run)  # node.js
-        if strongest := next((mark for mark in "?!" if mark in marks), ""):
-            return self._emit(strongest, run)
-        if "…" in marks or ".." in marks:
-            following = self._next(run)
-            return self._emit("." if following[:1].isupper() or not following[:1].isalnum() else ",", run)
-        return self._emit(next(mark for mark in ".;:," if mark in marks), run)
+def phonemes(cursor: Cursor) -> Reading | None:
+    """{HH AH0 L OW1}"""
+    match = _PHONEMES.match(cursor.text, cursor.at) if cursor.char == "{" else None
+    if not match or any(phone not in ARPABET for phone in match[1].split()):
+        return None
+    return Reading(f"{{{' '.join(match[1].split())}}}", match.end())
 
-    def _dash(self, start: int, run: int) -> int:
-        text, sign = self.text, self.text[start:run]
-        before, after, following = text[max(start - 1, 0) : start], text[run : run + 1], self._next(run)
-        if sign not in ("-", "–"):
-            return self._emit("-", run)
-        if before.strip() and after.isalnum():  # tied on: "737-800", "x86-64", "1999–present"
-            is_range = self.previous[:1].isdecimal() and (after in "123456789" or sign == "–")
-            return self._emit("to" if is_range else "", run)
-        if not before and after.isspace():  # an item of a list
-            return run
-        if before.isspace() and after.isspace():
-            has_digit = any(char.isdecimal() for char in self.previous)
-            is_minus = following[:1].isdecimal() and (has_digit or len(self.previous) == 1)
-            return self._emit("minus" if is_minus and self.previous[-1:].isalnum() else "-", run)
-        if before.isdecimal() and following[:1].isdecimal():  # "5- 6"
-            return self._emit("to", run)
-        return self._emit("-" if sign == "–" else "", run)
 
-    def _apostrophe(self, start: int) -> int:
-        if self._touches_word():
-            return start + 1
-        if match := _APOSTROPHE_YEAR.match(self.text, start):
+def citation(cursor: Cursor) -> Reading | None:
+    """[1] behind a word, which is not said."""
+    if cursor.char != "[" or cursor.is_after_blank:
+        return None
+    match = _CITATION.match(cursor.text, cursor.at)
+    return cursor.leave_out(match.end(), "[") if match else None
+
+
+def markup(cursor: Cursor) -> Reading | None:
+    """<b>, which is not said."""
+    match = _TAG.match(cursor.text, cursor.at) if cursor.char == "<" else None
+    return cursor.leave_out(match.end()) if match else None
+
+
+def sign(cursor: Cursor) -> Reading | None:
+    """Several characters that make one sign: ->, <=, :-)"""
+    if cursor.char not in _SIGN_STARTS:
+        return None
+    text, start = cursor.text, cursor.at
+    for size in range(_LONGEST_SIGN, 1, -1):
+        sign = text[start : start + size]
+        if sign in tables.SIGNS and len(sign) == size:
+            is_whole = not sign[-1].isalnum() or not text[start + size : start + size + 1].isalnum()
+            if is_whole and (sign[0] not in ":;" or cursor.is_after_blank):
+                return Reading(tables.SIGNS[sign], start + size)
+    return None
+
+
+def apostrophe(cursor: Cursor) -> Reading | None:
+    """'90s, 'twas; silent elsewhere."""
+    if cursor.char != "'":
+        return None
+    if not cursor.touches_word:
+        if match := _APOSTROPHE_YEAR.match(cursor.text, cursor.at):
             said = say.decade(int(match[1])) if match[1] else say.two_digits(int(match[2]))
-            return self._emit(said, match.end())
-        if match := _ELISION.match(self.text, start):
-            return self._emit(_FULL.get(match[1].lower(), match[1]), match.end())
-        return start + 1
+            return Reading(said, match.end())
+        if match := _ELISION.match(cursor.text, cursor.at):
+            return Reading(_FULL.get(match[1].lower(), match[1]), match.end())
+    return Reading("", cursor.at + 1)
 
-    def _power(self, start: int) -> int:
-        match = _POWER.match(self.text, start)
-        if not match:
-            return self._emit(tables.SYMBOLS.get(self.text[start], ""), start + 1)
-        power = "".join(SUPERSCRIPTS[char] for char in match[1]) if match[1] else match[2]
-        minus, rest = "minus " if power[0] == "-" else "", power.lstrip("+-")
-        letters = " ".join(letter_name(char.upper()) for char in rest if char.isascii() and char.isalpha())
-        said = minus + (say.integer(rest) if rest.isdecimal() else letters)
-        if not self.previous[-1:].isalnum() and self.previous[-1:] != ")":
-            return self._emit(said, match.end())
+
+def mark(cursor: Cursor) -> Reading | None:
+    """A row of punctuation marks as its strongest one."""
+    if cursor.char not in _MARKS:
+        return None
+    end = _row(cursor, _MARKS)
+    marks, after = cursor.text[cursor.at : end], cursor.text[end : end + 1]
+    if marks == ":" and cursor.previous.lower() in _NUMBER_WORDS and after.isalpha():
+        return Reading("", end)  # twelve:thirty
+    if marks == "." and cursor.touches_word and after.islower():
+        return Reading("dot", end)  # node.js
+    if strongest := next((mark for mark in "?!" if mark in marks), ""):
+        return Reading(strongest, end)
+    if "…" in marks or ".." in marks:
+        following = cursor.next(end)
+        return Reading("." if following[:1].isupper() or not following[:1].isalnum() else ",", end)
+    return Reading(next(mark for mark in ".;:," if mark in marks), end)
+
+
+def dash(cursor: Cursor) -> Reading | None:
+    """A pause, "to", "minus", or nothing where it ties words."""
+    if cursor.char not in "-–—":
+        return None
+    text, end = cursor.text, _row(cursor, cursor.char)
+    dashes, following = text[cursor.at : end], cursor.next(end)
+    before, after = text[max(cursor.at - 1, 0) : cursor.at], text[end : end + 1]
+    if dashes not in ("-", "–"):
+        return Reading("-", end)
+    if before.strip() and after.isalnum():  # "737-800", "x86-64", "1999–present"
+        is_range = cursor.previous[:1].isdecimal() and (after in "123456789" or dashes == "–")
+        return Reading("to" if is_range else "", end)
+    if not before and after.isspace():  # an item of a list
+        return Reading("", end)
+    if before.isspace() and after.isspace():
+        has_digit = any(char.isdecimal() for char in cursor.previous)
+        is_minus = following[:1].isdecimal() and (has_digit or len(cursor.previous) == 1)
+        return Reading("minus" if is_minus and cursor.previous[-1:].isalnum() else "-", end)
+    if before.isdecimal() and following[:1].isdecimal():  # "5- 6"
+        return Reading("to", end)
+    return Reading("-" if dashes == "–" else "", end)
+
+
+def drawn_line(cursor: Cursor) -> Reading | None:
+    """A heading's "##", "=====", and "____", which is a blank to fill in."""
+    char, start = cursor.char, cursor.at
+    if char not in _DRAWN:
+        return None
+    end = _row(cursor, char)
+    is_heading = char == "#" and (start == 0 or cursor.text[start - 1] == "\n")
+    return Reading("blank" if char == "_" else "", end) if is_heading or end - start > 2 else None
+
+
+def bracket(cursor: Cursor) -> Reading | None:
+    """A pause; "of" in f(x)."""
+    if cursor.char not in "()[]{}|":
+        return None
+    end = _row(cursor, cursor.char)
+    if cursor.char == "(" and cursor.touches_word and len(cursor.previous) == 1 and cursor.previous.isalpha():
+        return Reading("of", end)
+    return Reading("" if cursor.char == ")" and cursor.is_argument else ",", end)
+
+
+def star(cursor: Cursor) -> Reading | None:
+    """2 * 3, *emphasis*."""
+    if cursor.char != "*":
+        return None
+    end = _row(cursor, "*")
+    is_product = end - cursor.at == 1 and cursor.previous[-1:] in _BEFORE_OPERATOR and _is_number(cursor, end)
+    return Reading("times" if is_product else "", end)
+
+
+def power(cursor: Cursor) -> Reading | None:
+    """x², 10^-3, e^{x}."""
+    if cursor.char != "^" and cursor.char not in SUPERSCRIPTS:
+        return None
+    match = _POWER.match(cursor.text, cursor.at)
+    if not match:
+        return Reading(tables.SYMBOLS.get(cursor.char, ""), cursor.at + 1)
+    power = "".join(SUPERSCRIPTS[char] for char in match[1]) if match[1] else match[2]
+    minus, rest = "minus " if power[0] == "-" else "", power.lstrip("+-")
+    letters = " ".join(letter_name(char.upper()) for char in rest if char.isascii() and char.isalpha())
+    said = minus + (say.integer(rest) if rest.isdecimal() else letters)
+    if cursor.previous[-1:].isalnum() or cursor.previous[-1:] == ")":
         said = {"two": "squared", "three": "cubed"}.get(said, f"to the power of {said}")
-        return self._emit(said, match.end())
+    return Reading(said, match.end())
 
-    def _flag(self, start: int) -> int:
-        pair = self.text[start : start + 2]
-        if len(pair) < 2 or not _REGIONAL_A <= pair[1] <= _REGIONAL_Z:
-            return self._leave_out(start + 1)
-        country = "".join(chr(ord(char) - ord(_REGIONAL_A) + ord("A")) for char in pair)
-        return self._emit(f"flag {country},", start + 2)
 
-    def _named(self, start: int, run: int, char: str) -> int:
-        """A symbol or an emoji by its name; a row of the same emoji is named once."""
-        text = self.text
-        if char in tables.SYMBOLS and char not in tables.EMOJI:
-            return self._emit(tables.SYMBOLS[char], start + 1)
-        end, names = start, []
-        while end - start < _MAX_CLUSTER:  # emoji that are joined to one
-            names.append(name_of(text[end]))
+def division(cursor: Cursor) -> Reading | None:
+    """6 / 2."""
+    if cursor.char != "/" or not (cursor.previous[-1:].isdigit() or cursor.previous == ")"):
+        return None
+    end = _row(cursor, "/")
+    return Reading("divided by", end) if _is_number(cursor, end) else None
+
+
+def sections(cursor: Cursor) -> Reading | None:
+    """§§ 5-7."""
+    if cursor.char not in "§¶":
+        return None
+    end = _row(cursor, cursor.char)
+    return Reading(f"{tables.SYMBOLS[cursor.char]}s", end) if end - cursor.at > 1 else None
+
+
+def comparison(cursor: Cursor) -> Reading | None:
+    """<5, >5, ~5."""
+    if cursor.char not in _BEFORE_NUMBER:
+        return None
+    end = _row(cursor, cursor.char)
+    return Reading(_BEFORE_NUMBER[cursor.char], end) if _is_number(cursor, end) else None
+
+
+def ascii_symbol(cursor: Cursor) -> Reading | None:
+    """Quotation marks and other layout, which is silent; &, %, =."""
+    char = cursor.char
+    if char not in tables.SILENT and not (char.isascii() and char in tables.SYMBOLS):
+        return None
+    return Reading("" if char in tables.SILENT else tables.SYMBOLS[char], _row(cursor, char))
+
+
+def flag(cursor: Cursor) -> Reading | None:
+    """🇺🇸"""
+    if not _REGIONAL_A <= cursor.char <= _REGIONAL_Z:
+        return None
+    pair = cursor.text[cursor.at : cursor.at + 2]
+    if len(pair) < 2 or not _REGIONAL_A <= pair[1] <= _REGIONAL_Z:
+        return cursor.leave_out(cursor.at + 1)
+    country = "".join(chr(ord(char) - ord(_REGIONAL_A) + ord("A")) for char in pair)
+    return Reading(f"flag {country},", cursor.at + 2)
+
+
+def named(cursor: Cursor) -> Reading:
+    """A symbol or an emoji by its name; a row of the same emoji is named once."""
+    text, start, char = cursor.text, cursor.at, cursor.char
+    if char in tables.SYMBOLS and char not in tables.EMOJI:
+        return Reading(tables.SYMBOLS[char], start + 1)
+    end, names = start, []
+    while end - start < _MAX_CLUSTER:  # emoji that are joined to one
+        names.append(name_of(text[end]))
+        end += 1
+        while text[end : end + 1] in EMOJI_PARTS:
             end += 1
-            while text[end : end + 1] in EMOJI_PARTS:
-                end += 1
-            if text[end : end + 1] != JOINER or end + 1 == len(text):
-                break
-            end += 1
-        if not any(names):
-            return self._leave_out(max(end, run), char)
-        cluster = text[start:end]
-        while text.startswith(cluster, end):
-            end += len(cluster)
-        return self._emit(" ".join(name for name in names if name) + ",", end)
+        if text[end : end + 1] != JOINER or end + 1 == len(text):
+            break
+        end += 1
+    if not any(names):
+        return cursor.leave_out(max(end, _row(cursor, char)), char)
+    cluster = text[start:end]
+    while text.startswith(cluster, end):
+        end += len(cluster)
+    return Reading(" ".join(filter(None, names)) + ",", end)
+
+
+def _row(cursor: Cursor, chars: str) -> int:
+    """The end of the row of these characters that begins at the cursor."""
+    end = cursor.at + 1
+    while end < len(cursor.text) and cursor.text[end] in chars:
+        end += 1
+    return end
+
+
+def _is_number(cursor: Cursor, at: int) -> bool:
+    return cursor.next(at)[:1].isdecimal()
+
+
+SIGNS: tuple[Rule, ...] = (
+    *(decimal_point, sign, apostrophe, address, mark),
+    *(short_fraction, money, phone_number, signed_number, phonemes, citation, markup, tag, dash, drawn_line),
+    *(bracket, star, power, division, sections, comparison, ascii_symbol, flag, named),
+)
