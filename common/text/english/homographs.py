@@ -50,16 +50,9 @@ _HABITUAL = words(
     getting become became becomes becoming never"""
 )
 _PAST_SIGNS = words("yesterday ago last then was were had did once when after said went came took told")
-_CLOSED = (
-    _MODALS
-    | _SUBJECTS
-    | _BE
-    | _HAVE
-    | _DETERMINERS
-    | _PREPOSITIONS
-    | _ADVERBS
-    | {"he", "she", "it", "to", "and"}
-)
+_CLOSED = _MODALS | _SUBJECTS | _BE | _HAVE | _DETERMINERS | _PREPOSITIONS | _ADVERBS
+_CLOSED |= words("he she it to and")
+_TO_POLISH = words("the a your my it them up each all")
 
 
 def choose(word: str, sentence: Sequence[str], index: int) -> Phones | None:
@@ -168,11 +161,8 @@ def _is_past(sentence: Sequence[str], index: int) -> bool:
     previous = _at(sentence, at)
     if previous in _HAVE or previous in _BE or previous in ("got", "get", "gets"):
         return True
-    if (
-        previous == "to"
-        or previous in _MODALS
-        or (previous in _DETERMINERS and previous not in ("which", "that"))
-    ):
+    is_determined = previous in _DETERMINERS and previous not in ("which", "that")
+    if previous == "to" or previous in _MODALS or is_determined:
         return False
     if at < 0 or (not previous[:1].isalpha() and previous != ","):
         return False
@@ -192,11 +182,8 @@ def _is_used_to(sentence: Sequence[str], index: int) -> bool:
     at = _before(sentence, index)
     previous = _at(sentence, at)
     if previous in _BE:
-        return (
-            "'m" in previous
-            or "'re" in previous
-            or _at(sentence, at - 1) in (*_SUBJECTS, "he", "she", "people")
-        )
+        is_person = _at(sentence, at - 1) in (*_SUBJECTS, "he", "she", "people")
+        return is_person or "'m" in previous or "'re" in previous
     if previous in _HABITUAL or _at(sentence, index + 2) in ("be", "have", "it", "this", "being", "having"):
         return True
     return at >= 0 and sentence[at][:1].isupper()
@@ -213,17 +200,7 @@ def _is_name(sentence: Sequence[str], index: int) -> bool:
     if not sentence[index][:1].isupper():
         return False
     first = index == 0 or not sentence[index - 1][:1].isalpha()
-    return not first or _at(sentence, index + 1) not in (
-        "the",
-        "a",
-        "your",
-        "my",
-        "it",
-        "them",
-        "up",
-        "each",
-        "all",
-    )
+    return not first or _at(sentence, index + 1) not in _TO_POLISH
 
 
 _CONTEXTS = {

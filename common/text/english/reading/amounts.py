@@ -7,7 +7,6 @@ import re
 from common.text.english.reading import number_words as say
 from common.text.english.reading import tables
 from common.text.english.reading.cursor import NUMBER, Cursor, N, Reading
-from common.text.english.reading.units import plural_unit, singular, singular_unit
 from common.text.english.word_parts import words
 
 _RANGE = re.compile(rf"(?:-|\s?[–—]\s?)([$£€¥₹]?)({N})(?![-\d])")
@@ -62,7 +61,7 @@ def amount(cursor: Cursor, currency: str = "") -> Reading:
         return _money(cursor, numbers, joint, after, currency, end)
     unit, end = unit_after(cursor, end, is_one and not after)
     if unit and not joint and cursor.previous.lower() in ("a", "an"):
-        unit = f" {singular_unit(unit.strip())}"  # "a 10 km run"
+        unit = f" {_singular_unit(unit.strip())}"  # "a 10 km run"
     is_counted = bool(unit or after or joint in ("by", "times"))
     spoken = [_plain_number(cursor, number, end, is_counted) for number in numbers]
     if joint == "to" and not unit and not after:
@@ -118,7 +117,7 @@ def _money(
         one, many = f"{country} {one}", f"{country} {many}"
     per = ""
     if match := _PER.match(cursor.text, end):
-        per, end = f" per {singular(match[1])}", match.end()
+        per, end = f" per {tables.UNITS.get(match[1], match[1])}", match.end()
     whole, _, part = numbers[-1].partition(".")
     if len(part) == 2 and len(numbers) == 1 and not magnitude and cents:
         said = f"{say.integer(whole or '0')} {one if whole == '1' else many}"
@@ -174,7 +173,7 @@ def _per(cursor: Cursor, end: int) -> tuple[str, int]:
     match = _PER.match(cursor.text, end)
     if not match or (match[1] not in tables.UNITS and len(match[1]) < 3):
         return "", end
-    below, power = singular(match[1]), match[2] or ""
+    below, power = tables.UNITS.get(match[1], match[1]), match[2] or ""
     is_square = power.endswith(("2", "²"))
     if is_square and below == "second":
         return " per second squared", match.end()
@@ -239,3 +238,19 @@ def _day_or_plus(cursor: Cursor, number: str, said: str, end: int) -> tuple[str,
         if not following[:1].isdecimal() and following not in ("=", "+", "("):
             return f"{said} plus", end + 1
     return said, end
+
+
+def plural_unit(name: str) -> str:
+    """ "mile per hour" -> "miles per hour", "square foot" -> "square feet"."""
+    before, head = ("", name) if not name.startswith(("cubic ", "square ")) else name.split(" ", 1)
+    head, *tail = head.split(" ")
+    return " ".join(filter(None, [before, tables.PLURALS.get(head, head + "s"), *tail]))
+
+
+def _singular_unit(name: str) -> str:
+    """ "miles per hour" -> "mile per hour"."""
+    for unit in (*tables.UNITS.values(), "degree"):
+        plural = plural_unit(unit)
+        if name.startswith(plural):
+            return unit + name[len(plural) :]
+    return name

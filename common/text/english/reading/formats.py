@@ -6,11 +6,10 @@ import re
 
 from common.text.english.reading import number_words as say
 from common.text.english.reading import tables
-from common.text.english.reading.amounts import amount, unit_after
+from common.text.english.reading.amounts import amount, plural_unit, unit_after
 from common.text.english.reading.capitals import letters_and_digits
 from common.text.english.reading.characters import SUPERSCRIPTS
 from common.text.english.reading.cursor import NUMBER, Cursor, Reading, Rule, first_reading, form
-from common.text.english.reading.units import plural_unit
 from common.text.english.word_parts import words
 
 _FRACTION = re.compile(r"(?:(\d{1,4})[ -])?(\d{1,4})/(\d{1,4})(?:rds?|ths?|nds?)?(?![\w/]|\.\d)")

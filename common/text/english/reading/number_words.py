@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 _UNITS = (
-    *(
-        "zero",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-    ),
-    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven"),
+    *("twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
 )
 _TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _SCALES = ("", " thousand", " million", " billion", " trillion", " quadrillion")
 _ORDINALS = {
-    **{
-        "one": "first",
-        "two": "second",
-        "three": "third",
-        "five": "fifth",
-        "eight": "eighth",
-        "nine": "ninth",
-    },
-    "twelve": "twelfth",
+    **{"one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth"},
+    **{"nine": "ninth", "twelve": "twelfth"},
 }
 _FRACTIONS = {2: "half", 4: "quarter"}
 

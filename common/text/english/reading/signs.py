@@ -29,8 +29,9 @@ _ELISION = re.compile(r"'(twas|tis|em|til|cause|bout|round|n)(?!\w)'?", re.IGNOR
 _FULL = {"em": "them", "til": "until", "cause": "because", "bout": "about", "round": "around", "n": "and"}
 _MARKS = ".,;:?!…"
 _DRAWN = frozenset("=*_~#+.<>/\\|^")  # three of these in a row are drawn, not said
-_BEFORE_OPERATOR = frozenset("0123456789)")
 _BEFORE_NUMBER = {"<": "less than", ">": "greater than", "~": "about"}
+_IN_ROWS = tables.SILENT | {symbol for symbol in tables.SYMBOLS if symbol.isascii() or symbol in "§¶"}
+_BEFORE_OPERATOR = frozenset("0123456789)")
 _NUMBER_WORDS = words("one two three four five six seven eight nine ten eleven twelve noon midnight")
 _LONGEST_SIGN = max(map(len, tables.SIGNS))
 _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
@@ -191,15 +192,6 @@ def bracket(cursor: Cursor) -> Reading | None:
     return Reading("" if cursor.char == ")" and cursor.is_argument else ",", end)
 
 
-def star(cursor: Cursor) -> Reading | None:
-    """2 * 3, *emphasis*."""
-    if cursor.char != "*":
-        return None
-    end = _row(cursor, "*")
-    is_product = end - cursor.at == 1 and cursor.previous[-1:] in _BEFORE_OPERATOR and _is_number(cursor, end)
-    return Reading("times" if is_product else "", end)
-
-
 def power(cursor: Cursor) -> Reading | None:
     """x², 10^-3, e^{x}."""
     if cursor.char != "^" and cursor.char not in SUPERSCRIPTS:
@@ -216,36 +208,24 @@ def power(cursor: Cursor) -> Reading | None:
     return Reading(said, match.end())
 
 
-def division(cursor: Cursor) -> Reading | None:
-    """6 / 2."""
-    if cursor.char != "/" or not (cursor.previous[-1:].isdigit() or cursor.previous == ")"):
+def symbol(cursor: Cursor) -> Reading | None:
+    """A row of one symbol: 2 * 3, 6 / 2, <5, ~5, §§ 5, &. Quotation marks and other layout are silent."""
+    char, last = cursor.char, cursor.previous[-1:]
+    if char not in _IN_ROWS:
         return None
-    end = _row(cursor, "/")
-    return Reading("divided by", end) if _is_number(cursor, end) else None
-
-
-def sections(cursor: Cursor) -> Reading | None:
-    """§§ 5-7."""
-    if cursor.char not in "§¶":
-        return None
-    end = _row(cursor, cursor.char)
-    return Reading(f"{tables.SYMBOLS[cursor.char]}s", end) if end - cursor.at > 1 else None
-
-
-def comparison(cursor: Cursor) -> Reading | None:
-    """<5, >5, ~5."""
-    if cursor.char not in _BEFORE_NUMBER:
-        return None
-    end = _row(cursor, cursor.char)
-    return Reading(_BEFORE_NUMBER[cursor.char], end) if _is_number(cursor, end) else None
-
-
-def ascii_symbol(cursor: Cursor) -> Reading | None:
-    """Quotation marks and other layout, which is silent; &, %, =."""
-    char = cursor.char
-    if char not in tables.SILENT and not (char.isascii() and char in tables.SYMBOLS):
-        return None
-    return Reading("" if char in tables.SILENT else tables.SYMBOLS[char], _row(cursor, char))
+    end = _row(cursor, char)
+    before_number = cursor.next(end)[:1].isdecimal()
+    if char == "*" and before_number and end - cursor.at == 1 and last in _BEFORE_OPERATOR:
+        spoken = "times"
+    elif char == "/" and before_number and (last.isdigit() or cursor.previous == ")"):
+        spoken = "divided by"
+    elif char in "§¶":
+        spoken = tables.SYMBOLS[char] + ("s" if end - cursor.at > 1 else "")
+    elif before_number and char in _BEFORE_NUMBER:
+        spoken = _BEFORE_NUMBER[char]
+    else:
+        spoken = "" if char in tables.SILENT else tables.SYMBOLS[char]
+    return Reading(spoken, end)
 
 
 def flag(cursor: Cursor) -> Reading | None:
@@ -289,12 +269,7 @@ def _row(cursor: Cursor, chars: str) -> int:
     return end
 
 
-def _is_number(cursor: Cursor, at: int) -> bool:
-    return cursor.next(at)[:1].isdecimal()
-
-
 SIGNS: tuple[Rule, ...] = (
-    *(decimal_point, sign, apostrophe, address, mark),
-    *(short_fraction, money, phone_number, signed_number, phonemes, citation, markup, tag, dash, drawn_line),
-    *(bracket, star, power, division, sections, comparison, ascii_symbol, flag, named),
+    *(decimal_point, sign, apostrophe, address, mark, short_fraction, money, phone_number, signed_number),
+    *(phonemes, citation, markup, tag, dash, drawn_line, bracket, power, symbol, flag, named),
 )

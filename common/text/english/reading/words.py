@@ -25,6 +25,7 @@ _DOTTED = re.compile(
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z]+\d[A-Za-z\d]*")
 _PLURAL_BRACKET = re.compile(r"\((e?s)\)(?!\w)")
 _AND = re.compile(r"&(?:amp;)?([A-Z]{1,3})(?!\w)")
+_SLASHED = re.compile(r"(w/o|w/|c/o|n/a|y/o)(?!/)", re.IGNORECASE)
 _SLASHED_WORDS = {"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old"}
 _OR = words("he his him she her s")
 _STREET_ENDS = words("Suite Apt NW NE SW SE Unit")
@@ -47,15 +48,17 @@ def version(cursor: Cursor, m: re.Match) -> str:
     return "version " + " point ".join(say.integer(part) for part in m[1].split("."))
 
 
-@form(r"(?i:(w/o|w/|c/o|n/a|y/o))(?!/)")
-def slashed_abbreviation(cursor: Cursor, m: re.Match) -> str:
+def slashed_abbreviation(cursor: Cursor) -> Reading | None:
     """w/o, n/a."""
-    return "" if cursor.touches_word else _SLASHED_WORDS[m[1].lower()]
+    match = _SLASHED.match(cursor.text, cursor.at) if cursor.behind_word == "/" else None
+    if not match or cursor.touches_word:
+        return None
+    return Reading(_SLASHED_WORDS[match[1].lower()], match.end())
 
 
 def dotted_abbreviation(cursor: Cursor) -> Reading | None:
     """U.S., e.g., p.m., Ph.D.s"""
-    match = _DOTTED.match(cursor.text, cursor.at)
+    match = _DOTTED.match(cursor.text, cursor.at) if cursor.behind_word == "." else None
     if not match or not cursor.char.isascii() or cursor.touches_word:
         return None
     several = "s" if match[0].endswith(".s") else ""
@@ -150,7 +153,8 @@ def plain_word(cursor: Cursor) -> Reading | None:
         return None
     if cursor.behind_word == "(" and (bracket := _PLURAL_BRACKET.match(text, end)):
         word, end = word + bracket[1], bracket.end()
-    spoken, left_out = plain(cursor, word, end), left_out_of(cursor, [word])
+    spoken = plain(cursor, word, end)
+    left_out = () if word.isascii() else left_out_of(cursor, [word])
     if text.startswith("/", end) and text[end + 1 : end + 2].isalpha():
         is_or = word.lower() in _OR
         spoken = word if word.lower() == "and" else f"{spoken} {'or' if is_or else 'slash'}"
