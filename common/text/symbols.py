@@ -19,8 +19,6 @@ ARPABET: tuple[str, ...] = tuple(
 # In the symbol sets "@" tells a phone from the letter of the same name.
 _PHONES = tuple("@" + phone for phone in ARPABET)
 
-PAD = "_"
-
 SYMBOL_SETS: dict[str, tuple[str, ...]] = {
     "english_basic": (*"_-!'(),.:;? ", *string.ascii_uppercase, *string.ascii_lowercase, *_PHONES),
     "english_basic_lowercase": (*"_-!'\"(),.:;? ", *string.ascii_lowercase, *_PHONES),

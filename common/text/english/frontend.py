@@ -1,6 +1,6 @@
 """The frontend of the shipped voice: any English text to phonemes in the published symbol set.
 
-Unlike the published frontends it leaves nothing in letters, and tells what it could not speak.
+Unlike the published frontends it makes phonemes of every word. It reports what it can't speak.
 """
 
 from __future__ import annotations

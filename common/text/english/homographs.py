@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from common.text.cmudict import DATA
-from common.text.english.word_parts import Phones, plural, words
+from common.text.english.word_parts import Phones, plural, read_rows, words
 
 _MODALS = words(
     """will would can could shall should may might must do does did cannot don't doesn't didn't won't
@@ -52,7 +51,7 @@ _HABITUAL = words(
 _PAST_SIGNS = words("yesterday ago last then was were had did once when after said went came took told")
 _CLOSED = _MODALS | _SUBJECTS | _BE | _HAVE | _DETERMINERS | _PREPOSITIONS | _ADVERBS
 _CLOSED |= words("he she it to and")
-_TO_POLISH = words("the a your my it them up each all")
+_AFTER_IMPERATIVE = words("the a your my it them up each all")
 
 
 def choose(word: str, sentence: Sequence[str], index: int) -> Phones | None:
@@ -78,12 +77,8 @@ def usual(word: str) -> Phones | None:
 
 @lru_cache(maxsize=1)
 def _table() -> dict[str, tuple[Phones, Phones, tuple[str, ...]]]:
-    table = {}
-    for line in (DATA / "homographs.tsv").read_text(encoding="ascii").splitlines():
-        if not line.startswith("#"):
-            word, usual, other, cues = line.split("\t")
-            table[word] = tuple(usual.split()), tuple(other.split()), tuple(cues.split())
-    return table
+    rows = read_rows("homographs.tsv")
+    return {word: (tuple(a.split()), tuple(b.split()), tuple(cues.split())) for word, a, b, cues in rows}
 
 
 def _at(sentence: Sequence[str], index: int) -> str:
@@ -169,10 +164,10 @@ def _is_past(sentence: Sequence[str], index: int) -> bool:
     if previous in ("he", "she", "it"):
         return True
     near = [_at(sentence, i) for i in range(max(index - 12, 0), index + 13)]
-    told = any(word in _PAST_SIGNS or (len(word) > 4 and word.endswith("ed")) for word in near)
+    is_narrated = any(word in _PAST_SIGNS or (len(word) > 4 and word.endswith("ed")) for word in near)
     if previous in _SUBJECTS or previous in ("and", "or", "but", ","):
-        return told
-    return told or not previous.endswith("s")
+        return is_narrated
+    return is_narrated or not previous.endswith("s")
 
 
 def _is_used_to(sentence: Sequence[str], index: int) -> bool:
@@ -200,7 +195,7 @@ def _is_name(sentence: Sequence[str], index: int) -> bool:
     if not sentence[index][:1].isupper():
         return False
     first = index == 0 or not sentence[index - 1][:1].isalpha()
-    return not first or _at(sentence, index + 1) not in _TO_POLISH
+    return not first or _at(sentence, index + 1) not in _AFTER_IMPERATIVE
 
 
 _CONTEXTS = {

@@ -1,7 +1,7 @@
 """Letters to sounds, for words that no dictionary has: a small network of our own in plain NumPy.
 
-`scripts/train_g2p.py` trains it on CMUdict and has the same network in PyTorch. It is read from disk when the
-first unknown word comes.
+`scripts/train_g2p.py` trains it on CMUdict and has the same network in PyTorch. It is loaded at the first
+unknown word.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from safetensors import safe_open
 from common.text.cmudict import DATA
 
 WEIGHTS = DATA / "letters.safetensors"
-MAX_LETTERS = 64  # the work grows with the square of a word's length
+MAX_LETTERS = 64  # attention takes quadratic time
 
 
 class LetterReader:
@@ -52,7 +52,7 @@ class LetterReader:
         for block in range(self._blocks):
             x = self._block(f"blocks.{block}.", x, distance)
             logits = self._linear("head", self._norm("norm", x))
-            if block == 0:  # the later blocks see what the first one thinks
+            if block == 0:  # the later blocks also attend to the first one's output
                 x = x + _softmax(logits) @ weights["thought.weight"].T
         phones = [phone for chunk in logits[1:-1].argmax(-1) for phone in self._chunks[chunk]]
         # Both letters of a pair sometimes get a phone, but no word has a consonant twice in a row ...

@@ -45,7 +45,7 @@ def _read(text: str) -> tuple[list[Span], list[LeftOut]]:
     cursor = begin(text)
     while char := cursor.char:
         if char.isspace():
-            cursor.skip_blank()
+            cursor.move(cursor.at + 1)
             continue
         rules = NUMBERS if char.isdecimal() else _LETTERS if char.isalpha() else SIGNS
         reading = first_reading(rules, cursor)

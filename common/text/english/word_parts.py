@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from common.text.cmudict import DATA
+
 Phones = tuple[str, ...]
 Lookup = Callable[[str], Phones | None]
 
@@ -35,6 +37,12 @@ def bare(phones: Phones) -> Phones:
 def words(text: str) -> frozenset[str]:
     """The words of a text, for the tables here and elsewhere."""
     return frozenset(text.split())
+
+
+def read_rows(name: str) -> list[list[str]]:
+    """The columns of every row of a table in data/."""
+    lines = (DATA / name).read_text(encoding="ascii").splitlines()
+    return [line.split("\t") for line in lines if not line.startswith("#")]
 
 
 def table(text: str) -> tuple[tuple[str, Phones], ...]:

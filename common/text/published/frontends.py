@@ -1,7 +1,7 @@
 """The text frontends of the published Tacotron 2, FastPitch and FastSpeech checkpoints.
 
 `encode` gives the ids that the published code gives for the same string. Calling a frontend also splits what
-is too long for one utterance, and reports what the published code drops without a word.
+is too long for one utterance, and reports what the published code drops silently.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _PublishedFrontend(ABC):
         """A text of up to max_symbols as one utterance; a longer one by sentences, then by clauses."""
         utterances: list[Utterance] = []
         unspoken: list[Unspoken] = []
-        for piece, offset, encoded, pause in self._pieces(text):
+        for piece, offset, encoded, pause in self._parts(text):
             unspoken += self._unspoken(piece, offset, encoded.dropped)
             if any(symbol[-1].isalnum() for symbol in encoded.symbols):
                 utterances.append(Utterance(piece, encoded.normalised, encoded.symbols, encoded.ids, pause))
@@ -81,8 +81,8 @@ class _PublishedFrontend(ABC):
     def _spell(self, text: str) -> tuple[str, str, list[str]]:
         """The normalised text, the phonemes, and the symbols, with those that have no id."""
 
-    def _pieces(self, text: str) -> Iterator[tuple[str, int, Encoded, float]]:
-        """The pieces of a text: each with its offset, what it became, and the pause after it."""
+    def _parts(self, text: str) -> Iterator[tuple[str, int, Encoded, float]]:
+        """The parts of a text: each with its offset, what it became, and the pause after it."""
         whole = self._try(text)
         if whole and len(whole.ids) <= self.max_symbols:
             yield text, 0, whole, 0.0
@@ -96,7 +96,7 @@ class _PublishedFrontend(ABC):
             yield *pieces[-1], pause
 
     def _fit(self, text: str, offset: int) -> list[tuple[str, int, Encoded]]:
-        """A sentence in pieces that hold max_symbols at most."""
+        """A sentence in parts that hold max_symbols at most."""
         encoded = self._try(text)
         if encoded and len(encoded.ids) <= self.max_symbols:
             return [(text, offset, encoded)]
@@ -115,9 +115,9 @@ class _PublishedFrontend(ABC):
         return self.encode(text.replace("\n", " ") if "{" in text else text)
 
     def _unspoken(self, text: str, offset: int, dropped: Iterable[str]) -> list[Unspoken]:
-        """Where the text holds what has no transliteration or no id. Marks that are never heard do not count.
+        """Characters without a transliteration or an id, but for silent marks.
 
-        Dropped symbols are looked for in the order of the text: which of two "#" had no id is a guess.
+        Dropped symbols are searched in text order, so that of two equal ones the first is reported.
         """
         left = Counter(symbol.lower() for symbol in dropped)
         found = []
@@ -270,7 +270,7 @@ class FastPitchFrontend(_PublishedFrontend):
         state = self._random.get_state()
         encoded = super()._try(text)
         if encoded and len(encoded.ids) > self.max_symbols:
-            self._random.set_state(state)  # the words are drawn again, for the pieces
+            self._random.set_state(state)  # the words are drawn again, for the parts
         return encoded
 
     def _mask(self, text: str) -> str:

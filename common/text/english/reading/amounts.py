@@ -11,6 +11,7 @@ from common.text.english.word_parts import words
 
 _RANGE = re.compile(rf"(?:-|\s?[–—]\s?)([$£€¥₹]?)({N})(?![-\d])")
 _SPACED_RANGE = re.compile(rf"\s-\s()({N})(?![-\d])")
+_TIED_NUMBER = re.compile(r"[/:]\d")
 _BY = re.compile(rf"(?:\s?x\s?|×)({N})")
 _MAGNITUDE = re.compile(
     r"\s?-?(hundred|thousand|million|billion|trillion|quadrillion|bn|mn|tn|mln|bln)(?!\w)|([kKMBT])(?!\w)"
@@ -33,7 +34,7 @@ _BEFORE_YEAR = words(
     class ad a.d ce january february march april may june july august september october november
     december born died established est founded model copyright ©"""
 )
-# ... but not before these, if the year is not to be doubted.
+# ... and before these it is a count, unless a word above stands before it.
 _COUNTED = words(
     "people men women children feet percent degrees police sheep fish pounds dollars or more per"
 )
@@ -82,18 +83,13 @@ def _numbers(cursor: Cursor, currency: str) -> tuple[list[str], str, int]:
     if not ranged and "=" not in text[end : end + 40]:
         ranged = _SPACED_RANGE.match(text, end)
     is_code = ranged and len(ranged[2]) > 2 and ranged[2][0] == "0" and ranged[2][1] != "."  # "2024-0098"
-    if ranged and ranged[1] in ("", currency) and not is_code and not _goes_on(cursor, ranged.end()):
+    goes_on = ranged and _TIED_NUMBER.match(text, ranged.end())  # "1-2/3"
+    if ranged and ranged[1] in ("", currency) and not is_code and not goes_on:
         return [first[0], ranged[2]], "to", ranged.end()
     while len(numbers) < 5 and (by := _BY.match(text, end)):
         numbers.append(by[1])
         joint, end = "times" if cursor.is_equation else "by", by.end()
     return numbers, joint, end
-
-
-def _goes_on(cursor: Cursor, end: int) -> bool:
-    """Whether another number follows, so that this is no range ("1-2/3")."""
-    follows = cursor.text[end : end + 2]
-    return follows[:1] in "/:" and follows[1:2].isdecimal()
 
 
 def _magnitude(cursor: Cursor, numbers: list[str], end: int, currency: str) -> tuple[str, int]:

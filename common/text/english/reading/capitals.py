@@ -38,7 +38,7 @@ _VERBS_OF_I = words(
     got"""
 )
 _AFTER_NUMERAL_I = words("of and was is in to ended began the")
-_AMBIGUOUS = words("IV VI XI XX XXX")  # a drip, an editor, ...
+_AMBIGUOUS = words("IV VI XI XX XXX")  # abbreviations as well
 
 
 def letter_name(letters: str) -> str:
@@ -68,7 +68,8 @@ def _capitals(cursor: Cursor, word: str) -> str:
         return tables.ACRONYMS[word]
     if word in tables.ACRONYM_WORDS:
         return word.capitalize()
-    if word in tables.STATES and _is_after_city(cursor, word):
+    is_after_city = cursor.previous == "," and cursor.earlier[:1].isupper()  # "Denver, CO 80202"
+    if word in tables.STATES and is_after_city and not cursor.next(cursor.at + len(word))[:1].isalpha():
         return tables.STATES[word]
     lower = word.lower()
     if word in tables.SPELLED and not cursor.is_shouted:
@@ -83,12 +84,6 @@ def _capitals(cursor: Cursor, word: str) -> str:
     if len(word) > (3 if cursor.is_shouted else 4) and 0.25 <= vowels <= 0.6:
         return word.capitalize()
     return word
-
-
-def _is_after_city(cursor: Cursor, word: str) -> bool:
-    """ "Denver, CO 80202"."""
-    is_last = not cursor.next(cursor.at + len(word))[:1].isalpha()
-    return cursor.previous == "," and cursor.earlier[:1].isupper() and is_last
 
 
 def camel(cursor: Cursor, word: str) -> str:

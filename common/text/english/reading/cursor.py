@@ -17,7 +17,7 @@ N = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+"
 NUMBER = re.compile(N)
 WORD = re.compile(rf"{LETTER}+(?:'{LETTER}+)*")
 _NEXT = re.compile(rf"\s*(\d+|{LETTER}+|[^\w\s])?")
-_MAX_PREVIOUS = 99  # characters; the rules compare with shorter words only
+_LONG = 100  # characters; no rule compares what was read before with anything so long
 
 
 class Reading(NamedTuple):
@@ -45,16 +45,14 @@ class Cursor:
     behind_word: str = field(init=False)  # the character behind that word, "" if there is none
 
     def __post_init__(self) -> None:
-        self._find_word()
+        self.move(self.at)
 
-    def _find_word(self) -> None:
-        self.char = self.text[self.at : self.at + 1]
-        match = WORD.match(self.text, self.at) if self.char.isalpha() else None
-        if match:
-            self.word, self.word_end = match[0], match.end()
-            self.behind_word = self.text[self.word_end : self.word_end + 1]
-        else:
-            self.word, self.word_end, self.behind_word = "", self.at, ""
+    def move(self, at: int) -> None:
+        """Puts the cursor elsewhere, with what was read before unchanged."""
+        self.at, self.char = at, self.text[at : at + 1]
+        match = WORD.match(self.text, at) if self.char.isalpha() else None
+        self.word, self.word_end = (match[0], match.end()) if match else ("", at)
+        self.behind_word = self.text[self.word_end : self.word_end + 1] if match else ""
 
     def advance(self, reading: Reading) -> None:
         """Moves the cursor behind what was read."""
@@ -62,14 +60,9 @@ class Cursor:
             self.is_argument = False
         elif self.char == "(" and reading.spoken == "of":
             self.is_argument = True
-        is_short = reading.end - self.at <= _MAX_PREVIOUS
+        is_short = reading.end - self.at < _LONG
         self.earlier, self.previous = self.previous, self.text[self.at : reading.end] if is_short else ""
-        self.at = reading.end
-        self._find_word()
-
-    def skip_blank(self) -> None:
-        self.at += 1
-        self._find_word()
+        self.move(reading.end)
 
     def next(self, at: int) -> str:
         """The word, number or sign that follows the index `at`, "" at the end."""

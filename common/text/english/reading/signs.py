@@ -28,7 +28,7 @@ _APOSTROPHE_YEAR = re.compile(r"'(\d0)s(?!\w)|'(\d\d)(?![\w'])")
 _ELISION = re.compile(r"'(twas|tis|em|til|cause|bout|round|n)(?!\w)'?", re.IGNORECASE)
 _FULL = {"em": "them", "til": "until", "cause": "because", "bout": "about", "round": "around", "n": "and"}
 _MARKS = ".,;:?!…"
-_DRAWN = frozenset("=*_~#+.<>/\\|^")  # three of these in a row are drawn, not said
+_DRAWN = frozenset("=*_~#+.<>/\\|^")  # three of these in a row are a line, which is silent
 _BEFORE_NUMBER = {"<": "less than", ">": "greater than", "~": "about"}
 _IN_ROWS = tables.SILENT | {symbol for symbol in tables.SYMBOLS if symbol.isascii() or symbol in "§¶"}
 _BEFORE_OPERATOR = frozenset("0123456789)")
@@ -82,26 +82,17 @@ def signed_number(cursor: Cursor) -> Reading | None:
     return Reading(f"{sign} {reading.spoken}", reading.end)
 
 
-def phonemes(cursor: Cursor) -> Reading | None:
-    """{HH AH0 L OW1}"""
-    match = _PHONEMES.match(cursor.text, cursor.at) if cursor.char == "{" else None
-    if not match or any(phone not in ARPABET for phone in match[1].split()):
-        return None
-    return Reading(f"{{{' '.join(match[1].split())}}}", match.end())
-
-
-def citation(cursor: Cursor) -> Reading | None:
-    """[1] behind a word, which is not said."""
-    if cursor.char != "[" or cursor.is_after_blank:
-        return None
-    match = _CITATION.match(cursor.text, cursor.at)
-    return cursor.leave_out(match.end(), "[") if match else None
-
-
-def markup(cursor: Cursor) -> Reading | None:
-    """<b>, which is not said."""
-    match = _TAG.match(cursor.text, cursor.at) if cursor.char == "<" else None
-    return cursor.leave_out(match.end()) if match else None
+def enclosed(cursor: Cursor) -> Reading | None:
+    """Phonemes in braces ({HH AH0}) are said as given; markup (<b>) and citations ([1]) are not said."""
+    char, text = cursor.char, cursor.text
+    if char == "{" and (match := _PHONEMES.match(text, cursor.at)):
+        phones = match[1].split()
+        return Reading(f"{{{' '.join(phones)}}}", match.end()) if set(phones) <= set(ARPABET) else None
+    if char == "[" and not cursor.is_after_blank and (match := _CITATION.match(text, cursor.at)):
+        return cursor.leave_out(match.end(), "[")
+    if char == "<" and (match := _TAG.match(text, cursor.at)):
+        return cursor.leave_out(match.end())
+    return None
 
 
 def sign(cursor: Cursor) -> Reading | None:
@@ -271,5 +262,5 @@ def _row(cursor: Cursor, chars: str) -> int:
 
 SIGNS: tuple[Rule, ...] = (
     *(decimal_point, sign, apostrophe, address, mark, short_fraction, money, phone_number, signed_number),
-    *(phonemes, citation, markup, tag, dash, drawn_line, bracket, power, symbol, flag, named),
+    *(enclosed, tag, dash, drawn_line, bracket, power, symbol, flag, named),
 )

@@ -64,24 +64,16 @@ PLURALS = {
 }
 
 # symbol or code -> name, names of more, hundredth, hundredths ("" where there is none)
-CURRENCIES: dict[str, tuple[str, str, str, str]] = {
-    "$": ("dollar", "dollars", "cent", "cents"),
-    "£": ("pound", "pounds", "penny", "pence"),
-    "€": ("euro", "euros", "cent", "cents"),
-    "¥": ("yen", "yen", "", ""),
-    "₹": ("rupee", "rupees", "paisa", "paise"),
-    "₩": ("won", "won", "", ""),
-    "₽": ("ruble", "rubles", "kopeck", "kopecks"),
-    "₪": ("shekel", "shekels", "agora", "agorot"),
-    "₺": ("lira", "lira", "kurush", "kurush"),
-    "₴": ("hryvnia", "hryvnias", "kopiyka", "kopiykas"),
-    "₫": ("dong", "dong", "", ""),
-    "₱": ("peso", "pesos", "centavo", "centavos"),
-    "₦": ("naira", "naira", "kobo", "kobo"),
-    "฿": ("baht", "baht", "satang", "satang"),
-    "₿": ("bitcoin", "bitcoins", "", ""),
-    "¢": ("cent", "cents", "", ""),
-    "CHF": ("Swiss franc", "Swiss francs", "centime", "centimes"),
+CURRENCIES: dict[str, list[str]] = {
+    sign: [*names.split(", "), "", ""][:4]
+    for sign, names in _pairs(
+        """$: dollar, dollars, cent, cents; £: pound, pounds, penny, pence; €: euro, euros, cent, cents;
+        ¥: yen, yen; ₹: rupee, rupees, paisa, paise; ₩: won, won; ₽: ruble, rubles, kopeck, kopecks;
+        ₪: shekel, shekels, agora, agorot; ₺: lira, lira, kurush, kurush;
+        ₴: hryvnia, hryvnias, kopiyka, kopiykas; ₫: dong, dong; ₱: peso, pesos, centavo, centavos;
+        ₦: naira, naira, kobo, kobo; ฿: baht, baht, satang, satang; ₿: bitcoin, bitcoins; ¢: cent, cents;
+        CHF: Swiss franc, Swiss francs, centime, centimes"""
+    ).items()
 }
 CURRENCY_CODES = _pairs(
     "USD: $; EUR: €; GBP: £; JPY: ¥; INR: ₹; KRW: ₩; RUB: ₽; ILS: ₪; TRY: ₺; CHF: CHF; BTC: ₿"

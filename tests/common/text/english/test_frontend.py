@@ -10,7 +10,7 @@ import pytest
 
 from common.text import get_frontend
 from common.text.english.letters import load_letter_reader
-from common.text.english.pronounce import of_word, pronounce, read
+from common.text.english.pronounce import of_word, read
 from common.text.misaki import from_misaki, to_misaki
 from common.text.split import CLAUSE_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
 
@@ -104,11 +104,6 @@ NOUN_OR_VERB = [
 def test_homographs_in_both_readings(word, one, said_one, other, said_other):
     assert phones(word, one) == said_one
     assert phones(word, other) == said_other
-
-
-def test_pronounce_reads_one_word_among_its_neighbours():
-    assert pronounce("read", ["I", "have"]) == ("R", "EH1", "D")
-    assert pronounce("the", after=["apple"]) == ("DH", "IY0")
 
 
 def test_an_utterance_is_phones_between_a_space_and_a_mark():
