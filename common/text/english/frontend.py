@@ -84,9 +84,8 @@ class EnglishFrontend:
                 elif tokens:
                     tokens.append(token)
         readings = read([token.text for token in tokens])
-        spoken = [
-            _Token(t.text, t.start, t.end, t.phones or p) for t, p in zip(tokens, readings, strict=True)
-        ]
+        pairs = zip(tokens, readings, strict=True)
+        spoken = [_Token(t.text, t.start, t.end, t.phones or phones) for t, phones in pairs]
         return [token for token in spoken if token.phones or token.text in _STRONGEST_FIRST]
 
     def _utterances(self, sentence: str, tokens: list[_Token], pause: float) -> list[Utterance]:

@@ -161,9 +161,8 @@ def _compound(word: str, known: Lookup) -> Phones | None:
     for cut in range(3, len(word) - 2):
         first, second = word[:cut], word[cut:]
         shorter = min(cut, len(second))
-        if shorter <= evenness or any(
-            len(part) == 3 and part not in _SHORT_PARTS for part in (first, second)
-        ):
+        is_rare = any(len(part) == 3 and part not in _SHORT_PARTS for part in (first, second))
+        if shorter <= evenness or is_rare:
             continue
         if first[-1] in "tspcgw" and second[0] == "h" and shorter < 4:  # more likely one sound: "th", "sh"
             continue

@@ -237,10 +237,11 @@ def _day_or_plus(cursor: Cursor, number: str, said: str, end: int) -> tuple[str,
 
 
 def plural_unit(name: str) -> str:
-    """ "mile per hour" -> "miles per hour", "square foot" -> "square feet"."""
-    before, head = ("", name) if not name.startswith(("cubic ", "square ")) else name.split(" ", 1)
-    head, *tail = head.split(" ")
-    return " ".join(filter(None, [before, tables.PLURALS.get(head, head + "s"), *tail]))
+    """ "mile per hour" -> "miles per hour", "square foot" -> "square feet" (without what follows)."""
+    head, *tail = name.split(" ")
+    if head in ("cubic", "square"):
+        return f"{head} {tables.PLURALS.get(tail[0], tail[0] + 's')}"
+    return " ".join([tables.PLURALS.get(head, head + "s"), *tail])
 
 
 def _singular_unit(name: str) -> str:

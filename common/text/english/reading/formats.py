@@ -124,8 +124,7 @@ def degrees(cursor: Cursor, m: re.Match) -> str:
 def fraction(cursor: Cursor) -> Reading | None:
     """3/4 mile, 2 1/2 cups, 24/7; on 3/4."""
     m = _FRACTION.match(cursor.text, cursor.at)
-    spoken = _said_fraction(cursor, m) if m else ""
-    if not spoken:
+    if not m or not (spoken := _said_fraction(cursor, m)):
         return None
     return _with_unit(cursor, spoken, m.end(), is_more_than_one=bool(m[1]) or int(m[2]) > int(m[3]))
 
