@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from common.cli import options, run
+from common.errors import InputError
 
 
 def main() -> int:
@@ -29,7 +30,7 @@ def main() -> int:
         write_document(args.document, [Path(name) for name in args.results])
         return 0
     if args.results:
-        raise ValueError("results are for --document FILE, which joins them")
+        raise InputError("results are for --document FILE, which joins them")
 
     from common.bench.run import measure
 
@@ -145,7 +146,7 @@ def make_workloads(args: argparse.Namespace):
     if args.weights == "published":
         require_torch("--weights published")
     if args.warm_up and (args.symbols or args.part or args.suite or args.weights == "published"):
-        raise ValueError("--warm-up speaks a sentence: it is not for random ids, nor parts of models")
+        raise InputError("--warm-up speaks a sentence: it is not for random ids, nor parts of models")
     if args.weights:
         how["weights"] = workload.choices(args.weights, workload.WEIGHTS, "weights")[0]
     if args.symbols:
@@ -156,7 +157,7 @@ def make_workloads(args: argparse.Namespace):
         how["runs"] = args.runs
     if args.device:
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", args.device):
-            raise ValueError(f"unknown device {args.device!r}: use cpu, cuda, cuda:N or auto")
+            raise InputError(f"unknown device {args.device!r}: use cpu, cuda, cuda:N or auto")
         how["device"] = args.device
     if args.suite:
         from common.bench.suites import suite_workloads
@@ -168,7 +169,7 @@ def make_workloads(args: argparse.Namespace):
     else:
         targets = [workload.Target(*pair) for pair in itertools.product(*choose(args))]
     if args.decoder and not any(workload.form_of(target.acoustic, args.decoder) for target in targets):
-        raise ValueError(f"--decoder {args.decoder}: none of the models that are measured has this form")
+        raise InputError(f"--decoder {args.decoder}: none of the models that are measured has this form")
     has_torch = importlib.util.find_spec("torch") is not None
     made = workload.make_workloads(
         targets,

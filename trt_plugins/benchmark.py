@@ -22,6 +22,7 @@ from common.cli import options, run
 from common.engines import make_engine
 from common.engines.cuda_graphs import record
 from common.engines.tensorrt.api import load_tensorrt
+from common.errors import InputError
 from common.registry import get_model
 from common.stages import Stage
 from common.stages.choose import KERNELS
@@ -333,7 +334,7 @@ def make_parser() -> argparse.ArgumentParser:
 def main() -> int:
     args = make_parser().parse_args()
     if not torch.cuda.is_available():
-        raise ValueError("PyTorch sees no GPU here")
+        raise InputError("PyTorch sees no GPU here")
     if args.name != "operations":
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     args.run(args)

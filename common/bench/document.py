@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from common.bench.report import EXPLAINED, plots, tables
+from common.errors import InputError
 from common.files import write_bytes
 
 PAGE = """# Benchmarks
@@ -46,7 +47,7 @@ python scripts/benchmark.py --backend onnx --symbols 128 --peer examples.benchma
 def write_document(path: Path, files: Sequence[Path]) -> None:
     """One page of several runs, such as those of several machines, with their plots beside it."""
     if not files:
-        raise ValueError("--document needs the JSON files of earlier runs (results.json of --out FOLDER)")
+        raise InputError("--document needs the JSON files of earlier runs (results.json of --out FOLDER)")
     found = {name_of(file): read_results(file) for file in files}
     parts = [f"{PAGE}{EXPLAINED}\n"]
     folder = path.parent / path.stem
@@ -73,7 +74,7 @@ def read_results(file: Path) -> dict[str, Any]:
     try:
         results = json.loads(file.read_text())
     except ValueError:
-        raise ValueError(f"{file} is no JSON") from None
+        raise InputError(f"{file} is no JSON") from None
     if not isinstance(results, dict) or not {"command", "machine", "rows"} <= results.keys():
-        raise ValueError(f"{file} holds no results of scripts/benchmark.py")
+        raise InputError(f"{file} holds no results of scripts/benchmark.py")
     return results

@@ -15,6 +15,7 @@ from typing import Any
 from common.bench.machine import RSS_UNIT
 from common.bench.models import SENTENCES
 from common.bench.workload import Workload
+from common.errors import InputError
 from common.runner import TextToSpeech
 
 INFER = Path(__file__).resolve().parents[2] / "scripts" / "infer.py"
@@ -76,5 +77,5 @@ def _time_process(command: list[str]) -> tuple[float, int, dict[str, Any]]:
         out.seek(0)
         errors.seek(0)
         if process.returncode:
-            raise ValueError(f"scripts/infer.py failed: {errors.read().decode().strip()}")
+            raise InputError(f"scripts/infer.py failed: {errors.read().decode().strip()}")
         return seconds, usage.ru_maxrss * RSS_UNIT, json.load(out)

@@ -19,6 +19,7 @@ from common.bench.peer import Peer
 from common.bench.rows import Row
 from common.bench.timer import summary, timed
 from common.bench.workload import Workload
+from common.errors import InputError
 
 WARM_UPS, LONGEST_WARM_UP = 3, 3.0  # further runs after the first one, and the seconds that they may take
 LONGEST_RUNS = 3.0  # seconds that runs may take, beyond the fewest
@@ -47,7 +48,7 @@ def measure_workload(workload: Workload, late: Callable[[], bool] = lambda: Fals
         warnings.simplefilter("default")
         try:
             if late():
-                raise ValueError(TOO_LATE)
+                raise InputError(TOO_LATE)
             stack.enter_context(surroundings(workload))
             reset_peak(device)
             loaded: Any = Peer(workload) if workload.peer else LoadedModels(workload)
@@ -60,7 +61,7 @@ def measure_workload(workload: Workload, late: Callable[[], bool] = lambda: Fals
         for label in labels:
             try:
                 if late():
-                    raise ValueError(TOO_LATE)
+                    raise InputError(TOO_LATE)
                 measured = loaded.measured(label["batch"], label["symbols"])
                 reset_peak(device)
                 found = measure_row(workload, measured, label["batch"])
@@ -127,7 +128,7 @@ def on_gpu(device: str, tf32: bool) -> Iterator[None]:
     """Precision, and a stream: on the default one nothing can be captured, and TensorRT waits."""
     torch = importlib.import_module("torch")
     if not torch.cuda.is_available():
-        raise ValueError(f"device {device}: PyTorch sees no GPU here")
+        raise InputError(f"device {device}: PyTorch sees no GPU here")
     torch.cuda.init()  # before which there are no statistics to reset
     torch.cuda.empty_cache()
     torch.backends.cudnn.benchmark = True

@@ -21,7 +21,7 @@ from common.bench.workload import Workload, form_of, has_decoders
 from common.config.deployment import Bucket, Deployment
 from common.engines import Engine
 from common.engines.buckets import root
-from common.errors import unknown
+from common.errors import InputError, unknown
 from common.registry import get_model
 from common.runner import FIRST_CHUNK, LARGEST_CHUNK, TextToSpeech
 from common.speech import Controls
@@ -171,7 +171,7 @@ class LoadedModels:
             return Remembered(engine)
         if self.fixed and any(tensor.name == "duration" for tensor in stage.outputs):
             if stage.name != "encoder":
-                raise ValueError(
+                raise InputError(
                     f"{stage.full_name} makes durations of its own, so that lengths cannot be fixed: "
                     "leave --symbols out, or run the model without buckets"
                 )
@@ -201,7 +201,7 @@ class LoadedModels:
     def ids(self, batch: int, symbols: int | None) -> list[np.ndarray]:
         driver = self.tts.acoustic
         if batch > driver.largest_batch:
-            raise ValueError(f"batch size {batch}: {driver.source.model} goes up to {driver.largest_batch}")
+            raise InputError(f"batch size {batch}: {driver.source.model} goes up to {driver.largest_batch}")
         return ids_of(self.tts.frontend, driver.config.n_symbols, batch, symbols)
 
     def controls(self) -> Controls:
@@ -235,7 +235,7 @@ class LoadedModels:
         (driver,) = self.drivers.values()
         if name not in driver.engines:
             more = ["decoder"] if has_decoders(model) else []
-            raise ValueError(unknown(f"stage of {model} as it runs here", name, [*driver.engines, *more]))
+            raise InputError(unknown(f"stage of {model} as it runs here", name, [*driver.engines, *more]))
         engine = driver.engines[name]
         stage = engine.stage
         frames = symbols * FRAMES_PER_SYMBOL

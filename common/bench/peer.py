@@ -14,6 +14,7 @@ from common.bench.models import Measured, Output, config_of, ids_of, sources_of
 from common.bench.worker import Row, run_jobs
 from common.bench.workload import Workload
 from common.engines import Engine
+from common.errors import InputError
 
 LONGEST_IMPORT = 120.0  # seconds, of a user's module
 
@@ -42,7 +43,7 @@ class Peer:
         def run() -> Output:
             samples = [len(samples) for samples in audio_of(self._function(list(ids)))]
             if len(samples) != batch:
-                raise ValueError(f"the peer gave audio of {len(samples)} items for {batch}")
+                raise InputError(f"the peer gave audio of {len(samples)} items for {batch}")
             return Output([count // self._mel.hop_length for count in samples], samples)
 
         return Measured(run, sampling_rate=self._mel.sampling_rate)
@@ -51,20 +52,20 @@ class Peer:
 def load_peer(path: str) -> Callable[[list[np.ndarray]], Any]:
     module, colon, name = path.partition(":")
     if not (module and colon and name):
-        raise ValueError(f"--peer must be module:function, such as my_baseline:speak, not {path!r}")
+        raise InputError(f"--peer must be module:function, such as my_baseline:speak, not {path!r}")
     try:
         function = getattr(importlib.import_module(module), name, None)
     except ImportError as error:
-        raise ValueError(f"--peer {path}: {error}; it must be importable, as with PYTHONPATH") from None
+        raise InputError(f"--peer {path}: {error}; it must be importable, as with PYTHONPATH") from None
     if not callable(function):
-        raise ValueError(f"--peer {path}: module {module} has no function {name!r}")
+        raise InputError(f"--peer {path}: module {module} has no function {name!r}")
     return function
 
 
 def require_peer(path: str) -> None:
     """A ValueError where a user's function is not there; looked for where it will be called."""
     for _, found in run_jobs("common.bench.peer:find", [path], LONGEST_IMPORT):
-        raise ValueError(found.get("wrong") or f"--peer {path}: {found['ended']}")
+        raise InputError(found.get("wrong") or f"--peer {path}: {found['ended']}")
 
 
 def find(path: str) -> Iterator[Row]:
@@ -80,7 +81,7 @@ def audio_of(answer: Any) -> Iterator[np.ndarray]:
     for samples in answer:
         samples = to_numpy(samples)
         if samples.ndim != 1:
-            raise ValueError(
+            raise InputError(
                 f"the peer's audio of an item has the shape {list(samples.shape)}, not samples in a row"
             )
         yield samples

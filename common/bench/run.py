@@ -13,6 +13,7 @@ from common.bench.models import config_of
 from common.bench.rows import Row
 from common.bench.worker import run_jobs
 from common.bench.workload import Workload
+from common.errors import InputError
 
 BYTES = {"fp16": 2}  # of a weight, where it is not 4
 MACHINE_LIMIT = 180.0  # seconds
@@ -35,7 +36,7 @@ def measure(
     device = next((workload.clock_device for workload in workloads if workload.device != "cpu"), "cpu")
     _, machine = next(run_jobs("common.bench.machine:describe", [device], MACHINE_LIMIT))
     if "ended" in machine:
-        raise ValueError(f"this machine's peaks cannot be measured: {machine['ended']}")
+        raise InputError(f"this machine's peaks cannot be measured: {machine['ended']}")
     rows = run_workloads(workloads, limit, budget, show)
     add_flops(rows, workloads)
     streams = [

@@ -8,7 +8,7 @@ from typing import Any
 
 from common.bench.onnx_options import OPTIONS
 from common.bench.workload import Target, Workload, make_workloads
-from common.errors import unknown
+from common.errors import InputError, unknown
 from common.stages.choose import kernels_of
 
 
@@ -81,6 +81,6 @@ SUITES: dict[str, tuple[Callable[[], Sequence[Table]], dict[str, Any], float | N
 def suite_workloads(name: str, given: Mapping[str, Any]) -> tuple[list[Workload], float | None]:
     """The workloads of a suite, and the seconds that all of them may take."""
     if name not in SUITES:
-        raise ValueError(unknown("suite", name, SUITES))
+        raise InputError(unknown("suite", name, SUITES))
     tables, how, budget = SUITES[name]
     return [one for table in tables() for one in table.workloads(**{**how, **given})], budget

@@ -9,10 +9,12 @@ import torch
 
 from common.arrays import Array
 from common.bench.stage_times import EngineWrapper
-from common.engines import Engine, check_inputs
+from common.engines import Engine
+from common.engines.check_inputs import check_inputs
 from common.engines.cuda_graphs import record
 from common.engines.layer_outputs import method_of
 from common.engines.torch_engine import TorchEngine
+from common.errors import InputError
 
 RUNS_BEFORE_CAPTURE = 3  # what cuDNN tries on its first calls cannot be captured
 
@@ -20,9 +22,9 @@ RUNS_BEFORE_CAPTURE = 3  # what cuDNN tries on its first calls cannot be capture
 def in_mode(engine: Engine, mode: str | None, half: bool) -> Engine:
     """What runs in the place of a stage's engine on PyTorch."""
     if mode == "graph" and engine.device == "cpu":
-        raise ValueError("torch-graph needs a GPU: a CUDA graph is captured there")
+        raise InputError("torch-graph needs a GPU: a CUDA graph is captured there")
     if not isinstance(engine, TorchEngine):
-        raise ValueError(
+        raise InputError(
             f"{engine.stage.full_name} runs in buckets: torch-compile, torch-graph and fp16 go without"
         )
     made = TorchStage(engine, half, mode == "compile")

@@ -12,7 +12,7 @@ from typing import Any
 from common.bench.onnx_options import OPTIONS
 from common.config.deployment import Deployment, on_another
 from common.config.hparams import backend_texts, shown
-from common.errors import unknown
+from common.errors import InputError, unknown
 from common.registry import MODELS, decoder_forms, get_model
 from common.stages.choose import KINDS, kernels_of, parse_backends
 from common.synthesis.loading import choose_sources, pick_device
@@ -57,7 +57,7 @@ class Target:
         stages = get_model(model).module("stages").stages(get_model(model).config_class())
         known = [one.name for one in stages] + (["decoder"] if has_decoders(model) else [])
         if stage and stage not in known:
-            raise ValueError(unknown(f"stage of {model}", stage, known))
+            raise InputError(unknown(f"stage of {model}", stage, known))
         return cls(*(model if kind == one else None for one in KINDS), part)
 
 
@@ -152,7 +152,7 @@ def split_modes(text: str) -> tuple[str, dict[str, str]]:
         if dash:
             known = [f"{backend}-{one}" for one in MODES.get(backend, ())]
             if word.strip() not in known:
-                raise ValueError(unknown("backend", word.strip(), known or ("onnx", "torch", "trt")))
+                raise InputError(unknown("backend", word.strip(), known or ("onnx", "torch", "trt")))
             modes[backend] = mode
         parts.append(f"{head}{equals}{backend}" if dash else part)
     return ",".join(parts), modes
@@ -200,7 +200,7 @@ def make_workloads(
             own = {**how, "deployments": deployments, "overrides": overrides}
             made.append(Workload(target, here, precision, where, **own))
     if not made:
-        raise ValueError(
+        raise InputError(
             f"no backend of {', '.join(texts)} has precision {', '.join(precisions)} on {device or 'cpu'}: "
             "fp16 is for trt, and for torch on a GPU; tf32 for torch on a GPU"
         )
@@ -216,7 +216,7 @@ def with_peers(workloads: Sequence[Workload], peers: Sequence[str]) -> list[Work
             found += [replace(found[0], peer=peer, backend="", precision="") for peer in peers]
         made += found
     if peers and not any(workload.peer for workload in made):
-        raise ValueError("--peer is for pairs: it makes audio of ids, as no model or stage alone does")
+        raise InputError("--peer is for pairs: it makes audio of ids, as no model or stage alone does")
     return made
 
 
@@ -284,7 +284,7 @@ def numbers(text: str, what: str) -> tuple[int, ...]:
     """ "1,4,8" -> (1, 4, 8)."""
     words = [word.strip() for word in text.split(",")]
     if not all(re.fullmatch(r"[1-9]\d{0,5}", word) for word in words):
-        raise ValueError(f"{what} must be whole numbers from 1 on, with commas between them, not {text!r}")
+        raise InputError(f"{what} must be whole numbers from 1 on, with commas between them, not {text!r}")
     return tuple(int(word) for word in words)
 
 
@@ -293,5 +293,5 @@ def choices(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
     words = tuple(word.strip() for word in text.split(","))
     for word in words:
         if word not in known:
-            raise ValueError(unknown(what, word, known))
+            raise InputError(unknown(what, word, known))
     return words

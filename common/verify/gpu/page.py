@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from common.bench.table import table_of
+from common.errors import InputError
 from common.verify.gpu import models, pairs, stages
 
 INTRODUCTION = """# TensorRT on a GPU, checked
@@ -71,7 +72,7 @@ def document(folder: Path) -> str:
     """The page, in Markdown; a ValueError where there is nothing to put on it."""
     rows = {step: _read(folder / f"{step}.json") for step in TABLES}
     if not any(rows.values()):
-        raise ValueError(f"{folder} has no results: run scripts/check_gpu.py on a machine with a GPU first")
+        raise InputError(f"{folder} has no results: run scripts/check_gpu.py on a machine with a GPU first")
     (about,) = _read(folder / "machine.json") or [{}]
     parts = [INTRODUCTION, "; ".join(f"{name} {value}" for name, value in about.items()) + "."]
     for step, (columns, head, text) in TABLES.items():

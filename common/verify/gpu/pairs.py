@@ -22,6 +22,7 @@ from common.bench.rows import Row
 from common.bench.table import Column, counts, value
 from common.bench.timer import timed
 from common.config.deployment import Deployment
+from common.errors import InputError
 from common.runner import TextToSpeech
 from common.speech import Controls
 from common.synthesis.warm_up import TEXT as SENTENCE
@@ -179,7 +180,7 @@ def check_example(folder: str, precision: str) -> Row:
         run(*example, "--ids", f"{out}/ids.npy", "--engines", str(out), "-o", f"{out}/speech.wav")
         row["seconds"] = time.perf_counter() - start
     except subprocess.CalledProcessError as error:
-        raise ValueError(f"{error.cmd[1]}: {error.stderr[-300:]}") from None
+        raise InputError(f"{error.cmd[1]}: {error.stderr[-300:]}") from None
     got, _ = soundfile.read(out / "speech.wav", dtype="float32")
     how = {
         model: Deployment(trt_file_path=f"{out}/{model}.trt", use_fp16=precision == "fp16")

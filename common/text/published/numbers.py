@@ -170,11 +170,8 @@ def _count(match: re.Match) -> str:
     elif 1000 < number < 3000:
         text = _year(number).replace("-", " ")
     else:
-        text = (
-            _words(number if len(digits) <= _MAX_DIGITS else digits, andword="and")
-            .replace("-", " ")
-            .replace(",", "")
-        )
+        text = _words(number if len(digits) <= _MAX_DIGITS else digits, andword="and")
+        text = text.replace("-", " ").replace(",", "")
     if not plural:
         return text
     return text[:-1] + "ies" if text.endswith("y") else text + plural

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from common.text.reading import tables
+from common.text.english.reading import tables
 
 _ALIKE = {
     **dict.fromkeys("‘’‛ʼ`´ʹ＇", "'"),
@@ -19,15 +19,14 @@ _ALIKE = {
 _WORD_BREAKS = frozenset("\u00ad\u200b\ufeff\u2060")  # invisible, and nothing is lost
 JOINER = "\u200d"
 SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ", "0123456789-+n", strict=True))
-EMOJI_PARTS = frozenset(
-    "\ufe0f\ufe0e\u20e3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
-)  # tones and styles
+# Variation selectors, the keycap, skin tones.
+EMOJI_PARTS = frozenset("\ufe0f\ufe0e\u20e3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff")
 _NOT_CLEAN = re.compile("[^\t-\r -~]")
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Something that is not spoken as written. Two of the same kind need to be told only once."""
+    """Something that is not spoken as written. The frontend reports each kind once."""
 
     symbol: str
     position: int

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from common.text import get_frontend
-from common.text.letters import load_letter_reader
-from common.text.pronounce import of_word, pronounce, read
+from common.text.english.letters import load_letter_reader
+from common.text.english.pronounce import of_word, read
 from common.text.split import CLAUSE_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
 from common.training.corpus.misaki import from_misaki, to_misaki
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 FRONTEND = get_frontend("english")
 
 
@@ -106,11 +106,6 @@ def test_homographs_in_both_readings(word, one, said_one, other, said_other):
     assert phones(word, other) == said_other
 
 
-def test_pronounce_reads_one_word_among_its_neighbours():
-    assert pronounce("read", ["I", "have"]) == ("R", "EH1", "D")
-    assert pronounce("the", after=["apple"]) == ("DH", "IY0")
-
-
 def test_an_utterance_is_phones_between_a_space_and_a_mark():
     (utterance,) = FRONTEND("Hello, world").utterances
     assert utterance.symbols == (
@@ -199,7 +194,7 @@ def test_the_letter_reader_is_the_network_that_was_trained():
     torch = pytest.importorskip("torch")
     from safetensors.torch import load_file
 
-    from common.text.letters import WEIGHTS
+    from common.text.english.letters import WEIGHTS
     from scripts.train_g2p import Reader, encode
 
     reader = load_letter_reader()
@@ -220,7 +215,7 @@ def test_unknown_words_always_get_a_vowel():
 def test_an_ordinary_sentence_reads_neither_the_network_nor_anyascii():
     code = (
         "import sys; from common.text import get_frontend;"
-        "from common.text.letters import load_letter_reader;"
+        "from common.text.english.letters import load_letter_reader;"
         "get_frontend('english')('Dr. Smith paid $5 at 3:45 pm on Jan. 5th, 1999.');"
         "print(load_letter_reader.cache_info().currsize, 'anyascii' in sys.modules, 'torch' in sys.modules)"
     )

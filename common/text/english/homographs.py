@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from common.text.cmudict import DATA
-from common.text.word_parts import Phones, plural, words
+from common.text.english.word_parts import Phones, plural, read_rows, words
 
 _MODALS = words(
     """will would can could shall should may might must do does did cannot don't doesn't didn't won't
@@ -50,16 +49,9 @@ _HABITUAL = words(
     getting become became becomes becoming never"""
 )
 _PAST_SIGNS = words("yesterday ago last then was were had did once when after said went came took told")
-_CLOSED = (
-    _MODALS
-    | _SUBJECTS
-    | _BE
-    | _HAVE
-    | _DETERMINERS
-    | _PREPOSITIONS
-    | _ADVERBS
-    | {"he", "she", "it", "to", "and"}
-)
+_CLOSED = _MODALS | _SUBJECTS | _BE | _HAVE | _DETERMINERS | _PREPOSITIONS | _ADVERBS
+_CLOSED |= words("he she it to and")
+_AFTER_IMPERATIVE = words("the a your my it them up each all")
 
 
 def choose(word: str, sentence: Sequence[str], index: int) -> Phones | None:
@@ -85,12 +77,8 @@ def usual(word: str) -> Phones | None:
 
 @lru_cache(maxsize=1)
 def _table() -> dict[str, tuple[Phones, Phones, tuple[str, ...]]]:
-    table = {}
-    for line in (DATA / "homographs.tsv").read_text(encoding="ascii").splitlines():
-        if not line.startswith("#"):
-            word, usual, other, cues = line.split("\t")
-            table[word] = tuple(usual.split()), tuple(other.split()), tuple(cues.split())
-    return table
+    rows = read_rows("homographs.tsv")
+    return {word: (tuple(a.split()), tuple(b.split()), tuple(cues.split())) for word, a, b, cues in rows}
 
 
 def _at(sentence: Sequence[str], index: int) -> str:
@@ -168,21 +156,18 @@ def _is_past(sentence: Sequence[str], index: int) -> bool:
     previous = _at(sentence, at)
     if previous in _HAVE or previous in _BE or previous in ("got", "get", "gets"):
         return True
-    if (
-        previous == "to"
-        or previous in _MODALS
-        or (previous in _DETERMINERS and previous not in ("which", "that"))
-    ):
+    is_determined = previous in _DETERMINERS and previous not in ("which", "that")
+    if previous == "to" or previous in _MODALS or is_determined:
         return False
     if at < 0 or (not previous[:1].isalpha() and previous != ","):
         return False
     if previous in ("he", "she", "it"):
         return True
     near = [_at(sentence, i) for i in range(max(index - 12, 0), index + 13)]
-    told = any(word in _PAST_SIGNS or (len(word) > 4 and word.endswith("ed")) for word in near)
+    is_narrated = any(word in _PAST_SIGNS or (len(word) > 4 and word.endswith("ed")) for word in near)
     if previous in _SUBJECTS or previous in ("and", "or", "but", ","):
-        return told
-    return told or not previous.endswith("s")
+        return is_narrated
+    return is_narrated or not previous.endswith("s")
 
 
 def _is_used_to(sentence: Sequence[str], index: int) -> bool:
@@ -192,11 +177,8 @@ def _is_used_to(sentence: Sequence[str], index: int) -> bool:
     at = _before(sentence, index)
     previous = _at(sentence, at)
     if previous in _BE:
-        return (
-            "'m" in previous
-            or "'re" in previous
-            or _at(sentence, at - 1) in (*_SUBJECTS, "he", "she", "people")
-        )
+        is_person = _at(sentence, at - 1) in (*_SUBJECTS, "he", "she", "people")
+        return is_person or "'m" in previous or "'re" in previous
     if previous in _HABITUAL or _at(sentence, index + 2) in ("be", "have", "it", "this", "being", "having"):
         return True
     return at >= 0 and sentence[at][:1].isupper()
@@ -213,17 +195,7 @@ def _is_name(sentence: Sequence[str], index: int) -> bool:
     if not sentence[index][:1].isupper():
         return False
     first = index == 0 or not sentence[index - 1][:1].isalpha()
-    return not first or _at(sentence, index + 1) not in (
-        "the",
-        "a",
-        "your",
-        "my",
-        "it",
-        "them",
-        "up",
-        "each",
-        "all",
-    )
+    return not first or _at(sentence, index + 1) not in _AFTER_IMPERATIVE
 
 
 _CONTEXTS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.text.word_parts import words
+from common.text.english.word_parts import words
 
 
 def _pairs(text: str) -> dict[str, str]:
@@ -18,9 +18,10 @@ MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July", "August", "September", "October"),
     *("November", "December"),
 )
-MONTH_NUMBERS: dict[str, int] = {name.lower(): i + 1 for i, name in enumerate(MONTHS)} | {
-    **{"jan": 1, "feb": 2, "mar": 3, "apr": 4, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "sept": 9, "oct": 10},
-    **{"nov": 11, "dec": 12},
+MONTH_NUMBERS: dict[str, int] = {
+    **{name.lower(): number for number, name in enumerate(MONTHS, 1)},
+    **{name[:3].lower(): number for number, name in enumerate(MONTHS, 1)},
+    "sept": 9,
 }
 WEEKDAYS = _pairs(
     """mon: Monday; tue tues: Tuesday; wed weds: Wednesday; thu thur thurs: Thursday; fri: Friday;
@@ -63,39 +64,20 @@ PLURALS = {
 }
 
 # symbol or code -> name, names of more, hundredth, hundredths ("" where there is none)
-CURRENCIES: dict[str, tuple[str, str, str, str]] = {
-    "$": ("dollar", "dollars", "cent", "cents"),
-    "£": ("pound", "pounds", "penny", "pence"),
-    "€": ("euro", "euros", "cent", "cents"),
-    "¥": ("yen", "yen", "", ""),
-    "₹": ("rupee", "rupees", "paisa", "paise"),
-    "₩": ("won", "won", "", ""),
-    "₽": ("ruble", "rubles", "kopeck", "kopecks"),
-    "₪": ("shekel", "shekels", "agora", "agorot"),
-    "₺": ("lira", "lira", "kurush", "kurush"),
-    "₴": ("hryvnia", "hryvnias", "kopiyka", "kopiykas"),
-    "₫": ("dong", "dong", "", ""),
-    "₱": ("peso", "pesos", "centavo", "centavos"),
-    "₦": ("naira", "naira", "kobo", "kobo"),
-    "฿": ("baht", "baht", "satang", "satang"),
-    "₿": ("bitcoin", "bitcoins", "", ""),
-    "¢": ("cent", "cents", "", ""),
-    "CHF": ("Swiss franc", "Swiss francs", "centime", "centimes"),
+CURRENCIES: dict[str, list[str]] = {
+    sign: [*names.split(", "), "", ""][:4]
+    for sign, names in _pairs(
+        """$: dollar, dollars, cent, cents; £: pound, pounds, penny, pence; €: euro, euros, cent, cents;
+        ¥: yen, yen; ₹: rupee, rupees, paisa, paise; ₩: won, won; ₽: ruble, rubles, kopeck, kopecks;
+        ₪: shekel, shekels, agora, agorot; ₺: lira, lira, kurush, kurush;
+        ₴: hryvnia, hryvnias, kopiyka, kopiykas; ₫: dong, dong; ₱: peso, pesos, centavo, centavos;
+        ₦: naira, naira, kobo, kobo; ฿: baht, baht, satang, satang; ₿: bitcoin, bitcoins; ¢: cent, cents;
+        CHF: Swiss franc, Swiss francs, centime, centimes"""
+    ).items()
 }
-CURRENCY_CODES = {
-    **{
-        "USD": "$",
-        "EUR": "€",
-        "GBP": "£",
-        "JPY": "¥",
-        "INR": "₹",
-        "KRW": "₩",
-        "RUB": "₽",
-        "ILS": "₪",
-        "TRY": "₺",
-    },
-    **{"CHF": "CHF", "BTC": "₿"},
-}
+CURRENCY_CODES = _pairs(
+    "USD: $; EUR: €; GBP: £; JPY: ¥; INR: ₹; KRW: ₩; RUB: ₽; ILS: ₪; TRY: ₺; CHF: CHF; BTC: ₿"
+)
 DOLLARS = _pairs(
     """US: US; A AU: Australian; C CA: Canadian; NZ: New Zealand; HK: Hong Kong; S: Singapore;
     R: Brazilian"""
@@ -156,32 +138,11 @@ ACRONYM_WORDS = words(
     RAM ROM PIN SIM COVID SARS NASDAQ CRISPR BIOS LAN WAN ASEAN MENSA NIMBY YOLO FOMO ERISA DACA
     HIPAA LIDAR MIDI PIXAR IKEA FIAT EPCOT UNIX CAD DRAM POTUS FLOTUS ICANN"""
 )
-ACRONYMS = {
-    **{
-        "JPEG": "jay peg",
-        "JPG": "jay peg",
-        "SQL": "sequel",
-        "WYSIWYG": "wizzy wig",
-        "OK": "okay",
-        "TOEFL": "toe full",
-    },
-    **{
-        "ASCII": "askey",
-        "NOAA": "Noah",
-        "SCSI": "scuzzy",
-        "PhD": "PHD",
-        "WWI": "World War One",
-        "WWII": "World War Two",
-    },
-    **{
-        "GIF": "giff",
-        "FICA": "fie ka",
-        "MOMA": "moma",
-        "SCOTUS": "scotus",
-        "IPv4": "IPV four",
-        "IPv6": "IPV six",
-    },
-}
+ACRONYMS = _pairs(
+    """JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full; ASCII: askey;
+    NOAA: Noah; SCSI: scuzzy; PhD: PHD; WWI: World War One; WWII: World War Two; GIF: giff; FICA: fie ka;
+    MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV six"""
+)
 # Capitals of three letters or fewer that are said as words wherever they stand; longer ones are looked up.
 SHORT_WORDS = words(
     """a am an as at be by do go he hi if in is it me my no of oh on or so to up we ok all and any are
@@ -232,43 +193,16 @@ GREEK = _pairs(
 )
 # Two signs or more that make one.
 SIGNS = {
-    **{
-        "+/-": "plus or minus",
-        "<=": "less than or equal to",
-        ">=": "greater than or equal to",
-        "==": "equals",
-    },
-    **{
-        "!=": "is not equal to",
-        "->": "to",
-        "=>": "to",
-        "<->": "to and from",
-        "<-": "from",
-        "&&": "and",
-        "||": "or",
-    },
-    **{":)": "smiley face", ":-)": "smiley face", ":(": "sad face", ":-(": "sad face", ";)": "winking face"},
-    **{
-        ";-)": "winking face",
-        ":D": "grinning face",
-        ":-D": "grinning face",
-        "<3": "heart",
-        ":P": "tongue out",
-    },
-    **{
-        ":'(": "crying face",
-        "</3": "broken heart",
-        "^_^": "happy face",
-        "XD": "laughing face",
-        "&amp;": "and",
-        "&lt;": "less than",
-    },
-    **{"&gt;": "greater than", "&nbsp;": "", "&quot;": "", "&#39;": ""},
+    **{"+/-": "plus or minus", "<=": "less than or equal to", ">=": "greater than or equal to"},
+    **{"==": "equals", "!=": "is not equal to", "->": "to", "=>": "to", "<->": "to and from", "<-": "from"},
+    **{"&&": "and", "||": "or", ":)": "smiley face", ":-)": "smiley face", ":(": "sad face"},
+    **{":-(": "sad face", ";)": "winking face", ";-)": "winking face", ":D": "grinning face"},
+    **{":-D": "grinning face", "<3": "heart", ":P": "tongue out", ":'(": "crying face"},
+    **{"</3": "broken heart", "^_^": "happy face", "XD": "laughing face", "&amp;": "and"},
+    **{"&lt;": "less than", "&gt;": "greater than", "&nbsp;": "", "&quot;": "", "&#39;": ""},
 }
-# Laid out, not said: quotation marks, brackets of emphasis, bullets.
-SILENT = frozenset('"*_`«»‹›“”„‟•·‣⁃◦▪▫■□●○◆◇►▶▸«»¿¡|{}⟨⟩<>' + "\u2500\u2501\u2502\u2503") - frozenset(
-    "<>|{}"
-)
+# Layout, which is silent: quotation marks, bullets, lines.
+SILENT = frozenset('"*_`«»‹›“”„‟•·‣⁃◦▪▫■□●○◆◇►▶▸¿¡⟨⟩\u2500\u2501\u2502\u2503')
 
 EMOJI = _pairs(
     """😀 😃 😄 😁: grinning face; 😆: laughing face; 😅: nervous laugh; 😂: tears of joy;

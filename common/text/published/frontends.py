@@ -1,7 +1,7 @@
 """The text frontends of the published Tacotron 2, FastPitch and FastSpeech checkpoints.
 
 `encode` gives the ids that the published code gives for the same string. Calling a frontend also splits what
-is too long for one utterance, and reports what the published code drops without a word.
+is too long for one utterance, and reports what the published code drops silently.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from common.text import Analysis, Unspoken, Utterance, published_cleaners
+from common.errors import InputError
+from common.text import Analysis, Unspoken, Utterance
 from common.text.cmudict import load_cmudict, load_heteronyms
-from common.text.published_numbers import currencies, mask_currencies
+from common.text.published.cleaners import FASTPITCH, FASTSPEECH, TACOTRON2, chain, collapse_blanks
+from common.text.published.numbers import currencies, mask_currencies
+from common.text.published.transliterate import bundled, unidecode
 from common.text.split import CLAUSE_PAUSE, pause_between, split_clauses, split_sentences
 from common.text.symbols import get_symbols
-from common.text.transliterate import bundled, unidecode
 
 MAX_SYMBOLS = 250
 _MIN_SYMBOLS = 32  # one character can be a word or two
@@ -52,7 +54,7 @@ class _PublishedFrontend(ABC):
     def __init__(self, symbol_set: str, without_id: str, to_ascii: Callable[[str], str], max_symbols: int):
         """`without_id`: symbols that the published code drops although they stand in the set."""
         if max_symbols < _MIN_SYMBOLS:
-            raise ValueError(f"max_symbols must be at least {_MIN_SYMBOLS}, not {max_symbols}")
+            raise InputError(f"max_symbols must be at least {_MIN_SYMBOLS}, not {max_symbols}")
         self.symbols = get_symbols(symbol_set)
         self.max_symbols = max_symbols
         self._to_ascii = to_ascii
@@ -62,7 +64,7 @@ class _PublishedFrontend(ABC):
         """A text of up to max_symbols as one utterance; a longer one by sentences, then by clauses."""
         utterances: list[Utterance] = []
         unspoken: list[Unspoken] = []
-        for piece, offset, encoded, pause in self._pieces(text):
+        for piece, offset, encoded, pause in self._parts(text):
             unspoken += self._unspoken(piece, offset, encoded.dropped)
             if any(symbol[-1].isalnum() for symbol in encoded.symbols):
                 utterances.append(Utterance(piece, encoded.normalised, encoded.symbols, encoded.ids, pause))
@@ -80,8 +82,8 @@ class _PublishedFrontend(ABC):
     def _spell(self, text: str) -> tuple[str, str, list[str]]:
         """The normalised text, the phonemes, and the symbols, with those that have no id."""
 
-    def _pieces(self, text: str) -> Iterator[tuple[str, int, Encoded, float]]:
-        """The pieces of a text: each with its offset, what it became, and the pause after it."""
+    def _parts(self, text: str) -> Iterator[tuple[str, int, Encoded, float]]:
+        """The parts of a text: each with its offset, what it became, and the pause after it."""
         whole = self._try(text)
         if whole and len(whole.ids) <= self.max_symbols:
             yield text, 0, whole, 0.0
@@ -95,7 +97,7 @@ class _PublishedFrontend(ABC):
             yield *pieces[-1], pause
 
     def _fit(self, text: str, offset: int) -> list[tuple[str, int, Encoded]]:
-        """A sentence in pieces that hold max_symbols at most."""
+        """A sentence in parts that hold max_symbols at most."""
         encoded = self._try(text)
         if encoded and len(encoded.ids) <= self.max_symbols:
             return [(text, offset, encoded)]
@@ -114,9 +116,9 @@ class _PublishedFrontend(ABC):
         return self.encode(text.replace("\n", " ") if "{" in text else text)
 
     def _unspoken(self, text: str, offset: int, dropped: Iterable[str]) -> list[Unspoken]:
-        """Where the text holds what has no transliteration or no id. Marks that are never heard do not count.
+        """Characters without a transliteration or an id, but for silent marks.
 
-        Dropped symbols are looked for in the order of the text: which of two "#" had no id is a guess.
+        Dropped symbols are searched in text order, so that of two equal ones the first is reported.
         """
         left = Counter(symbol.lower() for symbol in dropped)
         found = []
@@ -156,12 +158,12 @@ class Tacotron2Frontend(_PublishedFrontend):
     """Graphemes, with phonemes where the text has them in braces."""
 
     name = "tacotron2"
-    _cleaners = published_cleaners.TACOTRON2
+    _cleaners = TACOTRON2
     _character = staticmethod(bundled)
 
     def __init__(self, cleaners: str | Sequence[str] = "english_cleaners", *, max_symbols: int = MAX_SYMBOLS):
         super().__init__(self.name, "_~", _character_map(cleaners, self._character), max_symbols)
-        self._clean = published_cleaners.chain(cleaners, self._cleaners)
+        self._clean = chain(cleaners, self._cleaners)
 
     def _spell(self, text: str) -> tuple[str, str, list[str]]:
         # The published cleaners know nothing of braces; the ids are made from what stands between them.
@@ -184,7 +186,7 @@ class FastSpeechFrontend(Tacotron2Frontend):
     """As Tacotron 2's, with the transliteration of the Unidecode package."""
 
     name = "fastspeech"
-    _cleaners = published_cleaners.FASTSPEECH
+    _cleaners = FASTSPEECH
     _character = staticmethod(unidecode)
 
 
@@ -214,11 +216,11 @@ class FastPitchFrontend(_PublishedFrontend):
         or a "random" one.
         """
         if not 0 <= p_arpabet <= 1:
-            raise ValueError(f"p_arpabet must be between 0 and 1, not {p_arpabet}")
+            raise InputError(f"p_arpabet must be between 0 and 1, not {p_arpabet}")
         if ambiguous not in ("ignore", "first", "random"):
-            raise ValueError(f"ambiguous must be 'ignore', 'first' or 'random', not {ambiguous!r}")
+            raise InputError(f"ambiguous must be 'ignore', 'first' or 'random', not {ambiguous!r}")
         super().__init__(symbol_set, "", _character_map(cleaners, bundled), max_symbols)
-        self._clean = published_cleaners.chain(cleaners, published_cleaners.FASTPITCH)
+        self._clean = chain(cleaners, FASTPITCH)
         self._p_arpabet = p_arpabet
         self._ambiguous = ambiguous
         self._random = np.random.RandomState(seed)  # the published code draws from this legacy stream
@@ -229,7 +231,7 @@ class FastPitchFrontend(_PublishedFrontend):
         # Each token is cleaned alone, so that rules for two tokens ("5 pm") never apply; money comes before.
         tokens = self._TOKEN.findall(currencies(text))
         cleaned = " ".join(token if token[0] == "{" else self._clean(token) for token in tokens)
-        cleaned = published_cleaners.collapse_blanks(cleaned)
+        cleaned = collapse_blanks(cleaned)
         phonemes = self._look_up(cleaned) if self._p_arpabet else ""
         spelt = list(self._before)
         end = 0
@@ -269,7 +271,7 @@ class FastPitchFrontend(_PublishedFrontend):
         state = self._random.get_state()
         encoded = super()._try(text)
         if encoded and len(encoded.ids) > self.max_symbols:
-            self._random.set_state(state)  # the words are drawn again, for the pieces
+            self._random.set_state(state)  # the words are drawn again, for the parts
         return encoded
 
     def _mask(self, text: str) -> str:

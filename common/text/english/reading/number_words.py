@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 _UNITS = (
-    *(
-        "zero",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-    ),
-    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven"),
+    *("twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
 )
 _TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _SCALES = ("", " thousand", " million", " billion", " trillion", " quadrillion")
 _ORDINALS = {
-    **{
-        "one": "first",
-        "two": "second",
-        "three": "third",
-        "five": "fifth",
-        "eight": "eighth",
-        "nine": "ninth",
-    },
-    "twelve": "twelfth",
+    **{"one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth"},
+    **{"nine": "ninth", "twelve": "twelfth"},
 }
 _FRACTIONS = {2: "half", 4: "quarter"}
 
@@ -99,6 +80,15 @@ def digits(text: str) -> str:
     return " ".join(_UNITS[int(c)] for c in text if c in "0123456789")
 
 
+def short(number: str) -> str:
+    """Digits inside a name: "150" -> "one fifty", "3090" -> "thirty ninety"."""
+    if number[0] == "0" or len(number) > 4:
+        return digits(number)
+    if len(number) < 3 or number.endswith("00"):
+        return cardinal(int(number))
+    return f"{cardinal(int(number[:-2]))} {two_digits(int(number[-2:]))}"
+
+
 def integer(text: str) -> str:
     """ "1,204" -> its cardinal; digit by digit where it is too long or begins with a zero."""
     plain = text.replace(",", "")
@@ -144,27 +134,13 @@ def _split_last(words: str) -> tuple[str, str]:
     return words[:cut], words[cut:]
 
 
-_ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
+_ROMAN = re.compile(r"M*(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
+_ROMAN_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
 
 
 def roman(text: str) -> int | None:
-    """ "XIV" -> 14, None for what is no well-formed numeral below 4000."""
-    if not text or len(text) > 15 or any(letter not in _ROMAN for letter in text):
+    """ "XIV" -> 14, None for what is no well-formed numeral of 15 letters at most."""
+    if not 0 < len(text) <= 15 or not _ROMAN.fullmatch(text):
         return None
-    total = 0
-    for letter, following in zip(text, [*text[1:], ""], strict=True):
-        value = _ROMAN[letter]
-        total += -value if following and _ROMAN[following] > value else value
-    return total if total > 0 and to_roman(total) == text else None
-
-
-def to_roman(n: int) -> str:
-    """14 -> "XIV"."""
-    out = ""
-    for value, letters in (
-        *((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"), (40, "XL")),
-        *((10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I")),
-    ):
-        out += letters * (n // value)
-        n %= value
-    return out
+    values = [_ROMAN_VALUES[letter] for letter in text]
+    return sum(-a if a < b else a for a, b in zip(values, [*values[1:], 0], strict=True))

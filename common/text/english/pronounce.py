@@ -9,10 +9,10 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from common.text import homographs
-from common.text.cmudict import DATA, load_cmudict
-from common.text.letters import load_letter_reader
-from common.text.word_parts import HYPHENATED, Phones, assemble, plural, split_contraction, table, words
+from common.text.cmudict import load_cmudict
+from common.text.english import homographs, word_parts
+from common.text.english.letters import load_letter_reader
+from common.text.english.word_parts import Phones, read_rows, table, words
 
 LETTER_NAMES: dict[str, Phones] = dict(
     table(
@@ -47,11 +47,6 @@ def read(tokens: Sequence[str]) -> list[Phones]:
     return out
 
 
-def pronounce(word: str, before: Sequence[str] = (), after: Sequence[str] = ()) -> Phones:
-    """Phones of one word between the words before and after it: `pronounce("read", ["have"])`."""
-    return read([*before, word, *after])[len(before)]
-
-
 @lru_cache(maxsize=4096)
 def of_word(word: str) -> Phones:
     """Phones of a word in lower case by itself: never empty for a word with a letter a-z in it."""
@@ -75,14 +70,14 @@ def _in_context(tokens: Sequence[str], index: int, follower: Phones) -> Phones:
     token = tokens[index]
     if spelled := _SPELLED.fullmatch(token):
         phones = spell(spelled[1])
-        return phones + plural(phones) if spelled[2] else phones
+        return phones + word_parts.plural(phones) if spelled[2] else phones
     if token[0].isupper() and (token[1:] == "-" or (len(token) == 1 and _is_letter(tokens, index))):
         return LETTER_NAMES[token[0].lower()]
     word = token.lower()
     if word.endswith("-"):
         word = word.rstrip("-")
-        if word in HYPHENATED:
-            return HYPHENATED[word]
+        if word in word_parts.HYPHENATED:
+            return word_parts.HYPHENATED[word]
     forms = _function_words().get(word)
     if forms is None:
         return homographs.choose(word, tokens, index) or of_word(word)
@@ -109,24 +104,17 @@ def _is_letter(tokens: Sequence[str], index: int) -> bool:
 @lru_cache(maxsize=1)
 def _function_words() -> dict[str, tuple[Phones, ...]]:
     """word -> its form, the sentence-initial one, the one before a pause, the one before a vowel (or ())."""
-    table = {}
-    for line in (DATA / "function_words.tsv").read_text(encoding="ascii").splitlines():
-        if not line.startswith("#"):
-            word, *forms = line.split("\t")
-            table[word] = tuple(tuple(form.split()) for form in (*forms, "", "", "")[:4])
-    return table
+    return {
+        word: tuple(tuple(form.split()) for form in (*forms, "", "", "")[:4])
+        for word, *forms in read_rows("function_words.tsv")
+    }
 
 
 @lru_cache(maxsize=1)
 def _preferred() -> dict[str, Phones]:
     """Which of CMUdict's pronunciations is read where it is not the first, and words that CMUdict lacks."""
-    table = {}
-    for name in ("variants.tsv", "extra_words.tsv"):
-        for line in (DATA / name).read_text(encoding="ascii").splitlines():
-            if not line.startswith("#"):
-                word, phones = line.split("\t")
-                table[word] = tuple(phones.split())
-    return table
+    rows = [*read_rows("variants.tsv"), *read_rows("extra_words.tsv")]
+    return {word: tuple(phones.split()) for word, phones in rows}
 
 
 def _known(word: str) -> Phones | None:
@@ -139,7 +127,7 @@ def _known(word: str) -> Phones | None:
 
 
 def _by_parts(word: str) -> Phones | None:
-    if contraction := split_contraction(word):
+    if contraction := word_parts.split_contraction(word):
         base, join = contraction
         phones = of_word(base)
         return join(phones) if phones else None
@@ -153,7 +141,7 @@ def _by_parts(word: str) -> Phones | None:
         for candidate in (short, double) if short in _function_words() else (double, short):
             if phones := _known(candidate):
                 return phones
-    return assemble(word, _known)
+    return word_parts.assemble(word, _known)
 
 
 def _by_letters(word: str) -> Phones:

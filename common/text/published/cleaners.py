@@ -6,8 +6,9 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 
-from common.text import published_numbers
-from common.text.transliterate import to_ascii_bundled, to_ascii_unidecode
+from common.errors import InputError
+from common.text.published.numbers import basic_numbers, clock_times, letters_and_digits, numbers
+from common.text.published.transliterate import to_ascii_bundled, to_ascii_unidecode
 
 Cleaner = Callable[[str], str]
 
@@ -83,7 +84,7 @@ def _basic(text: str) -> str:
 
 def _english(to_ascii: Cleaner) -> Cleaner:
     def clean(text: str) -> str:
-        text = published_numbers.basic_numbers(to_ascii(text).lower())
+        text = basic_numbers(to_ascii(text).lower())
         return collapse_blanks(_expand_abbreviations(text))
 
     return clean
@@ -94,14 +95,14 @@ def _transliteration(to_ascii: Cleaner) -> Cleaner:
 
 
 def _english_fastpitch(text: str) -> str:
-    text = published_numbers.numbers(to_ascii_bundled(text).lower())
+    text = numbers(to_ascii_bundled(text).lower())
     return collapse_blanks(_expand_more_abbreviations(_expand_signs(text)))
 
 
 def _english_fastpitch_v2(text: str) -> str:
-    text = published_numbers.clock_times(to_ascii_bundled(text))
-    text = published_numbers.letters_and_digits(text)
-    text = published_numbers.numbers(text)
+    text = clock_times(to_ascii_bundled(text))
+    text = letters_and_digits(text)
+    text = numbers(text)
     text = _expand_more_abbreviations(_expand_signs(text))
     return re.sub("/+", " ", _basic(_spell_acronyms(text)))
 
@@ -130,7 +131,7 @@ def chain(names: str | Iterable[str], cleaners: dict[str, Cleaner]) -> Cleaner:
         if name not in cleaners:
             near = difflib.get_close_matches(str(name), cleaners, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ValueError(f"unknown text cleaner {name!r}: {hint}available: {', '.join(cleaners)}")
+            raise InputError(f"unknown text cleaner {name!r}: {hint}available: {', '.join(cleaners)}")
         steps.append(cleaners[name])
 
     def clean(text: str) -> str:

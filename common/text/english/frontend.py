@@ -1,18 +1,20 @@
 """The frontend of the shipped voice: any English text to phonemes in the published symbol set.
 
-Unlike the published frontends it leaves nothing in letters, and tells what it could not speak.
+Unlike the published frontends it makes phonemes of every word. It reports what it can't speak.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
+from common.errors import InputError
 from common.text import Analysis, Unspoken, Utterance
-from common.text.normalise import normalise
-from common.text.pronounce import Phones, read
+from common.text.english.normalise import Span, normalise
+from common.text.english.pronounce import Phones, read
 from common.text.split import CLAUSE_PAUSE, pause_between, split_sentences
 from common.text.symbols import get_symbols
 
@@ -50,7 +52,7 @@ class EnglishFrontend:
     def __init__(self, max_symbols: int = MAX_SYMBOLS) -> None:
         """`max_symbols`: longer sentences are cut into clauses, symbols an utterance."""
         if max_symbols < 8:
-            raise ValueError(f"max_symbols must be at least 8, not {max_symbols}")
+            raise InputError(f"max_symbols must be at least 8, not {max_symbols}")
         self.symbols = get_symbols(SYMBOLS)
         self.max_symbols = max_symbols
         self._ids = {symbol: i for i, symbol in enumerate(self.symbols)}
@@ -60,22 +62,22 @@ class EnglishFrontend:
         utterances: list[Utterance] = []
         unspoken: dict[str, Unspoken] = {}
         for number, (sentence, offset) in enumerate(sentences):
-            pieces, left_out = normalise(sentence)
+            spans, left_out = normalise(sentence)
             for item in left_out:
                 unspoken.setdefault(item.kind, Unspoken(item.symbol, offset + item.position, sentence))
             end = offset + len(sentence)
             last = number + 1 == len(sentences)
             pause = 0.0 if last else pause_between(text, end, sentences[number + 1][1])
-            utterances += self._utterances(sentence, self._tokens(pieces), pause)
+            utterances += self._utterances(sentence, self._tokens(spans), pause)
         return Analysis(tuple(utterances), tuple(unspoken.values()))
 
-    def _tokens(self, pieces) -> list[_Token]:
+    def _tokens(self, spans: Iterable[Span]) -> list[_Token]:
         """Words with phones and single marks between them; none before the first word."""
         tokens: list[_Token] = []
-        for piece in pieces:
-            for match in _TOKEN.finditer(piece.text):
+        for span in spans:
+            for match in _TOKEN.finditer(span.text):
                 phones = tuple(match[1].split()) if match[1] else ()
-                token = _Token(match[0], piece.start, piece.end, phones)
+                token = _Token(match[0], span.start, span.end, phones)
                 if match[0] not in _STRONGEST_FIRST:
                     tokens.append(token)
                 elif tokens and tokens[-1].text in _STRONGEST_FIRST:
@@ -83,9 +85,8 @@ class EnglishFrontend:
                 elif tokens:
                     tokens.append(token)
         readings = read([token.text for token in tokens])
-        spoken = [
-            _Token(t.text, t.start, t.end, t.phones or p) for t, p in zip(tokens, readings, strict=True)
-        ]
+        pairs = zip(tokens, readings, strict=True)
+        spoken = [_Token(t.text, t.start, t.end, t.phones or phones) for t, phones in pairs]
         return [token for token in spoken if token.phones or token.text in _STRONGEST_FIRST]
 
     def _utterances(self, sentence: str, tokens: list[_Token], pause: float) -> list[Utterance]:

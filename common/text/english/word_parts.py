@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from common.text.cmudict import DATA
+
 Phones = tuple[str, ...]
 Lookup = Callable[[str], Phones | None]
 
@@ -35,6 +37,12 @@ def bare(phones: Phones) -> Phones:
 def words(text: str) -> frozenset[str]:
     """The words of a text, for the tables here and elsewhere."""
     return frozenset(text.split())
+
+
+def read_rows(name: str) -> list[list[str]]:
+    """The columns of every row of a table in data/."""
+    lines = (DATA / name).read_text(encoding="ascii").splitlines()
+    return [line.split("\t") for line in lines if not line.startswith("#")]
 
 
 def table(text: str) -> tuple[tuple[str, Phones], ...]:
@@ -153,9 +161,8 @@ def _compound(word: str, known: Lookup) -> Phones | None:
     for cut in range(3, len(word) - 2):
         first, second = word[:cut], word[cut:]
         shorter = min(cut, len(second))
-        if shorter <= evenness or any(
-            len(part) == 3 and part not in _SHORT_PARTS for part in (first, second)
-        ):
+        is_rare = any(len(part) == 3 and part not in _SHORT_PARTS for part in (first, second))
+        if shorter <= evenness or is_rare:
             continue
         if first[-1] in "tspcgw" and second[0] == "h" and shorter < 4:  # more likely one sound: "th", "sh"
             continue

@@ -11,7 +11,7 @@ import pytest
 from common.text import get_frontend
 from common.text.split import CLAUSE_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 GOLDEN = ROOT / "tests" / "golden" / "text"
 
 FASTPITCH_VARIANTS = {
@@ -205,7 +205,7 @@ def test_underscore_is_padding_in_fastpitch_and_nothing_in_tacotron2():
 def test_phonemes_in_braces():
     assert get_frontend("tacotron2").encode("a {HH AW1 XX} b").symbols == (*"a ", "@HH", "@AW1", *" b")
     assert get_frontend("fastspeech").encode("{AA1}b{}").symbols == ("@AA1", "b")
-    # Behind a line with phonemes the published code goes deaf; a frontend that is called does not.
+    # The published code drops what follows a line with phonemes; a frontend that is called does not.
     frontend = get_frontend("tacotron2")
     assert frontend.encode("{AA1} b\nc").symbols == ("@AA1", " ", "b")
     assert frontend("{AA1} b\nc").utterances[0].symbols == ("@AA1", *" b c")

@@ -1,7 +1,7 @@
 """Letters to sounds, for words that no dictionary has: a small network of our own in plain NumPy.
 
-`scripts/train_g2p.py` trains it on CMUdict and has the same network in PyTorch. It is read from disk when the
-first unknown word comes.
+`scripts/train_g2p.py` trains it on CMUdict and has the same network in PyTorch. It is loaded at the first
+unknown word.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from safetensors import safe_open
 from common.text.cmudict import DATA
 
 WEIGHTS = DATA / "letters.safetensors"
-MAX_LETTERS = 64  # the work grows with the square of a word's length
+MAX_LETTERS = 64  # attention takes quadratic time
 
 
 class LetterReader:
@@ -43,22 +43,20 @@ class LetterReader:
         x = weights["embed.weight"][[edge, *(self._letters[letter] for letter in letters), edge]]
         kernel = weights["context.weight"].shape[1] // x.shape[1]
         wide = np.pad(x, ((kernel // 2, kernel // 2), (0, 0)))
-        x = x + _gelu(
-            self._linear("context", np.concatenate([wide[k : k + len(x)] for k in range(kernel)], -1))
-        )
+        windows = np.concatenate([wide[k : k + len(x)] for k in range(kernel)], -1)
+        x = x + _gelu(self._linear("context", windows))
         reach = weights["blocks.0.bias"].shape[1] // 2
         place = np.arange(len(x))
         distance = np.clip(place[None] - place[:, None], -reach, reach) + reach
         for block in range(self._blocks):
             x = self._block(f"blocks.{block}.", x, distance)
             logits = self._linear("head", self._norm("norm", x))
-            if block == 0:  # the later blocks see what the first one thinks
+            if block == 0:  # the later blocks also attend to the first one's output
                 x = x + _softmax(logits) @ weights["thought.weight"].T
         phones = [phone for chunk in logits[1:-1].argmax(-1) for phone in self._chunks[chunk]]
         # Both letters of a pair sometimes get a phone, but no word has a consonant twice in a row ...
-        phones = [
-            p for p, before in zip(phones, ["", *phones], strict=False) if p != before or p[-1].isdigit()
-        ]
+        pairs = zip(phones, ["", *phones], strict=False)
+        phones = [phone for phone, before in pairs if phone != before or phone[-1].isdigit()]
         # ... and none ends in a lone "r" or "l" behind another consonant.
         if len(phones) > 1 and phones[-1] in ("R", "L") and not phones[-2][-1].isdigit():
             phones[-1:] = ["ER0"] if phones[-1] == "R" else ["AH0", "L"]
