@@ -16,7 +16,7 @@ import numpy as np
 from common.arrays import Array
 from common.bench.work import TOGETHER
 from common.engines import Engine
-from common.stages import Dim, Stage, Tensor
+from common.stages import Dim, Stage, TensorSpec
 
 PERCENTILES = (50, 90, 95, 99)
 LEAST_RUNS = 3
@@ -168,7 +168,7 @@ def sizes_of(stage: Stage, inputs: Mapping[str, Array]) -> dict[str, int]:
     return _sizes(stage.inputs, inputs)
 
 
-def _sizes(tensors: Sequence[Tensor], values: Mapping[str, Array]) -> dict[str, int]:
+def _sizes(tensors: Sequence[TensorSpec], values: Mapping[str, Array]) -> dict[str, int]:
     return {
         dim.name: size
         for tensor in tensors

@@ -119,6 +119,7 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
     """The sources by kind, and the setups of what is compared."""
     from common.engines.tensorrt.engine_file import needed_stages
     from common.export.graph_store import with_graphs
+    from common.stages import plan_of
     from common.stages.choose import KINDS, deployment_of, pads_masked, parse_backends
     from common.synthesis.loading import choose_sources, pick_device, require_kernels
     from common.verify.report import full
@@ -157,7 +158,7 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
         deployment = replace(deployment, mask_padding=masked)
         if args.trt_force_build:
             deployment = replace(deployment, trt_force_build=True)
-        patterns = tuple(args.layers) or get_model(names[kind]).module("stages").LAYERS
+        patterns = tuple(args.layers) or plan_of(names[kind]).layers
         form = args.decoder if kind == "acoustic" else None
         stages = needed_stages(sources[kind], deployment, form, backend=backends[kind])
         setups[kind] = Setup(

@@ -17,6 +17,7 @@ from common.files import write_bytes
 from common.registry import get_model
 from common.seeded import random_source
 from common.speech import Controls
+from common.stages import plan_of
 from common.stages.choose import KINDS, pads_masked
 from common.verify.report import draw
 from common.verify.stages import Setup, verify
@@ -78,7 +79,7 @@ def check(
         backend=backend,
         device=device,
         deployment=deployment,
-        patterns=get_model(model).module("stages").LAYERS,
+        patterns=plan_of(model).layers,
     )
     wanders = origin == "published" and model == "tacotron2"
     controls = Controls(step_limit=STEPS, gate_threshold=1.0) if wanders else None

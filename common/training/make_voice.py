@@ -74,7 +74,7 @@ def write_voice(
 def with_setting(sources: Sequence[ModelSource], setting: str, text: str) -> list[ModelSource]:
     """The sources with a model's control set for the voice: `text` is a value, or "model=value"."""
     word, equals, number = text.rpartition("=")
-    takers = [s.model for s in sources if setting in get_model(s.model).driver_class.controls]
+    takers = [s.model for s in sources if setting in get_model(s.model).controls]
     if not takers:
         raise InputError(
             f"{setting} {text!r}: none of {', '.join(s.model for s in sources)} has this setting"

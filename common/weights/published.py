@@ -10,7 +10,7 @@ from typing import Any
 
 from common.audio.contract import MelContract
 from common.errors import InputError, require_torch, unknown
-from common.registry import MODELS, Model, names
+from common.registry import MODELS, ModelSpec, names
 from common.weights.voices import FrontendSpec, ModelSource, build, read_metadata, read_weights
 
 FRONTEND_OPTIONS = {  # what a FastPitch file states of its text chain -> our frontend's option
@@ -44,7 +44,7 @@ def read_checkpoint(path: Path, kind: str | None = None) -> ModelSource:
     return replace(source, words=("--checkpoint", f"{model.kind}={path}"))
 
 
-def _recognise(path: Path, trained: bool) -> Model:
+def _recognise(path: Path, trained: bool) -> ModelSpec:
     if trained:
         found = set(read_weights(path))
     else:
@@ -63,7 +63,7 @@ def _recognise(path: Path, trained: bool) -> Model:
     )
 
 
-def _read_published(path: Path, model: Model) -> ModelSource:
+def _read_published(path: Path, model: ModelSpec) -> ModelSource:
     checkpoint = model.module("checkpoint").load_checkpoint(path)
     info = checkpoint.info
     mel = info.get("mel")
@@ -82,7 +82,9 @@ def _read_published(path: Path, model: Model) -> ModelSource:
     )
 
 
-def read_trained(path: Path, model: Model | None = None, frontend: FrontendSpec | None = None) -> ModelSource:
+def read_trained(
+    path: Path, model: ModelSpec | None = None, frontend: FrontendSpec | None = None
+) -> ModelSource:
     """What a recipe wrote: safetensors with the config and the mel contract as JSON in its metadata."""
     metadata = read_metadata(path)
     if "config" not in metadata:

@@ -20,7 +20,7 @@ from tacotron2.config import STOP_CHECK_STEPS, Tacotron2Config
 from tacotron2.examples import firing_threshold
 from tacotron2.infer import NoNoise, SeededNoise, decode_loop, decode_steps, sigmoid
 from tacotron2.model import Tacotron2
-from tacotron2.stages import VARIANTS, stages
+from tacotron2.stages import PLAN, stages
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tacotron2"
 TINY = Tacotron2Config(
@@ -110,7 +110,7 @@ def assert_close(actual: np.ndarray, golden: np.ndarray) -> None:
     assert np.abs(actual - golden).max() <= 1e-4 * max(1, np.abs(golden).max())
 
 
-@pytest.mark.parametrize("form", VARIANTS)
+@pytest.mark.parametrize("form", PLAN.forms)
 @pytest.mark.parametrize("backend", ["torch", "onnx"])
 @pytest.mark.parametrize("case", "ABCD")
 def test_stages_give_the_published_answers(published, answers, backend, form, case):
@@ -160,7 +160,7 @@ def test_both_forms_and_backends_stop_items_at_the_same_steps(tiny, dropout):
             np.testing.assert_allclose(got, wanted, atol=1e-4, err_msg=f"{backend} {form} {name}")
 
 
-@pytest.mark.parametrize("form", VARIANTS)
+@pytest.mark.parametrize("form", PLAN.forms)
 @pytest.mark.parametrize("backend", ["torch", "onnx"])
 def test_items_that_stop_one_by_one(tiny, backend, form):
     """A gate that only some items pass: they stop, the others run into the limit and are told apart."""

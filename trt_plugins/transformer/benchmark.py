@@ -16,9 +16,9 @@ from common.bench.torch_modes import in_mode
 from common.cli import run
 from common.engines import make_engine
 from common.engines.cuda_graphs import WARM_UPS, record
-from common.registry import get_model
+from common.export.examples import examples_of
 from common.seeded import random_source
-from common.stages import Stage
+from common.stages import Stage, plan_of
 from common.stages.choose import KERNELS
 from common.verify.compare import SMALLEST_SCALE
 from common.weights.voices import ModelSource
@@ -46,10 +46,10 @@ def measure(
     source: ModelSource, stage: Stage, batches: list[int], text: int, mel: int, runs: int
 ) -> Iterator[tuple[str, ...]]:
     """The rows of a stage: the kernels and the network in half precision, against float32."""
-    examples = get_model(source.model).module("examples")
+    examples = examples_of(source.model)
     network, kernels = (make_engine(stage, source, backend, "cuda") for backend in ("torch", KERNELS))
     halved = in_mode(make_engine(stage, replace(source, networks={}), "torch", "cuda"), None, half=True)
-    alone = kernels.alone()
+    alone = kernels.capturable()
     for batch in batches:
         sizes = {"batch": batch, "text": text, "mel": mel}
         drawn = examples.example_inputs(stage, source.config, sizes, np.random.default_rng(0))
@@ -78,9 +78,9 @@ def main() -> int:
     )
     rows = []
     for model in args.model:
-        source, module = random_source(model, Path()), get_model(model).module("stages")
-        for stage in module.stages(source.config):
-            if stage.name in module.KERNELS:
+        source, plan = random_source(model, Path()), plan_of(model)
+        for stage in plan.stages(source.config):
+            if stage.name in plan.kernels:
                 rows += measure(source, stage, args.batch, args.symbols, args.frames, args.runs)
     run.print_table(HEADINGS, rows)
     return 0
