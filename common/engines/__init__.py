@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from common.arrays import Array
 from common.config.deployment import Bucket, Deployment
 from common.errors import InputError, unknown
-from common.registry import get_model, load_attribute
-from common.stages import Stage
+from common.registry import load_attribute
+from common.stages import Stage, plan_of
 from common.stages.choose import BACKENDS, KERNELS
 
 if TYPE_CHECKING:
@@ -120,8 +120,7 @@ def make_engine(
     `deployment` says how, where a backend has a choice (trt), and `bucket` which of its buckets this is.
     """
     if backend == KERNELS:
-        engine = get_model(stage.model).module("stages").KERNELS[stage.name]
-        return load_attribute(engine)(stage, source, device, threads)
+        return load_attribute(plan_of(stage.model).kernels[stage.name])(stage, source, device, threads)
     more = (deployment, bucket) if backend == "trt" else ()
     return engine_class(backend)(stage, source, device, threads, *more)
 

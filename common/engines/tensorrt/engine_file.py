@@ -17,7 +17,7 @@ from common.engines.tensorrt.api import TensorRT
 from common.errors import InputError
 from common.files import engines_folder, sha256_of
 from common.registry import decoder_forms, get_model
-from common.stages import Dim, Stage, Tensor
+from common.stages import Dim, Stage, TensorSpec
 from common.weights.voices import ModelSource
 
 # Part of what an engine is known by: raise it when the same graph would be built differently.
@@ -61,7 +61,7 @@ def with_batches(stage: Stage, batch_size: int) -> Stage:
         raise InputError(f"batch_size {batch_size}: stage {stage.full_name} goes up to {batch.max}")
     narrow = replace(batch, typical=batch_size, max=batch_size)
 
-    def tensors(old: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def tensors(old: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
         return tuple(replace(t, dims=tuple(narrow if d == batch else d for d in t.dims)) for t in old)
 
     return replace(stage, inputs=tensors(stage.inputs), outputs=tensors(stage.outputs))
