@@ -17,6 +17,7 @@ class Model:
     kind: str  # "acoustic" or "vocoder"
     config: str  # the dataclass of its sizes
     driver: str  # the class that drives its stages
+    voice_settings: str  # the dataclass of what a voice may set for it
     mark: str  # a name that only this model's published weights hold
     training_only: tuple[str, ...] = ()  # beginnings of the names of weights that speaking does not need
 
@@ -41,6 +42,7 @@ MODELS = {
             "acoustic",
             "fastpitch.config:FastPitchConfig",
             "fastpitch.infer:FastPitchAcoustic",
+            voice_settings="fastpitch.config:FastPitchSettings",
             mark="encoder.word_emb.weight",
             training_only=("attention.",),
         ),
@@ -49,6 +51,7 @@ MODELS = {
             "acoustic",
             "fastspeech.config:FastSpeechConfig",
             "fastspeech.infer:FastSpeechAcoustic",
+            voice_settings="fastspeech.config:FastSpeechSettings",
             mark="mel_linear.weight",
         ),
         Model(
@@ -56,6 +59,7 @@ MODELS = {
             "acoustic",
             "tacotron2.config:Tacotron2Config",
             "tacotron2.infer:Tacotron2Acoustic",
+            voice_settings="tacotron2.config:Tacotron2Settings",
             mark="decoder.attention_rnn.weight_ih",
         ),
         Model(
@@ -63,6 +67,7 @@ MODELS = {
             "vocoder",
             "hifigan.config:HifiganConfig",
             "hifigan.infer:HifiganVocoder",
+            voice_settings="hifigan.config:HifiganSettings",
             mark="conv_pre.bias",
         ),
         Model(
@@ -70,6 +75,7 @@ MODELS = {
             "vocoder",
             "waveglow.config:WaveglowConfig",
             "waveglow.infer:WaveglowVocoder",
+            voice_settings="waveglow.config:WaveglowSettings",
             mark="convinv.0.conv.weight",
         ),
     )

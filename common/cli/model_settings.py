@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from common.config.deployment import PRECISIONS, Deployment, on_another
-from common.config.hparams import Entry, backend_texts, build, line, require_known, shown, typed_entry
+from common.config.hparams import backend_texts, line, shown
+from common.config.typed import build, require_known, typed_entry
+from common.config.yaml_file import Entry
 from common.errors import InputError, unknown
 from common.registry import get_model
 

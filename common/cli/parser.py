@@ -28,18 +28,9 @@ from common.cli.model_settings import (
     settle,
     with_precision,
 )
-from common.config.hparams import (
-    MODEL,
-    Entry,
-    build,
-    line,
-    located,
-    read_file,
-    read_override,
-    require_known,
-    require_model,
-    typed,
-)
+from common.config.hparams import MODEL, line, read_file, read_override, require_model
+from common.config.typed import build, located, require_known, typed
+from common.config.yaml_file import Entry
 from common.errors import InputError, unknown
 from common.registry import MODELS, get_model
 
