@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Iterable
+from types import ModuleType
 
 
 class InputError(ValueError):
@@ -19,9 +20,17 @@ def unknown(what: str, name: object, available: Iterable[str]) -> str:
     return f"unknown {what} {name!r}: {hint}available: {', '.join(available) or 'none'}"
 
 
-def require_torch(what: str) -> None:
-    """An InputError that says how to install PyTorch, where `what` needs it and it is not there."""
+def require_package(module: str, title: str, extra: str, what: str) -> ModuleType:
+    """An optional package's module; where it is not there, an InputError that says how `what` gets it."""
     try:
-        importlib.import_module("torch")
+        return importlib.import_module(module)
     except ImportError:
-        raise InputError(f"{what} needs PyTorch: pip install -e '.[torch]'") from None
+        raise InputError(f"{what} needs {title}: pip install -e '.[{extra}]'") from None
+
+
+def require_torch(what: str) -> None:
+    require_package("torch", "PyTorch", "torch", what)
+
+
+def require_matplotlib(what: str) -> None:
+    require_package("matplotlib", "matplotlib", "plot", what)

@@ -32,8 +32,8 @@ TABLE_TOLERANCE = 1e-3  # of a sinusoid: half precision rounds it by less
 def load_checkpoint(path: str | Path) -> Checkpoint:
     """Sizes and weights of a published file; `info` holds the training `step` where the file states it.
 
-    An InputError where the file is damaged, another model's, or has position tables that are not the published
-    network's.
+    An InputError where the file is damaged, another model's, or has position tables that are not the
+    published network's.
     """
     content = read_pt(path)
     state = dict(find_state(content, path, "FastSpeech checkpoint", "model", "state_dict", advice=ADVICE))

@@ -54,8 +54,8 @@ def require_model(path: str | Path, stated: Entry | None, wanted: str | None) ->
 def read_file(path: str | Path) -> dict[str, Entry]:
     """The entries of a file over those of its parents, any number of them.
 
-    A path that is not there is looked for where Melforge is installed: `hparams/fastpitch/infer.yaml` is found
-    from any folder.
+    A path that is not there is looked for where Melforge is installed: from any folder,
+    `hparams/fastpitch/infer.yaml` is found.
     """
     path, named_by = Path(path), None
     if not path.exists() and (ROOT / path).is_file():

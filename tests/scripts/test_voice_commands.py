@@ -12,9 +12,9 @@ import onnx
 import pytest
 import soundfile
 
+from common.cli import voice as make_voice
 from common.weights.voices import load_voice
 from hifigan.config import HifiganSettings
-from scripts import make_voice
 from tests.conftest import save_trained
 from waveglow.config import WaveglowConfig, WaveglowSettings
 from waveglow.model import Waveglow

@@ -83,7 +83,7 @@ class EngineFile:
         return self.path.with_name(f"{self.path.name}.json")
 
     def read(self) -> bytes:
-        """The plan, whole and of the wanted kind. An InputError says what is wrong and which command helps."""
+        """The plan, whole and of the wanted kind. An InputError says what is wrong and what helps."""
         try:
             plan, note = self.path.read_bytes(), json.loads(self.note.read_text())
         except FileNotFoundError as error:
