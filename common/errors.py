@@ -20,17 +20,27 @@ def unknown(what: str, name: object, available: Iterable[str]) -> str:
     return f"unknown {what} {name!r}: {hint}available: {', '.join(available) or 'none'}"
 
 
-def require_package(module: str, title: str, extra: str, what: str) -> ModuleType:
-    """An optional package's module; where it is not there, an InputError that says how `what` gets it."""
+# Packages that the base install leaves out, and the extra of pyproject.toml that brings each.
+OPTIONAL = {
+    **dict.fromkeys(("torch", "onnx", "onnxscript"), "torch"),
+    "matplotlib": "plot",
+    **dict.fromkeys(("hibari", "pocketsphinx", "pyworld", "soxr"), "train"),
+    "jiwer": "eval",
+}
+
+
+def install_advice(package: str, what: str = "this") -> str:
+    title = {"torch": "PyTorch"}.get(package, package)
+    return f"{what} needs {title}: pip install -e '.[{OPTIONAL[package]}]'"
+
+
+def require_package(package: str, what: str) -> ModuleType:
+    """An optional package; where it is not there, an InputError that says how `what` gets it."""
     try:
-        return importlib.import_module(module)
+        return importlib.import_module(package)
     except ImportError:
-        raise InputError(f"{what} needs {title}: pip install -e '.[{extra}]'") from None
+        raise InputError(install_advice(package, what)) from None
 
 
 def require_torch(what: str) -> None:
-    require_package("torch", "PyTorch", "torch", what)
-
-
-def require_matplotlib(what: str) -> None:
-    require_package("matplotlib", "matplotlib", "plot", what)
+    require_package("torch", what)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from common.audio.sound_files import FORMATS, encode_audio, write_audio
-from common.errors import InputError, require_matplotlib
+from common.errors import InputError, require_package
 from common.files import write_bytes
 from common.runner import TextToSpeech
 from common.speech import Audio, Controls, shown
@@ -99,7 +99,7 @@ class Writer:
         self.folder: Path | None = None
         self.file: Path | None = None
         if self.plot:
-            require_matplotlib("--plot")
+            require_package("matplotlib", "--plot")
             if not self.plot.parent.is_dir():
                 raise FileNotFoundError(f"cannot write {plot}: the folder {self.plot.parent} does not exist")
         if self.to_stdout:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO
 
 from common.cli.parser import USER_ERROR
-from common.errors import InputError
+from common.errors import OPTIONAL, InputError, install_advice
 
 FAULT = 1
 INTERRUPTED = 130
@@ -35,6 +35,9 @@ def run(main: Callable[[], int | None]) -> None:
         status = 0
     except InputError as error:
         status = _report(str(error))
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        status = _report(install_advice(package)) if package in OPTIONAL else _report_fault(error)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         status = _report(f"{where}{error.strerror or error}")
