@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Iterable
+from types import ModuleType
 
 
 class InputError(ValueError):
@@ -19,9 +20,27 @@ def unknown(what: str, name: object, available: Iterable[str]) -> str:
     return f"unknown {what} {name!r}: {hint}available: {', '.join(available) or 'none'}"
 
 
-def require_torch(what: str) -> None:
-    """An InputError that says how to install PyTorch, where `what` needs it and it is not there."""
+# Packages that the base install leaves out, and the extra of pyproject.toml that brings each.
+OPTIONAL = {
+    **dict.fromkeys(("torch", "onnx", "onnxscript"), "torch"),
+    "matplotlib": "plot",
+    **dict.fromkeys(("hibari", "pocketsphinx", "pyworld", "soxr"), "train"),
+    "jiwer": "eval",
+}
+
+
+def install_advice(package: str, what: str = "this") -> str:
+    title = {"torch": "PyTorch"}.get(package, package)
+    return f"{what} needs {title}: pip install -e '.[{OPTIONAL[package]}]'"
+
+
+def require_package(package: str, what: str) -> ModuleType:
+    """An optional package; where it is not there, an InputError that says how `what` gets it."""
     try:
-        importlib.import_module("torch")
+        return importlib.import_module(package)
     except ImportError:
-        raise InputError(f"{what} needs PyTorch: pip install -e '.[torch]'") from None
+        raise InputError(install_advice(package, what)) from None
+
+
+def require_torch(what: str) -> None:
+    require_package("torch", what)

@@ -44,7 +44,7 @@ class FastPitchAcoustic:
         self.engines = engines
         self.encoder = engines["encoder"]
         self.decoder = engines["decoder"]
-        mean, std = (float(source.extra.get(key) or 0) for key in ("pitch_mean", "pitch_std"))
+        mean, std = source.settings.pitch_mean, source.settings.pitch_std
         self.pitch_mean, self.pitch_std = (mean, std) if std else (DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD)
         dims = self.decoder.stage.dynamic_dims
         self.longest_text, self.longest_mel = dims["text"].max, dims["mel"].max

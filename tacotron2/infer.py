@@ -100,7 +100,7 @@ class Tacotron2Acoustic:
                 f"tacotron2: buckets of up to {self.longest_mel} frames are too short, since the postnet "
                 f"hears {self.postnet_context} on each side: at least one bucket must have {shortest}"
             )
-        self.sharpness = float(source.extra.get("sharpness", 0.0))
+        self.sharpness = source.settings.sharpness
         self.step_seconds = self.config.n_frames_per_step * source.mel.hop_length / source.mel.sampling_rate
 
     @property

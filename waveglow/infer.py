@@ -29,7 +29,7 @@ class WaveglowVocoder(Vocoder):
 
     def __init__(self, source: ModelSource, engines: Mapping[str, Engine]):
         super().__init__(source, engines, receptive_field(source.config))
-        self.sigma = float(source.extra.get("sigma", SIGMA))
+        self.sigma = SIGMA if source.settings.sigma is None else source.settings.sigma
 
     @property
     def longest_chunk(self) -> int:

@@ -46,7 +46,7 @@ class Vocoder:
                 f"of one depends on {context + OVERLAP} on each side: at least one bucket must have "
                 f"{OVERLAP + 2 * (context + OVERLAP)} frames"
             )
-        self.denoising_strength = float(source.extra.get("denoising_strength", 0.0))
+        self.denoising_strength = source.settings.denoising_strength
 
     @property
     def batch_safe(self) -> bool:

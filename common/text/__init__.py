@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+
+from common.errors import InputError, unknown
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +60,14 @@ _FRONTENDS = {
 }
 
 
+def frontend_class(name: str) -> type:
+    """The class of a text frontend; an InputError where there is none of that name."""
+    if name not in _FRONTENDS:
+        raise InputError(unknown("text frontend", name, _FRONTENDS))
+    module, _, attribute = _FRONTENDS[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
 def get_frontend(name: str, **options: Any) -> Frontend:
     """The frontend of that name; options are its constructor's keywords."""
-    if name not in _FRONTENDS:
-        near = difflib.get_close_matches(str(name), _FRONTENDS, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"unknown text frontend {name!r}: {hint}available: {', '.join(_FRONTENDS)}")
-    module, _, attribute = _FRONTENDS[name].partition(":")
-    return getattr(importlib.import_module(module), attribute)(**options)
+    return frontend_class(name)(**options)
