@@ -12,7 +12,7 @@ from common.export.examples import ExampleInputs
 from common.stages import Stage
 from common.weights.voices import ModelSource
 from tacotron2.config import PRENET_DROPOUT, PRENET_LAYERS, Tacotron2Config
-from tacotron2.infer import sigmoid
+from tacotron2.decode import sigmoid
 from tacotron2.stages import stages, state_tensors
 
 # Between gate logits: far above what rounding moves them by.

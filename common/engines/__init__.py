@@ -128,6 +128,3 @@ def make_engine(
 def attend_to_padding(*engines: Engine) -> bool:
     """Whether the outputs of one of them depend on what lengths are padded with."""
     return any(engine.attends_to_padding for engine in engines)
-
-
-hear_padding = attend_to_padding  # until the drivers move

@@ -188,10 +188,6 @@ class BucketedEngine(Engine):
         ]
 
 
-def count_miss(engine: Engine, bucket: Bucket | None = None) -> None:  # until the drivers move
-    engine.count_miss(bucket)
-
-
 def root(dim: Dim) -> str:
     """The dimension that this one is a multiple of, or itself."""
     return dim.of or dim.name

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from common.config.deployment import Bucket
 from common.speech import Controls
+from common.synthesis.acoustic import AcousticModel
 from common.text import Utterance
 
 # Lengths that a bucket may have, at most so many of each kind: the search takes their product squared.
@@ -31,17 +31,18 @@ class Proposal:
 
 
 def predict_lengths(
-    acoustic: Any, utterances: Iterable[Utterance], controls: Controls, batch_size: int
+    acoustic: AcousticModel, utterances: Iterable[Utterance], controls: Controls, batch_size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Symbols and mel frames of each utterance, int64. Only a model that finds its way as it goes speaks."""
+    """Symbols and mel frames of each utterance, int64. Only an autoregressive model speaks."""
     ids = sorted((utterance.ids for utterance in utterances), key=len)
-    predict = getattr(acoustic, "predict_lengths", None)
-    predict = predict or (lambda batch, controls: acoustic.synthesise(batch, controls).mel_lengths)
     frames: list[int] = []
     with tqdm(total=len(ids), unit="utterance", leave=False, disable=None) as bar:
         for start in range(0, len(ids), batch_size):
             batch = ids[start : start + batch_size]
-            frames += predict(batch, controls).tolist()
+            lengths = acoustic.predict_lengths(batch, controls)
+            if lengths is None:
+                lengths = acoustic.synthesise(batch, controls).mel_lengths
+            frames += lengths.tolist()
             bar.update(len(batch))
     return np.array([len(row) for row in ids]), np.array(frames)
 

@@ -96,7 +96,9 @@ def _read_published(path: Path, model: ModelSpec) -> ModelSource:
     )
 
 
-def read_trained(path: Path, model: ModelSpec | None = None, frontend: FrontendSpec | None = None) -> ModelSource:
+def read_trained(
+    path: Path, model: ModelSpec | None = None, frontend: FrontendSpec | None = None
+) -> ModelSource:
     """What a recipe wrote: safetensors with the config and the mel contract as JSON in its metadata."""
     metadata = read_metadata(path)
     if "config" not in metadata:

@@ -15,8 +15,9 @@ from common.speech import Controls
 from common.synthesis.loading import make_driver
 from common.weights.voices import ModelSource
 from tacotron2.config import Tacotron2Config
+from tacotron2.decode import NOISE_BLOCK, SeededNoise, decode_loop, decode_steps
 from tacotron2.examples import firing_threshold
-from tacotron2.infer import NOISE_BLOCK, SeededNoise, decode_loop, decode_steps, durations, sharpen
+from tacotron2.infer import durations, sharpen
 from tacotron2.model import Tacotron2
 from tacotron2.stages import PLAN
 

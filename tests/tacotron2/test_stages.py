@@ -17,8 +17,8 @@ from common.export import to_onnx
 from common.weights.published import read_checkpoint
 from common.weights.voices import ModelSource
 from tacotron2.config import STOP_CHECK_STEPS, Tacotron2Config
+from tacotron2.decode import NoNoise, SeededNoise, decode_loop, decode_steps, sigmoid
 from tacotron2.examples import firing_threshold
-from tacotron2.infer import NoNoise, SeededNoise, decode_loop, decode_steps, sigmoid
 from tacotron2.model import Tacotron2
 from tacotron2.stages import PLAN, stages
 
@@ -202,7 +202,7 @@ def test_stops_are_looked_for_every_few_steps_on_a_gpu(tiny, monkeypatch):
             out = engines["decoder_iter"](**{name: np.asarray(value) for name, value in inputs.items()})
             return {name: torch.from_numpy(value) for name, value in out.items()}
 
-    monkeypatch.setattr("tacotron2.infer.to_device", lambda array, device: torch.as_tensor(array))
+    monkeypatch.setattr("tacotron2.decode.to_device", lambda array, device: torch.as_tensor(array))
     pretended = Pretended()
     got = decode_steps(pretended, *arguments, threshold, limit)
     for name in ("mel", "mel_lengths", "gate", "alignment", "stopped"):
