@@ -27,6 +27,7 @@ class Noise(Protocol):
 
     def rows(self, steps: int) -> np.ndarray:
         """The noise of the next steps, float32 [steps, 2, B, P]."""
+        ...
 
 
 class SeededNoise:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,14 +47,13 @@ def predict_lengths(
     return np.array([len(row) for row in ids]), np.array(frames)
 
 
-def propose(symbols: Sequence[int], frames: Sequence[int], count: int) -> Proposal:
+def propose(symbols: np.ndarray, frames: np.ndarray, count: int) -> Proposal:
     """At most `count` buckets, ascending in both lengths, that compute the fewest steps for these utterances.
 
     An utterance goes to the first bucket that covers it. What a bucket and all before it cover depends on
     its own two lengths alone, so the best list that ends with it follows from the best ones that are one
     shorter.
     """
-    symbols, frames = np.asarray(symbols), np.asarray(frames)
     texts, mels = _levels(symbols, TEXT_LEVELS), _levels(frames, MEL_LEVELS)
     covered = np.zeros((len(texts), len(mels)), np.int64)  # utterances that fit into texts[i] and mels[j]
     np.add.at(covered, (np.searchsorted(texts, symbols), np.searchsorted(mels, frames)), 1)

@@ -280,6 +280,7 @@ def verify(
     first, second = (sources[kind] for kind in KINDS)
     require_same_contract(first.mel, second.mel, (first.model, second.model))
     device = next(iter(setups.values())).device
+    assert first.frontend  # every acoustic model's source has one
     frontend = first.frontend.build()
     with exact_products():
         drivers: dict[str, list[Any]] = {kind: [] for kind in KINDS}
