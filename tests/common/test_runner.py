@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from common.audio.denoiser import bias_spectrum, spectra_of
+from common.engines.wrapped import WrappedEngine
 from common.runner import TextToSpeech
 from common.speech import Controls
 from common.synthesis.finish import FADE, KNEE, complete_peaks, finish, soft_clip
@@ -148,10 +149,9 @@ def test_a_mel_longer_than_the_stage_is_vocoded_in_pieces(tts):
     batch = stage.dynamic_dims["batch"]
     tensor = dataclasses.replace(stage.inputs[0], dims=(batch, 80, mel_dim))
 
-    class Short:
-        device = "cpu"
-
+    class Short(WrappedEngine):
         def __init__(self):
+            super().__init__(generator)
             self.stage = dataclasses.replace(stage, inputs=(tensor,))
 
         def __call__(self, mel):

@@ -13,6 +13,7 @@ import torch
 from common.audio.contract import MelContract
 from common.engines import make_engine
 from common.engines.onnx_engine import run_bound
+from common.engines.wrapped import WrappedEngine
 from common.export import to_onnx
 from common.weights.published import read_checkpoint
 from common.weights.voices import ModelSource
@@ -190,12 +191,14 @@ def test_stops_are_looked_for_every_few_steps_on_a_gpu(tiny, monkeypatch):
     threshold = firing_threshold(decode_steps(engines["decoder_iter"], *arguments, 1.0, limit).gate)
     wanted = decode_steps(engines["decoder_iter"], *arguments, threshold, limit)
 
-    class Pretended:
+    class Pretended(WrappedEngine):
         """Says that it is on a GPU, and takes tensors."""
 
-        device = "meta:gpu"
-        stage = engines["decoder_iter"].stage
         calls = 0
+
+        def __init__(self):
+            super().__init__(engines["decoder_iter"])
+            self.device = "meta:gpu"
 
         def __call__(self, **inputs):
             self.calls += 1

@@ -16,6 +16,7 @@ from torch import nn
 
 from common.audio.denoiser import OVERLAP
 from common.engines import make_engine
+from common.engines.wrapped import WrappedEngine
 from common.export import to_onnx
 from common.export.to_onnx import export_source, source_stages
 from common.runner import TextToSpeech
@@ -362,15 +363,14 @@ def test_arrays_stay_on_the_device_between_the_stages(voice):
     vocoder = make_driver(source, "onnx", "cpu")
     expected = speak(vocoder, frames=40)
 
-    class Bound:
-        device = "cpu:0"
-
+    class Bound(WrappedEngine):
         def __init__(self, engine):
-            self.engine, self.stage = engine, engine.stage
+            super().__init__(engine)
+            self.device = "cpu:0"
 
         def __call__(self, **inputs):
             assert all(isinstance(value, torch.Tensor) for value in inputs.values())
-            return self.engine(**inputs)
+            return self.inner(**inputs)
 
     bound = WaveglowVocoder(
         source, {name: Bound(vocoder.engines[name]) for name in ("generator", "denoiser")}
