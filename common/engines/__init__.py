@@ -99,13 +99,6 @@ class Engine(ABC):
         return []
 
 
-def engine_class(backend: str) -> type[Engine]:
-    """The class of a backend's engines; its module is imported when it is asked for."""
-    if backend not in BACKENDS:
-        raise InputError(unknown("backend", backend, BACKENDS))
-    return load_attribute(BACKENDS[backend])
-
-
 def make_engine(
     stage: Stage,
     source: ModelSource,
@@ -120,9 +113,12 @@ def make_engine(
     `deployment` says how, where a backend has a choice (trt), and `bucket` which of its buckets this is.
     """
     if backend == KERNELS:
-        return load_attribute(plan_of(stage.model).kernels[stage.name])(stage, source, device, threads)
+        engine = plan_of(stage.model).kernels[stage.name]
+        return load_attribute(engine)(stage, source, device, threads)
+    if backend not in BACKENDS:
+        raise InputError(unknown("backend", backend, BACKENDS))
     more = (deployment, bucket) if backend == "trt" else ()
-    return engine_class(backend)(stage, source, device, threads, *more)
+    return load_attribute(BACKENDS[backend])(stage, source, device, threads, *more)
 
 
 def attend_to_padding(*engines: Engine) -> bool:

@@ -8,23 +8,25 @@ from typing import Any
 
 from common.arrays import Array, pad_to
 from common.config.deployment import Bucket
-from common.engines import Engine, Run, engine_class
+from common.engines import Engine, Run
 from common.engines.check_inputs import check_inputs
 from common.engines.recent import Recent
 from common.errors import InputError
+from common.registry import load_attribute
 from common.stages import Dim, Stage, TensorSpec
+from common.stages.choose import BACKENDS
 
 MB = 1_000_000
 
 
 @dataclass
 class BucketUse:
-    """What became of one bucket of one stage."""
+    """How much one bucket of one stage was used."""
 
     calls: int = 0
     steps: int = 0  # computed: symbols and frames of all items
-    valid: Array = 0  # what of them is within an item; on a GPU it stays there until somebody asks
-    misses: int = 0  # a first choice that was too small, or what even the largest bucket does not cover
+    valid: Array = 0  # of these steps, those within an item; a GPU's tensor until it is reported
+    misses: int = 0  # calls for which this bucket, chosen first, or as the largest, was too small
     loads: int = 0
 
     @property
@@ -85,8 +87,8 @@ class BucketedEngine(Engine):
         self.backend = backend
         self.device = device
         self.memory_owner = pool  # of a model's engines together
-        self.can_be_captured = engine_class(backend).can_be_captured
-        self.can_be_repeated = engine_class(backend).can_be_repeated
+        kind: type[Engine] = load_attribute(BACKENDS[backend])
+        self.can_be_captured, self.can_be_repeated = kind.can_be_captured, kind.can_be_repeated
         self.uses = {bucket: BucketUse() for bucket in self.buckets}
         self._whole = stage
         self._make = make

@@ -71,16 +71,18 @@ def capture(
     run: Callable[[], T],
     stream: torch.cuda.Stream | None = None,
     *,
-    pool: tuple[int, int] | None = None,
+    pool_of: torch.cuda.CUDAGraph | None = None,
     error_mode: str = "thread_local",
     keep: bool = False,
 ) -> tuple[torch.cuda.CUDAGraph, T]:
     """A graph of all that `run` launches, and what `run` gave, which each replay of the graph fills anew.
 
-    Without a `stream` it is captured on PyTorch's own one. `pool` is the memory of another graph, which must
-    never replay at the same time. With `keep` the graph can be changed, and must be instantiated then.
+    Without a `stream` it is captured on PyTorch's own one. It takes its memory from the pool of the graph
+    `pool_of`, which must never replay at the same time. With `keep` the graph can be changed, and must be
+    instantiated then.
     """
     graph = torch.cuda.CUDAGraph(keep_graph=keep)
+    pool = pool_of.pool() if pool_of else None
     with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode=error_mode):
         outputs = run()
     return graph, outputs

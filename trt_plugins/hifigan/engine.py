@@ -11,7 +11,7 @@ from torch import Tensor
 from hifigan.config import HifiganConfig
 from hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
 from trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, processors_of
-from trt_plugins.hifigan.fold import CHUNK, Folded, Level, Product, Sizes, fold, sizes_of
+from trt_plugins.hifigan.fold import CHUNK, Folded, KernelLayout, Level, Product, fold, layout_of
 
 WINDOW_ROWS, LAST_ROWS = 16, 128
 
@@ -61,7 +61,7 @@ def tile_for(product: Product, rows: int, processors: int) -> ConvTile:
 
 class Generator(ShapedGenerator):
     name = "HiFi-GAN"
-    check = staticmethod(sizes_of)
+    check = staticmethod(layout_of)
     fold = staticmethod(fold)
 
     def shape(self, batch: int, frames: int) -> Shape:
@@ -91,9 +91,9 @@ class Shape(GraphedShape):
 
     def __init__(self, config: HifiganConfig, folded: Folded, batch: int, frames: int, device: str):
         self.config, self.folded, self.device = config, folded, device
-        self.sizes: Sizes = folded.sizes
+        self.layout: KernelLayout = folded.layout
         self.batch, self.frames = batch, frames
-        self.stride = frames + self.sizes.margin  # frames from one item to the next
+        self.stride = frames + self.layout.margin  # frames from one item to the next
         self.processors = processors_of(device)
         samples = frames * config.hop_length
         self.inputs = {
@@ -110,16 +110,16 @@ class Shape(GraphedShape):
     def _rows(self, level: Level) -> int:
         """Rows for all items and margins, rounded up to whole tiles."""
         tile = MOST_ROWS * level.group
-        within = (self.batch * self.stride - self.sizes.margin) * level.rate + 1
-        return 2 * self.sizes.margin * level.rate + -(-within // tile) * tile
+        within = (self.batch * self.stride - self.layout.margin) * level.rate + 1
+        return 2 * self.layout.margin * level.rate + -(-within // tile) * tile
 
     def _level_buffers(self) -> list[dict[str, LevelBuffer]]:
         """Each level's buffers. Levels whose items have the same addresses share them."""
-        sizes, folded = self.sizes, self.folded
-        count = len(sizes.order)
+        layout, folded = self.layout, self.folded
+        count = len(layout.order)
         sizes_at: dict[int, int] = {}
         units: dict[int, int] = {}
-        for index, level in enumerate(sizes.levels):
+        for index, level in enumerate(layout.levels):
             width = level.rate * level.channels  # of a frame
             products = folded.blocks[index - 1] if index else ()
             units[width] = math.lcm(
@@ -128,7 +128,7 @@ class Shape(GraphedShape):
             sizes_at[width] = max(sizes_at.get(width, 0), self._rows(level) * level.channels)
         made: dict[tuple[int, str], Tensor] = {}
         buffers = []
-        for index, level in enumerate(sizes.levels):
+        for index, level in enumerate(layout.levels):
             width = level.rate * level.channels
             size = -(-sizes_at[width] // units[width]) * units[width]
             blocks = {"start": 1, "first": count, "second": count, "mean": 1} if index else {"mean": 1}
@@ -145,10 +145,10 @@ class Shape(GraphedShape):
     def _describe(self) -> list[TritonLaunch]:
         from trt_plugins.hifigan import kernels
 
-        config, folded, sizes = self.config, self.folded, self.sizes
-        levels, margin = sizes.levels, sizes.margin
+        config, folded, layout = self.config, self.folded, self.layout
+        levels, margin = layout.levels, layout.margin
         buffers = self.buffers = self._level_buffers()
-        width = sizes.window * CHUNK
+        width = layout.window * CHUNK
         windows = LevelBuffer(
             torch.zeros(buffers[0]["mean"].rows * width, dtype=torch.float16, device=self.device),
             1,
@@ -157,7 +157,7 @@ class Shape(GraphedShape):
         )
         window = TritonLaunch(
             kernels.window_kernel,
-            (-(-self.frames // WINDOW_ROWS), self.batch, sizes.window),
+            (-(-self.frames // WINDOW_ROWS), self.batch, layout.window),
             (self.inputs["mel"], windows.memory, self.inputs["lengths"], self.frames, self.stride),
             {
                 "MELS": config.n_mel_channels,
@@ -232,7 +232,7 @@ class Shape(GraphedShape):
 
         chunk = chunk or level.chunk
         unit = product.group * product.spread
-        margin = self.sizes.margin * level.rate
+        margin = self.layout.margin * level.rate
         # An upsampling's last outputs need the input step behind the last one.
         steps = self.batch * self.stride * level.rate - margin + (phases > 1)
         rows = -(-(steps + margin % unit) // unit)

@@ -30,7 +30,7 @@ MOST_CONTEXTS = 8  # shapes that have a context of their own
 
 
 class TrtEngine(Engine):
-    """CUDA tensors in and out. Outputs come from PyTorch's memory pool, which gives the same blocks again.
+    """CUDA tensors in and out. Outputs are allocated by PyTorch, whose pool reuses memory.
 
     Engines of one source and file share the weights; each has a context, so that several may run at a time.
     """
@@ -55,17 +55,16 @@ class TrtEngine(Engine):
         file = engine_file(stage, source, deployment, trt, bucket)
         self.stage = file.stage
         key = ("trt", file.path, device)
-        self.loaded = source.networks.get(key)
-        if self.loaded is None:
+        loaded: LoadedPlan | None = source.networks.get(key)
+        if loaded is None:
             if deployment.trt_force_build:
                 build_stage(file, source, trt, force=True, workspace=deployment.trt_max_ws_size)
             plan = file.read()
             in_order = stage.rtx_in_order and trt.portable
-            self.loaded = LoadedPlan(plan, trt, device, str(file.path), file.path, in_order)
-            source.networks[key] = self.loaded
-        self.memory_owner = self.loaded
-        self.memory_bytes = self.loaded.memory_bytes + self.loaded.scratch_bytes
-        self._context = TrtContext(self.loaded)
+            loaded = source.networks[key] = LoadedPlan(plan, trt, device, str(file.path), file.path, in_order)
+        self.memory_owner = self.loaded = loaded
+        self.memory_bytes = loaded.memory_bytes + loaded.scratch_bytes
+        self._context = TrtContext(loaded)
         self._contexts: Recent[tuple, TrtContext] = Recent(MOST_CONTEXTS)
         self._stream = torch.cuda.Stream(device)
         self._captured = None
@@ -91,7 +90,7 @@ class TrtEngine(Engine):
 
     @property
     def _graphs(self) -> dict[tuple, Graph | None]:
-        """By the shapes that have run; None where a graph gave other numbers."""
+        """By shapes; None where a graph could not be captured or gave other numbers."""
         return self._captured.graphs if self._captured else {}
 
     def capturable(self, bucket: Bucket | None = None) -> ContextRun:
@@ -140,7 +139,7 @@ class TrtEngine(Engine):
         return context.results(stream)
 
     def _context_for(self, key: tuple) -> TrtContext:
-        """Shapes that come again between others get a context each: changing one's shapes takes 20 ms."""
+        """Shapes that recur between others get a context each: changing a context's shapes takes 20 ms."""
         if key not in self._contexts and (key not in self._seen or self._context.shapes == key):
             return self._context
         return self._contexts.get_or_make(key, lambda: TrtContext(self.loaded))
