@@ -175,11 +175,11 @@ class Tacotron2Acoustic:
 
     def _check(self, ids: Sequence[np.ndarray], seeds: Sequence[int], limit: int) -> None:
         if not len(ids):
-            raise InputError("there is no utterance to speak")
+            raise ValueError("there is no utterance to speak")
         if len(ids) > self.largest_batch:
             raise InputError(f"{len(ids)} utterances at a time; this model goes up to {self.largest_batch}")
         if len(seeds) != len(ids):
-            raise InputError(f"{len(seeds)} seeds for {len(ids)} utterances: each needs one")
+            raise ValueError(f"{len(seeds)} seeds for {len(ids)} utterances: each needs one")
         if limit > self.longest_steps:
             raise InputError(f"a step limit of {limit}; this model goes up to {self.longest_steps}")
         check_ids(ids, self.config.n_symbols, self.longest_text)

@@ -108,7 +108,7 @@ def make_driver(
     deployment = deployment or Deployment()
     try:
         buckets = deployment.buckets(model.kind)
-    except ValueError as error:
+    except InputError as error:
         raise InputError(f"{model.name}: {error}") from None
     if backend == "trt" or (buckets and device != "cpu"):
         require_gpu(backend, device)
