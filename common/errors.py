@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Iterable
 from types import ModuleType
@@ -14,6 +13,8 @@ class InputError(ValueError):
 
 def unknown(what: str, name: object, available: Iterable[str]) -> str:
     """The sentence for a name that does not exist, with the nearest one that does."""
+    import difflib  # for errors only: it takes a while to import
+
     available = list(available)
     near = difflib.get_close_matches(str(name), available, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]!r}? " if near else ""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,6 +36,8 @@ def require_known(entries: Mapping[str, Entry], known: Iterable[str]) -> None:
 
 
 def nearest(key: str, known: set[str]) -> str:
+    import difflib  # for errors only: it takes a while to import
+
     near = difflib.get_close_matches(key, known, n=1)
     if NAMES_ELSEWHERE.get(key) in known:
         near = [NAMES_ELSEWHERE[key]]
@@ -47,11 +49,12 @@ def nearest(key: str, known: set[str]) -> str:
 
 
 T = TypeVar("T")
+hints_of = cache(typing.get_type_hints)
 
 
 def build(cls: type[T], entries: Mapping[str, Entry], where: str | Path) -> T:
     """An instance of a dataclass from the entries of its fields; `where` is named if one is missing."""
-    hints = typing.get_type_hints(cls)
+    hints = hints_of(cls)
     own = {field.name: field for field in fields_of(cls) if field.init}
     missing = [
         name
@@ -76,8 +79,7 @@ def build_section(cls: type[T], section: Any, where: str) -> T:
 
 def typed_options(cls: type, entries: Mapping[str, Entry]) -> dict[str, Any]:
     """The keywords of a class's constructor, checked as a dataclass's fields are."""
-    hints = typing.get_type_hints(cls.__init__)
-    hints.pop("return", None)
+    hints = {name: hint for name, hint in hints_of(cls.__init__).items() if name != "return"}
     require_known(entries, hints)
     return {name: typed_entry(name, entry, hints[name]) for name, entry in entries.items()}
 

@@ -17,7 +17,7 @@ from common.config.typed import build, build_section, require_known, typed_optio
 from common.config.yaml_file import Entry, entries_of, read_yaml
 from common.errors import InputError, unknown
 from common.registry import MODELS, get_model, load_attribute
-from common.speech import Controls
+from common.speech import Controls, control_fields
 from common.text import Frontend, frontend_class
 
 VOICE_FILE = "voice.yaml"
@@ -188,9 +188,9 @@ def _read_model(
 def build_settings(model: str, values: Mapping[str, Any], where: str) -> Any:
     """An instance of a model's `voice_settings`; one that is a control too has the control's range."""
     settings = build_section(load_attribute(get_model(model).voice_settings), values, where)
-    controls = {f.name for f in fields(Controls)}
-    entries = entries_of(values, where)
-    build(Controls, {key: entry for key, entry in entries.items() if key in controls}, where)
+    controls = control_fields()
+    if shared := {key: entry for key, entry in entries_of(values, where).items() if key in controls}:
+        build(Controls, shared, where)
     return settings
 
 
