@@ -18,14 +18,14 @@ from common.cli.model_settings import (
     PRECISION,
     ModelSettings,
     Overlay,
-    as_half,
     choose_backend,
     describe,
     field_names,
     find_source,
     keys_of,
+    require_one_precision,
     resolve,
-    with_precision,
+    with_half,
 )
 from common.config.hparams import MODEL, line, read_file, read_override, require_model
 from common.config.typed import build, located, require_known, typed
@@ -205,7 +205,10 @@ class Parser(Group):
         overlays = [self._read_file(path) for path in own.hparam or self._default_files]
         overlays += [self._read_set(text) for text in own.set]
         if self.kinds and PRECISION in self._options:
-            overlays = with_precision(overlays, flags)
+            if PRECISION in flags:
+                overlays.append(Overlay("--precision", None, {PRECISION: flags[PRECISION]}, explicit=True))
+            overlays = [with_half(overlay) for overlay in overlays]
+            require_one_precision(overlays)
         if not self.kinds:
             for overlay in overlays:
                 require_known(overlay.entries, {*self._options, *field_names(self.classes)})
@@ -269,7 +272,7 @@ class Parser(Group):
             raise InputError(
                 f"{path} is a file of {stated.value} ({stated.place}), but {self.prog} runs no {what}"
             )
-        return as_half(Overlay(str(path), stated.value, entries, explicit=False))
+        return with_half(Overlay(str(path), stated.value, entries, explicit=False))
 
     def _read_set(self, text: str) -> Overlay:
         key, entry = read_override(text)
@@ -278,7 +281,7 @@ class Parser(Group):
             return Overlay(entry.place, None, {key: entry}, explicit=True)
         if word not in MODELS:
             raise InputError(f"{entry.place}: {unknown('model', word, MODELS)}")
-        return as_half(Overlay(entry.place, word, {rest: entry}, explicit=True))
+        return with_half(Overlay(entry.place, word, {rest: entry}, explicit=True))
 
     # The options
 
