@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from common.audio.contract import MelContract
-from common.config.typed import build, build_section, require_known, typed_options
+from common.config.typed import build, build_section, require_known, typed_entry, typed_options
 from common.config.yaml_file import Entry, entries_of, read_yaml
 from common.errors import InputError, unknown
 from common.registry import MODELS, get_model, load_attribute
@@ -155,10 +155,12 @@ def _read_frontend(section: Entry) -> FrontendSpec:
     name = options.pop("name", None)
     if name is None:
         raise InputError(f"{section.place}: frontend has no name")
+    kind = typed_entry("name", name, str)
     try:
-        return FrontendSpec(name.value, typed_options(frontend_class(name.value), options))
+        frontend = frontend_class(kind)
     except InputError as error:
-        raise InputError(str(error) if options else f"{name.place}: {error}") from None
+        raise InputError(f"{name.place}: {error}") from None
+    return FrontendSpec(kind, typed_options(frontend, options))
 
 
 def _read_model(
@@ -195,7 +197,7 @@ def build_settings(model: str, values: Mapping[str, Any], where: str) -> Any:
 
 
 def read_weights(path: Path) -> dict[str, np.ndarray]:
-    """A safetensors file in float32; missing, damaged and not-a-number weights are ValueErrors."""
+    """A safetensors file in float32; missing, damaged and not-a-number weights are InputErrors."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
