@@ -93,8 +93,8 @@ def receptive_field(config: WaveglowConfig) -> int:
     steps = config.noise_length(1)
     flow = (config.wn_kernel_size - 1) // 2 * (2**config.wn_layers - 1)  # steps on each side
     reach = config.n_flows * flow
-    # The mel enters a net behind its first dilated convolution. A sample depends on its own frame and those before
-    # it that the upsampling kernel, rounded up to whole hops, covers.
+    # The mel enters a net behind its first dilated convolution. A sample depends on its own frame and those
+    # before it that the upsampling kernel, rounded up to whole hops, covers.
     reach_of_mel = reach - (config.wn_kernel_size - 1) // 2
     earlier = -(-config.upsample_kernel_size // config.hop_length) - 1
     return max(-(-reach // steps), -(-reach_of_mel // steps) + earlier, (steps - 1 + reach) // steps)

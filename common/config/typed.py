@@ -49,7 +49,16 @@ def nearest(key: str, known: set[str]) -> str:
 
 
 T = TypeVar("T")
-hints_of = cache(typing.get_type_hints)
+SCALARS = {kind.__name__: kind for kind in (bool, int, float, str)}
+
+
+@cache
+def hints_of(owner: Any) -> dict[str, Any]:
+    """The type hints of a dataclass or function. Most are plain words, which need no evaluation."""
+    words = getattr(owner, "__annotations__", {})
+    if len(getattr(owner, "__mro__", ())) == 2 and all(word in SCALARS for word in words.values()):
+        return {name: SCALARS[word] for name, word in words.items()}
+    return typing.get_type_hints(owner)
 
 
 def build(cls: type[T], entries: Mapping[str, Entry], where: str | Path) -> T:
@@ -90,7 +99,7 @@ def fields_of(cls: type) -> tuple[Field[Any], ...]:
 
 def typed_entry(key: str, entry: Entry, hint: Any) -> Any:
     """The entry's value as the type hint says."""
-    if is_dataclass(hint) and isinstance(hint, type):
+    if isinstance(hint, type) and is_dataclass(hint):
         return build_section(hint, entry.value, f"{entry.place}: {key}")
     try:
         return typed(entry.value, hint, entry.text)
@@ -107,9 +116,9 @@ def located(error: ValueError, entries: Mapping[str, Entry], elsewhere: str | Pa
 
 def typed(value: Any, hint: Any, text: str | None = None) -> Any:
     """`value` as `hint` says; where it cannot be, a TypeError "<what it must be>, not <what it is>"."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
+    if hint is Any or (text is None and type(value) is hint and hint in SCALARS.values()):
         return value
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         if value in (None, "None") and type(None) in arguments:
             return None  # NVIDIA's files write None, which is text to YAML

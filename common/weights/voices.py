@@ -18,7 +18,7 @@ from common.config.yaml_file import Entry, entries_of, read_yaml
 from common.errors import InputError, unknown
 from common.registry import MODELS, get_model, load_attribute
 from common.speech import Controls, control_fields
-from common.text import Frontend, frontend_class
+from common.text import Frontend, frontend_class, frontend_names
 
 VOICE_FILE = "voice.yaml"
 DEFAULT_FOLDER = Path(__file__).resolve().parents[2] / "voices"
@@ -156,11 +156,10 @@ def _read_frontend(section: Entry) -> FrontendSpec:
     if name is None:
         raise InputError(f"{section.place}: frontend has no name")
     kind = typed_entry("name", name, str)
-    try:
-        frontend = frontend_class(kind)
-    except InputError as error:
-        raise InputError(f"{name.place}: {error}") from None
-    return FrontendSpec(kind, typed_options(frontend, options))
+    if kind not in frontend_names():
+        raise InputError(f"{name.place}: {unknown('text frontend', kind, frontend_names())}")
+    # Its module takes a while to import: not for a frontend that may never run.
+    return FrontendSpec(kind, typed_options(frontend_class(kind), options) if options else {})
 
 
 def _read_model(
