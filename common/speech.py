@@ -72,7 +72,7 @@ class Controls:
 
     def __post_init__(self) -> None:
         for name, (kind, about, default) in control_fields().items():
-            value = getattr(self, name)
+            value: Any = getattr(self, name)
             if value is None and default is None:
                 continue
             if kind is bool:
@@ -125,10 +125,13 @@ class MelTooLong(ValueError):
 
 
 def check_ids(ids: Sequence[np.ndarray], n_symbols: int, longest_text: int) -> None:
-    """An InputError where an utterance's symbol ids, int64 [T_text], are none that a model takes."""
+    """Raises where an utterance's symbol ids, int64 [T_text], are none that a model takes.
+
+    An InputError for a text or a frontend that does not suit the model.
+    """
     for row in ids:
         if not len(row):
-            raise InputError("an utterance without symbols cannot be spoken")
+            raise ValueError("an utterance without symbols cannot be spoken")
         if len(row) > longest_text:
             raise InputError(f"an utterance of {len(row)} symbols; this model goes up to {longest_text}")
         if row.min() < 0 or row.max() >= n_symbols:

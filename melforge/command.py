@@ -1,13 +1,11 @@
-"""The command `melforge`, and how each of scripts/ starts. It imports nothing that is not Python's own."""
+"""The command `melforge`, and how each of scripts/ starts. It imports only what Python has."""
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
+from typing import NoReturn
 
-NEEDED = ("numpy", "onnxruntime", "soundfile", "yaml", "safetensors", "inflect", "anyascii", "tqdm")
-INSTALL = "python3 -m venv .venv && .venv/bin/pip install -e ., then use .venv/bin/python"
 COMMANDS = {
     "speak": ("common.cli.speak", "speak text to sound files or standard output"),
     "list": ("common.cli.list", "list voices, models, backends and what is exported or built"),
@@ -44,14 +42,15 @@ def main() -> None:
 
 def run(module: str) -> None:
     """Runs the module's `main` on sys.argv and exits; without an install, a sentence says how to make one."""
-    missing = [package for package in NEEDED if importlib.util.find_spec(package) is None]
-    if missing:
-        _fail(f"{missing[0]} is not installed: in the checkout's folder run {INSTALL}")
-    from common.cli.run import run
+    try:
+        from common.cli.run import run
+    except ModuleNotFoundError as error:
+        from common.errors import install_advice
 
+        _fail(install_advice(str(error.name)))
     run(lambda: importlib.import_module(module).main())
 
 
-def _fail(sentence: str) -> None:
+def _fail(sentence: str) -> NoReturn:
     print(f"error: {sentence}", file=sys.stderr)
     sys.exit(2)

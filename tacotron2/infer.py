@@ -62,7 +62,7 @@ class Tacotron2Acoustic(AcousticModel[Tacotron2Config]):
         limit = controls.step_limit or self.config.max_decoder_steps
         texts = self.pad(ids)
         if len(seeds) != len(ids):
-            raise InputError(f"{len(seeds)} seeds for {len(ids)} utterances: each needs one")
+            raise ValueError(f"{len(seeds)} seeds for {len(ids)} utterances: each needs one")
         if limit > self.longest_steps:
             raise InputError(f"a step limit of {limit}; this model goes up to {self.longest_steps}")
         symbols, lengths = (to_device(x, self.encoder.device) for x in texts)

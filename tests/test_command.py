@@ -79,10 +79,7 @@ def test_a_clone_without_an_install_says_what_to_do(script, tmp_path):
     result = python("-S", "-E", script, cwd=tmp_path)
     assert result.returncode == 2 and result.stdout == ""
     (line,) = result.stderr.splitlines()
-    assert (
-        line.startswith("error: ")
-        and "is not installed: in the checkout's folder run python3 -m venv" in line
-    )
+    assert line.startswith("error: this needs ") and ": run python3 -m venv .venv && .venv/bin/pip" in line
 
 
 def raising(error: BaseException):

@@ -82,10 +82,10 @@ def read_sources(args: argparse.Namespace, model: str | None) -> list:
 
 def deployments(args: argparse.Namespace, model: str) -> list[Deployment]:
     """How a model's engines are to be: what the files say, in the precision asked for."""
-    told = args.deployments.get(model, Deployment())
+    stated = args.deployments.get(model, Deployment())
     if args.precision:  # which is their use_fp16 already
-        return [told]
-    return [replace(told, use_fp16=half) for half in (False, True)] if args.all else [told]
+        return [stated]
+    return [replace(stated, use_fp16=half) for half in (False, True)] if args.all else [stated]
 
 
 def build_model(source: Any, deployment: Deployment, trt: Any, args: argparse.Namespace):

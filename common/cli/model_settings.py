@@ -88,43 +88,27 @@ def resolve(
     return models
 
 
-def as_half(overlay: Overlay) -> Overlay:
-    """What a model's file or `--set` says of its precision, as `use_fp16`."""
-    entry = overlay.entries.get(PRECISION)
-    if entry is None:
+def with_half(overlay: Overlay) -> Overlay:
+    """What is said of the precision as `use_fp16`; for all models it stays an option of the command too."""
+    entries = dict(overlay.entries)
+    entry = entries.pop(PRECISION) if overlay.model and PRECISION in entries else entries.get(PRECISION)
+    if entry is None or (entry.value is None and not overlay.model):
         return overlay
-    half = half_of(entry)
-    stated = overlay.entries.get("use_fp16", half)
-    if stated.value != half.value:
-        raise _contradiction(entry, stated)
-    rest = {key: value for key, value in overlay.entries.items() if key != PRECISION}
-    return Overlay(overlay.where, overlay.model, {**rest, "use_fp16": half}, overlay.explicit)
-
-
-def half_of(entry: Entry) -> Entry:
     if entry.value not in PRECISIONS:
         raise InputError(f"{entry.place}: {unknown(PRECISION, entry.value, PRECISIONS)}")
-    return Entry(entry.value == "fp16", entry.place)
+    half = Entry(entry.value == "fp16", entry.place)
+    if entries.setdefault("use_fp16", half).value != half.value:
+        raise _contradiction(entry, entries["use_fp16"])
+    return replace(overlay, entries={**entries, "use_fp16": half})
 
 
-def with_precision(overlays: Sequence[Overlay], flags: Mapping[str, Entry]) -> list[Overlay]:
-    """Adds `use_fp16` wherever `precision` stands for all models. As ever, a command line wins over files.
-
-    Where a file contradicts itself, or the command line does, nothing can win.
-    """
-    flag = [Overlay("--precision", None, {PRECISION: flags[PRECISION]}, True)] if PRECISION in flags else []
-    translated = []
-    for one in (*overlays, *flag):
-        if one.model is None and one.entries.get(PRECISION, Entry(None, "")).value is not None:
-            half = as_half(one).entries["use_fp16"]
-            one = replace(one, entries={**one.entries, "use_fp16": half})
-        translated.append(one)
-    explicit = [one.entries for one in translated if one.explicit and "use_fp16" in one.entries]
+def require_one_precision(overlays: Iterable[Overlay]) -> None:
+    """An InputError where a command line contradicts itself: it wins over files, but not over itself."""
+    explicit = [one.entries for one in overlays if one.explicit and "use_fp16" in one.entries]
     for one, other in itertools.product(explicit, explicit):
-        words = PRECISION in one and PRECISION not in other
-        if words and one["use_fp16"].value != other["use_fp16"].value:
-            raise _contradiction(one[PRECISION], other["use_fp16"])
-    return translated
+        stated = one.get(PRECISION)
+        if stated and PRECISION not in other and one["use_fp16"].value != other["use_fp16"].value:
+            raise _contradiction(stated, other["use_fp16"])
 
 
 def _contradiction(precision: Entry, stated: Entry) -> InputError:

@@ -96,14 +96,15 @@ def add_decoder_argument(parser: Group, default: str = "the model's") -> None:
 
 
 def add_control_arguments(parser: Group, *chosen: str) -> None:
-    """How to speak: all the fields of Controls, or those chosen. One that no model has is an error."""
+    """The fields of Controls as options, or those chosen; one that the models do not have is an error."""
+    group = parser if chosen else parser.add_argument_group("how to speak")
     for name, (kind, about, default) in control_fields().items():
         if chosen and name not in chosen:
             continue
         how: dict[str, Any] = {"type": kind, "default": default, "metavar": about.unit or None}
         if kind is bool:
             how = {"action": "store_true"}
-        parser.add_argument(f"--{(about.negated or name).replace('_', '-')}", help=about.help, **how)
+        group.add_argument(f"--{(about.negated or name).replace('_', '-')}", help=about.help, **how)
 
 
 def controls_from(args: argparse.Namespace) -> Controls:
@@ -122,18 +123,9 @@ def load_from(args: argparse.Namespace):
     """The models that the options ask for, as a `TextToSpeech`."""
     from common.runner import TextToSpeech
 
-    same = (
-        "acoustic",
-        "vocoder",
-        "voice",
-        "backend",
-        "device",
-        "threads",
-        "decoder",
-        "deployments",
-        "overrides",
-    )
-    return TextToSpeech.load(checkpoints=args.checkpoint, **{name: getattr(args, name) for name in same})
+    same = ("acoustic", "vocoder", "voice", "backend", "device", "threads", "decoder")
+    how = {name: getattr(args, name) for name in (*same, "deployments", "overrides")}
+    return TextToSpeech.load(checkpoints=args.checkpoint, **how)
 
 
 def warm_up(tts, batch_size: int | None = None) -> None:

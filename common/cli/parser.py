@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,14 +18,14 @@ from common.cli.model_settings import (
     PRECISION,
     ModelSettings,
     Overlay,
-    as_half,
     choose_backend,
     describe,
     field_names,
     find_source,
     keys_of,
+    require_one_precision,
     resolve,
-    with_precision,
+    with_half,
 )
 from common.config.hparams import MODEL, line, read_file, read_override, require_model
 from common.config.typed import build, located, require_known, typed
@@ -96,34 +96,27 @@ class Option:
         return value
 
 
-@dataclass(eq=False)
 class Group:
     """Options under a heading, or of which one excludes the others; each is recorded as an `Option`."""
 
-    container: Any  # argparse's
-    all_options: list[Option]
-    groups: list[Group]
-    exclusive: bool = False
-    required: bool = False  # one of those that exclude each other is
-    options: list[Option] = field(default_factory=list)
+    def __init__(self, parser: Parser, container: Any, exclusive: bool = False, required: bool = False):
+        self.parser, self.container = parser, container  # argparse's
+        self.exclusive, self.required = exclusive, required
+        self.names: list[str] = []  # of its own options
 
     def add_argument(self, *names: str, required: bool = False, **how: Any) -> None:
         action = self.container.add_argument(*names, **how)
         repeated = how.get("action") == "append" or how.get("nargs") in ("*", "+")
-        option = Option(action, required or action.required, repeated)
+        self.parser.options[action.dest] = Option(action, required or action.required, repeated)
+        self.names.append(action.dest)
         action.required = False  # a file may give it
-        self.options.append(option)
-        self.all_options.append(option)
 
     def add_argument_group(self, title: str) -> Group:
-        return self._add(Group(self.container.add_argument_group(title), self.all_options, self.groups))
+        return Group(self.parser, self.container.add_argument_group(title))
 
     def add_mutually_exclusive_group(self, required: bool = False) -> Group:
-        container = self.container.add_mutually_exclusive_group()
-        return self._add(Group(container, self.all_options, self.groups, True, required))
-
-    def _add(self, group: Group) -> Group:
-        self.groups.append(group)
+        group = Group(self.parser, self.container.add_mutually_exclusive_group(), True, required)
+        self.parser.exclusive_groups.append(group)
         return group
 
 
@@ -162,9 +155,11 @@ class Parser(Group):
         **how: Any,
     ):
         parser = _Argparse(**how)
-        super().__init__(parser, [], [])
+        super().__init__(self, parser)
         parser.mark_required = self._mark_required
-        self.parser, self.prog, self.error = parser, parser.prog, parser.error
+        self.prog, self.error, self.exit = parser.prog, parser.error, parser.exit
+        self.options: dict[str, Option] = {}
+        self.exclusive_groups: list[Group] = []
         self.classes, self.model, self.kinds = classes, model, tuple(kinds)
         self._default_files = [hparam] if hparam else []
         self._choose = choose or self._usual_choice
@@ -193,22 +188,24 @@ class Parser(Group):
         )
 
     def _mark_required(self) -> None:
-        for option in self.all_options:
+        for option in self.options.values():
             option.action.required = option.required
-        for group in self.groups:
-            if group.exclusive:
-                group.container.required = group.required
+        for group in self.exclusive_groups:
+            group.container.required = group.required
 
     def parse_args(self, args: Sequence[str] | None = None) -> argparse.Namespace:
         """The options with their values. Whatever is wrong in a file or in `--set` is an InputError."""
         flags, own = self._parse_flags(args)
         overlays = [self._read_file(path) for path in own.hparam or self._default_files]
         overlays += [self._read_set(text) for text in own.set]
-        if self.kinds and PRECISION in self._options:
-            overlays = with_precision(overlays, flags)
+        if self.kinds and PRECISION in self.options:
+            if PRECISION in flags:
+                overlays.append(Overlay("--precision", None, {PRECISION: flags[PRECISION]}, explicit=True))
+            overlays = [with_half(overlay) for overlay in overlays]
+            require_one_precision(overlays)
         if not self.kinds:
             for overlay in overlays:
-                require_known(overlay.entries, {*self._options, *field_names(self.classes)})
+                require_known(overlay.entries, {*self.options, *field_names(self.classes)})
         options = self._resolve_options(overlays, flags)
         selected = self._select(overlays, options)
         values = argparse.Namespace(**{name: entry.value for name, entry in options.items()})
@@ -216,38 +213,34 @@ class Parser(Group):
         values.places = {
             name: entry
             for name, entry in options.items()
-            if entry.place not in (DEFAULT, MISSING, self._options[name].flag)
+            if entry.place not in (DEFAULT, MISSING, self.options[name].flag)
         }
         entries = {name: entry for overlay in overlays for name, entry in overlay.entries.items()}
         where = (own.hparam or self._default_files or [self.prog])[-1]
         values.built = tuple(build(cls, entries, where) for cls in self.classes)
         models: dict[str, ModelSettings] = {}
-        if own.print_hparams or any(o.model or o.entries.keys() - self._options for o in overlays):
+        if own.print_hparams or any(o.model or o.entries.keys() - self.options for o in overlays):
             models = self._resolve_models(overlays, options, values, flags)
         values.deployments = {model: settings.deployment for model, settings in models.items()}
         values.overrides = {model: settings.overrides for model, settings in models.items()}
         if own.print_hparams:
             sys.stdout.write(self._describe(values, options, entries, models))
-            self.parser.exit(0)
-        needed = [[option] for option in self.all_options if option.required]
-        needed += [group.options for group in self.groups if group.required]
-        for choices in needed:
-            if all(getattr(values, option.name) in (None, []) for option in choices):
-                self.error(f"{' or '.join(option.flag for option in choices)} is missing")
+            self.exit(0)
+        needed = [[name] for name, option in self.options.items() if option.required]
+        needed += [group.names for group in self.exclusive_groups if group.required]
+        for names in needed:
+            if all(getattr(values, name) in (None, []) for name in names):
+                self.error(f"{' or '.join(self.options[name].flag for name in names)} is missing")
         return values
-
-    @property
-    def _options(self) -> dict[str, Option]:
-        return {option.name: option for option in self.all_options}
 
     # Flags, files and --set
 
     def _parse_flags(self, args: Sequence[str] | None) -> tuple[dict[str, Entry], argparse.Namespace]:
         """The options that stand on the command line, and all that argparse makes of it."""
         # What is there before argparse begins keeps its value unless an option changes it.
-        parsed = self.parser.parse_args(args, argparse.Namespace(**dict.fromkeys(self._options)))
+        parsed = self.container.parse_args(args, argparse.Namespace(**dict.fromkeys(self.options)))
         flags = {}
-        for name, option in self._options.items():
+        for name, option in self.options.items():
             value = getattr(parsed, name)
             left_out = not option.action.option_strings and value in ([], option.action.default)
             if value is not None and not left_out:
@@ -269,7 +262,7 @@ class Parser(Group):
             raise InputError(
                 f"{path} is a file of {stated.value} ({stated.place}), but {self.prog} runs no {what}"
             )
-        return as_half(Overlay(str(path), stated.value, entries, explicit=False))
+        return with_half(Overlay(str(path), stated.value, entries, explicit=False))
 
     def _read_set(self, text: str) -> Overlay:
         key, entry = read_override(text)
@@ -278,13 +271,13 @@ class Parser(Group):
             return Overlay(entry.place, None, {key: entry}, explicit=True)
         if word not in MODELS:
             raise InputError(f"{entry.place}: {unknown('model', word, MODELS)}")
-        return as_half(Overlay(entry.place, word, {rest: entry}, explicit=True))
+        return with_half(Overlay(entry.place, word, {rest: entry}, explicit=True))
 
     # The options
 
     def _resolve_options(self, overlays: Sequence[Overlay], flags: Mapping[str, Entry]) -> dict[str, Entry]:
         """Each option's value and place."""
-        options = self._options
+        options = self.options
         levels = [{name: Entry(o.default, MISSING if o.required else DEFAULT) for name, o in options.items()}]
         for overlay in overlays:
             # What a model or a recipe has too, such as a batch size, is theirs in their files.
@@ -297,9 +290,8 @@ class Parser(Group):
                 }
             )
         levels.append(dict(flags))
-        for group in self.groups:
-            if group.exclusive:
-                _keep_one([option.name for option in group.options], levels)
+        for group in self.exclusive_groups:
+            _keep_one(group.names, levels)
         return {name: entry for level in levels for name, entry in level.items()}
 
     def _select(self, overlays: Sequence[Overlay], options: dict[str, Entry]) -> list[str]:
@@ -343,7 +335,7 @@ class Parser(Group):
         if "batch_size" in flags:
             entries = {"batch_size": flags["batch_size"]}
             overlays = [*overlays, Overlay("--batch-size", None, entries, explicit=True)]
-        models = resolve(overlays, list(dict.fromkeys(self._choose(values))), self._options)
+        models = resolve(overlays, list(dict.fromkeys(self._choose(values))), self.options)
         if "backend" in options and models:
             options["backend"] = choose_backend(models, options["backend"], options.get(PRECISION))
             values.backend = options["backend"].value

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO
 
 from common.cli.parser import USER_ERROR
-from common.errors import OPTIONAL, InputError, install_advice
+from common.errors import PACKAGES, InputError, install_advice
 
 FAULT = 1
 INTERRUPTED = 130
@@ -37,7 +36,7 @@ def run(main: Callable[[], int | None]) -> None:
         status = _report(str(error))
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        status = _report(install_advice(package)) if package in OPTIONAL else _report_fault(error)
+        status = _report(install_advice(package)) if package in PACKAGES else _report_fault(error)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         status = _report(f"{where}{error.strerror or error}")
@@ -58,6 +57,8 @@ def _out_of_memory(error: Exception) -> bool:
 def _report_fault(error: Exception) -> int:
     debug = "--debug" in sys.argv or os.environ.get("MELFORGE_DEBUG", "0") not in ("", "0")
     if debug:
+        import traceback
+
         traceback.print_exception(error)
     hint = "" if debug else "; --debug or MELFORGE_DEBUG=1 shows the traceback"
     what = " ".join(f"{type(error).__name__}: {error}".split())

@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(json.dumps(content, indent=1, ensure_ascii=False))
     if args.timing:
         show_timing(tts, records, time.perf_counter() - STARTED)
-    return options.USER_ERROR if failures else 0
+    return run.USER_ERROR if failures else 0
 
 
 def show_text(args: argparse.Namespace, phrases) -> int:
@@ -132,7 +132,7 @@ def show_text(args: argparse.Namespace, phrases) -> int:
                 print(f"{utterance['normalised']}\n    {readable(utterance['symbols'])}")
     for line in unspoken:
         print(("error: " if args.strict else "warning: ") + line, file=sys.stderr)
-    return options.USER_ERROR if args.strict and unspoken else 0
+    return run.USER_ERROR if args.strict and unspoken else 0
 
 
 def readable(symbols: list[str]) -> str:

@@ -68,8 +68,8 @@ class Deployment:
                 raise InputError(f"{name} {list(values)} must ascend, without a value twice")
         sizes = {name: len(values) for name, values in lists.items() if values}
         if len(set(sizes.values())) > 1:
-            told = ", ".join(f"{name} has {size}" for name, size in sizes.items())
-            raise InputError(f"the buckets' lists contradict each other: {told}; one of each for a bucket")
+            counts = ", ".join(f"{name} has {size}" for name, size in sizes.items())
+            raise InputError(f"the buckets' lists contradict each other: {counts}; one of each for a bucket")
         if len(set(self.trt_file_path_list)) < len(self.trt_file_path_list):
             raise InputError("trt_file_path_list names a file twice: each bucket has an engine of its own")
         if self.trt_multi_engine and not self.trt_max_output_seq_len_list:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,6 +36,8 @@ def require_known(entries: Mapping[str, Entry], known: Iterable[str]) -> None:
 
 
 def nearest(key: str, known: set[str]) -> str:
+    import difflib  # for errors only: it takes a while to import
+
     near = difflib.get_close_matches(key, known, n=1)
     if NAMES_ELSEWHERE.get(key) in known:
         near = [NAMES_ELSEWHERE[key]]
@@ -47,11 +49,21 @@ def nearest(key: str, known: set[str]) -> str:
 
 
 T = TypeVar("T")
+SCALARS = {kind.__name__: kind for kind in (bool, int, float, str)}
+
+
+@cache
+def hints_of(owner: Any) -> dict[str, Any]:
+    """The type hints of a dataclass or function. Most are plain words, which need no evaluation."""
+    words = getattr(owner, "__annotations__", {})
+    if len(getattr(owner, "__mro__", ())) == 2 and all(word in SCALARS for word in words.values()):
+        return {name: SCALARS[word] for name, word in words.items()}
+    return typing.get_type_hints(owner)
 
 
 def build(cls: type[T], entries: Mapping[str, Entry], where: str | Path) -> T:
     """An instance of a dataclass from the entries of its fields; `where` is named if one is missing."""
-    hints = typing.get_type_hints(cls)
+    hints = hints_of(cls)
     own = {field.name: field for field in fields_of(cls) if field.init}
     missing = [
         name
@@ -76,8 +88,7 @@ def build_section(cls: type[T], section: Any, where: str) -> T:
 
 def typed_options(cls: type, entries: Mapping[str, Entry]) -> dict[str, Any]:
     """The keywords of a class's constructor, checked as a dataclass's fields are."""
-    hints = typing.get_type_hints(cls.__init__)
-    hints.pop("return", None)
+    hints = {name: hint for name, hint in hints_of(cls.__init__).items() if name != "return"}
     require_known(entries, hints)
     return {name: typed_entry(name, entry, hints[name]) for name, entry in entries.items()}
 
@@ -88,7 +99,7 @@ def fields_of(cls: type) -> tuple[Field[Any], ...]:
 
 def typed_entry(key: str, entry: Entry, hint: Any) -> Any:
     """The entry's value as the type hint says."""
-    if is_dataclass(hint) and isinstance(hint, type):
+    if isinstance(hint, type) and is_dataclass(hint):
         return build_section(hint, entry.value, f"{entry.place}: {key}")
     try:
         return typed(entry.value, hint, entry.text)
@@ -105,9 +116,9 @@ def located(error: ValueError, entries: Mapping[str, Entry], elsewhere: str | Pa
 
 def typed(value: Any, hint: Any, text: str | None = None) -> Any:
     """`value` as `hint` says; where it cannot be, a TypeError "<what it must be>, not <what it is>"."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
+    if hint is Any or (text is None and type(value) is hint and hint in SCALARS.values()):
         return value
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         if value in (None, "None") and type(None) in arguments:
             return None  # NVIDIA's files write None, which is text to YAML

@@ -27,7 +27,6 @@ from common.arrays import Array
 from common.engines.layer_outputs import method_of
 from common.engines.onnx_engine import OnnxEngine
 from common.engines.torch_engine import TorchEngine, build_network
-from common.errors import InputError
 from common.export.examples import examples_of
 from common.files import write_bytes
 from common.registry import load_attribute
@@ -111,7 +110,7 @@ def export_source(
         checks = check_source(drafted, stages)
         failed = [check for check in checks if not check.ok]
         if failed:
-            raise InputError(
+            raise ValueError(
                 f"the exported graph of {failed[0].stage} differs from PyTorch by {failed[0].error:.1e} "
                 f"(tolerance {failed[0].tolerance:.1e}) at {failed[0].sizes}; nothing was written"
             )

@@ -73,9 +73,9 @@ class AcousticModel(Driver[Config]):
         return None
 
     def pad(self, ids: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """(symbols int64 [B, T_text], lengths int64 [B]). An InputError where the model cannot take these."""
+        """(symbols int64 [B, T_text], lengths int64 [B]). An InputError where the model cannot take these texts."""
         if not len(ids):
-            raise InputError("there is no utterance to speak")
+            raise ValueError("there is no utterance to speak")
         if len(ids) > self.largest_batch:
             raise InputError(f"{len(ids)} utterances at a time; this model goes up to {self.largest_batch}")
         check_ids(ids, self.config.n_symbols, self.longest_text)

@@ -60,6 +60,10 @@ _FRONTENDS = {
 }
 
 
+def frontend_names() -> tuple[str, ...]:
+    return tuple(_FRONTENDS)
+
+
 def frontend_class(name: str) -> type:
     """The class of a text frontend; an InputError where there is none of that name."""
     if name not in _FRONTENDS:

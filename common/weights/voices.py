@@ -13,12 +13,12 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from common.audio.contract import MelContract
-from common.config.typed import build, build_section, require_known, typed_options
+from common.config.typed import build, build_section, require_known, typed_entry, typed_options
 from common.config.yaml_file import Entry, entries_of, read_yaml
 from common.errors import InputError, unknown
 from common.registry import MODELS, get_model, load_attribute
-from common.speech import Controls
-from common.text import Frontend, frontend_class
+from common.speech import Controls, control_fields
+from common.text import Frontend, frontend_class, frontend_names
 
 VOICE_FILE = "voice.yaml"
 DEFAULT_FOLDER = Path(__file__).resolve().parents[2] / "voices"
@@ -155,10 +155,11 @@ def _read_frontend(section: Entry) -> FrontendSpec:
     name = options.pop("name", None)
     if name is None:
         raise InputError(f"{section.place}: frontend has no name")
-    try:
-        return FrontendSpec(name.value, typed_options(frontend_class(name.value), options))
-    except InputError as error:
-        raise InputError(str(error) if options else f"{name.place}: {error}") from None
+    kind = typed_entry("name", name, str)
+    if kind not in frontend_names():
+        raise InputError(f"{name.place}: {unknown('text frontend', kind, frontend_names())}")
+    # Its module takes a while to import: not for a frontend that may never run.
+    return FrontendSpec(kind, typed_options(frontend_class(kind), options) if options else {})
 
 
 def _read_model(
@@ -188,14 +189,14 @@ def _read_model(
 def build_settings(model: str, values: Mapping[str, Any], where: str) -> Any:
     """An instance of a model's `voice_settings`; one that is a control too has the control's range."""
     settings = build_section(load_attribute(get_model(model).voice_settings), values, where)
-    controls = {f.name for f in fields(Controls)}
-    entries = entries_of(values, where)
-    build(Controls, {key: entry for key, entry in entries.items() if key in controls}, where)
+    controls = control_fields()
+    if shared := {key: entry for key, entry in entries_of(values, where).items() if key in controls}:
+        build(Controls, shared, where)
     return settings
 
 
 def read_weights(path: Path) -> dict[str, np.ndarray]:
-    """A safetensors file in float32; missing, damaged and not-a-number weights are ValueErrors."""
+    """A safetensors file in float32; missing, damaged and not-a-number weights are InputErrors."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():

@@ -13,7 +13,8 @@ import pytest
 from common.config.deployment import Bucket, Deployment
 from common.engines import make_engine
 from common.engines.buckets import BucketedEngine, EnginePool
-from common.export.to_onnx import example_inputs, export_source, settle_inputs, source_stages
+from common.export.examples import examples_of
+from common.export.to_onnx import example_inputs, export_source, source_stages
 from common.runner import TextToSpeech
 from common.speech import Controls, MelTooLong
 from common.stages import Dim, Stage, TensorSpec

@@ -101,6 +101,7 @@ def test_unknown_voice_suggests_the_nearest(tiny_voice, monkeypatch):
         (lambda c: c["frontend"].update(speed=1), "unknown key 'speed'; known keys: max_symbols"),
         (lambda c: c["frontend"].update(max_symbols="99"), "max_symbols must be a whole number, not '99'"),
         (lambda c: c["frontend"].pop("name"), "frontend has no name"),
+        (lambda c: c["frontend"].update(name=["english"]), r"name must be text, not \['english'\]"),
     ],
 )
 def test_mistakes_in_voice_yaml_are_named(edit, change, message):
