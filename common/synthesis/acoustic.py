@@ -73,7 +73,7 @@ class AcousticModel(Driver[Config]):
         return None
 
     def pad(self, ids: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """(symbols int64 [B, T_text], lengths int64 [B]). An InputError where the model cannot take these texts."""
+        """(symbols int64 [B, T_text], lengths int64 [B]). An InputError where texts are too long or too many."""
         if not len(ids):
             raise ValueError("there is no utterance to speak")
         if len(ids) > self.largest_batch:

@@ -120,7 +120,7 @@ def test_an_item_padded_into_a_bucket_equals_itself_alone(sources, model, name, 
     sizes = {n: roots[d.of or n] * d.times for n, d in stage.dynamic_dims.items() if (d.of or n) in roots}
     sizes |= {"batch": batch, "steps": sizes.get("steps", 9)}
     inputs = example_inputs(stage, source.config, sizes, seed=batch)
-    inputs = settle_inputs(stage, source, inputs)
+    inputs = examples_of(stage.model).settle_inputs(stage, source, inputs)
     engine = bucketed(stage, source, backend)
     together = engine(**inputs)
     # The vocoders' other forms don't know of padding: what they make of an item alone is the truth.

@@ -15,6 +15,7 @@ from common.engines import make_engine
 from common.engines.onnx_engine import run_bound
 from common.engines.wrapped import WrappedEngine
 from common.export import to_onnx
+from common.export.examples import examples_of
 from common.weights.published import read_checkpoint
 from common.weights.voices import ModelSource
 from tacotron2.config import STOP_CHECK_STEPS, Tacotron2Config
@@ -311,7 +312,9 @@ def test_example_gates_fire_at_steps_of_their_own():
         source = tiny_source(seed)
         stage = next(s for s in stages(source.config) if s.name == "decoder_loop")
         inputs = to_onnx.example_inputs(stage, source.config, {"batch": 4, "text": 9, "steps": 30}, seed)
-        out = make_engine(stage, source, "torch")(**to_onnx.settle_inputs(stage, source, inputs))
+        out = make_engine(stage, source, "torch")(
+            **examples_of(stage.model).settle_inputs(stage, source, inputs)
+        )
         assert out["stopped"].any() and len(set(out["mel_lengths"].tolist())) > 1
         late += out["stopped"].all() and 1 < out["gate"].shape[1] < 30
     assert late >= 5
