@@ -8,10 +8,11 @@ import numpy as np
 
 from common.arrays import random_lengths, valid
 from common.engines import make_engine
+from common.export.examples import ExampleInputs
 from common.stages import Stage
 from common.weights.voices import ModelSource
 from tacotron2.config import PRENET_DROPOUT, PRENET_LAYERS, Tacotron2Config
-from tacotron2.infer import sigmoid
+from tacotron2.decode import sigmoid
 from tacotron2.stages import stages, state_tensors
 
 # Between gate logits: far above what rounding moves them by.
@@ -104,3 +105,6 @@ def firing_threshold(gate: np.ndarray) -> float:
         if high - low > SMALLEST_GAP and merit > best:
             best, threshold = merit, float(sigmoid(middle))
     return threshold
+
+
+EXAMPLES = ExampleInputs(example_inputs, settle_inputs)

@@ -1,4 +1,4 @@
-"""Compares a model on another backend with PyTorch: layer by layer, stage by stage, and what is heard.
+"""Compares a model on another backend with PyTorch: layer by layer, stage by stage, and the audio.
 
 The sentence goes through the model on PyTorch. At each stage the other side is given the same inputs, so that
 an error is found where it is made, and does not come from the stage before.
@@ -22,17 +22,19 @@ from common.arrays import Array, to_numpy
 from common.audio.contract import require_same_contract
 from common.config.deployment import Bucket, Deployment
 from common.engines import Engine, make_engine
-from common.engines.buckets import EnginePool
 from common.engines.layer_outputs import match, nearest_layers, with_layers
 from common.engines.torch_engine import TorchEngine, build_network
+from common.engines.wrapped import WrappedEngine
 from common.errors import InputError
+from common.export.examples import examples_of
 from common.export.to_onnx import EXPORTER_VERSION, export_stage, source_stages
 from common.files import cache_folder, config_hash, write_bytes
 from common.registry import get_model
 from common.speech import Controls
-from common.stages import Stage
+from common.stages import Stage, plan_of
 from common.stages.choose import KERNELS, KINDS, choose_stages, pads_masked
-from common.synthesis.loading import Engines, make_driver
+from common.synthesis.loading import make_driver
+from common.synthesis.stage_engines import StageEngines
 from common.verify.compare import FEEDBACK, TOLERANCES, Comparison
 from common.verify.sentence import MEL_TOLERANCES, Speech, _speak, shared_frames
 from common.weights.voices import ModelSource
@@ -109,19 +111,16 @@ def layered_graph(stage: Stage, config: Any) -> Path:
     return path
 
 
-class ComparedEngine:
-    """Runs a stage on PyTorch and gives what that gives; on the way it compares the other side with it.
+class ComparedEngine(WrappedEngine):
+    """A stage on PyTorch whose outputs are compared with the other side's, on the same inputs.
 
     The stage's outputs come from the engine that speaks, the layers' from a second one: what an engine has to
     give out it cannot fuse, so that one alone would not be the one that speaks.
     """
 
-    backend = "torch"  # what its driver has to do with
-
     def __init__(self, stage: Stage, source: ModelSource, setup: Setup, bucket: Bucket | None):
         self._reference = TorchEngine(stage, source, setup.device, setup.threads)
-        self.stage, self.device = stage, setup.device
-        self.memory_owner, self.memory_bytes = self._reference.memory_owner, self._reference.memory_bytes
+        super().__init__(self._reference)
         self._source, self._setup, self._bucket = source, setup, bucket
         self._pairs: list[tuple[Engine, Engine, bool]] | None = None
         self._calls = 0
@@ -134,9 +133,7 @@ class ComparedEngine:
 
     def _steady(self, inputs: dict[str, Array]) -> dict[str, Array]:
         """The inputs, moved to where rounding does not decide how long something lasts, as far as need be."""
-        examples = get_model(self.stage.model).module("examples")
-        steady = getattr(examples, "steady_inputs", None)
-        return steady(self.stage, self._reference, inputs) if steady else inputs
+        return examples_of(self.stage.model).steady_inputs(self.stage, self._reference, inputs)
 
     def _compare(self, inputs: dict[str, Array]) -> None:
         if self._pairs is None:
@@ -169,16 +166,15 @@ class ComparedEngine:
         yield self._reference, self._setup.engine(self.stage, self._bucket), False
 
 
-class ComparedEngines(Engines):
+class ComparedEngines(StageEngines):
     """A model's engines, each of them compared."""
 
     def __init__(self, setup: Setup, source: ModelSource, decoder: str | None):
-        deployment = setup.deployment
+        deployment = replace(setup.deployment, engine_memory_limit=None)
         buckets = deployment.buckets(get_model(source.model).kind)
         masked = pads_masked(source, deployment)
         stages = choose_stages(source, decoder, bool(buckets), masked, setup.backend, deployment.kernels)
-        how = ("torch", setup.device, setup.threads, None, buckets, EnginePool(), deployment)
-        super().__init__(stages, source, *how)
+        super().__init__(stages, source, "torch", setup.device, setup.threads, deployment=deployment)
         self._setup = setup
 
     def _make(self, stage: Stage, bucket: Bucket | None = None) -> ComparedEngine:
@@ -284,6 +280,7 @@ def verify(
     first, second = (sources[kind] for kind in KINDS)
     require_same_contract(first.mel, second.mel, (first.model, second.model))
     device = next(iter(setups.values())).device
+    assert first.frontend  # every acoustic model's source has one
     frontend = first.frontend.build()
     with exact_products():
         drivers: dict[str, list[Any]] = {kind: [] for kind in KINDS}
@@ -323,7 +320,7 @@ def _compare_steps(
 ) -> None:
     """Where a whole loop speaks, compares its steps first: each from PyTorch's state, and layer by layer."""
     engines = ComparedEngines(setup, source, decoder)
-    forms = getattr(get_model(source.model).module("stages"), "VARIANTS", {})
+    forms = plan_of(source.model).forms
     loops = {stage.name for stage in source_stages(source) if stage.graph}
     if loops.isdisjoint(engines) or not loops.isdisjoint(setup.deployment.kernels):
         return
