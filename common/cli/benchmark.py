@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common.cli import options
+from common.errors import InputError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         write_document(args.document, [Path(name) for name in args.results])
         return 0
     if args.results:
-        raise ValueError("results are for --document FILE, which joins them")
+        raise InputError("results are for --document FILE, which joins them")
 
     from common.bench.figures import measure
 
@@ -146,7 +147,7 @@ def make_cases(args: argparse.Namespace):
     if args.weights == "published":
         require_torch("--weights published")
     if args.warm_up and (args.symbols or args.part or args.suite or args.weights == "published"):
-        raise ValueError("--warm-up speaks a sentence: it is not for random ids, nor parts of models")
+        raise InputError("--warm-up speaks a sentence: it is not for random ids, nor parts of models")
     if args.weights:
         how["weights"] = cases.choices(args.weights, cases.WEIGHTS, "weights")[0]
     if args.symbols:
@@ -157,13 +158,13 @@ def make_cases(args: argparse.Namespace):
         how["runs"] = args.runs
     if args.device:
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", args.device):
-            raise ValueError(f"unknown device {args.device!r}: use cpu, cuda, cuda:N or auto")
+            raise InputError(f"unknown device {args.device!r}: use cpu, cuda, cuda:N or auto")
         how["device"] = args.device
     if args.suite:
         from common.bench.suites import SUITES
 
         if args.suite not in SUITES:
-            raise ValueError(unknown("suite", args.suite, SUITES))
+            raise InputError(unknown("suite", args.suite, SUITES))
         suite = SUITES[args.suite]
         return cases.with_peers(suite.cases(**how), args.peer), args.budget or suite.budget
     if args.part:
@@ -171,7 +172,7 @@ def make_cases(args: argparse.Namespace):
     else:
         targets = [cases.Target(*pair) for pair in itertools.product(*choose(args))]
     if args.decoder and not any(cases.form_of(target.acoustic, args.decoder) for target in targets):
-        raise ValueError(f"--decoder {args.decoder}: none of the models that are measured has this form")
+        raise InputError(f"--decoder {args.decoder}: none of the models that are measured has this form")
     has_torch = importlib.util.find_spec("torch") is not None
     made = cases.make_cases(
         targets,

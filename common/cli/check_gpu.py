@@ -13,6 +13,7 @@ from pathlib import Path
 
 from common.cli import options
 from common.config.deployment import PRECISIONS
+from common.errors import InputError
 from common.registry import names
 
 STEPS = ("verify", "sentences", "example", "tests", "pairs", "mix", "stages")
@@ -77,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     steps = args.steps.split(",")
     unknown = [step for step in steps if step not in STEPS]
     if unknown:
-        raise ValueError(f"there is no step {unknown[0]!r}: choose from {', '.join(STEPS)}")
+        raise InputError(f"there is no step {unknown[0]!r}: choose from {', '.join(STEPS)}")
 
     import torch
 
