@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import logging
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,13 +21,19 @@ from common.errors import InputError
 from common.registry import MODELS
 from common.speech import Audio, Controls, Problem, Timings
 from common.stages.choose import KINDS, deployment_of, parse_backends
-from common.synthesis.finish import finish, round_off, settled
+from common.synthesis.admission import Admission
+from common.synthesis.finish import complete_peaks, finish, require_finite, soft_clip
 from common.synthesis.loading import choose_sources, make_driver
-from common.synthesis.utterances import ADVICE, ADVICE_AFTER_RETRIES, Said, fit, say
+from common.synthesis.segments import fit
+from common.synthesis.utterances import ADVICE, ADVICE_AFTER_RETRIES, SpokenUtterance, speak_utterances
 from common.text import Analysis, Frontend, Utterance
 
 if TYPE_CHECKING:
+    from common.synthesis.acoustic import AcousticModel
+    from common.synthesis.vocoder import Vocoder
     from common.synthesis.warm_up import Warmed
+
+log = logging.getLogger("melforge")
 
 # A stream's chunks in mel frames: the first is small, to leave at once; they double up to the largest.
 FIRST_CHUNK, LARGEST_CHUNK = 24, 192
@@ -35,12 +44,20 @@ SORTED_BATCHES = 8
 OWN_CONTROLS = frozenset({"volume", "seed"})
 
 
+@dataclass(frozen=True)
+class AnalysedText(Analysis):
+    """A text with what the frontend made of it, cut where the acoustic model takes no longer utterances."""
+
+    text: str = ""
+    seconds: float = 0.0  # that it took
+
+
 @dataclass(frozen=True, eq=False)
-class _Part:
-    """One utterance, spoken."""
+class _SpokenPart:
+    """One utterance with its samples; the mel is numpy's."""
 
     samples: np.ndarray
-    said: Said  # its mel is numpy's
+    spoken: SpokenUtterance
 
 
 @dataclass(eq=False)
@@ -48,22 +65,27 @@ class _Job:
     """One text on its way; its utterances may be spoken in any order."""
 
     number: int
-    text: str
-    analysis: Analysis
+    text: AnalysedText
     clock: Timings
-    parts: dict[int, _Part] = field(default_factory=dict)
+    parts: dict[int, _SpokenPart] = field(default_factory=dict)
 
 
 class TextToSpeech:
-    """A text frontend, an acoustic model and a vocoder that fit together."""
+    """A text frontend, an acoustic model and a vocoder that fit together.
 
-    def __init__(self, frontend: Frontend, acoustic: Any, vocoder: Any, sampling_rate: int):
+    It may be called from several threads: each gets what it would get alone. Calls take turns at the models,
+    a batch of utterances or a stream's chunk at a time, so that they add up to the throughput of one thread.
+    """
+
+    def __init__(self, frontend: Frontend, acoustic: AcousticModel, vocoder: Vocoder, sampling_rate: int):
         self.frontend = frontend
         self.acoustic = acoustic
         self.vocoder = vocoder
         self.sampling_rate = sampling_rate
         self.batch_size: int | None = None  # where a call says nothing; None: as many as the models allow
         self.load_timings = Timings()
+        # Engines keep buffers, contexts and CUDA graphs between calls: one thread at a time.
+        self._models_turn, self._frontend_turn = threading.RLock(), threading.Lock()
 
     @classmethod
     def load(
@@ -110,20 +132,24 @@ class TextToSpeech:
         tts.load_timings = clock
         return tts
 
-    def analyse(self, text: str) -> Analysis:
+    def analyse(self, text: str) -> AnalysedText:
         """The frontend's utterances, cut where the acoustic model takes no longer ones.
 
         An InputError where there is nothing to speak.
         """
-        analysis = self.frontend(text)
-        if not analysis.utterances:
-            why = f"nothing in {text.strip()[:40]!r} can be spoken" if text.strip() else "the text is empty"
-            raise InputError(f"no audio made: {why}")
-        longest = self.acoustic.longest_text
-        if max(len(utterance.ids) for utterance in analysis.utterances) <= longest:
-            return analysis
-        pieces = [p for u in analysis.utterances for p in fit(u, longest, self.frontend.symbols)]
-        return replace(analysis, utterances=tuple(pieces))
+        with self._frontend_turn:
+            start = time.perf_counter()
+            analysis = self.frontend(text)
+            utterances = analysis.utterances
+            if not utterances:
+                why = (
+                    f"nothing in {text.strip()[:40]!r} can be spoken" if text.strip() else "the text is empty"
+                )
+                raise InputError(f"no audio made: {why}")
+            longest = self.acoustic.longest_text
+            if max(len(utterance.ids) for utterance in utterances) > longest:
+                utterances = tuple(p for u in utterances for p in fit(u, longest, self.frontend.symbols))
+            return AnalysedText(utterances, analysis.unspoken, text, time.perf_counter() - start)
 
     def warm_up(self, batch_size: int | None = None) -> Iterator[Warmed]:
         """Runs every engine once, for every bucket, and says what that took; it goes on as it is read.
@@ -155,7 +181,7 @@ class TextToSpeech:
                     f"not {' or '.join(driver.source.model for driver in drivers)}"
                 )
 
-    def speak(self, text: str, controls: Controls | None = None, retries: int = 0) -> Audio:
+    def speak(self, text: str | AnalysedText, controls: Controls | None = None, retries: int = 0) -> Audio:
         """Speaks one text of any length.
 
         An utterance that the acoustic model reports a problem with is spoken again with `retries` further
@@ -165,32 +191,36 @@ class TextToSpeech:
 
     def speak_many(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str | AnalysedText],
         controls: Controls | None = None,
         batch_size: int | None = None,
         retries: int = 0,
     ) -> list[Audio]:
         """Speaks texts in batches of similar length; answers in the order asked."""
-        answers = dict(self.speak_each(texts, controls, batch_size, retries))
+        answers = dict(self.speak_each(list(texts), controls, batch_size, retries))
         return [answers[number] for number in sorted(answers)]
 
     def speak_each(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str | AnalysedText],
         controls: Controls | None = None,
         batch_size: int | None = None,
         retries: int = 0,
     ) -> Iterator[tuple[int, Audio]]:
-        """As speak_many, but each answer leaves with its text's number as soon as it is ready."""
+        """As speak_many, but each answer leaves with its text's number as soon as it is ready.
+
+        A generator of texts is read as they come, by a thread of its own: the first is spoken while the
+        second is not there yet. With batches, which texts share one then depends on when they came.
+        """
         controls = controls or Controls()
         self.require_controls(controls)
         batch_size = self.choose_batch_size(batch_size)
-        numbered = enumerate(texts)
-        while window := list(itertools.islice(numbered, batch_size * SORTED_BATCHES)):
-            jobs = [self._job(number, text) for number, text in window]
-            yield from self._speak_jobs(jobs, controls, batch_size, _require_retries(retries))
+        retries = _require_retries(retries)
+        for admitted in Admission(texts, batch_size * SORTED_BATCHES).rounds():
+            jobs = [self._job(number, text) for number, text in admitted]
+            yield from self._speak_jobs(jobs, controls, batch_size, retries)
 
-    def stream(self, text: str, controls: Controls | None = None, retries: int = 0) -> Stream:
+    def stream(self, text: str | AnalysedText, controls: Controls | None = None, retries: int = 0) -> Stream:
         """Speaks one text in chunks that join to what `speak` gives; the first leaves as early as it can."""
         controls = controls or Controls()
         self.require_controls(controls)
@@ -207,27 +237,25 @@ class TextToSpeech:
             raise InputError(f"batch size must be from 1 to {largest}, not {batch_size}")
         return batch_size
 
-    def _job(self, number: int, text: str) -> _Job:
-        clock = Timings()
-        with clock.stage("text"):
-            analysis = self.analyse(text)
-        return _Job(number, text, analysis, clock)
+    def _job(self, number: int, text: str | AnalysedText) -> _Job:
+        analysed = text if isinstance(text, AnalysedText) else self.analyse(text)
+        return _Job(number, analysed, Timings({"text": analysed.seconds}))
 
     def _speak_jobs(
         self, jobs: list[_Job], controls: Controls, batch_size: int, retries: int
     ) -> Iterator[tuple[int, Audio]]:
-        queue = [(job, i) for job in jobs for i in range(len(job.analysis.utterances))]
+        queue = [(job, i) for job in jobs for i in range(len(job.text.utterances))]
         if batch_size > 1:
-            queue.sort(key=lambda entry: len(entry[0].analysis.utterances[entry[1]].ids))
+            queue.sort(key=lambda entry: len(entry[0].text.utterances[entry[1]].ids))
         for batch in self._batches(queue, batch_size):
-            utterances = [job.analysis.utterances[i] for job, i in batch]
+            utterances = [job.text.utterances[i] for job, i in batch]
             clock = Timings()
             parts = self._speak_batch(utterances, controls, retries, clock)
             work = sum(len(part.samples) for part in parts)
             for (job, i), part in zip(batch, parts, strict=True):
                 job.parts[i] = part
                 job.clock.add(clock, len(part.samples) / work if work else 1 / len(parts))
-                if len(job.parts) == len(job.analysis.utterances):
+                if len(job.parts) == len(job.text.utterances):
                     yield job.number, self._join(job, controls, retries)
 
     def _batches(self, queue: list[tuple[_Job, int]], batch_size: int) -> Iterator[list[tuple[_Job, int]]]:
@@ -235,7 +263,7 @@ class TextToSpeech:
 
         def bucket_of(entry: tuple[_Job, int]) -> Bucket | None:
             job, i = entry
-            return self.acoustic.engines.covering(len(job.analysis.utterances[i].ids))
+            return self.acoustic.engines.covering(len(job.text.utterances[i].ids))
 
         for _, entries in itertools.groupby(queue, bucket_of):
             while batch := list(itertools.islice(entries, batch_size)):
@@ -243,59 +271,71 @@ class TextToSpeech:
 
     def _speak_batch(
         self, utterances: Sequence[Utterance], controls: Controls, retries: int, clock: Timings
-    ) -> list[_Part]:
-        with clock.stage("acoustic"):
-            said = say(self.acoustic, self.frontend, utterances, controls, retries)
-        with clock.stage("vocoder"):
-            audio = [self._vocode(one, controls) for one in said]
-        return [
-            _Part(_finite(samples), replace(one, mel=to_numpy(one.mel)))
-            for samples, one in zip(audio, said, strict=True)
-        ]
+    ) -> list[_SpokenPart]:
+        with self._models_turn:
+            with clock.stage("acoustic"):
+                spoken = self._speak_utterances(utterances, controls, retries)
+            with clock.stage("vocoder"):
+                audio = [self._vocode(one, controls) for one in spoken]
+            log.debug("%d utterances: %s", len(utterances), clock.stages)
+            return [
+                _SpokenPart(require_finite(samples), replace(one, mel=to_numpy(one.mel)))
+                for samples, one in zip(audio, spoken, strict=True)
+            ]
 
-    def _vocode(self, said: Said, controls: Controls) -> np.ndarray:
+    def _speak_utterances(
+        self, utterances: Sequence[Utterance], controls: Controls, retries: int
+    ) -> list[SpokenUtterance]:
+        return speak_utterances(self.acoustic, self.frontend.symbols, utterances, controls, retries)
+
+    def _vocode(self, spoken: SpokenUtterance, controls: Controls) -> np.ndarray:
         """One utterance's samples; without frames there is no sound."""
-        frames = said.mel.shape[1]
+        frames = spoken.mel.shape[1]
         if not frames:
             return np.zeros(0, np.float32)
-        return self.vocoder.vocode(said.mel[None], np.array([frames]), controls)[0]
+        return self.vocoder.vocode(spoken.mel[None], np.array([frames]), controls)[0]
 
     def _join(self, job: _Job, controls: Controls, retries: int) -> Audio:
         """The utterances' audio in order, with their pauses."""
         parts = [job.parts.pop(i) for i in range(len(job.parts))]
-        utterances = job.analysis.utterances
-        starts, pieces, position = [], [], 0
+        utterances = job.text.utterances
+        starts, finished, position = [], [], 0
         with job.clock.stage("join"):
             for utterance, part in zip(utterances, parts, strict=True):
-                piece = finish(part.samples, self.sampling_rate, controls.volume, pause=utterance.pause)
-                piece = round_off(piece)
+                samples = finish(part.samples, self.sampling_rate, controls.volume, pause=utterance.pause)
                 starts.append(position / self.sampling_rate)
-                pieces.append(piece)
-                position += len(piece)
-            samples = np.concatenate(pieces)
-        job.clock.audio = len(samples) / self.sampling_rate
+                finished.append(soft_clip(samples))
+                position += len(samples)
+            joined = np.concatenate(finished)
+        job.clock.audio = len(joined) / self.sampling_rate
         job.clock.first_audio = job.clock.total
-        said = [part.said for part in parts]
+        spoken = [part.spoken for part in parts]
         return Audio(
-            text=job.text,
-            samples=samples,
+            text=job.text.text,
+            samples=joined,
             sampling_rate=self.sampling_rate,
             hop_length=self.vocoder.hop,
             utterances=utterances,
-            unspoken=job.analysis.unspoken,
+            unspoken=job.text.unspoken,
             starts=tuple(starts),
-            mels=tuple(one.mel for one in said),
-            durations=tuple(one.durations for one in said),
-            pitches=None if said[0].pitch is None else tuple(one.pitch for one in said),
-            alignments=None if said[0].alignment is None else tuple(one.alignment for one in said),
-            notes=tuple(one.note for one in said),
+            mels=tuple(to_numpy(one.mel) for one in spoken),
+            durations=tuple(one.durations for one in spoken),
+            pitches=_all([one.pitch for one in spoken]),
+            alignments=_all([one.alignment for one in spoken]),
+            notes=tuple(one.note for one in spoken),
             problems=tuple(
                 describe_problem(number, utterance, one, retries)
-                for number, (utterance, one) in enumerate(zip(utterances, said, strict=True))
+                for number, (utterance, one) in enumerate(zip(utterances, spoken, strict=True))
                 if one.problem
             ),
             timings=job.clock,
         )
+
+
+def _all(arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...] | None:
+    """The utterances' arrays; None where the acoustic model makes none."""
+    found = tuple(array for array in arrays if array is not None)
+    return found if len(found) == len(arrays) else None
 
 
 class Stream:
@@ -306,11 +346,11 @@ class Stream:
 
     def __init__(self, tts: TextToSpeech, job: _Job, controls: Controls, retries: int):
         self.sampling_rate = tts.sampling_rate
-        self.analysis = job.analysis
+        self.analysis = job.text
         self.timings = job.clock
         self.notes: list[str] = []  # of each utterance so far, "" for most
         self.problems: list[Problem] = []
-        self._chunks = self._run(tts, job.analysis.utterances, controls, retries)
+        self._chunks = self._run(tts, job.text.utterances, controls, retries)
 
     def __iter__(self) -> Stream:
         return self
@@ -327,45 +367,39 @@ class Stream:
     ) -> Iterator[np.ndarray]:
         first_chunk = FIRST_CHUNK
         for number, utterance in enumerate(utterances):
-            with self.timings.stage("acoustic"):
-                (said,) = say(tts.acoustic, tts.frontend, [utterance], controls, retries)
-            self.notes.append(said.note)
-            if said.problem:
-                self.problems.append(describe_problem(number, utterance, said, retries))
-            left = said.mel.shape[1] * tts.vocoder.hop
+            with tts._models_turn, self.timings.stage("acoustic"):
+                (spoken,) = tts._speak_utterances([utterance], controls, retries)
+            self.notes.append(spoken.note)
+            if spoken.problem:
+                self.problems.append(describe_problem(number, utterance, spoken, retries))
+            left = spoken.mel.shape[1] * tts.vocoder.hop
             if not left:  # no sound, as in `speak`
                 yield finish(np.zeros(0, np.float32), self.sampling_rate, pause=utterance.pause)
                 continue
-            chunks = tts.vocoder.vocode_chunks(said.mel[None], first_chunk, LARGEST_CHUNK, controls)
+            chunks = tts.vocoder.vocode_chunks(spoken.mel[None], first_chunk, LARGEST_CHUNK, controls)
             first_chunk = LARGEST_CHUNK
             is_first = True
             held = np.zeros(0, np.float32)
             while left:
-                with self.timings.stage("vocoder"):
-                    samples = _finite(next(chunks))
+                with tts._models_turn, self.timings.stage("vocoder"):
+                    samples = require_finite(next(chunks))
                 left -= len(samples)
                 pause = None if left else utterance.pause
                 samples = finish(samples, self.sampling_rate, controls.volume, starts=is_first, pause=pause)
                 samples = np.concatenate([held, samples])
-                # An excursion that goes on waits for its other half; none outlasts the fade at the end.
-                samples, held = np.split(samples, [settled(samples)])
+                # A peak waits for its end in the next chunk; the fade ends the last one.
+                samples, held = np.split(samples, [complete_peaks(samples)])
                 if len(samples):
-                    yield round_off(samples)
+                    yield soft_clip(samples)
                 is_first = False
 
 
-def describe_problem(number: int, utterance: Utterance, said: Said, retries: int) -> Problem:
+def describe_problem(number: int, utterance: Utterance, spoken: SpokenUtterance, retries: int) -> Problem:
     advice = ADVICE_AFTER_RETRIES if retries else ADVICE
-    return Problem(number, utterance.text, said.problem, advice)
+    return Problem(number, utterance.text, spoken.problem, advice)
 
 
 def _require_retries(retries: int) -> int:
     if retries < 0:
         raise InputError(f"retries must be at least 0, not {retries}")
     return retries
-
-
-def _finite(samples: np.ndarray) -> np.ndarray:
-    if not np.isfinite(samples).all():
-        raise InputError("the models gave NaN instead of audio: their weights or their precision do not hold")
-    return samples

@@ -1,6 +1,7 @@
-"""The aligner: FastPitch learns in training how long each symbol lasts (arXiv 2108.10447).
+"""The aligner, from which FastPitch learns durations in training (arXiv 2108.10447). Inference does not use
+it.
 
-Nothing here runs when speaking. Shape letters as in model.py: B batch, N symbols, T mel frames, C channels.
+Shape letters as in model.py: B batch, N symbols, T mel frames, C channels.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ ALIGNER_CHANNELS = 80
 
 @torch.no_grad()
 def monotonic_alignment(log_attn: Tensor, lengths: Tensor, mel_lengths: Tensor) -> Tensor:
-    """The most probable path (B, T, N) of zeros and ones on which every frame stays or moves on one symbol.
+    """The most probable path (B, T, N) of zeros and ones on which every frame stays at its symbol or advances
+    by one.
 
-    The recursion runs over frames in small steps, so it runs on the CPU, for the whole batch at once.
+    The recursion has one small step per frame, so it runs on the CPU, for the whole batch at once.
     """
     device, (batch, n_frames, n_symbols) = log_attn.device, log_attn.shape
     scores, lengths, mel_lengths = log_attn.float().cpu(), lengths.cpu(), mel_lengths.cpu()
-    best = torch.full((batch, n_symbols + 1), -torch.inf)  # one column more on the left: the shift is a view
+    best = torch.full((batch, n_symbols + 1), -torch.inf)  # a column more: the shift is a view
     best[:, 1] = scores[:, 0, 0]
     moved = torch.zeros(n_frames, batch, n_symbols, dtype=torch.bool)
     for t in range(1, n_frames):
@@ -51,7 +53,7 @@ class AlignerConv(nn.Module):
 
 
 class ConvAttention(nn.Module):
-    """The aligner: how well each mel frame fits each symbol, by their distance in a learned space."""
+    """The aligner: soft attention of mel frames over symbols, by distance in a learned space."""
 
     def __init__(self, n_mels: int, channels: int):
         super().__init__()
@@ -67,10 +69,10 @@ class ConvAttention(nn.Module):
             nn.ReLU(),
             AlignerConv(2 * channels, ALIGNER_CHANNELS),
         )
-        self.attn_proj = nn.Conv2d(ALIGNER_CHANNELS, 1, 1)  # unused, but every published file holds it
+        self.attn_proj = nn.Conv2d(ALIGNER_CHANNELS, 1, 1)  # unused, but in every published file
 
     def forward(self, mel: Tensor, text: Tensor, mask: Tensor, prior: Tensor | None) -> tuple[Tensor, Tensor]:
-        """mel (B, n_mels, T), text (B, C, N), mask (B, N) -> attention, its log unmasked: (B, 1, T, N)."""
+        """mel (B, n_mels, T), text (B, C, N), mask (B, N) -> attention and its unmasked log (B, 1, T, N)."""
         query, key = self.query_proj(mel), self.key_proj(text)
         with torch.autocast(query.device.type, enabled=False):  # differences of large numbers: float32
             query, key = query.float(), key.float()

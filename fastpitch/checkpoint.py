@@ -23,7 +23,7 @@ from common.weights.checkpoint import (
 from fastpitch.config import FastPitchConfig
 from fastpitch.model import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, FastPitch
 
-# What speaking needs to know of the training: the text chain and the mel contract.
+# Settings of the training that inference needs: the text frontend and the mel contract.
 TEXT_SETTINGS = (
     "symbol_set",
     "text_cleaners",
@@ -40,7 +40,7 @@ AUDIO_SETTINGS = (
     "mel_fmax",
     "max_wav_value",
 )
-# The aligner is used in training only, and files made for speaking leave it out.
+# The aligner is used in training only; files for inference do not have it.
 OPTIONAL = ("attention.",)
 PUBLISHED_HEAD_SIZE = 64
 ADVICE = ".\nGive the file of an acoustic model, as training saved it."
@@ -68,8 +68,9 @@ def load_network(path: str | Path, ema: bool = False) -> tuple[FastPitch, Checkp
 
 
 def infer_sizes(state: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-    """What names and shapes tell of the sizes. The number of heads shows in no shape: 64 channels each, as
-    published, where they divide evenly, else one head."""
+    """The sizes that names and shapes determine. No shape gives the number of heads: heads have 64 channels,
+    as
+    published, where these divide evenly, else there is one head."""
     read, count = partial(read_axes, state), partial(count_layers, state)
     sizes: dict[str, Any] = {"energy_conditioning": any(name.startswith("energy_") for name in state)}
     sizes |= read("encoder.word_emb.weight", n_symbols=0, symbols_embedding_dim=1)

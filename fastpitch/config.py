@@ -12,7 +12,7 @@ from common.errors import InputError
 class FastPitchConfig:
     """Constructor arguments of the published network (defaults: the published sizes), and `mask_padding`.
 
-    The published network lets padded positions of a batch leak into valid ones through its convolutions.
+    In the published network padding leaks into valid positions through the convolutions' receptive field.
     `mask_padding=True` zeroes padded positions before every convolution, so that an item of a padded batch
     equals the same item alone. It adds no weights. The shipped voice is trained and run with it.
     """

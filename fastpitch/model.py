@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from fastpitch.aligner import ConvAttention, monotonic_alignment
 from fastpitch.config import FastPitchConfig
 
-# Added to the attention scores of padded keys: far below any score, yet inside the range of float16.
+# Added to the attention scores of padded keys: far below any score, but within the range of float16.
 MASKED_SCORE = -6e4
-# Mean and deviation of LJSpeech's pitch in Hz, for checkpoints that were saved without them.
+# Mean and standard deviation of LJSpeech's pitch in Hz, for checkpoints without their own.
 DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD = 218.14, 67.24
 
 
@@ -55,7 +55,7 @@ def length_mask(lengths: Tensor, size: int) -> Tensor:
 
 
 def round_durations(frames: Tensor, rounding: str = "half_up") -> Tensor:
-    """Whole frames. The published eager class rounds half up, its TorchScript class half to even."""
+    """Integer durations. The published eager class rounds half up, its TorchScript class half to even."""
     if rounding == "half_up":
         return torch.floor(frames + 0.5).long()
     if rounding == "half_even":
@@ -64,14 +64,14 @@ def round_durations(frames: Tensor, rounding: str = "half_up") -> Tensor:
 
 
 def make_repeat_index(repeats: Tensor, n_frames: int) -> Tensor:
-    """(B, N) whole frames of each symbol -> (B, n_frames): the symbol that each frame shows."""
+    """(B, N) integer durations -> (B, n_frames): the symbol index of each frame."""
     ends = repeats.cumsum(1)
     frames = torch.arange(n_frames, device=repeats.device).expand(len(repeats), -1).contiguous()
     return torch.searchsorted(ends, frames, right=True).clamp(max=repeats.size(1) - 1)
 
 
 def average_over_symbols(values: Tensor, durations: Tensor) -> Tensor:
-    """Mean of a frame-level signal (B, 1, T) over each symbol's frames (B, N), zeros (unvoiced) left out."""
+    """Mean of a frame-level signal (B, 1, T) over each symbol's frames (B, N), without zeros (unvoiced)."""
     ends = durations.cumsum(1).clamp(max=values.size(2))[:, None]
     starts = F.pad(ends[:, :, :-1], (1, 0))
     sums, counts = (F.pad(x.float().cumsum(2), (1, 0)) for x in (values, values != 0))
@@ -196,7 +196,7 @@ class ConvReluNorm(nn.Module):
 
 
 class Predictor(nn.Module):
-    """One number for each symbol: its log duration, pitch or energy."""
+    """One scalar per symbol: its log duration, pitch or energy."""
 
     def __init__(self, config: FastPitchConfig, name: str):
         super().__init__()
@@ -220,7 +220,7 @@ class Predictor(nn.Module):
 
 
 def _forgive_missing_aligner(_: nn.Module, incompatible: NamedTuple) -> None:
-    """Weights saved for speaking leave the aligner out: it is used in training only."""
+    """Allows weights without the aligner, which is used in training only."""
     missing = incompatible.missing_keys
     missing[:] = [name for name in missing if not name.startswith("attention.")]
 
@@ -267,8 +267,8 @@ class FastPitch(nn.Module):
         mel_lengths: Tensor,
         energy: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
-        """Stage "decoder": -> mel (B, n_mels, T), and energy (B, N) where the network conditions on it."""
-        # The encoder leaves zeros at a padding symbol inside a text; the published network masks there too.
+        """Stage "decoder": -> mel (B, n_mels, T), and energy (B, N) in a network with energy."""
+        # The encoder gives zeros at a padding symbol inside a text; the published network masks these too.
         mask = length_mask(lengths, encoded.size(1))[:, :, None] & (encoded != 0).any(2, keepdim=True)
         encoded = self._add_value(encoded, pitch, self.pitch_emb, mask)
         if not self.config.energy_conditioning:
@@ -293,11 +293,11 @@ class FastPitch(nn.Module):
         max_duration: float = 75.0,
         rounding: str = "half_up",
     ) -> Synthesis:
-        """Symbols to mel. Without `lengths`, the padding symbol alone marks padding.
+        """Symbols to mel. Without `lengths`, padding is where the padding symbol is.
 
         Given `durations` (B, N), `pitch` (B, 1, N) or `energy` (B, N) replace the predictions.
-        `pitch_transform(pitch, lengths, mean, std)` sees the predicted pitch in normalised units; mean and
-        deviation are in Hz.
+        `pitch_transform(pitch, lengths, mean, std)` gets the predicted pitch in normalised units, and mean
+        and standard deviation in Hz.
         """
         if lengths is None:
             lengths = torch.full_like(symbols[:, 0], symbols.size(1))
@@ -337,8 +337,8 @@ class FastPitch(nn.Module):
     ) -> Prediction:
         """Training, with pitch (B, 1, T) and energy (B, T) per frame, the latter before log(1 + x).
 
-        Without `durations` (B, N) the aligner finds them (`attn_prior` (B, T, N) helps it). With them no
-        aligner runs and nothing waits for the host, so the step can be captured in a CUDA graph.
+        Without `durations` (B, N) the aligner finds them, with `attn_prior` (B, T, N) as its prior. With them
+        no aligner runs and the host is not synchronised with, so that a CUDA graph can capture the step.
         """
         encoded, mask = self._encode_symbols(symbols, lengths, speaker)
         log_duration = self.duration_predictor(encoded, mask)
@@ -393,7 +393,7 @@ class FastPitch(nn.Module):
         return self.encoder(x, mask), mask
 
     def _add_value(self, encoded: Tensor, value: Tensor, embedding: nn.Conv1d, mask: Tensor) -> Tensor:
-        """Add the embedding of one number for each symbol, value (B, 1, N)."""
+        """Adds the embedding of one scalar per symbol, value (B, 1, N)."""
         if self.config.mask_padding:
             value = value * mask.transpose(1, 2)
         return encoded + embedding(value).transpose(1, 2)

@@ -1,8 +1,8 @@
 """Trains FastPitch: `python -m fastpitch.train --hparam hparams/fastpitch/train.yaml --corpus DIR --out DIR`.
 
-Durations come from the corpus's forced alignment, so that the model learns to speak from the first step.
-Batches of similar length run as CUDA graphs, one a length bucket, on a corpus that lies in the GPU's memory.
-A vocoder is then fine-tuned on what `python -m fastpitch.predict_mels` writes.
+Durations come from the corpus's forced alignment, so that no alignment has to be learnt. Batches of similar
+length run as CUDA graphs, one per length bucket, on a corpus in the GPU's memory. A vocoder is then
+fine-tuned on the mels that `python -m fastpitch.predict_mels` writes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from fastpitch.model import FastPitch, make_repeat_index
 
 @dataclass(frozen=True)
 class FastPitchRecipe:
-    """How the network is trained; one value each in hparams/fastpitch/train.yaml."""
+    """Training settings; hparams/fastpitch/train.yaml has their values."""
 
     frames_per_batch: int
     max_batch_size: int
-    bucket_frames: tuple[int, ...]  # upper ends of the length buckets; longer utterances are left out
+    bucket_frames: tuple[int, ...]  # upper limits of the length buckets; longer utterances are not used
     learning_rate: float
     final_learning_rate: float
     warm_up_steps: int

@@ -26,7 +26,7 @@ from fastspeech.model import FastSpeech, sinusoids
 
 ADVICE = ".\nGive the checkpoint_*.pt that FastSpeech's training saved."
 SIDES = ("phoneme_side", "mel_side")
-TABLE_TOLERANCE = 1e-3  # of a sinusoid: half precision rounds it by less
+TABLE_TOLERANCE = 1e-3  # above the rounding of a sinusoid in half precision
 
 
 def load_checkpoint(path: str | Path) -> Checkpoint:
@@ -51,7 +51,7 @@ def load_network(path: str | Path) -> tuple[FastSpeech, Checkpoint]:
 
 
 def infer_sizes(state: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-    """What names and shapes tell of the sizes; heads have 64 channels each."""
+    """The sizes that names and shapes determine; heads have 64 channels each."""
     read, count = partial(read_axes, state), partial(count_layers, state)
     sizes: dict[str, Any] = read("word_emb.weight", n_symbols=0, d_model=1)
     sizes |= read("word_emb.weight", phoneme_side_output_size=1, mel_side_output_size=1)
@@ -75,12 +75,12 @@ def infer_sizes(state: Mapping[str, torch.Tensor]) -> dict[str, Any]:
 
 
 def _share_table(state: dict[str, torch.Tensor], config: FastSpeechConfig, path: str | Path) -> None:
-    """Both sides' position tables, which training leaves as they are, become one."""
+    """Replaces the two position tables, which are constant, by the shared one."""
     expected = sinusoids(config.max_seq_len, config.d_model)
     for side in SIDES:
         table = state.pop(f"{side}.position.weight", None)
         if table is None:
-            continue  # check_keys names it
+            continue  # check_keys reports it
         if table.shape != expected.shape or (table.float() - expected).abs().max() > TABLE_TOLERANCE:
             raise InputError(f"{path}: {side}.position.weight is not the sinusoid table of this network")
         state["position.weight"] = table

@@ -14,9 +14,9 @@ HEAD_SIZE = 64  # channels of a head's queries, keys and values; fixed in the pu
 class FastSpeechConfig:
     """Hyper-parameters of the published network (defaults: the published sizes), and `mask_padding`.
 
-    The published network lets a batch's padding leak into shorter items through its convolutions.
-    `mask_padding=True` (ours) zeroes padded positions before each of them, so that an item of a padded batch
-    equals the item alone. It adds no weights. `max_seq_len` counts symbols as well as mel frames.
+    In the published network padding leaks into shorter items through the convolutions' receptive field.
+    `mask_padding=True` (ours) zeroes padded positions before each convolution, so that an item of a padded
+    batch equals the item alone. It adds no weights. `max_seq_len` limits symbols as well as mel frames.
     """
 
     max_seq_len: int = 2048

@@ -1,7 +1,7 @@
 """FastSpeech as NVIDIA's CUDA-Optimized project has it: text to mel in one pass, with predicted durations
 (Ren et al. 2019, arXiv:1905.09263).
 
-Parameter names are those of the published checkpoints, but for the sinusoid table, which stands here once.
+Parameter names are those of the published checkpoints, except for the sinusoid table, which is shared here.
 Shape letters: B batch, N symbols, T mel frames, C channels.
 """
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from fastspeech.config import HEAD_SIZE, FastSpeechConfig
 from fastspeech.operations import DECOMPOSED, Operations, gather_steps
 
-MASKED_SCORE = -65504.0  # what the published network gives padded keys: the lowest number of float16
+MASKED_SCORE = -65504.0  # as published for padded keys: the lowest float16
 
 
 class Synthesis(NamedTuple):
@@ -42,7 +42,7 @@ def length_mask(lengths: Tensor, size: int) -> Tensor:
 
 
 def sinusoids(positions: int, channels: int) -> Tensor:
-    """(positions + 1, C): sines in even channels, cosines in odd ones; row 0, of padding, holds zeros."""
+    """(positions + 1, C): sines in even channels, cosines in odd ones; row 0, for padding, holds zeros."""
     channel = np.arange(channels)
     angles = np.arange(positions + 1)[:, None] / np.power(10000.0, 2 * (channel // 2) / channels)
     table = np.where(channel % 2, np.cos(angles), np.sin(angles))
@@ -51,7 +51,7 @@ def sinusoids(positions: int, channels: int) -> Tensor:
 
 
 class SelfAttention(nn.Module):
-    """Heads of 64 channels; each head's queries, keys and values stand side by side in `linear`."""
+    """Heads of 64 channels; `linear` has each head's queries, keys and values together."""
 
     def __init__(self, channels: int, n_heads: int, dropout: float):
         super().__init__()
@@ -62,7 +62,7 @@ class SelfAttention(nn.Module):
         self.drop = nn.Dropout(dropout)
 
     def attend(self, x: Tensor, score_bias: Tensor) -> Tensor:
-        """x (B, T, C) -> what the heads see, (B, T, heads * 64)."""
+        """x (B, T, C) -> the heads' outputs, (B, T, heads * 64)."""
         heads = self.linear(x).unflatten(2, (self.n_heads, 3 * HEAD_SIZE)).transpose(1, 2)
         q, k, v = heads.chunk(3, dim=3)  # (B, heads, T, 64)
         dropout = self.dropout if self.training else 0.0
@@ -143,7 +143,7 @@ class DurationPredictor(nn.Module):
 
 
 class LengthRegulator(nn.Module):
-    """Holds the predictor under its published name; the repeating itself is an operation."""
+    """Holds the duration predictor under its published name; the repetition itself is an operation."""
 
     def __init__(self, config: FastSpeechConfig):
         super().__init__()
@@ -153,9 +153,9 @@ class LengthRegulator(nn.Module):
 class FastSpeech(nn.Module):
     """The published network.
 
-    Three forms run the same weights: `encode` and `decode` with the length regulator's index made between
-    them; `encode` and `render` with the operations themselves between them; and `synthesise`, all in one,
-    whose output length is given. `forward` is for training.
+    Three forms run the same weights: `encode` and `decode`, with the length regulator's index computed
+    between them; `encode` and `render`, with the operations run between them; and `synthesise`, all in one
+    with a given output length. `forward` is for training.
     """
 
     def __init__(self, config: FastSpeechConfig, operations: Operations = DECOMPOSED):
@@ -178,7 +178,7 @@ class FastSpeech(nn.Module):
         return (self._decode_frames(gather_steps(encoded, repeat_index), mel_lengths),)
 
     def render(self, placed: Tensor, mel_lengths: Tensor) -> tuple[Tensor]:
-        """Stage "mel_side": what is repeated and has its positions (B, T, C) -> mel (B, n_mels, T)."""
+        """Stage "mel_side": `placed`, repeated and with positions added (B, T, C) -> mel (B, n_mels, T)."""
         mask = length_mask(mel_lengths, placed.size(1))
         return (self.mel_linear(self.mel_side(placed, mask)).transpose(1, 2),)
 
@@ -186,7 +186,7 @@ class FastSpeech(nn.Module):
         self, symbols: Tensor, lengths: Tensor, alpha: Tensor, frames: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Stage "synthesis": symbols (B, N), alpha (1,), frames 0 to T - 1 (T,) -> mel (B, n_mels, T), its
-        valid frames (B,), the frames (B,) that it would have without an end, durations (B, N) before alpha.
+        valid frames (B,), the total frames (B,) before cropping to T, durations (B, N) before alpha.
         """
         encoded, duration = self.encode(symbols, lengths)
         counts = round_durations(duration, alpha)
@@ -201,7 +201,7 @@ class FastSpeech(nn.Module):
     ) -> Synthesis:
         """Symbols (B, N) to mel, cut to the longest item, to `seq_output_len` and to max_seq_len frames.
 
-        `alpha` multiplies the durations: above 1 is slower. A ValueError where it isn't above 0.
+        `alpha` > 0 multiplies the durations: above 1 is slower. A ValueError otherwise.
         """
         if not 0 < alpha < float("inf"):
             raise ValueError(f"alpha must be a number above 0, not {alpha}")
@@ -237,5 +237,5 @@ class FastSpeech(nn.Module):
 
 
 def round_durations(duration: Tensor, alpha: Tensor | float) -> Tensor:
-    """Whole frames, int64; half goes to even, as published."""
+    """Integer durations, int64; half is rounded to even, as published."""
     return torch.round(duration * alpha).long()

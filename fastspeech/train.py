@@ -1,9 +1,9 @@
 """Trains FastSpeech: `python -m fastspeech.train --corpus DIR --out DIR`.
 
-Durations are the corpus's forced alignment, or with `--durations` Tacotron 2's attention
-(`python -m fastspeech.align_tacotron2`). With `--mels` it learns another model's mels of the corpus instead
-of the recorded ones, as in the paper (section 3.3, sequence-level knowledge distillation): without a pitch to
-go by, recordings teach it the average of all the ways in which a sentence may be said.
+Durations are the corpus's forced alignment, or with `--durations` Tacotron 2's attention (`python -m
+fastspeech.align_tacotron2`). With `--mels` the targets are another model's mels of the corpus instead of the
+recorded ones, as in the paper (section 3.3, sequence-level knowledge distillation). FastSpeech has no pitch
+input, so that on recordings it learns the average over all intonations of a sentence.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from fastspeech.model import FastSpeech
 
 @dataclass(frozen=True)
 class FastSpeechRecipe:
-    """How the network is trained; one value each in hparams/fastspeech/train.yaml."""
+    """Training settings; hparams/fastspeech/train.yaml has their values."""
 
     frames_per_batch: int
     max_batch_size: int
-    bucket_frames: tuple[int, ...]  # upper ends of the length buckets; longer utterances are left out
+    bucket_frames: tuple[int, ...]  # upper limits of the length buckets; longer utterances are not used
     learning_rate: float
     final_learning_rate: float
     warm_up_steps: int

@@ -1,5 +1,5 @@
 """Published HiFi-GAN generators: NVIDIA's training files (three layouts of names) and the original authors'
-`g_XXXXXXXX` with config.json beside it. Weight norm is folded on the way in.
+`g_XXXXXXXX` with config.json beside it. Weight norm is folded when loading.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ AUDIO_SETTINGS = {
     "mel_fmin": ("mel_fmin", "fmin"),
     "mel_fmax": ("mel_fmax", "fmax"),
 }
-# No shape shows dilations: these are all that were ever published, by block type and kernel size.
+# Shapes do not determine dilations: the published ones, by block type and kernel size.
 PUBLISHED_DILATIONS = {
     "1": {3: (1, 3, 5), 7: (1, 3, 5), 11: (1, 3, 5)},
     "2": {3: (1, 2), 5: (2, 6), 7: (3, 12)},
 }
-STATED_SIZES = {  # name -> how deep its lists of whole numbers are nested
+STATED_SIZES = {  # name -> nesting depth of its lists of integers
     "upsample_initial_channel": 0,
     "upsample_rates": 1,
     "upsample_kernel_sizes": 1,
@@ -54,8 +54,8 @@ def load_checkpoint(path: str | Path, ema: bool = False, config: str | Path | No
     """Sizes, folded weights and settings of a generator; `ema` asks for the averaged weights.
 
     The sizes are those of `config` (a JSON file) if given, else the file's own, else those of config.json or
-    NAME.json beside it. What none of them states is read from the shapes; where shapes cannot tell, the
-    published values are assumed with a warning, or the missing keys named.
+    NAME.json beside it. Missing sizes are inferred from the shapes. Where shapes do not determine them,
+    the published values are assumed with a warning, or an error names the missing keys.
 
     `info` holds `ema_available`, `mel` (a MelContract, or None where the file does not state it), `epoch`
     where known, and the audio settings that were found.
@@ -88,7 +88,7 @@ def load_network(path: str | Path, ema: bool = False) -> tuple[HifiganGenerator,
 def current_names(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Names as `HifiganGenerator` has them: resblocks by stage and block.
 
-    Older NVIDIA files and the original authors' number the residual blocks through all stages.
+    Older NVIDIA files and the original authors' files number the residual blocks over all stages.
     """
     stages = len({name.split(".")[1] for name in state if name.startswith("ups.")})
     flat = re.compile(r"resblocks\.(\d+)\.(convs\d?\.\d+\..*)")
@@ -107,7 +107,7 @@ def current_names(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def _find_config(
     content: Mapping[str, Any], path: Path, explicit: str | Path | None
 ) -> tuple[Mapping[str, Any], str]:
-    """The stated sizes, and where they stand for messages; empty where nothing is stated."""
+    """The stated sizes, and their place for messages; empty if none are stated."""
     if explicit is not None:
         return _read_json(Path(explicit)), str(explicit)
     if (own := content.get("config")) is not None:
@@ -123,7 +123,7 @@ def _find_config(
     ):
         if beside.is_file():
             stated = _read_json(beside)
-            if "upsample_rates" in stated:  # not another model's
+            if "upsample_rates" in stated:  # else another model's file
                 return stated, str(beside)
     return {}, f"checkpoint {path}"
 
@@ -148,7 +148,7 @@ def _build_config(
         if stated.get(name) is not None:
             sizes[name] = _whole_numbers(stated[name], f"{where} says {name}:", depth)
     if "resblock_dilation_sizes" in sizes:
-        # Both projects' blocks have a fixed number of convolutions and leave further dilations unread.
+        # In both projects blocks have a fixed number of convolutions, and further dilations are ignored.
         convs = {name.split(".")[4] for name in state if re.match(r"resblocks\.0\.0\.convs1?\.", name)}
         sizes["resblock_dilation_sizes"] = tuple(d[: len(convs)] for d in sizes["resblock_dilation_sizes"])
     assumed = {}
@@ -186,7 +186,7 @@ def _whole_numbers(value: Any, place: str, depth: int) -> Any:
 
 
 def infer_sizes(state: Mapping[str, torch.Tensor], path: str | Path) -> dict[str, Any]:
-    """What names and shapes tell: all but the upsampling rates and the dilations."""
+    """The sizes that names and shapes determine: all but upsampling rates and dilations."""
 
     def kernels(pattern: str) -> tuple[int, ...]:
         found = {}
@@ -230,7 +230,7 @@ def _info(
 
 
 def _mel_contract(found: Mapping[str, Any], config: HifiganConfig, path: Path) -> MelContract | None:
-    """The contract that the settings state; None if a part of it is unknown."""
+    """The contract from the settings; None if a part of it is missing."""
     if found.keys() < AUDIO_SETTINGS.keys():
         return None
     for name, value in found.items():

@@ -59,14 +59,15 @@ class HifiganConfig:
 def receptive_field(config: HifiganConfig) -> int:
     """Mel frames on each side that the audio of one frame depends on.
 
-    A chunk of mel with this much context on both sides (less only at the true ends, where the network pads
-    with zeros) gives, for its centre, the same audio as the whole mel.
+    A chunk of mel with this much context on both sides (less only at the mel's ends, where the network pads
+    with zeros) gives the same audio for its centre as the whole mel.
     """
-    # The samples of one frame, [low, high], are followed back through every layer to the frames they read.
+    # [low, high]: the samples of one frame, traced back through every layer to the frames that they depend
+    # on.
     low, high = -3, config.hop_length - 1 + 3  # conv_post, kernel 7
     reach = 0
     for kernel, dilations in zip(config.resblock_kernel_sizes, config.resblock_dilation_sizes, strict=True):
-        # Block type 1 follows each dilated convolution with one of dilation 1.
+        # In block type 1 a convolution of dilation 1 follows each dilated one.
         steps = sum(dilations) + (len(dilations) if config.resblock == "1" else 0)
         reach = max(reach, (kernel - 1) // 2 * steps)
     stages = list(zip(config.upsample_rates, config.upsample_kernel_sizes, strict=True))

@@ -13,7 +13,7 @@ from torch.nn.utils import parametrizations, parametrize
 from hifigan.config import HifiganConfig
 
 LEAKY_SLOPE = 0.1
-# The published generators use PyTorch's default slope before the last convolution, and were trained with it.
+# The published generators were trained with PyTorch's default slope before the last convolution.
 LAST_LEAKY_SLOPE = 0.01
 
 
@@ -22,12 +22,12 @@ def _same_conv(channels: int, kernel: int, dilation: int = 1) -> nn.Conv1d:
 
 
 def length_mask(lengths: Tensor, x: Tensor) -> Tensor:
-    """x (B, C, T) -> (B, 1, T) in its type: 1 at the first `lengths` (B,) steps of an item."""
+    """x (B, C, T) -> padding mask (B, 1, T) of x's type: 1 at the first `lengths` (B,) steps."""
     return (torch.arange(x.shape[2], device=x.device) < lengths[:, None])[:, None].to(x.dtype)
 
 
 def keep(x: Tensor, mask: Tensor | None) -> Tensor:
-    """x with zeros behind the items' ends, as a convolution pads them; without a mask, x."""
+    """x with zeros behind the items' ends, like a convolution's padding; without a mask, x."""
     return x if mask is None else x * mask
 
 
@@ -60,11 +60,11 @@ class ResBlock2(nn.Module):
 
 
 class HifiganGenerator(nn.Module):
-    """Transposed convolutions that raise the rate, each followed by the mean of parallel residual blocks.
+    """Transposed convolutions for upsampling, each followed by the mean of parallel residual blocks.
 
-    With `weight_norm` every convolution is trained as direction and length (per output channel; per input
-    channel in the transposed ones, as published). `remove_weight_norm` folds them into plain weights, and
-    `weight_norm=False` builds that plain form at once.
+    With `weight_norm` every convolution has weight normalisation (per output channel; per input channel in
+    the transposed ones, as published). `remove_weight_norm` folds it into plain weights, and
+    `weight_norm=False` builds the network without it.
     """
 
     def __init__(self, config: HifiganConfig, weight_norm: bool = True) -> None:
@@ -104,13 +104,13 @@ class HifiganGenerator(nn.Module):
         return self
 
     def body(self, mel: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """mel (B, n_mels, T) -> features (B, C, S). Behind `lengths` (B,), where given, nothing is heard."""
+        """mel (B, n_mels, T) -> features (B, C, S). `lengths` (B,), if given, masks padding."""
         mask = None if lengths is None else length_mask(lengths, mel)
         x = keep(self.conv_pre(keep(mel, mask)), mask)
         for up, blocks in zip(self.ups, self.resblocks, strict=True):
             x = up(F.leaky_relu(x, LEAKY_SLOPE))
             if lengths is not None:
-                rate = up.stride[0]  # an odd difference to the kernel makes one sample more
+                rate = up.stride[0]  # an odd difference to the kernel size gives one sample more
                 lengths = lengths * rate + (up.kernel_size[0] - rate) % 2
                 mask = length_mask(lengths, x)
             x = keep(x, mask)
@@ -123,8 +123,8 @@ class HifiganGenerator(nn.Module):
     def head(self, features: Tensor) -> Tensor:
         """Features (B, C, S) -> audio (B, 1, S).
 
-        Apart from `body` because training in bfloat16 should compute the last convolution in float32: eight
-        bits of mantissa are audible noise on a waveform.
+        Separate from `body`, because bfloat16 training runs the last convolution in float32: a mantissa of
+        eight bits is audible noise in a waveform.
         """
         return torch.tanh(self.conv_post(F.leaky_relu(features, LAST_LEAKY_SLOPE)))
 
@@ -135,12 +135,12 @@ class HifiganGenerator(nn.Module):
     def generate(self, mel: Tensor, lengths: Tensor | None = None) -> tuple[Tensor]:
         """The stage "generator": mel (B, n_mels, T) -> audio (B, T * hop).
 
-        "masked_generator" takes `lengths` (B,) too: each item's audio is then that of its frames alone.
+        "masked_generator" takes `lengths` (B,) too: each item's audio then equals that of the item alone.
         """
         audio = self.head(self.body(mel, lengths)).squeeze(1)
         config = self.config
         pairs = zip(config.upsample_rates, config.upsample_kernel_sizes, strict=True)
         if any((kernel - rate) % 2 for rate, kernel in pairs):
-            # An odd difference makes such a layer's output one sample longer than its input times the rate.
+            # With an odd difference a layer's output is one sample longer than its input times the rate.
             audio = audio[:, : mel.shape[2] * config.hop_length]
         return (audio,)

@@ -1,7 +1,7 @@
 """Trains a HiFi-GAN generator: `python -m hifigan.train --corpus DIR --out DIR`.
 
 The losses and the judges are training/adversarial.py's. Each step, both updates and the moving average run as
-one CUDA graph. `--mels` fine-tunes on acoustic models' own mels.
+one CUDA graph. `--mels` fine-tunes on mels predicted by acoustic models.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hifigan.model import HifiganGenerator
 
 @dataclass(frozen=True)
 class HifiganRecipe:
-    """How the generator is trained; one value each in hparams/hifigan/train.yaml."""
+    """Training settings; hparams/hifigan/train.yaml has their values."""
 
     batch_size: int
     segment_frames: int
@@ -30,7 +30,7 @@ class HifiganRecipe:
     final_learning_rate: float
     warm_up_steps: int
     ema_decay: float
-    predicted_share: float  # share of a batch whose input is a predicted mel, where --mels is given
+    predicted_share: float  # share of a batch with predicted mels as input, with --mels
 
 
 class Trainer:
@@ -97,7 +97,7 @@ class Trainer:
         return {"validation_mel": self.adversary.mel_loss(self.averaged_generator()(mel), audio).item()}
 
     def averaged_generator(self) -> HifiganGenerator:
-        """A copy with the moving average's weights, weight norm folded: what a voice ships."""
+        """A copy with the averaged weights, weight norm folded, as in a voice."""
         copy = HifiganGenerator(self.config).to(self.device)
         copy.load_state_dict(self.ema.state_dict())
         return copy.remove_weight_norm()

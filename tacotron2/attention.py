@@ -1,39 +1,39 @@
-"""Whether an utterance's attention read its text from beginning to end: what went wrong, in a sentence.
+"""Checks an utterance's alignment for skipped, repeated or endless speech, and describes the problem.
 
-A decoder that loses its place skips words, repeats them, or never finds the end. Each shows in the alignment.
-The thresholds leave sound speech alone: it pauses for a second, passes over silent letters, glances back.
+Attention errors of an autoregressive decoder show in the alignment. The thresholds tolerate what correct
+speech does: pauses of a second, silent letters without attention, short returns to earlier symbols.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-# Steps' worth of attention that a symbol must get to count as read: what a blurred neighbour gives is enough.
+# The summed attention weight from which a symbol counts as read; blur from a neighbouring symbol is enough.
 READ = 0.1
-# Symbols in a row that nobody read. Fast speech and silent letters pass over two or three; closing signs and
-# spaces stay unread at the end. More than this is a word.
+# Consecutive unread symbols that are tolerated. Fast speech and silent letters leave two or three unread, as
+# do punctuation and spaces at the end. More than this is a word.
 LONGEST_SKIP = 5
-# Whoever has looked at one of so many last symbols has reached the text's end.
+# The end is reached once the attention was at one of this many last symbols.
 END_SYMBOLS = 2
-# Seconds; the attention is judged by its median over so long, since single steps are noise.
+# Seconds of the median filter over the attention's path, since single steps are noisy.
 SMOOTHING = 0.1
-# Symbols by which it may fall back behind where it was, and seconds that it may then stay there: a glance
-# back in a pause or behind the end is shorter, a repeated word longer.
+# Symbols by which the path may return, and seconds that it may stay there: returns in a pause or after the
+# end are shorter, repeated words longer.
 LONGEST_RETURN = 5
 RETURN_SECONDS = 0.25
-# Seconds on a symbol and its neighbour. Pauses at full stops take about one.
+# Seconds that the path may stay on a symbol and its neighbour. Pauses at full stops take about one.
 LONGEST_STAY = 2.5
 
 
 def attention_problem(alignment: np.ndarray, stopped: bool, step_seconds: float) -> str:
-    """alignment (S, N), one item's steps without padding -> what went wrong, "" where nothing did.
+    """alignment (S, N), one item's steps without padding -> a description of the problem, or "".
 
-    `stopped` says that the gate fired, not that the step limit ended the speech. The sentence names the first
-    of what it finds in this order: no end, a repetition, a stay, a skip, an early end.
+    `stopped`: the gate fired before the step limit. The first problem found is described, in this order: no
+    end, a repetition, a stay, a skip, an early end.
     """
     steps, symbols = alignment.shape
     if not stopped:
-        # The last symbol alone would be too strict: it is often a full stop that nobody looks at.
+        # The last symbol alone would be too strict: it is often a full stop without attention.
         reached = alignment.argmax(axis=1).max() >= symbols - END_SYMBOLS
         what = "the speech went on behind the text's end" if reached else "the end is cut off"
         return f"the step limit of {steps} was reached: {what}"
@@ -56,7 +56,7 @@ def attention_problem(alignment: np.ndarray, stopped: bool, step_seconds: float)
 
 
 def median_path(alignment: np.ndarray, window: int) -> np.ndarray:
-    """The symbol that each step looks at, int64 (S,): the median over a window of so many steps."""
+    """The symbol with the most attention at each step, int64 (S,), median-filtered over `window` steps."""
     half = window // 2
     path = np.pad(alignment.argmax(axis=1), half, mode="edge")
     windows = np.lib.stride_tricks.sliding_window_view(path, 2 * half + 1)
@@ -64,7 +64,7 @@ def median_path(alignment: np.ndarray, window: int) -> np.ndarray:
 
 
 def longest_return(path: np.ndarray, duration: int) -> tuple[int, int, int]:
-    """The most symbols by which the path is behind where it was for `duration` steps; from where to where."""
+    """The longest return that lasts `duration` steps: symbols, from which one, to which one."""
     if len(path) < duration:
         return 0, 0, 0
     furthest = np.maximum.accumulate(path)
@@ -74,7 +74,7 @@ def longest_return(path: np.ndarray, duration: int) -> tuple[int, int, int]:
 
 
 def longest_stay(path: np.ndarray) -> tuple[int, int]:
-    """The most steps that the path spends on one symbol and its neighbour, and the one it looks at more."""
+    """The most consecutive steps on two neighbouring symbols, and the more frequent one of these."""
     best, target, start = 0, 0, 0
     for end in range(1, len(path) + 1):
         while np.ptp(path[start:end]) > 1:
@@ -85,7 +85,7 @@ def longest_stay(path: np.ndarray) -> tuple[int, int]:
 
 
 def longest_skip(alignment: np.ndarray) -> tuple[int, int]:
-    """The most symbols in a row that no step read, and the first of them."""
+    """The most consecutive unread symbols, and the first of them."""
     best, first, run = 0, 0, 0
     for symbol, weight in enumerate(alignment.sum(axis=0)):
         run = 0 if weight >= READ else run + 1

@@ -27,7 +27,7 @@ ADVICE = ".\nGive the file of an acoustic model, as training saved it."
 
 
 def load_checkpoint(path: str | Path, ema: bool = False) -> Checkpoint:
-    """Sizes, weights and settings of a Tacotron 2 file, which never holds averaged weights (`ema`).
+    """Sizes, weights and settings of a Tacotron 2 file, which never has averaged weights (`ema`).
 
     `info` holds `ema_available`, and `epoch` and `iteration` where known.
     """
@@ -38,7 +38,7 @@ def load_checkpoint(path: str | Path, ema: bool = False) -> Checkpoint:
     check_finite(state, path)
     config = find_config(Tacotron2Config, content, infer_sizes(state), path)
     expected = expected_shapes(lambda: Tacotron2(config), path)
-    # Files older than these counters leave them out; they matter to nobody who speaks.
+    # Batch norm counters, missing in older files; inference does not use them.
     counters = {name: torch.zeros((), dtype=torch.int64) for name in expected if name.endswith("_tracked")}
     state = {**counters, **state}
     check_keys(expected, state, path)
@@ -53,7 +53,7 @@ def load_network(path: str | Path, ema: bool = False) -> tuple[Tacotron2, Checkp
 
 
 def infer_sizes(state: Mapping[str, torch.Tensor]) -> dict[str, int]:
-    """What names and shapes tell of the sizes."""
+    """The sizes that names and shapes determine."""
     read = partial(read_axes, state)
     sizes = read("embedding.weight", n_symbols=0, symbols_embedding_dim=1, encoder_embedding_dim=1)
     sizes |= read("encoder.lstm.weight_ih_l0", encoder_embedding_dim=1)

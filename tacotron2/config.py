@@ -9,11 +9,11 @@ from common.errors import InputError
 
 PRENET_LAYERS = 2
 PRENET_DROPOUT = 0.5
-# On a GPU the decoder looks so often whether all items have stopped. Looking drains the queue of launched
-# work, which costs about a step's time: every 16 steps that is lost in the rest, and so are, at the end of
-# some hundreds of steps, the 15 at most that were made for nothing.
+# On a GPU the decoder checks at this interval whether all items have stopped. A check synchronises with the
+# GPU, which takes about as long as a step: little in 16 steps. At most 15 of some hundreds of steps are
+# wasted.
 STOP_CHECK_STEPS = 16
-# A TensorRT engine makes so many steps at a time, and the next ones before the stop in these is known.
+# Steps that a TensorRT engine runs at a time. The next ones are launched before their stop flags are read.
 GRAPH_STEPS = 8
 
 
@@ -22,10 +22,10 @@ class Tacotron2Config:
     """Constructor arguments of the published network (defaults: the published sizes).
 
     `mask_padding` is the published option: the teacher-forced outputs behind an item's end are overwritten.
-    In the published network a batch's padding leaks into shorter texts through the encoder's convolutions.
     `p_convolution_dropout`, of encoder and postnet in training, is fixed in the published network.
-    `mask_text_padding` (ours) zeroes it before each of them, and the frames behind an item's end in the
-    postnet: an item of a batch then equals the item alone.
+    In the published network padding leaks into shorter texts through the encoder's convolutions.
+    `mask_text_padding` (ours) zeroes it before each convolution, and the frames behind an item's end in the
+    postnet, so that an item of a batch equals the item alone.
     """
 
     mask_padding: bool = False
@@ -74,7 +74,7 @@ class Tacotron2Config:
 
     @property
     def frame_size(self) -> int:
-        """Values that one decoder step makes."""
+        """Mel values of one decoder step."""
         return self.n_mel_channels * self.n_frames_per_step
 
 

@@ -1,7 +1,7 @@
 """The whole decoder as one ONNX graph: the exported decoder step as the body of an ONNX Loop.
 
-PyTorch's exporters have no portable way to a loop that ends by what it computes. The step's graph is theirs;
-what is around it is written here, with operators that ONNX Runtime and TensorRT both take.
+PyTorch's exporters have no portable form for a loop with a data-dependent end. They export the step; the
+graph around it is written here, with operators that both ONNX Runtime and TensorRT support.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from common.stages import Stage, Tensor
 from tacotron2.config import Tacotron2Config
 from tacotron2.stages import stages, state_tensors
 
-COUNTED = ("made", "steps", "going")  # carried from step to step beside the decoder's own state
+COUNTED = ("made", "steps", "going")  # loop-carried values besides the decoder's state
 
 
 def loop_graph(stage: Stage, config: Tacotron2Config) -> tuple[bytes, tuple[str, ...]]:
-    """The graph of stage "decoder_loop" without weights, and the names of the parameters it takes."""
+    """The graph of stage "decoder_loop" without weights, and the names of its parameters."""
     step_stage = next(s for s in stages(config) if s.name == "decoder_iter")
     exported, weights = to_onnx.export_stage(step_stage, config)
     step = onnx.load_from_string(exported)
@@ -35,7 +35,7 @@ def loop_graph(stage: Stage, config: Tacotron2Config) -> tuple[bytes, tuple[str,
     nodes += counting(config)
     before, nodes = split_invariant(nodes, {"iteration", "condition", *states, *COUNTED})
     scans = {"frame": "next_frame", "gate": "step.gate", "weights": "next_attention_weights"}
-    # A value leaves a loop's body once: as a state, or as a row of what all steps made.
+    # A value may be only one output of a loop's body: a state, or a row of a scan output.
     nodes += [node("Identity", [value], [f"row_{name}"]) for name, value in scans.items()]
     body = helper.make_graph(
         nodes,
@@ -67,7 +67,7 @@ def loop_graph(stage: Stage, config: Tacotron2Config) -> tuple[bytes, tuple[str,
 
 
 def start(config: Tacotron2Config) -> list[onnx.NodeProto]:
-    """The step limit, and the states before the first step: zeros, nothing counted, every item going."""
+    """The step limit, and the states before the first step: zeros, counts of zero, every item going."""
     made = [
         node("Shape", ["prenet_noise"], ["rows"], start=0, end=1),
         node("Squeeze", ["rows", "axis_0"], ["step_limit"]),
@@ -91,13 +91,13 @@ def start(config: Tacotron2Config) -> list[onnx.NodeProto]:
 
 
 def counting(config: Tacotron2Config) -> list[onnx.NodeProto]:
-    """Behind a step: which items go on, how many steps each has, and whether there is another step."""
+    """After a step: which items go on, how many steps each has, and whether there is another step."""
     nodes = [
         node("Add", ["made", "one"], ["next_made"]),
         node("Sigmoid", ["step.gate"], ["certainty"]),
         node("LessOrEqual", ["certainty", "gate_threshold"], ["below"]),
         node("Cast", ["below"], ["below_number"], to=TensorProto.INT64),
-        # Numbers instead of bool: every runtime carries them from step to step.
+        # int64 instead of bool, which not every runtime supports as a loop-carried value.
         node("Mul", ["going", "below_number"], ["next_going"]),
         node("Add", ["steps", "next_going"], ["next_steps"]),
     ]
@@ -111,8 +111,8 @@ def counting(config: Tacotron2Config) -> list[onnx.NodeProto]:
 
 
 def ending(config: Tacotron2Config) -> list[onnx.NodeProto]:
-    """What all steps made, in the stage's layout."""
-    # TensorRT gives the rows the length of the step limit: cut by the count.
+    """The outputs of all steps in the stage's layout."""
+    # TensorRT's scan outputs have the length of the step limit, so they are cut to the count.
     cut = [
         node("Slice", [f"rows_{name}", "axis_0", "last_made", "axis_0"], [f"made_{name}"])
         for name in ("frame", "gate", "weights")
@@ -144,7 +144,7 @@ def constants(config: Tacotron2Config) -> list[onnx.TensorProto]:
 
 
 def carried(config: Tacotron2Config) -> dict[str, tuple[int, tuple[str | int, ...] | None]]:
-    """Type and shape of what a step hands to the next one."""
+    """Types and shapes of the loop-carried values."""
     kinds = {tensor.name: (TensorProto.FLOAT, shape(tensor)) for tensor in state_tensors(config)}
     counts = {"made": (1,), "steps": ("batch",), "going": ("batch",)}
     return kinds | {name: (TensorProto.INT64, counts[name]) for name in COUNTED}
@@ -153,7 +153,7 @@ def carried(config: Tacotron2Config) -> dict[str, tuple[int, tuple[str | int, ..
 def split_invariant(
     nodes: Sequence[onnx.NodeProto], varying: set[str]
 ) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
-    """Nodes that give the same in every step, such as masks, and those that do not."""
+    """The loop-invariant nodes, such as masks, and the others."""
     before, inside, varying = [], [], set(varying)
     for entry in nodes:
         if varying.isdisjoint(entry.input):
@@ -165,13 +165,13 @@ def split_invariant(
 
 
 def own_names(graph: onnx.GraphProto, constant: Sequence[onnx.TensorProto]) -> dict[str, str]:
-    """New names for what the step computes, since a loop's body may not use names of the graph around it."""
+    """New names for the step's values, since a loop's body must not reuse names of the outer graph."""
     made = {name for entry in graph.node for name in entry.output} | {tensor.name for tensor in constant}
     return {name: f"step.{name}" for name in made if not name.startswith("next_")}
 
 
 def rename(nodes: Sequence[onnx.NodeProto], names: dict[str, str]) -> list[onnx.NodeProto]:
-    """The nodes with inputs and outputs under other names."""
+    """The nodes with inputs and outputs renamed."""
     renamed = []
     for entry in nodes:
         copy = onnx.NodeProto()

@@ -1,8 +1,8 @@
-"""Tacotron 2: text to mel, a frame at a time, attending to the text (arXiv 1712.05884).
+"""Tacotron 2: text to mel, autoregressive with attention over the text (arXiv 1712.05884).
 
 Parameter names are those of the published checkpoints.
 Shape letters: B batch, N symbols, T mel frames, S decoder steps, C channels, P prenet channels,
-F values that a step makes (n_mels for each of its frames).
+F values of a step (n_mels for each of its frames).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch import Tensor, nn
 
 from tacotron2.config import PRENET_DROPOUT, PRENET_LAYERS, STOP_CHECK_STEPS, Tacotron2Config
 
-# The attention score of padded symbols: far below any score, yet inside the range of float16.
+# The attention score of padded symbols: far below any score, but within the range of float16.
 MASKED_SCORE = -6e4
-# What stands for the gate behind an item's end where `mask_padding` is on: a certain stop.
+# The gate logit behind an item's end with `mask_padding`: a certain stop.
 MASKED_GATE = 1e3
 
 
 class DecoderState(NamedTuple):
-    """What a decoder step hands to the next one; all zeros before the first."""
+    """The recurrent state of the decoder; all zeros before the first step."""
 
     frame: Tensor  # (B, F) the last mel frame
     attention_hidden: Tensor  # (B, attention_rnn_dim)
@@ -36,13 +36,13 @@ class DecoderState(NamedTuple):
 
 
 class Synthesis(NamedTuple):
-    """What `infer` returns. Frames of an item behind its length are what the decoder went on to make."""
+    """What `infer` returns. Frames behind an item's length are valid numbers without meaning."""
 
     mel: Tensor  # (B, n_mels, T) after the postnet
     mel_lengths: Tensor  # (B,) without the frame at which the gate fired
     alignment: Tensor  # (B, S, the longest text)
     gate: Tensor  # (B, S) logits
-    stopped: Tensor  # (B,) False: the item ran into the step limit
+    stopped: Tensor  # (B,) False: the item reached the step limit
     mel_before_postnet: Tensor  # (B, n_mels, T)
 
 
@@ -61,7 +61,7 @@ def length_mask(lengths: Tensor, size: int) -> Tensor:
 
 
 class NamedLinear(nn.Module):
-    """A linear layer under the name that published files give it."""
+    """A linear layer under its published parameter names."""
 
     def __init__(self, in_channels: int, out_channels: int, bias: bool = True):
         super().__init__()
@@ -72,7 +72,7 @@ class NamedLinear(nn.Module):
 
 
 class NamedConv(nn.Module):
-    """A convolution that keeps the length, under the name that published files give it."""
+    """A length-preserving convolution under its published parameter names."""
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int, bias: bool = True):
         super().__init__()
@@ -87,7 +87,7 @@ def conv_norm(in_channels: int, out_channels: int, kernel_size: int) -> nn.Seque
 
 
 class Encoder(nn.Module):
-    """Convolutions, then an LSTM in either direction."""
+    """Convolutions, then a bidirectional LSTM."""
 
     def __init__(self, config: Tacotron2Config):
         super().__init__()
@@ -107,7 +107,7 @@ class Encoder(nn.Module):
             x = x * mask[:, None] if self.mask_text_padding else x
             x = F.dropout(F.relu(convolution(x)), self.p_dropout, self.training)
         x = x.transpose(1, 2)
-        # Each item is turned round within its own length, as packed sequences do, which no export knows.
+        # Each item is reversed within its own length, as packed sequences do, which cannot be exported.
         positions = torch.arange(x.size(1), device=x.device)
         turned = torch.where(mask, lengths[:, None] - 1 - positions, positions)[:, :, None]
         ahead = self._run(x, "")
@@ -129,9 +129,10 @@ class Prenet(nn.Module):
         self.layers = nn.ModuleList(NamedLinear(n_in, n_out, bias=False) for n_in, n_out in pairwise(sizes))
 
     def forward(self, x: Tensor, noise: Tensor | None, dropout: Tensor | float = PRENET_DROPOUT) -> Tensor:
-        """x (..., F), noise (2, ..., P) uniform in [0, 1): kept from `dropout` on; None keeps all.
+        """x (..., F), noise (2, ..., P) uniform in [0, 1): values below `dropout` drop a channel; None drops
+        none.
 
-        With a `dropout` of 0 all is kept as it is, whatever the noise.
+        With a `dropout` of 0 nothing is dropped, whatever the noise.
         """
         for i, layer in enumerate(self.layers):
             x = F.relu(layer(x))
@@ -141,7 +142,7 @@ class Prenet(nn.Module):
 
 
 class LocationLayer(nn.Module):
-    """Where the attention was: at the last step, and over all steps."""
+    """Location features: of the last attention weights and of the cumulative ones."""
 
     def __init__(self, config: Tacotron2Config):
         super().__init__()
@@ -249,7 +250,7 @@ class Postnet(nn.Module):
         )
 
     def forward(self, mel: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """mel (B, n_mels, T); with `lengths` (B,) no frame behind an item's end is heard."""
+        """mel (B, n_mels, T); `lengths` (B,) masks the frames behind an item's end."""
         mask = None if lengths is None else length_mask(lengths, mel.size(2))[:, None]
         *first, last = self.convolutions
         x = mel if mask is None else mel * mask
@@ -262,8 +263,8 @@ class Postnet(nn.Module):
 class Tacotron2(nn.Module):
     """The published network: stages `encode`, `decode_step`, `decode_loop`, `refine`; `forward` for training.
 
-    The prenet's dropout belongs to the network's speech and is on at inference too. Its noise is always given
-    from outside, uniform in [0, 1), so that a seed means the same speech everywhere; None switches it off.
+    The prenet's dropout is on at inference too. Its noise is always an input, uniform in [0, 1), so that a
+    seed gives the same speech on every backend; None switches the dropout off.
     """
 
     def __init__(self, config: Tacotron2Config):
@@ -320,13 +321,14 @@ class Tacotron2(nn.Module):
         prenet_dropout: Tensor | float,
         gate_threshold: Tensor | float,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Stage "decoder_loop": steps until every item's gate has fired, or the noise (S, 2, B, P) ends.
+        """Stage "decoder_loop": steps until every item's gate has fired, at most as many as noise (S, 2, B,
+        P).
 
         -> mel before the postnet (B, n_mels, T), its lengths (B,) without the step at which the gate fired,
         gate logits (B, S), alignment (B, S, N), stopped (B,) bool: False where the noise ended first.
-        An item that has stopped goes on with the others; its lengths say what counts.
+        A stopped item is computed further with the others; its length tells which frames are valid.
         """
-        # Reading the gates makes host and GPU wait for each other; on a CPU it costs nothing.
+        # Reading the gates synchronises host and GPU; on a CPU it costs nothing.
         check_every = 1 if memory.device.type == "cpu" else STOP_CHECK_STEPS
         early = not self.config.decoder_no_early_stopping
         state = self.initial_state(memory)
@@ -342,7 +344,7 @@ class Tacotron2(nn.Module):
             steps = steps + going
             if early and len(frames) % check_every == 0 and not going.any():
                 break
-        if early:  # without the steps behind the last stop
+        if early:  # cut the steps behind the last stop
             made = min(len(frames), int(steps.max()) + 1)
             frames, gates, alignment = frames[:made], gates[:made], alignment[:made]
         return (
@@ -356,7 +358,7 @@ class Tacotron2(nn.Module):
     def refine(self, mel: Tensor, lengths: Tensor | None = None) -> tuple[Tensor]:
         """Stage "postnet": mel (B, n_mels, T) -> mel, the residual included.
 
-        It takes `lengths` (B,) where the network's padding is masked.
+        Networks with `mask_text_padding` take `lengths` (B,) too.
         """
         return (self.postnet(mel, lengths),)
 
@@ -384,15 +386,15 @@ class Tacotron2(nn.Module):
     ) -> Synthesis:
         """Text to mel: steps until every item's gate has fired, or the limit.
 
-        `prenet_noise` (S, 2, B, P) holds a row for every step that may come; a bool tensor says what to keep.
-        An item stops where sigmoid(gate) > `gate_threshold`. What is not given is the config's.
+        `prenet_noise` (S, 2, B, P) has a row for every possible step; a bool tensor is used as the dropout
+        mask. An item stops where sigmoid(gate) > `gate_threshold`. Defaults are the config's.
         """
         if lengths is None:
             lengths = torch.full_like(symbols[:, 0], symbols.size(1)) if symbols.numel() else symbols.sum(1)
         threshold = self.config.gate_threshold if gate_threshold is None else gate_threshold
         limit = self.config.max_decoder_steps if max_steps is None else max_steps
         self._check_inputs(symbols, lengths, prenet_noise, limit)
-        # Padding that no item needs is seen by the encoder's convolutions and left out of the alignment.
+        # Symbols behind the longest item are in the encoder's receptive field, but not in the alignment.
         longest = int(lengths.max())
         memory, processed_memory = (x[:, :longest] for x in self.encode(symbols, lengths))
         dropout = 0.0 if prenet_noise is None else PRENET_DROPOUT
@@ -411,9 +413,9 @@ class Tacotron2(nn.Module):
         mel_lengths: Tensor,
         prenet_noise: Tensor | None = None,
     ) -> Prediction:
-        """Teacher forcing: every step sees the true frame before it, mel (B, n_mels, T).
+        """Teacher forcing: every step's input is the true previous frame of mel (B, n_mels, T).
 
-        `prenet_noise` (2, S, B, P); a row more, for the last frame that no step sees, does no harm.
+        `prenet_noise` (2, S, B, P) may have one more row, for the last frame, which is no step's input.
         """
         memory, processed_memory = self.encode(symbols, lengths)
         state = self.initial_state(memory)

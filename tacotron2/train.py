@@ -1,9 +1,9 @@
 """Trains Tacotron 2: `python -m tacotron2.train --corpus DIR --out DIR`.
 
-The corpus's forced alignment shows the attention where to look from the first step on (a cross entropy beside
-the mel's losses), so that it stands within minutes. Batches of similar length run as CUDA graphs, all steps
-of the decoder in one, on a corpus that lies in the GPU's memory. With every log line `alignment.png` shows
-how a held-out utterance is read, and some are spoken freely.
+The corpus's forced alignment supervises the attention (a cross entropy besides the mel losses), so that it
+converges within minutes. Batches of similar length run as CUDA graphs, all decoder steps in one, on a corpus
+in the GPU's memory. With every log line `alignment.png` shows the attention on a held-out utterance, and some
+utterances are synthesised free-running.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from common.training.loop import OneNetwork, Schedule, adamw, plot_alignment, re
 from tacotron2.config import Tacotron2Config
 from tacotron2.model import PRENET_LAYERS, Tacotron2
 
-SILENCE = -11.5  # log mel behind an utterance's end: what the decoder sees there while it learns to stop
-STEPS_AFTER_END = 4  # in which the gate learns to stay open
-GATE_WEIGHT = 5.0  # of the few steps at which to stop, against the many at which not to
-SPOKEN_UTTERANCES = 16  # held-out ones that are spoken freely with every log line
-WEIGHT_FLOOR = 1e-6  # no attention weight counts as less: its logarithm would be infinite
+SILENCE = -11.5  # log mel behind an utterance's end, the decoder's input while it learns to stop
+STEPS_AFTER_END = 4  # with the gate's target at stop
+GATE_WEIGHT = 5.0  # of the few steps with target stop, against the many others
+SPOKEN_UTTERANCES = 16  # held-out ones, synthesised free-running with every log line
+WEIGHT_FLOOR = 1e-6  # lower bound of an attention weight in the logarithm
 
 
 @dataclass(frozen=True)
 class Tacotron2Recipe:
-    """How the network is trained; one value each in hparams/tacotron2/train.yaml."""
+    """Training settings; hparams/tacotron2/train.yaml has their values."""
 
     frames_per_batch: int
     max_batch_size: int
-    bucket_frames: tuple[int, ...]  # upper ends of the length buckets; longer utterances are left out
+    bucket_frames: tuple[int, ...]  # upper limits of the length buckets; longer utterances are not used
     learning_rate: float
     final_learning_rate: float
     warm_up_steps: int
@@ -47,7 +47,7 @@ class Tacotron2Recipe:
 
 
 def batch(corpus: Utterances, members: Tensor, symbols: int, frames: int) -> dict[str, Tensor]:
-    """Utterance numbers (B,) -> the arguments of `Tacotron2.forward` but the noise, padded to these sizes."""
+    """Utterance numbers (B,) -> the arguments of `Tacotron2.forward` without noise, padded to these sizes."""
     return {
         "symbols": corpus.ids[members, :symbols],
         "lengths": corpus.lengths[members],
@@ -63,9 +63,9 @@ def prenet_noise(config: Tacotron2Config, mel: Tensor) -> Tensor:
 
 
 def spoken_symbols(durations: Tensor, frames: int, step: int) -> Tensor:
-    """Durations in frames (B, N) -> the symbol that each decoder step speaks (B, frames / step).
+    """Durations in frames (B, N) -> each decoder step's symbol (B, frames / step).
 
-    The middle of a step counts; behind the end it is the last symbol.
+    It is the symbol at the middle of a step, and behind the end the last symbol.
     """
     ends = durations.cumsum(1)
     middles = torch.arange(step // 2, frames, step, device=durations.device)
@@ -87,7 +87,7 @@ class Trainer(OneNetwork):
         self.config, self.recipe, self.out = config, recipe, out
         self.corpus, self.device = corpus, corpus.device
         model = Tacotron2(config).to(self.device)
-        # Starting from the mean frame leaves the first steps to the attention, not to finding this level.
+        # Starts at the mean frame, so that the first updates need not learn this level.
         mean = corpus.mel.float().mean(1).repeat(config.n_frames_per_step)
         model.decoder.linear_projection.linear_layer.bias.data.copy_(mean)
         optimiser = adamw([model], recipe.learning_rate, (0.9, 0.999), recipe.weight_decay)
@@ -138,7 +138,7 @@ class Trainer(OneNetwork):
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
-        """Losses with true frames given; and, spoken freely, the share that stopped by itself and the mean
+        """Teacher-forced losses; and, free-running, the share of items that stopped and the mean relative
         difference in length."""
         model, bucket = self.averaged_model(), self.corpus.validation()
         members = torch.tensor(bucket.members, device=self.device)

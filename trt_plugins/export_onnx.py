@@ -1,7 +1,7 @@
 """python -m trt_plugins.export_onnx: FastSpeech's ONNX graph with its operations as nodes for the plugins.
 
-It is for full TensorRT, whose parser gives a node of an unknown operator to the plugin of that name. ONNX
-Runtime and TensorRT for RTX take the graphs that scripts/export.py makes.
+For full TensorRT, whose parser maps unknown operators to plugins of the same name. ONNX Runtime and TensorRT
+for RTX run the graphs of scripts/export.py instead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fastspeech.model import FastSpeech
 from fastspeech.operations import Operations
 
 DOMAIN = "melforge"
-# How TensorRT's parser finds the plugin.
+# TensorRT's parser finds the plugin by these.
 ATTRIBUTES = {"plugin_namespace": DOMAIN, "plugin_version": "1"}
 
 
@@ -39,7 +39,7 @@ def add_pos_enc(x: Tensor, lengths: Tensor, table: Tensor) -> Tensor:
 
 
 def node(name: str, *inputs: Tensor, shape: tuple) -> Tensor:
-    """One ONNX node, of the first input's type. While exporting only: it computes nothing."""
+    """One ONNX node with an output of the first input's type. For export only: it computes nothing."""
     return torch.onnx.ops.symbolic(
         f"{DOMAIN}::{name}", inputs, ATTRIBUTES, dtype=inputs[0].dtype, shape=shape, version=1
     )
@@ -53,7 +53,7 @@ def fastspeech(config: FastSpeechConfig) -> FastSpeech:
 
 
 def export(source: ModelSource, stage_name: str = "synthesis") -> onnx.ModelProto:
-    """The graph of one of FastSpeech's stages with the plugins' nodes, and the weights in it."""
+    """The graph of one of FastSpeech's stages with the plugins' nodes, weights included."""
     if source.model != "fastspeech":
         raise InputError(f"the plugins are FastSpeech's; {source.weights} holds {source.model}")
     stage = next(stage for stage in source_stages(source) if stage.name == stage_name)

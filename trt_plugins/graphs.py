@@ -1,16 +1,18 @@
-"""What the engines on kernels of our own share: one CUDA graph a shape, and the machine that they need."""
+"""Shared by the engines on our own kernels: a CUDA graph per shape, and the check of the GPU."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from common.arrays import Array
+from common.engines import Engine
 from common.engines.check_inputs import check_inputs
+from common.engines.cuda_graphs import capture
+from common.engines.recent import Recent
 from common.engines.torch_engine import build_network
 from common.errors import InputError
 from common.stages import Stage
@@ -19,13 +21,13 @@ if TYPE_CHECKING:
     from common.weights.voices import ModelSource
 
 STAGES = ("generator", "masked_generator")
-SHAPES = 24  # whose graphs and buffers are kept: all lengths up to 1024 frames of one batch size
-SHORT, SHORT_STEP, STEP = 128, 16, 64  # frames, up to whose multiples mels are padded
-CAPABILITY = (9, 0)  # the first with the copies and products of tiles that the Triton kernels are made of
+SHAPES = 24  # kept graphs with their buffers: all padded lengths up to 1024 frames of one batch size
+SHORT, SHORT_STEP, STEP = 128, 16, 64  # frames: mels up to SHORT are padded to SHORT_STEP, others to STEP
+CAPABILITY = (9, 0)  # the first with the tensor memory accelerator that the Triton kernels use
 
 
 def check_machine(device: str, model: str) -> None:
-    """A ValueError where the Triton kernels of a model (by its spoken name) cannot run."""
+    """Raises where the Triton kernels of a model cannot run; `model` is its name in messages."""
     if not device.startswith("cuda"):
         raise InputError(f"device {device!r}: {model}'s kernels need an NVIDIA GPU")
     if not torch.cuda.is_available():
@@ -46,20 +48,20 @@ def check_machine(device: str, model: str) -> None:
 
 
 def processors_of(device: str) -> int:
-    """How many programs' groups a GPU runs at a time; on a CPU, an H200's."""
+    """The GPU's number of multiprocessors; on a CPU an H200's."""
     if device == "cpu":
         return 132
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def padded(frames: int) -> int:
-    """What a mel of so many frames is padded to: a graph for every length would take longer than speaking."""
+    """The padded length of a mel: capturing a graph for every length would take longer than running it."""
     step = SHORT_STEP if frames <= SHORT else STEP
     return -(-frames // step) * step
 
 
-class Launch(NamedTuple):
-    """A Triton kernel with all that it is given."""
+class TritonLaunch(NamedTuple):
+    """A Triton kernel with its grid, arguments and options."""
 
     kernel: Any
     grid: tuple[int, ...]
@@ -73,45 +75,42 @@ class Launch(NamedTuple):
 class GraphedShape(ABC):
     """One batch and length: buffers for its inputs, and the CUDA graph that fills `audio` from them.
 
-    A class of it makes `inputs`, with `lengths` (B,) int64 behind which nothing is heard, and `audio`.
+    Subclasses allocate `inputs`, among them `lengths` (B,) int64, the padding mask, and `audio`.
     """
 
     inputs: dict[str, torch.Tensor]
     audio: torch.Tensor
-    graph: Any = None
+    graph: torch.cuda.CUDAGraph | None = None
 
     @abstractmethod
     def launch(self) -> None:
         """Puts all kernels on the current stream."""
 
     def __call__(self, inputs: Mapping[str, Array], frames: int) -> torch.Tensor:
-        """Audio (B, frames * hop) of mels and noise that may be shorter than the buffers."""
-        self.inputs["lengths"].fill_(frames)  # unless they are among the inputs
+        """Audio (B, frames * hop); mels and noise may be shorter than the buffers."""
+        self.inputs["lengths"].fill_(frames)  # overwritten below where they are among the inputs
         for name, value in inputs.items():
             size = value.shape[-1]
             self.inputs[name][..., :size].copy_(value)
             self.inputs[name][..., size:].zero_()
         if self.graph is None:
-            self.launch()  # what Triton compiles and CUDA loads cannot be captured
-            graph = torch.cuda.CUDAGraph()
+            self.launch()  # Triton compiles and CUDA loads at a first launch, which cannot be captured
             torch.cuda.current_stream().synchronize()
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                self.launch()
-            self.graph = graph
+            self.graph, _ = capture(self.launch)
         self.graph.replay()
         whole = self.inputs["mel"].shape[-1]
         return self.audio[:, : self.audio.shape[1] // whole * frames].clone()
 
 
-class ShapedGenerator(ABC):
-    """A vocoder's stage on kernels of ours, on torch's current stream: CUDA tensors in and out.
+class ShapedGenerator(Engine):
+    """A vocoder's stage on our own kernels, on torch's current stream: CUDA tensors in and out.
 
-    A first call for a batch and a length launches the kernels once (Triton compiles what its cache lacks) and
-    captures them in a CUDA graph; later ones replay it. The graphs of the last few shapes are kept.
+    The first call with a batch size and length launches the kernels once (Triton compiles what its cache
+    lacks) and captures them in a CUDA graph; later calls replay it. The last SHAPES graphs are kept.
     """
 
     backend = "cuda"
-    name: str  # of the model, as it is spoken
+    name: str  # the model's, in messages
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
         if stage.name not in STAGES:
@@ -129,12 +128,12 @@ class ShapedGenerator(ABC):
     @staticmethod
     @abstractmethod
     def check(config: Any) -> None:
-        """A ValueError where the kernels cannot do networks of this config."""
+        """A ValueError where the kernels do not support a config."""
 
     @staticmethod
     @abstractmethod
     def fold(network: torch.nn.Module) -> Any:
-        """The network's weights as the kernels take them, with their size as `nbytes`."""
+        """The network's weights in the kernels' layout; `nbytes` is their size."""
 
     @abstractmethod
     def shape(self, batch: int, frames: int) -> GraphedShape:
@@ -147,12 +146,12 @@ class ShapedGenerator(ABC):
 
 
 class Shapes:
-    """The last few shapes that were run, on torch's current stream whichever it is."""
+    """The last SHAPES shapes that were run; calls may come on different streams."""
 
     def __init__(self, make: Callable[[int, int], GraphedShape], device: str):
         self._make = make
         self._device = device
-        self.kept: OrderedDict[tuple[int, int], GraphedShape] = OrderedDict()
+        self.kept: Recent[tuple[int, int], GraphedShape] = Recent(SHAPES)
         self._done: torch.cuda.Event | None = None
 
     def run(self, batch: int, frames: int, inputs: Mapping[str, Array]) -> torch.Tensor:
@@ -160,13 +159,12 @@ class Shapes:
             stream = torch.cuda.current_stream()
             if self._done is not None:  # the buffers may be in use on another stream
                 stream.wait_event(self._done)
-            key = batch, padded(frames)
-            shape = self.kept.get(key)
-            if shape is None:
-                while len(self.kept) >= SHAPES:
-                    self.kept.popitem(last=False)
-                shape = self.kept[key] = self._make(*key)
-            self.kept.move_to_end(key)
+            shape = self.kept.get_or_make((batch, padded(frames)), lambda: self._new(batch, padded(frames)))
             audio = shape(inputs, frames)
             self._done = stream.record_event()
         return audio
+
+    def _new(self, batch: int, frames: int) -> GraphedShape:
+        if len(self.kept) == self.kept.largest:  # before more memory is taken
+            self.kept.drop_oldest()
+        return self._make(batch, frames)

@@ -1,8 +1,8 @@
-"""Loads the CUDA kernels beside this file and launches them on a stream of the caller's.
+"""Loads the CUDA kernels of these packages and launches them on the caller's stream.
 
-What `make` compiled is loaded, unless it is not there, older than its source, or made for other sizes than
-are asked for: then NVRTC compiles the source, and the cache keeps that. NVRTC and `cuda.bindings` come with
-PyTorch's CUDA builds. Nothing here needs PyTorch itself.
+The binary that `make` compiled is loaded. If there is none, or it is older than its source or compiled for
+other sizes, NVRTC compiles the source into the cache. NVRTC and `cuda.bindings` come with PyTorch's CUDA
+builds. Nothing here needs PyTorch itself.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from typing import Any, NamedTuple
 from common.engines.cuda_graphs import bindings, checked
 from common.files import cache_folder, write_bytes
 
-THREADS = 256  # of a block, where a kernel wants no other number
-ROWS = THREADS // 32  # that a block makes: one a warp
+THREADS = 256  # of a block, unless a kernel says otherwise
+ROWS = THREADS // 32  # of a block: one per warp
 BINARIES = Path(__file__).parent / "build"
 MOST_BLOCKS = 2**31 - 1
-Macros = tuple[tuple[str, int], ...]  # what a source is compiled with; none: its own defaults
+Macros = tuple[tuple[str, int], ...]  # names and values for the compiler; none: the source's defaults
 
 
 class Grid(NamedTuple):
-    """How a kernel is launched."""
+    """The configuration of a launch."""
 
     blocks: int
     threads: int = THREADS  # of a block
-    shared_bytes: int = 0  # of a block, beside what the source declares
-    cooperative: bool = False  # all blocks run at the same time, and may wait for each other
+    shared_bytes: int = 0  # dynamic shared memory of a block
+    cooperative: bool = False  # all blocks are resident, so that they may wait for each other
 
 
 class Launch:
-    """A kernel with its arguments bound, as an engine's context has its addresses: call it with a stream.
+    """A kernel with its arguments bound: call it with a stream.
 
-    A call allocates nothing on the device and waits for nothing, so a CUDA graph can capture it. The memory
-    whose addresses it was given must live as long as it does: `keep` holds what owns it.
+    A call allocates nothing on the device and does not synchronise, so that a CUDA graph can capture it. The
+    memory behind the addresses must live as long as the launch: `keep` holds its owners.
     """
 
     def __init__(
@@ -55,19 +55,19 @@ class Launch:
             raise ValueError(f"{entry}: {grid.blocks} blocks are more than one launch can have")
         self._grid = grid
         self._keep = keep
-        if not grid.blocks:  # nothing to make
+        if not grid.blocks:  # an empty result
             return
         self._driver = bindings("driver")
         self._context, self._function = _load(source, entry, device, macros)
         if grid.shared_bytes:
             _allow_shared(self._context, self._function, grid.shared_bytes)
-        # Addresses and sizes alike are 8 bytes; the driver wants a pointer to each.
+        # Every argument is 8 bytes wide; the driver takes a pointer to each.
         self._values = (ctypes.c_int64 * len(arguments))(*arguments)
         first = ctypes.addressof(self._values)
         self._pointers = (ctypes.c_void_p * len(arguments))(*(first + 8 * i for i in range(len(arguments))))
 
     def __call__(self, stream: int) -> None:
-        """Puts the kernel on a stream, given as PyTorch's `cuda_stream` and TensorRT give it."""
+        """Launches the kernel on a stream, given by its address as in PyTorch's `cuda_stream`."""
         grid = self._grid
         if not grid.blocks:
             return
@@ -89,21 +89,21 @@ def zero(address: int, size: int, stream: int) -> None:
 
 
 def widest_word(words: Sequence[int], *values: int) -> int:
-    """The first of `words` (bytes, falling) that divides all of `values`: a row's bytes, and addresses."""
+    """The first of `words` (in bytes, descending) that divides all `values`: row sizes and addresses."""
     return next(word for word in words if not any(value % word for value in values))
 
 
 def current_device() -> int:
-    """The device of this thread's context, which is where TensorRT runs an engine."""
+    """The device of this thread's CUDA context, on which TensorRT runs an engine."""
     return int(checked(bindings("driver").cuCtxGetDevice()))
 
 
 class Limits(NamedTuple):
-    """What a device allows a launch."""
+    """The limits of a device for a launch."""
 
     capability: tuple[int, int]
     multiprocessors: int
-    shared_bytes: int  # that a block can have at most
+    shared_bytes: int  # the most that a block can have
     cooperative: bool
 
 
@@ -126,7 +126,7 @@ def device_limits(device: int) -> Limits:
 
 @functools.cache
 def _load(source: Path, entry: str, device: int, macros: Macros) -> tuple[Any, Any]:
-    """A device's context, the one that PyTorch and TensorRT use too, and the kernel loaded there."""
+    """A device's primary context, which PyTorch and TensorRT use too, and the kernel loaded in it."""
     context, module = _load_module(source, device, macros)
     return context, checked(bindings("driver").cuModuleGetFunction(module, entry.encode()))
 
@@ -147,7 +147,7 @@ def _load_module(source: Path, device: int, macros: Macros) -> tuple[Any, Any]:
 
 
 def _allow_shared(context: Any, function: Any, size: int) -> None:
-    """Lets a kernel be launched with more shared memory than every device has."""
+    """Allows a kernel more dynamic shared memory than the default limit."""
     driver = bindings("driver")
     kind = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     checked(driver.cuCtxPushCurrent(context))
@@ -158,7 +158,7 @@ def _allow_shared(context: Any, function: Any, size: int) -> None:
 
 
 def compiled(source: Path) -> bytes | None:
-    """What `make` made of a kernel, unless it is older than its source."""
+    """The binary that `make` compiled; None if there is none or it is older than its source."""
     binary = BINARIES / f"{source.stem}.fatbin"
     if not binary.is_file() or binary.stat().st_mtime < source.stat().st_mtime:
         return None
@@ -166,7 +166,7 @@ def compiled(source: Path) -> bytes | None:
 
 
 def compiled_once(source: Path, architecture: str, macros: Macros = ()) -> bytes:
-    """What NVRTC makes of a kernel, kept in the cache for the next process."""
+    """A kernel compiled by NVRTC, from the cache or into it."""
     _, *version = bindings("nvrtc").nvrtcVersion()
     asked = repr((architecture, macros, version)).encode()
     name = hashlib.sha256(source.read_bytes() + asked).hexdigest()[:16]

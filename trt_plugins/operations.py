@@ -1,8 +1,7 @@
-"""`repeat` and `add_pos_enc` by the kernels, as a network on a GPU takes them: `FastSpeech(config, KERNELS)`.
+"""`repeat` and `add_pos_enc` on the CUDA kernels, as operations of a network: `FastSpeech(config, KERNELS)`.
 
-Each allocates its result, as every PyTorch operation does, and runs on PyTorch's current stream. Where memory
-is fixed, between two engines, `launch.bind` of either folder gives the kernel alone. For inference only: the
-kernels have no gradients.
+Each allocates its result and runs on PyTorch's current stream. For tensors at fixed addresses, as between two
+engines, use `launch.bind` of either package. For inference only: the kernels have no gradients.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from trt_plugins.repeat import launch as repeat_launch
 
 
 def repeat(x: Tensor, counts: Tensor, frames: Tensor) -> Tensor:
-    """As `fastspeech.operations.repeat`; a count below 0 is one of 0."""
+    """As `fastspeech.operations.repeat`; negative counts are clipped to 0."""
     x, counts, frames = x.contiguous(), counts.contiguous(), frames.contiguous()
     out = x.new_empty(x.size(0), frames.size(0), x.size(2))
     repeat_launch.bind(x, counts, frames, out)(torch.cuda.current_stream(x.device).cuda_stream)

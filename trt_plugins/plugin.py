@@ -1,6 +1,6 @@
-"""What both plugins share: an IPluginV3 in Python whose enqueue() launches a kernel of ours.
+"""The base of the plugins: an IPluginV3 in Python whose enqueue() launches one of our kernels.
 
-A plugin has no fields: what it does follows from its inputs' shapes and types.
+Plugins have no fields: everything follows from the shapes and types of the inputs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NAMESPACE = "melforge"  # of the plugins in TensorRT, and of their nodes in ONNX
 VERSION = "1"
 
 
-# TensorRT for RTX knows plugin classes and their registry too, but takes no plugin into a network.
+# TensorRT for RTX has plugin classes and a registry too, but its networks take no plugins.
 trt = load_tensorrt().api
 TYPE_NAMES = {
     trt.DataType.FLOAT: "float32",
@@ -26,10 +26,10 @@ TYPE_NAMES = {
 
 
 class KernelPlugin(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPluginV3OneRuntime):
-    """One kernel as a plugin. Its first input's type is that of its output."""
+    """One kernel as a plugin. The output has the first input's type."""
 
     name: str
-    types: tuple[tuple[str, ...], ...]  # of each input; () where it must be that of the first
+    types: tuple[tuple[str, ...], ...]  # allowed for each input; () means the first input's type
 
     def __init__(self):
         for interface in KernelPlugin.__bases__:
@@ -38,11 +38,11 @@ class KernelPlugin(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, t
         self.num_outputs = 1
 
     def output_dims(self, *inputs: Any) -> list:
-        """The output's dimensions, taken from the inputs' as they are given: numbers or expressions."""
+        """The output's dimensions from the inputs': integers or expressions."""
         raise NotImplementedError
 
     def launch(self, device: int, dtype: str, shapes: list[tuple], addresses: tuple[int, ...]) -> Launch:
-        """The kernel for the inputs' shapes, and the addresses of inputs and output."""
+        """The launch for the inputs' shapes; `addresses` are those of the inputs and the output."""
         raise NotImplementedError
 
     # CORE
@@ -74,7 +74,7 @@ class KernelPlugin(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, t
         return []
 
     def configure_plugin(self, inputs, outputs):
-        pass  # nothing depends on the range of shapes
+        pass  # independent of the range of shapes
 
     # RUNTIME
 
@@ -85,7 +85,7 @@ class KernelPlugin(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, t
         pass
 
     def on_shape_change(self, inputs, outputs):
-        pass  # enqueue() is given the shapes again
+        pass  # enqueue() gets the shapes again
 
     def attach_to_context(self, context):
         return self.clone()
@@ -97,7 +97,7 @@ class KernelPlugin(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, t
 
 
 class Creator(trt.IPluginCreatorV3One):
-    """Makes a plugin while an engine is built and when one is loaded."""
+    """Creates a plugin when an engine is built and when it is loaded."""
 
     def __init__(self, plugin: type[KernelPlugin]):
         trt.IPluginCreatorV3One.__init__(self)

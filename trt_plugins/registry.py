@@ -1,4 +1,4 @@
-"""Makes the plugins known to TensorRT, before it parses a graph that has their nodes or loads its engine."""
+"""Registers the plugins with TensorRT, before it parses a graph with their nodes or loads its engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernels ask of tensors: they get addresses, so whatever does not fit must be refused before."""
+"""Checks of the kernels' tensors, which must come before a launch: a kernel gets addresses only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 def require(
     name: str, tensor: Tensor, shape: tuple[int | None, ...], dtypes: Collection[str], device: torch.device
 ) -> None:
-    """A ValueError naming the tensor unless it is whole in memory on that GPU with this shape (None: any)."""
+    """A ValueError unless the tensor is contiguous on that GPU, with this type and shape (None: any)."""
     dtype = dtype_name(tensor)
     if dtype not in dtypes:
         raise ValueError(f"{name} is {dtype}; the kernel takes {', '.join(dtypes)}")

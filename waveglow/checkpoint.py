@@ -1,6 +1,6 @@
 """Published WaveGlow files: NVIDIA's training checkpoints and state dicts, in float32 or float16, with every
-prefix and kernel rank they were saved with. Weight norm is folded and the 1x1 convolutions inverted on the
-way in. Files that hold a pickled module are refused: opening them would run code.
+prefix and kernel rank they were saved with. Weight norm is folded and the 1x1 convolutions are inverted when
+loading. Files with a pickled module are refused: opening them would run code.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ COPIES = ("WN_rev.", "convinv_rev.")
 def load_checkpoint(path: str | Path, config: WaveglowConfig | None = None) -> Checkpoint:
     """Sizes, folded weights with the inverses of the 1x1 convolutions, and facts of a published file.
 
-    What shapes can't tell (the hop) is the published value. A file whose weights have other sizes than
-    `config`, or than its own config says, is refused.
+    The hop, which shapes do not determine, is the published one. A file whose weights have other sizes than
+    `config`, or than its own config states, is refused.
 
     `info` holds `mel` (None: no file states its mel) and `epoch` where known.
     """
@@ -77,7 +77,7 @@ def current_names(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def infer_sizes(state: Mapping[str, torch.Tensor], path: str | Path) -> dict[str, int]:
-    """What names and shapes tell: all but the hop, and when no channels leave early, how they would."""
+    """The sizes that names and shapes determine: not the hop, and not `n_early_*` without early outputs."""
 
     def numbers(pattern: str) -> int:
         return len({match[1] for name in state if (match := re.fullmatch(pattern, name))})
@@ -128,7 +128,7 @@ def _build_config(
             "Give the configuration that it was trained with, or none: its weights show their sizes."
         )
     sizes = {**found, **stated}
-    sizes.setdefault("n_early_every", sizes["n_flows"])  # no channels leave early
+    sizes.setdefault("n_early_every", sizes["n_flows"])  # no early outputs
     try:
         return WaveglowConfig(**sizes)
     except InputError as error:
@@ -153,7 +153,7 @@ def _stated_sizes(content: Mapping[str, Any], path: Path) -> dict[str, int]:
 
 
 def _with_inverses(state: Mapping[str, torch.Tensor], path: Path) -> dict[str, torch.Tensor]:
-    """The state with each 1x1 convolution's inverse; an InputError names the first that has none."""
+    """The state with each 1x1 convolution's inverse; an InputError names the first singular one."""
     complete = dict(state)
     for name, value in state.items():
         if match := re.fullmatch(r"convinv\.(\d+)\.conv\.weight", name):

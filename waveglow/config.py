@@ -1,4 +1,4 @@
-"""Sizes of a WaveGlow vocoder, under the names of the published ones; WN_config's three carry `wn_`."""
+"""Sizes of a WaveGlow vocoder, under their published names; those of WN_config have the prefix `wn_`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from common.errors import InputError
 class WaveglowConfig:
     """The published network's hyper-parameters (defaults: the one with 256 channels).
 
-    `n_group` audio samples stand side by side as channels. Before every `n_early_every`-th flow but the
-    first, `n_early_size` of them leave for z. `upsample_kernel_size` and `hop_length` bring the mel to the
-    audio's rate; no published file states these two.
+    `n_group` audio samples are grouped into channels. Before every `n_early_every`-th flow but the first,
+    `n_early_size` channels are output to z. `upsample_kernel_size` and `hop_length` are the transposed
+    convolution from the mel's to the audio's rate; no published file states these two.
 
-    Two options make a small network; the published ones have neither. `upsample_groups` 80 upsamples each mel
-    band by itself (82 thousand weights instead of 6.6 million). `cond_channels` narrows the grouped mel, of
-    n_mel_channels * n_group channels, once before all coupling nets.
+    Two options for small networks, which the published ones do not use: `upsample_groups` 80 upsamples each
+    mel band separately (82 thousand weights instead of 6.6 million). `cond_channels` projects the grouped
+    mel, of n_mel_channels * n_group channels, to fewer channels once for all coupling nets.
     """
 
     n_mel_channels: int = 80
@@ -31,7 +31,7 @@ class WaveglowConfig:
     upsample_kernel_size: int = 1024
     hop_length: int = 256
     upsample_groups: int = 1
-    cond_channels: int = 0  # 0: the grouped mel as it is
+    cond_channels: int = 0  # 0: no projection of the grouped mel
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -60,7 +60,7 @@ class WaveglowConfig:
 
     @property
     def wn_cond_channels(self) -> int:
-        """Channels of what leads the coupling nets."""
+        """Channels of the coupling nets' conditioning."""
         return self.cond_channels or self.n_mel_channels * self.n_group
 
     @property
@@ -73,28 +73,28 @@ class WaveglowConfig:
         return self.n_group - self.n_early_outputs * self.n_early_size
 
     def is_early(self, flow: int) -> bool:
-        """Whether channels leave before this flow (and, generating, enter after it)."""
+        """Whether channels are output before this flow (when generating: added after it)."""
         return flow > 0 and flow % self.n_early_every == 0
 
     def flow_channels(self, flow: int) -> int:
         return self.n_group - flow // self.n_early_every * self.n_early_size
 
     def noise_length(self, frames: int) -> int:
-        """Steps of z for so many mel frames."""
+        """Steps of z for `frames` mel frames."""
         return frames * self.hop_length // self.n_group
 
 
 def receptive_field(config: WaveglowConfig) -> int:
     """Mel frames on each side that the audio of one frame depends on.
 
-    A chunk of mel and of z with this much context on both sides (less only at the true ends, where the
-    network pads with zeros) gives, for its centre, the same audio as the whole mel.
+    A chunk of mel and z with this much context on both sides (less only at the mel's ends, where the network
+    pads with zeros) gives the same audio for its centre as the whole mel.
     """
     steps = config.noise_length(1)
     flow = (config.wn_kernel_size - 1) // 2 * (2**config.wn_layers - 1)  # steps on each side
     reach = config.n_flows * flow
-    # The mel enters a net behind its first dilated convolution. A sample depends on its own frame and those
-    # before it that the upsampling kernel, rounded up to whole hops, covers.
+    # The mel enters a coupling net after its first dilated convolution. A sample depends on its own frame and
+    # on the earlier ones that the upsampling kernel, rounded up to whole hops, covers.
     reach_of_mel = reach - (config.wn_kernel_size - 1) // 2
     earlier = -(-config.upsample_kernel_size // config.hop_length) - 1
     return max(-(-reach // steps), -(-reach_of_mel // steps) + earlier, (steps - 1 + reach) // steps)

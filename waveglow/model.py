@@ -1,5 +1,5 @@
-"""WaveGlow: invertible flows between audio and noise, led by a mel (Prenger, Valle and Catanzaro 2018,
-arXiv:1811.00002).
+"""WaveGlow: normalizing flows between audio and noise, conditioned on a mel (Prenger, Valle and Catanzaro
+2018, arXiv:1811.00002).
 
 Shape letters: B batch, G channels of a flow, T mel frames, S audio samples, L = S / n_group steps.
 """
@@ -13,12 +13,12 @@ from torch.nn.utils import parametrizations, parametrize
 
 from waveglow.config import WaveglowConfig
 
-# Smallest part of the largest singular value that float32 can still invert through.
+# The smallest ratio of singular values at which a matrix is inverted in float32.
 SINGULAR = 1e-6
 
 
 def invert(matrix: Tensor, name: str) -> Tensor:
-    """A square matrix's inverse, computed in float32; a ValueError with `name` if there is none."""
+    """A square matrix's inverse, computed in float32; a ValueError with `name` if it is singular."""
     matrix = matrix.detach().float()
     if not matrix.is_meta:
         spread = torch.linalg.svdvals(matrix.double())
@@ -27,18 +27,18 @@ def invert(matrix: Tensor, name: str) -> Tensor:
                 f"{name} is singular (singular values {spread[0]:.1e} to {spread[-1]:.1e}): the flow cannot "
                 "be inverted to generate audio; the weights are damaged or the training had diverged"
             )
-    return torch.linalg.inv(matrix).contiguous()  # it comes column by column
+    return torch.linalg.inv(matrix).contiguous()  # linalg.inv returns it column-major
 
 
 class InvertibleConv(nn.Module):
-    """A 1x1 convolution that can be undone. `store_inverse` makes the inverse a tensor of the state dict."""
+    """An invertible 1x1 convolution. `store_inverse` makes the inverse a tensor of the state dict."""
 
     def __init__(self, channels: int, flow: int) -> None:
         super().__init__()
         self.name = f"the 1x1 convolution of flow {flow}"
         self.conv = nn.Conv1d(channels, channels, 1, bias=False)
         rotation = torch.linalg.qr(torch.randn(channels, channels))[0]
-        rotation[:, 0] *= torch.linalg.det(rotation).sign()  # no reflection: the determinant begins at +1
+        rotation[:, 0] *= torch.linalg.det(rotation).sign()  # no reflection: the determinant starts at +1
         self.conv.weight = nn.Parameter(rotation[:, :, None])
         self.register_buffer("inverse", None)
 
@@ -49,7 +49,7 @@ class InvertibleConv(nn.Module):
         return invert(weight[:, :, 0], self.name)[:, :, None].to(weight.dtype)
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *others) -> None:
-        # Published weights have no inverse: it comes with the matrix that it belongs to.
+        # Published weights have no inverse; it is set together with the matrix.
         key, weight = f"{prefix}inverse", state_dict.get(f"{prefix}conv.weight")
         fits = weight is not None and weight.shape == self.conv.weight.shape
         if fits and self.inverse is not None and key not in state_dict:
@@ -59,7 +59,7 @@ class InvertibleConv(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x (B, G, L) -> mixed (B, G, L), log determinant of the whole mapping: all items and steps.
 
-        A negative determinant gives NaN, as published: training begins at +1 and comes there only through a
+        A negative determinant gives NaN, as published: training starts at +1 and can reach it only through a
         singular matrix.
         """
         log_det = torch.logdet(self.conv.weight[:, :, 0].float())
@@ -79,7 +79,7 @@ class CouplingNet(nn.Module):
         self.channels = channels
         self.start = nn.Conv1d(half, channels, 1)
         self.end = nn.Conv1d(channels, 2 * half, 1)
-        nn.init.zeros_(self.end.weight)  # every flow begins as the identity
+        nn.init.zeros_(self.end.weight)  # every flow starts as the identity
         nn.init.zeros_(self.end.bias)
         self.in_layers = nn.ModuleList()
         self.cond_layers = nn.ModuleList()
@@ -92,17 +92,17 @@ class CouplingNet(nn.Module):
                 )
             )
             self.cond_layers.append(nn.Conv1d(config.wn_cond_channels, 2 * channels, 1))
-            last = layer == config.wn_layers - 1  # has no further layer to add to
+            last = layer == config.wn_layers - 1  # no further layer takes its residual output
             self.res_skip_layers.append(nn.Conv1d(channels, channels if last else 2 * channels, 1))
 
     def normed(self) -> list[nn.Module]:
-        """The convolutions that are trained with weight norm: all but the last."""
+        """The convolutions with weight norm: all but the last."""
         return [self.start, *self.in_layers, *self.cond_layers, *self.res_skip_layers]
 
     def forward(self, x: Tensor, mel: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """x (B, G/2, L), grouped mel (B, wn_cond_channels, L) -> shift, log scale, each (B, G/2, L).
 
-        `mask` (B, 1, L) is 0 where nothing is to be heard.
+        `mask` (B, 1, L) is the padding mask: 0 at padding.
         """
         x = self.start(x)
         skips = torch.zeros_like(x)
@@ -121,9 +121,9 @@ class CouplingNet(nn.Module):
 class Waveglow(nn.Module):
     """The flows, in both directions: `forward` from audio to noise (training), `generate` back.
 
-    With `weight_norm` the coupling nets' convolutions are trained as direction and length.
-    `remove_weight_norm` folds them into plain weights and inverts the 1x1 convolutions once, and
-    `weight_norm=False` builds that form at once: its state dict has the inverses too (`convinv.K.inverse`).
+    With `weight_norm` the coupling nets' convolutions have weight normalisation. `remove_weight_norm` folds
+    it into plain weights and inverts the 1x1 convolutions once. `weight_norm=False` builds that form, whose
+    state dict holds the inverses too (`convinv.K.inverse`).
     """
 
     def __init__(self, config: WaveglowConfig, weight_norm: bool = True) -> None:
@@ -149,7 +149,7 @@ class Waveglow(nn.Module):
             self.remove_weight_norm()
 
     def remove_weight_norm(self) -> Waveglow:
-        """Makes the form for generating, in place; returns the network."""
+        """Converts to the form for generating, in place; returns the network."""
         for net in self.WN:
             for conv in net.normed():
                 if parametrize.is_parametrized(conv, "weight"):
@@ -159,10 +159,10 @@ class Waveglow(nn.Module):
         return self
 
     def _upsampled(self, mel: Tensor, samples: int) -> Tensor:
-        """What the transposed convolution `upsample` makes of mel (B, n_mels, T), its first `samples`.
+        """The first `samples` of the transposed convolution `upsample` of mel (B, n_mels, T).
 
-        The kernel spans a few hops, so this is a product at the rate of frames: each frame and the few before
-        it make a hop of samples. cuDNN takes many times as long for a grouped kernel of this length.
+        The kernel spans a few hops, so this is computed as a product at frame rate: a hop of samples depends
+        on its frame and the few before. cuDNN takes many times as long for a grouped kernel of this length.
         """
         conv, hop = self.upsample, self.config.hop_length
         taps = -(-self.config.upsample_kernel_size // hop)
@@ -176,7 +176,7 @@ class Waveglow(nn.Module):
         return (made + conv.bias[:, None])[:, :, :samples]
 
     def _grouped(self, mel: Tensor, samples: int) -> Tensor:
-        """mel (B, n_mels, T) -> (B, wn_cond_channels, L), what the coupling nets see of `samples` samples."""
+        """mel (B, n_mels, T) -> (B, wn_cond_channels, L), the coupling nets' conditioning for `samples`."""
         n_group = self.config.n_group
         whole = samples // n_group * n_group
         mel = self._upsampled(mel, whole)  # (B, n_mels, S)
@@ -187,7 +187,7 @@ class Waveglow(nn.Module):
         """mel (B, n_mels, T), audio (B, S) -> z (B, n_group, L), each flow's log scales (B, G/2, L), and
         log determinants (n_flows,), summed over items and steps.
 
-        Samples that don't fill a group at the end are left out. `generation_order` makes z fit `generate`.
+        Samples of an incomplete group at the end are dropped. `generation_order` reorders z for `generate`.
         """
         config = self.config
         reach = (mel.shape[2] - 1) * config.hop_length + config.upsample_kernel_size
@@ -212,14 +212,14 @@ class Waveglow(nn.Module):
         return torch.cat((*early, x), dim=1), tuple(log_scales), torch.stack(log_dets)
 
     def generation_order(self, z: Tensor) -> Tensor:
-        """`forward`'s z, which begins with the first early output -> z as `generate` takes it."""
+        """`forward`'s z, which starts with the first early output -> z in the order of `generate`."""
         sizes = [self.config.n_early_size] * self.config.n_early_outputs + [self.config.n_remaining]
         return torch.cat(z.split(sizes, dim=1)[::-1], dim=1)
 
     def generate(self, mel: Tensor, z: Tensor, lengths: Tensor | None = None) -> tuple[Tensor]:
         """The stage "generator": mel (B, n_mels, T), scaled noise z (B, n_group, L) -> audio (B, S).
 
-        "masked_generator" takes `lengths` (B,) too: each item's audio is then that of its frames alone.
+        "masked_generator" takes `lengths` (B,) too: each item's audio then equals that of the item alone.
         L is T * hop // n_group and S is L * n_group; waveglow.noise says how z is ordered and scaled.
         """
         config = self.config
@@ -231,7 +231,7 @@ class Waveglow(nn.Module):
             )
         mel = self._grouped(mel, mel.shape[2] * config.hop_length)
         mask = None
-        if lengths is not None:  # a frame's steps hear no later frame, but the coupling nets' hear each other
+        if lengths is not None:  # the coupling nets' receptive field covers later steps
             ends = lengths * config.hop_length // config.n_group
             mask = (torch.arange(length, device=z.device) < ends[:, None])[:, None].to(z.dtype)
         used = config.n_remaining

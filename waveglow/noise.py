@@ -1,7 +1,7 @@
-"""The noise that WaveGlow turns into audio: its order and its scale, for numpy arrays and torch tensors.
+"""WaveGlow's input noise z: its order and its scale, for numpy arrays and torch tensors.
 
-z (B, n_group, L) begins with the channels that pass through every flow; the early outputs' follow in the
-order in which generating needs them, the last flow's first.
+z (B, n_group, L) starts with the channels that pass through every flow. The early outputs follow in the order
+in which they are used when generating, the last flow's first.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from waveglow.config import WaveglowConfig
 
 
 def noise_shape(config: WaveglowConfig, batch: int, frames: int) -> tuple[int, int, int]:
-    """The shape of z for mels of so many frames."""
+    """The shape of z for mels of `frames` frames."""
     return (batch, config.n_group, config.noise_length(frames))
 
 
 def draw_noise(config: WaveglowConfig, frames: int, seed: int) -> np.ndarray:
-    """Unit noise z (1, n_group, L) float32 for a mel of so many frames.
+    """Unit noise z (1, n_group, L) float32 for a mel of `frames` frames.
 
-    Drawn step by step: a shorter mel has the beginning of a longer one's noise.
+    Drawn step by step, so that a shorter mel's noise is the beginning of a longer one's.
     """
     _, channels, length = noise_shape(config, 1, frames)
     drawn = np.random.default_rng(seed).standard_normal((length, channels), np.float32)
@@ -31,8 +31,8 @@ def draw_noise(config: WaveglowConfig, frames: int, seed: int) -> np.ndarray:
 def scale_noise(z: Array, config: WaveglowConfig, sigma: float, scale_early: bool = True) -> Array:
     """Unit noise z times its standard deviation `sigma`.
 
-    The published PyTorch program scales all of it; the published ONNX and TensorRT programs leave the early
-    outputs' noise at 1, which `scale_early=False` reproduces.
+    The published PyTorch program scales all channels; the published ONNX and TensorRT programs do not scale
+    the early outputs' noise, which `scale_early=False` reproduces.
     """
     if not 0 <= sigma < float("inf"):
         raise InputError(f"sigma must be a number from 0, not {sigma}")

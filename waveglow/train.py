@@ -1,10 +1,11 @@
 """Trains WaveGlow: `python -m waveglow.train --corpus DIR --out DIR`, in two runs.
 
-The first maximises the likelihood of the audio, as the paper does (arXiv:1811.00002, equation 3). A network
-small enough for a CPU stays noisy that way, so the second (`--hparam hparams/waveglow/train_adversarial.yaml
---init RUN/last.pt`) trains the other direction, noise to audio, as HiFi-GAN's generator is trained: against
-discriminators and on mel losses (common/training/adversarial.py). It leaves the invertible convolutions as
-they are. Each step runs as one CUDA graph. `--mels` trains on acoustic models' own mels too.
+The first maximises the likelihood of the audio, as the paper does (arXiv:1811.00002, equation 3). Audio of a
+network small enough for a CPU stays noisy that way. So the second (`--hparam
+hparams/waveglow/train_adversarial.yaml --init RUN/last.pt`) trains the direction from noise to audio like
+HiFi-GAN's generator, against discriminators and on mel losses (common/training/adversarial.py). It does not
+change the invertible convolutions. Each step runs as one CUDA graph. `--mels` trains on predicted mels of
+acoustic models too.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from waveglow.noise import noise_shape
 
 @dataclass(frozen=True)
 class WaveglowRecipe:
-    """How the flows are trained; one value each in hparams/waveglow/train.yaml."""
+    """Training settings; hparams/waveglow/train.yaml has their values."""
 
     adversarial: bool  # noise to audio against discriminators, instead of audio to noise by likelihood
-    sigma: float  # spread of the noise
+    sigma: float  # standard deviation of the noise
     batch_size: int
     segment_frames: int
     learning_rate: float
@@ -47,18 +48,18 @@ class WaveglowRecipe:
     warm_up_steps: int
     ema_decay: float
     clip_norm: float
-    predicted_share: float  # share of a batch whose input is a predicted mel, where --mels is given
+    predicted_share: float  # share of a batch with predicted mels as input, with --mels
 
 
 def negative_log_likelihood(model: Waveglow, mel: Tensor, audio: Tensor, sigma: float) -> Tensor:
-    """Of audio (B, S) given mel (B, n_mels, T), for each value and without the constant."""
+    """Of audio (B, S) given mel (B, n_mels, T), per value and without the constant."""
     z, log_scales, log_dets = model(mel, audio)
     gained = sum(log_scale.sum() for log_scale in log_scales) + log_dets.sum()
     return (z.square().sum() / (2 * sigma**2) - gained) / z.numel()
 
 
 def mix_precision(model: Waveglow, device: torch.device) -> None:
-    """Runs the coupling nets in bfloat16 where that pays, but not their last layers: the flows stay exact."""
+    """Runs the coupling nets in bfloat16 on a GPU, but not their last layers: the flows stay exact."""
     if device.type != "cuda":
         return
     for net in model.WN:
@@ -150,7 +151,7 @@ class Trainer:
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
-        """Of the averaged network on held-out audio: its likelihood, and the mel loss of what it makes."""
+        """The averaged network's likelihood on held-out audio, and the mel loss of its output."""
         mel, audio = self.held_out
         model = Waveglow(self.config).to(self.device)
         model.load_state_dict(self.ema.state_dict())

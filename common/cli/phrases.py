@@ -15,7 +15,7 @@ import numpy as np
 from common.audio.sound_files import FORMATS, encode_audio, write_audio
 from common.errors import InputError, require_package
 from common.files import write_bytes
-from common.runner import TextToSpeech
+from common.runner import AnalysedText, TextToSpeech
 from common.speech import Audio, Controls, shown
 from common.text import Unspoken
 
@@ -191,10 +191,13 @@ def speak_phrases(
     A lone phrase that cannot be spoken is an error. Of several, the others are still made.
     """
     tts.require_controls(controls)
-    speakable, failures = [], 0
+    speakable: list[Phrase] = []
+    texts: list[AnalysedText] = []
+    failures = 0
     for phrase in phrases:
         try:
-            lines = describe_unspoken(phrase, tts.analyse(phrase.text).unspoken)
+            text = tts.analyse(phrase.text)
+            lines = describe_unspoken(phrase, text.unspoken)
             if strict and lines:
                 raise InputError("; ".join(lines))
         except InputError as error:
@@ -208,8 +211,9 @@ def speak_phrases(
         for line in lines:
             print(f"warning: {line}", file=sys.stderr)
         speakable.append(phrase)
+        texts.append(text)
     batch_size = batch_size if len(phrases) > 1 else batch_size or 1
-    answers = tts.speak_each((phrase.text for phrase in speakable), controls, batch_size, retries)
+    answers = tts.speak_each(texts, controls, batch_size, retries)
     records: dict[int, dict[str, Any]] = {}
     for number, audio in _with_progress(answers, len(speakable)):
         phrase = speakable[number]

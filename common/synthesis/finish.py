@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from common.errors import InputError
+
 FADE = 0.004  # seconds at both ends of an utterance, so that joining it to silence makes no click
-
-
-KNEE = 0.8  # an excursion beyond 1 is rounded off from here on, so that nothing clips
+KNEE = 0.8  # soft clipping begins here, for peaks beyond 1
 
 
 def finish(
@@ -27,13 +27,12 @@ def finish(
     return samples
 
 
-def round_off(samples: np.ndarray) -> np.ndarray:
-    """Samples in [-1, 1]: each excursion that goes beyond is bent so that its peak is 1.
+def soft_clip(samples: np.ndarray) -> np.ndarray:
+    """Samples in [-1, 1]: each peak beyond 1 is compressed to 1, from KNEE on; else unchanged.
 
-    An excursion is a run of samples above KNEE. A rule that sees one sample at a time and leaves what is
-    within 1 as it is can only clip, and one that looks at the whole utterance can't stream; an excursion is
-    over within milliseconds. The curve begins with a slope of 1 and nears identity as the peak nears 1, so
-    that the last digits, which differ from chunk to chunk, decide nothing.
+    A peak is a run of samples above KNEE: a few milliseconds, so that a stream can wait for its end. (A rule
+    for single samples that leaves those within 1 as they are can only clip.) The curve begins with a slope
+    of 1 and tends to identity as the peak tends to 1, so that rounding between chunks decides nothing.
     """
     size = np.abs(samples)
     if size.max(initial=0.0) <= 1:
@@ -41,17 +40,24 @@ def round_off(samples: np.ndarray) -> np.ndarray:
     above = size > KNEE
     edges = np.flatnonzero(np.diff(above, prepend=False, append=False))
     starts, ends = edges[::2], edges[1::2]
-    # Up to the next one's start, but between them nothing is higher.
+    # A slice of reduceat goes up to the next start; nothing after a run's end is higher than the run.
     peaks = np.repeat(np.maximum.reduceat(size, starts), ends - starts)
-    bent = np.flatnonzero(above)[peaks > 1]
-    over, highest = size[bent] - KNEE, peaks[peaks > 1] - KNEE
-    rounded = KNEE + over / (1 + over * (1 / (1 - KNEE) - 1 / highest))
+    compressed = np.flatnonzero(above)[peaks > 1]
+    over, highest = size[compressed] - KNEE, peaks[peaks > 1] - KNEE
+    shaped = KNEE + over / (1 + over * (1 / (1 - KNEE) - 1 / highest))
     samples = samples.copy()
-    samples[bent] = np.copysign(np.minimum(rounded, 1), samples[bent])
+    samples[compressed] = np.copysign(np.minimum(shaped, 1), samples[compressed])
     return samples
 
 
-def settled(samples: np.ndarray) -> int:
-    """So many samples come before the excursion that the last one belongs to, if it does to any."""
+def complete_peaks(samples: np.ndarray) -> int:
+    """How many samples come before a peak that may go on in the next chunk."""
     quiet = np.flatnonzero(np.abs(samples) <= KNEE)
     return int(quiet[-1]) + 1 if len(quiet) else 0
+
+
+def require_finite(samples: np.ndarray) -> np.ndarray:
+    """The samples; an InputError where the models gave NaN or infinity."""
+    if not np.isfinite(samples).all():
+        raise InputError("the models gave NaN instead of audio: their weights or their precision do not hold")
+    return samples

@@ -19,6 +19,7 @@ from typing import Protocol
 import torch
 
 from common.cli.parser import Parser
+from common.engines.cuda_graphs import capture
 from common.errors import InputError
 
 WARM_UP_STEPS = 3  # eager steps of a shape before its capture: cuDNN and lazy optimiser state settle in them
@@ -37,7 +38,6 @@ class GraphedSteps:
         self.step = step
         self.calls: dict[object, int] = {}
         self.graphs: dict[object, tuple[torch.cuda.CUDAGraph, dict, dict]] = {}
-        self.pool = None
 
     def __call__(self, key: object, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
         if next(iter(inputs.values())).device.type != "cuda":
@@ -57,10 +57,8 @@ class GraphedSteps:
             torch.cuda.current_stream().wait_stream(side)
             return outputs
         static = {name: value.clone() for name, value in inputs.items()}
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
-            outputs = self.step(key, **static)
-        self.pool = self.pool or graph.pool()
+        first = next((graph for graph, *_ in self.graphs.values()), None)
+        graph, outputs = capture(lambda: self.step(key, **static), pool_of=first, error_mode="global")
         self.graphs[key] = (graph, static, outputs)
         graph.replay()
         return outputs

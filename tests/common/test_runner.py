@@ -6,6 +6,8 @@ import dataclasses
 import itertools
 import math
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ import torch
 from common.audio.denoiser import bias_spectrum, spectra_of
 from common.runner import TextToSpeech
 from common.speech import Controls
-from common.synthesis.finish import FADE, KNEE, finish, round_off, settled
+from common.synthesis.finish import FADE, KNEE, complete_peaks, finish, soft_clip
 from common.text import Analysis, Utterance
 from hifigan.config import HifiganSettings
 from hifigan.infer import HifiganVocoder
@@ -311,13 +313,13 @@ def excursions(samples: np.ndarray) -> list[slice]:
 @pytest.mark.parametrize("size", [0.0, 0.5, 0.9, 1.0])
 def test_what_stays_within_one_is_left_as_it_is(size):
     samples = waves(size)
-    np.testing.assert_array_equal(round_off(samples), samples)
+    np.testing.assert_array_equal(soft_clip(samples), samples)
 
 
 @pytest.mark.parametrize("size", [1.0001, 1.1, 2.0, 50.0])
 def test_only_an_excursion_beyond_one_is_rounded_off(size):
     samples = waves(size)
-    rounded = round_off(samples)
+    rounded = soft_clip(samples)
     touched = np.zeros(len(samples), bool)
     seen = set()
     for run in excursions(samples):
@@ -334,20 +336,20 @@ def test_only_an_excursion_beyond_one_is_rounded_off(size):
     np.testing.assert_array_equal(rounded[~touched], samples[~touched])
     assert rounded.dtype == np.float32 and np.abs(rounded).max() <= 1
     np.testing.assert_array_equal(np.sign(rounded), np.sign(samples))
-    np.testing.assert_allclose(round_off(-samples), -rounded)
+    np.testing.assert_allclose(soft_clip(-samples), -rounded)
 
 
 def test_a_peak_near_one_is_nearly_left_as_it_is():
     """So that a chunk's last digits, which differ from the whole's, are all that differs afterwards."""
     below, above = waves(1.0), waves(1 + 1e-5)
-    np.testing.assert_allclose(round_off(above), round_off(below), atol=3e-5)
+    np.testing.assert_allclose(soft_clip(above), soft_clip(below), atol=3e-5)
 
 
-def test_an_excursion_that_goes_on_is_not_settled():
-    assert settled(np.array([0.1, 0.9, -0.3, 0.2], np.float32)) == 4
-    assert settled(np.array([0.1, 0.9, -0.3, 0.9, -1.5], np.float32)) == 3
-    assert settled(np.array([2.0, 2.0], np.float32)) == 0
-    assert settled(np.zeros(0, np.float32)) == 0
+def test_an_excursion_that_goes_on_is_not_complete_peaks():
+    assert complete_peaks(np.array([0.1, 0.9, -0.3, 0.2], np.float32)) == 4
+    assert complete_peaks(np.array([0.1, 0.9, -0.3, 0.9, -1.5], np.float32)) == 3
+    assert complete_peaks(np.array([2.0, 2.0], np.float32)) == 0
+    assert complete_peaks(np.zeros(0, np.float32)) == 0
 
 
 class LoudVocoder:
@@ -423,10 +425,68 @@ def test_nothing_to_speak_is_an_error(tts, text):
 
 
 def test_foreign_symbols_are_refused(tts, monkeypatch):
-    utterance = Utterance("x", "x", ("x",), np.array([500]), 0.0)
-    monkeypatch.setattr(tts, "frontend", lambda text: Analysis((utterance,)))
+    class Foreign:
+        symbols = ("x",) * 501
+
+        def __call__(self, text: str) -> Analysis:
+            return Analysis((Utterance("x", "x", ("x",), np.array([500]), 0.0),))
+
+    monkeypatch.setattr(tts, "frontend", Foreign())
     with pytest.raises(ValueError, match="text frontend and model do not belong together"):
         tts.speak("x")
+
+
+def test_each_text_is_analysed_once(tts, monkeypatch):
+    analysed, frontend = [], tts.frontend
+
+    class Counting:
+        symbols = frontend.symbols
+
+        def __call__(self, text: str) -> Analysis:
+            analysed.append(text)
+            return frontend(text)
+
+    monkeypatch.setattr(tts, "frontend", Counting())
+    ready = tts.analyse("One.")
+    audio = tts.speak(ready)
+    tts.speak_many([ready, "Two."])
+    b"".join(chunk.tobytes() for chunk in tts.stream(ready))
+    assert analysed == ["One.", "Two."]
+    assert audio.text == "One." and audio.timings.stages["text"] == ready.seconds
+
+
+def test_a_generator_of_texts_is_spoken_as_it_comes(tts):
+    heard = threading.Event()
+
+    def dialogue():
+        yield "Who is there?"
+        assert heard.wait(60), "the first text waits for the second"
+        yield "Nobody."
+
+    answers = tts.speak_each(dialogue())
+    assert next(answers)[0] == 0
+    heard.set()
+    assert [number for number, _ in answers] == [1]
+
+
+def test_threads_get_what_they_would_get_alone(tts):
+    texts = [
+        "One word.",
+        "Two words, a comma.",
+        "Three more words follow here. And then a sentence.",
+        "Four!",
+    ]
+    alone = {text: tts.speak(text).samples for text in texts}
+
+    def call(number: int) -> bool:
+        text = texts[number % len(texts)]
+        if number % 3:
+            return np.array_equal(tts.speak(text).samples, alone[text])
+        streamed = np.concatenate(list(tts.stream(text)))
+        return np.allclose(streamed, alone[text], atol=1e-4)
+
+    with ThreadPoolExecutor(6) as threads:
+        assert all(threads.map(call, range(24)))
 
 
 def test_nan_audio_is_an_error(tts, monkeypatch):

@@ -1,7 +1,7 @@
 // Adds to each row of x the encoding of its position: row 1, 2, ... of a table up to the item's length, and
-// row 0, which holds zeros, behind it. A warp makes one row, in words of 16 bytes where rows fit them.
+// row 0, which holds zeros, behind it. A warp computes one row, with 16-byte accesses where rows allow it.
 //
-// Half precision is added by its own instruction, written out so that neither nvcc nor NVRTC needs a header.
+// float16 addition is inline PTX, so that neither nvcc nor NVRTC needs a header.
 
 constexpr int WARP = 32;
 constexpr int THREADS = 256;  // as kernel.py launches it

@@ -1,4 +1,4 @@
-"""Launches the kernel of `add_pos_enc`: on addresses, as a plugin is given them, or on tensors."""
+"""Launches the kernel of `add_pos_enc`, on addresses (for a plugin) or on tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SOURCE = Path(__file__).with_name("add_pos_enc.cu")
-# How the kernel's entries name a type, and the bytes of a number.
+# A type's name in the kernel's entry points, and its size in bytes.
 TYPES = {"float32": ("float", 4), "float16": ("half", 2)}
 
 
@@ -39,7 +39,7 @@ def launch(
 
 
 def bind(x: Tensor, lengths: Tensor, table: Tensor, out: Tensor) -> Launch:
-    """x (B, T, C), lengths (B,) int64, table (above T, C) -> what fills out (B, T, C) when it is called."""
+    """x (B, T, C), lengths (B,) int64, table (above T, C) -> the launch that fills out (B, T, C)."""
     from trt_plugins.tensors import dtype_name, require
 
     require("x", x, (None, None, None), TYPES, x.device)

@@ -1,17 +1,17 @@
-"""A HiFi-GAN network's weights in the form that the kernels take: every convolution is one matrix product.
+"""A HiFi-GAN network's weights in the kernels' layout: every convolution is one matrix product.
 
-Memory is time-major: a row holds the channels of one step. A convolution then is a product of rows, shifted
-by each tap, with the taps' matrices one below the other. Three things are arranged for that product:
+Memory is time-major: a row holds the channels of one step. A convolution is then a product of rows, shifted
+by each tap, with the concatenated matrices of the taps. Three cases are special:
 
-* a transposed convolution makes all steps of an input step (its phases) in one row, from few input steps.
-* where channels are few, a convolution makes `group` steps in one row too: its matrix has a band of taps for
-  each of them. That computes some zeros, but reads what taps share once for the group. Dilated convolutions
-  do the same with steps that are a dilation apart.
-* the last convolutions of all residual blocks become one, whose sum is the sum of the blocks.
+* A transposed convolution computes all outputs (phases) of an input step in one row, from few input steps.
+* With few channels a convolution computes `group` steps per row: its matrix has a band of taps for each of
+  them. This multiplies some zeros, but reads inputs shared by taps once per group. Dilated convolutions
+  group steps that are one dilation apart.
+* The last convolutions of all residual blocks become one product, which sums the blocks.
 
-Channels are filled up with zeros to 16, 32, 64 and so on, which changes nothing.
+Channels are zero-padded to a power of two, at least 16.
 
-Letters: C channels filled up, N columns of a product (group or phases times C), K its chunks.
+Letters: C padded channels, N columns of a product (group or phases times C), K its chunks.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from common.errors import InputError
 from hifigan.config import HifiganConfig
 from hifigan.model import HifiganGenerator
 
-CHUNK = 64  # columns of a product that the kernels take at a time, where there are as many
-NARROW = 16  # the fewest columns of a product on tensor cores
-COLUMNS = 128  # of a product, that groups are chosen for
+CHUNK = 64  # channels that the kernels multiply at a time; fewer if the level has fewer
+NARROW = 16  # the fewest columns that tensor cores multiply
+COLUMNS = 128  # of a product; `group` is chosen to reach them
 ENDS = 7  # taps of the first and of the last convolution
 
 
 @dataclass(frozen=True)
 class Level:
-    """What the steps between two upsamplings are laid out by."""
+    """The layout of the steps between two upsamplings."""
 
     channels: int  # C
     rate: int  # steps of a mel frame
-    group: int = 1  # steps that a convolution makes in a row
+    group: int = 1  # steps that a convolution computes per row
 
     @property
     def chunk(self) -> int:
@@ -47,17 +47,17 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """What the kernels' memory is laid out by."""
+class KernelLayout:
+    """The layout of the kernels' memory."""
 
-    window: int  # chunks of the mels that the first convolution hears
-    levels: tuple[Level, ...]  # behind the first convolution, and behind each upsampling
-    order: tuple[int, ...]  # of the residual blocks: those with most taps first
-    margin: int  # frames of zeros around every item, as far as any convolution reaches
+    window: int  # chunks of the first convolution's receptive field
+    levels: tuple[Level, ...]  # after the first convolution, and after each upsampling
+    order: tuple[int, ...]  # of the residual blocks: most taps first
+    margin: int  # frames of zeros around every item: the convolutions' largest reach
 
 
-def sizes_of(config: HifiganConfig, columns: int = COLUMNS) -> Sizes:
-    """The sizes for a network; a ValueError for one that the kernels cannot run."""
+def layout_of(config: HifiganConfig, columns: int = COLUMNS) -> KernelLayout:
+    """The layout for a network; raises for one that the kernels do not support."""
     for rate, kernel in zip(config.upsample_rates, config.upsample_kernel_sizes, strict=True):
         if (kernel - rate) % 2:
             raise InputError(
@@ -84,7 +84,7 @@ def sizes_of(config: HifiganConfig, columns: int = COLUMNS) -> Sizes:
         for kernel, dilations in zip(kernels, config.resblock_dilation_sizes, strict=True)
     )
     ups = zip(config.upsample_rates, config.upsample_kernel_sizes, strict=True)
-    return Sizes(
+    return KernelLayout(
         window=-(-ENDS * config.n_mel_channels // CHUNK),
         levels=tuple(levels),
         order=tuple(sorted(range(len(kernels)), key=lambda block: -kernels[block])),
@@ -94,29 +94,29 @@ def sizes_of(config: HifiganConfig, columns: int = COLUMNS) -> Sizes:
 
 def _filled(channels: int) -> int:
     filled = NARROW
-    while filled < channels:  # a tile's sides are powers of two
+    while filled < channels:  # tile sizes are powers of two
         filled *= 2
     return filled
 
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """A convolution as a product, or those of several residual blocks one behind the other."""
+    """A convolution as a product, or the convolutions of several residual blocks, concatenated."""
 
     weight: Tensor  # (K, N, chunk) float16: blocks, their taps, chunks of a tap
-    bias: Tensor  # (blocks, N) float32; the sum of the blocks where they are summed
+    bias: Tensor  # (blocks, N) float32; (1, N) if the blocks are summed
     taps: tuple[int, ...]  # of each block
-    centers: tuple[int, ...]  # the tap that hears the step itself
-    dilations: tuple[int, ...]  # steps between a block's taps, of those in rows
-    dilation: int = 1  # times these
-    group: int = 1  # steps in a row
-    spread: int = 1  # steps between those in a row, and between rows of the same residue
+    centers: tuple[int, ...]  # the tap at the output's own step
+    dilations: tuple[int, ...]  # rows between a block's taps, in units of `dilation`
+    dilation: int = 1
+    group: int = 1  # steps per row
+    spread: int = 1  # distance of the steps of a row; rows of one residue modulo this are a product
     residual: bool = False
     summed: bool = False
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """Each block's first tap among all, and where the last one ends."""
+        """Each block's first tap in `weight`, and the total number of taps."""
         return (0, *accumulate(self.taps))
 
     @property
@@ -128,10 +128,10 @@ class Product:
 class Folded:
     """The network's products in the order in which they run."""
 
-    sizes: Sizes
+    layout: KernelLayout
     first: Product
     ups: tuple[Product, ...]
-    blocks: tuple[tuple[Product, ...], ...]  # of each level, with all residual blocks in one
+    blocks: tuple[tuple[Product, ...], ...]  # of each level; a product holds all residual blocks
     last: Tensor  # (7, C) float32
     last_bias: Tensor  # (1,) float32
 
@@ -146,25 +146,25 @@ class Folded:
 
 
 def fold(network: HifiganGenerator, columns: int = COLUMNS) -> Folded:
-    """A network without weight norm, in float32 -> what the kernels take, on the network's device."""
+    """A network without weight norm, in float32 -> the kernels' weights, on the network's device."""
     config = network.config
-    sizes = sizes_of(config, columns)
+    layout = layout_of(config, columns)
     with torch.no_grad():
         ups = [
-            _upsampling(conv, config.upsample_rates[index], sizes.levels[index], sizes.levels[index + 1])
+            _upsampling(conv, config.upsample_rates[index], layout.levels[index], layout.levels[index + 1])
             for index, conv in enumerate(network.ups)
         ]
         blocks = [
-            _residual_blocks([level_blocks[block] for block in sizes.order], level, config)
-            for level_blocks, level in zip(network.resblocks, sizes.levels[1:], strict=True)
+            _residual_blocks([level_blocks[block] for block in layout.order], level, config)
+            for level_blocks, level in zip(network.resblocks, layout.levels[1:], strict=True)
         ]
         last = network.conv_post.weight[0].T  # (7, channels)
         folded = Folded(
-            sizes=sizes,
-            first=_first(network.conv_pre, sizes),
+            layout=layout,
+            first=_first(network.conv_pre, layout),
             ups=tuple(ups),
             blocks=tuple(blocks),
-            last=F.pad(last, (0, sizes.levels[-1].channels - last.shape[1])).contiguous(),
+            last=F.pad(last, (0, layout.levels[-1].channels - last.shape[1])).contiguous(),
             last_bias=network.conv_post.bias.clone(),
         )
     if not all(product.weight.isfinite().all() for product in folded.products):
@@ -173,21 +173,21 @@ def fold(network: HifiganGenerator, columns: int = COLUMNS) -> Folded:
 
 
 def _chunks(matrix: Tensor, chunk: int) -> Tensor:
-    """(taps, N, C) -> (taps * C / chunk, N, chunk), the chunks of a tap in a row, in float16."""
+    """(taps, N, C) -> (taps * C / chunk, N, chunk), the chunks of a tap consecutive, in float16."""
     return matrix.unflatten(2, (-1, chunk)).transpose(1, 2).flatten(0, 1).half().contiguous()
 
 
-def _first(conv: torch.nn.Conv1d, sizes: Sizes) -> Product:
-    """One tap: its columns are those of all taps' mels, tap * n_mels + mel."""
+def _first(conv: torch.nn.Conv1d, layout: KernelLayout) -> Product:
+    """One tap whose columns are the mels of all taps: tap * n_mels + mel."""
     matrix = conv.weight.transpose(1, 2).flatten(1)
-    filled = sizes.levels[0].channels
-    matrix = F.pad(matrix, (0, sizes.window * CHUNK - matrix.shape[1], 0, filled - len(matrix)))
+    filled = layout.levels[0].channels
+    matrix = F.pad(matrix, (0, layout.window * CHUNK - matrix.shape[1], 0, filled - len(matrix)))
     bias = F.pad(conv.bias, (0, filled - len(conv.bias)))
     return Product(_chunks(matrix[None], CHUNK), bias[None], (1,), (0,), (1,))
 
 
 def _upsampling(conv: torch.nn.ConvTranspose1d, rate: int, before: Level, after: Level) -> Product:
-    """Step f * rate + phase - padding comes of the input steps f, f - 1, ...: as many for all phases."""
+    """Output step f * rate + phase - padding depends on input steps f, f - 1, ...: as many for each phase."""
     inner, outer, kernel = conv.weight.shape
     taps = -(-kernel // rate)
     weight = F.pad(conv.weight, (0, taps * rate - kernel, 0, after.channels - outer))
@@ -198,7 +198,7 @@ def _upsampling(conv: torch.nn.ConvTranspose1d, rate: int, before: Level, after:
 
 
 def _residual_blocks(blocks: list, level: Level, config: HifiganConfig) -> tuple[Product, ...]:
-    """The blocks' convolutions in turn; in a block of two convolutions dilated and plain ones alternate."""
+    """A product for each convolution of the blocks; in ResBlock1 dilated and plain convolutions alternate."""
     if config.resblock == "1":
         lists = [
             [conv for pair in zip(block.convs1, block.convs2, strict=True) for conv in pair]
@@ -214,10 +214,10 @@ def _residual_blocks(blocks: list, level: Level, config: HifiganConfig) -> tuple
 
 
 def _together(convs: tuple[torch.nn.Conv1d, ...], level: Level, residual: bool, summed: bool) -> Product:
-    """The same turn of all blocks."""
+    """The corresponding convolutions of all blocks as one product."""
     dilations = tuple(conv.dilation[0] for conv in convs)
     same = len(set(dilations)) == 1
-    # What is added stands in rows of successive steps.
+    # The residual has rows of consecutive steps, so convolutions that add it are not spread.
     spread = dilations[0] if same and level.group > 1 and not residual else 1
     group = level.group if same and dilations[0] == spread else 1
     weights, biases = [], []

@@ -1,8 +1,8 @@
 """The kernels of HiFi-GAN's generator, in Triton, for GPUs with a tensor memory accelerator (sm_90 on).
 
 Memory is time-major: a margin of zeros, the first item's steps, a margin, the next item's steps, ..., a
-margin; a row has all channels of a step. What is stored has been through leaky ReLU, because the next
-convolution wants it so, and the residual is had back: leaky ReLU can be undone.
+margin; a row has all channels of a step. Activations are stored after leaky ReLU, as the next convolution
+needs them; the residual is recovered by inverting leaky ReLU.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ def window_kernel(
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """mel (B, MELS, frames) float32 -> what the first convolution hears at each frame: tap * MELS + mel.
+    """mel (B, MELS, frames) float32 -> the first convolution's inputs at each frame: tap * MELS + mel.
 
-    `out` (rows, WIDTH) float16. Behind an item's length the mels are zeros.
+    `out` (rows, WIDTH) float16. Mels behind an item's length count as zeros.
     """
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     item = tl.program_id(1)
     columns = tl.program_id(2) * CHUNK + tl.arange(0, CHUNK)
-    heard = place[:, None] + columns[None, :] // MELS - ENDS // 2
+    frame = place[:, None] + columns[None, :] // MELS - ENDS // 2
     length = tl.load(lengths + item).to(tl.int32)
-    there = (heard >= 0) & (heard < length) & (columns[None, :] < ENDS * MELS)
-    value = tl.load(mel + (item * MELS + columns[None, :] % MELS) * frames + heard, mask=there, other=0.0)
+    there = (frame >= 0) & (frame < length) & (columns[None, :] < ENDS * MELS)
+    value = tl.load(mel + (item * MELS + columns[None, :] % MELS) * frames + frame, mask=there, other=0.0)
     at = out + (MARGIN + item * stride + place[:, None]) * WIDTH + columns[None, :]
     tl.store(at, value.to(tl.float16), mask=place[:, None] < frames)
 
@@ -82,12 +82,14 @@ def conv_kernel(
     BN: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """One convolution of all residual blocks, or their last one with their mean, or an upsampling.
+    """A convolution of every residual block, or the blocks' last convolutions with their mean, or an
+    upsampling.
 
-    `source` and `kept` hold the blocks `source_rows` and `kept_rows` apart, none where they share one. A
-    program makes BM rows of GROUP steps by BN of COLUMNS; with a SPREAD these are steps of one residue, and
-    `out` is an address then. With PHASES a row of `out` has that many steps, PADDING late. RATE is the
-    source's steps of a frame; rows, `margin` and `stride` count steps.
+    The blocks of `source` and `kept` (the residual) are `source_rows` and `kept_rows` apart; 0: all blocks
+    read the same. A program computes BM rows of GROUP steps by BN of COLUMNS. With SPREAD > 1 these are steps
+    of one residue modulo SPREAD, and `out` is an address, not a descriptor. With PHASES > 1 a row of `out`
+    has PHASES steps, shifted by PADDING. RATE is the source's steps per frame; rows, `margin` and `stride`
+    count steps.
     """
     UNIT: tl.constexpr = GROUP * SPREAD
     SPLITS: tl.constexpr = COLUMNS // BN
@@ -107,7 +109,7 @@ def conv_kernel(
             total += tl.minimum(value, value * UNDO)
     rows = row + tl.arange(0, BM)
     place = rows * GROUP - margin
-    if SPREAD == 1:  # asked here, where nothing else waits for it
+    if SPREAD == 1:  # loaded early: nothing waits for it yet
         if PHASES == 1:
             there = _in_an_item(place, lengths, stride, items, RATE)[:, None]
         else:
@@ -122,14 +124,14 @@ def conv_kernel(
     for step in tl.range(first * CHUNKS, end * CHUNKS, num_stages=STAGES):
         tap = step // CHUNKS
         shift = (tap - CENTERS[0]) * DILATIONS[0]
-        heard = 0
+        source_block = 0
         for other in tl.static_range(1, BLOCKS):
             reached = tap >= STARTS[other]
             shift = tl.where(reached, (tap - STARTS[other] - CENTERS[other]) * DILATIONS[other], shift)
-            heard = tl.where(reached, other, heard)
+            source_block = tl.where(reached, other, source_block)
         shift *= dilation
-        within = shift & (GROUP - 1)  # in the row, also for steps before this one
-        at = heard * (source_rows // UNIT) + row + (shift - within) // GROUP
+        within = shift & (GROUP - 1)  # position in the row, for negative shifts too
+        at = source_block * (source_rows // UNIT) + row + (shift - within) // GROUP
         column = (within * SPREAD + residue) * CHANNELS + step % CHUNKS * CHUNK
         a = source.load([at, column])
         b = weights.load([step * COLUMNS + split * BN, 0])
@@ -151,14 +153,14 @@ def conv_kernel(
             made = (place % stride * PHASES)[:, None] + (columns // (COLUMNS // PHASES) - PADDING)[None, :]
             there = (made >= 0) & (made < length[:, None])
         total = tl.where(there, total, 0.0)
-        # An upsampling's view of `out` begins less than a row late, by as many steps as PADDING lacks.
+        # `out` starts -PADDING % PHASES steps late (engine.py), so that whole rows are subtracted here.
         earlier: tl.constexpr = (PADDING + PHASES - 1) // PHASES
         out.store([block * (out_rows // UNIT) + row - earlier, split * BN], total.to(tl.float16))
 
 
 @triton.jit
 def _in_an_item(place, lengths, stride, items, RATE: tl.constexpr):
-    """Whether steps, counted from the first item's first, are within an item's length."""
+    """Padding mask: whether steps, counted from the first item's first step, are within an item's length."""
     item = place // stride
     known = (place >= 0) & (item < items)
     length = tl.load(lengths + item, mask=known, other=0).to(tl.int32) * RATE

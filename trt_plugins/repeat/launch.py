@@ -1,4 +1,4 @@
-"""Launches the kernel of `repeat`: on addresses, as a plugin is given them, or on tensors."""
+"""Launches the kernel of `repeat`, on addresses (for a plugin) or on tensors."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SOURCE = Path(__file__).with_name("repeat.cu")
-WORDS = (16, 8, 4, 2)  # bytes; the kernel has an entry for each
-NUMBER_BYTES = {"float32": 4, "float16": 2, "int32": 4}  # of x, which the kernel only moves
+WORDS = (16, 8, 4, 2)  # bytes; the kernel has an entry point for each
+NUMBER_BYTES = {"float32": 4, "float16": 2, "int32": 4}  # of x, which the kernel only copies
 
 
 def launch(
@@ -28,13 +28,13 @@ def launch(
         raise ValueError("repeat needs at least one step")
     row_bytes = channels * NUMBER_BYTES[dtype]
     word = widest_word(WORDS, row_bytes, addresses[0], addresses[3])
-    blocks = batch * -(-frames // ROWS) if channels else 0  # no block makes frames of two items
+    blocks = batch * -(-frames // ROWS) if channels else 0  # the frames of a block belong to one item
     arguments = (*addresses, steps, frames, row_bytes // word)
     return Launch(SOURCE, f"repeat_{word}", device, blocks, arguments, keep)
 
 
 def bind(x: Tensor, counts: Tensor, frames: Tensor, out: Tensor) -> Launch:
-    """x (B, N, C), counts (B, N) and frames (T,) int64 -> what fills out (B, T, C) when it is called."""
+    """x (B, N, C), counts (B, N) and frames (T,) int64 -> the launch that fills out (B, T, C)."""
     from trt_plugins.tensors import dtype_name, require
 
     require("x", x, (None, None, None), NUMBER_BYTES, x.device)

@@ -1,15 +1,15 @@
-// Length regulator: every step of an item as often as its count says, at the frames asked for.
+// Length regulator: repeats every step of an item by its count, and returns the requested frames.
 //
-// A warp makes one frame. Its block sums the item's counts in shared memory, a tile at a time, and each warp
-// finds its frame's step there by bisection: no workspace, one launch, any number of steps. Rows move in the
-// widest words that fit them, whatever numbers they hold.
+// A warp computes one frame. Its block computes prefix sums of the item's counts in shared memory, a tile at a
+// time, and each warp finds its frame's step there by binary search: no workspace, one launch, any number of
+// steps. Rows are copied in the widest words that fit, whatever their type.
 
 constexpr int WARP = 32;
 constexpr int THREADS = 256;  // as kernel.py launches it
 constexpr int WARPS = THREADS / WARP;
 constexpr long long LARGEST_COUNT = 0x7fffffff;  // so that no sum overflows
 
-// sums[i] = the values of threads 0 to i.
+// Inclusive prefix sum: sums[i] = the sum of the values of threads 0 to i.
 __device__ void prefix_sums(long long value, long long (&sums)[THREADS]) {
     __shared__ long long warp_sums[WARPS];
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
@@ -45,7 +45,7 @@ __device__ void repeat(const Word* __restrict__ x, const long long* __restrict__
     const long long item_blocks = (n_frames + WARPS - 1) / WARPS;
     const long long item = blockIdx.x / item_blocks;
     const long long position = blockIdx.x % item_blocks * WARPS + warp;
-    const bool wanted = position < n_frames;  // a warp without a frame still helps to sum
+    const bool wanted = position < n_frames;  // a warp without a frame still takes part in the sums
     const long long frame = wanted ? frames[position] : 0;
 
     long long step = -1, summed = 0;

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from common.engines import Engine
 from common.engines.check_inputs import check_inputs
 from common.engines.torch_engine import build_network
 from common.errors import InputError
@@ -19,20 +20,20 @@ if TYPE_CHECKING:
     from common.weights.voices import ModelSource
 
 
-class Made(NamedTuple):
-    """What a launch fills, up to the steps made."""
+class DecoderOutput(NamedTuple):
+    """The tensors that a launch fills, up to the last step made."""
 
-    exchange: Tensor  # zeros before the launch
+    exchange: Tensor  # zeroed before the launch
     frames: Tensor  # (B, limit, F)
     mel_lengths: Tensor  # (B,)
     gate: Tensor  # (B, limit)
     alignment: Tensor  # (B, limit, N)
     stopped: Tensor  # (B,)
-    status: Tensor  # (2,) the steps made, and whether a block waited in vain; zeros before the launch
+    status: Tensor  # (2,) the steps made, and whether a block timed out; zeroed before the launch
 
 
 def steps_made(status: Tensor) -> int:
-    """How many steps a launch made; waits for it. A TimeoutError where a block of it waited in vain."""
+    """The number of steps that a launch made; waits for it. A TimeoutError if a block timed out."""
     steps, failed = status.tolist()
     if failed:
         raise TimeoutError(
@@ -42,8 +43,8 @@ def steps_made(status: Tensor) -> int:
     return steps
 
 
-class DecoderLoop:
-    """All of a Tacotron 2's decoder in one launch, on PyTorch's current stream; CUDA tensors in and out."""
+class DecoderLoop(Engine):
+    """All decoder steps in one launch, on PyTorch's current stream; CUDA tensors in and out."""
 
     backend = "cuda"
 
@@ -88,10 +89,10 @@ class DecoderLoop:
         prenet_noise: Tensor,
         prenet_dropout: Tensor,
         gate_threshold: Tensor,
-    ) -> tuple[Launch, Made]:
-        """The launch for the stage's inputs, to be made once, and what it fills."""
+    ) -> tuple[Launch, DecoderOutput]:
+        """The launch for the stage's inputs, which may run once, and its output tensors."""
         (batch, text, _), limit, sizes = memory.shape, len(prenet_noise), self._sizes
-        made = Made(
+        made = DecoderOutput(
             torch.zeros(exchange_bytes(sizes), dtype=torch.uint8, device=self._at),
             memory.new_empty(batch, limit, sizes.frame),
             torch.empty_like(lengths),

@@ -1,6 +1,6 @@
-"""Launches the kernel of Tacotron 2's decoder, and says what it cannot do.
+"""Launches the kernel of Tacotron 2's decoder, and refuses what it does not support.
 
-weights.py makes the weights that it takes, and engine.py an engine of both.
+weights.py arranges the weights; engine.py is the engine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tacotron2.config import Tacotron2Config
 
 SOURCE = Path(__file__).with_name("tacotron2_decoder.cu")
-# As in the source.
+# The same constants as in tacotron2_decoder.cu.
 THREADS = 512
 WARPS = THREADS // 32
 ITEMS = 8
@@ -26,7 +26,7 @@ COPIES = 4
 TOGETHER = 4
 MOST_TEXT = 512
 PAIR_BYTES = 1024  # of two tiles
-# What the kernel takes, in its order: weights (weights.py), inputs, the exchange, what it fills.
+# The kernel's arguments in order: weights (weights.py), inputs, the exchange, outputs.
 WEIGHTS = {
     "attention": "float16",
     "decoder": "float16",
@@ -54,13 +54,13 @@ OUTPUTS = {
     "gate": "float32",
     "alignment": "float32",
     "stopped": "bool",
-    "status": "int32",  # the steps made, and 1 if a block waited in vain
+    "status": "int32",  # the steps made, and 1 if a block timed out
 }
-CAPABILITY = (8, 0)  # whose mma and redux the source has
+CAPABILITY = (8, 0)  # the first with the mma and redux instructions of the source
 
 
 class Sizes(NamedTuple):
-    """What the source is compiled for; the order is that of `MACROS`."""
+    """The network sizes that the source is compiled for; field names are those of its macros."""
 
     prenet: int = 256
     attention_rnn: int = 1024
@@ -72,16 +72,16 @@ class Sizes(NamedTuple):
 
     @property
     def macros(self) -> tuple[tuple[str, int], ...]:
-        """None where they are the source's own."""
+        """For the compiler; empty for the source's defaults."""
         return () if self == Sizes() else tuple((k.upper(), v) for k, v in self._asdict().items())
 
 
 class Plan(NamedTuple):
-    """The grid, and what a block keeps in shared memory because there is room."""
+    """The grid, and what fits into a block's shared memory besides."""
 
     grid: Grid
-    cache_location: bool  # the location's weights
-    cache_products: bool  # its part of the memory's products
+    cache_location: bool  # the location layer's weights
+    cache_products: bool  # the block's part of the memory's products
 
 
 def sizes_of(config: Tacotron2Config) -> Sizes:
@@ -97,7 +97,7 @@ def sizes_of(config: Tacotron2Config) -> Sizes:
 
 
 def check_sizes(sizes: Sizes, limits: Limits) -> None:
-    """A ValueError that says why a network of these sizes cannot run on that GPU, if so."""
+    """Raises where a network of these sizes cannot run on that GPU; the message says why."""
     if limits.capability < CAPABILITY:
         have = "{}.{}".format(*limits.capability)
         raise InputError(f"the decoder's kernel needs compute capability 8.0; this GPU has {have}")
@@ -134,7 +134,7 @@ def check_sizes(sizes: Sizes, limits: Limits) -> None:
 
 
 def plan(sizes: Sizes, limits: Limits, batch: int, text: int) -> Plan:
-    """How a batch of this padded text is launched; a ValueError if it does not fit."""
+    """The launch plan of a batch with this padded text length; raises if it does not fit."""
     if not 1 <= batch <= ITEMS:
         raise InputError(f"the decoder's kernel takes batches of 1 to {ITEMS}, not {batch}")
     if not 1 <= text <= MOST_TEXT:
@@ -159,12 +159,12 @@ def plan(sizes: Sizes, limits: Limits, batch: int, text: int) -> Plan:
 
 
 def padded(size: int) -> int:
-    """To whole words of 16 bytes."""
+    """Rounded up to a multiple of 16 bytes."""
     return size + -size % 16
 
 
 def small_blocks(sizes: Sizes) -> tuple[int, int, int, int]:
-    """Blocks with rows of the query, the prenet's second layer, what a step puts out, and the context."""
+    """The number of blocks for the query, the prenet's second layer, the step's outputs, and the context."""
     rows = sizes.attention, sizes.prenet, sizes.prenet + sizes.frame + 1, sizes.encoder
     return tuple(-(-each // ROWS) for each in rows)
 
@@ -174,7 +174,7 @@ def pairs(channels: int) -> int:
 
 
 def exchange_bytes(sizes: Sizes) -> int:
-    """What the blocks tell each other through; zeros before each launch."""
+    """The size of the exchange between blocks, which must be zeroed before each launch."""
     halves = sizes.attention_rnn + sizes.decoder_rnn + 2 * sizes.prenet
     words = sizes.encoder + sizes.attention + MOST_TEXT
     return 2 * COPIES * (ITEMS * (2 * halves + 4 * words) + 128)
@@ -191,8 +191,8 @@ def launch(
 ) -> Launch:
     """`shape` B, N and the step limit; `addresses` as the kernel takes them, weights first, status last.
 
-    Outputs behind the steps made stay as they were. Mel lengths are steps times `frames_per_step`; unless
-    `early`, all steps are made. The exchange's memory must be zeros.
+    Outputs behind the last step made are not written. Mel lengths are steps times `frames_per_step`; unless
+    `early`, all steps are made. The exchange must be zeroed.
     """
     batch, text, limit = shape
     limits = device_limits(device)

@@ -1,4 +1,4 @@
-"""The decoder as a TensorRT plugin: weights, products of the memory and the stage's inputs -> all steps."""
+"""The decoder as a TensorRT plugin: weights, the memory's products and the stage's inputs -> all steps."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from trt_plugins.kernel import Launch, current_device, zero
 from trt_plugins.plugin import TYPE_NAMES, KernelPlugin, trt
 from trt_plugins.tacotron2_decoder.launch import INPUTS, OUTPUTS, WEIGHTS, Sizes, exchange_bytes, launch
 
-TAKES = {**WEIGHTS, **INPUTS, "memory": "float32"}  # the memory last, for its sizes alone
+TAKES = {**WEIGHTS, **INPUTS, "memory": "float32"}  # of the memory only the shape is used
 STATUS_BYTES = 8
 
 
 class Tacotron2DecoderPlugin(KernelPlugin):
-    """Outputs have the step limit's size; `status` says how many steps were made. Lengths count steps."""
+    """Outputs have the step limit's size; `status` holds the number of steps made. Lengths count steps."""
 
     name = "Tacotron2Decoder"
     types = tuple((dtype,) for dtype in TAKES.values())
@@ -66,7 +66,7 @@ class Tacotron2DecoderPlugin(KernelPlugin):
 
 
 def sizes_of(shapes: Sequence[tuple]) -> Sizes:
-    """The network's sizes by the shapes of what the plugin takes."""
+    """The network's sizes from the shapes of the plugin's inputs."""
     given = dict(zip(TAKES, shapes, strict=True))
     prenet = given["prenet_noise"][3]
     return Sizes(

@@ -1,13 +1,13 @@
 // All decoder steps of Tacotron 2 in one cooperative launch, for up to eight items at a time.
 //
-// Weights stay in shared memory and registers for the whole launch. What one block makes and others need goes
-// through a small exchange in global memory, without barriers: every number carries a bit of its step, and who
-// needs it looks until the bit has turned. README.md beside this file has the phases.
+// Weights stay in shared memory and registers for the whole launch. Blocks exchange values through a small
+// buffer in global memory, without barriers: every value carries a phase bit of its step, and its readers spin
+// until the bit is right. README.md beside this file describes a step.
 //
-// Products are made by mma.sync m16n8k16: 16 rows of weights, 16 channels, 8 items; float32 sums. The channels
-// of a product are dealt to the warps in pairs of k16 tiles. launch.py arranges weights so that a lane's part
-// of a tile is 16 bytes, and permutes the channels within a pair so that a lane's numbers of a vector are too:
-// lane 4 g + c has channels 8 c to 8 c + 7 of item g.
+// Products use mma.sync m16n8k16: 16 rows of weights, 16 channels, 8 items; float32 sums. The channels of a
+// product are distributed over the warps in pairs of k16 tiles. weights.py arranges weights so that a lane's
+// fragment of a tile is 16 bytes, and permutes the channels within a pair so that a lane's share of a vector is
+// 16 bytes too: lane 4 g + c has channels 8 c to 8 c + 7 of item g.
 
 #ifndef PRENET  // the published sizes
 #define PRENET 256
@@ -25,11 +25,11 @@ constexpr int WARPS = THREADS / WARP;
 constexpr int ITEMS = 8;                // columns of a product
 constexpr int UNITS = 8;                // of an LSTM that a block owns
 constexpr int ROWS = 16;                // of a tile
-constexpr int PART_STRIDE = 49;         // floats; 48 rows, padded so that a warp's loads meet no bank twice
-constexpr int COPIES = 4;               // of what blocks tell each other
+constexpr int PART_STRIDE = 49;         // floats; 48 rows, padded to avoid bank conflicts
+constexpr int COPIES = 4;               // of every exchanged value
 constexpr int MOST_TEXT = 512;
 constexpr int TEXT_PIECES = MOST_TEXT / (4 * WARP);
-constexpr int PATIENCE = 1 << 20;       // looks, of under a microsecond each, before a launch is given up
+constexpr int PATIENCE = 1 << 20;       // polls, of under a microsecond each, before a launch is given up
 constexpr float MASKED_SCORE = -6e4f;   // as tacotron2/model.py has it
 constexpr float LARGEST_HALF = 65504.f;
 constexpr unsigned EVERYONE = 0xffffffffu;
@@ -44,26 +44,26 @@ constexpr int PAIRS_C = pairs(ENCODER);
 constexpr int EACH_P = pairs_of_warp(PRENET), EACH_A = pairs_of_warp(ATTENTION_RNN);
 constexpr int EACH_D = pairs_of_warp(DECODER_RNN), EACH_C = pairs_of_warp(ENCODER);
 constexpr int ATTENTION_BLOCKS = ATTENTION_RNN / UNITS, DECODER_BLOCKS = DECODER_RNN / UNITS;
-// Small products have a block for each 16 rows, none of them two.
+// Small products have a block for each 16 rows; no block has two of them.
 constexpr int QUERY_BLOCKS = tiles(ATTENTION), PRENET_BLOCKS = tiles(PRENET);
 constexpr int OUT_ROWS = PRENET + FRAME + 1, OUT_BLOCKS = tiles(OUT_ROWS), CONTEXT_BLOCKS = tiles(ENCODER);
 constexpr int FIRST_OUT = QUERY_BLOCKS + PRENET_BLOCKS, FIRST_CONTEXT = FIRST_OUT + OUT_BLOCKS;
 constexpr int LAST_SMALL = FIRST_CONTEXT + CONTEXT_BLOCKS;
 constexpr int SMALL_PAIRS = most(most(EACH_A, EACH_P), EACH_D + EACH_C);
-constexpr int RECURRENT_KEPT = most(1, EACH_D / 2);  // pairs of a warp; more leave too few registers
+constexpr int RECURRENT_KEPT = most(1, EACH_D / 2);  // pairs of a warp; more would cause spills
 constexpr int PAIR_WORDS = 2 * WARP;  // 16-byte words of 16 rows and a pair of tiles
 constexpr int TAPS = 2 * LOCATION_KERNEL, REACH = LOCATION_KERNEL / 2;
 constexpr int MEMORY_TILES = 2 * DECODER_BLOCKS + CONTEXT_BLOCKS;  // rows of `products`, by 16
 constexpr int QUERY_PIECES = (ATTENTION + 4 * WARP - 1) / (4 * WARP);
 constexpr int LOCATION_GROUPS = THREADS / ATTENTION;
 constexpr int LOCATION_WORDS = (TAPS * ATTENTION + 7) / 8;  // of 16 bytes
-constexpr int TOGETHER = 4;  // positions next to each other whose location a thread makes
+constexpr int TOGETHER = 4;  // adjacent positions whose location features a thread computes
 
-// What blocks tell each other: two steps of each, so that a step can be written while the last is read. Many
-// look at the same numbers at a time, which the L2 cache answers one after the other: who shows one shows it at
-// several places, and each block looks at one of them. All zeros before the first step. Vectors of halves lend a
-// bit that their numbers cannot have: the sign of what passed a ReLU, the exponent's first bit of what is below 2.
-// In float32 the last bit of the mantissa is lent.
+// Values exchanged between blocks, in two slots, so that a step can be written while the previous one is read. The
+// L2 cache serializes polls of the same address, so every value is written to COPIES copies, and each block polls
+// one of them. All zeros before the first step. The phase bit of a float16 is one that its value cannot have set:
+// the sign after a ReLU, the highest bit of the exponent of values below 2. In float32 it is the last bit of the
+// mantissa.
 struct Exchange {
     unsigned short attention[2][COPIES][ITEMS][ATTENTION_RNN];
     unsigned short decoder[2][COPIES][ITEMS][DECODER_RNN];
@@ -119,9 +119,9 @@ __device__ __forceinline__ float logistic(float x) { return __fdividef(1.f, 1.f 
 
 __device__ __forceinline__ float tanh_of(float x) { return 1.f - __fdividef(2.f, 1.f + __expf(2.f * x)); }
 
-// The largest of a warp's numbers.
+// The maximum over a warp.
 __device__ __forceinline__ float warp_max(float value) {
-#if __CUDA_ARCH__ >= 800  // launch.py refuses others
+#if __CUDA_ARCH__ >= 800  // launch.py refuses older GPUs
     int ordered = __float_as_int(value);
     ordered ^= (ordered >> 31) & 0x7fffffff;  // integers in the order of the floats
     asm("redux.sync.max.s32 %0, %0, 0xffffffff;" : "+r"(ordered));
@@ -148,13 +148,13 @@ __device__ __forceinline__ void multiply(float (&sums)[4], uint4 weights, unsign
 #endif
 }
 
-// A warp's share of a vector of halves in the exchange: pairs `warp`, `warp` + WARPS, and so on.
+// A warp's share of a float16 vector in the exchange: pairs `warp`, `warp` + WARPS, and so on.
 template <int CHANNELS, unsigned BIT>
 struct Halves {
     static constexpr int EACH = pairs_of_warp(CHANNELS);
     uint4 x[EACH];
 
-    // What is not in the vector is zero. Says whether something is not of this step yet.
+    // Channels outside the vector are zero. Returns whether a value is not of this step yet.
     __device__ __forceinline__ bool look_for(const unsigned short* vectors, unsigned turned, int n_items) {
         const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, item = lane / 4;
         const unsigned wanted = turned ? BIT : 0;
@@ -179,7 +179,7 @@ struct Halves {
     }
 };
 
-// The same of a vector of float32, which become halves.
+// The same for a float32 vector, converted to float16.
 template <int CHANNELS>
 struct Floats {
     static constexpr int EACH = pairs_of_warp(CHANNELS);
@@ -205,7 +205,7 @@ struct Floats {
     }
 };
 
-// Waits for a warp's share of what others show. A launch that has lost its patience waits for nothing more.
+// Spins until a warp's share of a vector has arrived. Once patience is 0, nothing is waited for any more.
 template <bool URGENT, int CHANNELS, unsigned BIT>
 __device__ __forceinline__ void receive(Halves<CHANNELS, BIT>& halves, const unsigned short* vectors,
                                         unsigned turned, int n_items, int& patience) {
@@ -232,7 +232,7 @@ __device__ __forceinline__ void receive(Halves<CHANNELS, BIT>& halves, const uns
     halves.clear();
 }
 
-// A warp's share of 16 rows' sums, to be added up over the warps: parts (WARPS, n_items, PART_STRIDE).
+// Stores a warp's partial sums of 16 rows, to be reduced over the warps: parts (WARPS, n_items, PART_STRIDE).
 __device__ __forceinline__ void put_part(float* parts, const float (&sums)[4], int row_tile, int n_items) {
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, item = lane % 4 * 2;
     float* mine = parts + (warp * n_items + item) * PART_STRIDE + row_tile * 16 + lane / 4;
@@ -246,7 +246,7 @@ __device__ __forceinline__ void put_part(float* parts, const float (&sums)[4], i
     }
 }
 
-// The sum over the warps of gate lane / 8 of a unit: eight lanes have it.
+// The sum over the warps for gate lane / 8 of a unit, in eight lanes each.
 __device__ __forceinline__ float add_gate(const float* parts, int item, int unit, int n_items) {
     const int lane = threadIdx.x % WARP, gate = lane / UNITS, stride = n_items * PART_STRIDE;
     const float* mine = parts + lane % UNITS * stride + item * PART_STRIDE + gate * UNITS + unit;
@@ -256,7 +256,7 @@ __device__ __forceinline__ float add_gate(const float* parts, int item, int unit
     return sum;
 }
 
-// The sum over the warps of a row, for the item of a half of the warp: sixteen lanes have it.
+// The sum over the warps of a row; each half of the warp has an item, and its sixteen lanes the sum.
 __device__ __forceinline__ float add_row(const float* parts, int item, int row, int n_items) {
     const int part = threadIdx.x % WARPS;
     float sum = item < n_items ? parts[(part * n_items + item) * PART_STRIDE + row] : 0.f;
@@ -265,7 +265,7 @@ __device__ __forceinline__ float add_row(const float* parts, int item, int row, 
     return sum;
 }
 
-// Each item's sum of a row, and its number in lane b of `kept`, for who shows it: use(item, sum, kept, copy).
+// Calls use(item, sum, kept, copy) with each item's sum of a row, and its value in lane b of `kept`.
 template <class Use>
 __device__ __forceinline__ void each_item(const float* parts, int row, float kept, int n_items, Use use) {
     const int lane = threadIdx.x % WARP;
@@ -304,7 +304,7 @@ __device__ __forceinline__ void multiply_gates(float (&sums)[2][4], const uint4*
             }
 }
 
-// An LSTM's gates (input, forget, cell, output), each in eight of a warp's lanes -> the unit's hidden state.
+// An LSTM's gates (input, forget, cell, output), each in eight lanes of a warp -> the unit's hidden state.
 __device__ __forceinline__ float lstm(float gate, float& cell) {
     const bool is_cell = threadIdx.x % WARP / UNITS == 2;
     const float squashed = logistic(is_cell ? 2.f * gate : gate);
@@ -329,8 +329,8 @@ __device__ __forceinline__ unsigned marked(float value, unsigned turned) {
     return (__float_as_uint(value) & ~1u) | turned;
 }
 
-// Addresses and numbers as launch.py gives them; S is the step limit, N the padded text, B the items.
-// status: steps made, 1 if a block waited in vain. mel (B, S, FRAME), gate (B, S), alignment (B, S, N).
+// Arguments as in launch.py; S is the step limit, N the padded text length, B the number of items.
+// status: steps made, 1 if a block timed out. mel (B, S, FRAME), gate (B, S), alignment (B, S, N).
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     decode(const uint4* attention_weights, const uint4* decoder_weights, const uint4* recurrent_weights,
            const uint4* query_weights, const uint4* prenet_weights, const uint4* out_weights,
@@ -351,8 +351,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const bool has_prenet = !has_query && block < FIRST_OUT;
     const bool has_out = block >= FIRST_OUT && block < FIRST_CONTEXT;
     const bool has_context = block >= FIRST_CONTEXT && block < FIRST_CONTEXT + CONTEXT_BLOCKS;
-    // Energies: each block has positions next to each other of one item. Those without a small product come first,
-    // then those of the context; for the others' products all are waiting.
+    // Energies: each block has adjacent positions of one item. Blocks without a small product come first, then those
+    // of the context; the other small products are on the critical path.
     const int energy_block = block >= LAST_SMALL ? block - LAST_SMALL : has_context ? (int)gridDim.x - 1 - block : -1;
     const int blocks_of_item = ((int)gridDim.x - FIRST_CONTEXT) / n_items;
     const int positions = (n_text + blocks_of_item - 1) / blocks_of_item;
@@ -363,21 +363,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const bool has_memory = has_decoder || has_context;
     if (!has_attention && !has_memory && !has_query && !has_prenet && !has_out && !n_own) return;
 
-    // Shared memory, as launch.py counts it.
+    // Shared memory, in the layout that launch.py computes the size of.
     uint4* const attention_tiles = shared;  // (2, PAIRS_P + PAIRS_C + PAIRS_A, 2, WARP)
     constexpr int ATTENTION_PAIRS = PAIRS_P + PAIRS_C + PAIRS_A;
     uint4* const decoder_tiles = attention_tiles + 2 * ATTENTION_PAIRS * PAIR_WORDS;  // (2, PAIRS_A, 2, WARP)
     uint4* const weighted = decoder_tiles + 2 * PAIRS_A * PAIR_WORDS;  // (n_items, text_pairs * 4) 8 halves each
     float* const parts = (float*)(weighted + n_items * text_pairs * 4);
-    float* const exact = parts + WARPS * n_items * PART_STRIDE;  // (text_pairs * 32) the own item's attention
+    float* const exact = parts + WARPS * n_items * PART_STRIDE;  // (text_pairs * 32) attention of the block's item
     float* const attention_cells = exact + text_pairs * 32;      // (ITEMS, UNITS)
     float* const decoder_cells = attention_cells + ITEMS * UNITS;
     int* const going_on = (int*)(decoder_cells + ITEMS * UNITS);
     int* const made = going_on + ITEMS;  // steps
     float* const location = (float*)(made + ITEMS);  // (positions, ATTENTION)
     const int window = positions + 2 * REACH + TOGETHER - 1;
-    float* const seen = location + positions * ATTENTION;  // (2, window) the last attention, and all so far
-    // What is kept here where there is room: the location's weights, the memory's products.
+    float* const seen = location + positions * ATTENTION;  // (2, window) the last attention, and the cumulative one
+    // Cached where there is room: the location layer's weights, the memory's products.
     uint4* const kept_location = (uint4*)(location + (positions * ATTENTION + 2 * window + 3) / 4 * 4);
     uint4* const kept_products = kept_location + (cache_location ? LOCATION_WORDS : 0);
     if (cache_location) {
@@ -402,8 +402,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
     for (int i = threadIdx.x; i < n_items * text_pairs * 4; i += THREADS) weighted[i] = make_uint4(0, 0, 0, 0);
 
-    // The memory's products of this block, 16 rows at a time: two tiles of the decoder's gates, one of context.
-    // Where they begin, in words of 16 bytes.
+    // The block's rows of the memory's products, 16 at a time: two tiles of the decoder's gates, one of the context.
+    // tile_start is in words of 16 bytes.
     const int tile_words = text_pairs * PAIR_WORDS;
     int tile_start[3] = {2 * block * tile_words, (2 * block + 1) * tile_words,
                          (2 * DECODER_BLOCKS + block - FIRST_CONTEXT) * tile_words};
@@ -420,7 +420,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         products = kept_products;
         item_words = tile_words;
     }
-    // A warp's pairs of the texts, from its first one on. Divisions take too long where all wait.
+    // A warp's pairs of text positions, from its first one on, without divisions on the critical path.
     const int first_item = warp / text_pairs, first_pair = warp % text_pairs;
     const auto go_on = [&](int& item, int& pair) {
         for (pair += WARPS; pair >= text_pairs; pair -= text_pairs) ++item;
@@ -435,7 +435,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
     };
 
-    // Registers: half of the decoder's recurrent weights, and those of the one small product that a block may have.
+    // In registers: RECURRENT_KEPT pairs of the decoder's recurrent weights, and the weights of the small product.
     const auto load_recurrent = [&](int j, uint4 (&weights)[2][2]) {
         const int pair = warp + WARPS * j;
 #pragma unroll
@@ -459,7 +459,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         for (int j = 0; j < SMALL_PAIRS; ++j) {
             int pair = warp + WARPS * j;
             bool wanted = has_query ? pair < PAIRS_A : has_prenet ? pair < PAIRS_P : has_out && pair < PAIRS_D;
-            if (has_out && j >= EACH_D) {  // behind the hidden state, the context
+            if (has_out && j >= EACH_D) {  // after the hidden state's channels, the context's
                 const int of_context = warp + WARPS * (j - EACH_D);
                 wanted = of_context < PAIRS_C;
                 pair = PAIRS_D + of_context;
@@ -470,7 +470,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
     }
 
-    // A warp adds up one unit of an LSTM, or one row, of several items.
+    // A warp reduces one unit of an LSTM, or one row, for several items.
     const int unit = warp % UNITS, bias_row = lane / UNITS * UNITS + unit;
     const float own_attention_bias = has_attention ? attention_bias[block * WARP + bias_row] : 0.f;
     const float own_decoder_bias = has_decoder ? decoder_bias[block * WARP + bias_row] : 0.f;
@@ -482,12 +482,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     float attention_sums[2][4] = {}, decoder_sums[2][4] = {};
     int patience = PATIENCE;
 
-    // What dropout makes of 1: lane b has item b's.
+    // The dropout factor of a row: lane b has item b's.
     const auto dropped = [&](int layer, int row) {
         return lane < n_items && row < PRENET && noise[(layer * n_items + lane) * PRENET + row] >= drop ? kept_scale : 0.f;
     };
-    // What the energies need beside the query: the text, and where the attention was. A thread makes a channel of
-    // positions next to each other, which see the same attention but for one at either end.
+    // The energies' inputs besides the query: processed memory plus location features. A thread computes one channel
+    // of adjacent positions, whose windows of the attention overlap.
     const auto locate = [&] {
         const int channel = threadIdx.x % ATTENTION, group = threadIdx.x / ATTENTION;
         if (group < LOCATION_GROUPS)
@@ -525,7 +525,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     for (int step = 0; step < limit; ++step) {
         const int slot = step & 1;
         const unsigned turned = turn(step);
-        // The prenet's numbers and the stop go by the step before, the first whose numbers are shown.
+        // The prenet's values and the stop flag have the slot and phase bit of the previous step, which produced them.
         const int slot_before = slot ^ 1;
         const unsigned turned_before = turn(step - 1);
         bool ends = false;
@@ -549,7 +549,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
         // The attention's LSTM: all but the prenet's part is already in the sums.
         if (step) {
-            if (threadIdx.x == 0) {  // it was told long ago
+            if (threadIdx.x == 0) {  // usually written long before
                 unsigned word;
                 while (((word = look_word(exchange->stop[slot_before][copy])) & 1) != turned_before && patience)
                     --patience;
@@ -591,12 +591,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             __syncthreads();
         }
 
-        // While the query comes: the decoder's gates but for the context.
+        // While waiting for the query: the decoder's gates without the context.
         if (!has_query && (has_attention || has_decoder))
             receive<false>(hidden, &exchange->attention[slot][copy][0][0], turned, n_items, patience);
         if (has_decoder) multiply_gates<PAIRS_A>(decoder_sums, decoder_tiles, PAIRS_A, hidden.x);
 
-        // The energies, by the last warps: the first ones have the softmax.
+        // The energies, by the last warps, because the first ones compute the softmax.
         const int from_behind = WARPS - 1 - warp;
         if (from_behind < n_own) {
             float4 own_energy_weights[QUERY_PIECES], query[QUERY_PIECES];
@@ -643,7 +643,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             }
         }
 
-        // While they come together: the recurrent part of the next step.
+        // While waiting for the energies: the recurrent part of the next step's attention LSTM.
         const bool goes_on = step + 1 < limit;
 #pragma unroll
         for (int tile = 0; tile < 2; ++tile)
@@ -652,11 +652,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         if (has_attention && goes_on)
             multiply_gates<PAIRS_A>(attention_sums, attention_tiles + (PAIRS_P + PAIRS_C) * PAIR_WORDS, ATTENTION_PAIRS,
                                     hidden.x);
-        // A warp's first pair of the memory's products comes from far away where it is not kept.
+        // Prefetches a warp's first pair of the memory's products, which may be in the L2 cache.
         uint4 ahead[2][2];
         if (has_decoder && first_item < n_items) look_ahead(first_item, first_pair, ahead);
 
-        // Softmax over the text, by warp b for item b.
+        // Softmax over the text; warp b has item b.
         if (warp < n_items && (has_memory || warp == own_item)) {
             const unsigned* energies = &exchange->energy[slot][copy][warp][0];
             float weights[TEXT_PIECES][4];
@@ -711,7 +711,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
         __syncthreads();
 
-        // The decoder's LSTM and the context: the memory's products, weighted.
+        // The decoder LSTM and the context: weighted sums of the memory's products.
         if (has_memory) {
             float context_sums[4] = {};
 #pragma unroll 1
@@ -804,7 +804,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             }
         }
 
-        // Where the attention was, for the next step's energies.
+        // Location features of this step's attention, for the next step's energies.
         if (n_own) {
             for (int i = threadIdx.x; i < window; i += THREADS) {
                 const int position = first_own - REACH + i;
@@ -820,7 +820,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             if (goes_on) locate();
         }
 
-        // What this step's end leaves to the next one.
+        // Parts of the next step's LSTMs that need only this step's results.
         if (goes_on) {
             uint4 others[most(1, EACH_D - RECURRENT_KEPT)][2][2];
 #pragma unroll

@@ -1,4 +1,4 @@
-"""The decoder's weights as the kernel takes them: folded where products follow each other, in its order."""
+"""The decoder's weights in the kernel's layout; consecutive linear layers are folded into one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from trt_plugins.tacotron2_decoder.launch import ROWS, UNITS
 if TYPE_CHECKING:
     from tacotron2.model import Tacotron2
 
-# Shape letters: A attention channels, C encoder channels, P prenet channels, F values of a step, H units.
-PAIR = 32  # channels of two tiles, which lie together
+# Shape letters: A attention channels, C encoder channels, P prenet channels, F values of a frame, H units.
+PAIR = 32  # channels of two adjacent tiles
 
 
 class Folded(NamedTuple):
-    """What one step multiplies by, float32, rows and columns as the network's; biases of a sum added up."""
+    """The matrices of one step, float32, rows and columns in the network's order; summed biases are one."""
 
     attention: tuple[
         Tensor, Tensor, Tensor
@@ -30,12 +30,12 @@ class Folded(NamedTuple):
     prenet: Tensor  # (P, P), its second layer
     out: tuple[Tensor, Tensor]  # (P + F + 1, H_d), (.., C): the prenet's first layer, the frame, the gate
     out_bias: Tensor  # (P + F + 1,)
-    location: Tensor  # (2, K, A): of the last attention and of all so far, convolved and projected
+    location: Tensor  # (2, K, A): convolution and projection, of the last and of the cumulative attention
     energy: Tensor  # (A,)
 
 
 class Arranged(NamedTuple):
-    """What `launch.WEIGHTS` lists, and the weights of `products`: float16 in the kernel's order."""
+    """The tensors of `launch.WEIGHTS`, and the matrix of `products`: float16 in the kernel's order."""
 
     attention: Tensor
     decoder: Tensor
@@ -48,12 +48,12 @@ class Arranged(NamedTuple):
     out_bias: Tensor
     location: Tensor
     energy: Tensor
-    context: Tensor  # (4 H_d, C) in the order of blocks: `products` multiplies memory by it
+    context: Tensor  # (4 H_d, C) in the order of blocks: the matrix of `products`
 
 
 @torch.no_grad()
 def fold(network: Tacotron2) -> Folded:
-    """The prenet's first layer follows the projection with nothing between, so both are one product."""
+    """Folds the prenet's first layer into the projection, which directly precedes it."""
     config, decoder = network.config, network.decoder
     attention, rnn = decoder.attention_rnn, decoder.decoder_rnn
     layers = [layer.linear_layer.weight for layer in decoder.prenet.layers]
@@ -81,7 +81,7 @@ def fold(network: Tacotron2) -> Folded:
 
 @torch.no_grad()
 def arrange(folded: Folded, device: str | torch.device) -> Arranged:
-    """Folded weights on a GPU, in the kernel's order."""
+    """Folded weights on a GPU, in the kernel's layout."""
     by_attention_block, by_decoder_block = map(by_block, folded.attention), map(by_block, folded.decoder)
     of_attention, of_context, recurrent = by_decoder_block
     halves = (
@@ -108,15 +108,15 @@ def by_block(gates: Tensor) -> Tensor:
 
 
 def joined(*parts: Tensor) -> Tensor:
-    """Matrices of the same rows, one behind the other: (tiles, pairs, 2, 32, 8)."""
+    """Matrices of the same rows, concatenated along their columns: (tiles, pairs, 2, 32, 8)."""
     return torch.cat([fragments(part) for part in parts], dim=-4)
 
 
 def fragments(matrix: Tensor) -> Tensor:
-    """(..., rows, K) -> (..., tiles, pairs, 2, 32, 8): what lane 4 g + c holds of either tile of a pair.
+    """(..., rows, K) -> (..., tiles, pairs, 2, 32, 8): the fragment of lane 4 g + c in either tile of a pair.
 
-    Padded with zeros. Of a pair's columns the lane has 8 c to 8 c + 7, the first four in the first tile: rows
-    g and g + 8 by two columns each, twice, as mma.m16n8k16 takes its first operand.
+    Padded with zeros. Of a pair's columns the lane holds 8 c to 8 c + 7, the first four in the first tile:
+    rows g and g + 8 by two columns each, twice, the layout of the first operand of mma.m16n8k16.
     """
     rows, channels = matrix.shape[-2:]
     padded = F.pad(matrix, (0, -channels % PAIR, 0, -rows % ROWS))
@@ -128,10 +128,10 @@ def fragments(matrix: Tensor) -> Tensor:
 
 
 def products(memory: Tensor, context: Tensor) -> Tensor:
-    """memory (B, N, C) -> (B, tiles, pairs of N, 2, 32, 8): what a weighted sum over N makes the gates' part.
+    """memory (B, N, C) -> (B, tiles, pairs of N, 2, 32, 8): products for the decoder LSTM's gates.
 
-    The context is linear in the memory: so is what the decoder's gates make of it. The context itself, for
-    those who are not in a hurry, stands in the last rows.
+    The context is linear in the memory, and so is its part of the gates: the sum of these products over N,
+    weighted by the attention. The last rows hold the memory itself, whose weighted sum is the context.
     """
     turned = memory.to(context.dtype).transpose(1, 2)
     return fragments(torch.cat([context @ turned, turned], dim=1)).contiguous()

@@ -1,6 +1,6 @@
-"""A feed-forward transformer's weights in the form that the kernels take, in half precision but for norms.
+"""A feed-forward transformer's weights in the kernels' layout, in half precision except for norms.
 
-Channels are filled up with zeros to whole chunks of a product, which changes nothing.
+Channels are zero-padded to whole chunks of a product.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-CHUNK = 64  # columns of a product that the kernels take at a time
-COLUMNS = 128  # those that a product makes are filled up to a multiple of this
-NARROWEST = 16  # of what tensor cores multiply
+CHUNK = 64  # channels that the kernels multiply at a time
+COLUMNS = 128  # a product's output columns are padded to a multiple of this
+NARROWEST = 16  # the fewest channels that tensor cores multiply
 LOG2_E = 1.4426950408889634
 
 
 @dataclass(frozen=True)
 class Product:
-    """A convolution over rows, or with one tap a product of each row."""
+    """A convolution along rows; with one tap a linear layer."""
 
     weight: Tensor  # (taps * chunks * columns, CHUNK) float16
     bias: Tensor  # (columns,) float32
@@ -40,9 +40,9 @@ class Norm:
 @dataclass(frozen=True)
 class Attention:
     heads: int
-    head: int  # channels of one, a power of two
-    masked: float  # what padding's scores are lowered by
-    qkv: Product  # queries of all heads, already scaled for 2 ** x; their keys; their values
+    head: int  # channels of a head, a power of two
+    masked: float  # added to the scores of padding
+    qkv: Product  # queries of all heads, scaled for a softmax to base 2; their keys; their values
     weight: Tensor  # (heads * head, block) float16
     bias: Tensor  # (channels,) float32
     norm: Norm
@@ -58,9 +58,9 @@ class Layer:
 
 @dataclass(frozen=True)
 class PredictorLayer:
-    """The same layer of several predictors, each with `block` of the product's columns."""
+    """The same layer of several predictors, each with `block` columns of the product."""
 
-    product: Product  # without its bias
+    product: Product  # without bias
     block: int
     channels: int
     bias: Tensor  # (predictors, block) float32
@@ -78,40 +78,40 @@ class Predictors:
 
 @dataclass(frozen=True)
 class Encoder:
-    """All of an encoder."""
+    """All weights of an encoder."""
 
     embedding: Tensor  # (n_symbols, C) float32
     speakers: Tensor | None  # (n_speakers, C) float32
     positions: Tensor  # (longest text, C) float32
     layers: tuple[Layer, ...]
-    predictors: tuple[Predictors, ...]  # those of the same sizes together
+    predictors: tuple[Predictors, ...]  # grouped by equal sizes
 
 
 @dataclass(frozen=True)
 class Value:
-    """The embedding of a number for each symbol."""
+    """The embedding of a scalar per symbol, such as its pitch."""
 
     weight: Tensor  # (taps, channels) float32
     bias: Tensor
 
 
 def filled(count: int, unit: int) -> int:
-    """The next multiple."""
+    """`count` rounded up to a multiple of `unit`."""
     return -(-count // unit) * unit
 
 
 def block_of(channels: int) -> int:
-    """The next power of two that a program can have as columns."""
+    """The next power of two that Triton and tensor cores accept as a block of columns."""
     return max(NARROWEST, 1 << (channels - 1).bit_length())
 
 
 def filled_up(tensor: Tensor, size: int) -> Tensor:
-    """With zeros along its first axis."""
+    """Zero-padded along the first axis."""
     return F.pad(tensor, (0, 0) * (tensor.dim() - 1) + (0, size - len(tensor)))
 
 
 def nbytes(folded: Any) -> int:
-    """Of all tensors in dataclasses and tuples."""
+    """The size of all tensors in nested dataclasses and tuples."""
     if isinstance(folded, Tensor):
         return folded.nbytes
     if is_dataclass(folded):
@@ -120,7 +120,7 @@ def nbytes(folded: Any) -> int:
 
 
 def product(weight: Tensor, bias: Tensor | None, columns: int = COLUMNS) -> Product:
-    """Of a convolution's weight (N, C, taps) or a linear layer's (N, C)."""
+    """From a convolution's weight (N, C, taps) or a linear layer's (N, C)."""
     weight = weight.float()[:, :, None] if weight.dim() == 2 else weight.float()
     n, c, taps = weight.shape
     wide, deep = filled(n, columns), filled(c, CHUNK)
@@ -139,7 +139,7 @@ def norm(layer: nn.LayerNorm) -> Norm:
 def attention(
     qkv: Sequence[tuple[Tensor, Tensor]], out: nn.Linear, layer_norm: nn.LayerNorm, masked: float
 ) -> Attention:
-    """`qkv` has the weight (heads, d, C) and bias (heads, d) of queries, keys and values."""
+    """`qkv` holds the weights (heads, d, C) and biases (heads, d) of queries, keys and values."""
     heads, d, _ = qkv[0][0].shape
     head = block_of(d)
     scale = LOG2_E / math.sqrt(d)
@@ -161,7 +161,7 @@ def predictors(
     lasts: Sequence[nn.Linear],
     names: Sequence[str],
 ) -> Predictors:
-    """Of predictors of the same sizes: for each one its layers, and its last product."""
+    """From predictors of equal sizes: each one's layers, and its last linear layer."""
     folded = []
     for each in zip(*layers, strict=True):
         n = each[0][0].out_channels
@@ -183,5 +183,5 @@ def predictors(
 
 
 def value(convolution: nn.Conv1d) -> Value:
-    """Of a convolution's weight (C, 1, taps)."""
+    """From a convolution's weight (C, 1, taps)."""
     return Value(convolution.weight.float()[:, 0].T.contiguous(), convolution.bias.float())

@@ -1,9 +1,9 @@
 """The kernels of feed-forward transformers, in Triton, for GPUs with a tensor memory accelerator (sm_90 on).
 
 Memory is time-major: a margin of zeros, the first item's steps, a margin, the next item's steps, ..., a
-margin; a row has all channels of a step. `x32` holds the steps as they are added up, `x16` the same as
-products take it. `mask` (rows,) says which steps are an item's, and `inside` which ones a convolution hears.
-A program makes BM rows; BLOCK is the channels' number filled up to a power of two.
+margin; a row has all channels of a step. `x32` holds the activations in float32 for residual sums, `x16` the
+same in float16 for products. `mask` (rows,) is 1 at an item's steps, and `inside` (rows,) at steps that
+convolutions see. A program computes BM rows; BLOCK is the number of channels rounded up to a power of two.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ EPSILON = tl.constexpr(1e-5)  # of torch's LayerNorm
 
 @triton.jit
 def _longest(lengths, items, ITEMS: tl.constexpr):
-    """The length of the batch's longest item: nothing behind it is heard."""
+    """The length of the batch's longest item; steps behind it are masked."""
     item = tl.arange(0, ITEMS)
     return tl.max(tl.load(lengths + item, mask=item < items, other=0)).to(tl.int32)
 
 
 @triton.jit
 def _vector(source, channel, channels):
-    """A number for each channel, asked for early: nothing else waits for it then."""
+    """One value per channel. Callers load it before the data that they wait for."""
     return tl.load(source + channel, mask=channel < channels, other=0.0)
 
 
@@ -41,7 +41,7 @@ def _normalise(value, gain, shift, channel, channels):
 
 @triton.jit
 def _keep(value, row, channel, x32, x16, WIDTH: tl.constexpr, wanted):
-    """Stores rows both ways."""
+    """Stores rows in float32 and in float16."""
     at = row[:, None] * WIDTH + channel[None, :]
     there = wanted[:, None] & (channel < WIDTH)[None, :]
     tl.store(x32 + at, value, mask=there)
@@ -72,9 +72,9 @@ def symbols_kernel(
     BLOCK: tl.constexpr,
     BM: tl.constexpr,
 ):
-    """symbols (B, size) -> their embedding, with the speaker's (if any) and their position's.
+    """symbols (B, size) -> their embeddings, plus those of the speaker (if any) and the position.
 
-    With PADDING (None: no such symbol) a symbol is none of the item's wherever it stands.
+    The symbol PADDING (None: no such symbol) is masked at any position.
     """
     step = tl.program_id(0) * BM + tl.arange(0, BM)
     item = tl.program_id(1)
@@ -94,8 +94,8 @@ def symbols_kernel(
     row = margin + item * stride + step
     _keep(value, row, channel, x32, x16, WIDTH, step < size)
     tl.store(mask + row, there.to(tl.float32), mask=step < size)
-    heard = there if MASK_PADDING else step < _longest(lengths, items, ITEMS)
-    tl.store(inside + row, heard.to(tl.float32), mask=step < size)
+    visible = there if MASK_PADDING else step < _longest(lengths, items, ITEMS)
+    tl.store(inside + row, visible.to(tl.float32), mask=step < size)
 
 
 @triton.jit(do_not_specialize=["size", "stride", "margin", "items"])
@@ -121,9 +121,9 @@ def values_kernel(
     BLOCK: tl.constexpr,
     BM: tl.constexpr,
 ):
-    """encoded (B, size, channels) and the embedding of value (B, size), a number for each symbol.
+    """encoded (B, size, channels) plus the embedding of value (B, size), a scalar per symbol.
 
-    Where `encoded` holds zeros only, there is no symbol. `x16` has none of what is added to padding.
+    Rows of `encoded` that are all zeros are padding. `x16` does not include what is added to padding.
     """
     step = tl.program_id(0) * BM + tl.arange(0, BM)
     item = tl.program_id(1)
@@ -137,11 +137,11 @@ def values_kernel(
     total = own + tl.load(bias + channel, mask=channel < channels, other=0.0)[None, :]
     for tap in tl.static_range(TAPS):
         at = step + tap - TAPS // 2
-        heard = (at >= 0) & (at < longest)
+        visible = (at >= 0) & (at < longest)
         if MASK_PADDING:
-            other = tl.load(base + at[:, None] * channels, mask=heard[:, None] & known, other=0.0)
-            heard = heard & (at < length) & (tl.max(tl.abs(other), axis=1) > 0)
-        number = tl.load(value + item * size + at, mask=heard, other=0.0)
+            other = tl.load(base + at[:, None] * channels, mask=visible[:, None] & known, other=0.0)
+            visible = visible & (at < length) & (tl.max(tl.abs(other), axis=1) > 0)
+        number = tl.load(value + item * size + at, mask=visible, other=0.0)
         each = tl.load(weight + tap * channels + channel, mask=channel < channels, other=0.0)
         total += number[:, None] * each[None, :]
     row = margin + item * stride + step
@@ -150,8 +150,8 @@ def values_kernel(
     tl.store(x32 + at, total, mask=wanted)
     tl.store(x16 + at, tl.where(there[:, None], total, 0.0).to(tl.float16), mask=wanted)
     tl.store(mask + row, there.to(tl.float32), mask=step < size)
-    heard = there if MASK_PADDING else step < longest
-    tl.store(inside + row, heard.to(tl.float32), mask=step < size)
+    visible = there if MASK_PADDING else step < longest
+    tl.store(inside + row, visible.to(tl.float32), mask=step < size)
 
 
 @triton.jit(do_not_specialize=["item_size", "text", "size", "stride", "margin", "items"])
@@ -182,10 +182,10 @@ def frames_kernel(
     BLOCK: tl.constexpr,
     BM: tl.constexpr,
 ):
-    """What each frame is of: the row of `source` that index (B, size) names, or its own without an index.
+    """Each frame's row of `source`: the one that index (B, size) names, or without an index its own.
 
-    Items are `item_size` numbers apart in `source`. With TAPS there is the embedding of value (B, text) with
-    it; `positions` are added where there are any.
+    Items are `item_size` elements apart in `source`. With TAPS the embedding of value (B, text) is added, and
+    so are `positions` if given.
     """
     step = tl.program_id(0) * BM + tl.arange(0, BM)
     item = tl.program_id(1)
@@ -211,8 +211,8 @@ def frames_kernel(
     row = margin + item * stride + step
     _keep(total, row, channel, x32, x16, WIDTH, step < size)
     tl.store(mask + row, there.to(tl.float32), mask=step < size)
-    heard = there if MASK_PADDING else step < _longest(mel_lengths, items, ITEMS)
-    tl.store(inside + row, heard.to(tl.float32), mask=step < size)
+    visible = there if MASK_PADDING else step < _longest(mel_lengths, items, ITEMS)
+    tl.store(inside + row, visible.to(tl.float32), mask=step < size)
 
 
 @triton.jit(do_not_specialize=["group_rows", "out_rows", "margin", "stride", "items", "size"])
@@ -241,11 +241,11 @@ def product_kernel(
     BN: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """A convolution along the rows, or with one tap a product of each row.
+    """A convolution along the rows; with one tap a linear layer.
 
-    Each GROUP of columns hears the source `group_rows` further on, which is none where all hear the same.
-    Into `out`, a descriptor of float16; or with PARTS, without the bias, each of SPLITS parts of the sum as
-    float32 of `out_rows` rows, one behind the other; or with CHANNELS as float32 (B, CHANNELS, size).
+    Each GROUP of columns reads its input `group_rows` further on; 0: all read the same. `out` is a descriptor
+    of float16; or with PARTS the SPLITS partial sums, float32 without bias, `out_rows` rows each; or with
+    CHANNELS float32 (B, CHANNELS, size).
     """
     row = margin + tl.program_id(0) * BM
     start = tl.program_id(1) * BN
@@ -259,10 +259,10 @@ def product_kernel(
         total += tl.load(bias + columns)[None, :]
     if mask is not None:
         valid = tl.load(mask + rows)
-    heard = row - TAPS // 2 + start // GROUP * group_rows
+    first_row = row - TAPS // 2 + start // GROUP * group_rows
     first = split * each
     for step in tl.range(first, tl.minimum(first + each, steps), num_stages=STAGES):
-        a = source.load([heard + step // CHUNKS, step % CHUNKS * CHUNK])
+        a = source.load([first_row + step // CHUNKS, step % CHUNKS * CHUNK])
         b = weights.load([step * COLUMNS + start, 0])
         total = tl.dot(a, b.T, total)
     if PARTS:
@@ -312,11 +312,11 @@ def attention_kernel(
     BN: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Self-attention of a head's queries, keys and values, and its product.
+    """Self-attention of one head, and its output projection.
 
-    A row of `qkv` has all heads' queries, then their keys, then their values; queries are scaled for 2 ** x.
-    A single head's product is added to `x32` and normalised there; several give a part each, of `part_rows`
-    rows, which norm_kernel adds up.
+    A row of `qkv` has all heads' queries, then their keys, then their values; queries are scaled for a
+    softmax to base 2. With a single head the result is added to `x32` and normalised; with several heads each
+    gives a partial sum of `part_rows` rows, which norm_kernel adds.
     """
     step = tl.program_id(0) * BM + tl.arange(0, BM)
     item = tl.program_id(1)
@@ -385,7 +385,7 @@ def norm_kernel(
     BLOCK: tl.constexpr,
     BM: tl.constexpr,
 ):
-    """Adds the parts of a product and its bias to `x32`, and normalises that."""
+    """Adds a product's partial sums and bias to `x32`, then layer norm."""
     row = margin + tl.program_id(0) * BM + tl.arange(0, BM)
     channel = tl.arange(0, BLOCK)
     kept = (channel < WIDTH)[None, :] & (row >= 0)[:, None]
@@ -402,7 +402,7 @@ def norm_kernel(
 
 @triton.jit
 def _sum(parts, part_rows, row, column, known, SPLITS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Of a product's parts."""
+    """The sum of a product's partial sums."""
     at = parts + row[:, None] * COLUMNS + column[None, :]
     there = known[None, :] & (row >= 0)[:, None]
     total = tl.load(at, mask=there, other=0.0)
@@ -435,11 +435,11 @@ def predictor_kernel(
     LONGEST: tl.constexpr,
     BM: tl.constexpr,
 ):
-    """What follows the convolutions of several predictors' layer: bias, ReLU and norm.
+    """Bias, ReLU and norm after the convolutions of one layer of several predictors.
 
-    Each has BLOCK of the COLUMNS. `out` (predictors, part_rows, BLOCK) float16 is what the next layer hears;
-    with LAST it has each symbol's number, float32 (predictors, B, size). With LONGEST the first one's numbers
-    are logarithms of one more than so many frames.
+    Each predictor has BLOCK of the COLUMNS. `out` (predictors, part_rows, BLOCK) float16 is the next layer's
+    input; with LAST it holds one value per symbol, float32 (predictors, B, size). With LONGEST the first
+    predictor gives log(1 + frames), which is converted to frames and clipped to LONGEST.
     """
     rows = margin + tl.program_id(0) * BM + tl.arange(0, BM)
     which = tl.program_id(1)
@@ -447,10 +447,10 @@ def predictor_kernel(
     total = tl.load(bias + which * BLOCK + channel)[None, :]
     weight_of = _vector(gain + which * BLOCK, channel, channels)
     bias_of = _vector(shift + which * BLOCK, channel, channels)
-    heard = tl.load(inside + rows)
+    visible = tl.load(inside + rows)
     total += _sum(parts, part_rows, rows, which * BLOCK + channel, channel < channels, SPLITS, COLUMNS)
     total = tl.maximum(total, 0.0)
-    total = _normalise(total, weight_of, bias_of, channel, channels) * heard[:, None]
+    total = _normalise(total, weight_of, bias_of, channel, channels) * visible[:, None]
     if LAST:
         place = rows - margin
         item, step = place // stride, place % stride
@@ -482,11 +482,12 @@ def durations_kernel(
     HALF_UP: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """duration (B, size) -> repeats int64 (B, size), by a program for each item.
+    """duration (B, size) -> repeats int64 (B, size), one program per item.
 
-    HALF_UP (FastPitch): durations up to LONGEST are divided by settings[0], an item that would vanish gets
-    a frame for each symbol, the pitch is multiplied by settings[1], and settings[2] added; `numbers` (2, B,
-    size) has both. Else (FastSpeech) durations are multiplied by settings[0], and half goes to even.
+    HALF_UP (FastPitch): durations are clipped to LONGEST, divided by settings[0] and rounded half up; an item
+    with no frames gets one per symbol. The pitch is multiplied by settings[1], and settings[2] is added.
+    `numbers` (2, B, size) holds both for the host. Otherwise (FastSpeech) durations are multiplied by
+    settings[0] and rounded half to even.
     """
     item = tl.program_id(0)
     symbol = tl.arange(0, BLOCK)
@@ -506,7 +507,7 @@ def durations_kernel(
         tl.store(numbers + at, count.to(tl.float32), mask=known)
         tl.store(numbers + items * size + at, changed, mask=known)
     else:
-        # So large a number leaves no digit for a fraction.
+        # Adding 1.5 * 2 ** 23 rounds to an integer, half to even.
         count = (value * setting + 12582912.0 - 12582912.0).to(tl.int64)
     tl.store(repeats + at, count, mask=known)
     tl.store(new_lengths + item, length)
@@ -514,7 +515,7 @@ def durations_kernel(
 
 @triton.jit(do_not_specialize=["text", "size"])
 def index_kernel(repeats, index, mel_lengths, text, size, BLOCK: tl.constexpr, BM: tl.constexpr):
-    """repeats (B, text) -> each frame's symbol, index (B, size), 0 behind an item's end, and that end."""
+    """repeats (B, text) -> each frame's symbol, index (B, size), 0 behind an item's end; mel_lengths (B,)."""
     frame = tl.program_id(0) * BM + tl.arange(0, BM)
     item = tl.program_id(1)
     symbol = tl.arange(0, BLOCK)

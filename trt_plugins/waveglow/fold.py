@@ -1,20 +1,17 @@
-"""A WaveGlow network's weights in the form that the kernels take: fewer products, the same sums.
+"""A WaveGlow network's weights in the kernels' layout, with consecutive linear layers folded into one:
 
-Chains of linear layers have nothing between them, and become one layer each:
+* Upsampling, `cond` and a layer's conditioning convolution. A step of a given phase (its position within its
+  frame) depends on the few frames that the upsampling kernel spans, so each phase has a matrix on those
+  frames' mels (320 inputs; the published grouped mel has 640), with a single bias.
+* A layer's skip half and `end`: a few rows instead of wn_channels, and no skip tensor.
+* `start` and a coupling net's first dilated convolution: a product of a few channels instead of wn_channels.
+* The biases of these layers. `start`'s becomes the weight of an additional channel, which is 1 at every step
+  of an item, because the convolution pads the output of `start` with zeros.
 
-* upsampling, `cond` and a layer's conditioning convolution. A step of a given phase (its place among the
-  steps of its frame) hears the few frames that the upsampling kernel spans, so each phase has a matrix on
-  those frames' mels (320 wide where the published grouped mel has 640), and the biases add up to one.
-* a layer's skip half and `end`: its few rows instead of wn_channels, and no sum of skips
-  in between.
-* `start` and a net's first dilated convolution: a product of a few channels instead of wn_channels.
-* biases along such a chain. `start`'s becomes the weight of one more channel, 1 wherever there is a step: the
-  convolution pads behind `start`, with zeros.
+Everything is computed in float32 and rounded to float16 once. wn_channels is zero-padded to 64, 128, 256 and
+so on; padded channels stay zero, as tanh(0) * sigmoid(0) is 0.
 
-Everything is computed in float32 and rounded to float16 once. wn_channels is filled up with zeros to 64,
-128, 256 and so on, which changes nothing: tanh(0) * sigmoid(0) is 0.
-
-Letters: C channels filled up, P phases of a frame, W mels that a step hears filled up, G n_group.
+Letters: C padded channels, P phases of a frame, W padded mels of a step's window, G n_group.
 """
 
 from __future__ import annotations
@@ -29,26 +26,26 @@ from common.errors import InputError
 from waveglow.config import WaveglowConfig
 from waveglow.model import CouplingNet, Waveglow
 
-CHUNK = 64  # columns of a product that the kernels take at a time
-NARROW = 16  # the fewest rows and columns of a product on tensor cores: a flow's channels are filled up to it
+CHUNK = 64  # channels that the kernels multiply at a time
+NARROW = 16  # the fewest rows and columns that tensor cores multiply; a flow's channels are padded to it
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """What the kernels' memory is laid out by."""
+class KernelLayout:
+    """The layout of the kernels' memory."""
 
     channels: int  # C
     chunks: int  # of C
     phases: int  # P
     window: int  # W / CHUNK
-    delays: int  # frames that a step hears, its own and earlier ones
+    delays: int  # frames that a step depends on, its own and earlier ones
     taps: int
     layers: int
-    margin: int  # frames of zeros around every item, as far as a layer reaches
+    margin: int  # frames of zeros around every item: a layer's largest reach
 
 
-def sizes_of(config: WaveglowConfig) -> Sizes:
-    """The sizes for a network; a ValueError for one that the kernels cannot run."""
+def layout_of(config: WaveglowConfig) -> KernelLayout:
+    """The layout for a network; raises for one that the kernels do not support."""
     if config.hop_length % config.n_group:
         raise InputError(
             f"hop_length {config.hop_length} must be a multiple of n_group {config.n_group} for the kernels"
@@ -56,12 +53,12 @@ def sizes_of(config: WaveglowConfig) -> Sizes:
     if config.n_group > NARROW:
         raise InputError(f"the kernels take an n_group of {NARROW} at most, not {config.n_group}")
     chunks = 1
-    while chunks * CHUNK < config.wn_channels:  # a tile's sides are powers of two
+    while chunks * CHUNK < config.wn_channels:  # tile sizes are powers of two
         chunks *= 2
     phases = config.hop_length // config.n_group
     delays = -(-config.upsample_kernel_size // config.hop_length)
     reach = (config.wn_kernel_size - 1) // 2 * 2 ** (config.wn_layers - 1)
-    return Sizes(
+    return KernelLayout(
         channels=chunks * CHUNK,
         chunks=chunks,
         phases=phases,
@@ -77,15 +74,15 @@ def sizes_of(config: WaveglowConfig) -> Sizes:
 class Folded:
     """All flows' weights. N is n_flows * wn_layers, K the chunks of a layer: P * W/64, then taps * C/64."""
 
-    gates: Tensor  # (N, K, 2C, 64) float16; rows are tanh's and sigmoid's of each channel in turn
-    first: Tensor  # (n_flows, taps, 2C, 16) float16: in the place of the taps of a net's first layer
+    gates: Tensor  # (N, K, 2C, 64) float16; tanh's and sigmoid's rows of a channel alternate
+    first: Tensor  # (n_flows, taps, 2C, 16) float16: replaces the taps of a coupling net's first layer
     gate_bias: Tensor  # (N, 2C) float32
-    residual: Tensor  # (N, C, C) float16; zeros in a net's last layer
+    residual: Tensor  # (N, C, C) float16; zeros in a coupling net's last layer
     residual_bias: Tensor  # (N, C) float32
     ends: Tensor  # (N, 16, C) float16: shift and log scale
     end_bias: Tensor  # (n_flows, 16) float32
-    start: Tensor  # (n_flows, C, 16) float16: of the unchanged channels, and the bias
-    inverse: Tensor  # (n_flows, 16, 16) float32: from each channel (first axis) to each behind early ones
+    start: Tensor  # (n_flows, C, 16) float16: for the unchanged channels, and the bias
+    inverse: Tensor  # (n_flows, 16, 16) float32: inputs first; outputs follow the early channels
 
     @property
     def nbytes(self) -> int:
@@ -93,18 +90,18 @@ class Folded:
 
 
 def phase_weights(network: Waveglow) -> tuple[Tensor, Tensor]:
-    """What makes the coupling nets' mel of a step from the mels it hears, for each phase of a frame.
+    """The linear map from a step's window of mels to the coupling nets' conditioning, for each phase.
 
-    Gives (P, wn_cond_channels, delays * n_mels) and a bias (wn_cond_channels,); a step's mels are ordered as
-    delay * n_mels + mel, delay 0 its own frame.
+    Returns (P, wn_cond_channels, delays * n_mels) and a bias (wn_cond_channels,); a window is ordered as
+    delay * n_mels + mel, and delay 0 is the step's own frame.
     """
     config = network.config
-    sizes = sizes_of(config)
+    layout = layout_of(config)
     conv, hop, group = network.upsample, config.hop_length, config.n_group
-    weight = F.pad(conv.weight, (0, sizes.delays * hop - config.upsample_kernel_size))
-    weight = weight.unflatten(2, (sizes.delays, sizes.phases, group)).unflatten(0, (conv.groups, -1))
+    weight = F.pad(conv.weight, (0, layout.delays * hop - config.upsample_kernel_size))
+    weight = weight.unflatten(2, (layout.delays, layout.phases, group)).unflatten(0, (conv.groups, -1))
     mels = config.n_mel_channels
-    dense = weight.new_zeros(mels, mels, sizes.delays, sizes.phases, group)
+    dense = weight.new_zeros(mels, mels, layout.delays, layout.phases, group)
     inner, outer = mels // conv.groups, weight.shape[2]
     for index in range(conv.groups):
         rows, columns = slice(index * inner, (index + 1) * inner), slice(index * outer, (index + 1) * outer)
@@ -118,12 +115,12 @@ def phase_weights(network: Waveglow) -> tuple[Tensor, Tensor]:
 
 
 def fold(network: Waveglow) -> Folded:
-    """A network without weight norm, in float32 -> what the kernels take, on the network's device."""
+    """A network without weight norm, in float32 -> the kernels' weights, on the network's device."""
     config = network.config
-    sizes = sizes_of(config)
+    layout = layout_of(config)
     with torch.no_grad():
         phases, phase_bias = phase_weights(network)
-        nets = [_fold_net(net, phases, phase_bias, sizes) for net in network.WN]
+        nets = [_fold_net(net, phases, phase_bias, layout) for net in network.WN]
         stacked = [torch.cat(parts) for parts in zip(*nets, strict=True)]
         early = [config.n_early_size if config.is_early(flow) else 0 for flow in range(config.n_flows)]
         inverses = [
@@ -140,9 +137,11 @@ def fold(network: Waveglow) -> Folded:
     return folded
 
 
-def _fold_net(net: CouplingNet, phases: Tensor, phase_bias: Tensor, sizes: Sizes) -> tuple[Tensor, ...]:
-    """One flow's part of all fields of `Folded` but the last."""
-    channels, filled = net.channels, sizes.channels
+def _fold_net(
+    net: CouplingNet, phases: Tensor, phase_bias: Tensor, layout: KernelLayout
+) -> tuple[Tensor, ...]:
+    """One flow's part of every field of `Folded` but `inverse`."""
+    channels, filled = net.channels, layout.channels
     end = net.end.weight[:, :, 0]  # (G of this flow, channels)
     end_bias = net.end.bias.clone()
     start = torch.cat((net.start.weight[:, :, 0], net.start.bias[:, None]), dim=1)
@@ -151,7 +150,7 @@ def _fold_net(net: CouplingNet, phases: Tensor, phase_bias: Tensor, sizes: Sizes
     gates, gate_bias, residual, residual_bias, ends = [], [], [], [], []
     for conv, cond, res_skip in zip(net.in_layers, net.cond_layers, net.res_skip_layers, strict=True):
         mel_weight = cond.weight[:, :, 0] @ phases  # (P, 2 channels, delays * n_mels)
-        mel_weight = F.pad(mel_weight, (0, sizes.window * CHUNK - mel_weight.shape[2]))
+        mel_weight = F.pad(mel_weight, (0, layout.window * CHUNK - mel_weight.shape[2]))
         x_weight = F.pad(conv.weight, (0, 0, 0, filled - channels)).transpose(1, 2).flatten(1)
         chunks = [_alternate(w, channels, filled).unflatten(-1, (-1, CHUNK)) for w in (mel_weight, x_weight)]
         of_mel, of_x = (chunk.half().movedim(-2, -3) for chunk in chunks)  # (..., chunks, 2C, 64)
@@ -180,12 +179,12 @@ def _fold_net(net: CouplingNet, phases: Tensor, phase_bias: Tensor, sizes: Sizes
 
 
 def _alternate(weight: Tensor, channels: int, filled: int) -> Tensor:
-    """Rows (..., 2 channels, columns): tanh's then sigmoid's -> (..., 2C, columns): one of each in turn."""
+    """Rows (..., 2 channels, columns): tanh's then sigmoid's -> (..., 2C, columns), alternating."""
     apart = F.pad(weight.unflatten(-2, (2, channels)), (0, 0, 0, filled - channels))
     return apart.transpose(-3, -2).flatten(-3, -2)
 
 
 def _inverse(matrix: Tensor, early: int) -> Tensor:
-    """A flow's inverse, transposed, its outputs moved up by the early channels that stand before them."""
+    """A flow's inverse, transposed; its outputs follow the early channels."""
     size = len(matrix)
     return F.pad(matrix.T, (early, NARROW - size - early, 0, NARROW - size))

@@ -1,9 +1,9 @@
 """The kernels of WaveGlow's generator, in Triton, for GPUs with a tensor memory accelerator (sm_90 on).
 
-Memory is ordered by phases: a step's place within its frame comes first, then items and frames. All rows of a
-tile so have one phase, whose matrix of mels they share, and a dilated convolution's taps are tiles as well:
-the same frames of another phase, or frames further on. A phase's rows are: a margin of zeros, the first
-item's frames, a margin, the next item's frames, ..., then rows up to a whole tile, and a margin.
+Memory is ordered by phase (a step's position within its frame), then by item and frame. So all rows of a tile
+have one phase and share its conditioning matrix, and a dilated convolution's taps read whole tiles too: the
+same frames of another phase, or other frames. A phase's rows are: a margin of zeros, the first item's frames,
+a margin, the next item's frames, ..., then rows up to a whole tile, and a margin.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def window_kernel(
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """mel (B, MELS, frames) float32 -> what each frame hears: for column k delay k // MELS and mel k % MELS.
+    """mel (B, MELS, frames) float32 -> each frame's window: column k is mel k % MELS of delay k // MELS.
 
-    `out` (blocks, rows, WIDTH) float16 has the columns in blocks of WIDTH.
+    `out` (blocks, rows, WIDTH) float16 holds the columns in blocks of WIDTH.
     """
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     item = tl.program_id(1)
@@ -74,15 +74,15 @@ def gate_kernel(
     FIRST: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """A layer's gated activation: tanh * sigmoid of its mels' and its dilated convolution's sum.
+    """A layer's gated activation: tanh * sigmoid of the sum of its conditioning and its dilated convolution.
 
-    `left` holds the window of mels and x, `right` all layers' weights in chunks of 64 columns; a program
-    makes BM rows of one phase by BN / 2 channels of `acts`. A net's FIRST layer has `narrow` for x, what
-    `start` takes, and the weights `first`.
+    `left` holds the window of mels and x, `right` all layers' weights in chunks of 64 columns. A program
+    computes BM rows of one phase by BN / 2 channels of `acts`. A coupling net's FIRST layer has `narrow`, the
+    input of `start`, in place of x, and the weights `first`.
     """
     CHANNELS: tl.constexpr = CHUNKS * CHUNK
     SPLITS: tl.constexpr = 2 * CHANNELS // BN
-    BLOCKS: tl.constexpr = (WINDOW + CHUNKS - 1) // CHUNKS  # of `left` in front of x
+    BLOCKS: tl.constexpr = (WINDOW + CHUNKS - 1) // CHUNKS  # of `left` before x
     program = tl.program_id(0)
     split = program % SPLITS
     tile = program // SPLITS
@@ -146,7 +146,7 @@ def residual_kernel(
     LAST: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """A layer's two further products of its acts: added to x in place, and to what `end` makes in float32."""
+    """A layer's two products of its acts: added to x in place, and to the output of `end` in float32."""
     CHANNELS: tl.constexpr = CHUNKS * CHUNK
     SPLITS: tl.constexpr = 1 if LAST else CHANNELS // BN
     BLOCKS: tl.constexpr = (WINDOW + CHUNKS - 1) // CHUNKS
@@ -170,7 +170,7 @@ def residual_kernel(
             c = end_weights.load([layer * 16, step * CHUNK])
             total = tl.dot(a, b.T, total)
             end_total = tl.dot(a, c.T, end_total)
-        if FIRST:  # x is what `start` makes
+        if FIRST:  # x is the output of `start`
             few = narrow.load([at, 0])
             total = tl.dot(few, start.load([flow * CHANNELS + split * BN, 0]).T, total)
         else:
@@ -217,11 +217,11 @@ def flow_kernel(
     MARGIN: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Between two coupling nets, in float32: undoes a flow, and gives the next one's net its input.
+    """Between two coupling nets, in float32: inverts a flow and prepares the next coupling net's input.
 
-    `state` (P * rows, 16) has SIZE channels, HALF of them unchanged by the flow; EARLY channels of z, from
-    USED on, come before what the inverse convolution makes. FIRST takes the state from z, and FINAL writes
-    audio. `narrow` is what `start` takes: NEXT_HALF channels, then a 1.
+    `state` (P * rows, 16) has SIZE channels, HALF of them unchanged by the flow. EARLY channels of z, from
+    USED on, are put before the inverse convolution's outputs. FIRST reads the state from z, and FINAL writes
+    audio. `narrow` is the input of `start`: NEXT_HALF channels, then a 1 for its bias.
     """
     phase = tl.program_id(1)
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

@@ -1,0 +1,111 @@
+"""Segments of utterances: those too long for a model are cut, and those that it did not speak well.
+
+Cutting works on symbols, so it needs nothing of the frontend but its symbol set.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.errors import InputError
+from common.text import Utterance
+from common.text.split import CLAUSE_PAUSE
+
+MARKS = frozenset(",;:.?!")
+BLANK, COMMA = " ", ","
+SHORTEST = 12  # symbols of a segment: a word or two alone sound cut off
+_WORD = re.compile(r"(?:\{[^{}]*\}|\S)+")  # phonemes in braces are one word
+_SPOKEN = re.compile(r"\w")
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Part of an utterance, itself an utterance."""
+
+    utterance: Utterance
+    start: int  # the whole utterance's symbols from here
+    end: int  # to here; behind them the segment may have a comma of its own
+
+
+def fit(utterance: Utterance, longest: int, symbols: Sequence[str]) -> Iterator[Utterance]:
+    """The utterance, or where it has more than `longest` symbols the segments that fit, in order."""
+    if len(utterance.ids) <= longest:
+        yield utterance
+        return
+    if longest < 4:  # a blank, a letter and two marks
+        raise InputError(f"the acoustic model takes {longest} symbols at a time: no text fits")
+    for segment in cut(utterance, symbols, shortest=1):
+        yield from fit(segment.utterance, longest, symbols)
+
+
+def cut(utterance: Utterance, symbols: Sequence[str], shortest: int = SHORTEST) -> tuple[Segment, ...]:
+    """Two segments, cut behind the mark that is nearest to the middle, else at the nearest blank.
+
+    Neither is shorter than `shortest` symbols. One segment, the whole, where there is no such place; with
+    `shortest` 1 a word is cut where it has to be. `symbols` is the frontend's symbol set.
+    """
+    place = _place(utterance.symbols, shortest)
+    if place is None:
+        return (Segment(utterance, 0, len(utterance.ids)),)
+    end, start = place
+    if utterance.symbols[0] != BLANK and utterance.symbols[start] == BLANK:
+        start += 1  # only some frontends begin an utterance with a blank
+    return (
+        Segment(_part(utterance, 0, end, symbols, CLAUSE_PAUSE), 0, end),
+        Segment(
+            _part(utterance, start, len(utterance.ids), symbols, utterance.pause), start, len(utterance.ids)
+        ),
+    )
+
+
+def _place(symbols: Sequence[str], shortest: int) -> tuple[int, int] | None:
+    """Where the first segment ends and the second begins."""
+    middle = len(symbols) / 2
+    inner = range(shortest, len(symbols) - shortest)
+    spoken = [i for i, symbol in enumerate(symbols) if _SPOKEN.search(symbol)] or [0]
+    blanks = [i for i in inner if symbols[i] == BLANK and spoken[0] < i < spoken[-1]]
+    marks = [i for i in blanks if symbols[i - 1] in MARKS and abs(i - middle) <= len(symbols) / 4]
+    for places in (marks, blanks):
+        if places:
+            place = min(places, key=lambda i: abs(i - middle))
+            return place, place
+    if shortest == 1 and len(symbols) > 1:
+        return len(symbols) // 2, len(symbols) // 2
+    return None
+
+
+def _part(utterance: Utterance, start: int, end: int, symbols: Sequence[str], pause: float) -> Utterance:
+    part, ids = utterance.symbols[start:end], utterance.ids[start:end]
+    inside = end < len(utterance.ids)
+    if inside and part[-1] not in MARKS and COMMA in symbols:  # models expect a mark at the end
+        part, ids = (*part, COMMA), np.append(ids, symbols.index(COMMA))
+    return Utterance(
+        text=_same_words(utterance.text, utterance.symbols, start, end),
+        normalised=_same_words(utterance.normalised, utterance.symbols, start, end),
+        symbols=tuple(part),
+        ids=ids.astype(np.int64),
+        pause=pause,
+    )
+
+
+def _same_words(text: str, symbols: Sequence[str], start: int, end: int) -> str:
+    """The words of a text that these symbols speak.
+
+    All of it, where it has not as many words as the symbols: figures, for one, are several.
+    """
+    words = [word for word in _WORD.findall(text) if _SPOKEN.search(word)]
+    spoken = _count(symbols, 0, len(symbols))
+    if len(words) != spoken:
+        return text
+    first, last = _count(symbols, 0, start), _count(symbols, 0, end)
+    places = [match.start() for match in _WORD.finditer(text) if _SPOKEN.search(match[0])] + [len(text)]
+    return text[places[first] if first else 0 : places[last]].strip()
+
+
+def _count(symbols: Sequence[str], start: int, end: int) -> int:
+    """Words among the symbols."""
+    return sum(_SPOKEN.search(word) is not None for word in "".join(symbols[start:end]).split(BLANK))
