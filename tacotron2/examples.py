@@ -59,7 +59,9 @@ def example_inputs(
         elif tensor.name == "attention_cumulative":
             inputs[tensor.name] = attention * 3
         else:
-            inputs[tensor.name] = rng.uniform(-1, 1, (batch, tensor.dims[1])).astype(np.float32)
+            size = tensor.dims[1]
+            assert isinstance(size, int)
+            inputs[tensor.name] = rng.uniform(-1, 1, (batch, size)).astype(np.float32)
     return inputs
 
 

@@ -169,6 +169,7 @@ def export_stage(stage: Stage, config: object) -> tuple[bytes, tuple[str, ...]]:
             dynamo=True,
             verbose=False,
         )
+    assert program is not None  # with dynamo
     model = program.model_proto
     weights = refer_to_weights(model, {name: tuple(value.shape) for name, value in state.items()})
     strip_notes(model, stage)
@@ -231,7 +232,7 @@ def check_source(source: ModelSource, stages: Iterable[Stage] | None = None) -> 
     for stage, number, sizes in tqdm(
         cases, f"checking {source.model}", unit="case", leave=False, disable=None
     ):
-        if reference is None or reference.stage is not stage:
+        if reference is None or engine is None or reference.stage is not stage:
             reference, engine = TorchEngine(stage, source), OnnxEngine(stage, source)
         inputs = example_inputs(stage, source.config, sizes, seed=number)
         inputs = examples_of(source.model).settle_inputs(stage, source, inputs)
@@ -317,7 +318,9 @@ def check_sizes(stage: Stage) -> list[dict[str, int]]:
 
 def batch_dim(stage: Stage) -> str:
     """The first dimension of the first input."""
-    return stage.inputs[0].dims[0].name
+    dim = stage.inputs[0].dims[0]
+    assert isinstance(dim, Dim)
+    return dim.name
 
 
 def example_inputs(stage: Stage, config: object, sizes: dict[str, int], seed: int) -> dict[str, np.ndarray]:

@@ -73,7 +73,7 @@ class AcousticModel(Driver[Config]):
         return None
 
     def pad(self, ids: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """(symbols int64 [B, T_text], lengths int64 [B]). An InputError where they are too long or too many."""
+        """(symbols int64 [B, T_text], lengths int64 [B]). An InputError where a text is too long."""
         if not len(ids):
             raise ValueError("there is no utterance to speak")
         if len(ids) > self.largest_batch:

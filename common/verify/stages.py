@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from common.arrays import Array, to_numpy
-from common.audio.contract import require_same_contract
+from common.audio.contract import MelContract, require_same_contract
 from common.config.deployment import Bucket, Deployment
 from common.engines import Engine, make_engine
 from common.engines.layer_outputs import match, nearest_layers, with_layers
@@ -33,10 +33,12 @@ from common.registry import get_model
 from common.speech import Controls
 from common.stages import Stage, plan_of
 from common.stages.choose import KERNELS, KINDS, choose_stages, pads_masked
+from common.synthesis.driver import Driver
 from common.synthesis.loading import make_driver
 from common.synthesis.stage_engines import StageEngines
+from common.text import Frontend
 from common.verify.compare import FEEDBACK, TOLERANCES, Comparison
-from common.verify.sentence import MEL_TOLERANCES, Speech, _speak, shared_frames
+from common.verify.sentence import MEL_TOLERANCES, Speech, shared_frames, speak
 from common.weights.voices import ModelSource
 
 CALLS = 40  # of a stage that are compared; the decoder's steps are many
@@ -98,7 +100,7 @@ class Setup:
         return make_engine(stage, source, self.backend, self.device, self.threads, deployment, bucket)
 
 
-def layered_graph(stage: Stage, config: Any) -> Path:
+def layered_graph(stage: Stage, config: object) -> Path:
     """The graph of a stage with the outputs of its layers, exported if it is not in the cache."""
     words = [stage.full_name, config_hash(config), EXPORTER_VERSION, *stage.layers]
     key = hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
@@ -227,7 +229,7 @@ class Verification:
     text: str
     setups: list[Setup]
     speech: Speech
-    contract: Any
+    contract: MelContract
 
     @property
     def comparisons(self) -> list[Comparison]:
@@ -283,36 +285,37 @@ def verify(
     assert first.frontend  # every acoustic model's source has one
     frontend = first.frontend.build()
     with exact_products():
-        drivers: dict[str, list[Any]] = {kind: [] for kind in KINDS}
+        references: dict[str, Driver] = {}
+        others: dict[str, Driver] = {}
         for kind, source in sources.items():
             form = decoder if kind == "acoustic" else None
             setup = setups.get(kind)
             if setup is None:
-                drivers[kind] = [make_driver(source, "torch", device)] * 2
+                references[kind] = others[kind] = make_driver(source, "torch", device)
                 continue
             if kind == "acoustic":
                 _compare_steps(text, frontend, setup, source, form, controls)
             engines = ComparedEngines(setup, source, form)
-            drivers[kind].append(get_model(source.model).driver_class(source, engines))
-        wanted = _speak(text, frontend, drivers, 0, first, controls)
+            references[kind] = get_model(source.model).driver_class(source, engines)
+        wanted = speak(text, frontend, references, first.mel.sampling_rate, controls)
         for kind, setup in setups.items():
             _require_ran(setup)
             form = decoder if kind == "acoustic" else None
             deployment = replace(setup.deployment, trt_force_build=False)
             how = (setup.backend, setup.device, setup.threads, form, None, deployment)
-            drivers[kind].append(make_driver(setup.source, *how))
-        got = _speak(text, frontend, drivers, 1, first, controls)
+            others[kind] = make_driver(setup.source, *how)
+        got = speak(text, frontend, others, first.mel.sampling_rate, controls)
     ordered = [setups[kind] for kind in KINDS if kind in setups]
-    own_way = any(stage.feeds_back for setup in ordered for stage in source_stages(setup.source))
+    autoregressive = any(stage.feeds_back for setup in ordered for stage in source_stages(setup.source))
     tolerance = max(MEL_TOLERANCES[setup.backend][setup.precision] for setup in ordered)
     reach, other, symbols = shared_frames(wanted, got)
-    speech = Speech(wanted, got, tolerance, not own_way, reach, other, symbols)
+    speech = Speech(wanted, got, tolerance, not autoregressive, reach, other, symbols)
     return Verification(text, ordered, speech, first.mel)
 
 
 def _compare_steps(
     text: str,
-    frontend: Any,
+    frontend: Frontend,
     setup: Setup,
     source: ModelSource,
     decoder: str | None,
