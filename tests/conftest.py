@@ -1,10 +1,16 @@
-"""Voices of random weights, tiny enough for every test to speak with them."""
+"""What tests need of the machine, and voices of random weights, tiny enough for every test to speak with."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib
 import json
 import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +20,85 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 
 SYMBOL_FRAMES = 3.0
+
+
+# Markers: what a test needs of the machine. One that lacks it skips the test, here and nowhere else.
+
+
+def has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def has_tensorrt(portable: bool = False) -> bool:
+    from common.engines.tensorrt_module import load_tensorrt
+
+    try:
+        return load_tensorrt().portable or not portable
+    except ValueError:
+        return False
+
+
+def has_module(name: str) -> bool:
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        return False
+    return True
+
+
+def has_nvrtc() -> bool:
+    if not has_module("cuda.bindings.nvrtc"):
+        return False
+    from cuda.bindings import nvrtc
+
+    try:
+        nvrtc.nvrtcVersion()
+    except RuntimeError:  # the library is not there
+        return False
+    return True
+
+
+def has_half_on_host() -> bool:
+    if shutil.which("g++") is None:
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["g++", "-std=c++20", "-x", "c++", "-c", "-", "-o", f"{folder}/half.o"]
+        return subprocess.run(command, input=b"_Float16 half;", capture_output=True).returncode == 0
+
+
+NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
+    "gpu": ("an NVIDIA GPU", has_gpu),
+    "no_gpu": ("a machine without an NVIDIA GPU", lambda: not has_gpu()),
+    "trt": ("TensorRT or TensorRT for RTX", has_tensorrt),
+    "rtx": ("TensorRT for RTX, which builds without a GPU", lambda: has_tensorrt(portable=True)),
+    "triton": ("Triton", lambda: has_module("triton")),
+    "cuda_bindings": ("cuda.bindings", lambda: has_module("cuda.bindings.nvrtc")),
+    "nvrtc": ("cuda.bindings and NVRTC", has_nvrtc),
+    "nvcc": ("nvcc", lambda: shutil.which("nvcc") is not None),
+    "gxx": ("a g++ that knows _Float16", has_half_on_host),
+    "dev_full": ("/dev/full", lambda: Path("/dev/full").exists()),
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for marker, (needed, _) in NEEDS.items():
+        config.addinivalue_line("markers", f"{marker}: needs {needed}")
+
+
+@functools.cache
+def lacks(marker: str) -> bool:
+    return not NEEDS[marker][1]()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker, (needed, _) in NEEDS.items():
+        if item.get_closest_marker(marker) and lacks(marker):
+            pytest.skip(f"needs {needed}")
+
+
+# Voices
 
 
 def save_trained(path: Path, network, config, **info) -> Path:
@@ -199,6 +284,4 @@ def tts(tiny_voice):
 @pytest.fixture
 def voice_copy(tiny_voice, tmp_path) -> Path:
     """A copy of the tiny voice that a test may damage."""
-    import shutil
-
     return Path(shutil.copytree(tiny_voice, tmp_path / "voices" / "tiny"))

@@ -57,17 +57,6 @@ ALL_STAGES = [(model, name) for model, names in STAGES.items() for name in names
 PRETENDED = TensorRT("tensorrt_rtx", SimpleNamespace(__version__="1.4.0"))
 
 
-def installed() -> bool:
-    try:
-        load_tensorrt()
-    except ValueError:
-        return False
-    return True
-
-
-needs_trt = pytest.mark.skipif(not installed(), reason="TensorRT is not installed")
-
-
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
     """Tiny networks with all their graphs, one after the other as they are asked for."""
@@ -390,13 +379,11 @@ def test_an_old_tensorrt_is_refused():
 
 
 @pytest.mark.trt
-@needs_trt
+@pytest.mark.rtx
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("model, name", ALL_STAGES)
 def test_every_stage_builds(sources, tmp_path, model, name, precision):
     source, trt = sources(model), load_tensorrt()
-    if not trt.portable:
-        pytest.skip("the full TensorRT builds on a GPU")
     file = engine_of(source, name, tmp_path / "x.trt", trt, use_fp16=precision == "fp16", batch_size=2)
     assert build_stage(file, source, trt, force=False, workspace=8)
     report = json.loads(file.note.read_text())["report"]
@@ -405,7 +392,6 @@ def test_every_stage_builds(sources, tmp_path, model, name, precision):
 
 
 @pytest.mark.trt
-@needs_trt
 def test_an_operator_that_tensorrt_refuses_is_named():
     node = helper.make_node("Unique", ["x"], ["y"], name="odd_one")
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy"]
@@ -437,7 +423,6 @@ def start_build(voice: Path, path: Path) -> subprocess.Popen:
 
 
 @pytest.mark.trt
-@needs_trt
 def test_of_two_processes_one_builds(tiny_voice, tmp_path):
     both = [start_build(tiny_voice, tmp_path / "h.trt") for _ in range(2)]
     answers = [process.communicate(timeout=120) for process in both]
@@ -446,7 +431,6 @@ def test_of_two_processes_one_builds(tiny_voice, tmp_path):
 
 
 @pytest.mark.trt
-@needs_trt
 @pytest.mark.parametrize("seconds", [1.0, 2.0, 3.0])
 def test_a_build_that_is_killed_leaves_nothing_half_made(tiny_voice, tmp_path, seconds):
     process = start_build(tiny_voice, tmp_path / "h.trt")

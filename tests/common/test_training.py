@@ -7,23 +7,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+import torch
 
-torch = pytest.importorskip("torch")
-
-from common.adversarial import AdversaryRecipe  # noqa: E402
-from common.audio import MelContract  # noqa: E402
-from common.corpus import segments, utterances  # noqa: E402
-from common.corpus.dataset import Labels, save_labels  # noqa: E402
-from common.published import read_checkpoint  # noqa: E402
-from common.training import Ema, GraphedSteps, Schedule, save_checkpoint  # noqa: E402
-from fastpitch import predict_mels as fastpitch_predict_mels  # noqa: E402
-from fastpitch import train as fastpitch_train  # noqa: E402
-from fastspeech import align_tacotron2  # noqa: E402
-from fastspeech import train as fastspeech_train  # noqa: E402
-from hifigan import train as hifigan_train  # noqa: E402
-from tacotron2 import predict_mels as tacotron2_predict_mels  # noqa: E402
-from tacotron2 import train as tacotron2_train  # noqa: E402
-from waveglow import train as waveglow_train  # noqa: E402
+from common.adversarial import AdversaryRecipe
+from common.audio import MelContract
+from common.corpus import segments, utterances
+from common.corpus.dataset import Labels, save_labels
+from common.published import read_checkpoint
+from common.training import Ema, GraphedSteps, Schedule, save_checkpoint
+from fastpitch import predict_mels as fastpitch_predict_mels
+from fastpitch import train as fastpitch_train
+from fastspeech import align_tacotron2
+from fastspeech import train as fastspeech_train
+from hifigan import train as hifigan_train
+from tacotron2 import predict_mels as tacotron2_predict_mels
+from tacotron2 import train as tacotron2_train
+from waveglow import train as waveglow_train
 
 ROOT = Path(__file__).resolve().parents[2]
 RATE, HOP = 22_050, 256

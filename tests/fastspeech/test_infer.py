@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from common.deployment import Deployment
 from common.loading import make_driver
@@ -132,7 +133,6 @@ class OnOneStream(dict):
 @pytest.fixture
 def in_one(drivers, monkeypatch):
     """Makes a driver that runs encoder, operations and mel's side as one function, uncaptured: on the CPU."""
-    torch = pytest.importorskip("torch")
 
     def alone(engine, bucket=None):
         def run(inputs):

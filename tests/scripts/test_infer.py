@@ -282,7 +282,7 @@ def test_nan_weights(fails, voice_copy):
     assert "conv_pre.weight holds NaN" in fails("--text", "Hello.", "--voice", voice_copy)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.dev_full
 def test_a_full_disk(fails):
     assert "cannot write /dev/full: No space left on device" in fails("--text", "Hello.", "-o", "/dev/full")
 
