@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import importlib
 import json
 import os
+import pickle
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+# The networks are tiny, and a thread that waits by spinning would take a core from other tests.
+os.environ["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", "1")
+os.environ["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
+
 import numpy as np
 import pytest
 
-# Two threads of PyTorch and two of ONNX Runtime on two cores would wait for each other.
-os.environ.setdefault("OMP_NUM_THREADS", "2")
+from common.audio import write_bytes
 
 SYMBOL_FRAMES = 3.0
 
@@ -96,6 +102,47 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker, (needed, _) in NEEDS.items():
         if item.get_closest_marker(marker) and lacks(marker):
             pytest.skip(f"needs {needed}")
+
+
+# Running in parallel
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """The whole suite runs on up to four cores; what is named runs at once, and a GPU is not shared."""
+    whole = config.args_source is not pytest.Config.ArgsSource.ARGS
+    return min(4, os.cpu_count() or 1) if whole and not Path("/dev/nvidiactl").exists() else 0
+
+
+@pytest.fixture(scope="session", autouse=True)
+def exported_once(tmp_path_factory):
+    """A graph is exported once in a run, by whichever process needs it first: an export takes seconds."""
+    if "common.export" not in sys.modules:  # no test that was collected exports
+        yield
+        return
+    from common.export import export_stage
+
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "exported"
+    folder.mkdir(exist_ok=True)
+
+    @functools.cache
+    def exported(stage, config):
+        file = folder / hashlib.sha256(repr((stage, config)).encode()).hexdigest()
+        if not file.is_file():
+            write_bytes(file, pickle.dumps(export_stage(stage, config)))
+        return pickle.loads(file.read_bytes())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("common.export.export_stage", exported)
+        patch.setattr("common.verify.export_stage", exported)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """PyTorch's engines set the threads of the whole process; the next test is not to inherit them."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 # Voices
@@ -240,6 +287,24 @@ def tiny_tacotron2(seed: int = 0, gate_bias: float = 0.0):
         decoder.gate_layer.linear_layer.bias.fill_(gate_bias)
         # Mels near those of speech, so that the vocoder does not answer with silence.
         decoder.linear_projection.linear_layer.bias.fill_(-4.0)
+    return network, config
+
+
+def tiny_waveglow(seed: int = 0):
+    import torch
+
+    from waveglow.config import WaveglowConfig
+    from waveglow.model import Waveglow
+
+    torch.manual_seed(seed)
+    config = WaveglowConfig(
+        n_flows=4, n_early_every=2, wn_layers=3, wn_channels=8, cond_channels=6, upsample_groups=80
+    )
+    network = Waveglow(config, weight_norm=False)
+    with torch.no_grad():
+        for net in network.WN:
+            for parameter in net.end.parameters():  # zeros before training: the mel would change nothing
+                parameter.normal_(0, 0.05)
     return network, config
 
 

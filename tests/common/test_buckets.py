@@ -20,8 +20,7 @@ from common.runner import TextToSpeech
 from common.speech import Controls, MelTooLong
 from common.stages import Dim, Stage, Tensor
 from common.voices import load_voice
-from tests.common.test_pairs import tiny_waveglow
-from tests.conftest import save_trained, tiny_fastpitch, tiny_hifigan, tiny_tacotron2
+from tests.conftest import save_trained, tiny_fastpitch, tiny_hifigan, tiny_tacotron2, tiny_waveglow
 
 NETWORKS = {
     "fastpitch": tiny_fastpitch,

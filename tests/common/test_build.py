@@ -36,8 +36,14 @@ from common.half import to_half
 from common.loading import make_driver, override
 from common.published import read_checkpoint
 from common.voices import load_voice
-from tests.common.test_pairs import tiny_waveglow
-from tests.conftest import save_trained, tiny_fastpitch, tiny_fastspeech, tiny_hifigan, tiny_tacotron2
+from tests.conftest import (
+    save_trained,
+    tiny_fastpitch,
+    tiny_fastspeech,
+    tiny_hifigan,
+    tiny_tacotron2,
+    tiny_waveglow,
+)
 
 NETWORKS = {
     "fastpitch": tiny_fastpitch,

@@ -70,7 +70,11 @@ def test_golden_bias_is_measured_on_the_vocoders_engine(model, backend, tmp_path
     )
     source = read_checkpoint(GOLDEN / model / "checkpoint.pt")
     if backend == "onnx":
-        source, _ = export_source(source, tmp_path)
+        source, _ = export_source(
+            source,
+            tmp_path,
+            [stage for stage in source_stages(source) if not stage.name.startswith("masked_")],
+        )
     vocoder = make_driver(source, backend, "cpu")
     assert_golden(vocoder.bias, DATA[model]["bias_spec"][0, :, 0])
     assert_golden(

@@ -8,29 +8,11 @@ import pytest
 from common.registry import names
 from common.runner import TextToSpeech
 from common.speech import Controls
-from tests.conftest import save_trained, tiny_fastspeech, tiny_tacotron2
+from tests.conftest import save_trained, tiny_fastspeech, tiny_tacotron2, tiny_waveglow
 
 PAIRS = [(acoustic, vocoder) for acoustic in names("acoustic") for vocoder in names("vocoder")]
 
 TEXT = "The first sentence is rather long, and it is spoken in some chunks. A second one."
-
-
-def tiny_waveglow(seed: int = 0):
-    import torch
-
-    from waveglow.config import WaveglowConfig
-    from waveglow.model import Waveglow
-
-    torch.manual_seed(seed)
-    config = WaveglowConfig(
-        n_flows=4, n_early_every=2, wn_layers=2, wn_channels=16, upsample_groups=80, cond_channels=16
-    )
-    network = Waveglow(config, weight_norm=False)
-    with torch.no_grad():
-        for net in network.WN:
-            for parameter in net.end.parameters():  # zeros before training: the mel would change nothing
-                parameter.normal_(0, 0.05)
-    return network, config
 
 
 @pytest.fixture(scope="session")
