@@ -308,6 +308,13 @@ def tiny_waveglow(seed: int = 0):
     return network, config
 
 
+def quick_for_the_voice(rows) -> list:
+    """Parameters that begin with a model. Only the tiny voice's are quick: it has their graphs already."""
+    rows = [row if isinstance(row, tuple) else (row,) for row in rows]
+    quick = ("fastpitch", "hifigan")
+    return [pytest.param(*row, marks=[] if row[0] in quick else pytest.mark.slow) for row in rows]
+
+
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory) -> dict[str, Path]:
     """Weights of tiny networks as the recipes leave them."""

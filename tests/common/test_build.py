@@ -37,6 +37,7 @@ from common.loading import make_driver, override
 from common.published import read_checkpoint
 from common.voices import load_voice
 from tests.conftest import (
+    quick_for_the_voice,
     save_trained,
     tiny_fastpitch,
     tiny_fastspeech,
@@ -98,7 +99,7 @@ def test_every_stage_is_among_those_tested(sources):
 # Half precision
 
 
-@pytest.mark.parametrize("model, name", ALL_STAGES)
+@pytest.mark.parametrize("model, name", quick_for_the_voice(ALL_STAGES))
 def test_half_precision_says_nearly_the_same(sources, model, name):
     source = sources(model)
     stage = stage_of(source, name)
@@ -171,6 +172,7 @@ def test_what_has_no_weights_follows_its_inputs():
 # Profiles
 
 
+@pytest.mark.slow
 def test_profiles_come_from_the_declaration(sources):
     source = sources("waveglow")
     stage, hop = stage_of(source, "generator"), source.config.hop_length
@@ -262,6 +264,7 @@ def test_a_missing_engine_names_the_command(pretended):
         file.read()
 
 
+@pytest.mark.slow
 def test_the_command_says_all_that_an_engine_depends_on(tiny_voice, monkeypatch, sources):
     monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
     source = override(load_voice().source("fastpitch"), {"mask_padding": False})
@@ -387,7 +390,7 @@ def test_an_old_tensorrt_is_refused():
 @pytest.mark.trt
 @pytest.mark.rtx
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-@pytest.mark.parametrize("model, name", ALL_STAGES)
+@pytest.mark.parametrize("model, name", quick_for_the_voice(ALL_STAGES))
 def test_every_stage_builds(sources, tmp_path, model, name, precision):
     source, trt = sources(model), load_tensorrt()
     file = engine_of(source, name, tmp_path / "x.trt", trt, use_fp16=precision == "fp16", batch_size=2)

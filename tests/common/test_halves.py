@@ -20,7 +20,7 @@ from common.published import read_checkpoint
 from common.seeded import random_source
 from common.speech import Controls, MelTooLong
 from common.voices import load_voice
-from tests.conftest import save_trained, tiny_fastpitch, tiny_fastspeech
+from tests.conftest import quick_for_the_voice, save_trained, tiny_fastpitch, tiny_fastspeech
 
 TINY = {"fastpitch": tiny_fastpitch, "fastspeech": tiny_fastspeech}
 FORMS = {"fastpitch": None, "fastspeech": "dynamic"}  # in buckets FastSpeech has another
@@ -33,7 +33,7 @@ BUCKETS = {
 }
 
 
-@pytest.fixture(params=TINY)
+@pytest.fixture(params=quick_for_the_voice(TINY))
 def model(request):
     return request.param
 
@@ -42,13 +42,16 @@ def model(request):
 def sources(tmp_path_factory):
     """Tiny networks with the graphs of their stages."""
     folder = tmp_path_factory.mktemp("halves")
-    made = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export, "check_sizes", lambda stage: [])
-        for model, tiny in TINY.items():
-            stored = read_checkpoint(save_trained(folder / f"{model}.safetensors", *tiny()))
-            made[model] = export_source(stored, folder / model)[0]
-    return made
+
+    class Sources(dict):
+        def __missing__(self, model: str):  # exports take seconds
+            stored = read_checkpoint(save_trained(folder / f"{model}.safetensors", *TINY[model]()))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(export, "check_sizes", lambda stage: [])
+                self[model], _ = export_source(stored, folder / model)
+            return self[model]
+
+    return Sources()
 
 
 def controls_of(model: str, pace: float) -> Controls:

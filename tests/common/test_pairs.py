@@ -15,6 +15,14 @@ PAIRS = [(acoustic, vocoder) for acoustic in names("acoustic") for vocoder in na
 TEXT = "The first sentence is rather long, and it is spoken in some chunks. A second one."
 
 
+def some_quick(*quick: tuple[str, str]) -> list:
+    """Every pair; those that are not named here are slow."""
+    return [
+        pytest.param(pair, marks=[] if pair in quick else pytest.mark.slow, id=",".join(pair))
+        for pair in PAIRS
+    ]
+
+
 @pytest.fixture(scope="session")
 def files(trained, tmp_path_factory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("pairs")
@@ -23,7 +31,7 @@ def files(trained, tmp_path_factory) -> dict[str, str]:
     return {name: str(path) for name, path in {**trained, **saved}.items()}
 
 
-@pytest.fixture(scope="module", params=PAIRS, ids=",".join)
+@pytest.fixture(scope="module", params=some_quick(("fastpitch", "hifigan"), ("tacotron2", "waveglow")))
 def pair(request, files) -> TextToSpeech:
     return TextToSpeech.load(
         checkpoints=[files[name] for name in request.param], backend="torch", device="cpu"
@@ -71,7 +79,7 @@ def test_sigma_scales_the_noise(files):
     np.testing.assert_array_equal(silent.samples, same.samples)
 
 
-@pytest.mark.parametrize("models", PAIRS, ids=",".join)
+@pytest.mark.parametrize("models", some_quick(("fastpitch", "hifigan")))
 def test_the_shipped_voice_says_the_same_on_every_backend(models):
     spoken = {
         backend: TextToSpeech.load(*models, backend=backend, device="cpu").speak("It just works.")

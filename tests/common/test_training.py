@@ -127,6 +127,7 @@ def predict(module, monkeypatch, corpus: Path, out: Path, *arguments: str) -> np
     return np.load(file)
 
 
+@pytest.mark.slow
 def test_tacotron2_learns_where_to_look_and_predicts_mels(corpus, tmp_path, monkeypatch):
     out = tmp_path / "run"
     train(tacotron2_train, monkeypatch, corpus, out, TINY_TACOTRON2, "--steps", "100")
@@ -137,6 +138,7 @@ def test_tacotron2_learns_where_to_look_and_predicts_mels(corpus, tmp_path, monk
     predicted_mels(tacotron2_predict_mels, monkeypatch, corpus, out)
 
 
+@pytest.mark.slow
 def test_fastspeech_learns_from_another_models_mels_and_attention(corpus, tmp_path, monkeypatch):
     teacher, out = tmp_path / "teacher", tmp_path / "run"
     train(tacotron2_train, monkeypatch, corpus, teacher, TINY_TACOTRON2, "--steps", "1")
@@ -177,6 +179,7 @@ def test_every_step_has_the_symbol_that_it_speaks():
     assert spoken.tolist() == [[1, 2, 4, 4, 4], [0, 0, 2, 2, 2]]
 
 
+@pytest.mark.slow
 def test_waveglow_trains_in_either_direction(corpus, tmp_path, monkeypatch):
     likely, adversarial = tmp_path / "likely", tmp_path / "adversarial"
     train(waveglow_train, monkeypatch, corpus, likely, TINY_WAVEGLOW, "--steps", "10")

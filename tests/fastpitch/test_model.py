@@ -340,6 +340,7 @@ def test_bfloat16_autocast_stays_near_float32():
     assert (rough.mel.float() - exact.mel).abs().max() < 0.1 * exact.mel.abs().max()
 
 
+@pytest.mark.slow
 def test_stages_run_in_onnx_runtime(tmp_path):
     network = build(n_speakers=2, in_fft_n_layers=1, out_fft_n_layers=1)
     shapes = (((3, 7, 30), (2, 12, 17)), ((1, 1, 1), (4, 5, 9)))

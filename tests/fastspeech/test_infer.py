@@ -30,7 +30,7 @@ def answers():
     return np.load(GOLDEN / "io.npz")
 
 
-@pytest.fixture(scope="module", params=["torch", "onnx"])
+@pytest.fixture(scope="module", params=["torch", pytest.param("onnx", marks=pytest.mark.slow)])
 def drivers(request, tmp_path_factory):
     """The masked network in both forms, and the published one."""
     with pytest.MonkeyPatch.context() as patch:

@@ -27,6 +27,20 @@ def run(*arguments: object) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
 
 
+@pytest.fixture
+def run_here(monkeypatch, capsys):
+    """Runs a command in this process, where nothing is imported anew: its status, stdout and stderr."""
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+
+    def run(script: str, *arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", [script, *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            runpy.run_path(str(ROOT / script), run_name="__main__")
+        return stopped.value.code, *capsys.readouterr()
+
+    return run
+
+
 def few_sizes(monkeypatch) -> None:
     """Checks of graphs in this process are short: the longest sizes take their time."""
     monkeypatch.setattr(
@@ -46,27 +60,25 @@ def test_export_check_prints_every_comparison(tiny_voice):
     assert {path: path.stat().st_mtime_ns for path in tiny_voice.rglob("*")} == before
 
 
-def test_export_check_fails_on_a_wrong_graph(voice_copy, monkeypatch, capsys):
+def test_export_check_fails_on_a_wrong_graph(voice_copy, monkeypatch, run_here):
     graph = voice_copy / "hifigan" / "generator.onnx"
     model = onnx.load(graph, load_external_data=False)
     next(node for node in model.graph.node if node.op_type == "LeakyRelu").attribute[0].f = 0.3
     graph.write_bytes(model.SerializeToString())
     few_sizes(monkeypatch)
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    monkeypatch.setattr("sys.argv", ["export_onnx", "--voice", str(voice_copy), "--check"])
-    with pytest.raises(SystemExit) as stopped:
-        runpy.run_module("hifigan.export_onnx", run_name="__main__")
-    output = capsys.readouterr().out
-    assert stopped.value.code == 1 and "FAILS" in output and "fastpitch" not in output
+    status, output, _ = run_here("hifigan/export_onnx.py", "--voice", voice_copy, "--check")
+    assert status == 1 and "FAILS" in output and "fastpitch" not in output
 
 
-def test_make_voice_refuses_weights_without_a_config(tmp_path):
+def test_make_voice_refuses_weights_without_a_config(tmp_path, run_here):
     (tmp_path / "weights.safetensors").write_bytes(b"nothing")
-    result = run("scripts/make_voice.py", tmp_path / "new", "--checkpoint", tmp_path / "weights.safetensors")
-    assert result.returncode == 2 and "no whole safetensors file" in result.stderr
+    words = ("scripts/make_voice.py", tmp_path / "new", "--checkpoint", tmp_path / "weights.safetensors")
+    status, _, errors = run_here(*words)
+    assert status == 2 and "no whole safetensors file" in errors
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_a_vocoder_is_added_to_a_voice_with_its_settings(voice_copy, tmp_path, monkeypatch):
     """The other models and what is said about the voice stay as they are."""
     before = {p.relative_to(voice_copy): p.read_bytes() for p in voice_copy.rglob("*.safetensors")}
@@ -92,9 +104,10 @@ def test_a_vocoder_is_added_to_a_voice_with_its_settings(voice_copy, tmp_path, m
         (("--denoising-strength", "11"), "denoising_strength must be a number from 0 to 10, not 11.0"),
     ],
 )
-def test_impossible_settings_are_refused(trained, tmp_path, arguments, message):
-    result = run("scripts/make_voice.py", tmp_path / "new", "--checkpoint", trained["hifigan"], *arguments)
-    assert result.returncode == 2 and message in result.stderr
+def test_impossible_settings_are_refused(trained, tmp_path, run_here, arguments, message):
+    words = ("scripts/make_voice.py", tmp_path / "new", "--checkpoint", trained["hifigan"])
+    status, _, errors = run_here(*words, *arguments)
+    assert status == 2 and message in errors
     assert not (tmp_path / "new").exists()
 
 

@@ -22,6 +22,7 @@ from tacotron2.infer import NoNoise, SeededNoise, decode_loop, decode_steps, sig
 from tacotron2.model import Tacotron2
 from tacotron2.stages import VARIANTS, stages
 
+pytestmark = pytest.mark.slow  # graphs of published networks are exported
 GOLDEN = Path(__file__).parent.parent / "golden" / "tacotron2"
 TINY = Tacotron2Config(
     n_mel_channels=10,

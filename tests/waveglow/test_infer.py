@@ -31,6 +31,7 @@ from waveglow.model import Waveglow
 from waveglow.noise import draw_noise, scale_noise
 from waveglow.stages import stages
 
+pytestmark = pytest.mark.slow  # graphs of published networks are exported
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
 IO = np.load(GOLDEN / "waveglow" / "io.npz")

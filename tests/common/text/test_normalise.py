@@ -179,6 +179,7 @@ def seconds_to_read(text: str) -> float:
     return time.thread_time() - began
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", NONSENSE, ids=repr)
 def test_long_nonsense_takes_linear_work(unit):
     """Four times the text takes four times the work; quadratic work would be sixteen times as much."""
