@@ -32,10 +32,13 @@ def run_here(monkeypatch, capsys):
     """Runs a command in this process, where nothing is imported anew: its status, stdout and stderr."""
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
 
-    def run(script: str, *arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", [script, *map(str, arguments)])
+    def run(command: str, *arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", [command, *map(str, arguments)])
         with pytest.raises(SystemExit) as stopped:
-            runpy.run_path(str(ROOT / script), run_name="__main__")
+            if command.endswith(".py"):
+                runpy.run_path(str(ROOT / command), run_name="__main__")
+            else:
+                runpy.run_module(command, run_name="__main__")
         return stopped.value.code, *capsys.readouterr()
 
     return run
@@ -66,7 +69,7 @@ def test_export_check_fails_on_a_wrong_graph(voice_copy, monkeypatch, run_here):
     next(node for node in model.graph.node if node.op_type == "LeakyRelu").attribute[0].f = 0.3
     graph.write_bytes(model.SerializeToString())
     few_sizes(monkeypatch)
-    status, output, _ = run_here("hifigan/export_onnx.py", "--voice", voice_copy, "--check")
+    status, output, _ = run_here("hifigan.export_onnx", "--voice", voice_copy, "--check")
     assert status == 1 and "FAILS" in output and "fastpitch" not in output
 
 
