@@ -344,9 +344,9 @@ def test_published_weights_keep_the_published_form_unless_asked(sources):
         ),
     ],
 )
-def test_buckets_that_cannot_be_are_refused(sources, model, keys, message):
+def test_buckets_that_cannot_be_are_refused(files, model, keys, message):
     with pytest.raises(ValueError, match=message):
-        make_driver(sources[model], "torch", "cpu", deployment=Deployment(**keys))
+        make_driver(read_checkpoint(files[model]), "torch", "cpu", deployment=Deployment(**keys))
 
 
 def test_the_shortest_bucket_that_the_error_names_works(sources):
