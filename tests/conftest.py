@@ -107,8 +107,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 # Running in parallel
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """The whole suite runs on up to four cores; what is named runs at once, and a GPU is not shared."""
+    """What "-n auto" means: the whole suite takes up to four processes, named files none, and a GPU has one."""
     whole = config.args_source is not pytest.Config.ArgsSource.ARGS
     return min(4, os.cpu_count() or 1) if whole and not Path("/dev/nvidiactl").exists() else 0
 
