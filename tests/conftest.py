@@ -109,7 +109,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """What "-n auto" means: the whole suite takes up to four processes, named files none, and a GPU has one."""
+    """What "-n auto" means: up to four processes for the whole suite, one for named files or beside a GPU."""
     whole = config.args_source is not pytest.Config.ArgsSource.ARGS
     return min(4, os.cpu_count() or 1) if whole and not Path("/dev/nvidiactl").exists() else 0
 
