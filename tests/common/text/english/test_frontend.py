@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from common.text import get_frontend
 from common.text.english.letters import load_letter_reader
@@ -191,7 +192,6 @@ def test_every_phone_has_a_misaki_form_and_letters_have_none():
 
 
 def test_the_letter_reader_is_the_network_that_was_trained():
-    torch = pytest.importorskip("torch")
     from safetensors.torch import load_file
 
     from common.text.english.letters import WEIGHTS
