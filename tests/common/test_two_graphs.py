@@ -14,6 +14,7 @@ from common.config.deployment import Deployment
 from common.engines.tensorrt.api import load_tensorrt
 from common.engines.tensorrt.build import build_stage
 from common.engines.tensorrt.engine_file import engine_files, needed_stages
+from common.export import to_onnx
 from common.export.to_onnx import export_source
 from common.speech import Controls, MelTooLong
 from common.synthesis import two_graphs
