@@ -51,12 +51,12 @@ class Frontend(Protocol):
     def __call__(self, text: str) -> Analysis: ...
 
 
-# A frontend's module is imported when it is asked for: a voice pays for its own one only.
+# Imported on first use: a voice needs one frontend only.
 _FRONTENDS = {
-    "english": "common.text.english:EnglishFrontend",
-    "tacotron2": "common.text.published:Tacotron2Frontend",
-    "fastpitch": "common.text.published:FastPitchFrontend",
-    "fastspeech": "common.text.published:FastSpeechFrontend",
+    "english": "common.text.english.frontend:EnglishFrontend",
+    "tacotron2": "common.text.published.frontends:Tacotron2Frontend",
+    "fastpitch": "common.text.published.frontends:FastPitchFrontend",
+    "fastspeech": "common.text.published.frontends:FastSpeechFrontend",
 }
 
 
