@@ -414,10 +414,11 @@ def test_an_operator_that_tensorrt_refuses_is_named():
 PROGRAM = """
 import sys
 from pathlib import Path
-from common.build import build_stage, engine_file
-from common.deployment import Deployment
-from common.engines.tensorrt_module import load_tensorrt
-from common.voices import load_voice
+from common.engines.tensorrt.build import build_stage
+from common.engines.tensorrt.engine_file import engine_file
+from common.config.deployment import Deployment
+from common.engines.tensorrt.api import load_tensorrt
+from common.weights.voices import load_voice
 source = load_voice(sys.argv[1]).models["hifigan"]
 trt, deployment = load_tensorrt(), Deployment(trt_file_path=sys.argv[2])
 stage = next(s for s in __import__("hifigan.stages").stages.stages(source.config) if s.name == "generator")
