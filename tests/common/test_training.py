@@ -11,7 +11,7 @@ import soundfile
 torch = pytest.importorskip("torch")
 
 from common.audio.contract import MelContract  # noqa: E402
-from common.training.adversarial import AdversaryRecipe  # noqa: E402
+from common.training.adversarial import Adversary, AdversaryRecipe  # noqa: E402
 from common.training.corpus import segments, utterances  # noqa: E402
 from common.training.corpus.dataset import Labels, save_labels  # noqa: E402
 from common.training.loop import Ema, GraphedSteps, Schedule, save_checkpoint  # noqa: E402
@@ -184,7 +184,7 @@ def test_waveglow_trains_in_either_direction(corpus, tmp_path, monkeypatch):
     column = losses(likely)[0].split(",").index("nll")
     first, last = (float(losses(likely)[row].split(",")[column]) for row in (1, -1))
     assert last < first
-    judges = waveglow_train.Adversary(ONE_CHANNEL, MelContract(), torch.device("cpu")).discriminators
+    judges = Adversary(ONE_CHANNEL, MelContract(), torch.device("cpu")).discriminators
     save_checkpoint(tmp_path / "judges.pt", trainer={"discriminators": judges.state_dict()})
     more = ["--hparam", "hparams/waveglow/train_adversarial.yaml", "--init", str(likely / "last.pt")]
     more += ["--judges", str(tmp_path / "judges.pt")]

@@ -26,6 +26,10 @@ class Segments:
         self.mels = [corpus_mel(self.audio, contract)]
         self.mels += [load_mels(path, self.frames, device) for path in mels]
 
+    @property
+    def device(self) -> torch.device:
+        return self.audio.device
+
     def cut(self, starts: Tensor, frames: int, source: Tensor) -> tuple[Tensor, Tensor]:
         """Start frames (B,) and which mel each takes -> mel (B, n_mels, frames), audio (B, 1, S)."""
         at = starts[:, None] + torch.arange(frames, device=starts.device)
@@ -37,14 +41,14 @@ class Segments:
 
     def held_out(self) -> tuple[Tensor, Tensor]:
         """The corpus's last frames, which no batch holds: mel (1, n_mels, T), audio (1, 1, T * hop)."""
-        start = torch.tensor([self.frames - VALIDATION_FRAMES], device=self.audio.device)
+        start = torch.tensor([self.frames - VALIDATION_FRAMES], device=self.device)
         return self.cut(start, VALIDATION_FRAMES, torch.zeros_like(start))
 
     def batches(
         self, batch_size: int, frames: int, predicted_share: float, seed: int
     ) -> Iterator[tuple[str, dict[str, Tensor]]]:
         """Endless batches of random segments, a share of them with a predicted mel where there are any."""
-        device, size = self.audio.device, (batch_size,)
+        device, size = self.device, (batch_size,)
         random = torch.Generator(device).manual_seed(seed)
         limit = self.frames - VALIDATION_FRAMES - frames
         while True:
