@@ -12,25 +12,22 @@ from torch import Tensor
 
 from common.training.corpus import predict
 from common.training.corpus.utterances import Utterances
-from fastpitch.model import FastPitch
+from fastpitch.model import FastPitch, Prediction, Synthesis
 from fastpitch.train import batch
 
-BATCH_SIZE = 32
+
+def teach(model: FastPitch, corpus: Utterances, members: Tensor) -> Prediction:
+    return model(**batch(corpus, members, *corpus.longest(members)))
 
 
-def predict_batch(model: FastPitch, corpus: Utterances, members: Tensor, symbols: int, frames: int) -> Tensor:
-    return model(**batch(corpus, members, symbols, frames)).mel
-
-
-def predict_freely(
-    model: FastPitch, corpus: Utterances, members: Tensor, symbols: int, frames: int
-) -> Tensor:
-    ids, lengths = corpus.ids[members, :symbols], corpus.lengths[members]
-    return model.infer(ids, lengths, durations=corpus.durations[members, :symbols]).mel
+def predict_freely(model: FastPitch, corpus: Utterances, members: Tensor) -> Synthesis:
+    symbols, _ = corpus.longest(members)
+    durations = corpus.durations[members, :symbols]
+    return model.infer(corpus.ids[members, :symbols], corpus.lengths[members], durations=durations)
 
 
 def main() -> None:
-    predict.main("fastpitch", BATCH_SIZE, predict_batch, predict_freely)
+    predict.main("fastpitch", 32, teach, predict_freely)
 
 
 if __name__ == "__main__":

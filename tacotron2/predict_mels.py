@@ -14,26 +14,16 @@ from common.training.corpus.utterances import Utterances
 from tacotron2.model import Prediction, Tacotron2
 from tacotron2.train import batch, prenet_noise
 
-BATCH_SIZE = 192
 
-
-def predict_batch(model: Tacotron2, corpus: Utterances, members: Tensor, symbols: int, frames: int) -> Tensor:
-    return _teach(model, corpus, members, symbols, frames).mel
-
-
-def attend(model: Tacotron2, corpus: Utterances, members: Tensor, symbols: int, frames: int) -> Tensor:
-    """Where each decoder step looks, (B, steps, symbols)."""
-    return _teach(model, corpus, members, symbols, frames).alignment
-
-
-def _teach(model: Tacotron2, corpus: Utterances, members: Tensor, symbols: int, frames: int) -> Prediction:
+def teach(model: Tacotron2, corpus: Utterances, members: Tensor) -> Prediction:
+    symbols, frames = corpus.longest(members)
     step = model.config.n_frames_per_step
     given = batch(corpus, members, symbols, -(-frames // step) * step)
     return model(**given, prenet_noise=prenet_noise(model.config, given["mel"]))
 
 
 def main() -> None:
-    predict.main("tacotron2", BATCH_SIZE, predict_batch)
+    predict.main("tacotron2", 192, teach)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from common.arrays import valid
 from common.audio.contract import MelContract
 from common.errors import InputError
 from common.training.corpus.dataset import load_audio, load_labels
@@ -54,7 +55,11 @@ class Utterances:
 
     def inside(self, members: Tensor, frames: int) -> Tensor:
         """(B, frames) bool: true where a frame is inside its utterance."""
-        return torch.arange(frames, device=members.device) < self.frames[members][:, None]
+        return valid(self.frames[members], frames)
+
+    def longest(self, members: Tensor) -> tuple[int, int]:
+        """The most symbols and the most frames of these utterances (B,)."""
+        return int(self.lengths[members].max()), int(self.frames[members].max())
 
     def padded_mel(self, members: Tensor, frames: int, padding: float = 0.0) -> Tensor:
         """mel (B, n_mels, frames) float32."""
@@ -65,33 +70,21 @@ class Utterances:
     def validation(self) -> Bucket:
         """The held-out utterances as one batch; its members are `Bucket.members`."""
         members = torch.arange(len(self) - VALIDATION_UTTERANCES, len(self), device=self.device)
-        return Bucket(
-            int(self.lengths[members].max()),
-            -(-int(self.frames[members].max()) // 8) * 8,
-            len(members),
-            tuple(members.tolist()),
-        )
+        symbols, frames = self.longest(members)
+        return Bucket(symbols, -(-frames // 8) * 8, len(members), tuple(members.tolist()))
 
     def replace_durations(self, path: Path) -> None:
         """Takes the durations of a .npy file (`[symbols of all utterances]`, frames) for the corpus's own.
 
         An InputError where they are another corpus's.
         """
-        durations = np.load(path)
-        cuts = self.lengths.cumsum(0).cpu().numpy()
-        fits = durations.ndim == 1 and durations.dtype.kind in "iu" and len(durations) == cuts[-1]
-        rows = np.split(durations, cuts[:-1]) if fits else []
-        frames = self.frames.tolist()
-        if not fits or [int(row.sum()) for row in rows] != frames:
-            raise InputError(f"{path} does not hold this corpus's durations: align it again")
-        self.durations = _table(rows, torch.int64, self.device)
-
-    def store_mels(self, mels: Tensor, predicted: Tensor, members: Tensor) -> None:
-        """Puts predicted mels (B, n_mels, T) where `mels` `[n_mels, frames]` has these utterances."""
-        for mel, first, length in zip(
-            predicted, self.first[members].tolist(), self.frames[members].tolist(), strict=True
-        ):
-            mels[:, first : first + length] = mel[:, :length].half()
+        durations, cuts = np.load(path), self.lengths.cumsum(0).cpu().numpy()
+        if durations.dtype.kind in "iu" and durations.shape == (cuts[-1],):
+            rows = np.split(durations, cuts[:-1])
+            if [int(row.sum()) for row in rows] == self.frames.tolist():
+                self.durations = _table(rows, torch.int64, self.device)
+                return
+        raise InputError(f"{path} does not hold this corpus's durations: align it again")
 
 
 def _table(rows: list[np.ndarray], dtype: torch.dtype, device: torch.device) -> Tensor:
