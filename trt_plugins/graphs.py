@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from common.arrays import Array
+from common.engines import Engine
 from common.engines.check_inputs import check_inputs
+from common.engines.cuda_graphs import capture
+from common.engines.recent import Recent
 from common.engines.torch_engine import build_network
 from common.errors import InputError
 from common.stages import Stage
@@ -58,7 +60,7 @@ def padded(frames: int) -> int:
     return -(-frames // step) * step
 
 
-class Launch(NamedTuple):
+class TritonLaunch(NamedTuple):
     """A Triton kernel with its grid, arguments and options."""
 
     kernel: Any
@@ -78,7 +80,7 @@ class GraphedShape(ABC):
 
     inputs: dict[str, torch.Tensor]
     audio: torch.Tensor
-    graph: Any = None
+    graph: torch.cuda.CUDAGraph | None = None
 
     @abstractmethod
     def launch(self) -> None:
@@ -93,17 +95,14 @@ class GraphedShape(ABC):
             self.inputs[name][..., size:].zero_()
         if self.graph is None:
             self.launch()  # Triton compiles and CUDA loads at a first launch, which cannot be captured
-            graph = torch.cuda.CUDAGraph()
             torch.cuda.current_stream().synchronize()
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                self.launch()
-            self.graph = graph
+            self.graph, _ = capture(self.launch)
         self.graph.replay()
         whole = self.inputs["mel"].shape[-1]
         return self.audio[:, : self.audio.shape[1] // whole * frames].clone()
 
 
-class ShapedGenerator(ABC):
+class ShapedGenerator(Engine):
     """A vocoder's stage on our own kernels, on torch's current stream: CUDA tensors in and out.
 
     The first call with a batch size and length launches the kernels once (Triton compiles what its cache
@@ -152,7 +151,7 @@ class Shapes:
     def __init__(self, make: Callable[[int, int], GraphedShape], device: str):
         self._make = make
         self._device = device
-        self.kept: OrderedDict[tuple[int, int], GraphedShape] = OrderedDict()
+        self.kept: Recent[tuple[int, int], GraphedShape] = Recent(SHAPES)
         self._done: torch.cuda.Event | None = None
 
     def run(self, batch: int, frames: int, inputs: Mapping[str, Array]) -> torch.Tensor:
@@ -160,13 +159,12 @@ class Shapes:
             stream = torch.cuda.current_stream()
             if self._done is not None:  # the buffers may be in use on another stream
                 stream.wait_event(self._done)
-            key = batch, padded(frames)
-            shape = self.kept.get(key)
-            if shape is None:
-                while len(self.kept) >= SHAPES:
-                    self.kept.popitem(last=False)
-                shape = self.kept[key] = self._make(*key)
-            self.kept.move_to_end(key)
+            shape = self.kept.get_or_make((batch, padded(frames)), lambda: self._new(batch, padded(frames)))
             audio = shape(inputs, frames)
             self._done = stream.record_event()
         return audio
+
+    def _new(self, batch: int, frames: int) -> GraphedShape:
+        if len(self.kept) == self.kept.largest:  # before more memory is taken
+            self.kept.drop_oldest()
+        return self._make(batch, frames)

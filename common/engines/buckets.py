@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from common.arrays import Array, pad_to
 from common.config.deployment import Bucket
-from common.engines import Engine
+from common.engines import Engine, Run
 from common.engines.check_inputs import check_inputs
+from common.engines.recent import Recent
 from common.errors import InputError
+from common.registry import load_attribute
 from common.stages import Dim, Stage, Tensor
+from common.stages.choose import BACKENDS
 
 MB = 1_000_000
 
 
 @dataclass
 class BucketUse:
-    """What became of one bucket of one stage."""
+    """How much one bucket of one stage was used."""
 
     calls: int = 0
     steps: int = 0  # computed: symbols and frames of all items
-    valid: Array = 0  # what of them is within an item; on a GPU it stays there until somebody asks
-    misses: int = 0  # a first choice that was too small, or what even the largest bucket does not cover
+    valid: Array = 0  # of these steps, those within an item; a GPU's tensor until it is reported
+    misses: int = 0  # calls for which this bucket, chosen first, or as the largest, was too small
     loads: int = 0
 
     @property
@@ -37,20 +40,20 @@ class EnginePool:
     While an engine is loading, those that make room for it are still there: its size is known afterwards.
     """
 
-    def __init__(self, limit: int | None = None):
+    def __init__(self, limit: float | None = None):
         self.limit = limit  # MB
-        self._engines: dict[Hashable, Engine] = {}  # the one used last is the last
+        self._engines: Recent[Hashable, Engine] = Recent()
 
     def get(self, key: Hashable, make: Callable[[], Engine]) -> Engine:
-        engine = self._engines.pop(key, None) or make()
+        engine = self._engines.get_or_make(key, make)
         if self.limit is not None and engine.memory_bytes > self.limit * MB:
+            del self._engines[key]
             raise InputError(
                 f"engine_memory_limit is {self.limit} MB, but one engine of {engine.stage.full_name} holds "
                 f"{engine.memory_bytes / MB:.1f} MB: raise the limit"
             )
-        self._engines[key] = engine
         while self.limit is not None and self.memory_bytes > self.limit * MB:
-            del self._engines[next(iter(self._engines))]
+            self._engines.drop_oldest()
         return engine
 
     @property
@@ -62,11 +65,12 @@ class EnginePool:
         return key in self._engines
 
 
-class BucketedEngine:
-    """One stage on an engine for each bucket. To who calls it, a stage that goes up to the largest of them.
+class BucketedEngine(Engine):
+    """One stage on an engine for each bucket. To its callers, a stage that goes up to the largest of them.
 
     A bucket fixes the dimensions `text` and `mel`, and those that are multiples `of` them; others, such as
-    the batch, stay as they come. Inputs are padded with zeros; what a network hears of them is its matter.
+    the batch, stay as they come. Inputs are padded with zeros, which a network without padding masks attends
+    to. `repeated` and `capturable` take inputs that have a bucket's lengths already.
     """
 
     def __init__(
@@ -82,44 +86,61 @@ class BucketedEngine:
         self.stage = narrow(stage, self.buckets[-1])
         self.backend = backend
         self.device = device
+        self.memory_owner = pool  # of a model's engines together
+        kind: type[Engine] = load_attribute(BACKENDS[backend])
+        self.can_be_captured, self.can_be_repeated = kind.can_be_captured, kind.can_be_repeated
         self.uses = {bucket: BucketUse() for bucket in self.buckets}
         self._whole = stage
         self._make = make
         self._pool = pool
 
+    @property
+    def memory_bytes(self) -> int:
+        return self._pool.memory_bytes
+
     def covering(self, text: int = 0, mel: int = 0) -> Bucket | None:
-        """The smallest bucket that covers so many symbols and frames; 0 where a stage has none of them."""
         return next((b for b in self.buckets if (b.text or text) >= text and b.mel >= mel), None)
 
     def count_miss(self, bucket: Bucket | None = None) -> None:
-        """Notes that this bucket, or without one the largest, was too small."""
         self.uses[bucket or self.buckets[-1]].misses += 1
 
     def count_padding(self, bucket: Bucket, steps: int) -> None:
-        """Notes that so many of the computed steps were padding, where only the caller knows it."""
         self.uses[bucket].valid -= steps
 
     def count_call(self, bucket: Bucket, batch: int, valid: Array) -> None:
-        """Notes a call on this bucket, of which so many symbols and frames were within an item."""
         use, roots = self.uses[bucket], bucket_roots(self._whole)
         use.calls += 1
         use.steps += batch * sum(getattr(bucket, name) for name in roots)
         use.valid += valid
 
-    def alone(self, bucket: Bucket) -> Any:
-        """As the engine's own, for inputs that are this bucket's already."""
-        return self._engine(bucket).alone()
-
     def count_anew(self) -> None:
-        """Forgets the calls so far, as those of a warm-up; what was loaded is still there."""
+        """Forgets the calls so far; what was loaded is still there."""
         self.uses = {bucket: BucketUse(loads=use.loads) for bucket, use in self.uses.items()}
+
+    def capturable(self, bucket: Bucket | None = None) -> Run:
+        return self._engine(bucket or self.buckets[-1]).capturable()
+
+    def repeated(
+        self,
+        fixed: Mapping[str, Array],
+        state: Mapping[str, Array],
+        noise: str,
+        steps: int,
+        kept: Sequence[str],
+    ) -> Callable[[Array], dict[str, Array]]:
+        lengths = self._lengths(fixed)
+        bucket = self.covering(**lengths)
+        if bucket is None:
+            raise ValueError(f"stage {self.stage.full_name}: no bucket covers {lengths}")
+        return self._engine(bucket).repeated(fixed, state, noise, steps, kept)
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         given = self._lengths(inputs)
         bucket = self.covering(**given)
         if bucket is None:
             self.count_miss()
-        check_inputs(self.stage, inputs)
+        check_inputs(self.stage, inputs)  # refuses lengths that no bucket covers
+        assert bucket
         engine = self._engine(bucket)
         wanted = {name: getattr(bucket, name) for name in given}
         padded = {
@@ -131,12 +152,7 @@ class BucketedEngine:
         outputs = engine(**padded)
         return {t.name: cut(outputs[t.name], resized(t, outputs[t.name], given)) for t in self.stage.outputs}
 
-    def repeated(self, fixed: dict[str, Array], state: dict[str, Array], *others: Any) -> Any:
-        """As the engine's own, for inputs that are a bucket's already."""
-        engine = self._engine(self.covering(**self._lengths(fixed)))
-        return engine.repeated(fixed, state, *others)
-
-    def _lengths(self, inputs: dict[str, Array]) -> dict[str, int]:
+    def _lengths(self, inputs: Mapping[str, Array]) -> dict[str, int]:
         """Symbols and frames of a call, as far as the stage takes them: {"text": 37, "mel": 240}."""
         return {
             root(dim): -(-size // dim.times)
@@ -146,11 +162,11 @@ class BucketedEngine:
             if isinstance(dim, Dim) and root(dim) in bucket_roots(self.stage)
         }
 
-    def _valid(self, inputs: dict[str, Array], name: str, steps: int) -> Array:
-        """How many of so many symbols or frames are within an item, as far as the stage is told."""
+    def _valid(self, inputs: Mapping[str, Array], name: str, steps: int) -> Array:
+        """How many of so many symbols or frames are within an item: all where the stage takes no lengths."""
         frames = name == "mel" and ("mel_lengths" in inputs or "text" in bucket_roots(self.stage))
-        told = "mel_lengths" if frames else "lengths"
-        return inputs[told].sum() if told in inputs else steps
+        lengths = inputs.get("mel_lengths" if frames else "lengths")
+        return steps if lengths is None else lengths.sum()
 
     def _engine(self, bucket: Bucket) -> Engine:
         def load() -> Engine:
@@ -174,11 +190,8 @@ class BucketedEngine:
         ]
 
 
-def count_miss(engine: Engine, bucket: Bucket | None = None) -> None:
-    """Notes that something was too long for a bucket, or for the largest, where the engine has buckets."""
-    count = getattr(engine, "count_miss", None)
-    if count:
-        count(bucket)
+def count_miss(engine: Engine, bucket: Bucket | None = None) -> None:  # until the drivers move
+    engine.count_miss(bucket)
 
 
 def root(dim: Dim) -> str:

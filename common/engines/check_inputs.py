@@ -1,4 +1,7 @@
-"""The check of an engine's inputs against its stage's declaration."""
+"""The check of an engine's inputs against its stage's declaration.
+
+A wrong tensor is a bug of the caller's code and no mistake of the user's: a ValueError, not an InputError.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from common.stages import Dim, Stage, Tensor
 
 
 def check_inputs(stage: Stage, inputs: Mapping[str, Array]) -> None:
-    """A ValueError that names the first input that does not fit the stage's declaration."""
+    """Raises a ValueError that names the first input that does not fit the stage's declaration."""
     declared = {tensor.name: tensor for tensor in stage.inputs}
     for name in inputs:
         if name not in declared:
             raise ValueError(f"stage {stage.full_name}: {unknown('input', name, declared)}")
-    sizes: dict[str, tuple[int, str]] = {}
+    sizes: dict[str, tuple[int, str]] = {}  # of each dimension, and the input that has it
     for name, tensor in declared.items():
         if name not in inputs:
             raise ValueError(f"stage {stage.full_name}: input {name!r} is missing")

@@ -1,4 +1,9 @@
-"""Functions of named tensors as CUDA graphs: all that one launches, captured once for each set of shapes."""
+"""CUDA graphs: the only place that captures them.
+
+What a function launches is captured once for each set of its inputs' shapes and replayed from then on.
+TensorRT for RTX launches kernels early (programmatic dependent launch), some of them before what they read is
+written; here the edges of a captured graph are made full ones, so that its kernels run in stream order.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +11,51 @@ import contextlib
 import importlib
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from common.engines import Run
+from common.engines.recent import Recent
 from common.errors import InputError
 
-# Puts its work on the current stream and waits for nothing. What it reads beside its inputs stays in place.
-Run = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 MOST_SHAPES = 16  # whose graphs stay, each with memory of its own
 WARM_UPS = 2  # what a first run loads or compiles cannot be captured
+# Without buckets, symbols and frames are padded to multiples of these, so that few graphs do for all lengths.
+TEXT_STEP, MEL_STEP = 32, 64
+
+T = TypeVar("T")
+Handle = Any  # of cuda.bindings, which has no types: a module, or what its functions take and give
+
+
+def bindings(name: str) -> Handle:
+    """A module of `cuda.bindings`; an InputError where it is not installed."""
+    try:
+        return importlib.import_module(f"cuda.bindings.{name}")
+    except ImportError:
+        raise InputError(
+            "this needs cuda.bindings, which PyTorch's CUDA builds bring along: "
+            "pip install cuda-bindings, of the version of CUDA that PyTorch was built for"
+        ) from None
+
+
+def checked(answer: tuple) -> Handle:
+    """What a CUDA function returns behind its status: nothing, one value, or a tuple of several.
+
+    A RuntimeError where the status is not success.
+    """
+    status, *values = answer
+    if status != 0:
+        raise RuntimeError(f"CUDA says {status.name}")
+    return tuple(values) if len(values) > 1 else values[0] if values else None
 
 
 @contextlib.contextmanager
 def own_stream(stream: torch.cuda.Stream) -> Iterator[torch.cuda.Stream]:
-    """The caller's stream, or for a caller on the default one `stream`, in order with what is on that.
+    """The caller's stream, or for a caller on the default one `stream`, ordered after and before it.
 
-    TensorRT would make the host wait there, and nothing can be captured.
+    On the default stream TensorRT would make the host wait, and nothing can be captured.
     """
     current = torch.cuda.current_stream(stream.device)
     if current.cuda_stream:
@@ -35,18 +67,62 @@ def own_stream(stream: torch.cuda.Stream) -> Iterator[torch.cuda.Stream]:
     current.wait_stream(stream)
 
 
-def record(run: Callable[[], Any], stream: torch.cuda.Stream, in_order: bool = True) -> tuple[Callable, Any]:
+def capture(
+    run: Callable[[], T],
+    stream: torch.cuda.Stream | None = None,
+    *,
+    pool_of: torch.cuda.CUDAGraph | None = None,
+    error_mode: str = "thread_local",
+    keep: bool = False,
+) -> tuple[torch.cuda.CUDAGraph, T]:
+    """A graph of all that `run` launches, and what `run` gave, which each replay of the graph fills anew.
+
+    Without a `stream` it is captured on PyTorch's own one. It takes its memory from the pool of the graph
+    `pool_of`, which must never replay at the same time. With `keep` the graph can be changed, and must be
+    instantiated then.
+    """
+    graph = torch.cuda.CUDAGraph(keep_graph=keep)
+    pool = pool_of.pool() if pool_of else None
+    with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode=error_mode):
+        outputs = run()
+    return graph, outputs
+
+
+def record(
+    run: Callable[[], T], stream: torch.cuda.Stream, in_order: bool = True
+) -> tuple[Callable[[], None], T]:
     """What launches again all that `run` launches, and what `run` gave, such as outputs, which this fills.
 
-    `in_order`: no kernel begins before those before it have ended, whatever it was launched to do.
+    `in_order`: every kernel waits for the end of those before it, however it was launched.
     """
-    graph = torch.cuda.CUDAGraph(keep_graph=True)
-    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-        outputs = run()
+    graph, outputs = capture(run, stream, keep=True)
     if in_order:
         put_in_order(graph.raw_cuda_graph())
     graph.instantiate()
     return graph.replay, outputs
+
+
+def put_in_order(graph: Handle) -> int:
+    """Makes programmatic edges of a captured graph, given as the driver's or its address, full ones.
+
+    Each kernel then waits for the end of those before it. Returns how many edges were changed.
+    """
+    driver = bindings("driver")
+    # CUDA 12 has these under two names; those that know kinds of edges took over the first name in CUDA 13.
+    get, remove, add = (
+        getattr(driver, f"{name}_v2", None) or getattr(driver, name)
+        for name in ("cuGraphGetEdges", "cuGraphRemoveDependencies", "cuGraphAddDependencies")
+    )
+    *_, count = checked(get(graph))
+    if not count:
+        return 0
+    before, after, edges, _ = checked(get(graph, count))
+    early = [i for i, edge in enumerate(edges) if edge.type]  # a full one's is 0
+    if early:
+        ends = [before[i] for i in early], [after[i] for i in early]
+        checked(remove(graph, *ends, [edges[i] for i in early], len(early)))
+        checked(add(graph, *ends, None, len(early)))
+    return len(early)
 
 
 class Graph:
@@ -88,7 +164,7 @@ class Graph:
 
 
 class Captured:
-    """A function whose every set of shapes is captured when it first comes.
+    """A function with a CUDA graph for each set of its inputs' shapes, captured when they first come.
 
     `make` gives the function for inputs of such shapes: what it holds, such as a TensorRT context, is then
     the graph's alone. A graph that does not give bit for bit what the function gives is not used; a warning
@@ -104,7 +180,7 @@ class Captured:
         shared: Collection[str] = (),
     ):
         self.name = name
-        self.graphs: dict[tuple, Graph | None] = {}  # by shapes; the one used last is the last
+        self.graphs: Recent[tuple, Graph | None] = Recent(MOST_SHAPES, _wait)  # by shapes
         self._make, self._stream, self._shared = make, stream, shared
 
     def __call__(self, inputs: Mapping[str, Tensor], own: bool = False) -> dict[str, Tensor] | None:
@@ -115,12 +191,7 @@ class Captured:
         if self._shared:
             key += tuple([tensor.data_ptr() for name, tensor in inputs.items() if name in self._shared])
         with own_stream(self._stream) as stream:
-            graph = self.graphs.pop(key) if key in self.graphs else self._capture(inputs, stream)
-            self.graphs[key] = graph
-            if len(self.graphs) > MOST_SHAPES:
-                oldest = self.graphs.pop(next(iter(self.graphs)))
-                if oldest:
-                    oldest.wait()
+            graph = self.graphs.get_or_make(key, lambda: self._capture(inputs, stream))
             return graph(inputs, stream, own) if graph else None
 
     def in_use(self) -> None:
@@ -144,64 +215,27 @@ class Captured:
         try:
             graph = Graph(run, held, stream)
         except (RuntimeError, ValueError) as error:
-            warnings.warn(f"{self.name} runs without a CUDA graph: {error}", stacklevel=4)
+            warnings.warn(f"{self.name} runs without a CUDA graph: {error}", stacklevel=6)
             return None
         if graph.gives(wanted):
             return graph
-        warnings.warn(f"{self.name} runs without a CUDA graph: it gave other numbers", stacklevel=4)
+        warnings.warn(f"{self.name} runs without a CUDA graph: it gave other numbers", stacklevel=6)
         return None
 
 
-def bindings(name: str) -> Any:
-    """A module of `cuda.bindings`; an InputError where it is not installed."""
-    try:
-        return importlib.import_module(f"cuda.bindings.{name}")
-    except ImportError:
-        raise InputError(
-            "this needs cuda.bindings, which PyTorch's CUDA builds bring along: "
-            "pip install cuda-bindings, of the version of CUDA that PyTorch was built for"
-        ) from None
-
-
-def checked(answer: tuple) -> Any:
-    """What a call of CUDA's gives behind its status, once the status says that all is well.
-
-    Nothing, one value, or a tuple of several.
-    """
-    status, *values = answer
-    if status != 0:
-        raise RuntimeError(f"CUDA says {status.name}")
-    return tuple(values) if len(values) > 1 else values[0] if values else None
-
-
-def put_in_order(graph: Any) -> int:
-    """Makes a captured graph's kernels wait until those before them have ended: how many did not.
-
-    `graph` is the driver's, or its address.
-    """
-    driver = bindings("driver")
-    # CUDA 12 has these under two names; the ones that know of kinds of edges took over the first in CUDA 13.
-    get, remove, add = (
-        getattr(driver, f"{name}_v2", None) or getattr(driver, name)
-        for name in ("cuGraphGetEdges", "cuGraphRemoveDependencies", "cuGraphAddDependencies")
-    )
-    *_, count = checked(get(graph))
-    if not count:
-        return 0
-    before, after, edges, _ = checked(get(graph, count))
-    early = [i for i, edge in enumerate(edges) if edge.type]  # a full one's is 0
-    if early:
-        ends = [before[i] for i in early], [after[i] for i in early]
-        checked(remove(graph, *ends, [edges[i] for i in early], len(early)))
-        checked(add(graph, *ends, None, len(early)))
-    return len(early)
+def _wait(graph: Graph | None) -> None:
+    if graph:
+        graph.wait()
 
 
 class InOrder:
-    """Runs what is launched on a stream in order: as a graph, captured at each call and updated in place."""
+    """Runs what is launched on a stream in order: as a graph, captured at each call and updated in place.
+
+    For what changes its launches at every call, as TensorRT's contexts do with their tensors' addresses.
+    """
 
     def __init__(self) -> None:
-        self._executable: Any = None
+        self._executable: Handle = None
         self._warm = False
 
     def begin_anew(self) -> None:

@@ -1,4 +1,4 @@
-"""What a network's layers make on the way through a stage, as further outputs of the stage."""
+"""The outputs of a network's layers as further outputs of a stage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +16,7 @@ from common.stages import Tensor as Declared
 
 
 def method_of(network: nn.Module, stage: Stage) -> Callable[..., tuple[Tensor, ...]]:
-    """What computes a stage: the network's method, and behind its outputs what the stage's layers made."""
+    """The network's method that computes a stage; behind its outputs come those of the stage's layers."""
     method = getattr(network, stage.method)
     if not stage.layers:
         return method
@@ -27,7 +26,7 @@ def method_of(network: nn.Module, stage: Stage) -> Callable[..., tuple[Tensor, .
         names = {name.partition("#")[0] for name in stage.layers}
         with listening(network, names, made):
             outputs = method(**inputs)
-        # Copies, since what a layer made may be an output of the stage as well.
+        # Copies, since a layer's output may be an output of the stage as well.
         return (*outputs, *(made[name].clone() for name in stage.layers))
 
     return run
@@ -35,9 +34,9 @@ def method_of(network: nn.Module, stage: Stage) -> Callable[..., tuple[Tensor, .
 
 @contextlib.contextmanager
 def listening(network: nn.Module, names: Iterable[str], made: dict[str, Tensor]) -> Iterator[None]:
-    """Keeps what these layers make, in the order in which they end; a layer's second call is "name#2"."""
+    """Collects these layers' outputs in `made`, in the order in which they end; a second call is "name#2"."""
 
-    def keep(name: str, output: Any) -> None:
+    def keep(name: str, output: object) -> None:
         first = output[0] if isinstance(output, tuple | list) else output
         if isinstance(first, Tensor) and first.is_floating_point():
             calls = 1
@@ -62,7 +61,7 @@ def _listen_to_method(
 ) -> None:
     original = getattr(module, method)
 
-    def call(*args: Any, **options: Any) -> Any:
+    def call(*args: object, **options: object) -> object:
         output = original(*args, **options)
         keep(name, output)
         return output
@@ -72,14 +71,14 @@ def _listen_to_method(
 
 
 def layer_names(network: nn.Module) -> list[str]:
-    """Every module below the network, by its path."""
+    """The paths of all modules in the network."""
     return [name for name, _ in network.named_modules() if name]
 
 
 def match(network: nn.Module, patterns: Sequence[str]) -> dict[str, list[str]]:
-    """The layers that each pattern means: modules, or a method of theirs that is called ("convs.*:undo").
+    """The layers that each pattern matches: modules, or calls of their methods ("convs.*:undo").
 
-    A star stands for dots too, so that "encoder.*" is all that is in the encoder.
+    A star matches dots too, so that "encoder.*" is everything in the encoder.
     """
     names = layer_names(network)
     found: dict[str, list[str]] = {}
@@ -95,7 +94,7 @@ def match(network: nn.Module, patterns: Sequence[str]) -> dict[str, list[str]]:
 
 
 def nearest_layers(network: nn.Module, pattern: str) -> list[str]:
-    """Names of layers that are like a pattern that means none."""
+    """Names of layers near a pattern that matches none."""
     plain = pattern.replace("*", "").strip(".")
     names = layer_names(network)
     near = get_close_matches(plain, names, n=3, cutoff=0.5)
@@ -105,12 +104,12 @@ def nearest_layers(network: nn.Module, pattern: str) -> list[str]:
 def with_layers(
     stage: Stage, network: nn.Module, patterns: Sequence[str], inputs: Mapping[str, Tensor]
 ) -> Stage:
-    """The stage that also gives what the layers of these patterns make, in the order in which they end.
+    """The stage with the outputs of the layers that match, in the order in which they end.
 
-    Of layers that make the same tensor, such as a block and the last layer in it, the first to end counts:
-    the innermost, which has the weights.
+    Of layers with the same output tensor, such as a block and its last layer, the first to end is taken: the
+    innermost, which has the weights.
     """
-    if stage.graph:  # what is inside it was exported as another stage
+    if stage.graph:  # its network is exported as other stages
         return stage
     names = list(dict.fromkeys(name for hits in match(network, patterns).values() for name in hits))
     made: dict[str, Tensor] = {}

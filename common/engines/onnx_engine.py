@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import onnxruntime as ort
 
 from common.arrays import Array, is_numpy
+from common.engines import Engine
 from common.engines.check_inputs import check_inputs
 from common.errors import InputError
 from common.stages import Stage
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from common.weights.voices import ModelSource
 
 ERRORS_ONLY = 3
-# Small steps of a network with fewer bytes of weights run on one thread, unless asked for more: handing each
-# operation to several takes longer. On two cores the shipped voice's decoder gains a fifth to a third so; the
-# published one, of 72 MB, would lose a seventh.
+# Below this size of weights in bytes, stages of small steps run on one thread unless `threads` is given:
+# distributing each operation takes longer. On two cores this makes the shipped voice's decoder a fifth to a
+# third faster; the published one, of 72 MB, would be a seventh slower.
 FEW_WEIGHTS = 32_000_000
 
 
@@ -37,14 +38,14 @@ def read_graph_note(graph: Path) -> dict:
 
 
 def weights_bytes(graph: Path, source: ModelSource) -> int:
-    """Of the weights that a graph takes, as far as the source has them."""
+    """The size of the weights that a graph takes, as far as the source has them."""
     return sum(
         source.state[name].nbytes for name in read_graph_note(graph)["weights"] if name in source.state
     )
 
 
 class LoadedGraph:
-    """A session, with the weights that it reads where they are: they must live as long as it does."""
+    """A session and the weights that it reads in place, which must live as long as it does."""
 
     def __init__(self, graph: Path, source: ModelSource, device: str, threads: int | None):
         options = session_options(threads)
@@ -73,11 +74,11 @@ class LoadedGraph:
         return values
 
 
-class OnnxEngine:
+class OnnxEngine(Engine):
     """One graph in ONNX Runtime. numpy in and out on the CPU, CUDA tensors in and out on a GPU.
 
-    A stage at several fixed lengths is one session: fixing them gains nothing measurable on a CPU, and every
-    session packs the weights anew, in 1.1 to 1.5 times their size.
+    Engines of one stage at several fixed lengths share a session: on a CPU fixed lengths gain no measurable
+    time, and every session packs the weights anew, in 1.1 to 1.5 times their size.
     """
 
     backend = "onnx"
@@ -121,11 +122,11 @@ def session_options(threads: int | None) -> ort.SessionOptions:
     options.intra_op_num_threads = threads or os.cpu_count() or 1
     options.inter_op_num_threads = 1
     options.log_severity_level = ERRORS_ONLY
-    # It would keep a plan of the memory for each length, and a vocoder's peak doubles when one comes again.
+    # With memory patterns, a plan is kept for each length, and a vocoder's peak doubles when a length recurs.
     options.enable_mem_pattern = False
-    # Without plans, choosing buffers to use again saves no memory, and takes 0.25 s for WaveGlow's graph.
+    # Without patterns, planning the reuse of buffers saves no memory, and takes 0.25 s for WaveGlow's graph.
     options.enable_mem_reuse = False
-    # Waiting threads sleep: spinning gains nothing here, and takes cores from the other stages' sessions.
+    # Waiting threads sleep: spinning gains no time here, and occupies cores that other sessions could use.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
 
@@ -141,7 +142,7 @@ def providers(device: str) -> list:
     torch = importlib.import_module("torch")
     cuda = {
         "device_id": torch.device(device).index or 0,
-        # The default tries every algorithm for every new length: seconds a sentence.
+        # The default benchmarks every algorithm for each new length, which takes seconds per sentence.
         "cudnn_conv_algo_search": "HEURISTIC",
     }
     stream = torch.cuda.current_stream(device).cuda_stream
@@ -151,7 +152,7 @@ def providers(device: str) -> list:
 
 
 def run_bound(session: ort.InferenceSession, names: list[str], inputs: dict[str, Array]) -> list[Array]:
-    """Runs on torch tensors where they are; the outputs are tensors on the same device."""
+    """Runs on torch tensors in place; the outputs are tensors on the same device."""
     torch = importlib.import_module("torch")
     binding = session.io_binding()
     held = {name: tensor.contiguous() for name, tensor in inputs.items()}
@@ -162,7 +163,7 @@ def run_bound(session: ort.InferenceSession, names: list[str], inputs: dict[str,
     for name in names:
         binding.bind_output(name, device.type, device.index or 0)
     if device.type == "cuda":
-        # The session may run on another stream than the one that is still writing the inputs.
+        # The session may run on another stream than the one that writes the inputs.
         torch.cuda.current_stream(device).synchronize()
     session.run_with_iobinding(binding)
     return [torch.from_dlpack(value) for value in binding.get_outputs()]

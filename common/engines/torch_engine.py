@@ -1,4 +1,4 @@
-"""A stage run by PyTorch: the network's class with the source's weights."""
+"""A stage run by PyTorch: a method of the network with the source's weights."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from common.arrays import Array
+from common.engines import Engine
 from common.engines.check_inputs import check_inputs
 from common.engines.layer_outputs import method_of
 from common.errors import InputError
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 def build_network(stage: Stage, source: ModelSource) -> torch.nn.Module:
     """The stage's network in eval mode with the source's weights in float32."""
     network = load_attribute(stage.network)(source.config)
-    if hasattr(network, "remove_weight_norm"):  # stored weights are folded
+    if hasattr(network, "remove_weight_norm"):  # the stored weights are folded
         network.remove_weight_norm()
     if not network.state_dict():  # it computes something fixed, such as the denoiser
         return network.eval()
     state = {name: torch.from_numpy(value) for name, value in source.state.items()}
     try:
         missing, unexpected = network.load_state_dict(state, strict=False)
-    except RuntimeError:  # tensors of other sizes, which it names all
+    except RuntimeError:  # tensors of other shapes; PyTorch lists them all
         wanted = network.state_dict()
         shapes = {n: (x.shape, wanted[n].shape) for n, x in state.items() if n in wanted and x.numel() > 1}
         first, *more = (name for name, (given, needed) in shapes.items() if given != needed)
@@ -47,7 +48,7 @@ def build_network(stage: Stage, source: ModelSource) -> torch.nn.Module:
     return network.eval().requires_grad_(False)
 
 
-class TorchEngine:
+class TorchEngine(Engine):
     """Runs one method of a network. numpy in and out on the CPU, CUDA tensors in and out on a GPU."""
 
     backend = "torch"

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from common.errors import InputError
+
 
 @dataclass(frozen=True, eq=False)
 class Utterance:
@@ -50,12 +52,12 @@ class Frontend(Protocol):
     def __call__(self, text: str) -> Analysis: ...
 
 
-# A frontend's module is imported when it is asked for: a voice pays for its own one only.
+# Imported on first use: a voice needs one frontend only.
 _FRONTENDS = {
-    "english": "common.text.english:EnglishFrontend",
-    "tacotron2": "common.text.published:Tacotron2Frontend",
-    "fastpitch": "common.text.published:FastPitchFrontend",
-    "fastspeech": "common.text.published:FastSpeechFrontend",
+    "english": "common.text.english.frontend:EnglishFrontend",
+    "tacotron2": "common.text.published.frontends:Tacotron2Frontend",
+    "fastpitch": "common.text.published.frontends:FastPitchFrontend",
+    "fastspeech": "common.text.published.frontends:FastSpeechFrontend",
 }
 
 
@@ -64,6 +66,6 @@ def get_frontend(name: str, **options: Any) -> Frontend:
     if name not in _FRONTENDS:
         near = difflib.get_close_matches(str(name), _FRONTENDS, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"unknown text frontend {name!r}: {hint}available: {', '.join(_FRONTENDS)}")
+        raise InputError(f"unknown text frontend {name!r}: {hint}available: {', '.join(_FRONTENDS)}")
     module, _, attribute = _FRONTENDS[name].partition(":")
     return getattr(importlib.import_module(module), attribute)(**options)

@@ -21,6 +21,7 @@ import torch
 
 from common.audio.contract import MelContract
 from common.cli.parser import Parser
+from common.engines.cuda_graphs import capture
 from common.errors import InputError
 from common.files import write_bytes
 
@@ -40,7 +41,6 @@ class GraphedSteps:
         self.step = step
         self.calls: dict[object, int] = {}
         self.graphs: dict[object, tuple[torch.cuda.CUDAGraph, dict, dict]] = {}
-        self.pool = None
 
     def __call__(self, key: object, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
         if next(iter(inputs.values())).device.type != "cuda":
@@ -60,10 +60,8 @@ class GraphedSteps:
             torch.cuda.current_stream().wait_stream(side)
             return outputs
         static = {name: value.clone() for name, value in inputs.items()}
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
-            outputs = self.step(key, **static)
-        self.pool = self.pool or graph.pool()
+        first = next((graph for graph, *_ in self.graphs.values()), None)
+        graph, outputs = capture(lambda: self.step(key, **static), pool_of=first, error_mode="global")
         self.graphs[key] = (graph, static, outputs)
         graph.replay()
         return outputs

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from common.bench.random_weights import random_source
 from common.config.deployment import Deployment
 from common.engines.tensorrt.api import load_tensorrt
 from common.engines.tensorrt.build import build_stage
 from common.engines.tensorrt.engine_file import engine_files, needed_stages
 from common.export import to_onnx
 from common.export.to_onnx import export_source
-from common.seeded import random_source
 from common.speech import Controls, MelTooLong
 from common.synthesis import two_graphs
 from common.synthesis.loading import make_driver
@@ -90,7 +90,7 @@ class TestWithoutGpu:
             def in_use(self) -> None:
                 pass
 
-        def alone(engine, bucket=None):
+        def capturable(engine, bucket=None):
             def run(inputs):
                 outputs = engine(**{name: tensor.numpy() for name, tensor in inputs.items()})
                 return {name: torch.from_numpy(array) for name, array in outputs.items()}
@@ -101,7 +101,8 @@ class TestWithoutGpu:
         monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
         monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
         monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
-        monkeypatch.setattr("common.engines.torch_engine.TorchEngine.alone", alone, raising=False)
+        monkeypatch.setattr("common.engines.torch_engine.TorchEngine.can_be_captured", True)
+        monkeypatch.setattr("common.engines.torch_engine.TorchEngine.capturable", capturable)
         monkeypatch.setattr("common.synthesis.loading.Engines.captures", property(lambda self: True))
 
         def make(source=sources[model], **how):
@@ -149,7 +150,7 @@ class TestWithoutGpu:
         driver.synthesise(TEXTS[0])
         assert list(driver.captured._stages) == [captured]
 
-    def test_a_network_that_hears_padding_gets_none(self, model, drivers, sources):
+    def test_a_network_that_attends_to_padding_gets_none(self, model, drivers, sources):
         source = sources[model]
         source = replace(source, config=replace(source.config, mask_padding=False), networks={})
         driver, plain = drivers(source)

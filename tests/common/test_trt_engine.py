@@ -13,7 +13,7 @@ import torch
 from common.arrays import to_device, to_numpy
 from common.config.deployment import Deployment
 from common.engines import make_engine
-from common.engines.cuda_graphs import put_in_order
+from common.engines.cuda_graphs import capture, put_in_order
 from common.engines.tensorrt.api import load_tensorrt
 from common.engines.tensorrt.build import build_stage
 from common.engines.tensorrt.engine import MOST_CONTEXTS
@@ -139,13 +139,12 @@ def test_no_kernel_of_a_captured_graph_begins_early(sources, tmp_path):
     source = sources["hifigan"]
     deployment = build(source, tmp_path, ["generator"])
     stage, inputs = stage_and_inputs(source, "generator")
-    run = make_engine(stage, source, "trt", "cuda", None, deployment).alone()
-    graph, stream = torch.cuda.CUDAGraph(keep_graph=True), torch.cuda.Stream()
+    run = make_engine(stage, source, "trt", "cuda", None, deployment).capturable()
+    stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         wanted = run(inputs)["audio"].clone()
         stream.synchronize()
-        with torch.cuda.graph(graph, stream=stream):
-            outputs = run(inputs)
+        graph, outputs = capture(lambda: run(inputs), stream, error_mode="global", keep=True)
         early = put_in_order(graph.raw_cuda_graph())
         assert early > 0 or not load_tensorrt().portable  # the full TensorRT launches kernels its own way
         assert put_in_order(graph.raw_cuda_graph()) == 0

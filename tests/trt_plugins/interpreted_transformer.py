@@ -24,7 +24,7 @@ from fastpitch.model import FastPitch
 from fastspeech import regulate
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech
-from trt_plugins.transformer import between, engine, fastpitch, fastspeech
+from trt_plugins.transformer import engine, fastpitch, fastspeech, length_regulator
 
 patch_tensor = interpreter._patch_lang_tensor
 
@@ -107,7 +107,7 @@ def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
 def run(stage: Stage, source: ModelSource, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     kernels = MADE[source.model][1]
     made = (kernels.Encoder if stage.name == "encoder" else kernels.Decoder)(stage, source, "cpu")
-    return made.alone()({name: padded(tensor) for name, tensor in inputs.items()})
+    return made.capturable()({name: padded(tensor) for name, tensor in inputs.items()})
 
 
 model, masks = sys.argv[1], sys.argv[2] == "masked"
@@ -138,7 +138,7 @@ for stage in get_model(model).module("stages").stages(config):
     known |= {"encoded": wanted.get("encoded"), "pitch": wanted.get("pitch", torch.zeros(1)) * 1.3 + 0.2}
 
 
-def between_error() -> float:
+def length_regulator_error() -> float:
     """Of what is computed between encoder and decoder: it is the same, or it is wrong."""
     lengths = torch.tensor([40, 7])
     duration = torch.rand(2, 64) * torch.tensor([[8.0], [0.05]])  # the second item would vanish
@@ -152,13 +152,16 @@ def between_error() -> float:
         given = {"symbols": lengths, "lengths": lengths, "settings": torch.tensor([1.3, -0.5, 2.0])}
         plain = regulating, expanding
     worst = 0.0
-    found, wanted = (first(lambda _: encoded)(given) for first in (between.regulating, plain[0]))
+    found, wanted = (first(lambda _: encoded)(given) for first in (length_regulator.regulating, plain[0]))
     taken = {name: value for name, value in wanted.items() if name != "numbers"}
     taken["frames"] = torch.arange(256)
-    for made, right in ((found, wanted), [last(dict)(taken) for last in (between.expanding, plain[1])]):
+    for made, right in (
+        (found, wanted),
+        [last(dict)(taken) for last in (length_regulator.expanding, plain[1])],
+    ):
         assert made.keys() >= right.keys()
         worst = max(worst, *(float((made[name].double() - right[name]).abs().max()) for name in right))
     return worst
 
 
-print(max(*errors, between_error()))
+print(max(*errors, length_regulator_error()))

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 import trt_plugins.kernel as kernel
+from common.engines.cuda_graphs import capture
 from common.engines.tensorrt.api import load_tensorrt
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech
@@ -213,9 +214,7 @@ def test_between_two_networks_in_one_cuda_graph():
     with torch.cuda.stream(side):  # the libraries' first run is not captured
         run()
     side.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=side):
-        mel = run()
+    graph, mel = capture(run, side, error_mode="global")
     for _ in range(3):
         x.copy_(numbers(2, 12, 24))
         counts.copy_(durations(2, 12))
@@ -371,9 +370,7 @@ def test_between_two_engines_in_one_cuda_graph():
     torch.cuda.synchronize()
     run()  # TensorRT for RTX compiles when an engine first runs
     stream.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        run()
+    graph, _ = capture(run, stream, error_mode="global")
     for _ in range(3):
         x.normal_()
         counts.copy_(durations(2, 12))

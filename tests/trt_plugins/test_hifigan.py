@@ -12,7 +12,7 @@ from common.weights.voices import load_voice
 from hifigan.config import HifiganConfig
 from hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE, HifiganGenerator
 from trt_plugins.hifigan.engine import TILES, tile_for
-from trt_plugins.hifigan.fold import CHUNK, ENDS, Folded, Product, fold, sizes_of
+from trt_plugins.hifigan.fold import CHUNK, ENDS, Folded, Product, fold, layout_of
 
 SMALL = HifiganConfig(
     n_mel_channels=20,
@@ -77,7 +77,7 @@ def generate(folded: Folded, config: HifiganConfig, mel: torch.Tensor) -> torch.
     frames = mel.shape[2]
     padded = F.pad(mel, (ENDS // 2, ENDS // 2)).transpose(1, 2)
     heard = torch.cat([padded[:, tap : tap + frames] for tap in range(ENDS)], dim=2)
-    heard = F.pad(heard, (0, folded.sizes.window * CHUNK - heard.shape[2]))
+    heard = F.pad(heard, (0, folded.layout.window * CHUNK - heard.shape[2]))
     x = convolve(folded.first, 0, heard, folded.first.bias[0])
     for index, (up, products) in enumerate(zip(folded.ups, folded.blocks, strict=True)):
         rate, kernel = config.upsample_rates[index], config.upsample_kernel_sizes[index]
@@ -119,7 +119,7 @@ def test_folded_weights_make_the_audio_of_the_network(config, batch, frames, col
 
 def test_what_is_filled_up_has_no_weight():
     folded = fold(network_of(SMALL))
-    assert [level.channels for level in folded.sizes.levels] == [128, 64, 32, 16]
+    assert [level.channels for level in folded.layout.levels] == [128, 64, 32, 16]
     assert not folded.first.weight[:, 96:].any() and not folded.first.bias[:, 96:].any()
     for product, channels in zip(folded.blocks, (48, 24, 12), strict=True):
         for one in product:
@@ -130,20 +130,20 @@ def test_what_is_filled_up_has_no_weight():
 
 
 def test_published_sizes_are_laid_out_for_128_columns():
-    folded_sizes = sizes_of(HifiganConfig())
-    assert [level.channels for level in folded_sizes.levels] == [512, 256, 128, 64, 32]
-    assert [level.group for level in folded_sizes.levels] == [1, 1, 1, 2, 4]
-    assert (folded_sizes.margin, folded_sizes.window) == (4, 9)
+    layout = layout_of(HifiganConfig())
+    assert [level.channels for level in layout.levels] == [512, 256, 128, 64, 32]
+    assert [level.group for level in layout.levels] == [1, 1, 1, 2, 4]
+    assert (layout.margin, layout.window) == (4, 9)
 
 
 def test_blocks_with_most_taps_come_first():
     config = dataclasses.replace(HifiganConfig(), resblock_kernel_sizes=(3, 7, 11))
-    assert sizes_of(config).order == (2, 1, 0)
+    assert layout_of(config).order == (2, 1, 0)
 
 
 def test_the_shipped_voice_can_be_laid_out():
-    sizes = sizes_of(load_voice().source("hifigan").config)
-    assert [level.channels for level in sizes.levels] == [256, 128, 64, 32, 16]
+    layout = layout_of(load_voice().source("hifigan").config)
+    assert [level.channels for level in layout.levels] == [256, 128, 64, 32, 16]
 
 
 @pytest.mark.parametrize("rows", [192, 5120, 40960])
@@ -163,7 +163,7 @@ def test_tiles_are_smaller_where_there_is_less(rows):
 )
 def test_sizes_that_the_kernels_cannot_run_are_refused(change, reason):
     with pytest.raises(ValueError, match=reason):
-        sizes_of(dataclasses.replace(SMALL, **change))
+        layout_of(dataclasses.replace(SMALL, **change))
 
 
 def test_weights_too_large_for_half_precision_are_refused():

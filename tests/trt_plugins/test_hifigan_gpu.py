@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from common.audio.contract import MelContract
-from common.seeded import random_source
+from common.bench.random_weights import random_source
 from common.weights.voices import ModelSource, load_voice
 from tests.trt_plugins.vocoder_kernels import (
     OnGpu,

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from common.arrays import pad_to, random_lengths
+from common.bench.random_weights import random_source
 from common.engines.torch_engine import TorchEngine
 from common.registry import get_model, load_attribute
-from common.seeded import random_source
 from common.stages import Stage
 from common.weights.voices import ModelSource, load_voice
 from tests.trt_plugins.vocoder_kernels import interpreted_error

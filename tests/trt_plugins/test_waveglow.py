@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from trt_plugins.waveglow import fold as folding
-from trt_plugins.waveglow.fold import CHUNK, NARROW, Folded, fold, phase_weights, sizes_of
+from trt_plugins.waveglow.fold import CHUNK, NARROW, Folded, fold, layout_of, phase_weights
 from waveglow.config import WaveglowConfig
 from waveglow.model import Waveglow
 
@@ -56,16 +56,16 @@ def numbers(config: WaveglowConfig, batch: int, frames: int) -> tuple[torch.Tens
 
 def windows(config: WaveglowConfig, mel: torch.Tensor) -> torch.Tensor:
     """mel (B, n_mels, T) -> (B, T, W): each frame's mels and those of the frames before it."""
-    sizes, frames = sizes_of(config), mel.shape[2]
-    padded = F.pad(mel, (sizes.delays - 1, 0))
-    heard = [padded[:, :, sizes.delays - 1 - delay :][:, :, :frames] for delay in range(sizes.delays)]
+    layout, frames = layout_of(config), mel.shape[2]
+    padded = F.pad(mel, (layout.delays - 1, 0))
+    heard = [padded[:, :, layout.delays - 1 - delay :][:, :, :frames] for delay in range(layout.delays)]
     heard = torch.cat(heard, dim=1).transpose(1, 2)
-    return F.pad(heard, (0, sizes.window * CHUNK - heard.shape[2]))
+    return F.pad(heard, (0, layout.window * CHUNK - heard.shape[2]))
 
 
 def generate(folded: Folded, config: WaveglowConfig, mel: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
     """The stage from folded weights, step by step as the kernels have it, one layer at a time."""
-    sizes, steps = sizes_of(config), z.shape[2]
+    layout, steps = layout_of(config), z.shape[2]
     heard = windows(config, mel)
     used = config.n_remaining
     x = z[:, :used].transpose(1, 2)  # (B, L, channels)
@@ -77,15 +77,15 @@ def generate(folded: Folded, config: WaveglowConfig, mel: torch.Tensor, z: torch
         for layer in range(config.wn_layers):
             index, reach = flow * config.wn_layers + layer, 2**layer
             weight = folded.gates[index]  # (K, 2C, 64)
-            of_mel = weight[: sizes.phases * sizes.window].unflatten(0, (sizes.phases, -1))
+            of_mel = weight[: layout.phases * layout.window].unflatten(0, (layout.phases, -1))
             of_mel = of_mel.transpose(1, 2).flatten(2)  # (P, 2C, W)
             total = torch.einsum("btw,pcw->btpc", heard, of_mel).flatten(1, 2) + folded.gate_bias[index]
-            source, of_x = hidden, weight[sizes.phases * sizes.window :].transpose(0, 1).flatten(1)
+            source, of_x = hidden, weight[layout.phases * layout.window :].transpose(0, 1).flatten(1)
             if layer == 0:
                 source, of_x = few, folded.first[flow].transpose(0, 1).flatten(1)
-            sides = (sizes.taps - 1) // 2 * reach
+            sides = (layout.taps - 1) // 2 * reach
             padded = F.pad(source, (0, 0, sides, sides))
-            taps = [padded[:, tap * reach : tap * reach + steps] for tap in range(sizes.taps)]
+            taps = [padded[:, tap * reach : tap * reach + steps] for tap in range(layout.taps)]
             total = total + torch.cat(taps, dim=2) @ of_x.T
             acts = total[:, :, 0::2].tanh() * total[:, :, 1::2].sigmoid()
             hidden = hidden + acts @ folded.residual[index].T + folded.residual_bias[index]
@@ -123,8 +123,8 @@ def test_a_phase_hears_what_the_upsampled_mel_says(config):
 
 def test_what_is_filled_up_has_no_weight():
     config = CONFIGS["filled up"]
-    folded, sizes = fold(network_of(config)), sizes_of(config)
-    assert sizes.channels == 128
+    folded, layout = fold(network_of(config)), layout_of(config)
+    assert layout.channels == 128
     assert not folded.gates[:, :, 2 * config.wn_channels :].any()
     assert not folded.gate_bias[:, 2 * config.wn_channels :].any()
     assert not folded.residual[:, config.wn_channels :].any()
@@ -134,9 +134,9 @@ def test_what_is_filled_up_has_no_weight():
 
 
 def test_published_sizes_are_laid_out_in_whole_chunks():
-    sizes = sizes_of(WaveglowConfig())
-    assert (sizes.channels, sizes.chunks, sizes.phases, sizes.window) == (256, 4, 32, 5)
-    assert (sizes.delays, sizes.margin) == (4, 4)
+    layout = layout_of(WaveglowConfig())
+    assert (layout.channels, layout.chunks, layout.phases, layout.window) == (256, 4, 32, 5)
+    assert (layout.delays, layout.margin) == (4, 4)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_published_sizes_are_laid_out_in_whole_chunks():
 )
 def test_sizes_that_the_kernels_cannot_run_are_refused(change, reason):
     with pytest.raises(ValueError, match=reason):
-        folding.sizes_of(dataclasses.replace(SMALL, **change))
+        folding.layout_of(dataclasses.replace(SMALL, **change))
 
 
 def test_weights_too_large_for_half_precision_are_refused():

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from hifigan.config import HifiganConfig
 from hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
-from trt_plugins.graphs import GraphedShape, Launch, ShapedGenerator, processors_of
-from trt_plugins.hifigan.fold import CHUNK, Folded, Level, Product, Sizes, fold, sizes_of
+from trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, processors_of
+from trt_plugins.hifigan.fold import CHUNK, Folded, KernelLayout, Level, Product, fold, layout_of
 
 WINDOW_ROWS, LAST_ROWS = 16, 128
 
 
-class Tile(NamedTuple):
+class ConvTile(NamedTuple):
     """The tiling of a convolution: rows and columns of a program, its warps and pipeline stages."""
 
     rows: int
@@ -27,11 +27,11 @@ class Tile(NamedTuple):
 
 
 TILES = (
-    Tile(128, 128, 4, 3, 1.0),
-    Tile(128, 128, 4, 4, 1.2),
-    Tile(64, 128, 4, 4, 1.2),
-    Tile(64, 64, 4, 4, 1.5),
-    Tile(64, 32, 4, 4, 2.4),
+    ConvTile(128, 128, 4, 3, 1.0),
+    ConvTile(128, 128, 4, 4, 1.2),
+    ConvTile(64, 128, 4, 4, 1.2),
+    ConvTile(64, 64, 4, 4, 1.5),
+    ConvTile(64, 32, 4, 4, 2.4),
 )
 MOST_ROWS = max(tile.rows for tile in TILES)
 # With ALONE's four stages only one program fits a multiprocessor; with three, two programs overlap products
@@ -39,14 +39,14 @@ MOST_ROWS = max(tile.rows for tile in TILES)
 ALONE, ALONE_COST = TILES[1], 0.8
 
 
-def tile_for(product: Product, rows: int, processors: int) -> Tile:
+def tile_for(product: Product, rows: int, processors: int) -> ConvTile:
     """The tile with the least estimated time for a product of `rows` on `processors` multiprocessors.
 
     Programs of a single block take equally long, so that a partial last wave counts as a whole one. Programs
     of several blocks start with the longest, and shorter ones fill the gaps.
     """
 
-    def time(tile: Tile) -> float:
+    def time(tile: ConvTile) -> float:
         programs = -(-rows // tile.rows) * product.spread * (product.columns // tile.columns)
         rounds = programs / processors * sum(product.taps) / max(product.taps)
         all_programs = programs * len(product.taps)
@@ -61,14 +61,14 @@ def tile_for(product: Product, rows: int, processors: int) -> Tile:
 
 class Generator(ShapedGenerator):
     name = "HiFi-GAN"
-    check = staticmethod(sizes_of)
+    check = staticmethod(layout_of)
     fold = staticmethod(fold)
 
     def shape(self, batch: int, frames: int) -> Shape:
         return Shape(self.config, self.folded, batch, frames, self.device)
 
 
-class Room(NamedTuple):
+class LevelBuffer(NamedTuple):
     """A level's activations, (blocks, rows, C) float16; zero outside the items."""
 
     memory: Tensor
@@ -91,9 +91,9 @@ class Shape(GraphedShape):
 
     def __init__(self, config: HifiganConfig, folded: Folded, batch: int, frames: int, device: str):
         self.config, self.folded, self.device = config, folded, device
-        self.sizes: Sizes = folded.sizes
+        self.layout: KernelLayout = folded.layout
         self.batch, self.frames = batch, frames
-        self.stride = frames + self.sizes.margin  # frames from one item to the next
+        self.stride = frames + self.layout.margin  # frames from one item to the next
         self.processors = processors_of(device)
         samples = frames * config.hop_length
         self.inputs = {
@@ -110,16 +110,16 @@ class Shape(GraphedShape):
     def _rows(self, level: Level) -> int:
         """Rows for all items and margins, rounded up to whole tiles."""
         tile = MOST_ROWS * level.group
-        within = (self.batch * self.stride - self.sizes.margin) * level.rate + 1
-        return 2 * self.sizes.margin * level.rate + -(-within // tile) * tile
+        within = (self.batch * self.stride - self.layout.margin) * level.rate + 1
+        return 2 * self.layout.margin * level.rate + -(-within // tile) * tile
 
-    def _rooms(self) -> list[dict[str, Room]]:
+    def _level_buffers(self) -> list[dict[str, LevelBuffer]]:
         """Each level's buffers. Levels whose items have the same addresses share them."""
-        sizes, folded = self.sizes, self.folded
-        count = len(sizes.order)
+        layout, folded = self.layout, self.folded
+        count = len(layout.order)
         sizes_at: dict[int, int] = {}
         units: dict[int, int] = {}
-        for index, level in enumerate(sizes.levels):
+        for index, level in enumerate(layout.levels):
             width = level.rate * level.channels  # of a frame
             products = folded.blocks[index - 1] if index else ()
             units[width] = math.lcm(
@@ -127,38 +127,38 @@ class Shape(GraphedShape):
             )
             sizes_at[width] = max(sizes_at.get(width, 0), self._rows(level) * level.channels)
         made: dict[tuple[int, str], Tensor] = {}
-        rooms = []
-        for index, level in enumerate(sizes.levels):
+        buffers = []
+        for index, level in enumerate(layout.levels):
             width = level.rate * level.channels
             size = -(-sizes_at[width] // units[width]) * units[width]
             blocks = {"start": 1, "first": count, "second": count, "mean": 1} if index else {"mean": 1}
-            level_rooms = {}
+            level_buffers = {}
             for name, number in blocks.items():
                 memory = made.get((width, name))
                 if memory is None:
                     memory = torch.zeros(number * size, dtype=torch.float16, device=self.device)
                     made[width, name] = memory
-                level_rooms[name] = Room(memory, number, size // level.channels, level.channels)
-            rooms.append(level_rooms)
-        return rooms
+                level_buffers[name] = LevelBuffer(memory, number, size // level.channels, level.channels)
+            buffers.append(level_buffers)
+        return buffers
 
-    def _describe(self) -> list[Launch]:
+    def _describe(self) -> list[TritonLaunch]:
         from trt_plugins.hifigan import kernels
 
-        config, folded, sizes = self.config, self.folded, self.sizes
-        levels, margin = sizes.levels, sizes.margin
-        rooms = self.rooms = self._rooms()
-        width = sizes.window * CHUNK
-        heard = Room(
-            torch.zeros(rooms[0]["mean"].rows * width, dtype=torch.float16, device=self.device),
+        config, folded, layout = self.config, self.folded, self.layout
+        levels, margin = layout.levels, layout.margin
+        buffers = self.buffers = self._level_buffers()
+        width = layout.window * CHUNK
+        windows = LevelBuffer(
+            torch.zeros(buffers[0]["mean"].rows * width, dtype=torch.float16, device=self.device),
             1,
-            rooms[0]["mean"].rows,
+            buffers[0]["mean"].rows,
             width,
         )
-        window = Launch(
+        window = TritonLaunch(
             kernels.window_kernel,
-            (-(-self.frames // WINDOW_ROWS), self.batch, sizes.window),
-            (self.inputs["mel"], heard.memory, self.inputs["lengths"], self.frames, self.stride),
+            (-(-self.frames // WINDOW_ROWS), self.batch, layout.window),
+            (self.inputs["mel"], windows.memory, self.inputs["lengths"], self.frames, self.stride),
             {
                 "MELS": config.n_mel_channels,
                 "MARGIN": margin,
@@ -166,35 +166,40 @@ class Shape(GraphedShape):
                 "BLOCK": WINDOW_ROWS,
             },
         )
-        launches = [window, self._conv(folded.first, levels[0], heard, rooms[0]["mean"], chunk=CHUNK)]
+        launches = [window, self._conv(folded.first, levels[0], windows, buffers[0]["mean"], chunk=CHUNK)]
         for index, up in enumerate(folded.ups):
-            before, after, room = levels[index], levels[index + 1], rooms[index + 1]
+            before, after, buffer = levels[index], levels[index + 1], buffers[index + 1]
             rate, kernel = config.upsample_rates[index], config.upsample_kernel_sizes[index]
             launches.append(
                 self._conv(
-                    up, before, rooms[index]["mean"], room["start"], phases=rate, late=(kernel - rate) // 2
+                    up,
+                    before,
+                    buffers[index]["mean"],
+                    buffer["start"],
+                    phases=rate,
+                    late=(kernel - rate) // 2,
                 )
             )
-            source = x = room["start"]  # the convolution's input, and the residual
+            source = x = buffer["start"]  # the convolution's input, and the residual
             for product in folded.blocks[index]:
                 if product.summed:
                     slope = LAST_LEAKY_SLOPE if index == len(folded.ups) - 1 else LEAKY_SLOPE
-                    launches.append(self._conv(product, after, source, room["mean"], x, slope=slope))
+                    launches.append(self._conv(product, after, source, buffer["mean"], x, slope=slope))
                 elif product.residual:  # `out` must not be read by other programs of the launch
-                    out = room["second"] if source is room["first"] else room["first"]
+                    out = buffer["second"] if source is buffer["first"] else buffer["first"]
                     launches.append(self._conv(product, after, source, out, x))
                     source = x = out
                 else:
-                    source = room["second"]
+                    source = buffer["second"]
                     launches.append(self._conv(product, after, x, source))
-        level, room = levels[-1], rooms[-1]["mean"]
+        level, buffer = levels[-1], buffers[-1]["mean"]
         samples = self.audio.shape[1]
         launches.append(
-            Launch(
+            TritonLaunch(
                 kernels.last_kernel,
                 (-(-samples // LAST_ROWS), self.batch),
                 (
-                    room.memory,
+                    buffer.memory,
                     folded.last,
                     folded.last_bias,
                     self.audio,
@@ -211,15 +216,15 @@ class Shape(GraphedShape):
         self,
         product: Product,
         level: Level,
-        source: Room,
-        out: Room,
-        kept: Room | None = None,
+        source: LevelBuffer,
+        out: LevelBuffer,
+        kept: LevelBuffer | None = None,
         *,
         slope: float = LEAKY_SLOPE,
         phases: int = 1,
         late: int = 0,
         chunk: int | None = None,
-    ) -> Launch:
+    ) -> TritonLaunch:
         """`level` is the source's. An upsampling's output starts `late` steps before its input."""
         from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -227,7 +232,7 @@ class Shape(GraphedShape):
 
         chunk = chunk or level.chunk
         unit = product.group * product.spread
-        margin = self.sizes.margin * level.rate
+        margin = self.layout.margin * level.rate
         # An upsampling's last outputs need the input step behind the last one.
         steps = self.batch * self.stride * level.rate - margin + (phases > 1)
         rows = -(-(steps + margin % unit) // unit)
@@ -243,7 +248,7 @@ class Shape(GraphedShape):
             out_tensor = describe(wide, [tile.rows, tile.columns])
         elif product.spread == 1:
             out_tensor = describe(out.wide(unit), [tile.rows, tile.columns])
-        return Launch(
+        return TritonLaunch(
             kernels.conv_kernel,
             (programs * (1 if product.summed else len(product.taps)),),
             (

@@ -47,7 +47,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class KernelLayout:
     """The layout of the kernels' memory."""
 
     window: int  # chunks of the first convolution's receptive field
@@ -56,7 +56,7 @@ class Sizes:
     margin: int  # frames of zeros around every item: the convolutions' largest reach
 
 
-def sizes_of(config: HifiganConfig, columns: int = COLUMNS) -> Sizes:
+def layout_of(config: HifiganConfig, columns: int = COLUMNS) -> KernelLayout:
     """The layout for a network; raises for one that the kernels do not support."""
     for rate, kernel in zip(config.upsample_rates, config.upsample_kernel_sizes, strict=True):
         if (kernel - rate) % 2:
@@ -84,7 +84,7 @@ def sizes_of(config: HifiganConfig, columns: int = COLUMNS) -> Sizes:
         for kernel, dilations in zip(kernels, config.resblock_dilation_sizes, strict=True)
     )
     ups = zip(config.upsample_rates, config.upsample_kernel_sizes, strict=True)
-    return Sizes(
+    return KernelLayout(
         window=-(-ENDS * config.n_mel_channels // CHUNK),
         levels=tuple(levels),
         order=tuple(sorted(range(len(kernels)), key=lambda block: -kernels[block])),
@@ -128,7 +128,7 @@ class Product:
 class Folded:
     """The network's products in the order in which they run."""
 
-    sizes: Sizes
+    layout: KernelLayout
     first: Product
     ups: tuple[Product, ...]
     blocks: tuple[tuple[Product, ...], ...]  # of each level; a product holds all residual blocks
@@ -148,23 +148,23 @@ class Folded:
 def fold(network: HifiganGenerator, columns: int = COLUMNS) -> Folded:
     """A network without weight norm, in float32 -> the kernels' weights, on the network's device."""
     config = network.config
-    sizes = sizes_of(config, columns)
+    layout = layout_of(config, columns)
     with torch.no_grad():
         ups = [
-            _upsampling(conv, config.upsample_rates[index], sizes.levels[index], sizes.levels[index + 1])
+            _upsampling(conv, config.upsample_rates[index], layout.levels[index], layout.levels[index + 1])
             for index, conv in enumerate(network.ups)
         ]
         blocks = [
-            _residual_blocks([level_blocks[block] for block in sizes.order], level, config)
-            for level_blocks, level in zip(network.resblocks, sizes.levels[1:], strict=True)
+            _residual_blocks([level_blocks[block] for block in layout.order], level, config)
+            for level_blocks, level in zip(network.resblocks, layout.levels[1:], strict=True)
         ]
         last = network.conv_post.weight[0].T  # (7, channels)
         folded = Folded(
-            sizes=sizes,
-            first=_first(network.conv_pre, sizes),
+            layout=layout,
+            first=_first(network.conv_pre, layout),
             ups=tuple(ups),
             blocks=tuple(blocks),
-            last=F.pad(last, (0, sizes.levels[-1].channels - last.shape[1])).contiguous(),
+            last=F.pad(last, (0, layout.levels[-1].channels - last.shape[1])).contiguous(),
             last_bias=network.conv_post.bias.clone(),
         )
     if not all(product.weight.isfinite().all() for product in folded.products):
@@ -177,11 +177,11 @@ def _chunks(matrix: Tensor, chunk: int) -> Tensor:
     return matrix.unflatten(2, (-1, chunk)).transpose(1, 2).flatten(0, 1).half().contiguous()
 
 
-def _first(conv: torch.nn.Conv1d, sizes: Sizes) -> Product:
+def _first(conv: torch.nn.Conv1d, layout: KernelLayout) -> Product:
     """One tap whose columns are the mels of all taps: tap * n_mels + mel."""
     matrix = conv.weight.transpose(1, 2).flatten(1)
-    filled = sizes.levels[0].channels
-    matrix = F.pad(matrix, (0, sizes.window * CHUNK - matrix.shape[1], 0, filled - len(matrix)))
+    filled = layout.levels[0].channels
+    matrix = F.pad(matrix, (0, layout.window * CHUNK - matrix.shape[1], 0, filled - len(matrix)))
     bias = F.pad(conv.bias, (0, filled - len(conv.bias)))
     return Product(_chunks(matrix[None], CHUNK), bias[None], (1,), (0,), (1,))
 

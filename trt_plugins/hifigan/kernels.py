@@ -38,10 +38,10 @@ def window_kernel(
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     item = tl.program_id(1)
     columns = tl.program_id(2) * CHUNK + tl.arange(0, CHUNK)
-    heard = place[:, None] + columns[None, :] // MELS - ENDS // 2
+    frame = place[:, None] + columns[None, :] // MELS - ENDS // 2
     length = tl.load(lengths + item).to(tl.int32)
-    there = (heard >= 0) & (heard < length) & (columns[None, :] < ENDS * MELS)
-    value = tl.load(mel + (item * MELS + columns[None, :] % MELS) * frames + heard, mask=there, other=0.0)
+    there = (frame >= 0) & (frame < length) & (columns[None, :] < ENDS * MELS)
+    value = tl.load(mel + (item * MELS + columns[None, :] % MELS) * frames + frame, mask=there, other=0.0)
     at = out + (MARGIN + item * stride + place[:, None]) * WIDTH + columns[None, :]
     tl.store(at, value.to(tl.float16), mask=place[:, None] < frames)
 
@@ -124,14 +124,14 @@ def conv_kernel(
     for step in tl.range(first * CHUNKS, end * CHUNKS, num_stages=STAGES):
         tap = step // CHUNKS
         shift = (tap - CENTERS[0]) * DILATIONS[0]
-        heard = 0
+        source_block = 0
         for other in tl.static_range(1, BLOCKS):
             reached = tap >= STARTS[other]
             shift = tl.where(reached, (tap - STARTS[other] - CENTERS[other]) * DILATIONS[other], shift)
-            heard = tl.where(reached, other, heard)
+            source_block = tl.where(reached, other, source_block)
         shift *= dilation
         within = shift & (GROUP - 1)  # position in the row, for negative shifts too
-        at = heard * (source_rows // UNIT) + row + (shift - within) // GROUP
+        at = source_block * (source_rows // UNIT) + row + (shift - within) // GROUP
         column = (within * SPREAD + residue) * CHANNELS + step % CHUNKS * CHUNK
         a = source.load([at, column])
         b = weights.load([step * COLUMNS + split * BN, 0])

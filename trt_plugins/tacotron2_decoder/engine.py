@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from common.engines import Engine
 from common.engines.check_inputs import check_inputs
 from common.engines.torch_engine import build_network
 from common.errors import InputError
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from common.weights.voices import ModelSource
 
 
-class Made(NamedTuple):
+class DecoderOutput(NamedTuple):
     """The tensors that a launch fills, up to the last step made."""
 
     exchange: Tensor  # zeroed before the launch
@@ -42,7 +43,7 @@ def steps_made(status: Tensor) -> int:
     return steps
 
 
-class DecoderLoop:
+class DecoderLoop(Engine):
     """All decoder steps in one launch, on PyTorch's current stream; CUDA tensors in and out."""
 
     backend = "cuda"
@@ -88,10 +89,10 @@ class DecoderLoop:
         prenet_noise: Tensor,
         prenet_dropout: Tensor,
         gate_threshold: Tensor,
-    ) -> tuple[Launch, Made]:
+    ) -> tuple[Launch, DecoderOutput]:
         """The launch for the stage's inputs, which may run once, and its output tensors."""
         (batch, text, _), limit, sizes = memory.shape, len(prenet_noise), self._sizes
-        made = Made(
+        made = DecoderOutput(
             torch.zeros(exchange_bytes(sizes), dtype=torch.uint8, device=self._at),
             memory.new_empty(batch, limit, sizes.frame),
             torch.empty_like(lengths),

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from common.arrays import pad_to
 from common.config.deployment import Bucket
+from common.engines import Engine
 from common.engines.buckets import cut, resized
 from common.engines.check_inputs import check_inputs
-from common.engines.cuda_graphs import Captured
+from common.engines.cuda_graphs import MEL_STEP, TEXT_STEP, Captured
+from common.engines.recent import Recent
 from common.engines.torch_engine import build_network
-from common.stages import Stage
-from common.synthesis.two_graphs import MEL_STEP, TEXT_STEP
-from trt_plugins.graphs import Launch, check_machine, processors_of
+from common.stages import Dim, Stage
+from trt_plugins.graphs import TritonLaunch, check_machine, processors_of
 from trt_plugins.transformer.fold import (
     CHUNK,
     COLUMNS,
@@ -33,6 +34,7 @@ from trt_plugins.transformer.fold import (
     block_of,
     nbytes,
 )
+from trt_plugins.transformer.length_regulator import LENGTH_REGULATOR
 
 if TYPE_CHECKING:
     from common.weights.voices import ModelSource
@@ -45,7 +47,7 @@ NO_LIMIT = 3e38
 UNITS = {"text": TEXT_STEP, "mel": MEL_STEP}  # lengths are padded to multiples of these
 
 
-class Tile(NamedTuple):
+class ProductTile(NamedTuple):
     """The tiling of a product: rows and columns of a program, and splits of the inner dimension (split-K)."""
 
     rows: int
@@ -64,11 +66,11 @@ PART_TIME = 1.2e-6
 
 def tile_for(
     product: Product, rows: int, processors: int, splittable: bool = False, widest: int = COLUMNS
-) -> Tile:
+) -> ProductTile:
     """The tile with the least estimated time for `rows` on `processors` multiprocessors."""
     steps = product.taps * product.chunks
 
-    def time(tile: Tile) -> float:
+    def time(tile: ProductTile) -> float:
         programs = -(-rows // tile.rows) * (product.columns // tile.columns) * tile.splits
         chunk = max(FASTEST_CHUNK, CHUNK_TIME + NUMBER_TIME * tile.rows * tile.columns)
         chunks = -(-programs // processors) * -(-steps // tile.splits)
@@ -77,11 +79,11 @@ def tile_for(
 
     most = min(steps, MOST_SPLITS) if splittable else 1
     sizes = [size for size in TILES if size[1] <= widest]
-    tiles = [Tile(*size, splits) for size in sizes for splits in range(1, most + 1)]
+    tiles = [ProductTile(*size, splits) for size in sizes for splits in range(1, most + 1)]
     return min(tiles, key=time)
 
 
-class Side:
+class SequenceBuffer:
     """The activations of a batch's symbols or frames; kernels.py describes the layout."""
 
     def __init__(self, batch: int, size: int, channels: int, margin: int, device: Any):
@@ -125,17 +127,17 @@ def items_of(batch: int) -> int:
 
 def product_launch(
     product: Product,
-    side: Side,
+    sequence: SequenceBuffer,
     source: Tensor,
     out: Tensor,
-    tile: Tile,
+    tile: ProductTile,
     mask: Tensor | None = None,
     *,
     relu: bool = False,
     parts: bool = False,
     channels: int = 0,
     group: int = 0,
-) -> Launch:
+) -> TritonLaunch:
     """With `group`, every `group` columns have an input of their own; these are consecutive in `source`."""
     from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -143,21 +145,21 @@ def product_launch(
 
     describe = TensorDescriptor.from_tensor
     whole = parts or channels
-    return Launch(
+    return TritonLaunch(
         kernels.product_kernel,
-        (-(-side.rows // tile.rows), product.columns // tile.columns, tile.splits),
+        (-(-sequence.rows // tile.rows), product.columns // tile.columns, tile.splits),
         (
             describe(source, [tile.rows, CHUNK]),
             describe(product.weight, [tile.columns, CHUNK]),
             product.bias,
             mask,
             out if whole else describe(out, [tile.rows, tile.columns]),
-            side.all_rows if group else 0,
-            side.all_rows,
-            side.margin,
-            side.stride,
-            side.batch,
-            side.size,
+            sequence.all_rows if group else 0,
+            sequence.all_rows,
+            sequence.margin,
+            sequence.stride,
+            sequence.batch,
+            sequence.size,
         ),
         {
             "TAPS": product.taps,
@@ -177,47 +179,49 @@ def product_launch(
     )
 
 
-class Stack:
-    """The launches of a transformer's layers, on the memory of a `Side`."""
+class LayerLaunches:
+    """The launches of a transformer's layers, on the memory of a `SequenceBuffer`."""
 
-    def __init__(self, layers: Sequence[Layer], side: Side, processors: int):
-        self.layers, self.side, self.processors = layers, side, processors
+    def __init__(self, layers: Sequence[Layer], sequence: SequenceBuffer, processors: int):
+        self.layers, self.sequence, self.processors = layers, sequence, processors
         first = layers[0]
-        self.qkv = side.new(first.attention.qkv.columns)
-        self.hidden = side.new(first.expand.columns)
-        self.contract_tile = tile_for(first.contract, side.rows, processors, splittable=True)
+        self.qkv = sequence.new(first.attention.qkv.columns)
+        self.hidden = sequence.new(first.expand.columns)
+        self.contract_tile = tile_for(first.contract, sequence.rows, processors, splittable=True)
         self.columns = first.contract.columns
         most = max(self.contract_tile.splits, first.attention.heads)
-        self.parts = side.new(self.columns, torch.float32, most)
+        self.parts = sequence.new(self.columns, torch.float32, most)
 
-    def launches(self, lengths: Tensor) -> Iterator[Launch]:
-        side = self.side
+    def launches(self, lengths: Tensor) -> Iterator[TritonLaunch]:
+        sequence = self.sequence
         for layer in self.layers:
             attention, expand, contract = layer.attention, layer.expand, layer.contract
-            yield product_launch(attention.qkv, side, side.x16, self.qkv, self._tile(attention.qkv))
+            yield product_launch(attention.qkv, sequence, sequence.x16, self.qkv, self._tile(attention.qkv))
             yield self._attention(attention, lengths)
             if attention.heads > 1:
                 yield self._norm(attention.bias, attention.norm, attention.heads)
             tile = self._tile(expand)
-            yield product_launch(expand, side, side.x16, self.hidden, tile, side.inside, relu=True)
-            yield product_launch(contract, side, self.hidden, self.parts, self.contract_tile, parts=True)
+            yield product_launch(
+                expand, sequence, sequence.x16, self.hidden, tile, sequence.inside, relu=True
+            )
+            yield product_launch(contract, sequence, self.hidden, self.parts, self.contract_tile, parts=True)
             yield self._norm(contract.bias, layer.norm, self.contract_tile.splits)
 
-    def _tile(self, product: Product) -> Tile:
-        return tile_for(product, self.side.rows, self.processors)
+    def _tile(self, product: Product) -> ProductTile:
+        return tile_for(product, self.sequence.rows, self.processors)
 
-    def mel(self, product: Product, mel: Tensor) -> Launch:
+    def mel(self, product: Product, mel: Tensor) -> TritonLaunch:
         """The final projection, into mel (B, n_mels, size)."""
         tile = self._tile(product)
-        return product_launch(product, self.side, self.side.x16, mel, tile, channels=mel.shape[1])
+        return product_launch(product, self.sequence, self.sequence.x16, mel, tile, channels=mel.shape[1])
 
-    def _attention(self, attention: Attention, lengths: Tensor) -> Launch:
+    def _attention(self, attention: Attention, lengths: Tensor) -> TritonLaunch:
         from trt_plugins.transformer import kernels
 
-        side = self.side
-        return Launch(
+        sequence = self.sequence
+        return TritonLaunch(
             kernels.attention_kernel,
-            (*side.grid(ATTENTION_ROWS), attention.heads),
+            (*sequence.grid(ATTENTION_ROWS), attention.heads),
             (
                 self.qkv,
                 lengths,
@@ -225,111 +229,113 @@ class Stack:
                 attention.bias,
                 attention.norm.gain,
                 attention.norm.shift,
-                side.mask,
-                side.x32,
-                side.x16,
+                sequence.mask,
+                sequence.x32,
+                sequence.x16,
                 self.parts,
-                side.all_rows,
-                side.margin,
-                side.stride,
-                side.batch,
-                side.channels,
+                sequence.all_rows,
+                sequence.margin,
+                sequence.stride,
+                sequence.batch,
+                sequence.channels,
             ),
             {
                 "MASKED": attention.masked,
                 "HEADS": attention.heads,
                 "HEAD": attention.head,
                 "QKV_WIDTH": attention.qkv.columns,
-                "ITEMS": items_of(side.batch),
+                "ITEMS": items_of(sequence.batch),
                 "COLUMNS": self.columns,
-                "WIDTH": side.width,
-                "BLOCK": block_of(side.channels),
+                "WIDTH": sequence.width,
+                "BLOCK": block_of(sequence.channels),
                 "BM": ATTENTION_ROWS,
                 "BN": ATTENTION_KEYS,
                 "STAGES": 2,
             },
         )
 
-    def _norm(self, bias: Tensor, norm: Norm, splits: int) -> Launch:
+    def _norm(self, bias: Tensor, norm: Norm, splits: int) -> TritonLaunch:
         """Adds a product's partial sums and bias to the residual, then layer norm."""
         from trt_plugins.transformer import kernels
 
-        side = self.side
-        return Launch(
+        sequence = self.sequence
+        return TritonLaunch(
             kernels.norm_kernel,
-            (-(-side.rows // NORM_ROWS),),
+            (-(-sequence.rows // NORM_ROWS),),
             (
                 self.parts,
                 bias,
                 norm.gain,
                 norm.shift,
-                side.mask,
-                side.x32,
-                side.x16,
-                side.all_rows,
-                side.margin,
-                side.channels,
+                sequence.mask,
+                sequence.x32,
+                sequence.x16,
+                sequence.all_rows,
+                sequence.margin,
+                sequence.channels,
             ),
             {
                 "SPLITS": splits,
                 "COLUMNS": self.columns,
-                "WIDTH": side.width,
-                "BLOCK": block_of(side.channels),
+                "WIDTH": sequence.width,
+                "BLOCK": block_of(sequence.channels),
                 "BM": NORM_ROWS,
             },
         )
 
 
-class Guess:
+class PredictorLaunches:
     """The launches of predictors of equal sizes, and their output `numbers` (predictors, B, size)."""
 
-    def __init__(self, predictors: Predictors, side: Side, processors: int):
-        self.predictors, self.side = predictors, side
+    def __init__(self, predictors: Predictors, sequence: SequenceBuffer, processors: int):
+        self.weights, self.sequence = predictors, sequence
         count, layers = len(predictors.last), predictors.layers
         self.tiles = [
-            tile_for(layer.product, side.rows, processors, splittable=True, widest=layer.block)
+            tile_for(layer.product, sequence.rows, processors, splittable=True, widest=layer.block)
             for layer in layers
         ]
         self.parts = [
-            side.new(layer.product.columns, torch.float32, tile.splits)
+            sequence.new(layer.product.columns, torch.float32, tile.splits)
             for layer, tile in zip(layers, self.tiles, strict=True)
         ]
-        self.between = [side.new(layer.block, count=count) for layer in layers[:-1]]
-        self.numbers = torch.zeros(count, side.batch, side.size, device=side.device)
+        self.hidden = [sequence.new(layer.block, count=count) for layer in layers[:-1]]
+        self.numbers = torch.zeros(count, sequence.batch, sequence.size, device=sequence.device)
 
-    def launches(self, longest: float = 0.0) -> Iterator[Launch]:
+    def launches(self, longest: float = 0.0) -> Iterator[TritonLaunch]:
         """With `longest`, the first predictor's outputs are durations in frames, clipped to `longest`."""
-        side, source = self.side, self.side.x16
-        outs = [*self.between, self.numbers]
-        steps = zip(self.predictors.layers, self.tiles, self.parts, outs, strict=True)
+        sequence, source = self.sequence, self.sequence.x16
+        outs = [*self.hidden, self.numbers]
+        steps = zip(self.weights.layers, self.tiles, self.parts, outs, strict=True)
         for index, (layer, tile, parts, out) in enumerate(steps):
             group = layer.block if index else 0
-            yield product_launch(layer.product, side, source, parts, tile, parts=True, group=group)
+            yield product_launch(layer.product, sequence, source, parts, tile, parts=True, group=group)
             yield self._layer(layer, tile, parts, out, longest)
             source = out
 
-    def _layer(self, layer: PredictorLayer, tile: Tile, parts: Tensor, out: Tensor, longest: float) -> Launch:
+    def _layer(
+        self, layer: PredictorLayer, tile: ProductTile, parts: Tensor, out: Tensor, longest: float
+    ) -> TritonLaunch:
         from trt_plugins.transformer import kernels
 
-        side, predictors = self.side, self.predictors
-        return Launch(
+        sequence, predictors = self.sequence, self.weights
+        return TritonLaunch(
             kernels.predictor_kernel,
-            (-(-side.rows // NORM_ROWS), len(predictors.last)),
+            (-(-sequence.rows // NORM_ROWS), len(predictors.last)),
             (
                 parts,
                 layer.bias,
                 layer.gain,
                 layer.shift,
-                side.inside,
-                side.mask,
+                sequence.inside,
+                sequence.mask,
                 predictors.last,
                 predictors.last_bias,
                 out,
-                side.all_rows,
-                side.size,
-                side.stride,
-                side.margin,
-                side.batch,
+                sequence.all_rows,
+                sequence.size,
+                sequence.stride,
+                sequence.margin,
+                sequence.batch,
                 layer.channels,
             ),
             {
@@ -343,26 +349,26 @@ class Guess:
         )
 
 
-class Room(ABC):
+class WorkBuffers(ABC):
     """The memory of a stage for one set of input shapes."""
 
     @abstractmethod
-    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[Launch], dict[str, Tensor]]:
+    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:
         """The launches for these inputs, and the outputs that they fill."""
 
 
-def beginning(side: Side, mask_padding: bool) -> dict[str, Any]:
+def embedding_options(sequence: SequenceBuffer, mask_padding: bool) -> dict[str, Any]:
     """Options of the embedding kernels."""
     return {
         "MASK_PADDING": mask_padding,
-        "ITEMS": items_of(side.batch),
-        "WIDTH": side.width,
-        "BLOCK": block_of(side.channels),
+        "ITEMS": items_of(sequence.batch),
+        "WIDTH": sequence.width,
+        "BLOCK": block_of(sequence.channels),
         "BM": STEP_ROWS,
     }
 
 
-class EncoderRoom(Room):
+class EncoderBuffers(WorkBuffers):
     """Symbols (B, N) -> `encoded` and the predictors' outputs; `duration` in frames is clipped to `longest`.
 
     `padding` is the padding symbol, which is masked at any position.
@@ -371,26 +377,28 @@ class EncoderRoom(Room):
     def __init__(
         self,
         folded: Encoder,
-        side: Side,
+        sequence: SequenceBuffer,
         processors: int,
         *,
         mask_padding: bool,
         longest: float,
         padding: int | None = None,
     ):
-        self.folded, self.side, self.longest = folded, side, longest
-        self.options = {**beginning(side, mask_padding), "PADDING": padding}
-        self.stack = Stack(folded.layers, side, processors)
-        self.guesses = [Guess(predictors, side, processors) for predictors in folded.predictors]
+        self.folded, self.sequence, self.longest = folded, sequence, longest
+        self.options = {**embedding_options(sequence, mask_padding), "PADDING": padding}
+        self.stack = LayerLaunches(folded.layers, sequence, processors)
+        self.predictors = [
+            PredictorLaunches(predictors, sequence, processors) for predictors in folded.predictors
+        ]
 
-    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[Launch], dict[str, Tensor]]:
+    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:
         from trt_plugins.transformer import kernels
 
-        side, folded = self.side, self.folded
+        sequence, folded = self.sequence, self.folded
         lengths = inputs["lengths"]
-        symbols = Launch(
+        symbols = TritonLaunch(
             kernels.symbols_kernel,
-            side.grid(STEP_ROWS),
+            sequence.grid(STEP_ROWS),
             (
                 inputs["symbols"],
                 lengths,
@@ -398,25 +406,25 @@ class EncoderRoom(Room):
                 folded.embedding,
                 folded.speakers,
                 folded.positions,
-                *side.memory,
-                *side.layout,
-                side.channels,
+                *sequence.memory,
+                *sequence.layout,
+                sequence.channels,
             ),
             self.options,
         )
         launches = [symbols, *self.stack.launches(lengths)]
-        outputs = {"encoded": side.steps}
-        for guess in self.guesses:
-            names = guess.predictors.names
-            launches += guess.launches(self.longest if "duration" in names else 0.0)
-            outputs |= dict(zip(names, guess.numbers, strict=True))
+        outputs = {"encoded": sequence.steps}
+        for predictor in self.predictors:
+            names = predictor.weights.names
+            launches += predictor.launches(self.longest if "duration" in names else 0.0)
+            outputs |= dict(zip(names, predictor.numbers, strict=True))
         if "pitch" in outputs:  # (B, 1, N)
             outputs["pitch"] = outputs["pitch"][:, None]
         return launches, outputs
 
 
 def frames_launch(
-    side: Side,
+    sequence: SequenceBuffer,
     source: Tensor,
     steps: int,
     inputs: Mapping[str, Tensor],
@@ -424,7 +432,7 @@ def frames_launch(
     mask_padding: bool,
     numbers: Tensor | None = None,
     value: Value | None = None,
-) -> Launch:
+) -> TritonLaunch:
     """The decoder's input: rows of `source` (`steps` per item), gathered by `repeat_index` if there is one.
 
     The embedding `value` of each symbol's `numbers` (B, N) is added.
@@ -432,9 +440,9 @@ def frames_launch(
     from trt_plugins.transformer import kernels
 
     width = source.shape[-1]
-    return Launch(
+    return TritonLaunch(
         kernels.frames_kernel,
-        side.grid(STEP_ROWS),
+        sequence.grid(STEP_ROWS),
         (
             source,
             inputs.get("repeat_index"),
@@ -443,14 +451,14 @@ def frames_launch(
             value.weight if value else None,
             value.bias if value else None,
             positions,
-            *side.memory,
+            *sequence.memory,
             steps * width,
             numbers.shape[-1] if numbers is not None else steps,
-            *side.layout,
-            side.channels,
+            *sequence.layout,
+            sequence.channels,
         ),
         {
-            **beginning(side, mask_padding),
+            **embedding_options(sequence, mask_padding),
             "SOURCE_WIDTH": width,
             "TAPS": len(value.weight) if value else 0,
         },
@@ -460,23 +468,20 @@ def frames_launch(
 class KernelRun:
     """A stage's launches on the current stream; the next run overwrites the outputs."""
 
-    def __init__(self, make: Callable[[Mapping[str, Tensor]], Room]):
+    def __init__(self, make: Callable[[Mapping[str, Tensor]], WorkBuffers]):
         self._make = make
-        self._room: Room | None = None
-        self._shapes: dict[str, torch.Size] = {}
+        self._buffers: Recent[tuple, WorkBuffers] = Recent(1)  # by shapes
 
     def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         inputs = {name: tensor.contiguous() for name, tensor in inputs.items()}
-        shapes = {name: tensor.shape for name, tensor in inputs.items()}
-        if self._room is None or shapes != self._shapes:
-            self._room, self._shapes = self._make(inputs), shapes
-        launches, outputs = self._room.describe(inputs)
+        shapes = tuple((name, tensor.shape) for name, tensor in sorted(inputs.items()))
+        launches, outputs = self._buffers.get_or_make(shapes, lambda: self._make(inputs)).describe(inputs)
         for launch in launches:
             launch()
         return outputs
 
 
-class TransformerEngine(ABC):
+class TransformerEngine(Engine):
     """A stage on these kernels, in half precision: CUDA tensors in and out, a CUDA graph for every shape.
 
     Lengths are padded, so that few graphs are needed. Steps behind the longest item are masked, even in a
@@ -484,7 +489,9 @@ class TransformerEngine(ABC):
     """
 
     backend = "cuda"
-    hears_padding = False  # behind the longest item
+    attends_to_padding = False  # behind the longest item
+    can_be_captured = True
+    length_regulator = LENGTH_REGULATOR
     name: str  # the model's, in messages
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
@@ -500,19 +507,18 @@ class TransformerEngine(ABC):
     @cached_property
     def _captured(self) -> Captured:
         stream = torch.cuda.Stream(self.device)
-        return Captured(self.stage.full_name, lambda inputs: self.alone(), stream)
+        return Captured(self.stage.full_name, lambda inputs: self.capturable(), stream)
 
     @abstractmethod
     def fold(self, network: torch.nn.Module) -> Any:
         """The network's weights in the kernels' layout, as a dataclass."""
 
     @abstractmethod
-    def room(self, inputs: Mapping[str, Tensor]) -> Room:
+    def work_buffers(self, inputs: Mapping[str, Tensor]) -> WorkBuffers:
         """The memory for inputs of these shapes."""
 
-    def alone(self, bucket: Bucket | None = None) -> KernelRun:
-        """A run with memory of its own, to be captured together with others."""
-        return KernelRun(self.room)
+    def capturable(self, bucket: Bucket | None = None) -> KernelRun:
+        return KernelRun(self.work_buffers)
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         check_inputs(self.stage, inputs)
@@ -520,7 +526,7 @@ class TransformerEngine(ABC):
             dim.name: size
             for tensor in self.stage.inputs
             for dim, size in zip(tensor.dims, inputs[tensor.name].shape, strict=True)
-            if getattr(dim, "name", None) in UNITS
+            if isinstance(dim, Dim) and dim.name in UNITS
         }
         wanted = {name: -(-size // UNITS[name]) * UNITS[name] for name, size in lengths.items()}
         with torch.inference_mode():
@@ -529,7 +535,7 @@ class TransformerEngine(ABC):
             }
             outputs = self._captured(padded)
             if outputs is None:  # no graph; a warning gave the reason
-                outputs = {name: tensor.clone() for name, tensor in self.alone()(padded).items()}
+                outputs = {name: tensor.clone() for name, tensor in self.capturable()(padded).items()}
         return {
             t.name: cut(outputs[t.name], resized(t, outputs[t.name], lengths)) for t in self.stage.outputs
         }

@@ -12,17 +12,17 @@ from torch import Tensor
 
 from fastpitch.config import FastPitchConfig
 from fastpitch.model import MASKED_SCORE, FastPitch, Predictor, Transformer
-from trt_plugins.graphs import Launch
+from trt_plugins.graphs import TritonLaunch
 from trt_plugins.transformer import fold
 from trt_plugins.transformer.engine import (
     STEP_ROWS,
-    EncoderRoom,
-    Guess,
-    Room,
-    Side,
-    Stack,
+    EncoderBuffers,
+    LayerLaunches,
+    PredictorLaunches,
+    SequenceBuffer,
     TransformerEngine,
-    beginning,
+    WorkBuffers,
+    embedding_options,
     frames_launch,
 )
 from trt_plugins.transformer.fold import Layer, Predictors, Product, Value
@@ -94,11 +94,13 @@ class Encoder(TransformerEngine):
             fold_predictors(network, ("duration", "pitch")),
         )
 
-    def room(self, inputs: Mapping[str, Tensor]) -> Room:
+    def work_buffers(self, inputs: Mapping[str, Tensor]) -> WorkBuffers:
         config = self.config
-        return EncoderRoom(
+        return EncoderBuffers(
             self.folded,
-            Side(*inputs["symbols"].shape, config.symbols_embedding_dim, margin_of(config), self.device),
+            SequenceBuffer(
+                *inputs["symbols"].shape, config.symbols_embedding_dim, margin_of(config), self.device
+            ),
             self.processors,
             mask_padding=config.mask_padding,
             longest=LONGEST,
@@ -120,13 +122,13 @@ class Decoder(TransformerEngine):
             fold.product(network.proj.weight, network.proj.bias),
         )
 
-    def room(self, inputs: Mapping[str, Tensor]) -> Room:
+    def work_buffers(self, inputs: Mapping[str, Tensor]) -> WorkBuffers:
         batch, text, _ = inputs["encoded"].shape
         mel = inputs["repeat_index"].shape[1]
-        return DecoderRoom(self.config, self.folded, batch, text, mel, self.device, self.processors)
+        return DecoderBuffers(self.config, self.folded, batch, text, mel, self.device, self.processors)
 
 
-class DecoderRoom(Room):
+class DecoderBuffers(WorkBuffers):
     def __init__(
         self,
         config: FastPitchConfig,
@@ -138,18 +140,21 @@ class DecoderRoom(Room):
         processors: int,
     ):
         self.config, self.folded = config, folded
-        self.text, self.side = (
-            Side(batch, size, config.symbols_embedding_dim, margin_of(config), device) for size in (text, mel)
+        self.text, self.sequence = (
+            SequenceBuffer(batch, size, config.symbols_embedding_dim, margin_of(config), device)
+            for size in (text, mel)
         )
-        self.energy = Guess(folded.predictors, self.text, processors) if folded.predictors else None
-        self.stack = Stack(folded.layers, self.side, processors)
+        self.energy = (
+            PredictorLaunches(folded.predictors, self.text, processors) if folded.predictors else None
+        )
+        self.stack = LayerLaunches(folded.layers, self.sequence, processors)
         self.mel = torch.zeros(batch, config.n_mel_channels, mel, device=device)
 
-    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[Launch], dict[str, Tensor]]:
+    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:
         from trt_plugins.transformer import kernels
 
-        folded, text, side = self.folded, self.text, self.side
-        with_pitch = Launch(
+        folded, text, sequence = self.folded, self.text, self.sequence
+        with_pitch = TritonLaunch(
             kernels.values_kernel,
             text.grid(STEP_ROWS),
             (
@@ -162,10 +167,10 @@ class DecoderRoom(Room):
                 *text.layout,
                 text.channels,
             ),
-            {**beginning(text, self.config.mask_padding), "TAPS": len(folded.pitch.weight)},
+            {**embedding_options(text, self.config.mask_padding), "TAPS": len(folded.pitch.weight)},
         )
         frames = frames_launch(
-            side,
+            sequence,
             text.x32[text.margin :],
             text.stride,
             inputs,

@@ -11,15 +11,15 @@ from torch import Tensor
 
 from fastspeech.config import HEAD_SIZE, FastSpeechConfig
 from fastspeech.model import MASKED_SCORE, FastSpeech, Transformer
-from trt_plugins.graphs import Launch
+from trt_plugins.graphs import TritonLaunch
 from trt_plugins.transformer import fold
 from trt_plugins.transformer.engine import (
     NO_LIMIT,
-    EncoderRoom,
-    Room,
-    Side,
-    Stack,
+    EncoderBuffers,
+    LayerLaunches,
+    SequenceBuffer,
     TransformerEngine,
+    WorkBuffers,
     frames_launch,
 )
 from trt_plugins.transformer.fold import Layer, Product
@@ -75,11 +75,11 @@ class Encoder(TransformerEngine):
             (fold.predictors([layers], [predictor.linear_layer], ("duration",)),),
         )
 
-    def room(self, inputs: Mapping[str, Tensor]) -> Room:
+    def work_buffers(self, inputs: Mapping[str, Tensor]) -> WorkBuffers:
         config = self.config
-        side = Side(*inputs["symbols"].shape, config.d_model, margin_of(config), self.device)
+        sequence = SequenceBuffer(*inputs["symbols"].shape, config.d_model, margin_of(config), self.device)
         how = {"mask_padding": config.mask_padding, "longest": NO_LIMIT}
-        return EncoderRoom(self.folded, side, self.processors, **how)
+        return EncoderBuffers(self.folded, sequence, self.processors, **how)
 
 
 class Decoder(TransformerEngine):
@@ -93,13 +93,13 @@ class Decoder(TransformerEngine):
             positions_of(network), fold_layers(network.mel_side), fold.product(last.weight, last.bias)
         )
 
-    def room(self, inputs: Mapping[str, Tensor]) -> Room:
+    def work_buffers(self, inputs: Mapping[str, Tensor]) -> WorkBuffers:
         size = inputs["repeat_index" if "repeat_index" in inputs else "placed"].shape[1]
         batch = len(inputs["mel_lengths"])
-        return DecoderRoom(self.config, self.folded, batch, size, self.device, self.processors)
+        return DecoderBuffers(self.config, self.folded, batch, size, self.device, self.processors)
 
 
-class DecoderRoom(Room):
+class DecoderBuffers(WorkBuffers):
     def __init__(
         self,
         config: FastSpeechConfig,
@@ -110,16 +110,16 @@ class DecoderRoom(Room):
         processors: int,
     ):
         self.config, self.folded = config, folded
-        self.side = Side(batch, mel, config.d_model, margin_of(config), device)
-        self.stack = Stack(folded.layers, self.side, processors)
+        self.sequence = SequenceBuffer(batch, mel, config.d_model, margin_of(config), device)
+        self.stack = LayerLaunches(folded.layers, self.sequence, processors)
         self.mel = torch.zeros(batch, config.n_mel_channels, mel, device=device)
 
-    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[Launch], dict[str, Tensor]]:
+    def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:
         folded = self.folded
         by_index = "repeat_index" in inputs
         source = inputs["encoded" if by_index else "placed"]
         positions = folded.positions if by_index else None
         masks = self.config.mask_padding
-        frames = frames_launch(self.side, source, source.shape[1], inputs, positions, masks)
+        frames = frames_launch(self.sequence, source, source.shape[1], inputs, positions, masks)
         stack = self.stack.launches(inputs["mel_lengths"])
         return [frames, *stack, self.stack.mel(folded.last, self.mel)], {"mel": self.mel}

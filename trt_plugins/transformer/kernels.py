@@ -94,8 +94,8 @@ def symbols_kernel(
     row = margin + item * stride + step
     _keep(value, row, channel, x32, x16, WIDTH, step < size)
     tl.store(mask + row, there.to(tl.float32), mask=step < size)
-    heard = there if MASK_PADDING else step < _longest(lengths, items, ITEMS)
-    tl.store(inside + row, heard.to(tl.float32), mask=step < size)
+    visible = there if MASK_PADDING else step < _longest(lengths, items, ITEMS)
+    tl.store(inside + row, visible.to(tl.float32), mask=step < size)
 
 
 @triton.jit(do_not_specialize=["size", "stride", "margin", "items"])
@@ -137,11 +137,11 @@ def values_kernel(
     total = own + tl.load(bias + channel, mask=channel < channels, other=0.0)[None, :]
     for tap in tl.static_range(TAPS):
         at = step + tap - TAPS // 2
-        heard = (at >= 0) & (at < longest)
+        visible = (at >= 0) & (at < longest)
         if MASK_PADDING:
-            other = tl.load(base + at[:, None] * channels, mask=heard[:, None] & known, other=0.0)
-            heard = heard & (at < length) & (tl.max(tl.abs(other), axis=1) > 0)
-        number = tl.load(value + item * size + at, mask=heard, other=0.0)
+            other = tl.load(base + at[:, None] * channels, mask=visible[:, None] & known, other=0.0)
+            visible = visible & (at < length) & (tl.max(tl.abs(other), axis=1) > 0)
+        number = tl.load(value + item * size + at, mask=visible, other=0.0)
         each = tl.load(weight + tap * channels + channel, mask=channel < channels, other=0.0)
         total += number[:, None] * each[None, :]
     row = margin + item * stride + step
@@ -150,8 +150,8 @@ def values_kernel(
     tl.store(x32 + at, total, mask=wanted)
     tl.store(x16 + at, tl.where(there[:, None], total, 0.0).to(tl.float16), mask=wanted)
     tl.store(mask + row, there.to(tl.float32), mask=step < size)
-    heard = there if MASK_PADDING else step < longest
-    tl.store(inside + row, heard.to(tl.float32), mask=step < size)
+    visible = there if MASK_PADDING else step < longest
+    tl.store(inside + row, visible.to(tl.float32), mask=step < size)
 
 
 @triton.jit(do_not_specialize=["item_size", "text", "size", "stride", "margin", "items"])
@@ -211,8 +211,8 @@ def frames_kernel(
     row = margin + item * stride + step
     _keep(total, row, channel, x32, x16, WIDTH, step < size)
     tl.store(mask + row, there.to(tl.float32), mask=step < size)
-    heard = there if MASK_PADDING else step < _longest(mel_lengths, items, ITEMS)
-    tl.store(inside + row, heard.to(tl.float32), mask=step < size)
+    visible = there if MASK_PADDING else step < _longest(mel_lengths, items, ITEMS)
+    tl.store(inside + row, visible.to(tl.float32), mask=step < size)
 
 
 @triton.jit(do_not_specialize=["group_rows", "out_rows", "margin", "stride", "items", "size"])
@@ -259,10 +259,10 @@ def product_kernel(
         total += tl.load(bias + columns)[None, :]
     if mask is not None:
         valid = tl.load(mask + rows)
-    heard = row - TAPS // 2 + start // GROUP * group_rows
+    first_row = row - TAPS // 2 + start // GROUP * group_rows
     first = split * each
     for step in tl.range(first, tl.minimum(first + each, steps), num_stages=STAGES):
-        a = source.load([heard + step // CHUNKS, step % CHUNKS * CHUNK])
+        a = source.load([first_row + step // CHUNKS, step % CHUNKS * CHUNK])
         b = weights.load([step * COLUMNS + start, 0])
         total = tl.dot(a, b.T, total)
     if PARTS:
@@ -447,10 +447,10 @@ def predictor_kernel(
     total = tl.load(bias + which * BLOCK + channel)[None, :]
     weight_of = _vector(gain + which * BLOCK, channel, channels)
     bias_of = _vector(shift + which * BLOCK, channel, channels)
-    heard = tl.load(inside + rows)
+    visible = tl.load(inside + rows)
     total += _sum(parts, part_rows, rows, which * BLOCK + channel, channel < channels, SPLITS, COLUMNS)
     total = tl.maximum(total, 0.0)
-    total = _normalise(total, weight_of, bias_of, channel, channels) * heard[:, None]
+    total = _normalise(total, weight_of, bias_of, channel, channels) * visible[:, None]
     if LAST:
         place = rows - margin
         item, step = place // stride, place % stride

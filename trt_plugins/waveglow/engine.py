@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from trt_plugins.graphs import GraphedShape, ShapedGenerator
-from trt_plugins.waveglow.fold import NARROW, Folded, fold, sizes_of
+from trt_plugins.waveglow.fold import NARROW, Folded, fold, layout_of
 from waveglow.config import WaveglowConfig
 
 # Rows, columns and launch options of the tiles: the fastest on an H200 (README.md).
@@ -16,7 +16,7 @@ FLOW_ROWS = WINDOW_ROWS = 16
 
 class Generator(ShapedGenerator):
     name = "WaveGlow"
-    check = staticmethod(sizes_of)
+    check = staticmethod(layout_of)
     fold = staticmethod(fold)
 
     def shape(self, batch: int, frames: int) -> Shape:
@@ -27,13 +27,13 @@ class Shape(GraphedShape):
     """One batch size and length: buffers and launches."""
 
     def __init__(self, config: WaveglowConfig, folded: Folded, batch: int, frames: int, device: str):
-        self.config, self.folded, self.sizes = config, folded, sizes_of(config)
-        sizes = self.sizes
+        self.config, self.folded, self.layout = config, folded, layout_of(config)
+        layout = self.layout
         self.batch, self.frames = batch, frames
-        self.stride = frames + sizes.margin  # rows from one item to the next
-        self.tiles = -(-(batch * self.stride - sizes.margin) // GATE_ROWS)
-        self.rows = 2 * sizes.margin + self.tiles * GATE_ROWS  # of a phase
-        self.blocks = -(-sizes.window // sizes.chunks)  # of `rows` rows each, for the windows of mels
+        self.stride = frames + layout.margin  # rows from one item to the next
+        self.tiles = -(-(batch * self.stride - layout.margin) // GATE_ROWS)
+        self.rows = 2 * layout.margin + self.tiles * GATE_ROWS  # of a phase
+        self.blocks = -(-layout.window // layout.chunks)  # of `rows` rows each, for the windows of mels
 
         def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
@@ -45,10 +45,10 @@ class Shape(GraphedShape):
             "lengths": torch.full((batch,), frames, dtype=torch.int64, device=device),
         }
         self.audio = zeros(batch, steps * config.n_group)
-        area = sizes.phases * self.rows
+        area = layout.phases * self.rows
         # Windows of mels, then x. Margins between items stay zero.
-        self.left = zeros(self.blocks * self.rows + area, sizes.channels, dtype=torch.float16)
-        self.acts = zeros(area, sizes.channels, dtype=torch.float16)
+        self.left = zeros(self.blocks * self.rows + area, layout.channels, dtype=torch.float16)
+        self.acts = zeros(area, layout.channels, dtype=torch.float16)
         self.states = [zeros(area, NARROW) for _ in range(2)]
         self.ends = zeros(area, NARROW)
         self.narrow = zeros(area, NARROW, dtype=torch.float16)
@@ -59,7 +59,7 @@ class Shape(GraphedShape):
 
         from trt_plugins.waveglow.fold import CHUNK
 
-        describe, folded, channels = TensorDescriptor.from_tensor, self.folded, self.sizes.channels
+        describe, folded, channels = TensorDescriptor.from_tensor, self.folded, self.layout.channels
         self.gate_columns = min(GATE_COLUMNS, 2 * channels)
         self.residual_columns = min(RESIDUAL_COLUMNS, channels)
         self.gate_tensors = (
@@ -86,61 +86,61 @@ class Shape(GraphedShape):
         """Launches all kernels on the current stream."""
         from trt_plugins.waveglow import kernels
 
-        config, sizes = self.config, self.sizes
-        kernels.window_kernel[(-(-self.frames // WINDOW_ROWS), self.batch, sizes.window)](
+        config, layout = self.config, self.layout
+        kernels.window_kernel[(-(-self.frames // WINDOW_ROWS), self.batch, layout.window)](
             self.inputs["mel"],
             self.left,
             self.frames,
             self.stride,
             config.n_mel_channels,
-            sizes.delays,
-            sizes.margin,
+            layout.delays,
+            layout.margin,
             self.rows,
-            sizes.channels,
+            layout.channels,
             WINDOW_ROWS,
         )
         flows = range(config.n_flows)
         used = config.n_remaining
-        self._between(None, config.n_flows - 1, 0, 0)
+        self._flow(None, config.n_flows - 1, 0, 0)
         for flow in reversed(flows):
-            for layer in range(sizes.layers):
-                self._layer(flow * sizes.layers + layer, layer)
+            for layer in range(layout.layers):
+                self._layer(flow * layout.layers + layer, layer)
             early = config.n_early_size if config.is_early(flow) else 0
-            self._between(flow, flow - 1, early, used)
+            self._flow(flow, flow - 1, early, used)
             used += early
 
     def _layer(self, index: int, layer: int) -> None:
         from trt_plugins.waveglow import kernels
 
-        sizes = self.sizes
+        layout = self.layout
         common = {
-            "PHASES": sizes.phases,
-            "WINDOW": sizes.window,
-            "CHUNKS": sizes.chunks,
-            "MARGIN": sizes.margin,
+            "PHASES": layout.phases,
+            "WINDOW": layout.window,
+            "CHUNKS": layout.chunks,
+            "MARGIN": layout.margin,
         }
-        splits = 2 * sizes.channels // self.gate_columns
-        kernels.gate_kernel[(sizes.phases * self.tiles * splits,)](
+        splits = 2 * layout.channels // self.gate_columns
+        kernels.gate_kernel[(layout.phases * self.tiles * splits,)](
             *self.gate_tensors,
             index,
-            index // sizes.layers,
+            index // layout.layers,
             2**layer,
             self.tiles,
             self.rows,
             **common,
-            TAPS=sizes.taps,
+            TAPS=layout.taps,
             BM=GATE_ROWS,
             BN=self.gate_columns,
             FIRST=layer == 0,
             **GATE,
         )
-        last = layer == sizes.layers - 1
-        splits = 1 if last else sizes.channels // self.residual_columns
+        last = layer == layout.layers - 1
+        splits = 1 if last else layout.channels // self.residual_columns
         tiles = self.tiles * (GATE_ROWS // RESIDUAL_ROWS)
-        kernels.residual_kernel[(sizes.phases * tiles * splits,)](
+        kernels.residual_kernel[(layout.phases * tiles * splits,)](
             *self.residual_tensors,
             index,
-            index // sizes.layers,
+            index // layout.layers,
             tiles,
             self.rows,
             self.stride,
@@ -153,15 +153,15 @@ class Shape(GraphedShape):
             **RESIDUAL,
         )
 
-    def _between(self, flow: int | None, after: int, early: int, used: int) -> None:
+    def _flow(self, flow: int | None, after: int, early: int, used: int) -> None:
         """Launches flow_kernel: before the first coupling net, between two, or after the last."""
         from trt_plugins.waveglow import kernels
 
-        config, sizes, folded = self.config, self.sizes, self.folded
+        config, layout, folded = self.config, self.layout, self.folded
         size = config.n_remaining if flow is None else config.flow_channels(flow)
         state, new = self.states
         self.states = [new, state]
-        kernels.flow_kernel[(-(-self.tiles * GATE_ROWS // FLOW_ROWS), sizes.phases)](
+        kernels.flow_kernel[(-(-self.tiles * GATE_ROWS // FLOW_ROWS), layout.phases)](
             state,
             new,
             self.ends,
@@ -176,7 +176,7 @@ class Shape(GraphedShape):
             self.frames,
             self.stride,
             self.batch,
-            PHASES=sizes.phases,
+            PHASES=layout.phases,
             GROUP=config.n_group,
             SIZE=size,
             HALF=size // 2,
@@ -185,7 +185,7 @@ class Shape(GraphedShape):
             USED=used,
             FIRST=flow is None,
             FINAL=after < 0,
-            MARGIN=sizes.margin,
+            MARGIN=layout.margin,
             BLOCK=FLOW_ROWS,
             num_warps=4,
         )

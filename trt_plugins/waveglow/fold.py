@@ -31,7 +31,7 @@ NARROW = 16  # the fewest rows and columns that tensor cores multiply; a flow's 
 
 
 @dataclass(frozen=True)
-class Sizes:
+class KernelLayout:
     """The layout of the kernels' memory."""
 
     channels: int  # C
@@ -44,7 +44,7 @@ class Sizes:
     margin: int  # frames of zeros around every item: a layer's largest reach
 
 
-def sizes_of(config: WaveglowConfig) -> Sizes:
+def layout_of(config: WaveglowConfig) -> KernelLayout:
     """The layout for a network; raises for one that the kernels do not support."""
     if config.hop_length % config.n_group:
         raise InputError(
@@ -58,7 +58,7 @@ def sizes_of(config: WaveglowConfig) -> Sizes:
     phases = config.hop_length // config.n_group
     delays = -(-config.upsample_kernel_size // config.hop_length)
     reach = (config.wn_kernel_size - 1) // 2 * 2 ** (config.wn_layers - 1)
-    return Sizes(
+    return KernelLayout(
         channels=chunks * CHUNK,
         chunks=chunks,
         phases=phases,
@@ -96,12 +96,12 @@ def phase_weights(network: Waveglow) -> tuple[Tensor, Tensor]:
     delay * n_mels + mel, and delay 0 is the step's own frame.
     """
     config = network.config
-    sizes = sizes_of(config)
+    layout = layout_of(config)
     conv, hop, group = network.upsample, config.hop_length, config.n_group
-    weight = F.pad(conv.weight, (0, sizes.delays * hop - config.upsample_kernel_size))
-    weight = weight.unflatten(2, (sizes.delays, sizes.phases, group)).unflatten(0, (conv.groups, -1))
+    weight = F.pad(conv.weight, (0, layout.delays * hop - config.upsample_kernel_size))
+    weight = weight.unflatten(2, (layout.delays, layout.phases, group)).unflatten(0, (conv.groups, -1))
     mels = config.n_mel_channels
-    dense = weight.new_zeros(mels, mels, sizes.delays, sizes.phases, group)
+    dense = weight.new_zeros(mels, mels, layout.delays, layout.phases, group)
     inner, outer = mels // conv.groups, weight.shape[2]
     for index in range(conv.groups):
         rows, columns = slice(index * inner, (index + 1) * inner), slice(index * outer, (index + 1) * outer)
@@ -117,10 +117,10 @@ def phase_weights(network: Waveglow) -> tuple[Tensor, Tensor]:
 def fold(network: Waveglow) -> Folded:
     """A network without weight norm, in float32 -> the kernels' weights, on the network's device."""
     config = network.config
-    sizes = sizes_of(config)
+    layout = layout_of(config)
     with torch.no_grad():
         phases, phase_bias = phase_weights(network)
-        nets = [_fold_net(net, phases, phase_bias, sizes) for net in network.WN]
+        nets = [_fold_net(net, phases, phase_bias, layout) for net in network.WN]
         stacked = [torch.cat(parts) for parts in zip(*nets, strict=True)]
         early = [config.n_early_size if config.is_early(flow) else 0 for flow in range(config.n_flows)]
         inverses = [
@@ -137,9 +137,11 @@ def fold(network: Waveglow) -> Folded:
     return folded
 
 
-def _fold_net(net: CouplingNet, phases: Tensor, phase_bias: Tensor, sizes: Sizes) -> tuple[Tensor, ...]:
+def _fold_net(
+    net: CouplingNet, phases: Tensor, phase_bias: Tensor, layout: KernelLayout
+) -> tuple[Tensor, ...]:
     """One flow's part of every field of `Folded` but `inverse`."""
-    channels, filled = net.channels, sizes.channels
+    channels, filled = net.channels, layout.channels
     end = net.end.weight[:, :, 0]  # (G of this flow, channels)
     end_bias = net.end.bias.clone()
     start = torch.cat((net.start.weight[:, :, 0], net.start.bias[:, None]), dim=1)
@@ -148,7 +150,7 @@ def _fold_net(net: CouplingNet, phases: Tensor, phase_bias: Tensor, sizes: Sizes
     gates, gate_bias, residual, residual_bias, ends = [], [], [], [], []
     for conv, cond, res_skip in zip(net.in_layers, net.cond_layers, net.res_skip_layers, strict=True):
         mel_weight = cond.weight[:, :, 0] @ phases  # (P, 2 channels, delays * n_mels)
-        mel_weight = F.pad(mel_weight, (0, sizes.window * CHUNK - mel_weight.shape[2]))
+        mel_weight = F.pad(mel_weight, (0, layout.window * CHUNK - mel_weight.shape[2]))
         x_weight = F.pad(conv.weight, (0, 0, 0, filled - channels)).transpose(1, 2).flatten(1)
         chunks = [_alternate(w, channels, filled).unflatten(-1, (-1, CHUNK)) for w in (mel_weight, x_weight)]
         of_mel, of_x = (chunk.half().movedim(-2, -3) for chunk in chunks)  # (..., chunks, 2C, 64)

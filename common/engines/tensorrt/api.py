@@ -1,7 +1,7 @@
 """Finds TensorRT: the full one (`tensorrt`) or TensorRT for RTX, whichever is installed or asked for.
 
-All other code is written once, for the API that both have; what only one of them has is asked for with
-hasattr. Precision is never a builder's flag: networks are strongly typed, all that TensorRT 11 and RTX take.
+All other code is written once, for the API that both share; features of only one are tested with hasattr.
+Precision is never a builder flag: networks are strongly typed, the only kind in TensorRT 11 and RTX.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from common.errors import InputError, unknown
 
-# Flavours by the names that a user knows, in the order of preference, and the modules that may hold them.
+# Flavours in the order of preference, and the modules that may hold them.
 MODULES = {"tensorrt": ("tensorrt",), "tensorrt_rtx": ("tensorrt_rtx", "tensorrt_rtx_bindings")}
 TITLES = {"tensorrt": "TensorRT", "tensorrt_rtx": "TensorRT for RTX"}
 OLDEST = {"tensorrt": (10, 13), "tensorrt_rtx": (1, 0)}
@@ -23,9 +23,12 @@ VARIABLE = "MELFORGE_TENSORRT"
 INSTALL = "pip install -e '.[trt]' (TensorRT for RTX), or pip install 'tensorrt>=10.13'"
 
 
+ApiObject = Any  # of TensorRT's Python API, which has no types
+
+
 @dataclass(frozen=True, eq=False)
 class TensorRT:
-    """One of the two, imported."""
+    """One of the two flavours, imported."""
 
     flavour: str
     api: ModuleType
@@ -40,7 +43,7 @@ class TensorRT:
 
     @property
     def portable(self) -> bool:
-        """Whether an engine runs on other GPUs than it was built for; it is compiled when it first runs."""
+        """Whether an engine runs on any GPU: it is then compiled for the GPU at its first run."""
         return self.flavour == "tensorrt_rtx"
 
 
@@ -74,27 +77,34 @@ def _checked(found: TensorRT) -> TensorRT:
     return found
 
 
-def make_logger(found: TensorRT) -> Any:
-    """A logger that keeps what TensorRT says: `messages` of (severity's name, text)."""
+class Messages:
+    """TensorRT's errors and warnings, as (severity's name, text)."""
 
-    class Logger(found.api.ILogger):
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, str]] = []
+
+    def reason(self) -> str:
+        """The first error. Without a GPU each is followed by one about CUDA, which is no reason."""
+        errors = [text for severity, text in self.messages if severity != "WARNING"]
+        reasons = [text for text in errors if "catchCudaError" not in text] or errors
+        return reasons[0][:400] if reasons else "it gives no reason"
+
+    def warnings(self) -> list[str]:
+        texts = (text[:400] for severity, text in self.messages if severity == "WARNING")
+        # Inputs are int64 where their stage declares so.
+        return list(dict.fromkeys(text for text in texts if "Int64 binding" not in text))
+
+
+def make_logger(found: TensorRT) -> Messages:
+    """A logger for TensorRT that keeps its messages."""
+
+    class Logger(found.api.ILogger, Messages):
         def __init__(self) -> None:
             found.api.ILogger.__init__(self)
-            self.messages: list[tuple[str, str]] = []
+            Messages.__init__(self)
 
-        def log(self, severity: Any, message: str) -> None:
+        def log(self, severity: ApiObject, message: str) -> None:
             if severity.name in ("INTERNAL_ERROR", "ERROR", "WARNING"):
                 self.messages.append((severity.name, " ".join(message.split())))
-
-        def reason(self) -> str:
-            """The first error that is a reason: one about CUDA follows each on a machine without a GPU."""
-            errors = [text for severity, text in self.messages if severity != "WARNING"]
-            reasons = [text for text in errors if "catchCudaError" not in text] or errors
-            return reasons[0][:400] if reasons else "it gives no reason"
-
-        def warnings(self) -> list[str]:
-            texts = (text[:400] for severity, text in self.messages if severity == "WARNING")
-            # That an input is int64 is what its stage declares.
-            return list(dict.fromkeys(text for text in texts if "Int64 binding" not in text))
 
     return Logger()

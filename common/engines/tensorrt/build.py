@@ -1,7 +1,7 @@
-"""Stages -> TensorRT engines: a file for each, with a JSON beside it that says what it was made of.
+"""Builds TensorRT engines of stages: a file for each, with a JSON beside it that says what it was made of.
 
-A strongly typed network from the stage's ONNX graph, with the weights inside. TensorRT for RTX needs no GPU
-for this; what it makes is compiled for a GPU where it first runs.
+The network is strongly typed: the stage's ONNX graph with the weights inside. TensorRT for RTX needs no GPU
+for this; its engines are compiled for a GPU where they first run.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from common.config.deployment import Deployment
-from common.engines.tensorrt.api import TensorRT, make_logger
+from common.engines.tensorrt.api import ApiObject, TensorRT, make_logger
 from common.engines.tensorrt.engine_file import EngineFile, Shape
 from common.errors import InputError
 from common.files import locked, write_bytes
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     import onnx
 
 GB = 1 << 30
-
-
-# Building
 
 
 def stage_model(stage: Stage, source: ModelSource, precision: str = "fp32") -> onnx.ModelProto:
@@ -48,11 +46,11 @@ def stage_model(stage: Stage, source: ModelSource, precision: str = "fp32") -> o
 
 
 @dataclass(frozen=True)
-class Built:
-    """An engine in memory, and what is worth knowing about its building."""
+class BuiltEngine:
+    """An engine in memory, and the report of its building for the JSON beside its file."""
 
     plan: bytes
-    report: dict[str, Any]
+    report: dict[str, object]
 
 
 def build_engine(
@@ -61,10 +59,10 @@ def build_engine(
     trt: TensorRT,
     name: str = "the graph",
     workspace: float = Deployment.trt_max_ws_size,
-) -> Built:
+) -> BuiltEngine:
     """Any ONNX graph with its weights inside -> an engine for the shapes of a profile.
 
-    An InputError in a sentence where TensorRT refuses it.
+    `workspace` is in GB. An InputError with TensorRT's reason where it refuses the graph.
     """
     api, logger = trt.api, make_logger(trt)
     start = time.perf_counter()
@@ -95,10 +93,12 @@ def build_engine(
         "layer_kinds": dict(layers.most_common()),
         "warnings": logger.warnings(),
     }
-    return Built(content, report)
+    return BuiltEngine(content, report)
 
 
-def _trt_profile(builder: Any, network: Any, profile: Mapping[str, Sequence[Shape]], name: str) -> Any:
+def _trt_profile(
+    builder: ApiObject, network: ApiObject, profile: Mapping[str, Sequence[Shape]], name: str
+) -> ApiObject:
     made = builder.create_optimization_profile()
     for i in range(network.num_inputs):
         tensor = network.get_input(i)
@@ -109,8 +109,8 @@ def _trt_profile(builder: Any, network: Any, profile: Mapping[str, Sequence[Shap
     return made
 
 
-def describe_refusal(errors: Sequence[Any]) -> str:
-    """A parser's errors in a line: the operator of the first of them, its node, and what is said of it."""
+def describe_refusal(errors: Sequence[ApiObject]) -> str:
+    """A parser's errors in a line: the first one's operator, node and text, and how many more there are."""
     if not errors:
         return "it gives no reason"
     first = errors[0]
@@ -121,9 +121,9 @@ def describe_refusal(errors: Sequence[Any]) -> str:
 
 
 class Progress:
-    """A bar on a terminal for what TensorRT does, and a way out of it: Ctrl-C ends the build."""
+    """A progress bar for a build, on a terminal; it also lets Ctrl-C end the build."""
 
-    def __init__(self, api: Any, name: str):
+    def __init__(self, api: ModuleType, name: str):
         from tqdm import tqdm
 
         outer = self
@@ -141,7 +141,7 @@ class Progress:
             def step_complete(self, phase: str, step: int) -> bool:
                 try:
                     outer.show(phase, step + 1, None)
-                except BaseException as error:  # it must not go through TensorRT's own frames
+                except BaseException as error:  # it must not pass through TensorRT's own frames
                     outer.stopped = error
                 return outer.stopped is None
 
@@ -161,17 +161,17 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.bar.close()
         if self.stopped is not None:
             raise self.stopped
 
 
 def build_stage(file: EngineFile, source: ModelSource, trt: TensorRT, force: bool, workspace: float) -> bool:
-    """Makes an engine file unless the right one is there, whole; whether it was made.
+    """Builds an engine file unless the right one is there, undamaged; returns whether it was built.
 
-    One of another kind at its place is an InputError without `force`. Of two processes that build the same
-    file, the second waits and finds it built.
+    Another engine in its place is an InputError without `force`. Of two processes that build the same file,
+    the second waits and finds it built. `workspace` is in GB.
     """
     file.path.parent.mkdir(parents=True, exist_ok=True)
     asked = time.time_ns()

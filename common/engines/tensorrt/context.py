@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from common.engines.cuda_graphs import InOrder
-from common.engines.tensorrt.api import TensorRT, make_logger
+from common.engines.tensorrt.api import ApiObject, TensorRT, make_logger
 from common.errors import InputError
 from common.files import write_bytes
 
@@ -26,16 +26,12 @@ DTYPES = {
     "UINT8": torch.uint8,
     "BOOL": torch.bool,
 }
-
-
 MB = 1_000_000
-
-
 ALIGNMENT = 256  # of the addresses that TensorRT reads and writes
 
 
 class LoadedPlan:
-    """A plan in the GPU's memory. Its contexts share the weights and what was compiled for this GPU."""
+    """A plan in the GPU's memory. Its contexts share the weights and the code compiled for this GPU."""
 
     def __init__(
         self,
@@ -55,7 +51,7 @@ class LoadedPlan:
             if self.engine is None:
                 raise InputError(f"{name} does not load: {self.logger.reason()}{self.free_memory()}")
             make = getattr(self.engine, "create_runtime_config", None)
-            self.config = make() if make else None
+            self.config: ApiObject = make() if make else None
         names = [self.engine.get_tensor_name(i) for i in range(self.engine.num_io_tensors)]
         inputs = trt.api.TensorIOMode.INPUT
         self.inputs = [n for n in names if self.engine.get_tensor_mode(n) == inputs]
@@ -64,8 +60,8 @@ class LoadedPlan:
         }
         self.cache = RuntimeCache(self, cache)
 
-    def make_context(self) -> Any:
-        """Runs at a time need one each; every one has its own memory for what is between the layers."""
+    def make_context(self) -> ApiObject:
+        """A context with activation memory of its own; runs at the same time need one each."""
         with torch.cuda.device(self.device):
             make = self.engine.create_execution_context
             context = make() if self.config is None else make(self.config)
@@ -75,7 +71,7 @@ class LoadedPlan:
 
     @property
     def scratch_bytes(self) -> int:
-        """What every context takes beside the weights."""
+        """The activation memory of each context."""
         size = getattr(self.engine, "device_memory_size_v2", None)
         return int(self.engine.device_memory_size if size is None else size)
 
@@ -85,9 +81,9 @@ class LoadedPlan:
 
 
 class RuntimeCache:
-    """What TensorRT for RTX compiled for this GPU, in a file beside the engine: the next start need not wait.
+    """The code that TensorRT for RTX compiled for this GPU, in a file beside the engine for the next start.
 
-    The full TensorRT has compiled everything when it builds, and this does nothing.
+    The full TensorRT compiles when it builds: for its engines this does nothing.
     """
 
     def __init__(self, loaded: LoadedPlan, file: Path | None):
@@ -108,7 +104,7 @@ class RuntimeCache:
         loaded.config.set_runtime_cache(self._cache)
 
     def save(self) -> None:
-        """Writes the file if there is more in it than before."""
+        """Writes the file if the cache has grown."""
         if self._cache is None:
             return
         content = bytes(memoryview(self._cache.serialize()))
@@ -121,40 +117,50 @@ class RuntimeCache:
             warnings.warn(f"{error.strerror}: every start will compile for this GPU", stacklevel=2)
 
 
-def make_allocator(trt: TensorRT, device: torch.device) -> Any:
-    """Memory for an output whose length is known when it is there; it is used again where it suffices."""
+class OutputMemory:
+    """Memory for an output whose length is known only after the run; it is used again where it suffices."""
 
-    class Allocator(trt.api.IOutputAllocator):
+    def __init__(self, device: torch.device):
+        self._device = device
+        self.memory = torch.empty(0, dtype=torch.uint8, device=device)
+        self.shape: tuple[int, ...] = ()
+
+    def reallocate(self, size: int) -> int:
+        """The address of at least `size` bytes."""
+        if self.memory.numel() < max(size, 1):
+            self.memory = torch.empty(max(int(size), 1), dtype=torch.uint8, device=self._device)
+        return self.memory.data_ptr()
+
+    def take(self, dtype: torch.dtype) -> Tensor:
+        """A copy of the output."""
+        size = math.prod(self.shape) * dtype.itemsize
+        return self.memory[:size].view(dtype).reshape(self.shape).clone()
+
+
+def make_allocator(trt: TensorRT, device: torch.device) -> OutputMemory:
+    """TensorRT's allocator for such an output."""
+
+    class Allocator(trt.api.IOutputAllocator, OutputMemory):
         def __init__(self) -> None:
             trt.api.IOutputAllocator.__init__(self)
-            self.memory = torch.empty(0, dtype=torch.uint8, device=device)
-            self.shape: tuple[int, ...] = ()
+            OutputMemory.__init__(self, device)
 
         def reallocate_output(self, name: str, memory: int, size: int, alignment: int) -> int:
-            if self.memory.numel() < max(size, 1):
-                self.memory = torch.empty(max(int(size), 1), dtype=torch.uint8, device=device)
-            return self.memory.data_ptr()
+            return self.reallocate(size)
 
         def reallocate_output_async(
             self, name: str, memory: int, size: int, alignment: int, stream: int
         ) -> int:
-            return self.reallocate_output(name, memory, size, alignment)
+            return self.reallocate(size)
 
-        def notify_shape(self, name: str, shape: Any) -> None:
+        def notify_shape(self, name: str, shape: ApiObject) -> None:
             self.shape = tuple(shape)
-
-        def take(self, dtype: torch.dtype) -> Tensor:
-            count = 1
-            for size in self.shape:
-                count *= size
-            size = count * dtype.itemsize
-            return self.memory[:size].view(dtype).reshape(self.shape).clone()
 
     return Allocator()
 
 
 class TrtContext:
-    """A context that is run with named tensors. Its addresses and shapes are set only where they change."""
+    """A context run on named tensors. Addresses and shapes are set only where they change."""
 
     def __init__(self, loaded: LoadedPlan):
         self.loaded = loaded
@@ -162,12 +168,13 @@ class TrtContext:
         self._in_order = InOrder() if loaded.in_order else None
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._addresses: dict[str, int] = {}
-        self._held: dict[str, Tensor] = {}  # inputs that are read later than the call returns
+        self._held: dict[str, Tensor] = {}  # inputs, which the GPU reads after the call has returned
+        self._results: dict[str, Tensor] = {}
         self._output_shapes: dict[tuple, dict[str, tuple[int, ...]]] = {}
-        self._allocators: dict[str, Any] = {}
+        self._allocators: dict[str, OutputMemory] = {}
 
     def bind(self, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor] | None = None) -> None:
-        """Sets what the next run reads and writes; tensors for `outputs` that are not given are made."""
+        """Sets what the next run reads and writes; outputs that are not given are allocated."""
         for name in self.loaded.inputs:
             shape = tuple(inputs[name].shape)
             if self._shapes.get(name) != shape:
@@ -207,12 +214,12 @@ class TrtContext:
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Those of the inputs that were bound last."""
+        """The shapes of the inputs that were bound last."""
         return tuple(self._shapes.get(name, ()) for name in self.loaded.inputs)
 
     @property
     def data_dependent(self) -> bool:
-        """Whether an output of the shapes that were bound has a length that depends on what is computed."""
+        """Whether the length of an output is known only after the run."""
         return bool(self._allocators)
 
     def run(self, stream: torch.cuda.Stream) -> None:
@@ -227,7 +234,7 @@ class TrtContext:
             raise InputError(f"{self.loaded.name} failed: {self.loaded.logger.reason()}")
 
     def results(self, stream: torch.cuda.Stream) -> dict[str, Tensor]:
-        """What the run gives; where a length depends on what was computed, the stream is waited for."""
+        """The outputs; waits for the stream where a length is known only after the run."""
         if self._allocators:
             stream.synchronize()
         return {
@@ -237,7 +244,7 @@ class TrtContext:
 
 
 class ContextRun:
-    """Runs on a context of its own and the current stream: a graph of it holds the context's addresses."""
+    """Runs a plan on a context of its own and the current stream; a graph of it uses the context's memory."""
 
     def __init__(self, loaded: LoadedPlan):
         self._context = TrtContext(loaded)
@@ -257,6 +264,6 @@ class ContextRun:
 
 
 def addressable(tensor: Tensor) -> Tensor:
-    """The tensor as TensorRT can read it where it is, else a copy."""
+    """The tensor itself where TensorRT can read it, else a copy."""
     tensor = tensor.contiguous()
     return tensor.clone() if tensor.data_ptr() % ALIGNMENT else tensor

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from common.arrays import Array
 from common.config.deployment import Bucket, Deployment
+from common.engines import Engine
 from common.engines.check_inputs import check_inputs
 from common.engines.cuda_graphs import Captured, Graph, own_stream
+from common.engines.recent import Recent
 from common.engines.tensorrt.api import load_tensorrt
 from common.engines.tensorrt.build import build_stage
 from common.engines.tensorrt.context import ContextRun, LoadedPlan, TrtContext, addressable
@@ -26,13 +29,15 @@ MOST_REPEATED = 4  # shapes whose steps stay captured
 MOST_CONTEXTS = 8  # shapes that have a context of their own
 
 
-class TrtEngine:
-    """CUDA tensors in and out. Outputs come from PyTorch's memory pool, which gives the same blocks again.
+class TrtEngine(Engine):
+    """CUDA tensors in and out. Outputs are allocated by PyTorch, whose pool reuses memory.
 
     Engines of one source and file share the weights; each has a context, so that several may run at a time.
     """
 
     backend = "trt"
+    can_be_captured = True
+    can_be_repeated = True
 
     def __init__(
         self,
@@ -50,24 +55,23 @@ class TrtEngine:
         file = engine_file(stage, source, deployment, trt, bucket)
         self.stage = file.stage
         key = ("trt", file.path, device)
-        self.loaded = source.networks.get(key)
-        if self.loaded is None:
+        loaded: LoadedPlan | None = source.networks.get(key)
+        if loaded is None:
             if deployment.trt_force_build:
                 build_stage(file, source, trt, force=True, workspace=deployment.trt_max_ws_size)
             plan = file.read()
             in_order = stage.rtx_in_order and trt.portable
-            self.loaded = LoadedPlan(plan, trt, device, str(file.path), file.path, in_order)
-            source.networks[key] = self.loaded
-        self.memory_owner = self.loaded
-        self.memory_bytes = self.loaded.memory_bytes + self.loaded.scratch_bytes
-        self._context = TrtContext(self.loaded)
-        self._contexts: dict[tuple, TrtContext] = {}  # the one used last is the last
+            loaded = source.networks[key] = LoadedPlan(plan, trt, device, str(file.path), file.path, in_order)
+        self.memory_owner = self.loaded = loaded
+        self.memory_bytes = loaded.memory_bytes + loaded.scratch_bytes
+        self._context = TrtContext(loaded)
+        self._contexts: Recent[tuple, TrtContext] = Recent(MOST_CONTEXTS)
         self._stream = torch.cuda.Stream(device)
         self._captured = None
         if deployment.trt_cuda_graph:
-            self._captured = Captured(self.stage.full_name, lambda inputs: self.alone(), self._stream)
+            self._captured = Captured(self.stage.full_name, lambda inputs: self.capturable(), self._stream)
         self._seen: set[tuple] = set()
-        self._repeated: dict[tuple, RepeatedSteps] = {}
+        self._repeated: Recent[tuple, RepeatedSteps] = Recent(MOST_REPEATED)
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         check_inputs(self.stage, inputs)
@@ -86,11 +90,10 @@ class TrtEngine:
 
     @property
     def _graphs(self) -> dict[tuple, Graph | None]:
-        """By the shapes that have run; None where a graph gave other numbers."""
+        """By shapes; None where a graph could not be captured or gave other numbers."""
         return self._captured.graphs if self._captured else {}
 
-    def alone(self, bucket: Bucket | None = None) -> ContextRun:
-        """What runs beside the engine, for what is captured together with others; it is its own bucket."""
+    def capturable(self, bucket: Bucket | None = None) -> ContextRun:
         return ContextRun(self.loaded)
 
     def repeated(
@@ -100,11 +103,7 @@ class TrtEngine:
         noise: str,
         steps: int,
         kept: Sequence[str],
-    ) -> Callable[[Any], dict[str, Tensor]]:
-        """A function that makes up to `steps` runs from where the last call ended, beginning with `state`.
-
-        It takes rows of the input `noise`, one for each run, and gives rows of the outputs `kept`.
-        """
+    ) -> Callable[[Array], dict[str, Tensor]]:
         sample = next(tensor for tensor in self.stage.inputs if tensor.name == noise)
         batch = len(next(iter(state.values())))
         shape = tuple(dim if isinstance(dim, int) else batch for dim in sample.dims)
@@ -112,21 +111,21 @@ class TrtEngine:
         check_inputs(self.stage, {**fixed, **state, noise: example})
         key = (steps, *(tuple(fixed[name].shape) for name in sorted(fixed)))
         with own_stream(self._stream) as stream:
-            made = self._repeated.pop(key, None)
-            if made is None:
+
+            def make() -> RepeatedSteps:
                 made = RepeatedSteps(TrtContext(self.loaded), fixed, noise, steps)
                 outputs = {n: batch_shape(self.stage, n, {**fixed, **state}) for n in self.loaded.outputs}
                 made.prepare(outputs, shape, stream)
                 self.loaded.cache.save()
-            self._repeated[key] = made
-            while len(self._repeated) > MOST_REPEATED:
-                del self._repeated[next(iter(self._repeated))]
-            made.start(fixed, state)
+                return made
 
-        def run(values: Any) -> dict[str, Tensor]:
+            repeated = self._repeated.get_or_make(key, make)
+            repeated.start(fixed, state)
+
+        def run(values: Array) -> dict[str, Tensor]:
             with own_stream(self._stream) as stream:
-                made.run(values, stream)
-                return {name: made.rows(name, len(values)) for name in kept}
+                repeated.run(values, stream)
+                return {name: repeated.rows(name, len(values)) for name in kept}
 
         return run
 
@@ -140,16 +139,10 @@ class TrtEngine:
         return context.results(stream)
 
     def _context_for(self, key: tuple) -> TrtContext:
-        """Shapes that come again between others get a context each: changing one's shapes takes 20 ms."""
-        if key in self._contexts:
-            self._contexts[key] = self._contexts.pop(key)
-        elif key not in self._seen or self._context.shapes == key:
+        """Shapes that recur between others get a context each: changing a context's shapes takes 20 ms."""
+        if key not in self._contexts and (key not in self._seen or self._context.shapes == key):
             return self._context
-        else:
-            self._contexts[key] = TrtContext(self.loaded)
-            if len(self._contexts) > MOST_CONTEXTS:
-                del self._contexts[next(iter(self._contexts))]
-        return self._contexts[key]
+        return self._contexts.get_or_make(key, lambda: TrtContext(self.loaded))
 
 
 def require_gpu(device: str) -> None:

@@ -9,49 +9,46 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 from common.config.deployment import Bucket, Deployment
 from common.config.hparams import shown
+from common.engines.buckets import fix
 from common.engines.tensorrt.api import TensorRT
 from common.errors import InputError
 from common.files import engines_folder, sha256_of
 from common.registry import decoder_forms, get_model
 from common.stages import Dim, Stage, Tensor
+from common.stages.choose import choose_stages, pads_masked
 from common.weights.voices import ModelSource
 
-# Part of what an engine is known by: raise it when the same graph would be built differently.
+# Part of an engine's fingerprint: raise it when the same graph would be built differently.
 BUILDER_VERSION = 1
-
-
-# Of a deployment, what says nothing about the engines themselves, or is said in another way.
+# Keys of a deployment that do not change its engines, or that `build_command` gives as other options.
 NOT_BUILT = ("kernels", "use_trt", "use_fp16", "engine_memory_limit", "trt_force_build", "trt_cuda_graph")
-
-
-# Where a deployment says nothing. A vocoder is given one utterance at a time, and long ones.
+# Of a deployment without `batch_size`. A vocoder takes one utterance at a time, and long ones.
 BATCH_SIZES = {"acoustic": 8, "vocoder": 1}
 
-
 Shape = tuple[int, ...]
-
-
 Profile = dict[str, tuple[Shape, Shape, Shape]]  # smallest, typical and largest shape of each input
 
 
 def profile_of(stage: Stage) -> Profile:
-    """The shapes that an engine of the stage is built for; a fixed length is thrice the same."""
+    """The shapes that an engine of the stage is built for; of a fixed length all three are equal."""
+
+    def shape(dims: Sequence[Dim | int], which: str) -> Shape:
+        return tuple(dim if isinstance(dim, int) else getattr(dim, which) for dim in dims)
+
     return {
-        tensor.name: tuple(
-            tuple(dim if isinstance(dim, int) else getattr(dim, which) for dim in tensor.dims)
-            for which in ("min", "typical", "max")
-        )
+        tensor.name: (shape(tensor.dims, "min"), shape(tensor.dims, "typical"), shape(tensor.dims, "max"))
         for tensor in stage.inputs
     }
 
 
 def batch_of(stage: Stage) -> Dim:
     """The batch's dimension: the first of the first input."""
-    return stage.inputs[0].dims[0]
+    batch = stage.inputs[0].dims[0]
+    assert isinstance(batch, Dim)
+    return batch
 
 
 def with_batches(stage: Stage, batch_size: int) -> Stage:
@@ -69,21 +66,21 @@ def with_batches(stage: Stage, batch_size: int) -> Stage:
 
 @dataclass(frozen=True, eq=False)
 class EngineFile:
-    """What an engine must be made of, and where it is. `made_of` is the part of its JSON that must agree."""
+    """A stage's engine: where it is, and what it must be made of: `made_of`, which its JSON repeats."""
 
     path: Path
     stage: Stage
     precision: str
     profile: Profile
-    made_of: Mapping[str, Any]
-    command: str  # that builds it
+    made_of: Mapping[str, object]
+    command: str  # the shell command that builds it
 
     @property
     def note(self) -> Path:
         return self.path.with_name(f"{self.path.name}.json")
 
     def read(self) -> bytes:
-        """The plan, whole and of the wanted kind. An InputError says what is wrong and what helps."""
+        """The plan. An InputError names the file, its fault and the command that helps."""
         try:
             plan, note = self.path.read_bytes(), json.loads(self.note.read_text())
         except FileNotFoundError as error:
@@ -103,8 +100,8 @@ class EngineFile:
     def _again(self) -> str:
         return f"build it again with {self.command} --force"
 
-    def difference(self, note: Mapping[str, Any]) -> str:
-        """What an engine with this JSON has that is not wanted, in words; nothing: it is the right one."""
+    def difference(self, note: Mapping[str, object]) -> str:
+        """How an engine with this JSON first differs from the wanted one, as a phrase; "" if it does not."""
         wanted = self.made_of
         for key, value in wanted.items():
             if note.get(key) == value:
@@ -122,8 +119,8 @@ class EngineFile:
         return ""
 
 
-def describe_profile(profile: Any) -> str:
-    """A profile's dimensions that matter, as "symbols 1..128": for messages, so of anything."""
+def describe_profile(profile: object) -> str:
+    """The first two inputs of a profile read from JSON, as "symbols 1..128"; of any value, for messages."""
     if not isinstance(profile, dict):
         return "unknown"
     parts = []
@@ -141,9 +138,9 @@ def engine_file(
     trt: TensorRT,
     bucket: Bucket | None = None,
 ) -> EngineFile:
-    """The engine of a stage with the source's weights, as a deployment wants it; of a bucket, fixed to it.
+    """The engine of a stage with the source's weights, for a deployment or for one `bucket` of it.
 
-    A deployment's path names an engine of a bucket's whole model: each stage's name is added to it.
+    A deployment's path is for a whole model, or for a bucket of it: each stage's name is added to it.
     """
     precision = "fp16" if deployment.use_fp16 else "fp32"
     stage = with_batches(stage, deployment.batch_size or BATCH_SIZES[get_model(source.model).kind])
@@ -178,9 +175,7 @@ def needed_stages(
     every: bool = False,
     backend: str = "trt",
 ) -> tuple[Stage, ...]:
-    """What a model runs with as a deployment wants it; with `every`, all forms of its stages."""
-    from common.stages.choose import choose_stages, pads_masked
-
+    """The stages that a deployment of a model runs on engines; with `every`, all forms of its stages."""
     if every:
         return get_model(source.model).module("stages").stages(source.config)
     buckets = bool(deployment.buckets(get_model(source.model).kind))
@@ -193,8 +188,6 @@ def engine_files(
     stages: Sequence[Stage], source: ModelSource, deployment: Deployment, trt: TensorRT
 ) -> list[EngineFile]:
     """The engines of these stages, one for each bucket that a deployment has."""
-    from common.engines.buckets import fix
-
     buckets = deployment.buckets(get_model(source.model).kind)
     if not buckets:
         return [engine_file(stage, source, deployment, trt) for stage in stages]
@@ -208,7 +201,7 @@ def engine_files(
 def build_command(
     source: ModelSource, deployment: Deployment, trt: TensorRT, stage: Stage | None = None
 ) -> str:
-    """What builds a model's engines as a deployment wants them; `stage` is one of them."""
+    """The shell command that builds a deployment's engines of a model; `stage` is one that it must build."""
     words = ["python", "-m", f"{source.model}.build_trt"]
     words += source.words or ("--checkpoint", f"{get_model(source.model).kind}=FILE")
     if deployment.use_fp16:
@@ -226,14 +219,14 @@ def build_command(
 
 
 def fingerprint(stage: Stage, source: ModelSource, precision: str) -> str:
-    """A hash of the stage's graph with its weights in a precision, without making it."""
+    """A hash of the stage's graph, its weights and the rules of its building, without building it."""
     from common.engines.tensorrt.half import HALF_VERSION
 
     graph = source.graphs[stage.name]
     digest = hashlib.sha256(graph.read_bytes())
     if json.loads(graph.with_suffix(".json").read_text())["weights"]:
         digest.update(weights_digest(source).encode())
-    rules: list[Any] = [BUILDER_VERSION]
+    rules: list[int | str] = [BUILDER_VERSION]
     if precision == "fp16":
         rules += [HALF_VERSION, *stage.float32_layers]
     digest.update(json.dumps(rules).encode())
@@ -241,6 +234,7 @@ def fingerprint(stage: Stage, source: ModelSource, precision: str) -> str:
 
 
 def weights_digest(source: ModelSource) -> str:
+    """A hash of the source's weights: of their file, or of the arrays where they were given."""
     if source.given_state is None:
         stat = source.weights.stat()
         return _file_digest(source.weights, stat.st_mtime_ns, stat.st_size)
@@ -253,7 +247,7 @@ def weights_digest(source: ModelSource) -> str:
 
 @functools.lru_cache(maxsize=16)
 def _file_digest(path: Path, time_ns: int, size: int) -> str:
-    """The file's hash; it is read again when it has changed."""
+    """The file's hash, computed anew when its time or size has changed."""
     return sha256_of(path)
 
 

@@ -1,8 +1,8 @@
 """An ONNX graph in float32 -> the same graph in half precision, with casts where its precision changes.
 
-What a stage takes and gives stays as declared, so that engines of every precision fit each other. Which
-layers stay in float32 is said by the stage (`Stage.float32_layers`); the casts stand in the graph, as
-strongly typed networks want them.
+A stage's inputs and outputs stay as declared, so that engines of every precision fit each other. The stage
+names the layers that stay in float32 (`Stage.float32_layers`). The casts are nodes of the graph, since
+TensorRT's networks are strongly typed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from common.errors import InputError
 
 # Raise it when the same graph would be converted differently: engines made of it are then built again.
 HALF_VERSION = 1
-# Products with weights: the work, and so half precision's gain. They are computed in it whatever they take.
+# Products with weights, where half precision gains time: computed in it whatever their inputs' precision.
 PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum", "LSTM", "GRU"})
 FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
 LARGEST_HALF = 65504.0
@@ -27,8 +27,8 @@ LARGEST_HALF = 65504.0
 def to_half(model: onnx.ModelProto, float32_layers: Sequence[str]) -> onnx.ModelProto:
     """A copy in half precision. `float32_layers` are patterns of parameter names, or names of operators.
 
-    Products with weights are computed in half precision, and what has no such product follows its inputs:
-    float32 where one of them is. A graph's inputs are; constants, and numbers made of whole ones, follow too.
+    Products with weights are computed in half precision. Other operators follow their inputs: float32 where
+    one of them is. A graph's inputs are float32; constants, and floats made of integers, decide nothing.
     """
     if "*" in float32_layers:
         return model
@@ -39,7 +39,7 @@ def to_half(model: onnx.ModelProto, float32_layers: Sequence[str]) -> onnx.Model
 
 
 class Converter:
-    """Goes through a graph in its order, and through the bodies of its loops."""
+    """Converts a graph node by node, in order, and the bodies of its loops."""
 
     def __init__(self, model: onnx.ModelProto, float32_layers: Sequence[str]):
         self.graph = model.graph
@@ -47,12 +47,12 @@ class Converter:
         self.float32_layers = float32_layers
         self.stored = {tensor.name: tensor for tensor in model.graph.initializer}
         self.constant = set(self.stored)  # values that depend on no input
-        # What every float value is stored as, and whether those who use it heed that.
+        # The precision of every float value, and which values decide the precision of operators on them.
         self.precision: dict[str, int] = {
             n: t.data_type for n, t in self.stored.items() if t.data_type == FLOAT
         }
-        self.heeded: set[str] = set()
-        # Weights that a value is made of, where it is made of weights only.
+        self.decisive: set[str] = set()
+        # The weights that a value is computed from, where it is computed from weights only.
         self.weights: dict[str, frozenset[str]] = {name: frozenset([name]) for name in self.stored}
         self.halves: dict[str, onnx.TensorProto] = {}
 
@@ -60,7 +60,7 @@ class Converter:
         for value in self.graph.input:
             if value.type.tensor_type.elem_type == FLOAT:
                 self.precision[value.name] = FLOAT
-                self.heeded.add(value.name)
+                self.decisive.add(value.name)
         self._convert_graph(self.graph, self.graph.output)
         used = set(_used(self.graph))
         kept = [tensor for tensor in self.graph.initializer if tensor.name in used]
@@ -74,7 +74,7 @@ class Converter:
         for node in graph.node:
             self._convert_node(node, made, casts)
             made.append(node)
-        for value in outputs:  # as declared, and as a loop hands them to its next step
+        for value in outputs:  # float32, as declared and as a loop's next step takes them
             if self.precision.get(value.name) == HALF:
                 producer = next(node for node in made if value.name in node.output)
                 inner = f"{value.name}.half"
@@ -103,29 +103,29 @@ class Converter:
         if node.op_type == "Cast":
             self._convert_cast(node)
             return
-        if not bound:  # it makes floats of something else, or none at all
+        if not bound:  # its outputs are floats of other types, or no floats
             self.precision.update({name: FLOAT for name in results})
             return
-        wanted, heeded = self._choose(node, [node.input[place] for place in bound])
+        wanted, decisive = self._choose(node, [node.input[place] for place in bound])
         for place in bound:
             node.input[place] = self._as(node.input[place], wanted, made, casts)
         self.precision.update({name: wanted for name in results})
-        if heeded:
-            self.heeded.update(results)
+        if decisive:
+            self.decisive.update(results)
 
     def _choose(self, node: onnx.NodeProto, names: Sequence[str]) -> tuple[int, bool]:
-        """A node's precision, and whether those that follow heed it."""
+        """A node's precision, and whether it decides that of operators on its outputs."""
         weights = frozenset().union(*(self.weights.get(name, ()) for name in names))
         if self._named(node.op_type, weights):
             return FLOAT, True
         if node.output[0] in self.constant:
-            return FLOAT, False  # weights that are reshaped, say: whoever takes them casts them
-        if weights and node.op_type in PRODUCTS | {"Gather"}:  # which makes an embedding of weights
+            return FLOAT, False  # such as reshaped weights, cast where they are used
+        if weights and node.op_type in PRODUCTS | {"Gather"}:  # an embedding
             return HALF, True
-        heard = {self.precision[name] for name in names if name in self.heeded}
-        if not heard:
+        given = {self.precision[name] for name in names if name in self.decisive}
+        if not given:
             return FLOAT, False
-        return (FLOAT if FLOAT in heard else HALF), True
+        return (FLOAT if FLOAT in given else HALF), True
 
     def _named(self, operator: str, weights: frozenset[str]) -> bool:
         return any(
@@ -139,8 +139,8 @@ class Converter:
         if next(a.i for a in node.attribute if a.name == "to") != FLOAT:
             return
         self.precision[result] = FLOAT
-        if source in self.precision:  # the network itself asks for float32 here
-            self.heeded.add(result)
+        if source in self.precision:  # a cast of the network's own
+            self.decisive.add(result)
 
     def _convert_loop(
         self,
@@ -149,7 +149,7 @@ class Converter:
         made: list[onnx.NodeProto],
         casts: dict[tuple[str, int], str],
     ) -> None:
-        """What a loop takes, carries and gives is float32; inside, its steps are converted."""
+        """A loop's inputs, state and outputs stay float32; the nodes of its body are converted."""
         for place, name in enumerate(node.input):
             if name in self.precision:
                 node.input[place] = self._as(name, FLOAT, made, casts)
@@ -157,12 +157,12 @@ class Converter:
             for value in body.input:
                 if value.type.tensor_type.elem_type == FLOAT:
                     self.precision[value.name] = FLOAT
-                    self.heeded.add(value.name)
+                    self.decisive.add(value.name)
             self._convert_graph(body, body.output)
             for value, name in zip(body.output[1:], node.output, strict=True):
                 if value.type.tensor_type.elem_type == FLOAT:
                     self.precision[name] = FLOAT
-                    self.heeded.add(name)
+                    self.decisive.add(name)
 
     def _as(
         self, name: str, wanted: int, made: list[onnx.NodeProto], casts: dict[tuple[str, int], str]
@@ -202,7 +202,7 @@ class Converter:
         return bound, results
 
     def _makes_floats(self, node: onnx.NodeProto, kind: str, either: set[str]) -> bool:
-        """Whether an output that no float input speaks for is a float, as of Constant and Range."""
+        """Whether an output is a float although no input decides its type, as of Constant."""
         if node.op_type in ("Constant", "ConstantOfShape"):
             values = [a.t.data_type for a in node.attribute if a.type == onnx.AttributeProto.TENSOR]
             return values == [FLOAT] or (not values and node.op_type == "ConstantOfShape")
@@ -221,7 +221,7 @@ def half_tensor(tensor: onnx.TensorProto, name: str) -> onnx.TensorProto:
 
 
 def _used(graph: onnx.GraphProto) -> Iterable[str]:
-    """Every name that a graph's nodes and those of its bodies take."""
+    """The names of all inputs of a graph's nodes, of the nodes in its bodies, and of its outputs."""
     for node in graph.node:
         yield from node.input
         for attribute in node.attribute:

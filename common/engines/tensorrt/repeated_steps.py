@@ -1,24 +1,25 @@
-"""An autoregressive stage's steps as one CUDA graph."""
+"""Several steps of an autoregressive stage as one CUDA graph."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from common.arrays import Array
 from common.engines.cuda_graphs import record
 from common.engines.tensorrt.context import ALIGNMENT, TrtContext
 from common.stages import Dim, Stage
 
 
 class RepeatedSteps:
-    """Several runs of a stage whose outputs `next_x` are its next run's inputs `x`, as one CUDA graph.
+    """Several steps of a stage whose outputs `next_x` are the next step's inputs `x`, as one CUDA graph.
 
-    Every run writes rows of its own, which the following one reads: nothing is copied between them, and the
-    last ones are what the first reads when the graph is launched again.
+    Every step writes rows of its own, which the next step reads without a copy. The first step reads the last
+    rows, so that a launch of the graph goes on where the one before ended.
     """
 
     def __init__(self, context: TrtContext, fixed: Mapping[str, Tensor], noise: str, steps: int):
@@ -27,8 +28,10 @@ class RepeatedSteps:
         self._rows: dict[str, Tensor] = {}
         self._replay: Callable[[], None] | None = None  # of their graph
 
-    def prepare(self, shapes: Mapping[str, tuple[int, ...]], noise: tuple[int, ...], stream: Any) -> None:
-        """Makes the rows of outputs of these shapes, and the graph if it gives what plain runs do."""
+    def prepare(
+        self, shapes: Mapping[str, tuple[int, ...]], noise: tuple[int, ...], stream: torch.cuda.Stream
+    ) -> None:
+        """Allocates rows for outputs of these shapes; keeps a graph of the steps if it gives what they do."""
         loaded = self._context.loaded
         self._rows = {
             n: aligned_rows(self._steps, s, loaded.outputs[n], loaded.device) for n, s in shapes.items()
@@ -67,7 +70,7 @@ class RepeatedSteps:
             self.fixed[name].copy_(tensor)
         self._reset(state)
 
-    def run(self, noise: Any, stream: torch.cuda.Stream) -> None:
+    def run(self, noise: Array, stream: torch.cuda.Stream) -> None:
         given = torch.as_tensor(noise)
         if not given.is_cuda:
             given = given.pin_memory()
@@ -90,11 +93,9 @@ class RepeatedSteps:
         return self._rows[name][:count].clone(memory_format=torch.contiguous_format)
 
 
-def aligned_rows(count: int, shape: tuple[int, ...], dtype: torch.dtype, device: Any) -> Tensor:
+def aligned_rows(count: int, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Zeros [count, *shape] whose rows begin at addresses that TensorRT takes."""
-    size = 1
-    for length in shape:
-        size *= length
+    size = math.prod(shape)
     padded = -(-size * dtype.itemsize // ALIGNMENT) * ALIGNMENT // dtype.itemsize
     rows = torch.zeros(count, padded, dtype=dtype, device=device)[:, :size]
     return rows.unflatten(1, shape)

@@ -1,0 +1,123 @@
+"""Abilities of engines: the base class's, a wrapped engine's; and the store of what is made once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from common.config.deployment import Bucket
+from common.engines import Engine, LengthRegulator, attend_to_padding
+from common.engines.buckets import BucketedEngine, EnginePool
+from common.engines.recent import Recent
+from common.engines.wrapped import WrappedEngine
+from common.stages import Dim, Stage, Tensor
+
+STAGE = Stage(
+    "fastpitch",
+    "encoder",
+    "",
+    "",
+    (Tensor("x", "float32", (Dim("batch", 1, 1, 8), Dim("text", 1, 10, 40))),),
+    (Tensor("y", "float32", (Dim("batch", 1, 1, 8), Dim("text", 1, 10, 40))),),
+)
+SMALL, LARGE = Bucket(10, 50), Bucket(40, 150)
+
+
+class Plain(Engine):
+    """An engine that implements what it must."""
+
+    stage, backend, device = STAGE, "torch", "cpu"
+    memory_bytes = 3_000_000
+
+    def __init__(self):
+        self.memory_owner = self
+
+    def __call__(self, x):
+        return {"y": x + 1}
+
+
+class Able(Plain):
+    attends_to_padding = False
+    can_be_captured = True
+    can_be_repeated = True
+    length_regulator = LengthRegulator(lambda run: run, lambda run: run)
+
+    def capturable(self, bucket=None):
+        return lambda inputs: self(**inputs)
+
+    def repeated(self, fixed, state, noise, steps, kept):
+        return lambda values: {name: values * steps for name in kept}
+
+
+def test_what_an_engine_does_not_declare_it_refuses():
+    engine = Plain()
+    assert attend_to_padding(engine) and not engine.can_be_captured and not engine.can_be_repeated
+    with pytest.raises(TypeError, match=r"fastpitch\.encoder on torch cannot be captured"):
+        engine.capturable()
+    with pytest.raises(TypeError, match=r"fastpitch\.encoder on torch has no CUDA graph of several steps"):
+        engine.repeated({}, {}, "noise", 4, ("y",))
+
+
+def test_counting_without_buckets_does_nothing():
+    engine = Plain()
+    assert engine.buckets == () and engine.covering(text=5, mel=5) is None
+    engine.count_call(SMALL, 1, 5)
+    engine.count_miss()
+    engine.count_padding(SMALL, 2)
+    engine.count_anew()
+    assert engine.report() == []
+
+
+def test_a_wrapped_engine_has_every_ability_of_its_inner_one():
+    inner = Able()
+    engine = WrappedEngine(inner)
+    x = np.zeros((1, 4), np.float32)
+    assert (engine.stage, engine.backend, engine.device) == (STAGE, "torch", "cpu")
+    assert engine.memory_bytes == inner.memory_bytes and engine.memory_owner is inner
+    assert engine.can_be_captured and engine.can_be_repeated and not attend_to_padding(engine)
+    assert engine.length_regulator is inner.length_regulator
+    for outputs in (engine(x=x), engine.capturable()({"x": x})):
+        assert (outputs["y"] == 1).all()
+    assert engine.repeated({}, {}, "noise", 4, ("y",))(2) == {"y": 8}
+
+
+def test_a_wrapped_engine_passes_counts_on():
+    engine = WrappedEngine(
+        BucketedEngine(STAGE, (SMALL, LARGE), lambda *_: Plain(), EnginePool(), "torch", "cpu")
+    )
+    assert engine.buckets == (SMALL, LARGE) and engine.covering(text=11) == LARGE
+    assert not engine.can_be_captured and not engine.can_be_repeated
+    engine.count_call(SMALL, 2, 15)
+    engine.count_padding(SMALL, 5)
+    engine.count_miss(SMALL)
+    engine.count_miss()
+    first, second = engine.report()
+    assert (first["calls"], first["steps"], first["valid"], first["misses"]) == (1, 20, 10, 1)
+    assert second["misses"] == 1
+    engine.count_anew()
+    assert [row["calls"] + row["misses"] for row in engine.report()] == [0, 0]
+    engine(x=np.zeros((1, 4), np.float32))
+    assert engine.memory_bytes == Plain.memory_bytes
+
+
+def test_what_was_unused_for_longest_goes_first():
+    gone: list[str] = []
+    recent: Recent[int, str] = Recent(2, gone.append)
+    for key in (1, 2, 1, 3):
+        assert recent.get_or_make(key, lambda key=key: f"made {key}") == f"made {key}"
+    assert list(recent) == [1, 3] and gone == ["made 2"]
+    assert recent.get_or_make(1, lambda: "again") == "made 1"
+    recent.drop_oldest()
+    assert list(recent) == [1] and gone == ["made 2", "made 3"]
+
+
+def test_what_cannot_be_made_costs_no_other():
+    recent: Recent[int, str] = Recent(1)
+    recent.get_or_make(1, lambda: "one")
+
+    def fail() -> str:
+        raise ValueError("no memory")
+
+    with pytest.raises(ValueError, match="no memory"):
+        recent.get_or_make(2, fail)
+    assert recent == {1: "one"}

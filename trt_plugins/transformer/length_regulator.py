@@ -1,0 +1,86 @@
+"""The length regulator of FastPitch and FastSpeech in two launches, for an encoder and a decoder of kernels.
+
+`regulating` and `expanding` compute what the models' drivers compute with array operations between their two
+engines: durations rounded to whole frames, and for each frame the symbol that it repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from common.engines import LengthRegulator, Run
+from fastpitch.config import LONGEST_SYMBOL
+from trt_plugins.transformer.fold import block_of
+
+INDEX_ROWS = 16
+
+
+def regulating(encode: Run) -> Run:
+    """The encoder's run with what follows it.
+
+    It takes FastPitch's `settings` float32 [3] (pace, factor and shift of the pitch) or FastSpeech's `alpha`
+    float32 [1] beside the encoder's inputs. It gives `encoded`, `repeats` int64 [B, N], `lengths` int64 [B]
+    and, of a model with pitch, `pitch` and `numbers` float32 [2, B, N]: durations and pitch for the host.
+    """
+
+    def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        from trt_plugins.transformer import kernels
+
+        given = dict(inputs)
+        alpha = given.pop("alpha", None)
+        settings = given.pop("settings", alpha)
+        encoded = encode(given)
+        duration, pitch = encoded["duration"], encoded.get("pitch")
+        batch, size = duration.shape
+        made = {
+            "encoded": encoded["encoded"],
+            "lengths": torch.empty_like(inputs["lengths"]),
+            "repeats": torch.empty_like(duration, dtype=torch.int64),
+        }
+        if pitch is not None:
+            made["pitch"], made["numbers"] = torch.empty_like(pitch), duration.new_empty(2, batch, size)
+        kernels.durations_kernel[(batch,)](
+            duration,
+            pitch,
+            inputs["lengths"],
+            settings,
+            made["repeats"],
+            made.get("pitch"),
+            made["lengths"],
+            made.get("numbers"),
+            size,
+            batch,
+            LONGEST=LONGEST_SYMBOL,
+            HALF_UP=alpha is None,
+            BLOCK=block_of(size),
+        )
+        return made
+
+    return run
+
+
+def expanding(decode: Run) -> Run:
+    """The decoder's run with what precedes it: the index [B, T] of each frame's symbol.
+
+    It takes `repeats` int64 [B, N] and `frames` int64 [T] in place of `repeat_index` and `mel_lengths`.
+    """
+
+    def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        from trt_plugins.transformer import kernels
+
+        given = dict(inputs)
+        repeats, frames = given.pop("repeats"), len(given.pop("frames"))
+        batch, text = repeats.shape
+        index, mel_lengths = repeats.new_empty(batch, frames), repeats.new_empty(batch)
+        kernels.index_kernel[(-(-frames // INDEX_ROWS), batch)](
+            repeats, index, mel_lengths, text, frames, BLOCK=block_of(text), BM=INDEX_ROWS
+        )
+        return decode({**given, "repeat_index": index, "mel_lengths": mel_lengths})
+
+    return run
+
+
+LENGTH_REGULATOR = LengthRegulator(regulating, expanding)
