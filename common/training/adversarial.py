@@ -53,24 +53,16 @@ class Adversary:
         self.recipe, self.device = recipe, device
         self.discriminators = nn.ModuleList(
             [
-                MultiPeriodDiscriminator(channels=recipe.period_channels),
-                MultiResolutionDiscriminator(channels=recipe.resolution_channels),
+                MultiPeriodDiscriminator(recipe.period_channels),
+                MultiResolutionDiscriminator(recipe.resolution_channels),
             ]
         ).to(device)
-        self.mels = nn.ModuleList(
-            MelSpectrogram(
-                MelContract(
-                    sampling_rate=contract.sampling_rate,
-                    filter_length=size,
-                    win_length=size,
-                    hop_length=size // 4,
-                    n_mel_channels=bands,
-                    mel_fmin=0.0,
-                    mel_fmax=None,
-                )
-            )
-            for size, bands in zip(recipe.mel_loss_filter_lengths, recipe.mel_loss_channels, strict=True)
-        ).to(device)
+        shapes = zip(recipe.mel_loss_filter_lengths, recipe.mel_loss_channels, strict=True)
+        contracts = [
+            MelContract(contract.sampling_rate, size, size // 4, size, bands, mel_fmax=None)
+            for size, bands in shapes
+        ]
+        self.mels = nn.ModuleList(map(MelSpectrogram, contracts)).to(device)
 
     def losses(self, fake: Tensor, audio: Tensor) -> Losses:
         """Generated and true audio (B, 1, S).
@@ -106,11 +98,8 @@ class Adversary:
 
 def backward_both(losses: Losses, discriminators: nn.Module, generator: Sequence[Tensor]) -> None:
     """Sets each side's gradients from its own loss, before any update: both need the graph's old weights."""
-    _set_gradients(list(discriminators.parameters()), losses.discriminator, keep_graph=True)
-    _set_gradients(generator, losses.generator)
-
-
-def _set_gradients(parameters: Sequence[Tensor], loss: Tensor, keep_graph: bool = False) -> None:
-    gradients = torch.autograd.grad(loss, parameters, retain_graph=keep_graph)
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.grad = gradient
+    sides = ((list(discriminators.parameters()), losses.discriminator), (generator, losses.generator))
+    for parameters, loss in sides:
+        gradients = torch.autograd.grad(loss, parameters, retain_graph=loss is losses.discriminator)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
