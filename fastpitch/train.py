@@ -43,7 +43,7 @@ def batch(corpus: Utterances, members: Tensor, symbols: int, frames: int) -> dic
 
 
 class FastPitchTrainer(AcousticTrainer):
-    leave_out = "attention."
+    leave_out = ("attention.",)
 
     def __init__(self, args: argparse.Namespace, corpus: Utterances):
         model = FastPitch(args.built[0]).to(corpus.device)

@@ -1,6 +1,6 @@
 """Trains a HiFi-GAN generator: `python -m hifigan.train --corpus DIR --out DIR`.
 
-The losses and the judges are training/adversarial.py's. `--mels` fine-tunes on mels predicted by acoustic
+The losses and the discriminators are training/vocoder.py's. `--mels` fine-tunes on mels predicted by acoustic
 models.
 """
 
@@ -37,16 +37,14 @@ class HifiganTrainer(VocoderTrainer):
     def validate(self) -> dict[str, float]:
         """Mel loss of the averaged generator on the held-out mel and audio."""
         mel, audio = self.held_out
-        return {"validation_mel": self.adversary.mel_loss(self.shipped_model()(mel), audio).item()}
+        return {"validation_mel": self.mel_loss(self.shipped_model()(mel), audio).item()}
 
 
 def main() -> None:
-    parser = vocoder_parser(
+    args = vocoder_parser(
         "hifigan", "Trains a HiFi-GAN generator on a corpus.", HifiganConfig, VocoderRecipe
-    )
-    args = parser.parse_args()
-    segments = load_segments(args)
-    train(args, HifiganTrainer(args, segments), segments)
+    ).parse_args()
+    train(args, HifiganTrainer(args, load_segments(args)))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 The first maximises the likelihood of the audio, as the paper does (arXiv:1811.00002, equation 3). Audio of a
 network small enough for a CPU stays noisy that way. So the second (`--hparam
 hparams/waveglow/train_adversarial.yaml --init RUN/last.pt`) trains the direction from noise to audio like
-HiFi-GAN's generator, against discriminators and on mel losses (common/training/adversarial.py). It does not
+HiFi-GAN's generator, against discriminators and on mel losses (common/training/vocoder.py). It does not
 change the invertible convolutions. Each step runs as one CUDA graph. `--mels` trains on predicted mels of
 acoustic models too.
 """
@@ -58,7 +58,7 @@ class WaveglowTrainer(VocoderTrainer):
     """Inverses are no part of checkpoints; nor are the discriminators in the first run."""
 
     def __init__(self, args: argparse.Namespace, segments: Segments):
-        config, _, recipe, _ = args.built
+        config, _, recipe = args.built
         model = Waveglow(config).to(segments.device)
         mix_precision(model, segments.device)
         model.convinv.requires_grad_(not recipe.adversarial)
@@ -115,7 +115,7 @@ class WaveglowTrainer(VocoderTrainer):
         made = self.generate(model.remove_weight_norm(), mel)
         return {
             "validation_nll": nll.item(),
-            "validation_mel": self.adversary.mel_loss(made, audio[:, :, : made.size(2)]).item(),
+            "validation_mel": self.mel_loss(made, audio[:, :, : made.size(2)]).item(),
         }
 
     def save_weights(self, path: Path, info: dict) -> None:
@@ -128,12 +128,11 @@ def main() -> None:
         "--judges", type=Path, help="checkpoint of a vocoder's run whose discriminators judge from the start"
     )
     args = parser.parse_args()
-    segments = load_segments(args)
-    trainer = WaveglowTrainer(args, segments)
+    trainer = WaveglowTrainer(args, load_segments(args))
     if args.judges:
         judges = load_checkpoint(args.judges, trainer.device)["trainer"]["discriminators"]
         trainer.discriminators.load_state_dict(judges)
-    train(args, trainer, segments)
+    train(args, trainer)
 
 
 if __name__ == "__main__":

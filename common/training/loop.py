@@ -72,20 +72,17 @@ class Ema:
 
     def __init__(self, module: torch.nn.Module, decay: float):
         self.decay = decay
-        self.names = [name for name, _ in module.named_parameters()]
-        self.parameters = list(module.parameters())
-        self.averages = [p.detach().clone() for p in self.parameters]
+        self.parameters = {name: p.detach() for name, p in module.named_parameters()}
+        self.averages = {name: p.clone() for name, p in self.parameters.items()}
 
-    @torch.no_grad()
     def update(self) -> None:
-        torch._foreach_lerp_(self.averages, [p.detach() for p in self.parameters], 1.0 - self.decay)
+        torch._foreach_lerp_([*self.averages.values()], [*self.parameters.values()], 1.0 - self.decay)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        return dict(zip(self.names, self.averages, strict=True))
+        return dict(self.averages)
 
-    @torch.no_grad()
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
-        for name, average in zip(self.names, self.averages, strict=True):
+        for name, average in self.averages.items():
             average.copy_(state[name])
 
 
@@ -168,23 +165,6 @@ def load_checkpoint(path: Path, device: torch.device) -> dict:
     return torch.load(path, map_location=device, weights_only=True)
 
 
-def save_weights(path: Path, module: torch.nn.Module, info: dict, leave_out: str = "") -> None:
-    """Weights for inference as safetensors: parameters in fp16, buffers (constants) in fp32.
-
-    The network's configuration and `info` stand as JSON in the file's metadata. Names that begin with
-    `leave_out`, if any, are what only training needs.
-    """
-    tensors = {name: value.half() for name, value in module.named_parameters()}
-    tensors |= {name: value.float() for name, value in module.named_buffers()}
-    tensors = {
-        name: value.detach().cpu().contiguous()
-        for name, value in tensors.items()
-        if not (leave_out and name.startswith(leave_out))
-    }
-    metadata = {"config": json.dumps(asdict(module.config)), "info": json.dumps(info)}
-    write_bytes(path, safetensors.torch.save(tensors, metadata))
-
-
 @dataclass(frozen=True)
 class Recipe:
     """The settings of every recipe; hparams/<model>/train.yaml has their values."""
@@ -203,7 +183,7 @@ class Trainer(ABC):
 
     networks: dict[str, torch.nn.Module]
     optimisers: dict[str, torch.optim.Optimizer]
-    leave_out = ""  # names of weights that begin so are used in training only
+    leave_out: tuple[str, ...] = ()  # names of weights that begin so are used in training only
 
     def __init__(
         self, model: torch.nn.Module, recipe: Recipe, contract: MelContract, clip_norm: float | None = None
@@ -256,8 +236,21 @@ class Trainer(ABC):
         return self.averaged_model()
 
     def save_weights(self, path: Path, info: dict) -> None:
+        """Weights for inference as safetensors: parameters in fp16, buffers (constants) in fp32.
+
+        The network's configuration, and the mel contract with `info`, stand as JSON in the file's metadata.
+        """
+        model = self.shipped_model()
+        tensors = {name: value.detach().half() for name, value in model.named_parameters()}
+        tensors |= {name: value.float() for name, value in model.named_buffers()}
+        tensors = {
+            name: value.cpu().contiguous()
+            for name, value in tensors.items()
+            if not name.startswith(self.leave_out)
+        }
         info = {"mel": asdict(self.contract), **info}
-        save_weights(path, self.shipped_model(), info, self.leave_out)
+        metadata = {"config": json.dumps(asdict(model.config)), "info": json.dumps(info)}
+        write_bytes(path, safetensors.torch.save(tensors, metadata))
 
 
 class Log:
@@ -306,15 +299,12 @@ def plot_alignment(path: Path, alignment: torch.Tensor) -> None:
     imsave(path, alignment.float().cpu().numpy().T, origin="lower", cmap="viridis", vmin=0, vmax=1)
 
 
-def recipe_parser(model: str, description: str, config: type, recipe: type, *more: type) -> Parser:
-    """The options that every `python -m <model>.train` has.
-
-    `built` of what it parses are the network's configuration, the mel contract, the recipe, and `more`.
-    """
+def recipe_parser(model: str, description: str, config: type, recipe: type) -> Parser:
+    """The options that every `python -m <model>.train` has; `built`: configuration, contract, recipe."""
     parser = Parser(
         description=description,
         prog=f"python -m {model}.train",
-        classes=(config, MelContract, recipe, *more),
+        classes=(config, MelContract, recipe),
         model=model,
         hparam=Path(f"hparams/{model}/train.yaml"),
     )

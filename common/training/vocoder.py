@@ -1,4 +1,8 @@
-"""What the recipes of vocoders share: settings, the adversarial update and the command's steps."""
+"""What the recipes of vocoders share: settings, discriminators and losses, the update, the command's steps.
+
+HiFi-GAN's losses (LSGAN, feature matching; arXiv:2010.05646) with UnivNet's spectrogram discriminators
+(arXiv:2106.07889) in place of the multi-scale one, and mel losses at several resolutions.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common.audio.contract import MelContract
+from common.audio.mel_torch import MelSpectrogram
 from common.cli.parser import Parser
-from common.training.adversarial import Adversary, AdversaryRecipe, backward_both
 from common.training.corpus.segments import Segments
-from common.training.loop import Recipe, Trainer, recipe_parser, run_training, start
+from common.training.discriminators import MultiPeriodDiscriminator, MultiResolutionDiscriminator
+from common.training.loop import Recipe, Trainer, autocast, recipe_parser, run_training, start
 
 
 @dataclass(frozen=True)
@@ -23,6 +30,12 @@ class VocoderRecipe(Recipe):
     batch_size: int
     segment_frames: int
     predicted_share: float  # share of a batch with predicted mels as input, with --mels
+    mel_loss_weight: float
+    feature_loss_weight: float
+    mel_loss_filter_lengths: tuple[int, ...]
+    mel_loss_channels: tuple[int, ...]
+    period_channels: int
+    resolution_channels: int
 
 
 class VocoderTrainer(Trainer):
@@ -31,30 +44,83 @@ class VocoderTrainer(Trainer):
     def __init__(
         self, args: argparse.Namespace, segments: Segments, model: nn.Module, clip_norm: float | None = None
     ):
-        self.config, contract, recipe, adversary = args.built
+        self.config, contract, recipe = args.built
         super().__init__(model, recipe, contract, clip_norm)
+        self.segments = segments
         self.held_out = segments.held_out()  # mel (1, n_mels, T), audio (1, 1, T * hop)
-        self.adversary = Adversary(adversary, contract, self.device)
-        self.discriminators = self.adversary.discriminators
+        self.discriminators = make_discriminators(recipe.period_channels, recipe.resolution_channels)
+        self.discriminators.to(self.device)
+        shapes = zip(recipe.mel_loss_filter_lengths, recipe.mel_loss_channels, strict=True)
+        contracts = [
+            MelContract(contract.sampling_rate, size, size // 4, size, bands, mel_fmax=None)
+            for size, bands in shapes
+        ]
+        self.mels = nn.ModuleList(map(MelSpectrogram, contracts)).to(self.device)
 
     @abstractmethod
     def generate(self, model: nn.Module, mel: Tensor) -> Tensor:
         """mel (B, n_mels, T) -> audio (B, 1, S), in training's precision."""
 
+    def losses(self, fake: Tensor, audio: Tensor) -> dict[str, Tensor]:
+        """Generated and true audio (B, 1, S): the generator's loss, what it consists of, the discriminators'.
+
+        Both sides' losses come from the same two looks at the audio, so that each judge runs forward only
+        twice a step instead of four times; it sees the generator of this step, not of the last.
+        """
+        discriminator, adversarial, matching = (torch.zeros((), device=self.device) for _ in range(3))
+        for (real_scores, targets), (fake_scores, features) in zip(
+            self._judge(audio), self._judge(fake), strict=True
+        ):
+            for real, generated in zip(real_scores, fake_scores, strict=True):
+                real, generated = real.float(), generated.float()
+                discriminator = discriminator + (1 - real).square().mean() + generated.square().mean()
+                adversarial = adversarial + (1 - generated).square().mean()
+            for maps, target_maps in zip(features, targets, strict=True):
+                for mine, target in zip(maps, target_maps, strict=True):
+                    matching = matching + F.l1_loss(mine.float(), target.detach().float())
+        mel = self.mel_loss(fake, audio)
+        recipe = self.recipe
+        generator = adversarial + recipe.feature_loss_weight * matching + recipe.mel_loss_weight * mel
+        parts = {"adversarial": adversarial, "matching": matching, "mel": mel}
+        return {"generator": generator, "discriminator": discriminator, **parts}
+
+    def _judge(self, audio: Tensor) -> list[tuple[list[Tensor], list[list[Tensor]]]]:
+        with autocast(self.device):
+            return [judge(audio) for judge in self.discriminators]
+
+    def mel_loss(self, fake: Tensor, audio: Tensor) -> Tensor:
+        """Mean absolute difference of log mels over all resolutions and up to the Nyquist frequency."""
+        losses = [F.l1_loss(mel(fake[:, 0]), mel(audio[:, 0])) for mel in self.mels]
+        return sum(losses) / len(losses)
+
     def step(self, key: object, mel: Tensor, audio: Tensor) -> dict[str, Tensor]:
         """One update of all networks: mel (B, n_mels, T), audio (B, 1, T * hop)."""
-        losses = self.adversary.losses(self.generate(self.model, mel), audio)
-        backward_both(losses, self.discriminators, self.parameters)
+        losses = self.losses(self.generate(self.model, mel), audio)
+        generator = losses.pop("generator")
+        # Both sides' gradients before any update: both need the graph's old weights.
+        set_gradients([*self.discriminators.parameters()], losses["discriminator"], keep_graph=True)
+        set_gradients(self.parameters, generator)
         self.update()
-        return losses.shown()
+        return {name: loss.detach() for name, loss in losses.items()}
 
     def shipped_model(self) -> nn.Module:
         """The averaged model with its weight norm folded, as in a voice."""
         return self.averaged_model().remove_weight_norm()
 
 
+def make_discriminators(period_channels: int, resolution_channels: int) -> nn.ModuleList:
+    panels = MultiPeriodDiscriminator(period_channels), MultiResolutionDiscriminator(resolution_channels)
+    return nn.ModuleList(panels)
+
+
+def set_gradients(parameters: list[Tensor], loss: Tensor, keep_graph: bool = False) -> None:
+    gradients = torch.autograd.grad(loss, parameters, retain_graph=keep_graph)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
+
+
 def vocoder_parser(model: str, description: str, config: type, recipe: type) -> Parser:
-    parser = recipe_parser(model, description, config, recipe, AdversaryRecipe)
+    parser = recipe_parser(model, description, config, recipe)
     parser.add_argument("--mels", type=Path, nargs="*", default=[], help="predicted mels to train on too")
     return parser
 
@@ -65,7 +131,7 @@ def load_segments(args: argparse.Namespace) -> Segments:
     return Segments(args.corpus, args.built[1], args.mels, device)
 
 
-def train(args: argparse.Namespace, trainer: VocoderTrainer, segments: Segments) -> None:
-    recipe = trainer.recipe
-    batches = segments.batches(recipe.batch_size, recipe.segment_frames, recipe.predicted_share, args.seed)
+def train(args: argparse.Namespace, trainer: VocoderTrainer) -> None:
+    recipe, sizes = trainer.recipe, (trainer.recipe.batch_size, trainer.recipe.segment_frames)
+    batches = trainer.segments.batches(*sizes, recipe.predicted_share, args.seed)
     run_training(args, trainer, batches, log_every=500)

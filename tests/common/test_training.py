@@ -10,11 +10,10 @@ import soundfile
 
 torch = pytest.importorskip("torch")
 
-from common.audio.contract import MelContract  # noqa: E402
-from common.training.adversarial import Adversary, AdversaryRecipe  # noqa: E402
 from common.training.corpus import segments, utterances  # noqa: E402
 from common.training.corpus.dataset import Labels, save_labels  # noqa: E402
 from common.training.loop import Ema, GraphedSteps, Schedule, save_checkpoint  # noqa: E402
+from common.training.vocoder import make_discriminators  # noqa: E402
 from common.weights.published import read_checkpoint  # noqa: E402
 from fastpitch import predict_mels as fastpitch_predict_mels  # noqa: E402
 from fastpitch import train as fastpitch_train  # noqa: E402
@@ -48,7 +47,6 @@ TINY_WAVEGLOW = (
     "n_flows=4 wn_layers=2 wn_channels=8 cond_channels=4 period_channels=1 resolution_channels=1 "
     "batch_size=2 segment_frames=16"
 )
-ONE_CHANNEL = AdversaryRecipe(45.0, 2.0, (512,), (40,), period_channels=1, resolution_channels=1)
 TINY_HIFIGAN = (
     "upsample_initial_channel=32 period_channels=1 resolution_channels=1 batch_size=2 segment_frames=16"
 )
@@ -184,7 +182,7 @@ def test_waveglow_trains_in_either_direction(corpus, tmp_path, monkeypatch):
     column = losses(likely)[0].split(",").index("nll")
     first, last = (float(losses(likely)[row].split(",")[column]) for row in (1, -1))
     assert last < first
-    judges = Adversary(ONE_CHANNEL, MelContract(), torch.device("cpu")).discriminators
+    judges = make_discriminators(period_channels=1, resolution_channels=1)
     save_checkpoint(tmp_path / "judges.pt", trainer={"discriminators": judges.state_dict()})
     more = ["--hparam", "hparams/waveglow/train_adversarial.yaml", "--init", str(likely / "last.pt")]
     more += ["--judges", str(tmp_path / "judges.pt")]
