@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from common.arrays import valid
 from common.audio.contract import MelContract
@@ -41,9 +42,9 @@ class Utterances:
         self.frames = torch.from_numpy(labels.frames).to(device)
         self.lengths = torch.tensor([len(ids) for ids in labels.ids], device=device)
         self.pitch_mean, self.pitch_std = labels.pitch_statistics()
-        self.ids = _table(labels.ids, torch.int64, device)
-        self.durations = _table(labels.durations, torch.int64, device)
-        pitch = _table(labels.pitch, torch.float32, device)
+        self.ids = _table(labels.ids, device)
+        self.durations = _table(labels.durations, device)
+        pitch = _table(labels.pitch, device)
         self.pitch = torch.where(pitch > 0, (pitch - self.pitch_mean) / self.pitch_std, 0.0)
 
     def __len__(self) -> int:
@@ -82,16 +83,13 @@ class Utterances:
         if durations.dtype.kind in "iu" and durations.shape == (cuts[-1],):
             rows = np.split(durations, cuts[:-1])
             if [int(row.sum()) for row in rows] == self.frames.tolist():
-                self.durations = _table(rows, torch.int64, self.device)
+                self.durations = _table(rows, self.device).long()
                 return
         raise InputError(f"{path} does not hold this corpus's durations: align it again")
 
 
-def _table(rows: list[np.ndarray], dtype: torch.dtype, device: torch.device) -> Tensor:
-    padded = np.zeros((len(rows), max(map(len, rows))), dtype=np.float32)
-    for target, row in zip(padded, rows, strict=True):
-        target[: len(row)] = row
-    return torch.from_numpy(padded).to(device, dtype)
+def _table(rows: list[np.ndarray], device: torch.device) -> Tensor:
+    return pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True).to(device)
 
 
 def make_buckets(
