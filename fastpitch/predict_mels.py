@@ -6,24 +6,9 @@ With `--predicted` only the durations are: a mel is then a function of the text,
 predicts no pitch (FastSpeech) learns more than from recordings.
 """
 
-from __future__ import annotations
-
-from torch import Tensor
-
+from common.cli.run import run
 from common.training.corpus import predict
-from common.training.corpus.utterances import Utterances
-from fastpitch.model import FastPitch, Prediction, Synthesis
-from fastpitch.train import batch
-
-
-def teach(model: FastPitch, corpus: Utterances, members: Tensor) -> Prediction:
-    return model(**batch(corpus, members, *corpus.longest(members)))
-
-
-def predict_freely(model: FastPitch, corpus: Utterances, members: Tensor) -> Synthesis:
-    symbols, _ = corpus.longest(members)
-    durations = corpus.durations[members, :symbols]
-    return model.infer(corpus.ids[members, :symbols], corpus.lengths[members], durations=durations)
+from fastpitch.train import predict_freely, teach
 
 
 def main() -> None:
@@ -31,6 +16,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from common.cli.run import run
-
     run(main)

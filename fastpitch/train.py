@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from common.training.acoustic import AcousticRecipe, AcousticTrainer, load_corpus, masked_mean, train
+from common.training.acoustic import AcousticRecipe, AcousticTrainer, load_corpus, masked_mean
 from common.training.corpus.utterances import Bucket, Utterances
-from common.training.loop import autocast, recipe_parser
+from common.training.loop import autocast, recipe_parser, run_training
 from fastpitch.config import FastPitchConfig
-from fastpitch.model import FastPitch, Prediction, make_repeat_index
+from fastpitch.model import FastPitch, Prediction, Synthesis, make_repeat_index
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,17 @@ def batch(corpus: Utterances, members: Tensor, symbols: int, frames: int) -> dic
         "energy": mel.norm(dim=1),
         "durations": durations,
     }
+
+
+def teach(model: FastPitch, corpus: Utterances, members: Tensor) -> Prediction:
+    return model(**batch(corpus, members, *corpus.longest(members)))
+
+
+def predict_freely(model: FastPitch, corpus: Utterances, members: Tensor) -> Synthesis:
+    """Only the durations are the corpus's."""
+    symbols, _ = corpus.longest(members)
+    durations = corpus.durations[members, :symbols]
+    return model.infer(corpus.ids[members, :symbols], corpus.lengths[members], durations=durations)
 
 
 class FastPitchTrainer(AcousticTrainer):
@@ -77,7 +88,7 @@ def main() -> None:
     args = recipe_parser(
         "fastpitch", "Trains FastPitch on a labelled corpus.", FastPitchConfig, FastPitchRecipe
     ).parse_args()
-    train(args, FastPitchTrainer(args, load_corpus(args)), log_every=1000)
+    run_training(args, FastPitchTrainer(args, load_corpus(args)), log_every=1000)
 
 
 if __name__ == "__main__":

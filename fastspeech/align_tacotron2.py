@@ -24,7 +24,7 @@ BATCH_SIZE = 192
 
 def attend(model: nn.Module, corpus: Utterances, members: Tensor) -> Tensor:
     """Attention (B, S, N) of utterances (B,)."""
-    return get_model(TEACHER).module("predict_mels").teach(model, corpus, members).alignment
+    return get_model(TEACHER).module("train").teach(model, corpus, members).alignment
 
 
 def count_frames(alignment: Tensor, frames: Tensor, frames_per_step: int) -> Tensor:

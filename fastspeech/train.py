@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from common.arrays import valid
-from common.training.acoustic import AcousticRecipe, AcousticTrainer, load_corpus, masked_mean, train
+from common.training.acoustic import AcousticRecipe, AcousticTrainer, load_corpus, masked_mean
 from common.training.corpus.mels import load_mels
 from common.training.corpus.utterances import Bucket, Utterances
-from common.training.loop import autocast, recipe_parser
+from common.training.loop import autocast, recipe_parser, run_training
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech, Prediction
 
@@ -66,7 +66,7 @@ def main() -> None:
     if args.durations:
         corpus.replace_durations(args.durations)
     model = FastSpeech(args.built[0]).to(corpus.device)
-    train(args, FastSpeechTrainer(args, corpus, model), log_every=1000)
+    run_training(args, FastSpeechTrainer(args, corpus, model), log_every=1000)
 
 
 if __name__ == "__main__":

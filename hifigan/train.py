@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from common.training.corpus.segments import Segments
-from common.training.loop import adamw, autocast
-from common.training.vocoder import VocoderRecipe, VocoderTrainer, load_segments, train, vocoder_parser
+from common.training.loop import adamw, autocast, run_training
+from common.training.vocoder import VocoderRecipe, VocoderTrainer, load_segments, vocoder_parser
 from hifigan.config import HifiganConfig
 from hifigan.model import HifiganGenerator
 
@@ -44,7 +44,7 @@ def main() -> None:
     args = vocoder_parser(
         "hifigan", "Trains a HiFi-GAN generator on a corpus.", HifiganConfig, VocoderRecipe
     ).parse_args()
-    train(args, HifiganTrainer(args, load_segments(args)))
+    run_training(args, HifiganTrainer(args, load_segments(args)), log_every=500)
 
 
 if __name__ == "__main__":

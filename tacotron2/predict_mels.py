@@ -5,21 +5,9 @@ Every step sees the corpus's own frame before it, so that each mel stays in time
 dropout is on, as in speaking.
 """
 
-from __future__ import annotations
-
-from torch import Tensor
-
+from common.cli.run import run
 from common.training.corpus import predict
-from common.training.corpus.utterances import Utterances
-from tacotron2.model import Prediction, Tacotron2
-from tacotron2.train import batch, prenet_noise
-
-
-def teach(model: Tacotron2, corpus: Utterances, members: Tensor) -> Prediction:
-    symbols, frames = corpus.longest(members)
-    step = model.config.n_frames_per_step
-    given = batch(corpus, members, symbols, -(-frames // step) * step)
-    return model(**given, prenet_noise=prenet_noise(model.config, given["mel"]))
+from tacotron2.train import teach
 
 
 def main() -> None:
@@ -27,6 +15,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from common.cli.run import run
-
     run(main)

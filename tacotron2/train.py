@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from common.arrays import valid
-from common.training.acoustic import AcousticRecipe, AcousticTrainer, load_corpus, masked_mean, train
+from common.training.acoustic import AcousticRecipe, AcousticTrainer, load_corpus, masked_mean
 from common.training.corpus.utterances import Bucket, Utterances
-from common.training.loop import plot_alignment, recipe_parser
+from common.training.loop import plot_alignment, recipe_parser, run_training
 from tacotron2.config import Tacotron2Config
 from tacotron2.model import PRENET_LAYERS, Prediction, Tacotron2
 
@@ -48,6 +48,13 @@ def prenet_noise(config: Tacotron2Config, mel: Tensor) -> Tensor:
     """Uniform noise for every step of mel (B, n_mels, T): (2, S, B, P)."""
     steps = mel.size(2) // config.n_frames_per_step
     return torch.rand(PRENET_LAYERS, steps, mel.size(0), config.prenet_dim, device=mel.device)
+
+
+def teach(model: Tacotron2, corpus: Utterances, members: Tensor) -> Prediction:
+    symbols, frames = corpus.longest(members)
+    step = model.config.n_frames_per_step
+    given = batch(corpus, members, symbols, -(-frames // step) * step)
+    return model(**given, prenet_noise=prenet_noise(model.config, given["mel"]))
 
 
 def spoken_symbols(durations: Tensor, frames: int, step: int) -> Tensor:
@@ -114,7 +121,7 @@ def main() -> None:
     args = recipe_parser(
         "tacotron2", "Trains Tacotron 2 on a labelled corpus.", Tacotron2Config, Tacotron2Recipe
     ).parse_args()
-    train(args, Tacotron2Trainer(args, load_corpus(args)), log_every=500)
+    run_training(args, Tacotron2Trainer(args, load_corpus(args)), log_every=500)
 
 
 if __name__ == "__main__":

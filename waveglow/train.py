@@ -11,7 +11,6 @@ acoustic models too.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,8 +19,8 @@ import torch
 from torch import Tensor
 
 from common.training.corpus.segments import Segments
-from common.training.loop import adamw, load_checkpoint
-from common.training.vocoder import VocoderRecipe, VocoderTrainer, load_segments, train, vocoder_parser
+from common.training.loop import adamw, load_checkpoint, run_training
+from common.training.vocoder import VocoderRecipe, VocoderTrainer, load_segments, vocoder_parser
 from waveglow.config import WaveglowConfig
 from waveglow.model import Waveglow
 from waveglow.noise import noise_shape
@@ -46,12 +45,9 @@ def mix_precision(model: Waveglow, device: torch.device) -> None:
     if device.type != "cuda":
         return
     for net in model.WN:
-        net.end.forward = torch.autocast("cuda", enabled=False)(partial(_in_float32, net.end.forward))
+        exact = partial(lambda last, x: last(x.float()), net.end.forward)
+        net.end.forward = torch.autocast("cuda", enabled=False)(exact)
         net.forward = torch.autocast("cuda", torch.bfloat16, cache_enabled=False)(net.forward)
-
-
-def _in_float32(layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    return layer(x.float())
 
 
 class WaveglowTrainer(VocoderTrainer):
@@ -132,7 +128,7 @@ def main() -> None:
     if args.judges:
         judges = load_checkpoint(args.judges, trainer.device)["trainer"]["discriminators"]
         trainer.discriminators.load_state_dict(judges)
-    train(args, trainer)
+    run_training(args, trainer, log_every=500)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from common.training.corpus.utterances import Bucket, Utterances, batches, make_buckets
-from common.training.loop import Recipe, Trainer, adamw, run_training, start
+from common.training.loop import Recipe, Trainer, adamw, start
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,10 @@ class AcousticTrainer(Trainer):
         self, model: nn.Module, bucket: Bucket, members: Tensor
     ) -> tuple[dict[str, Tensor], NamedTuple]:
         """Losses of utterances (B,), scalars without their weights, and what the network predicted."""
+
+    def batches(self, seed: int) -> Iterator[tuple[Bucket, dict[str, Tensor]]]:
+        sizes = self.recipe.bucket_frames, self.recipe.frames_per_batch, self.recipe.max_batch_size
+        return batches(make_buckets(self.corpus, *sizes), seed, self.device)
 
     def step(self, key: Bucket, members: Tensor) -> dict[str, Tensor]:
         self.optimisers["optimiser"].zero_grad()
@@ -77,9 +82,3 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
 def load_corpus(args: argparse.Namespace) -> Utterances:
     device = start(args)
     return Utterances(args.corpus, args.built[1], device)
-
-
-def train(args: argparse.Namespace, trainer: AcousticTrainer, log_every: int) -> None:
-    recipe, corpus = trainer.recipe, trainer.corpus
-    buckets = make_buckets(corpus, recipe.bucket_frames, recipe.frames_per_batch, recipe.max_batch_size)
-    run_training(args, trainer, batches(buckets, args.seed, corpus.device), log_every)

@@ -100,13 +100,7 @@ class Schedule:
             raise InputError("training needs an end: give --steps or --minutes")
         self.peak, self.floor, self.warm_up_steps = peak, floor, warm_up_steps
         self.max_steps, self.max_seconds = max_steps or math.inf, (max_minutes or math.inf) * 60
-        self.step = 0
-        self.seconds_before = 0.0
-        self.started = time.monotonic()
-
-    def restart_clock(self) -> None:
-        """Counts wall time from here: compiling and loading are not training."""
-        self.started = time.monotonic()
+        self.step, self.seconds_before, self.started = 0, 0.0, time.monotonic()
 
     @property
     def seconds(self) -> float:
@@ -128,8 +122,7 @@ class Schedule:
         return {"step": self.step, "seconds": self.seconds}
 
     def load_state_dict(self, state: dict) -> None:
-        self.step, self.seconds_before = state["step"], state["seconds"]
-        self.restart_clock()
+        self.step, self.seconds_before, self.started = state["step"], state["seconds"], time.monotonic()
 
 
 def adamw(module: torch.nn.Module, rate: float, betas: tuple[float, float], weight_decay: float):
@@ -192,6 +185,10 @@ class Trainer(ABC):
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.device = self.parameters[0].device
         self.ema = Ema(model, recipe.ema_decay)
+
+    @abstractmethod
+    def batches(self, seed: int) -> Iterator[tuple[object, dict[str, torch.Tensor]]]:
+        """Endless batches: a step's key and its tensors."""
 
     @abstractmethod
     def step(self, key: object, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -328,32 +325,26 @@ def start(args: argparse.Namespace) -> torch.device:
     return torch.device(args.device)
 
 
-def run_training(
-    args: argparse.Namespace,
-    trainer: Trainer,
-    batches: Iterator[tuple[object, dict[str, torch.Tensor]]],
-    log_every: int,
-) -> None:
-    """Trains to the schedule's end, with logs and checkpoints. A batch is a step's key and its tensors."""
+def run_training(args: argparse.Namespace, trainer: Trainer, log_every: int) -> None:
+    """Trains to the schedule's end, with logs and checkpoints."""
+    if args.init:
+        trainer.load_networks(load_checkpoint(args.init, trainer.device)["trainer"])
     recipe = trainer.recipe
     schedule = Schedule(
         recipe.learning_rate, recipe.final_learning_rate, recipe.warm_up_steps, args.steps, args.minutes
     )
     args.out.mkdir(parents=True, exist_ok=True)
-    if args.init:
-        trainer.load_networks(load_checkpoint(args.init, trainer.device)["trainer"])
     if args.resume:
         state = load_checkpoint(args.resume, trainer.device)
         trainer.load_state_dict(state["trainer"])
         schedule.load_state_dict(state["schedule"])
-    steps, log = GraphedSteps(trainer.step), Log(args.out)
+    steps, log, batches = GraphedSteps(trainer.step), Log(args.out), trainer.batches(args.seed)
 
     def save() -> None:
         save_checkpoint(args.out / "last.pt", trainer=trainer.state_dict(), schedule=schedule.state_dict())
         info = {"steps": schedule.step, "minutes": round(schedule.seconds / 60, 1)}
         trainer.save_weights(args.out / "weights.safetensors", info)
 
-    schedule.restart_clock()
     saved = schedule.seconds
     while not schedule.done:
         key, inputs = next(batches)

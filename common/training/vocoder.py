@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from common.audio.mel_torch import MelSpectrogram
 from common.cli.parser import Parser
 from common.training.corpus.segments import Segments
 from common.training.discriminators import MultiPeriodDiscriminator, MultiResolutionDiscriminator
-from common.training.loop import Recipe, Trainer, autocast, recipe_parser, run_training, start
+from common.training.loop import Recipe, Trainer, autocast, recipe_parser, start
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,10 @@ class VocoderTrainer(Trainer):
             for size, bands in shapes
         ]
         self.mels = nn.ModuleList(map(MelSpectrogram, contracts)).to(self.device)
+
+    def batches(self, seed: int) -> Iterator[tuple[str, dict[str, Tensor]]]:
+        sizes = self.recipe.batch_size, self.recipe.segment_frames
+        return self.segments.batches(*sizes, self.recipe.predicted_share, seed)
 
     @abstractmethod
     def generate(self, model: nn.Module, mel: Tensor) -> Tensor:
@@ -129,9 +134,3 @@ def load_segments(args: argparse.Namespace) -> Segments:
     torch.backends.cudnn.benchmark = True
     device = start(args)
     return Segments(args.corpus, args.built[1], args.mels, device)
-
-
-def train(args: argparse.Namespace, trainer: VocoderTrainer) -> None:
-    recipe, sizes = trainer.recipe, (trainer.recipe.batch_size, trainer.recipe.segment_frames)
-    batches = trainer.segments.batches(*sizes, recipe.predicted_share, args.seed)
-    run_training(args, trainer, batches, log_every=500)

@@ -79,10 +79,6 @@ def best_alignment(word: str, phones: tuple[str, ...], chance: dict) -> list[tup
     return path if score > -8.0 * len(word) else None
 
 
-def bare(phones: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(p.rstrip("012") for p in phones)
-
-
 class Reader(nn.Module):
     """Letters [B, T] -> two rounds of logits [B, T, chunks]; the second is the answer."""
 
@@ -151,7 +147,8 @@ def phone_errors(model: Reader, words: dict, names: list[str], chunks: list) -> 
             errors += edit_distance(spoken, nearest)
             wrong += spoken != nearest
             phones += len(nearest)
-            bare_errors += min(edit_distance(bare(spoken), bare(variant)) for variant in words[word])
+            bare, *variants = ([p.rstrip("012") for p in said] for said in (spoken, *words[word]))
+            bare_errors += min(edit_distance(bare, variant) for variant in variants)
     model.train()
     return (
         f"{errors / phones:.2%} phone errors, {bare_errors / phones:.2%} without stress, "
