@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from common.training.acoustic import AcousticRecipe, AcousticTrainer, load_corpus, masked_mean
+from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
 from common.training.corpus.utterances import Bucket, Utterances
 from common.training.loop import autocast, recipe_parser, run_training
-from fastpitch.config import FastPitchConfig
 from fastpitch.model import FastPitch, Prediction, Synthesis, make_repeat_index
 
 
@@ -63,9 +62,7 @@ class FastPitchTrainer(AcousticTrainer):
         model.pitch_std.fill_(corpus.pitch_std)
         super().__init__(args, corpus, model)
 
-    def losses(
-        self, model: FastPitch, bucket: Bucket, members: Tensor
-    ) -> tuple[dict[str, Tensor], Prediction]:
+    def losses(self, model: FastPitch, bucket: Bucket, members: Tensor) -> Losses:
         given = batch(self.corpus, members, bucket.symbols, bucket.frames)
         with autocast(self.device):
             out = model(**given)
@@ -85,9 +82,7 @@ class FastPitchTrainer(AcousticTrainer):
 
 
 def main() -> None:
-    args = recipe_parser(
-        "fastpitch", "Trains FastPitch on a labelled corpus.", FastPitchConfig, FastPitchRecipe
-    ).parse_args()
+    args = recipe_parser("fastpitch", FastPitchRecipe).parse_args()
     run_training(args, FastPitchTrainer(args, load_corpus(args)), log_every=1000)
 
 

@@ -15,12 +15,11 @@ import torch
 from torch import Tensor
 
 from common.arrays import valid
-from common.training.acoustic import AcousticRecipe, AcousticTrainer, load_corpus, masked_mean
+from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
 from common.training.corpus.mels import load_mels
-from common.training.corpus.utterances import Bucket, Utterances
+from common.training.corpus.utterances import Bucket
 from common.training.loop import autocast, recipe_parser, run_training
-from fastspeech.config import FastSpeechConfig
-from fastspeech.model import FastSpeech, Prediction
+from fastspeech.model import FastSpeech
 
 
 @dataclass(frozen=True)
@@ -28,35 +27,23 @@ class FastSpeechRecipe(AcousticRecipe):
     duration_loss_weight: float
 
 
-def batch(corpus: Utterances, members: Tensor, symbols: int, frames: int) -> dict[str, Tensor]:
-    """Utterance numbers (B,) -> the arguments of `FastSpeech.forward`, padded to the given sizes."""
-    return {
-        "symbols": corpus.ids[members, :symbols],
-        "lengths": corpus.lengths[members],
-        "durations": corpus.durations[members, :symbols],
-        "frames": torch.arange(frames, device=corpus.device),
-    }
-
-
 class FastSpeechTrainer(AcousticTrainer):
-    def losses(
-        self, model: FastSpeech, bucket: Bucket, members: Tensor
-    ) -> tuple[dict[str, Tensor], Prediction]:
-        given = batch(self.corpus, members, bucket.symbols, bucket.frames)
+    def losses(self, model: FastSpeech, bucket: Bucket, members: Tensor) -> Losses:
+        corpus = self.corpus
+        symbols, lengths = corpus.ids[members, : bucket.symbols], corpus.lengths[members]
+        durations = corpus.durations[members, : bucket.symbols]
         with autocast(self.device):
-            out = model(**given)
-        target = self.corpus.padded_mel(members, bucket.frames)
-        off = out.log_duration.float() - torch.log1p(given["durations"].float())
+            out = model(symbols, lengths, durations, torch.arange(bucket.frames, device=self.device))
+        target = corpus.padded_mel(members, bucket.frames)
+        off = out.log_duration.float() - torch.log1p(durations.float())
         return {
             "mel": masked_mean((out.mel.float() - target).abs(), out.mel_mask[:, None]),
-            "duration": masked_mean(off.square(), valid(given["lengths"], off.size(1))),
+            "duration": masked_mean(off.square(), valid(lengths, off.size(1))),
         }, out
 
 
 def main() -> None:
-    parser = recipe_parser(
-        "fastspeech", "Trains FastSpeech on a labelled corpus.", FastSpeechConfig, FastSpeechRecipe
-    )
+    parser = recipe_parser("fastspeech", FastSpeechRecipe)
     parser.add_argument("--mels", type=Path, help="mels to learn instead of the corpus's own (.npy)")
     parser.add_argument("--durations", type=Path, help="durations instead of the corpus's own (.npy)")
     args = parser.parse_args()

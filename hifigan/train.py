@@ -14,7 +14,6 @@ from torch import Tensor
 from common.training.corpus.segments import Segments
 from common.training.loop import adamw, autocast, run_training
 from common.training.vocoder import VocoderRecipe, VocoderTrainer, load_segments, vocoder_parser
-from hifigan.config import HifiganConfig
 from hifigan.model import HifiganGenerator
 
 
@@ -41,9 +40,7 @@ class HifiganTrainer(VocoderTrainer):
 
 
 def main() -> None:
-    args = vocoder_parser(
-        "hifigan", "Trains a HiFi-GAN generator on a corpus.", HifiganConfig, VocoderRecipe
-    ).parse_args()
+    args = vocoder_parser("hifigan", VocoderRecipe).parse_args()
     run_training(args, HifiganTrainer(args, load_segments(args)), log_every=500)
 
 

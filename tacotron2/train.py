@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from common.arrays import valid
-from common.training.acoustic import AcousticRecipe, AcousticTrainer, load_corpus, masked_mean
+from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
 from common.training.corpus.utterances import Bucket, Utterances
 from common.training.loop import plot_alignment, recipe_parser, run_training
 from tacotron2.config import Tacotron2Config
@@ -34,27 +34,26 @@ class Tacotron2Recipe(AcousticRecipe):
     alignment_loss_weight: float
 
 
-def batch(corpus: Utterances, members: Tensor, symbols: int, frames: int) -> dict[str, Tensor]:
-    """Utterance numbers (B,) -> the arguments of `Tacotron2.forward` without noise, padded to these sizes."""
+def batch(
+    config: Tacotron2Config, corpus: Utterances, members: Tensor, symbols: int, frames: int
+) -> dict[str, Tensor]:
+    """Utterance numbers (B,) -> the arguments of `Tacotron2.forward`, padded to these sizes."""
+    steps = frames // config.n_frames_per_step
     return {
         "symbols": corpus.ids[members, :symbols],
         "lengths": corpus.lengths[members],
         "mel": corpus.padded_mel(members, frames, padding=SILENCE),
         "mel_lengths": corpus.frames[members],
+        "prenet_noise": torch.rand(
+            PRENET_LAYERS, steps, len(members), config.prenet_dim, device=corpus.device
+        ),
     }
-
-
-def prenet_noise(config: Tacotron2Config, mel: Tensor) -> Tensor:
-    """Uniform noise for every step of mel (B, n_mels, T): (2, S, B, P)."""
-    steps = mel.size(2) // config.n_frames_per_step
-    return torch.rand(PRENET_LAYERS, steps, mel.size(0), config.prenet_dim, device=mel.device)
 
 
 def teach(model: Tacotron2, corpus: Utterances, members: Tensor) -> Prediction:
     symbols, frames = corpus.longest(members)
     step = model.config.n_frames_per_step
-    given = batch(corpus, members, symbols, -(-frames // step) * step)
-    return model(**given, prenet_noise=prenet_noise(model.config, given["mel"]))
+    return model(**batch(model.config, corpus, members, symbols, -(-frames // step) * step))
 
 
 def spoken_symbols(durations: Tensor, frames: int, step: int) -> Tensor:
@@ -80,11 +79,9 @@ class Tacotron2Trainer(AcousticTrainer):
         super().__init__(args, corpus, model)
         self.plot = args.out / "alignment.png"
 
-    def losses(
-        self, model: Tacotron2, bucket: Bucket, members: Tensor
-    ) -> tuple[dict[str, Tensor], Prediction]:
-        given = batch(self.corpus, members, bucket.symbols, bucket.frames)
-        out = model(**given, prenet_noise=prenet_noise(self.config, given["mel"]))
+    def losses(self, model: Tacotron2, bucket: Bucket, members: Tensor) -> Losses:
+        given = batch(self.config, self.corpus, members, bucket.symbols, bucket.frames)
+        out = model(**given)
         frames = self.corpus.inside(members, bucket.frames)[:, None]
         mel = sum(
             masked_mean(difference.abs() + difference.square(), frames)
@@ -118,9 +115,7 @@ class Tacotron2Trainer(AcousticTrainer):
 
 
 def main() -> None:
-    args = recipe_parser(
-        "tacotron2", "Trains Tacotron 2 on a labelled corpus.", Tacotron2Config, Tacotron2Recipe
-    ).parse_args()
+    args = recipe_parser("tacotron2", Tacotron2Recipe).parse_args()
     run_training(args, Tacotron2Trainer(args, load_corpus(args)), log_every=500)
 
 

@@ -21,7 +21,6 @@ from torch import Tensor
 from common.training.corpus.segments import Segments
 from common.training.loop import adamw, load_checkpoint, run_training
 from common.training.vocoder import VocoderRecipe, VocoderTrainer, load_segments, vocoder_parser
-from waveglow.config import WaveglowConfig
 from waveglow.model import Waveglow
 from waveglow.noise import noise_shape
 
@@ -119,7 +118,7 @@ class WaveglowTrainer(VocoderTrainer):
 
 
 def main() -> None:
-    parser = vocoder_parser("waveglow", "Trains WaveGlow on a corpus.", WaveglowConfig, WaveglowRecipe)
+    parser = vocoder_parser("waveglow", WaveglowRecipe)
     parser.add_argument(
         "--judges", type=Path, help="checkpoint of a vocoder's run whose discriminators judge from the start"
     )

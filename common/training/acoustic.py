@@ -17,6 +17,9 @@ from torch import Tensor, nn
 from common.training.corpus.utterances import Bucket, Utterances, batches, make_buckets
 from common.training.loop import Recipe, Trainer, adamw, start
 
+# Scalars by name, without their weights, and the network's prediction.
+Losses = tuple[dict[str, Tensor], NamedTuple]
+
 
 @dataclass(frozen=True)
 class AcousticRecipe(Recipe):
@@ -42,10 +45,8 @@ class AcousticTrainer(Trainer):
         self.optimisers = {"optimiser": adamw(model, recipe.learning_rate, self.betas, recipe.weight_decay)}
 
     @abstractmethod
-    def losses(
-        self, model: nn.Module, bucket: Bucket, members: Tensor
-    ) -> tuple[dict[str, Tensor], NamedTuple]:
-        """Losses of utterances (B,), scalars without their weights, and what the network predicted."""
+    def losses(self, model: nn.Module, bucket: Bucket, members: Tensor) -> Losses:
+        """Of utterances (B,), padded to the bucket's shape."""
 
     def batches(self, seed: int) -> Iterator[tuple[Bucket, dict[str, Tensor]]]:
         sizes = self.recipe.bucket_frames, self.recipe.frames_per_batch, self.recipe.max_batch_size

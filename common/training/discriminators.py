@@ -17,8 +17,6 @@ from torch.nn.utils.parametrizations import weight_norm
 
 LEAKY_SLOPE = 0.1
 
-Judgement = tuple[list[Tensor], list[list[Tensor]]]
-
 
 class _ConvJudge(nn.Module, ABC):
     """Two-dimensional convolutions over an image of the audio; the last one scores."""
@@ -86,9 +84,9 @@ class _Panel(nn.Module):
         super().__init__()
         self.judges = nn.ModuleList(judges)
 
-    def forward(self, audio: Tensor) -> Judgement:
+    def forward(self, audio: Tensor) -> tuple[tuple[Tensor, ...], tuple[list[Tensor], ...]]:
         scores, features = zip(*(judge(audio) for judge in self.judges), strict=True)
-        return list(scores), list(features)
+        return scores, features
 
 
 class MultiPeriodDiscriminator(_Panel):

@@ -24,6 +24,7 @@ from common.cli.parser import Parser
 from common.engines.cuda_graphs import capture
 from common.errors import InputError
 from common.files import write_bytes
+from common.registry import get_model
 
 WARM_UP_STEPS = 3  # eager steps of a shape before its capture: cuDNN and lazy optimiser state settle in them
 
@@ -296,12 +297,12 @@ def plot_alignment(path: Path, alignment: torch.Tensor) -> None:
     imsave(path, alignment.float().cpu().numpy().T, origin="lower", cmap="viridis", vmin=0, vmax=1)
 
 
-def recipe_parser(model: str, description: str, config: type, recipe: type) -> Parser:
-    """The options that every `python -m <model>.train` has; `built`: configuration, contract, recipe."""
+def recipe_parser(model: str, recipe: type) -> Parser:
+    """The options of `python -m <model>.train`; `built`: configuration, mel contract and recipe."""
     parser = Parser(
-        description=description,
+        description=f"Trains {model} on a corpus.",
         prog=f"python -m {model}.train",
-        classes=(config, MelContract, recipe),
+        classes=(get_model(model).config_class, MelContract, recipe),
         model=model,
         hparam=Path(f"hparams/{model}/train.yaml"),
     )

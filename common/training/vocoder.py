@@ -124,8 +124,8 @@ def set_gradients(parameters: list[Tensor], loss: Tensor, keep_graph: bool = Fal
         parameter.grad = gradient
 
 
-def vocoder_parser(model: str, description: str, config: type, recipe: type) -> Parser:
-    parser = recipe_parser(model, description, config, recipe)
+def vocoder_parser(model: str, recipe: type) -> Parser:
+    parser = recipe_parser(model, recipe)
     parser.add_argument("--mels", type=Path, nargs="*", default=[], help="predicted mels to train on too")
     return parser
 

@@ -38,7 +38,6 @@ FUNCTION_WORDS = _words(
     aren't weren't hadn't hasn't haven't can't couldn't wouldn't shouldn't won't mustn't who's who'd
     who'll what's where's how's let's here's"""
 )
-CONTEXTS = ("initial", "final", "vowel")  # after them in the table: everywhere else
 
 
 def readings(teacher: G2P, text: str) -> list[tuple[str, str, tuple[str, ...]]]:
@@ -105,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         seen = by_place[word]
         default = (seen["else"] or everywhere[word]).most_common(1)[0][0]
         row = [word, " ".join(default)]
-        for place in CONTEXTS:
+        for place in ("initial", "final", "vowel"):
             (form, n), *_ = seen[place].most_common(1) or [(default, 0)]
             row.append(" ".join(form) if n >= 3 and form != default else "")
         rows.append("\t".join(row).rstrip("\t"))
