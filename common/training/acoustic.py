@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from common.training.corpus.utterances import Bucket, Utterances, batches, make_buckets
+from common.training.corpus.utterances import Bucket, Utterances, batches
 from common.training.loop import Recipe, Trainer, adamw, start
 
 # Scalars by name, without their weights, and the network's prediction.
@@ -50,7 +50,7 @@ class AcousticTrainer(Trainer):
 
     def batches(self, seed: int) -> Iterator[tuple[Bucket, dict[str, Tensor]]]:
         sizes = self.recipe.bucket_frames, self.recipe.frames_per_batch, self.recipe.max_batch_size
-        return batches(make_buckets(self.corpus, *sizes), seed, self.device)
+        return batches(self.corpus, *sizes, seed)
 
     def step(self, key: Bucket, members: Tensor) -> dict[str, Tensor]:
         self.optimisers["optimiser"].zero_grad()

@@ -260,10 +260,9 @@ class Log:
 
     def write(self, step: int, values: dict[str, float]) -> None:
         seconds = time.monotonic() - self.started
-        new = not self.path.exists()
         with self.path.open("a", newline="") as file:
             writer = csv.writer(file)
-            if new:
+            if not file.tell():
                 writer.writerow(["step", "seconds", *values])
             writer.writerow([step, round(seconds, 1), *(f"{v:.6g}" for v in values.values())])
         shown = "  ".join(f"{name} {value:.4g}" for name, value in values.items())

@@ -20,15 +20,11 @@ class Segments:
 
     def __init__(self, corpus: Path, contract: MelContract, mels: Sequence[Path], device: torch.device):
         samples, _ = load_audio(corpus, load_labels(corpus), contract.hop_length)
-        self.audio = torch.from_numpy(samples).to(device)
+        self.device, self.audio = device, torch.from_numpy(samples).to(device)
         self.hop = contract.hop_length
         self.frames = len(self.audio) // self.hop
         self.mels = [corpus_mel(self.audio, contract)]
         self.mels += [load_mels(path, self.frames, device) for path in mels]
-
-    @property
-    def device(self) -> torch.device:
-        return self.audio.device
 
     def cut(self, starts: Tensor, frames: int, source: Tensor) -> tuple[Tensor, Tensor]:
         """Start frames (B,) and which mel each takes -> mel (B, n_mels, frames), audio (B, 1, S)."""

@@ -92,12 +92,13 @@ def _table(rows: list[np.ndarray], device: torch.device) -> Tensor:
     return pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True).to(device)
 
 
-def make_buckets(
-    corpus: Utterances, bucket_frames: Sequence[int], frames_per_batch: int, max_batch_size: int
-) -> list[Bucket]:
-    """Length buckets, by their upper ends, over all utterances but the last ones, which validate.
+def batches(
+    corpus: Utterances, bucket_frames: Sequence[int], frames_per_batch: int, max_batch_size: int, seed: int
+) -> Iterator[tuple[Bucket, dict[str, Tensor]]]:
+    """Endless batches from length buckets with these upper ends.
 
-    Utterances longer than the last bucket are left out.
+    All utterances but those that validate come equally often, in a new order each time. Those longer than the
+    last bucket are left out.
     """
     frames, lengths = corpus.frames.cpu().numpy(), corpus.lengths.cpu().numpy()
     usable = np.arange(len(frames)) < len(frames) - VALIDATION_UTTERANCES
@@ -106,21 +107,13 @@ def make_buckets(
         members = np.flatnonzero(usable & (frames > low) & (frames <= high))
         low = high
         if len(members):
-            batch = min(max_batch_size, frames_per_batch // high, len(members))
-            buckets.append(
-                Bucket(-(-int(lengths[members].max()) // 8) * 8, high, batch, tuple(members.tolist()))
-            )
+            size = min(max_batch_size, frames_per_batch // high, len(members))
+            symbols = -(-int(lengths[members].max()) // 8) * 8
+            buckets.append(Bucket(symbols, high, size, tuple(members.tolist())))
     if not buckets:
         raise InputError("the corpus is too small: no utterance is left for training")
     used = sum(len(bucket.members) for bucket in buckets)
     print(f"{used} utterances train, {usable.sum() - used} are longer than {low} frames and left out")
-    return buckets
-
-
-def batches(
-    buckets: list[Bucket], seed: int, device: torch.device
-) -> Iterator[tuple[Bucket, dict[str, Tensor]]]:
-    """Endless batches; every utterance comes equally often, in a new order each time."""
     random = np.random.default_rng(seed)
     weights = np.array([len(b.members) / b.batch_size for b in buckets])
     queues: list[list[int]] = [[] for _ in buckets]
@@ -130,4 +123,4 @@ def batches(
         if len(queue) < bucket.batch_size:
             queue.extend(random.permutation(bucket.members).tolist())
         members, queue[: bucket.batch_size] = queue[: bucket.batch_size], []
-        yield bucket, {"members": torch.tensor(members, device=device)}
+        yield bucket, {"members": torch.tensor(members, device=corpus.device)}
