@@ -28,12 +28,6 @@ class Labels:
         """Mel frames of every utterance, int64 `[utterances]`."""
         return np.array([d.sum() for d in self.durations])
 
-    def pitch_statistics(self) -> tuple[float, float]:
-        """Mean and standard deviation in Hz over voiced symbols."""
-        voiced = np.concatenate(self.pitch)
-        voiced = voiced[voiced > 0]
-        return float(voiced.mean()), float(voiced.std())
-
 
 def save_labels(folder: Path, labels: Labels) -> None:
     temporary = folder / "labels.tmp.npz"

@@ -41,7 +41,9 @@ class Utterances:
         self.first = torch.from_numpy(offsets[:-1] // contract.hop_length).to(device)
         self.frames = torch.from_numpy(labels.frames).to(device)
         self.lengths = torch.tensor([len(ids) for ids in labels.ids], device=device)
-        self.pitch_mean, self.pitch_std = labels.pitch_statistics()
+        voiced = np.concatenate(labels.pitch)
+        voiced = voiced[voiced > 0]
+        self.pitch_mean, self.pitch_std = float(voiced.mean()), float(voiced.std())  # Hz
         self.ids = _table(labels.ids, device)
         self.durations = _table(labels.durations, device)
         pitch = _table(labels.pitch, device)
