@@ -1,7 +1,10 @@
-"""Derives how the shipped voice's teacher reads frequent words: tables of the English frontend."""
+"""Derives the English frontend's tables of readings from the voice's teacher."""
 
-from common.cli import run
-from common.training.english.readings import main
+import sys
+from pathlib import Path
 
 if __name__ == "__main__":
-    run.run(main)
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from melforge.command import run
+
+    run("common.training.english.readings")

@@ -1,7 +1,10 @@
 """Makes common/text/data from the published dictionary."""
 
-from common.cli import run
-from common.training.english.dictionary import main
+import sys
+from pathlib import Path
 
 if __name__ == "__main__":
-    run.run(main)
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from melforge.command import run
+
+    run("common.training.english.dictionary")

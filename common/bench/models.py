@@ -73,7 +73,7 @@ class FixedDurations(EngineWrapper):
         return self._given(inputs, self.engine(**inputs))
 
     def alone(self, bucket: Bucket | None = None) -> Callable[[dict[str, Array]], dict[str, Array]]:
-        run = self.engine.alone(bucket)
+        run = self.engine.capturable(bucket)
         return lambda inputs: self._given(inputs, run(inputs))
 
     def _given(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:

@@ -9,7 +9,7 @@ from typing import Any
 from common.arrays import Array
 from common.bench.timer import elapsed, mark, wait_for
 from common.engines import Engine
-from common.stages import Dim, Stage, Tensor
+from common.stages import Dim, Stage, TensorSpec
 
 TOGETHER = "runs together"  # among a call's sizes: so many runs of the stage are one call
 
@@ -122,7 +122,7 @@ class WatchedEngine(EngineWrapper):
         return run
 
 
-def sizes_of(tensors: Sequence[Tensor], values: Mapping[str, Array]) -> Sizes:
+def sizes_of(tensors: Sequence[TensorSpec], values: Mapping[str, Array]) -> Sizes:
     return {
         dim.name: size
         for tensor in tensors

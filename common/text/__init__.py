@@ -1,18 +1,11 @@
-"""Text frontends: written text in, the symbol ids of an acoustic model out.
-
-`get_frontend` builds one by name. A model was trained on the symbols of one frontend, and a voice names it.
-"""
+"""Text frontends: written text in, the symbol ids of an acoustic model out. Here what they give."""
 
 from __future__ import annotations
 
-import difflib
-import importlib
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-
-from common.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,22 +43,3 @@ class Frontend(Protocol):
     symbols: tuple[str, ...]
 
     def __call__(self, text: str) -> Analysis: ...
-
-
-# Imported on first use: a voice needs one frontend only.
-_FRONTENDS = {
-    "english": "common.text.english.frontend:EnglishFrontend",
-    "tacotron2": "common.text.published.frontends:Tacotron2Frontend",
-    "fastpitch": "common.text.published.frontends:FastPitchFrontend",
-    "fastspeech": "common.text.published.frontends:FastSpeechFrontend",
-}
-
-
-def get_frontend(name: str, **options: Any) -> Frontend:
-    """The frontend of that name; options are its constructor's keywords."""
-    if name not in _FRONTENDS:
-        near = difflib.get_close_matches(str(name), _FRONTENDS, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise InputError(f"unknown text frontend {name!r}: {hint}available: {', '.join(_FRONTENDS)}")
-    module, _, attribute = _FRONTENDS[name].partition(":")
-    return getattr(importlib.import_module(module), attribute)(**options)

@@ -18,6 +18,7 @@ from common.engines.torch_engine import build_network
 from common.export.to_onnx import example_inputs, export_stage, source_stages
 from common.registry import get_model
 from common.speech import Audio, Timings
+from common.stages import plan_of
 from common.stages.choose import choose_stages
 from common.verify import stages
 from common.verify.compare import Comparison
@@ -78,7 +79,7 @@ def make_source(model: str, folder: Path) -> ModelSource:
 
 
 def layers_of(model: str) -> tuple[str, ...]:
-    return get_model(model).module("stages").LAYERS
+    return plan_of(model).layers
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +118,7 @@ def run(sources, model: str, wrong: str = "", patterns: tuple[str, ...] = (), de
 MODELS = ("fastpitch", "fastspeech", "tacotron2", "hifigan", "waveglow")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_every_layer_agrees(sources, model):
     found = run(sources, model)
@@ -131,6 +133,7 @@ def test_every_layer_agrees(sources, model):
     assert len(report["tensors"]) == len(found.comparisons)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "weight", "layer"),
     [
@@ -151,6 +154,7 @@ def test_a_wrong_weight_is_found_where_it_is(sources, model, weight, layer):
     assert (found.first_wrong.name, found.first_wrong.layer) == (layer, True)
 
 
+@pytest.mark.slow
 def test_other_layers_are_compared_where_asked(sources):
     found = run(sources, "fastpitch", patterns=("*.layer_norm",))
     names = {one.name for one in found.comparisons if one.layer}

@@ -15,10 +15,11 @@ from common.speech import Controls
 from common.synthesis.loading import make_driver
 from common.weights.voices import ModelSource
 from tacotron2.config import Tacotron2Config
+from tacotron2.decode import NOISE_BLOCK, SeededNoise, decode_loop, decode_steps
 from tacotron2.examples import firing_threshold
-from tacotron2.infer import NOISE_BLOCK, SeededNoise, decode_loop, decode_steps, durations, sharpen
+from tacotron2.infer import durations, sharpen
 from tacotron2.model import Tacotron2
-from tacotron2.stages import VARIANTS
+from tacotron2.stages import PLAN
 
 CONFIG = Tacotron2Config(
     n_symbols=30,
@@ -53,7 +54,7 @@ def make(form: str = "loop", backend: str = "torch", gate_weight: float = 20.0, 
     return make_driver(source, backend, "cpu", decoder=form)
 
 
-@pytest.fixture(scope="module", params=VARIANTS)
+@pytest.fixture(scope="module", params=PLAN.forms)
 def acoustic(request):
     return make(request.param)
 
@@ -69,6 +70,7 @@ def threshold_of(acoustic, ids, seeds) -> float:
     return firing_threshold(out.gate)
 
 
+@pytest.mark.slow
 def test_a_very_long_and_a_very_short_text_in_a_batch_equal_themselves_alone(acoustic):
     ids = [SHORT, LONG, MIDDLE]
     seeds = [3, 0, 8]
@@ -117,6 +119,7 @@ def test_the_step_at_which_the_gate_fires_is_heard_by_the_postnet_and_cut():
     assert batch == 3  # as published: over all that the batch made
 
 
+@pytest.mark.slow
 def test_forms_and_seeds():
     loop, steps = make("loop"), make("steps")
     ids, controls = [MIDDLE, SHORT], Controls(seed=5)

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from common.cli.parser import Parser
-from common.registry import get_model, load_attribute
+from common.registry import load_attribute
+from common.stages import stages_of
 from common.training.corpus.mels import save_array
 from common.training.corpus.utterances import Utterances
 from common.weights.published import read_checkpoint
@@ -25,7 +26,7 @@ Predict = Callable[[nn.Module, Utterances, Tensor], NamedTuple]
 def load(args: argparse.Namespace, model: str) -> tuple[nn.Module, Utterances]:
     """The network of that model in eval mode, and the corpus, on the device."""
     source = load_voice(args.voice).source(model) if args.voice else read_checkpoint(args.weights, model)
-    network = load_attribute(get_model(model).module("stages").NETWORK)(source.config)
+    network = load_attribute(stages_of(model, source.config)[0].network)(source.config)
     state = {name: torch.from_numpy(value) for name, value in source.state.items()}
     network.load_state_dict(state, strict=False)  # what only training needs is not in the file
     device = torch.device(args.device)

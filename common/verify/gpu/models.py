@@ -19,6 +19,7 @@ from common.export.graph_store import with_graphs
 from common.files import write_bytes
 from common.registry import get_model
 from common.speech import Controls
+from common.stages import plan_of
 from common.stages.choose import KINDS, pads_masked
 from common.verify.report import draw
 from common.weights.voices import FrontendSpec, ModelSource, load_voice
@@ -64,7 +65,7 @@ def check(
         backend=backend,
         device=device,
         deployment=deployment,
-        patterns=get_model(model).module("stages").LAYERS,
+        patterns=plan_of(model).layers,
     )
     wanders = origin == "published" and model == "tacotron2"
     controls = Controls(step_limit=STEPS, gate_threshold=1.0) if wanders else None
