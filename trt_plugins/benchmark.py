@@ -1,65 +1,86 @@
-"""python -m trt_plugins.benchmark: times the kernels and PyTorch's decompositions on this GPU."""
+"""python -m trt_plugins.benchmark NAME: times kernels, and PyTorch beside them, on this GPU."""
 
 from __future__ import annotations
 
 import argparse
-import statistics
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from common.cli import run
+from common.bench.flops import count_flops
+from common.bench.models import example_inputs
+from common.bench.random_weights import random_source
+from common.bench.stage_times import sizes_of
+from common.bench.timer import elapsed, mark, summary, timed
+from common.bench.torch_modes import in_mode
+from common.cli import options, run
+from common.engines import make_engine
+from common.engines.cuda_graphs import record
 from common.engines.tensorrt.api import load_tensorrt
+from common.errors import InputError
+from common.stages import Stage, plan_of
+from common.stages.choose import KERNELS
+from common.verify.compare import SMALLEST_SCALE
+from common.weights.voices import ModelSource, load_voice
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech
 from fastspeech.operations import DECOMPOSED, Operations
 from trt_plugins.add_pos_enc import launch as add_pos_enc
-from trt_plugins.operations import KERNELS
+from trt_plugins.operations import KERNELS as OPERATIONS
 from trt_plugins.repeat import launch as repeat
+from trt_plugins.tacotron2_decoder.engine import DecoderLoop, steps_made
 
-CALLS = 20  # that are timed together: one is shorter than what the GPU's clock can tell
-# Batch, symbols and frames; the channels are the published network's.
+WARM_UP = 5
+BATCHES = [1, 4, 8]
+# Batch, symbols and frames of single operations; the channels are the published network's.
 SIZES = ((1, 128, 640), (8, 128, 640), (16, 512, 2048))
-HEADINGS = ("operation", "type", "batch, symbols, frames", "how", "median us", "p95 us", "TB/s")
+OPERATION_CALLS = 20  # that are timed together: one is shorter than what the GPU's clock can tell
+STAGE_CALLS = 5  # in one graph, the launch of which takes a part of what one call takes
+
+Rows = Iterator[tuple[str, ...]]
 
 
-def time_calls(call: Callable[[], object], samples: int, graph: bool) -> tuple[float, float]:
-    """Median and 95th percentile in microseconds a call, of `samples` groups of CALLS."""
+def times(seconds: Sequence[float]) -> tuple[float, float]:
+    """Median and 95th percentile, in milliseconds."""
+    found = summary(seconds)
+    return found["p50"] * 1e3, found["p95"] * 1e3
+
+
+def time_together(
+    call: Callable[[], Any], calls: int, runs: int, graph: bool = True, queued: bool = False
+) -> tuple[float, float, Any]:
+    """Median and 95th percentile in microseconds a call, of `runs` groups of calls, and what a call gives.
+
+    Each group is a CUDA graph, or launched anew. With `queued` it does not wait for the group before it, and
+    kernels overlap as far as they were launched to.
+    """
+
+    def group() -> Any:
+        for _ in range(calls - 1):
+            call()
+        return call()
+
+    run: Callable[[], Any] = group
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(CALLS):
-            call()
-
-        def calls() -> None:
-            for _ in range(CALLS):
-                call()
-
-        group = calls
+    with torch.cuda.stream(stream), torch.inference_mode():
+        output = group()
         if graph:
-            captured = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(captured, stream=stream):
-                calls()
-            group = captured.replay
-            for _ in range(5):
-                group()
-        events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(samples)]
-        for start, end in events:
-            start.record()
-            group()
-            end.record()
-    stream.synchronize()
-    found = sorted(start.elapsed_time(end) * 1000 / CALLS for start, end in events)
-    return statistics.median(found), found[int(0.95 * (len(found) - 1))]
+            run, output = record(group, stream, in_order=not queued)
+        median, p95 = times(timed(run, runs, "cuda", warm_up=WARM_UP, events=True, queued=queued))
+    return median / calls * 1e3, p95 / calls * 1e3, output
 
 
 def on_current_stream(launch: Callable[[int], None]) -> None:
     launch(torch.cuda.current_stream().cuda_stream)
 
 
-def enqueue(name: str, tensors: tuple[torch.Tensor, ...]) -> Callable[[], object] | None:
+def enqueue(name: str, tensors: tuple[Tensor, ...]) -> Callable[[], object] | None:
     """The plugin's own enqueue() on these tensors; None where there is no TensorRT to make the plugin."""
     try:
         trt = load_tensorrt().api
@@ -71,7 +92,7 @@ def enqueue(name: str, tensors: tuple[torch.Tensor, ...]) -> Callable[[], object
     register()
     types = {name: kind for kind, name in TYPE_NAMES.items()}
 
-    def describe(tensor: torch.Tensor):
+    def describe(tensor: Tensor):
         described = trt.PluginTensorDesc()
         described.type = types[str(tensor.dtype).removeprefix("torch.")]
         described.dims, described.format = trt.Dims(tuple(tensor.shape)), trt.TensorFormat.LINEAR
@@ -84,7 +105,8 @@ def enqueue(name: str, tensors: tuple[torch.Tensor, ...]) -> Callable[[], object
     return partial(on_current_stream, partial(plugin.enqueue, *given))
 
 
-def operations(sizes: tuple[int, int, int], dtype: torch.dtype, samples: int) -> Iterator[tuple[str, ...]]:
+def operation_rows(sizes: tuple[int, int, int], dtype: torch.dtype, samples: int) -> Rows:
+    """`repeat` and `add_pos_enc`, each in every way that it can be launched."""
     batch, symbols, frames = sizes
     channels = FastSpeechConfig().d_model
     x = torch.randn(batch, symbols, channels, device="cuda").to(dtype)
@@ -98,65 +120,223 @@ def operations(sizes: tuple[int, int, int], dtype: torch.dtype, samples: int) ->
     ):
         *inputs, result = given
         bound = module.bind(*given)
-        own, theirs = getattr(KERNELS, name), getattr(DECOMPOSED, name)
+        own, theirs = getattr(OPERATIONS, name), getattr(DECOMPOSED, name)
         on_current_stream(bound)
         if not torch.equal(result, theirs(*inputs)):
             raise RuntimeError(f"{name} differs from its decomposition")
-        ways = (
-            ("PyTorch's decomposition", partial(theirs, *inputs)),
-            ("kernel, as an operation", partial(own, *inputs)),
-            ("kernel, bound", partial(on_current_stream, bound)),
-            ("plugin's enqueue()", enqueue(plugin, given)),
-        )
+        ways = {
+            "PyTorch's decomposition": partial(theirs, *inputs),
+            "kernel, as an operation": partial(own, *inputs),
+            "kernel, bound": partial(on_current_stream, bound),
+            "plugin's enqueue()": enqueue(plugin, given),
+        }
         moved = sum(tensor.nbytes for tensor in given)
-        for way, call in ways:
-            for graph in (False, True):
-                if call is not None:
-                    median, p95 = time_calls(call, samples, graph)
-                    shown = f"{moved / median / 1e6:.2f}" if graph else ""
-                    how = way + (", CUDA graph" if graph else "")
-                    yield name, str(dtype)[6:], str(sizes), how, f"{median:.1f}", f"{p95:.1f}", shown
+        yield from operation_ways(name, sizes, dtype, ways, samples, moved)
 
 
-def networks(sizes: tuple[int, int, int], dtype: torch.dtype, samples: int) -> Iterator[tuple[str, ...]]:
+def network_rows(sizes: tuple[int, int, int], dtype: torch.dtype, samples: int) -> Rows:
     """FastSpeech of the published sizes with random weights, symbols to mel."""
     batch, symbols, frames = sizes
     ids = torch.randint(1, 100, (batch, symbols), device="cuda")
     lengths = torch.full((batch,), symbols, device="cuda")
     alpha, positions = torch.ones(1, device="cuda", dtype=dtype), torch.arange(frames, device="cuda")
-    for name, chosen in (("decompositions", DECOMPOSED), ("kernels", KERNELS)):
-        network = build(chosen, dtype)
-        for graph in (False, True):
-            call = partial(network.synthesise, ids, lengths, alpha, positions)
-            median, p95 = time_calls(call, max(samples // 10, 5), graph)
-            how = name + (", CUDA graph" if graph else "")
-            yield "FastSpeech", str(dtype)[6:], str(sizes), how, f"{median:.1f}", f"{p95:.1f}", ""
+    for name, chosen in (("decompositions", DECOMPOSED), ("kernels", OPERATIONS)):
+        call = partial(fastspeech(chosen, dtype).synthesise, ids, lengths, alpha, positions)
+        yield from operation_ways("FastSpeech", sizes, dtype, {name: call}, max(samples // 10, 5))
 
 
-def build(chosen: Operations, dtype: torch.dtype) -> FastSpeech:
+def fastspeech(chosen: Operations, dtype: torch.dtype) -> FastSpeech:
     torch.manual_seed(0)
     network = FastSpeech(FastSpeechConfig(), chosen).eval().requires_grad_(False)
     network.length_regulator.duration_predictor.linear_layer.bias += 1.6  # about five frames a symbol
     return network.to("cuda", dtype)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description="Times the kernels and PyTorch's decompositions on this GPU."
-    )
-    parser.add_argument(
-        "--samples", type=int, default=100, metavar="N", help=f"groups of {CALLS} calls (default: 100)"
-    )
-    args = parser.parse_args()
-    if not torch.cuda.is_available():
-        raise ValueError("PyTorch sees no GPU here")
-    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, {args.samples} x {CALLS} calls")
+def operation_ways(
+    name: str,
+    sizes: tuple[int, int, int],
+    dtype: torch.dtype,
+    ways: dict[str, Callable[[], Any] | None],
+    samples: int,
+    moved: int = 0,
+) -> Rows:
+    """Two rows for each way there is: launched anew, and as a CUDA graph."""
+    for how, call in ways.items():
+        for graph in (False, True) if call else ():
+            median, p95, _ = time_together(call, OPERATION_CALLS, samples, graph, queued=True)
+            speed = f"{moved / median / 1e6:.2f}" if graph and moved else ""
+            way = how + (", CUDA graph" if graph else "")
+            yield name, str(dtype)[6:], str(sizes), way, f"{median:.1f}", f"{p95:.1f}", speed
+
+
+def time_operations(args: argparse.Namespace) -> None:
+    title(f"{args.samples} x {OPERATION_CALLS} calls")
     print("TB/s: all inputs and the result, once, by the time; small ones lie in the GPU's cache")
+    headings = ("operation", "type", "batch, symbols, frames", "how", "median us", "p95 us", "TB/s")
     with torch.inference_mode():
         for dtype in (torch.float32, torch.float16):
-            rows = [row for sizes in SIZES for row in operations(sizes, dtype, args.samples)]
-            run.print_table(HEADINGS, [*rows, *networks(SIZES[0], dtype, args.samples)])
-            sys.stdout.flush()
+            rows = [row for sizes in SIZES for row in operation_rows(sizes, dtype, args.samples)]
+            run.print_table(headings, [*rows, *network_rows(SIZES[0], dtype, args.samples)])
+
+
+def stage_rows(
+    source: ModelSource, stage: Stage, shapes: Sequence[tuple[int, int]], args: argparse.Namespace
+) -> Rows:
+    """A stage's kernels and its network in half precision, against float32, for batches and mel lengths."""
+    in_graphs = args.name == "transformer"
+    network, kernels = (make_engine(stage, source, backend, "cuda") for backend in ("torch", KERNELS))
+    halved = in_mode(make_engine(stage, replace(source, networks={}), "torch", "cuda"), None, half=True)
+    for batch, frames in shapes:
+        inputs = example_inputs(source, stage, {"batch": batch, "text": args.symbols, "mel": frames}, "cuda")
+        sizes = tuple(sizes_of(stage.inputs, inputs).items())
+        flops = count_flops(source.model, source.config, stage.name, sizes)["flops"]
+        audio = batch * frames * source.mel.hop_length / source.mel.sampling_rate
+        wanted = network(**inputs)
+        ways = {
+            "kernels": partial(kernels.capturable(), inputs) if in_graphs else partial(kernels, **inputs),
+            "PyTorch, float16": partial(halved, **inputs),
+        }
+        for way, call in ways.items():
+            (first,) = timed(call, 1, "cuda")
+            median, p95, found = time_together(call, STAGE_CALLS if in_graphs else 1, args.runs, in_graphs)
+            error = max(largest_error(found[name], value) for name, value in wanted.items())
+            rates = (f"{audio / median * 1e6:.0f}", f"{flops / median / 1e6:.0f}", f"{error:.1e}")
+            spent = (f"{first:.2f}", f"{median / 1e3:.3f}", f"{p95 / 1e3:.3f}")
+            yield stage.full_name, str(batch), str(frames), f"{flops / 1e9:.1f}", way, *spent, *rates
+
+
+def largest_error(found: Tensor, wanted: Tensor) -> float:
+    """Of the largest value."""
+    return float((found.float() - wanted).abs().max() / wanted.abs().max().clamp(min=SMALLEST_SCALE))
+
+
+def time_stages(args: argparse.Namespace) -> None:
+    title(f"{args.runs} runs; errors are of the largest value; x real time: of so many frames of mel")
+    shapes = [(batch, args.frames) for batch in args.batch] + [(1, frames) for frames in args.chunks]
+    rows: list[tuple[str, ...]] = []
+    for model in args.model:
+        source = random_source(model, Path(), {"wn_channels": args.channels} if model == "waveglow" else None)
+        plan = plan_of(model)
+        for stage in plan.stages(source.config):
+            if stage.name in plan.kernels and not stage.name.startswith("masked_"):
+                rows += stage_rows(source, stage, shapes, args)
+    headings = ("stage", "batch", "frames", "GFLOP", "what", "first s", "median ms", "p95 ms", "x real time")
+    run.print_table((*headings, "TFLOP/s", "error"), rows)
+
+
+def decoder_inputs(engine: DecoderLoop, batch: int, text: int, limit: int) -> dict[str, Tensor]:
+    """A threshold that no gate passes: all steps are made."""
+    config = engine.config
+    torch.manual_seed(0)
+    return {
+        "memory": torch.rand(batch, text, config.encoder_embedding_dim, device="cuda") * 2 - 1,
+        "processed_memory": torch.randn(batch, text, config.attention_dim, device="cuda") / 2,
+        "lengths": torch.full((batch,), text, device="cuda"),
+        "prenet_noise": torch.rand(limit, 2, batch, config.prenet_dim, device="cuda"),
+        "prenet_dropout": torch.full((1,), 0.5, device="cuda"),
+        "gate_threshold": torch.ones(1, device="cuda"),
+    }
+
+
+def launch_times(engine: DecoderLoop, inputs: dict[str, Tensor], runs: int) -> list[float]:
+    """Seconds of the launch alone."""
+    found = []
+    for _ in range(WARM_UP + runs):
+        run, made = engine.prepare(**inputs)
+        start = mark("cuda")
+        on_current_stream(run)
+        end = mark("cuda")
+        assert steps_made(made.status) == len(inputs["prenet_noise"])
+        found.append(elapsed(start, end))
+    return found[WARM_UP:]
+
+
+def decoder_rows(name: str, source: ModelSource, args: argparse.Namespace) -> Rows:
+    """The launch alone, and a call as a driver makes it, with products of the memory and copies."""
+    stages = plan_of("tacotron2").stages(source.config)
+    engine = DecoderLoop(next(stage for stage in stages if stage.name == "decoder_loop"), source, "cuda")
+    for batch in BATCHES:
+        inputs = decoder_inputs(engine, batch, args.text, args.steps)
+        with torch.inference_mode():
+            alone = times(launch_times(engine, inputs, args.runs))
+            called = times(timed(partial(engine, **inputs), args.runs, "cuda", warm_up=WARM_UP))
+        values = (*alone, alone[0] * 1000 / args.steps, *called)
+        yield name, f"{batch}, {args.text}, {args.steps}", *(f"{value:.3f}" for value in values)
+
+
+def time_decoder(args: argparse.Namespace) -> None:
+    title(f"{WARM_UP} + {args.runs} runs")
+    rows = [
+        *decoder_rows("published sizes", random_source("tacotron2", Path()), args),
+        *decoder_rows("hazel", load_voice("hazel").source("tacotron2"), args),
+    ]
+    headings = ("network", "batch, symbols, steps", "launch ms", "p95", "us a step", "call ms", "p95")
+    run.print_table(headings, rows)
+
+
+def title(text: str) -> None:
+    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, {text}", flush=True)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m trt_plugins.benchmark", description=__doc__)
+    names = parser.add_subparsers(dest="name", required=True, metavar="NAME")
+
+    def add(name: str, about: str, /, **numbers: tuple[int, str]) -> argparse.ArgumentParser:
+        made = names.add_parser(name, help=about, description=about)
+        for key, (default, what) in numbers.items():
+            what = f"{what} (default: {default})"
+            made.add_argument(f"--{key}", type=options.positive, default=default, metavar="N", help=what)
+        return made
+
+    runs, frames = (20, "timed runs"), (640, "mel frames of an item")
+    operations = add(
+        "operations",
+        "the plugins' kernels and PyTorch's decompositions",
+        samples=(100, f"groups of {OPERATION_CALLS} calls"),
+    )
+    operations.set_defaults(run=time_operations)
+    beside = "kernels and PyTorch's half precision"
+    hifigan = add("hifigan", f"HiFi-GAN's {beside}", frames=frames, runs=runs)
+    waveglow = add(
+        "waveglow", f"WaveGlow's {beside}", frames=frames, runs=runs, channels=(256, "WN channels")
+    )
+    transformer = add(
+        "transformer",
+        f"FastPitch's and FastSpeech's {beside}, all in CUDA graphs",
+        frames=frames,
+        runs=runs,
+        symbols=(128, "symbols of an item"),
+    )
+    for one in (hifigan, waveglow, transformer):
+        one.add_argument("--batch", type=int, nargs="+", default=BATCHES, help="items (default: 1 4 8)")
+    chunks = [32, 50, 100, 200]
+    text = "mel frames of single items beside these (default: 32 50 100 200)"
+    hifigan.add_argument("--chunks", type=int, nargs="*", default=chunks, help=text)
+    models = ("fastpitch", "fastspeech")
+    text = f"whose (default: {' '.join(models)})"
+    transformer.add_argument("--model", choices=models, nargs="+", default=models, help=text)
+    hifigan.set_defaults(run=time_stages, model=["hifigan"], symbols=0)
+    waveglow.set_defaults(run=time_stages, model=["waveglow"], symbols=0, chunks=[])
+    transformer.set_defaults(run=time_stages, chunks=[])
+    decoder = add(
+        "tacotron2_decoder",
+        "the kernel of Tacotron 2's decoder",
+        runs=runs,
+        text=(128, "symbols"),
+        steps=(600, "decoder steps"),
+    )
+    decoder.set_defaults(run=time_decoder)
+    return parser
+
+
+def main() -> int:
+    args = make_parser().parse_args()
+    if not torch.cuda.is_available():
+        raise InputError("PyTorch sees no GPU here")
+    if args.name != "operations":
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    args.run(args)
     return 0
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.bench.report import explained, plots, tables
+from common.bench.report import EXPLAINED, plots, tables
+from common.errors import InputError
 from common.files import write_bytes
 
 PAGE = """# Benchmarks
@@ -43,16 +44,16 @@ python scripts/benchmark.py --backend onnx --symbols 128 --peer examples.benchma
 """
 
 
-def write_document(path: Path, results: Sequence[Path]) -> None:
+def write_document(path: Path, files: Sequence[Path]) -> None:
     """One page of several runs, such as those of several machines, with their plots beside it."""
-    if not results:
-        raise ValueError("--document needs the JSON files of earlier runs (results.json of --out FOLDER)")
-    found = {name_of(file): read_figures(file) for file in results}
-    parts = [PAGE + explained() + "\n"]
+    if not files:
+        raise InputError("--document needs the JSON files of earlier runs (results.json of --out FOLDER)")
+    found = {name_of(file): read_results(file) for file in files}
+    parts = [f"{PAGE}{EXPLAINED}\n"]
     folder = path.parent / path.stem
-    for name, figures in found.items():
-        parts.append(f"## {heading_of(figures['machine'])}\n\n{tables(figures, '###')}")
-        images = {f"{name}-{plot}": content for plot, content in plots(figures).items()}
+    for name, results in found.items():
+        parts.append(f"## {heading_of(results['machine'])}\n\n{tables(results, '###')}")
+        images = {f"{name}-{plot}": content for plot, content in plots(results).items()}
         for image, content in images.items():
             folder.mkdir(parents=True, exist_ok=True)
             write_bytes(folder / image, content)
@@ -69,11 +70,11 @@ def name_of(file: Path) -> str:
     return file.parent.name if file.stem == "results" else file.stem
 
 
-def read_figures(file: Path) -> dict[str, Any]:
+def read_results(file: Path) -> dict[str, Any]:
     try:
-        figures = json.loads(file.read_text())
+        results = json.loads(file.read_text())
     except ValueError:
-        raise ValueError(f"{file} is no JSON") from None
-    if not isinstance(figures, dict) or not {"command", "machine", "rows"} <= figures.keys():
-        raise ValueError(f"{file} holds no results of scripts/benchmark.py")
-    return figures
+        raise InputError(f"{file} is no JSON") from None
+    if not isinstance(results, dict) or not {"command", "machine", "rows"} <= results.keys():
+        raise InputError(f"{file} holds no results of scripts/benchmark.py")
+    return results

@@ -1,4 +1,4 @@
-"""The machine that figures are from, with its peaks: measured in the same run by products of matrices."""
+"""The machine that is measured: what it is, how fast it can be, and how much of its memory is taken."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import importlib
 import importlib.metadata
 import os
 import platform
+import resource
 import subprocess
-import time
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
@@ -16,31 +17,45 @@ from typing import Any
 
 import numpy as np
 
+from common.bench.timer import timed
+from common.engines import Engine
+from common.stages.choose import KERNELS
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("numpy", "onnxruntime", "onnxruntime-gpu", "torch", "tensorrt-rtx-cu13-bindings", "tensorrt")
 GPU_MATRIX, CPU_MATRIX = 8192, 2048
 GPU_COPY, CPU_COPY = 1 << 30, 1 << 28  # bytes
 BEST_OF = 5
+RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes of `ru_maxrss`'s unit
 
 
-def describe_machine(device: str = "cpu") -> dict[str, Any]:
-    """Date, hardware, versions, and `peaks`: FLOP/s by precision, and bytes/s of memory."""
+def describe(device: str) -> Iterator[dict[str, Any]]:
+    """What a worker does: `versions`, with `peaks`: FLOP/s by precision, and bytes/s of memory."""
+    found = versions(device)
+    if device == "cpu":
+        yield found | {"peaks": cpu_peaks()}
+    else:
+        yield found | {"peaks": gpu_peaks(device) if "gpu" in found else {}}
+
+
+def versions(device: str) -> dict[str, Any]:
+    """Date, hardware and versions."""
     found: dict[str, Any] = {"date": date.today().isoformat(), "commit": commit()}
     found |= {"cpu": cpu_name(), "cores": os.cpu_count(), "python": platform.python_version()}
     for package in PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
     if device == "cpu":
-        return found | {"peaks": cpu_peaks()}
+        return found
     torch = importlib.import_module("torch")
-    if not torch.cuda.is_available():
-        return found | {"peaks": {}}
-    found["gpu"] = torch.cuda.get_device_name(device)
-    found |= {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
-    with suppress(Exception):
-        trt = importlib.import_module("common.engines.tensorrt.api").load_tensorrt()
-        found[trt.flavour] = trt.version
-    return found | {"peaks": gpu_peaks(torch, device)}
+    if torch.cuda.is_available():
+        found["gpu"] = torch.cuda.get_device_name(device)
+        found |= {"torch": torch.__version__, "cuda": torch.version.cuda}
+        found["cudnn"] = torch.backends.cudnn.version()
+        with suppress(Exception):
+            trt = importlib.import_module("common.engines.tensorrt.api").load_tensorrt()
+            found[trt.flavour] = trt.version
+    return found
 
 
 def cpu_name() -> str:
@@ -72,28 +87,45 @@ def cpu_peaks() -> dict[str, float]:
     }
 
 
-def gpu_peaks(torch: Any, device: str) -> dict[str, float]:
+def gpu_peaks(device: str) -> dict[str, float]:
     """By PyTorch, with TF32 and without it, and in half precision."""
+    torch = importlib.import_module("torch")
     peaks = {}
     for precision, dtype in (("fp16", torch.half), ("tf32", torch.float32), ("fp32", torch.float32)):
         torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
         matrix = torch.randn(GPU_MATRIX, GPU_MATRIX, device=device, dtype=dtype)
-        seconds = fastest(lambda matrix=matrix: matrix @ matrix, lambda: torch.cuda.synchronize(device))
-        peaks[precision] = 2 * GPU_MATRIX**3 / seconds
+        peaks[precision] = 2 * GPU_MATRIX**3 / fastest(lambda matrix=matrix: matrix @ matrix, device)
     source = torch.ones(GPU_COPY, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
-    copy = fastest(lambda: target.copy_(source), lambda: torch.cuda.synchronize(device))
-    return peaks | {"bytes": 2 * GPU_COPY / copy}
+    return peaks | {"bytes": 2 * GPU_COPY / fastest(lambda: target.copy_(source), device)}
 
 
-def fastest(run: Callable[[], Any], wait: Callable[[], Any] = lambda: None) -> float:
+def fastest(run: Callable[[], Any], device: str = "cpu") -> float:
     """Seconds of the fastest of a few runs."""
-    run()
-    wait()
-    times = []
-    for _ in range(BEST_OF):
-        start = time.perf_counter()
-        run()
-        wait()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    return min(timed(run, BEST_OF, device, warm_up=1))
+
+
+def reset_peak(device: str) -> None:
+    """What is held at most counts from now on."""
+    if device != "cpu":
+        importlib.import_module("torch").cuda.reset_peak_memory_stats(device)
+        return
+    with suppress(OSError):  # Linux: the highest resident set
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_bytes(device: str, engines: Sequence[Engine]) -> int:
+    """On a GPU, PyTorch's allocations and what other runtimes' engines hold; on the CPU the whole process."""
+    if device == "cpu":
+        return peak_resident()
+    torch = importlib.import_module("torch")
+    others = {id(e.memory_owner): e.memory_bytes for e in engines if e.backend not in ("torch", KERNELS)}
+    return torch.cuda.max_memory_allocated(device) + sum(others.values())
+
+
+def peak_resident() -> int:
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT

@@ -1,4 +1,4 @@
-"""Rows of figures: what a child process does with its cases."""
+"""Rows of measurements: what a worker does with a workload."""
 
 from __future__ import annotations
 
@@ -11,39 +11,49 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from common.bench.cases import Case
-from common.bench.clocks import LONGEST_WARM_UP, WARM_UPS, Memory, summary, timed
+from common.bench.end_to_end import stream
+from common.bench.machine import peak_bytes, reset_peak
+from common.bench.models import LoadedModels, Measured
 from common.bench.onnx_options import with_option
-from common.bench.speaking import stream
-from common.bench.subjects import Loaded, Peer, Subject
-from common.cli import options
+from common.bench.peer import Peer
+from common.bench.rows import Row
+from common.bench.timer import summary, timed
+from common.bench.workload import Workload
+from common.errors import InputError
 
-LONGEST_RUNS = 3.0  # seconds that a figure's runs may take, beyond the fewest
-CLOCK_RUNS = 3  # with the engines' clock on
+WARM_UPS, LONGEST_WARM_UP = 3, 3.0  # further runs after the first one, and the seconds that they may take
+LONGEST_RUNS = 3.0  # seconds that runs may take, beyond the fewest
+STAGE_RUNS = 3  # with the stages' timer on
 FIRST_RUNS = 10  # of the first audio
 
 ROOT = Path(__file__).resolve().parents[2]
 TOO_LATE = "left out: the time for all rows was over"
 
-Row = dict[str, Any]
+
+def measure(job: tuple[Workload, float]) -> Iterator[Row]:
+    """The rows of a workload, none of which begins after a time (as `time.time()` has it)."""
+    workload, until = job
+    return measure_workload(workload, lambda: time.time() > until)
 
 
-def measure_case(case: Case, late: Callable[[], bool] = lambda: False) -> Iterator[Row]:
-    """A row of figures for each batch size and text length; one that fails says why."""
-    labels = list(case.rows())
+def measure_workload(workload: Workload, late: Callable[[], bool] = lambda: False) -> Iterator[Row]:
+    """A row for each batch size and text length; one that fails says why.
+
+    Where it warms up, the first one has what that took as "warm_up".
+    """
+    device, labels = workload.clock_device, list(workload.rows())
     with contextlib.ExitStack() as stack:
         begun = time.perf_counter()
         said = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("default")
         try:
             if late():
-                raise ValueError(TOO_LATE)
-            stack.enter_context(surroundings(case))
-            memory = Memory(case.clock_device)
-            memory.reset()
-            loaded = Peer(case) if case.peer else Loaded(case)
-            if case.warm_up:
-                options.warm_up(loaded.tts)
+                raise InputError(TOO_LATE)
+            stack.enter_context(surroundings(workload))
+            reset_peak(device)
+            loaded: Any = Peer(workload) if workload.peer else LoadedModels(workload)
+            if workload.warm_up:
+                labels[0]["warm_up"] = [warmed.row for warmed in loaded.tts.warm_up()]
         except Exception as error:
             yield from (label | {"failed": reason(error)} for label in labels)
             return
@@ -51,14 +61,14 @@ def measure_case(case: Case, late: Callable[[], bool] = lambda: False) -> Iterat
         for label in labels:
             try:
                 if late():
-                    raise ValueError(TOO_LATE)
-                subject = loaded.subject(label["batch"], label["symbols"])
-                memory.reset()
-                figures = measure_row(case, subject, label["batch"])
-                figures["memory_bytes"] = memory.peak_bytes(loaded.engines)
-                if case.streams and label["batch"] == 1:
-                    figures["stream"] = stream(loaded.tts, case.runs)
-                yield label | {"load_s": load_s, **figures, "notes": take_notes(said)}
+                    raise InputError(TOO_LATE)
+                measured = loaded.measured(label["batch"], label["symbols"])
+                reset_peak(device)
+                found = measure_row(workload, measured, label["batch"])
+                found["memory_bytes"] = peak_bytes(device, loaded.engines)
+                if workload.streams and label["batch"] == 1:
+                    found["stream"] = stream(loaded.tts, workload.runs)
+                yield label | {"load_s": load_s, **found, "notes": take_notes(said)}
             except Exception as error:
                 yield label | {"failed": reason(error), "notes": take_notes(said)}
         del loaded
@@ -72,60 +82,58 @@ def take_notes(said: list[warnings.WarningMessage]) -> list[str]:
     return list(dict.fromkeys(ours))
 
 
-def measure_row(case: Case, subject: Subject, batch: int) -> Row:
-    """The figures of one batch size and text length."""
-    device = case.clock_device
-    (first_s,) = timed(subject.run, 1, device, 0.0)
-    timed(subject.run, WARM_UPS - 1, device, LONGEST_WARM_UP, least=0)
-    made = subject.run()
-    seconds = timed(subject.run, case.runs, device, LONGEST_RUNS)
+def measure_row(workload: Workload, measured: Measured, batch: int) -> Row:
+    """One batch size and text length."""
+    device, runs = workload.clock_device, workload.runs
+    (first_s,) = timed(measured.run, 1, device)
+    timed(measured.run, WARM_UPS - 1, device, longest=LONGEST_WARM_UP, least=0)
+    output = measured.run()
+    seconds = timed(measured.run, runs, device, longest=LONGEST_RUNS)
     latency = summary(seconds)
-    audio_s = sum(made.samples) / batch / subject.sampling_rate
+    audio_s = sum(output.samples) / batch / measured.sampling_rate
     row: Row = {
         "runs": len(seconds),
         "first_s": first_s,  # of all calls: what is compiled or captured is, here
         "latency": latency,
-        "samples_per_s": sum(made.samples) / latency["mean"] if made.samples else None,
-        "frames": sum(made.frames) / batch if made.frames else None,
-        "audio_s": audio_s if made.samples else None,
-        "rtf": audio_s / latency["mean"] if made.samples else None,
+        "samples_per_s": sum(output.samples) / latency["mean"] if output.samples else None,
+        "frames": sum(output.frames) / batch if output.frames else None,
+        "audio_s": audio_s if output.samples else None,
+        "rtf": audio_s / latency["mean"] if output.samples else None,
     }
-    if subject.clock:
-        runs = min(CLOCK_RUNS, max(1, int(LONGEST_RUNS / latency["mean"])))
-        row |= subject.clock.measure(subject.run, runs, device)
-    if subject.first_audio:
-        timed(subject.first_audio, 2, device, 0.0)
-        firsts = timed(subject.first_audio, min(FIRST_RUNS, case.runs), device, LONGEST_RUNS)
+    if measured.timer:
+        few = min(STAGE_RUNS, max(1, int(LONGEST_RUNS / latency["mean"])))
+        row |= measured.timer.measure(measured.run, few, device)
+    if measured.first_audio:
+        firsts = timed(measured.first_audio, min(FIRST_RUNS, runs), device, warm_up=2, longest=LONGEST_RUNS)
         row["first_audio"] = summary(firsts)
     return row
 
 
 @contextlib.contextmanager
-def surroundings(case: Case) -> Iterator[None]:
-    """What is set for a whole process while a case is measured."""
-    device = case.clock_device
-    if case.modes.get("torch") == "compile":
+def surroundings(workload: Workload) -> Iterator[None]:
+    """What is set for a whole process while a workload is measured."""
+    device, option = workload.clock_device, workload.modes.get("onnx")
+    if workload.modes.get("torch") == "compile":
         importlib.import_module("torch")._dynamo.reset()
-    option = case.modes.get("onnx")
     with with_option(option) if option else contextlib.nullcontext():
         if device == "cpu":
             yield
         else:
-            with on_gpu(case, device):
+            with on_gpu(device, workload.precision == "tf32"):
                 yield
 
 
 @contextlib.contextmanager
-def on_gpu(case: Case, device: str) -> Iterator[None]:
+def on_gpu(device: str, tf32: bool) -> Iterator[None]:
     """Precision, and a stream: on the default one nothing can be captured, and TensorRT waits."""
     torch = importlib.import_module("torch")
     if not torch.cuda.is_available():
-        raise ValueError(f"device {device}: PyTorch sees no GPU here")
+        raise InputError(f"device {device}: PyTorch sees no GPU here")
     torch.cuda.init()  # before which there are no statistics to reset
     torch.cuda.empty_cache()
     torch.backends.cudnn.benchmark = True
     for part in (torch.backends.cuda.matmul, torch.backends.cudnn):
-        part.allow_tf32 = case.precision == "tf32"
+        part.allow_tf32 = tf32
     with torch.cuda.stream(torch.cuda.Stream(device)):
         yield
 

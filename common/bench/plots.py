@@ -1,4 +1,4 @@
-"""Draws figures: latency against the batch size, and the stages of each way to run."""
+"""Draws results: latency against the batch size, and the stages of each way to run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-Row = dict[str, Any]
+from common.bench.rows import Row, grouped, merged
+
 WIDTH, HEIGHT = 5.0, 3.4  # inches of a panel
 LABEL = 26  # letters of a line
 
@@ -37,8 +38,6 @@ def draw_latency(rows: Sequence[Row]) -> bytes | None:
 
 def draw_stages(rows: Sequence[Row]) -> bytes | None:
     """A PNG with a panel for each table: a bar for each backend at batch 1, made of its stages' times."""
-    from common.bench.report import merged
-
     tables = {
         title: [row for row in found if row.get("stages") and row["batch"] == 1]
         for title, found in _tables(rows).items()
@@ -63,8 +62,6 @@ def draw_stages(rows: Sequence[Row]) -> bytes | None:
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    from common.bench.report import grouped
-
     return grouped(row for row in rows if "failed" not in row)
 
 

@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from common.bench.cases import Case, Target, make_cases
 from common.bench.onnx_options import OPTIONS
+from common.bench.workload import Target, Workload, make_workloads
+from common.errors import InputError, unknown
 from common.stages.choose import kernels_of
 
 
 @dataclass(frozen=True)
 class Table:
-    """Cases of one target."""
+    """Workloads of one target."""
 
     target: Target
     backends: Sequence[str]
@@ -21,9 +22,9 @@ class Table:
     batches: Sequence[int] = (1,)
     symbols: Sequence[int] = (128,)
 
-    def cases(self, **how: Any) -> list[Case]:
+    def workloads(self, **how: Any) -> list[Workload]:
         how = {"symbols": self.symbols, **how, "batches": self.batches}
-        return make_cases([self.target], self.backends, self.precisions, **how)
+        return make_workloads([self.target], self.backends, self.precisions, **how)
 
 
 def h200() -> list[Table]:
@@ -69,18 +70,17 @@ def onnx_options() -> list[Table]:
     return [Table(target, backends) for target in targets]
 
 
-@dataclass(frozen=True)
-class Suite:
-    tables: Callable[[], Sequence[Table]]
-    how: Mapping[str, Any]  # of every case
-    budget: float | None = None  # seconds
-
-    def cases(self, **given: Any) -> list[Case]:
-        return [case for table in self.tables() for case in table.cases(**{**self.how, **given})]
-
-
-SUITES = {
-    "h200": Suite(h200, {"weights": "published", "device": "cuda", "runs": 100}, budget=270.0),
-    "cpu": Suite(cpu, {"weights": "voice", "device": "cpu", "runs": 20}),
-    "onnx-options": Suite(onnx_options, {"device": "cpu", "runs": 10}),
+# The tables, what holds for all of their workloads unless it is given, and the seconds that they may take.
+SUITES: dict[str, tuple[Callable[[], Sequence[Table]], dict[str, Any], float | None]] = {
+    "h200": (h200, {"weights": "published", "device": "cuda", "runs": 100}, 270.0),
+    "cpu": (cpu, {"weights": "voice", "device": "cpu", "runs": 20}, None),
+    "onnx-options": (onnx_options, {"device": "cpu", "runs": 10}, None),
 }
+
+
+def suite_workloads(name: str, given: Mapping[str, Any]) -> tuple[list[Workload], float | None]:
+    """The workloads of a suite, and the seconds that all of them may take."""
+    if name not in SUITES:
+        raise InputError(unknown("suite", name, SUITES))
+    tables, how, budget = SUITES[name]
+    return [one for table in tables() for one in table.workloads(**{**how, **given})], budget

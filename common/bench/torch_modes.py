@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 
 from common.arrays import Array
+from common.bench.stage_times import EngineWrapper
 from common.engines import Engine
 from common.engines.check_inputs import check_inputs
 from common.engines.cuda_graphs import record
 from common.engines.layer_outputs import method_of
 from common.engines.torch_engine import TorchEngine
+from common.errors import InputError
 
 RUNS_BEFORE_CAPTURE = 3  # what cuDNN tries on its first calls cannot be captured
 
@@ -21,20 +22,21 @@ RUNS_BEFORE_CAPTURE = 3  # what cuDNN tries on its first calls cannot be capture
 def in_mode(engine: Engine, mode: str | None, half: bool) -> Engine:
     """What runs in the place of a stage's engine on PyTorch."""
     if mode == "graph" and engine.device == "cpu":
-        raise ValueError("torch-graph needs a GPU: a CUDA graph is captured there")
+        raise InputError("torch-graph needs a GPU: a CUDA graph is captured there")
     if not isinstance(engine, TorchEngine):
-        raise ValueError(
+        raise InputError(
             f"{engine.stage.full_name} runs in buckets: torch-compile, torch-graph and fp16 go without"
         )
     made = TorchStage(engine, half, mode == "compile")
     return GraphedStage(made) if mode == "graph" else made
 
 
-class TorchStage:
+class TorchStage(EngineWrapper):
     """A network's method as TorchEngine runs it; what it takes and gives stays in float32."""
 
     def __init__(self, engine: TorchEngine, half: bool, compiled: bool):
-        self._engine, self._half = engine, half and "*" not in engine.stage.float32_layers
+        super().__init__(engine)
+        self._half = half and "*" not in engine.stage.float32_layers
         if self._half:
             engine.network.half()  # all of it, as a model's user would
         self._method = method_of(engine.network, engine.stage)
@@ -42,11 +44,8 @@ class TorchStage:
             torch._dynamo.config.recompile_limit = 64
             self._method = torch.compile(self._method, dynamic=False)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
     def __call__(self, **inputs: Array) -> dict[str, Array]:
-        stage, on_cpu = self._engine.stage, self._engine.device == "cpu"
+        stage, on_cpu = self.engine.stage, self.engine.device == "cpu"
         check_inputs(stage, inputs)
         with torch.inference_mode():
             if on_cpu:
@@ -58,15 +57,12 @@ class TorchStage:
         return {name: x.numpy() if on_cpu else x for name, x in zip(names, outputs, strict=True)}
 
 
-class GraphedStage:
+class GraphedStage(EngineWrapper):
     """A CUDA graph for each shape, with memory of its own that inputs are copied to."""
 
-    def __init__(self, engine: Any):
-        self._engine = engine
+    def __init__(self, engine: Engine):
+        super().__init__(engine)
         self._graphs: dict[tuple, tuple[dict, Callable, dict]] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         key = tuple(tuple(tensor.shape) for tensor in inputs.values())
@@ -79,9 +75,9 @@ class GraphedStage:
         return {name: tensor.clone() for name, tensor in outputs.items()}
 
     def _capture(self, inputs: dict[str, Array]) -> tuple[dict, Callable, dict]:
-        stream = torch.cuda.current_stream(self._engine.device)
+        stream = torch.cuda.current_stream(self.engine.device)
         held = {name: tensor.clone() for name, tensor in inputs.items()}
         for _ in range(RUNS_BEFORE_CAPTURE):
-            self._engine(**held)
+            self.engine(**held)
         stream.synchronize()
-        return held, *record(lambda: self._engine(**held), stream, in_order=False)
+        return held, *record(lambda: self.engine(**held), stream, in_order=False)

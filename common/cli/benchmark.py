@@ -12,7 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.cli import options
+from common.cli import options, run
+from common.errors import InputError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,19 +31,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         write_document(args.document, [Path(name) for name in args.results])
         return 0
     if args.results:
-        raise ValueError("results are for --document FILE, which joins them")
+        raise InputError("results are for --document FILE, which joins them")
 
-    from common.bench.figures import measure
+    from common.bench.run import measure
 
     command = shlex.join(["python", "scripts/benchmark.py", *sys.argv[1:]])
-    cases, budget = make_cases(args)
-    figures = measure(
-        cases, command, args.limit, budget, lambda row: print(report.line(row), file=sys.stderr)
-    )
+    workloads, budget = make_workloads(args)
+    results = measure(workloads, command, args.limit, budget, show)
     if args.out:
-        report.write_all(figures, args.out)
-    print(json.dumps(figures, indent=1) if args.json else report.markdown(figures), end="")
-    return 0 if any("failed" not in row for row in figures["rows"]) else 1
+        report.write_all(results, args.out)
+    print(json.dumps(results, indent=1) if args.json else report.markdown(results), end="")
+    return 0 if any("failed" not in row for row in results["rows"]) else 1
+
+
+def show(row: dict) -> None:
+    from common.bench.report import line
+    from common.synthesis.warm_up import HEADINGS
+
+    if "warm_up" in row:
+        run.print_table(HEADINGS, row["warm_up"], file=sys.stderr)
+    print(line(row), file=sys.stderr)
 
 
 def add_arguments(parser: options.Parser) -> None:
@@ -126,66 +134,57 @@ def add_arguments(parser: options.Parser) -> None:
     output.add_argument("results", nargs="*", default=[], metavar="RESULTS", help="JSON files for --document")
 
 
-def make_cases(args: argparse.Namespace):
-    """The cases, and the seconds that all of them may take."""
-    from common.bench import cases, children
-    from common.errors import require_torch, unknown
+def make_workloads(args: argparse.Namespace):
+    """The workloads, and the seconds that all of them may take."""
+    from common.bench import workload
+    from common.bench.peer import require_peer
+    from common.errors import require_torch
 
-    how = {
-        "voice": args.voice,
-        "checkpoints": args.checkpoint,
-        "threads": args.threads,
-        "decoder": args.decoder,
-        "deployments": args.deployments,
-        "overrides": args.overrides,
-        "graphs": args.graphs,
-        "warm_up": args.warm_up,
-    }
+    keys = ("voice", "threads", "decoder", "deployments", "overrides", "graphs", "warm_up")
+    how = {"checkpoints": args.checkpoint, **{key: getattr(args, key) for key in keys}}
     for peer in args.peer:
-        children.require_peer(peer)
+        require_peer(peer)
     if args.weights == "published":
         require_torch("--weights published")
     if args.warm_up and (args.symbols or args.part or args.suite or args.weights == "published"):
-        raise ValueError("--warm-up speaks a sentence: it is not for random ids, nor parts of models")
+        raise InputError("--warm-up speaks a sentence: it is not for random ids, nor parts of models")
     if args.weights:
-        how["weights"] = cases.choices(args.weights, cases.WEIGHTS, "weights")[0]
+        how["weights"] = workload.choices(args.weights, workload.WEIGHTS, "weights")[0]
     if args.symbols:
-        how["symbols"] = cases.numbers(args.symbols, "--symbols")
+        how["symbols"] = workload.numbers(args.symbols, "--symbols")
     elif args.part or args.weights == "published":
         how["symbols"] = (128,)
     if args.runs:
         how["runs"] = args.runs
     if args.device:
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", args.device):
-            raise ValueError(f"unknown device {args.device!r}: use cpu, cuda, cuda:N or auto")
+            raise InputError(f"unknown device {args.device!r}: use cpu, cuda, cuda:N or auto")
         how["device"] = args.device
     if args.suite:
-        from common.bench.suites import SUITES
+        from common.bench.suites import suite_workloads
 
-        if args.suite not in SUITES:
-            raise ValueError(unknown("suite", args.suite, SUITES))
-        suite = SUITES[args.suite]
-        return cases.with_peers(suite.cases(**how), args.peer), args.budget or suite.budget
+        made, budget = suite_workloads(args.suite, how)
+        return workload.with_peers(made, args.peer), args.budget or budget
     if args.part:
-        targets = [cases.Target.of(part.strip()) for part in args.part.split(",")]
+        targets = [workload.Target.of(part.strip()) for part in args.part.split(",")]
     else:
-        targets = [cases.Target(*pair) for pair in itertools.product(*choose(args))]
-    if args.decoder and not any(cases.form_of(target.acoustic, args.decoder) for target in targets):
-        raise ValueError(f"--decoder {args.decoder}: none of the models that are measured has this form")
+        targets = [workload.Target(*pair) for pair in itertools.product(*choose(args))]
+    if args.decoder and not any(workload.form_of(target.acoustic, args.decoder) for target in targets):
+        raise InputError(f"--decoder {args.decoder}: none of the models that are measured has this form")
     has_torch = importlib.util.find_spec("torch") is not None
-    made = cases.make_cases(
+    made = workload.make_workloads(
         targets,
-        args.backends or cases.default_backends(args.deployments, has_torch),
-        cases.choices(args.precisions, cases.PRECISIONS, "precision") if args.precisions else (),
-        batches=cases.numbers(args.batches, "--batches") if args.batches else (1,),
+        args.backends or workload.default_backends(args.deployments, has_torch),
+        workload.choices(args.precisions, workload.PRECISIONS, "precision") if args.precisions else (),
+        batches=workload.numbers(args.batches, "--batches") if args.batches else (1,),
         **how,
     )
-    return cases.with_peers(made, args.peer), args.budget
+    return workload.with_peers(made, args.peer), args.budget
 
 
 def choose(args: argparse.Namespace) -> list[list[str]]:
     """The acoustic models and the vocoders."""
-    from common.bench.cases import choose_models
+    from common.bench.workload import choose_models
 
     return [
         choose_models(words, kind, args.voice, args.checkpoint, args.weights or "voice")

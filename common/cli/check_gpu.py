@@ -13,6 +13,7 @@ from pathlib import Path
 
 from common.cli import options
 from common.config.deployment import PRECISIONS
+from common.errors import InputError
 from common.registry import names
 
 STEPS = ("verify", "sentences", "example", "tests", "pairs", "mix", "stages")
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
 
     if args.document:
-        from common.gpu_check.report import document
+        from common.verify.gpu.page import document
 
         args.document.write_text(document(args.out), encoding="utf-8")
         return 0
@@ -67,46 +68,45 @@ def main(argv: Sequence[str] | None = None) -> int:
     from common.errors import require_torch
 
     require_torch("comparing with PyTorch")
-    models, origins, precisions = (t.split(",") for t in (args.models, args.weights, args.precision))
+    chosen, origins, precisions = (t.split(",") for t in (args.models, args.weights, args.precision))
     if args.export_only:
-        from common.seeded import random_source
+        from common.bench.random_weights import random_source
 
-        for model in models:
+        for model in chosen:
             dict(random_source(model, args.graphs).graphs)
         return 0
     steps = args.steps.split(",")
     unknown = [step for step in steps if step not in STEPS]
     if unknown:
-        raise ValueError(f"there is no step {unknown[0]!r}: choose from {', '.join(STEPS)}")
-
-    import torch
+        raise InputError(f"there is no step {unknown[0]!r}: choose from {', '.join(STEPS)}")
 
     from common.engines.tensorrt.engine import require_gpu
 
     require_gpu("cuda")
-    from common.gpu_check import jobs, speaking, stages, verification
-    from common.gpu_check.report import machine
+    from common.bench.machine import versions
+    from common.engines.tensorrt.api import load_tensorrt
+    from common.verify.gpu import models, pairs, stages
+    from common.verify.gpu.checks import TIMED, run_checks, write_rows
 
+    load_tensorrt()
     args.out.mkdir(parents=True, exist_ok=True)
-    jobs.write_rows(args.out / "machine.json", [machine(torch)])
+    write_rows(args.out / "machine.json", [versions("cuda")])
     graphs, out = str(args.graphs), str(args.out)
     todo = {
-        "verify": lambda: verification.verify_jobs(models, origins, precisions, graphs, f"{out}/plots"),
-        "sentences": lambda: speaking.sentence_jobs(precisions, f"{out}/sentences"),
+        "verify": lambda: models.verify_jobs(chosen, origins, precisions, graphs, f"{out}/plots"),
+        "sentences": lambda: pairs.sentence_jobs(precisions, f"{out}/sentences"),
         "example": lambda: [{"folder": f"{out}/example", "precision": p} for p in precisions],
-        "pairs": lambda: speaking.pair_jobs(precisions, ["trt"]),
-        "mix": lambda: speaking.pair_jobs(["fp16"], [speaking.MIX]),
-        "stages": lambda: stages.stage_jobs(models, origins, precisions, args.fixed, graphs),
+        "pairs": lambda: pairs.pair_jobs(precisions, ["trt"]),
+        "mix": lambda: pairs.pair_jobs(["fp16"], [pairs.MIX]),
+        "stages": lambda: stages.stage_jobs(chosen, origins, precisions, args.fixed, graphs),
     }
     failed = False
     for step in steps:
         if step == "tests":
             failed |= run_tests(args.out / "tests.txt")
             continue
-        timed = step in ("pairs", "mix", "stages")
-        kind = "pairs" if step == "mix" else step
-        rows = jobs.run_jobs(kind, todo[step](), args.limit, 1 if timed else args.parallel)
-        jobs.write_rows(args.out / f"{step}.json", rows)
+        rows = run_checks(step, todo[step](), args.limit, 1 if step in TIMED else args.parallel)
+        write_rows(args.out / f"{step}.json", rows)
         failed |= any("failed" in row for row in rows)
     return 1 if failed else 0
 

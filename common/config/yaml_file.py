@@ -93,7 +93,7 @@ def _value(parser: Any, name: str) -> Any:
         if tag in (None, "!"):
             tag = parser.resolve(yaml.ScalarNode, event.value, event.implicit)
         _require_tag(tag, SCALARS, event)
-        return parser.yaml_constructors[tag](parser, yaml.ScalarNode(tag, event.value, event.start_mark))
+        return parser.yaml_constructors[tag](parser, yaml.ScalarNode(tag, event.value))
     if isinstance(event, yaml.SequenceStartEvent):
         _require_tag(event.tag, {None, "!", TAG + "seq"}, event)
         items = []

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from common.engines.torch_engine import build_network
-from common.export.to_onnx import EXPORTER_VERSION, Check, export_source, save_weights, source_stages
-from common.files import config_hash, exports_folder, sha256_of
+from common.export.to_onnx import (
+    EXPORTER_VERSION,
+    Check,
+    export_source,
+    export_stage,
+    save_weights,
+    source_stages,
+)
+from common.files import config_hash, exports_folder, sha256_of, write_bytes
 from common.stages import Stage
 from common.weights.voices import ModelSource
 
@@ -56,3 +65,30 @@ def with_graphs(source: ModelSource, stages: Iterable[Stage]) -> ModelSource:
     if not source.graphs:
         return kept
     return dataclasses.replace(source, graphs={**kept.graphs, **source.graphs})
+
+
+class ExportedGraphs(Mapping[str, Path]):
+    """Graphs of a network's stages in a folder; one that is missing is exported when it is asked for."""
+
+    def __init__(self, stages: Mapping[str, Stage], config: Any, folder: Path):
+        self._stages, self._config, self._folder = stages, config, folder
+
+    def __getitem__(self, name: str) -> Path:
+        stage = self._stages[name]
+        graph = self._folder / f"{name}.onnx"
+        note = graph.with_suffix(".json")
+        if not graph.is_file() or not note.is_file():
+            content, weights = export_stage(stage, self._config)
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_bytes(graph, content)
+            write_bytes(note, json.dumps({"weights": weights}).encode())
+        return graph
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stages)
+
+    def __len__(self) -> int:
+        return len(self._stages)
+
+    def __contains__(self, name: object) -> bool:  # without exporting it
+        return name in self._stages

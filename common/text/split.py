@@ -1,12 +1,14 @@
 """Long text into sentences, and long sentences into clauses, in time linear in the text.
 
-Where a full stop may or may not end a sentence ("U.S. Steel", "in the U.S. He left"), the doubtful case stays
-in one piece: two sentences spoken in one breath are a smaller fault than one that is torn apart.
+Text is not split at an ambiguous full stop ("U.S. Steel", "in the U.S. He left"): two sentences in one
+utterance are a smaller error than a sentence cut in two.
 """
 
 from __future__ import annotations
 
 import re
+
+from common.errors import InputError
 
 # Seconds of silence between two utterances, besides what the acoustic model speaks itself.
 SENTENCE_PAUSE = 0.25
@@ -44,7 +46,7 @@ _AFTER_TIME = _words("""
 """)
 
 _OPENING = "\"'“‘„«([{—–-¿¡"
-# No pattern here looks ahead of a repetition: on a text of 100 000 full stops that would cost a square.
+# No pattern has a lookahead behind a repetition: that takes quadratic time on 100 000 full stops.
 _MARK = re.compile(r"[.!?…。！？]+[\"'”’»)\]}*]*(?:\[\d{1,4}\])*|[\n\f\u2028\u2029]\s*")
 _WORD = re.compile(r"[^\W_]")
 _NEXT_WORD = re.compile(rf"\s*[{re.escape(_OPENING)}]*(\w{{0,24}}\.?)")
@@ -94,7 +96,7 @@ def split_clauses(text: str, max_chars: int) -> list[tuple[str, int]]:
     stay together where they fit.
     """
     if max_chars < 1:
-        raise ValueError(f"max_chars must be at least 1, not {max_chars}")
+        raise InputError(f"max_chars must be at least 1, not {max_chars}")
     pieces: list[tuple[str, int]] = []
     masked = _BRACES.sub(lambda braces: "x" * len(braces[0]), text)
     start = 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import string
 
+from common.errors import InputError
+
 _VOWELS = ("AA", "AE", "AH", "AO", "AW", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH", "UW")
 _CONSONANTS = (
     *("B", "CH", "D", "DH", "F", "G", "HH", "JH", "K", "L", "M", "N", "NG"),
@@ -18,8 +20,6 @@ ARPABET: tuple[str, ...] = tuple(
 
 # In the symbol sets "@" tells a phone from the letter of the same name.
 _PHONES = tuple("@" + phone for phone in ARPABET)
-
-PAD = "_"
 
 SYMBOL_SETS: dict[str, tuple[str, ...]] = {
     "english_basic": (*"_-!'(),.:;? ", *string.ascii_uppercase, *string.ascii_lowercase, *_PHONES),
@@ -44,5 +44,5 @@ def get_symbols(name: str) -> tuple[str, ...]:
     if name not in SYMBOL_SETS:
         near = difflib.get_close_matches(str(name), SYMBOL_SETS, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"unknown symbol set {name!r}: {hint}available: {', '.join(SYMBOL_SETS)}")
+        raise InputError(f"unknown symbol set {name!r}: {hint}available: {', '.join(SYMBOL_SETS)}")
     return SYMBOL_SETS[name]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from common.bench.cases import Case, Target, make_cases
+from common.bench.workload import Target, Workload, make_workloads
 from common.cli import options
 from common.cli.parser import Parser
 from common.cli.speak import parse
@@ -237,8 +237,8 @@ def test_another_config_needs_other_graphs(tiny_voice):
 def test_the_benchmark_hands_settings_to_its_processes(infer):
     deployments = {"fastpitch": Deployment(batch_size=2, trt_max_output_seq_len_list=(64, 128))}
     target, overrides = Target("fastpitch", "hifigan"), {"fastpitch": {"n_speakers": 1}}
-    case = Case(target, deployments=deployments, overrides=overrides)
-    args = infer(*case.arguments)
+    workload = Workload(target, deployments=deployments, overrides=overrides)
+    args = infer(*workload.arguments)
     assert args.deployments["fastpitch"] == deployments["fastpitch"]
     assert args.overrides["fastpitch"] == {"n_speakers": 1}
 
@@ -299,13 +299,13 @@ def test_precision_that_cannot_be_is_refused(infer, words, message):
         infer(*words.split())
 
 
-def test_a_benchmark_names_only_a_cases_own_models():
+def test_a_benchmark_names_only_a_workloads_own_models():
     how = {"deployments": {name: Deployment(use_fp16=True) for name in ("fastpitch", "tacotron2", "hifigan")}}
     text = "fastpitch=trt,tacotron2=onnx,hifigan=onnx"
     targets = [Target(name, "hifigan") for name in ("fastpitch", "tacotron2")]
-    first, second = make_cases(targets, [text], **how)
+    first, second = make_workloads(targets, [text], **how)
     assert (first.backend, first.device) == ("fastpitch=trt,hifigan=onnx", "auto")
     assert (second.backend, second.device) == ("tacotron2=onnx,hifigan=onnx", "cpu")
     assert first.arguments[-2:] == ["--set", "fastpitch.use_fp16=true"]
     assert second.deployments == {name: Deployment() for name in ("tacotron2", "hifigan")}
-    assert [case.backend for case in make_cases(targets[:1], ["onnx,trt"])] == ["onnx", "trt"]
+    assert [one.backend for one in make_workloads(targets[:1], ["onnx,trt"])] == ["onnx", "trt"]

@@ -22,20 +22,21 @@ def benchmark(voice: Path, *arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
-def test_figures_of_a_pair(tiny_voice):
+@pytest.mark.slow
+def test_results_of_a_pair(tiny_voice):
     result = benchmark(
         tiny_voice, "--acoustic", "fastpitch", "--vocoder", "all", "--backend", "onnx", "--json"
     )
     assert result.returncode == 0, result.stderr
-    figures = json.loads(result.stdout)
-    (row,) = figures["rows"]
+    results = json.loads(result.stdout)
+    (row,) = results["rows"]
     assert (row["name"], row["backend"], row["batch"]) == ("fastpitch -> hifigan", "onnx", 1)
     stages = {stage["stage"]: stage for stage in row["stages"]}
     assert {"fastpitch.encoder", "fastpitch.decoder", "hifigan.generator"} <= set(stages)
     assert stages["fastpitch.encoder"]["calls"] == 1
     spent = sum(stage["seconds"] for stage in row["stages"])
     assert 0 < spent <= row["device_s"] and row["rtf"] > 0
-    (flow,), (cold,) = figures["streams"], figures["cold"]
+    (flow,), (cold,) = results["streams"], results["cold"]
     assert flow["first_audio_s"] > 0 and cold["seconds"] > cold["parts"]["load acoustic"] > 0
     assert 20e6 < cold["peak_bytes"] < 4e9 and 20e6 < row["memory_bytes"] < 4e9
 
@@ -46,13 +47,14 @@ def test_unknown_models_are_named(tiny_voice):
     assert "unknown acoustic model 'tacotron': did you mean 'tacotron2'?" in result.stderr
 
 
+@pytest.mark.slow
 def test_fixed_lengths_a_peer_and_files(tiny_voice, tmp_path):
     words = ("--acoustic", "fastpitch", "--symbols", "4,8", "--backend", "onnx", "--json")
     more = ("--batches", "1,2", "--peer", "examples.benchmark_peer:speak", "--out", str(tmp_path))
     first, second = benchmark(tiny_voice, *words, *more), benchmark(tiny_voice, *words)
     assert first.returncode == 0, first.stderr
-    figures, again = (json.loads(result.stdout) for result in (first, second))
-    rows = figures["rows"]
+    results, again = (json.loads(result.stdout) for result in (first, second))
+    rows = results["rows"]
     assert [row["frames"] for row in rows] == [20, 20, 40, 40] * 2
     assert [row["backend"] for row in rows] == ["onnx"] * 4 + ["examples.benchmark_peer:speak"] * 4
     # The same again, but for times and memory.
@@ -62,8 +64,8 @@ def test_fixed_lengths_a_peer_and_files(tiny_voice, tmp_path):
         assert [row[key] for key in same] == [other[key] for key in same]
         work = [[(s["stage"], s["sizes"], s["flops"]) for s in one["stages"]] for one in (row, other)]
         assert work[0] == work[1]
-    assert figures["command"].startswith("python scripts/benchmark.py --runs 1")
-    assert figures["machine"]["peaks"]["fp32"] > 1e8 and "commit" in figures["machine"]
+    assert results["command"].startswith("python scripts/benchmark.py --runs 1")
+    assert results["machine"]["peaks"]["fp32"] > 1e8 and "commit" in results["machine"]
     assert {"results.json", "results.csv", "results.md"} <= {file.name for file in tmp_path.iterdir()}
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from common.gpu_check import jobs, speaking, stages, verification
-from common.gpu_check.report import document
+from common.bench.table import cells_of
+from common.verify.gpu import checks, models, pairs, stages
+from common.verify.gpu.page import document
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,14 +46,14 @@ def test_jobs_cover_all_stages_pairs_and_precisions():
     found = stages.stage_jobs(["fastpitch", "hifigan"], ["voice"], ["fp32", "fp16"], True, "graphs")
     assert {job["stage"] for job in found} >= {"encoder", "decoder", "generator", "denoiser"}
     assert {job["fixed"] for job in found} == {True, False}
-    assert len(speaking.pair_jobs(["fp16"], ["trt"])) == 6
-    assert len(speaking.sentence_jobs(["fp16"], "x")) == 12
-    assert len(verification.verify_jobs(["tacotron2"], ["voice", "published"], ["fp32"], "g", "p")) == 2
+    assert len(pairs.pair_jobs(["fp16"], ["trt"])) == 6
+    assert len(pairs.sentence_jobs(["fp16"], "x")) == 12
+    assert len(models.verify_jobs(["tacotron2"], ["voice", "published"], ["fp32"], "g", "p")) == 2
 
 
 def test_a_child_that_fails_leaves_a_row_and_the_others_go_on():
     """Both jobs need a GPU or TensorRT, which say why they are not there; the third names no model."""
-    rows = jobs.run_jobs(
+    rows = checks.run_checks(
         "verify",
         [
             {"origin": "voice", "model": model, "precision": "fp32", "graphs": "g"}
@@ -65,19 +66,16 @@ def test_a_child_that_fails_leaves_a_row_and_the_others_go_on():
 
 
 def test_verification_compares_every_layer_and_draws(tmp_path):
-    row = verification.check(
-        "voice", "hifigan", "fp32", str(tmp_path), str(tmp_path), backend="onnx", device="cpu"
-    )
+    row = models.check("voice", "hifigan", "fp32", str(tmp_path), str(tmp_path), backend="onnx", device="cpu")
     assert row["report"]["ok"]
-    cells = verification.table_row(row)
-    assert len(cells) == len(verification.HEADINGS) and cells[-1] == "ok"
+    assert cells_of(models.COLUMNS, row)[-1] == "ok"
     assert (tmp_path / "verify-voice-hifigan-fp32.png").stat().st_size > 1000
 
 
 def test_symbols_last_with_random_weights(tmp_path):
-    from common.seeded import random_source
+    from common.bench.random_weights import random_source
 
-    source = verification.lasting(random_source("fastspeech", tmp_path))
+    source = models.lasting(random_source("fastspeech", tmp_path))
     biases = [x for name, x in source.state.items() if "duration_predictor" in name and x.shape == (1,)]
     assert [float(x[0]) for x in biases] == [pytest.approx(math.log(6))]
     assert source.frontend.name == "fastspeech"
@@ -85,9 +83,9 @@ def test_symbols_last_with_random_weights(tmp_path):
 
 def test_rows_about_the_same_are_replaced_and_stand_on_the_page(tmp_path):
     row = {"origin": "voice", "model": "hifigan", "precision": "fp16", "failed": "no answer within 90 s"}
-    jobs.write_rows(tmp_path / "verify.json", [row, {**row, "precision": "fp32"}])
-    jobs.write_rows(tmp_path / "verify.json", [{**row, "failed": "status 1"}])
+    checks.write_rows(tmp_path / "verify.json", [row, {**row, "precision": "fp32"}])
+    checks.write_rows(tmp_path / "verify.json", [{**row, "failed": "status 1"}])
     rows = json.loads((tmp_path / "verify.json").read_text())
     assert [one["failed"] for one in rows] == ["status 1", "no answer within 90 s"]
     page = document(tmp_path)
-    assert "| hifigan | voice | fp16 | status 1 |" in page
+    assert "| hifigan | voice | fp16 | failed: status 1 |" in page

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from common.audio.contract import MelContract
-from common.seeded import random_source
+from common.bench.random_weights import random_source
 from common.weights.voices import ModelSource, load_voice
 from tests.trt_plugins.vocoder_kernels import (
     OnGpu,
@@ -80,6 +80,7 @@ class TestRefused(Refused):
 
 
 @pytest.mark.slow
+@pytest.mark.triton
 @pytest.mark.parametrize("resblock", ["1", "2"])
 @pytest.mark.parametrize("lengths", ["", "11,6"])
 def test_interpreted_kernels_are_near_float32(resblock, lengths):

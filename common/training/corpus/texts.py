@@ -10,7 +10,7 @@ import random
 import re
 from collections.abc import Sequence
 
-from common.text.reading.number_words import cardinal, decimal, digits, ordinal, two_digits, year
+from common.text.english.reading.number_words import cardinal, decimal, digits, ordinal, two_digits, year
 
 TEMPLATES = (
     "It costs {money}.",

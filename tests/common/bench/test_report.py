@@ -1,4 +1,4 @@
-"""Tables of figures: columns, failures, speed-up, the work of the stages, and pages of several runs."""
+"""Tables of results: columns, failures, speed-up, the work of the stages, and pages of several runs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import json
 
 import pytest
 
-from common.bench.clocks import summary
 from common.bench.document import write_document
-from common.bench.report import HEADINGS, as_csv, markdown, plots, write_all
-from common.bench.work import work_of
+from common.bench.flops import count_flops
+from common.bench.report import COLUMNS, as_csv, markdown, plots, write_all
+from common.bench.timer import summary
 from common.registry import get_model
 
+HEADINGS = [heading for heading, _ in COLUMNS]
 LABEL = {"name": "a -> b", "precision": "fp32", "device": "cpu", "weights": "published", "symbols": 128}
 
 
@@ -44,7 +45,7 @@ def row(backend: str, batch: int, seconds: float) -> dict:
 
 
 @pytest.fixture
-def figures() -> dict:
+def results() -> dict:
     failed = {**LABEL, "backend": "trt", "batch": 1, "failed": "no | GPU", "notes": ["ran without a graph"]}
     rows = [
         row("torch", 1, 0.010),
@@ -61,10 +62,10 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.replace("\\|", "/").strip("|").split("|")]
 
 
-def test_columns_and_the_speed_up_against_the_first_row_of_the_batch(figures):
-    lines = markdown(figures).splitlines()
+def test_columns_and_the_speed_up_against_the_first_row_of_the_batch(results):
+    lines = markdown(results).splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("| backend"))
-    assert tuple(cells(lines[start])) == HEADINGS
+    assert cells(lines[start]) == HEADINGS
     rows = [dict(zip(HEADINGS, cells(line), strict=True)) for line in lines[start + 2 : start + 7]]
     assert [(one["backend"], one["batch"], one["speed-up"]) for one in rows] == [
         ("torch", "1", "1.00"),
@@ -80,22 +81,22 @@ def test_columns_and_the_speed_up_against_the_first_row_of_the_batch(figures):
     assert cells(stage)[-4:] == ["0.2", "20.0%", "0.2", "2.0%"]
 
 
-def test_csv_has_a_line_a_row_in_seconds(figures):
-    rows = list(csv.DictReader(io.StringIO(as_csv(figures))))
+def test_csv_has_a_line_a_row_in_seconds(results):
+    rows = list(csv.DictReader(io.StringIO(as_csv(results))))
     assert len(rows) == 5 and float(rows[3]["latency_mean_s"]) == pytest.approx(0.005)
     assert float(rows[3]["speed_up"]) == pytest.approx(2)
     assert rows[2]["failed"] == "no | GPU" and rows[2]["latency_mean_s"] == ""
 
 
-def test_results_of_machines_join_in_one_page(figures, tmp_path):
-    write_all(figures, tmp_path / "small")
-    other = {**figures, "machine": {**figures["machine"], "gpu": "A GPU"}}
+def test_results_of_machines_join_in_one_page(results, tmp_path):
+    write_all(results, tmp_path / "small")
+    other = {**results, "machine": {**results["machine"], "gpu": "A GPU"}}
     (tmp_path / "gpu.json").write_text(json.dumps(other))
     page = tmp_path / "docs" / "benchmarks.md"
     write_document(page, [tmp_path / "gpu.json", tmp_path / "small" / "results.json"])
     text = page.read_text()
     assert text.index("## A GPU") < text.index("## a CPU, 2 cores") and text.count("Latency: from") == 1
-    for name in plots(figures):
+    for name in plots(results):
         assert f"(benchmarks/small-{name})" in text
         assert (tmp_path / "docs" / "benchmarks" / f"gpu-{name}").read_bytes().startswith(b"\x89PNG")
     (tmp_path / "other.json").write_text("[]")
@@ -111,13 +112,7 @@ def test_results_of_machines_join_in_one_page(figures, tmp_path):
         ("tacotron2", "decoder_loop", {"batch": 1, "text": 128, "steps": 600}, 22.8),
     ],
 )
-def test_work_is_counted_from_the_layers(model, stage, sizes, gflop):
-    work = work_of(model, get_model(model).config_class(), stage, tuple(sizes.items()))
+def test_operations_are_counted_from_the_layers(model, stage, sizes, gflop):
+    work = count_flops(model, get_model(model).config_class(), stage, tuple(sizes.items()))
     assert work["flops"] / 1e9 == pytest.approx(gflop, rel=0.01)
     assert work["weights"] * sizes["batch"] > 1e6 and work["values"] > 0
-
-
-def test_percentiles_lie_between_the_runs():
-    figures = summary([0.001 * n for n in range(1, 102)])
-    assert figures["p50"] == pytest.approx(0.051) and figures["p99"] == pytest.approx(0.1)
-    assert figures["mean"] == pytest.approx(0.051) and figures["std"] > 0.02

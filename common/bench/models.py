@@ -1,0 +1,289 @@
+"""What a row runs: a pair, a model or a stage on its engines.
+
+Its output is as long in every run: durations that a row gives take the place of the predicted ones, which are
+predicted all the same, and Tacotron 2 makes so many steps.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from common.arrays import Array, as_float32, to_device, valid
+from common.audio.contract import require_same_contract
+from common.bench.stage_times import EngineWrapper, StageTimer
+from common.bench.workload import Workload, form_of, has_decoders
+from common.config.deployment import Bucket, Deployment
+from common.engines import Engine
+from common.engines.buckets import root
+from common.errors import InputError, unknown
+from common.registry import get_model
+from common.runner import FIRST_CHUNK, LARGEST_CHUNK, TextToSpeech
+from common.speech import Controls
+from common.stages.choose import KINDS, deployment_of, parse_backends
+from common.synthesis.loading import choose_sources, make_driver
+from common.weights.voices import ModelSource
+
+SYMBOLS = 128  # where a stage or a vocoder is given none
+FRAMES_PER_SYMBOL = 5  # 128 symbols: 640 frames
+STEPS = 600  # of Tacotron 2's decoder
+SENTENCES = (
+    "The examination and testimony of the experts enabled the commission to conclude "
+    "that five shots may have been fired.",
+    "In being comparatively modern, the art has neither the charm of age nor the weight of a long tradition, "
+    "and for that reason it is often passed over by those who write about older crafts.",
+    "The earliest book printed with movable types is a work of great beauty.",
+    "It was made in the middle of the fifteenth century, and it has never been surpassed.",
+    "Printers of later times took less care, and what they made was cheaper, and looked it.",
+    "Only in our own day have some of them gone back to the first models, with great success.",
+)
+
+
+@dataclass(frozen=True)
+class Output:
+    """How much one run made of each item of a batch."""
+
+    frames: Sequence[int] = ()  # none where no mel is made
+    samples: Sequence[int] = ()  # as much audio as that is
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is measured for a row."""
+
+    run: Callable[[], Output]
+    first_audio: Callable[[], Any] | None = None  # up to the first samples on the host
+    timer: StageTimer | None = None  # of the engines that run
+    sampling_rate: int = 22050
+
+
+class FixedDurations(EngineWrapper):
+    """An acoustic model's encoder with durations that are given: its own are predicted, and not used."""
+
+    def __init__(self, engine: Engine, frames: int):
+        super().__init__(engine)
+        self._frames = frames
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        return self._given(inputs, self.engine(**inputs))
+
+    def alone(self, bucket: Bucket | None = None) -> Callable[[dict[str, Array]], dict[str, Array]]:
+        run = self.engine.capturable(bucket)
+        return lambda inputs: self._given(inputs, run(inputs))
+
+    def _given(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
+        inside = valid(inputs["lengths"], outputs["duration"].shape[1])
+        return {**outputs, "duration": as_float32(inside) * self._frames}
+
+
+class Remembered(EngineWrapper):
+    """An engine that runs once for each shape and gives the same from then on: others are measured."""
+
+    def __init__(self, engine: Engine):
+        super().__init__(engine)
+        self._outputs: dict[tuple, dict[str, Array]] = {}
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        key = tuple(tuple(value.shape) for value in inputs.values())
+        if key not in self._outputs:
+            self._outputs[key] = self.engine(**inputs)
+        return self._outputs[key]
+
+
+@functools.cache
+def random_source(model: str, graphs: Any, sizes: tuple[tuple[str, Any], ...]) -> ModelSource:
+    from common.bench.random_weights import random_source
+
+    return random_source(model, graphs, dict(sizes))
+
+
+def sources_of(workload: Workload) -> dict[str, ModelSource]:
+    """The source of each of the workload's models, with networks of its own: a precision is theirs."""
+    models = workload.target.models
+    if workload.weights == "published":
+        found = {
+            kind: random_source(model, workload.graphs, tuple(workload.overrides.get(model, {}).items()))
+            for kind, model in models.items()
+        }
+    else:
+        wanted = {kind: models.get(kind) for kind in KINDS}
+        found = choose_sources(wanted, workload.voice, workload.checkpoints, workload.overrides)
+    return {kind: replace(found[kind], networks=WeakValueDictionary()) for kind in models}
+
+
+def config_of(workload: Workload, model: str) -> Any:
+    """The sizes of one of the workload's models."""
+    if workload.weights == "published":
+        return replace(get_model(model).config_class(), **workload.overrides.get(model, {}))
+    return sources_of(workload)[get_model(model).kind].config
+
+
+class LoadedModels:
+    """The workload's models on their engines, which are watched."""
+
+    def __init__(self, workload: Workload):
+        self.workload = workload
+        self.fixed = bool(workload.symbols)
+        self.engines: list[Engine] = []
+        self.timer = StageTimer()
+        sources = sources_of(workload)
+        if len(sources) == len(KINDS):
+            first, second = (sources[kind] for kind in KINDS)
+            require_same_contract(first.mel, second.mel, (first.model, second.model))
+        self.drivers = {kind: self._driver(source) for kind, source in sources.items()}
+        first = next(iter(sources.values()))
+        self.sampling_rate, self.hop = first.mel.sampling_rate, first.mel.hop_length
+        frontend = first.frontend.build() if first.frontend and not self.fixed else None
+        self.tts = TextToSpeech(
+            frontend, self.drivers.get("acoustic"), self.drivers.get("vocoder"), self.sampling_rate
+        )
+
+    def _driver(self, source: ModelSource) -> Any:
+        workload, kind = self.workload, get_model(source.model).kind
+        backend = parse_backends(workload.plain_backend, workload.target.models)[kind]
+        # A graph is captured, and compiled code made, for one step: the loop looks at its gates.
+        steps = "steps" if workload.modes.get("torch") else None
+        form = form_of(source.model, workload.decoder or steps)
+        how = deployment_of(source.model, workload.deployments, workload.plain_backend)
+        if backend == "trt":
+            if how.batch_size is None and kind == "acoustic":
+                how = replace(how, batch_size=max(workload.batches))
+            build_engines(source, how, form)
+        driver = make_driver(source, backend, workload.device, workload.threads, form, self._watch, how)
+        captured = getattr(driver, "captured", None)
+        if hasattr(captured, "decode"):
+            self.timer.watch_graphs(captured)
+        return driver
+
+    def _watch(self, engine: Engine) -> Engine:
+        self.engines.append(engine)
+        stage, mode, half = engine.stage, self.workload.modes.get("torch"), self.workload.precision == "fp16"
+        if engine.backend == "torch" and (mode or half):
+            from common.bench.torch_modes import in_mode
+
+            engine = in_mode(engine, mode, half)
+        if self._decoder_alone and not stage.name.startswith("decoder"):
+            return Remembered(engine)
+        if self.fixed and any(tensor.name == "duration" for tensor in stage.outputs):
+            if stage.name != "encoder":
+                raise InputError(
+                    f"{stage.full_name} makes durations of its own, so that lengths cannot be fixed: "
+                    "leave --symbols out, or run the model without buckets"
+                )
+            engine = FixedDurations(engine, FRAMES_PER_SYMBOL)
+        return self.timer.watch(engine)
+
+    @property
+    def _decoder_alone(self) -> bool:
+        """Whether the workload is all steps of Tacotron 2's decoder, whichever stage makes them."""
+        model, _, stage = self.workload.target.part.partition(".")
+        return stage == "decoder" and has_decoders(model)
+
+    def measured(self, batch: int, symbols: int | None) -> Measured:
+        model, _, stage = self.workload.target.part.partition(".")
+        first_audio = None
+        if stage and not self._decoder_alone:
+            run = self._stage(model, stage, batch, symbols or SYMBOLS)
+        elif "acoustic" not in self.drivers:
+            run = self._vocoder(batch, symbols or SYMBOLS)
+        else:
+            ids, controls = self.ids(batch, symbols), self.controls()
+            run = functools.partial(self._speak, ids, controls)
+            if self.tts.vocoder and batch == 1 and "compile" not in self.workload.modes.values():
+                first_audio = functools.partial(self._first_audio, ids, controls)
+        return Measured(run, first_audio, self.timer, self.sampling_rate)
+
+    def ids(self, batch: int, symbols: int | None) -> list[np.ndarray]:
+        driver = self.tts.acoustic
+        if batch > driver.largest_batch:
+            raise InputError(f"batch size {batch}: {driver.source.model} goes up to {driver.largest_batch}")
+        return ids_of(self.tts.frontend, driver.config.n_symbols, batch, symbols)
+
+    def controls(self) -> Controls:
+        """With fixed lengths Tacotron 2's gate never ends it."""
+        if self.fixed and has_decoders(self.workload.target.acoustic):
+            return Controls(gate_threshold=1.0, step_limit=STEPS)
+        return Controls()
+
+    def _speak(self, ids: Sequence[np.ndarray], controls: Controls) -> Output:
+        """By an acoustic model, and a vocoder where there is one."""
+        said = self.tts.acoustic.synthesise(ids, controls)
+        if not self.tts.vocoder:
+            lengths = said.mel_lengths.tolist()
+            return Output(lengths, [length * self.hop for length in lengths])
+        audio = self.tts.vocoder.vocode(said.mel, said.mel_lengths, controls)
+        return Output(said.mel_lengths.tolist(), [len(samples) for samples in audio])
+
+    def _first_audio(self, ids: Sequence[np.ndarray], controls: Controls) -> np.ndarray:
+        said = self.tts.acoustic.synthesise(ids, controls)
+        mel = said.mel[:1, :, : int(said.mel_lengths[0])]
+        return next(self.tts.vocoder.vocode_chunks(mel, FIRST_CHUNK, LARGEST_CHUNK, controls))
+
+    def _vocoder(self, batch: int, symbols: int) -> Callable[[], Output]:
+        driver, frames = self.tts.vocoder, symbols * FRAMES_PER_SYMBOL
+        rng = np.random.default_rng(0)
+        drawn = rng.standard_normal((batch, driver.config.n_mel_channels, frames), np.float32) * 2 - 5
+        mel, lengths = to_device(drawn, driver.generator.device), np.full(batch, frames)
+        return lambda: Output([frames] * batch, [len(audio) for audio in driver.vocode(mel, lengths)])
+
+    def _stage(self, model: str, name: str, batch: int, symbols: int) -> Callable[[], Output]:
+        (driver,) = self.drivers.values()
+        if name not in driver.engines:
+            more = ["decoder"] if has_decoders(model) else []
+            raise InputError(unknown(f"stage of {model} as it runs here", name, [*driver.engines, *more]))
+        engine = driver.engines[name]
+        stage = engine.stage
+        frames = symbols * FRAMES_PER_SYMBOL
+        if has_decoders(model):
+            frames = STEPS * driver.config.n_frames_per_step
+        lengths = {"text": symbols, "mel": frames, "steps": STEPS, "batch": batch}
+        lengths["samples"] = frames * self.hop
+        sizes = {
+            dim.name: lengths[root(dim)] * dim.times if root(dim) in lengths else dim.typical
+            for dim in stage.dynamic_dims.values()
+        }
+        inputs = example_inputs(driver.source, stage, sizes, engine.device)
+        if "gate_threshold" in inputs:
+            inputs["gate_threshold"] = to_device(np.ones(1, np.float32), engine.device)
+        makes_frames = not {"text", "batch"} >= set(sizes)
+        output = Output([frames] * batch, [frames * self.hop] * batch) if makes_frames else Output()
+
+        def run() -> Output:
+            engine(**inputs)
+            return output
+
+        return run
+
+
+def example_inputs(source: ModelSource, stage: Any, sizes: dict[str, int], device: str) -> dict[str, Any]:
+    """Random inputs of a stage, the same each time, on a device."""
+    examples = get_model(source.model).module("examples")
+    inputs = examples.example_inputs(stage, source.config, sizes, np.random.default_rng(0))
+    return {name: to_device(value, device) for name, value in inputs.items()}
+
+
+def build_engines(source: ModelSource, deployment: Deployment, decoder: str | None) -> None:
+    """The engines that TensorRT will run, where they are not built yet."""
+    from common.engines.tensorrt.api import load_tensorrt
+    from common.engines.tensorrt.build import build_stage
+    from common.engines.tensorrt.engine_file import engine_files, needed_stages
+    from common.export.graph_store import with_graphs
+
+    trt = load_tensorrt()
+    stages = needed_stages(source, deployment, decoder)
+    source = with_graphs(source, stages)
+    for file in engine_files(stages, source, deployment, trt):
+        build_stage(file, source, trt, False, deployment.trt_max_ws_size)
+
+
+def ids_of(frontend: Any, n_symbols: int, batch: int, symbols: int | None) -> list[np.ndarray]:
+    """Random symbols, or those of sentences: int64 [T_text] for each item."""
+    if symbols is None:
+        return [frontend(SENTENCES[i % len(SENTENCES)]).utterances[0].ids for i in range(batch)]
+    rng = np.random.default_rng(0)
+    return [rng.integers(1, n_symbols, symbols) for _ in range(batch)]

@@ -1,0 +1,297 @@
+"""Workloads: which models are measured, how they are run, and with how much text."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from common.bench.onnx_options import OPTIONS
+from common.config.deployment import Deployment, on_another
+from common.config.hparams import backend_texts, shown
+from common.errors import InputError, unknown
+from common.registry import MODELS, decoder_forms, get_model
+from common.stages.choose import KINDS, kernels_of, parse_backends
+from common.synthesis.loading import choose_sources, pick_device
+from common.weights.voices import load_voice
+
+WEIGHTS = ("voice", "published")
+PRECISIONS = ("fp32", "tf32", "fp16")
+# How a backend is run, as the word behind it says: "torch-compile", "trt-graph".
+MODES = {"torch": ("compile", "graph"), "trt": ("graph",), "onnx": tuple(OPTIONS)}
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is measured: a pair, or with `part` one model ("fastpitch") or one stage ("hifigan.generator").
+
+    All steps of Tacotron 2's decoder are "tacotron2.decoder", whichever stage makes them.
+    """
+
+    acoustic: str | None
+    vocoder: str | None
+    part: str = ""
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The models that run, by kind."""
+        both = {"acoustic": self.acoustic, "vocoder": self.vocoder}
+        return {kind: model for kind, model in both.items() if model}
+
+    @property
+    def name(self) -> str:
+        return self.part or f"{self.acoustic} -> {self.vocoder}"
+
+    @property
+    def is_pair(self) -> bool:
+        return bool(self.acoustic and self.vocoder)
+
+    @classmethod
+    def of(cls, part: str) -> Target:
+        """The target of a model's name, or of "model.stage"."""
+        model, _, stage = part.partition(".")
+        kind = get_model(model).kind
+        stages = get_model(model).module("stages").stages(get_model(model).config_class())
+        known = [one.name for one in stages] + (["decoder"] if has_decoders(model) else [])
+        if stage and stage not in known:
+            raise InputError(unknown(f"stage of {model}", stage, known))
+        return cls(*(model if kind == one else None for one in KINDS), part)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One way to run one target; it has a row for each batch size and text length.
+
+    With `peer`, a function of the user's stands in the target's place. `symbols` are text lengths; without
+    any, sentences are spoken.
+    """
+
+    target: Target
+    backend: str = "onnx"  # as the runner takes it, but for the modes behind its words
+    precision: str = "fp32"
+    device: str = "cpu"
+    peer: str = ""  # "module:function"
+    weights: str = "voice"
+    voice: str | None = None
+    checkpoints: Sequence[str] = ()
+    threads: int | None = None
+    decoder: str | None = None
+    deployments: Mapping[str, Deployment] = field(default_factory=dict)  # by model, as `load` takes them
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    batches: Sequence[int] = (1,)
+    symbols: Sequence[int] = ()
+    graphs: Path = Path("build/graphs")  # of published sizes
+    runs: int = 10
+    warm_up: bool = False  # run every engine first, and say on stderr what that took
+
+    @property
+    def clock_device(self) -> str:
+        """The device whose work is waited for."""
+        return "cuda" if self.device == "auto" else self.device
+
+    @property
+    def plain_backend(self) -> str:
+        return split_modes(self.backend)[0]
+
+    @property
+    def modes(self) -> dict[str, str]:
+        return split_modes(self.backend)[1]
+
+    @property
+    def streams(self) -> bool:
+        """Whether texts are spoken as users do: a voice's pair, without modes, which fit one length."""
+        whole = self.target.is_pair and not self.peer
+        return whole and self.weights == "voice" and not self.symbols and not self.modes
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """What tells each of its rows from others."""
+        for symbols, batch in itertools.product(self.symbols or (None,), self.batches):
+            yield {
+                "name": self.target.name,
+                "backend": self.peer or self.backend,
+                "precision": self.precision,
+                "device": self.device,
+                "weights": self.weights,
+                "symbols": symbols,
+                "batch": batch,
+            }
+
+    @property
+    def arguments(self) -> list[str]:
+        """The same for scripts/infer.py, which speaks with a voice."""
+        given = {
+            "--acoustic": self.target.acoustic,
+            "--vocoder": self.target.vocoder,
+            "--backend": self.plain_backend,
+            "--voice": self.voice,
+            "--threads": self.threads and str(self.threads),
+            "--device": self.device,
+            # Only where there is one to choose: with the other acoustic models it is an error.
+            "--decoder": form_of(self.target.acoustic, self.decoder),
+        }
+        words = [word for name, value in given.items() if value for word in (name, value)]
+        words += [word for file in self.checkpoints for word in ("--checkpoint", file)]
+        for model in self.target.models.values():
+            deployment = asdict(self.deployments.get(model, Deployment()))
+            changed = {key: value for key, value in deployment.items() if value != getattr(Deployment, key)}
+            for key, value in (changed | self.overrides.get(model, {})).items():
+                words += ["--set", f"{model}.{key}={shown(value)}"]
+        return words
+
+
+def split_modes(text: str) -> tuple[str, dict[str, str]]:
+    """ "acoustic=trt-graph,vocoder=torch" -> ("acoustic=trt,vocoder=torch", {"trt": "graph"})."""
+    modes: dict[str, str] = {}
+    parts = []
+    for part in text.split(","):
+        head, equals, word = part.rpartition("=")
+        backend, dash, mode = word.strip().partition("-")
+        if dash:
+            known = [f"{backend}-{one}" for one in MODES.get(backend, ())]
+            if word.strip() not in known:
+                raise InputError(unknown("backend", word.strip(), known or ("onnx", "torch", "trt")))
+            modes[backend] = mode
+        parts.append(f"{head}{equals}{backend}" if dash else part)
+    return ",".join(parts), modes
+
+
+def make_workloads(
+    targets: Iterable[Target],
+    backends: Iterable[str],
+    precisions: Sequence[str] = (),
+    device: str | None = None,
+    **how: Any,
+) -> list[Workload]:
+    """A workload for each target, backend and precision that the backend has there.
+
+    Of what `how` and the backends say, each has what is for its models. Without precisions, it is what the
+    deployments say (`use_fp16`), else float32.
+    """
+    texts = [one for text in backends for one in backend_texts(text)]
+    made = []
+    for target, text in itertools.product(targets, texts):
+        models = target.models
+        here = backend_of(text, models.values())
+        plain, modes = split_modes(here)
+        chosen = parse_backends(plain, models)
+        where = place_of(chosen, device)
+        given, overrides = (
+            {model: value for model, value in how.get(key, {}).items() if model in models.values()}
+            for key in ("deployments", "overrides")
+        )
+        half = any(deployment.use_fp16 for deployment in given.values())
+        for precision in precisions or ("fp16" if half else "fp32",):
+            if precisions and precision not in precisions_of(here, where):
+                continue
+            deployments = {}
+            for kind, model in models.items():
+                one = given.get(model, Deployment())
+                if chosen[kind] == "trt":
+                    fp16 = precision == "fp16" if precisions else one.use_fp16
+                    graph = one.trt_cuda_graph or modes.get("trt") == "graph"
+                    one = replace(one, use_fp16=fp16, trt_cuda_graph=graph)
+                else:
+                    one = on_another(one)
+                if one != Deployment() or model in given:
+                    deployments[model] = one
+            own = {**how, "deployments": deployments, "overrides": overrides}
+            made.append(Workload(target, here, precision, where, **own))
+    if not made:
+        raise InputError(
+            f"no backend of {', '.join(texts)} has precision {', '.join(precisions)} on {device or 'cpu'}: "
+            "fp16 is for trt, and for torch on a GPU; tf32 for torch on a GPU"
+        )
+    return made
+
+
+def with_peers(workloads: Sequence[Workload], peers: Sequence[str]) -> list[Workload]:
+    """The workloads, and behind those of each pair the user's functions."""
+    made: list[Workload] = []
+    for target, group in itertools.groupby(workloads, lambda workload: workload.target):
+        found = list(group)
+        if target.is_pair:
+            found += [replace(found[0], peer=peer, backend="", precision="") for peer in peers]
+        made += found
+    if peers and not any(workload.peer for workload in made):
+        raise InputError("--peer is for pairs: it makes audio of ids, as no model or stage alone does")
+    return made
+
+
+def default_backends(deployments: Mapping[str, Deployment], has_torch: bool) -> list[str]:
+    """Where none are asked for: those that hparams say, else all that needs no GPU."""
+    on_trt = [model for model, how in deployments.items() if how.use_trt]
+    if on_trt:
+        return [",".join(f"{model}={'trt' if model in on_trt else 'onnx'}" for model in deployments)]
+    return ["onnx", "torch"] if has_torch else ["onnx"]
+
+
+def place_of(backends: Mapping[str, str], device: str | None) -> str:
+    """Where a workload runs: on the CPU if nothing else is said, but with TensorRT where each model can."""
+    if "trt" in backends.values() and device in (None, "auto"):
+        return "auto"
+    return pick_device(next(iter(backends.values()))) if device == "auto" else device or "cpu"
+
+
+def precisions_of(backend: str, device: str) -> set[str]:
+    """What a backend can be run in. ONNX Runtime runs the graphs as they are exported, in float32."""
+    words = {part.rpartition("=")[2].strip() for part in split_modes(backend)[0].split(",")}
+    torch_on_gpu = "torch" in words and device != "cpu"
+    half = "trt" in words or torch_on_gpu
+    return {"fp32"} | ({"fp16"} if half else set()) | ({"tf32"} if torch_on_gpu else set())
+
+
+def backend_of(text: str, models: Iterable[str]) -> str:
+    """The backends' text without what it says of other models than these."""
+    models = list(models)
+    mine = {*models, *(get_model(model).kind for model in models), *kernels_of(*models)}
+    others = {*MODELS, *KINDS, *kernels_of(*MODELS)} - mine
+    parts = [part for part in text.split(",") if part.partition("=")[0].strip() not in others]
+    return ",".join(parts) or "onnx"
+
+
+def has_decoders(model: str | None) -> bool:
+    """Whether the model has a decoder that goes step by step, or all steps at once."""
+    return model is not None and "steps" in decoder_forms(model)
+
+
+def form_of(model: str | None, decoder: str | None) -> str | None:
+    """What `--decoder` says of this model, where it is one of its forms."""
+    return decoder if model is not None and decoder in decoder_forms(model) else None
+
+
+def choose_models(
+    words: str | None, kind: str, voice: str | None, checkpoints: Sequence[str], weights: str = "voice"
+) -> list[str]:
+    """ "fastpitch,tacotron2", "all" of the voice's, or None: the voice's own or the checkpoint's."""
+    published = [name for name, model in MODELS.items() if model.kind == kind]
+    if words == "all":
+        return published if weights == "published" else load_voice(voice).models_of(kind)
+    wanted = [word.strip() for word in words.split(",")] if words else [None]
+    for name in wanted:
+        if name is not None:
+            get_model(name, kind)
+    if wanted != [None]:
+        return wanted
+    if weights == "published":
+        return published[:1]
+    return [choose_sources(dict.fromkeys(KINDS), voice, checkpoints)[kind].model]
+
+
+def numbers(text: str, what: str) -> tuple[int, ...]:
+    """ "1,4,8" -> (1, 4, 8)."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(re.fullmatch(r"[1-9]\d{0,5}", word) for word in words):
+        raise InputError(f"{what} must be whole numbers from 1 on, with commas between them, not {text!r}")
+    return tuple(int(word) for word in words)
+
+
+def choices(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
+    """ "fp32,fp16" -> ("fp32", "fp16"), each of them known."""
+    words = tuple(word.strip() for word in text.split(","))
+    for word in words:
+        if word not in known:
+            raise InputError(unknown(what, word, known))
+    return words

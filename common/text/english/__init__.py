@@ -1,0 +1,1 @@
+"""Frontend of the shipped voice: any English text to phonemes."""

@@ -1,0 +1,167 @@
+"""The frontend of the shipped voice: any English text to phonemes in the published symbol set.
+
+Unlike the published frontends it makes phonemes of every word. It reports what it can't speak.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.errors import InputError
+from common.text import Analysis, Unspoken, Utterance
+from common.text.english.normalise import Span, normalise
+from common.text.english.pronounce import Phones, read
+from common.text.split import CLAUSE_PAUSE, pause_between, split_sentences
+from common.text.symbols import get_symbols
+
+SYMBOLS = "english_basic"
+MAX_SYMBOLS = 220  # an utterance of about fifteen seconds
+
+_TOKEN = re.compile(r"\{([A-Z012 ]+)\}|[A-Za-z']{1,60}-?|[.,;:?!-]")
+_STRONGEST_FIRST = "?!.;:,-"
+_MAY_END = frozenset(".?!,;:")
+
+
+@dataclass(frozen=True)
+class _Token:
+    """A word or mark of the normalised text and the part of the sentence that it stands for."""
+
+    text: str
+    start: int
+    end: int
+    phones: Phones = ()
+
+    @property
+    def is_mark(self) -> bool:
+        return not self.phones
+
+    @property
+    def size(self) -> int:
+        return 1 + len(self.phones)
+
+
+class EnglishFrontend:
+    """Text to utterances. Each begins with a space, which is the leading silence, and ends in a mark."""
+
+    name = "english"
+
+    def __init__(self, max_symbols: int = MAX_SYMBOLS) -> None:
+        """`max_symbols`: longer sentences are cut into clauses, symbols an utterance."""
+        if max_symbols < 8:
+            raise InputError(f"max_symbols must be at least 8, not {max_symbols}")
+        self.symbols = get_symbols(SYMBOLS)
+        self.max_symbols = max_symbols
+        self._ids = {symbol: i for i, symbol in enumerate(self.symbols)}
+
+    def __call__(self, text: str) -> Analysis:
+        sentences = split_sentences(text)
+        utterances: list[Utterance] = []
+        unspoken: dict[str, Unspoken] = {}
+        for number, (sentence, offset) in enumerate(sentences):
+            spans, left_out = normalise(sentence)
+            for item in left_out:
+                unspoken.setdefault(item.kind, Unspoken(item.symbol, offset + item.position, sentence))
+            end = offset + len(sentence)
+            last = number + 1 == len(sentences)
+            pause = 0.0 if last else pause_between(text, end, sentences[number + 1][1])
+            utterances += self._utterances(sentence, self._tokens(spans), pause)
+        return Analysis(tuple(utterances), tuple(unspoken.values()))
+
+    def _tokens(self, spans: Iterable[Span]) -> list[_Token]:
+        """Words with phones and single marks between them; none before the first word."""
+        tokens: list[_Token] = []
+        for span in spans:
+            for match in _TOKEN.finditer(span.text):
+                phones = tuple(match[1].split()) if match[1] else ()
+                token = _Token(match[0], span.start, span.end, phones)
+                if match[0] not in _STRONGEST_FIRST:
+                    tokens.append(token)
+                elif tokens and tokens[-1].text in _STRONGEST_FIRST:
+                    tokens[-1] = min(tokens[-1], token, key=lambda t: _STRONGEST_FIRST.index(t.text))
+                elif tokens:
+                    tokens.append(token)
+        readings = read([token.text for token in tokens])
+        pairs = zip(tokens, readings, strict=True)
+        spoken = [_Token(t.text, t.start, t.end, t.phones or phones) for t, phones in pairs]
+        return [token for token in spoken if token.phones or token.text in _STRONGEST_FIRST]
+
+    def _utterances(self, sentence: str, tokens: list[_Token], pause: float) -> list[Utterance]:
+        parts = self._parts(tokens)
+        utterances = []
+        for number, part in enumerate(parts):
+            start = 0 if number == 0 else part[0].start
+            end = len(sentence) if number + 1 == len(parts) else max(parts[number + 1][0].start, part[-1].end)
+            symbols: list[str] = []
+            words = ""
+            for token in part:
+                symbols += [token.text] if token.is_mark else [" ", *("@" + phone for phone in token.phones)]
+                words += _shown(token, words)
+            if symbols[-1] == "-":
+                symbols.pop()
+            if symbols[-1] not in _MAY_END:
+                symbols.append("." if number + 1 == len(parts) else ",")
+            utterances.append(
+                Utterance(
+                    text=sentence[start:end].strip(),
+                    normalised=words,
+                    symbols=tuple(symbols),
+                    ids=np.array([self._ids[symbol] for symbol in symbols], dtype=np.int64),
+                    pause=pause if number + 1 == len(parts) else CLAUSE_PAUSE,
+                )
+            )
+        return utterances
+
+    def _parts(self, tokens: list[_Token]) -> list[list[_Token]]:
+        """The tokens of a sentence in parts that fit, about equally long, cut behind marks if possible."""
+        limit = self.max_symbols - 1  # an end mark may be added
+        tokens = [piece for token in tokens for piece in _cut_word(token, limit)]
+        parts = []
+        start, left = 0, sum(token.size for token in tokens)
+        while start < len(tokens):
+            if left <= limit:
+                part = tokens[start:]
+            else:
+                part = _first_part(tokens, start, limit, left / -(-left // limit))
+            parts.append(part)
+            start += len(part)
+            left -= sum(token.size for token in part)
+        return [part for part in parts if any(not token.is_mark for token in part)]
+
+
+def _shown(token: _Token, before: str) -> str:
+    """How a token appears in the normalised text."""
+    if token.is_mark:
+        return " -" if token.text == "-" else token.text
+    text = token.text[0] if len(token.text) == 2 and token.text[1] == "-" else token.text
+    return text if not before or (before[-1] == "-" and before[-2:-1] != " ") else f" {text}"
+
+
+def _cut_word(token: _Token, limit: int) -> list[_Token]:
+    if token.size <= limit:
+        return [token]
+    step = limit - 1
+    return [
+        _Token(token.text if i == 0 else "", token.start, token.end, token.phones[i : i + step])
+        for i in range(0, len(token.phones), step)
+    ]
+
+
+def _first_part(tokens: list[_Token], start: int, limit: int, target: float) -> list[_Token]:
+    """The first tokens from `start` on that make a good part: near `target` symbols, at most `limit`."""
+    size, best, best_cost = 0, start + 1, float("inf")
+    for index in range(start, len(tokens)):
+        size += tokens[index].size
+        if size > limit:
+            break
+        following = tokens[index + 1] if index + 1 < len(tokens) else None
+        if following is not None and following.is_mark:
+            continue
+        strength = {"": 0.6, "-": 0.1, ",": 0.1}.get(tokens[index].text if tokens[index].is_mark else "", 0.0)
+        cost = abs(size - target) / target + strength
+        if cost < best_cost:
+            best, best_cost = index + 1, cost
+    return tokens[start:best]

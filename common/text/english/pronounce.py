@@ -1,0 +1,151 @@
+"""How the shipped voice says English words: reduced forms, homographs, dictionary, word parts, then letters.
+
+Every word gets phones (ARPAbet with stress); nothing is left in letters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from common.text.cmudict import load_cmudict
+from common.text.english import homographs, word_parts
+from common.text.english.letters import load_letter_reader
+from common.text.english.word_parts import Phones, read_rows, table, words
+
+LETTER_NAMES: dict[str, Phones] = dict(
+    table(
+        """a EY1 / b B IY1 / c S IY1 / d D IY1 / e IY1 / f EH1 F / g JH IY1 / h EY1 CH / i AY1 / j JH
+        EY1 / k K EY1 / l EH1 L / m EH1 M / n EH1 N / o OW1 / p P IY1 / q K Y UW1 / r AA1 R / s
+        EH1 S / t T IY1 / u Y UW1 / v V IY1 / w D AH1 B AH0 L Y UW0 / x EH1 K S / y W AY1 / z Z
+        IY1"""
+    )
+)
+_SPELLED = re.compile(r"([A-Z]{2,})('?s)?-?")
+_DRAWN_OUT = re.compile(r"([a-z])\1{2,}")  # "sooo"
+
+# After one of these a capital "A" is the letter, not the article.
+_LABELS = words(
+    """vitamin plan grade group class type exhibit section option part point block category hepatitis
+    level unit company appendix column room gate zone line side series letter vitamins chapter"""
+)
+_SENTENCE_MARKS = frozenset(".?!:;")
+
+
+def read(tokens: Sequence[str]) -> list[Phones]:
+    """Phones of every token of a sentence. A token is a word, or a mark, which gets ().
+
+    Words in capitals are spelled ("FBI", "GPUs"), and so are single capitals, but for "I" and the article. A
+    word's part before a hyphen keeps it ("re-", "elect"); "A-" is the letter in any place.
+    """
+    out: list[Phones] = [()] * len(tokens)
+    follower: Phones = ()
+    for index in range(len(tokens) - 1, -1, -1):
+        is_word = tokens[index][:1].isalpha() or tokens[index][1:2].isalpha()
+        out[index] = follower = _in_context(tokens, index, follower) if is_word else ()
+    return out
+
+
+@lru_cache(maxsize=4096)
+def of_word(word: str) -> Phones:
+    """Phones of a word in lower case by itself: never empty for a word with a letter a-z in it."""
+    return _known(word) or _by_parts(word) or _by_letters(word)
+
+
+def is_known(word: str) -> bool:
+    """Whether a dictionary has the word (in lower case)."""
+    return _known(word) is not None
+
+
+def spell(letters: str) -> Phones:
+    """The names of letters said as one word, the last one with the main stress."""
+    names = [LETTER_NAMES[letter] for letter in letters.lower() if letter in LETTER_NAMES]
+    weak = [phone.replace("1", "2") for name in names[:-1] for phone in name]
+    return (*weak, *names[-1]) if names else ()
+
+
+def _in_context(tokens: Sequence[str], index: int, follower: Phones) -> Phones:
+    """`follower`: the phones of the next token."""
+    token = tokens[index]
+    if spelled := _SPELLED.fullmatch(token):
+        phones = spell(spelled[1])
+        return phones + word_parts.plural(phones) if spelled[2] else phones
+    if token[0].isupper() and (token[1:] == "-" or (len(token) == 1 and _is_letter(tokens, index))):
+        return LETTER_NAMES[token[0].lower()]
+    word = token.lower()
+    if word.endswith("-"):
+        word = word.rstrip("-")
+        if word in word_parts.HYPHENATED:
+            return word_parts.HYPHENATED[word]
+    forms = _function_words().get(word)
+    if forms is None:
+        return homographs.choose(word, tokens, index) or of_word(word)
+    usual, initial, final, before_vowel = forms
+    if initial and (index == 0 or tokens[index - 1] in _SENTENCE_MARKS):
+        return initial
+    if not follower:
+        return final or usual
+    return before_vowel if before_vowel and follower[0][-1].isdigit() else usual
+
+
+def _is_letter(tokens: Sequence[str], index: int) -> bool:
+    """Whether a single capital is a letter's name. "A" and "I" are mostly words."""
+    token = tokens[index]
+    if token not in ("A", "I"):
+        return True
+    before = tokens[index - 1] if index else ""
+    after = tokens[index + 1] if index + 1 < len(tokens) else ""
+    if any(len(t) == 1 and t.isupper() and t not in ("A", "I") for t in (before, after)):
+        return True
+    return token == "A" and bool(before) and (before.lower() in _LABELS or not after[:1].isalpha())
+
+
+@lru_cache(maxsize=1)
+def _function_words() -> dict[str, tuple[Phones, ...]]:
+    """word -> its form, the sentence-initial one, the one before a pause, the one before a vowel (or ())."""
+    return {
+        word: tuple(tuple(form.split()) for form in (*forms, "", "", "")[:4])
+        for word, *forms in read_rows("function_words.tsv")
+    }
+
+
+@lru_cache(maxsize=1)
+def _preferred() -> dict[str, Phones]:
+    """Which of CMUdict's pronunciations is read where it is not the first, and words that CMUdict lacks."""
+    rows = [*read_rows("variants.tsv"), *read_rows("extra_words.tsv")]
+    return {word: tuple(phones.split()) for word, phones in rows}
+
+
+def _known(word: str) -> Phones | None:
+    forms = _function_words().get(word)
+    found = forms[0] if forms else homographs.usual(word) or _preferred().get(word)
+    if found is None:
+        variants = load_cmudict().pronunciations(word)
+        found = variants[0] if variants else None
+    return found
+
+
+def _by_parts(word: str) -> Phones | None:
+    if contraction := word_parts.split_contraction(word):
+        base, join = contraction
+        phones = of_word(base)
+        return join(phones) if phones else None
+    bare = word.strip("'")
+    if word.endswith("in'") and (phones := _known(bare + "g")):  # "goin'"
+        return (*phones[:-1], "N")
+    if bare != word:
+        return of_word(bare)
+    if _DRAWN_OUT.search(word):
+        short, double = _DRAWN_OUT.sub(r"\1", word), _DRAWN_OUT.sub(r"\1\1", word)
+        for candidate in (short, double) if short in _function_words() else (double, short):
+            if phones := _known(candidate):
+                return phones
+    return word_parts.assemble(word, _known)
+
+
+def _by_letters(word: str) -> Phones:
+    letters = _DRAWN_OUT.sub(r"\1\1", "".join(letter for letter in word if letter in LETTER_NAMES))
+    if not any(vowel in letters for vowel in "aeiouy"):
+        return spell(letters)
+    return load_letter_reader()(letters) or spell(letters)

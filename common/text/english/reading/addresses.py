@@ -1,0 +1,96 @@
+"""E-mail and web addresses, files and paths, hashtags and handles."""
+
+from __future__ import annotations
+
+import re
+
+from common.text.english.pronounce import is_known
+from common.text.english.reading import number_words as say
+from common.text.english.reading import tables
+from common.text.english.reading.capitals import camel, letter_name, part_of_name
+from common.text.english.reading.cursor import WORD, Cursor, Reading
+from common.text.english.reading.words import left_out_of, plain
+from common.text.english.word_parts import words
+
+_HEAD = re.compile(r"[^\s@./\\]{0,63}[@./\\]")  # the first mark of an address
+_SCHEME = re.compile(r"^(?:https?|ftp)://", re.IGNORECASE)
+_TLD = "|".join(sorted(tables.TOP_LEVEL_DOMAINS, key=len, reverse=True))
+_ENDINGS = "|".join(sorted(tables.FILE_ENDINGS, key=len, reverse=True))
+_EMAIL = re.compile(r"[\w.+%-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w@])")
+_URL = re.compile(
+    r"(?:(?:https?|ftp)://|www\.)[^\s<>\"]{1,2000}"
+    rf"|(?:[A-Za-z0-9-]{{1,63}}\.){{1,8}}(?:{_TLD})(?![\w-]|\.\w)(?:[/?#:][^\s<>\"]{{0,2000}})?",
+    re.IGNORECASE,
+)
+_FILE = re.compile(
+    rf"(?:[\w.-]{{1,100}}[/\\]){{0,12}}[\w-]{{1,100}}(?:\.[\w-]{{1,40}}){{0,3}}\.(?:{_ENDINGS})(?!\w)"
+)
+_PATH = re.compile(
+    r"(?:[A-Za-z]:\\|\\\\|~/|\.{1,2}/|/)(?=[A-Za-z_.])[\w.+%@~-]{1,255}(?:[/\\][\w.+%@~-]{0,255}){0,40}"
+)
+_PARTS = re.compile(r"[A-Za-z]+|\d+|.", re.DOTALL)
+_MARKS = {
+    **{".": "dot", "/": "slash", "\\": "backslash", "-": "dash", "_": "underscore", "?": "question mark"},
+    **{"=": "equals", "&": "and", "#": "hash", "%": "percent", ":": "colon", "~": "tilde", "+": "plus"},
+    **{"@": "at", ",": "comma", ";": "semicolon", "!": "exclamation mark", "*": "star", "$": "dollar"},
+}
+_SPELLED = words("uk us io ai edu pdf de txt py ca au eu me co fr www")
+
+_HASH_NUMBER = re.compile(r"#\s?(?=\d)")
+_HASHTAG = re.compile(r"#(\w{1,100})")
+_HANDLE = re.compile(r"@(\w[\w.]{0,62}\w|\w)")
+_NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|.", re.DOTALL)
+
+
+def address(cursor: Cursor) -> Reading | None:
+    """An address is read part by part; the "https://" before one is not."""
+    can_begin = cursor.is_after_blank and (cursor.char.isalpha() or cursor.char in "/~\\.")
+    if not can_begin or not _HEAD.match(cursor.text, cursor.at):
+        return None
+    for pattern in (_EMAIL, _URL, _PATH, _FILE):
+        if match := pattern.match(cursor.text, cursor.at):
+            written = match[0].rstrip(".,;:!?)]}'\"")
+            parts = _PARTS.findall(_SCHEME.sub("", written))
+            spoken = [_spoken_part(cursor, part) for part in parts]
+            letters = [part for part in parts if part.isalpha()]
+            end = cursor.at + len(written)
+            return Reading(" ".join(filter(None, spoken)), end, left_out_of(cursor, letters))
+    return None
+
+
+def _spoken_part(cursor: Cursor, part: str) -> str:
+    if part.isdecimal():
+        return say.short(part)
+    if not part.isalpha():
+        return _MARKS.get(part, tables.SYMBOLS.get(part, ""))
+    if not part.isascii():
+        return plain(cursor, part, cursor.at)
+    if part.lower() in _SPELLED:
+        return part.upper()
+    if part.islower():
+        return part if len(part) > 3 or (len(part) > 1 and is_known(part)) else letter_name(part.upper())
+    return part_of_name(cursor, part) if part.isupper() else camel(cursor, part)
+
+
+def tag(cursor: Cursor) -> Reading | None:
+    """#1, #MachineLearning, @user_name."""
+    if cursor.char == "#" and not cursor.touches_word:
+        if match := _HASH_NUMBER.match(cursor.text, cursor.at):
+            return Reading("number", match.end())
+        if match := _HASHTAG.match(cursor.text, cursor.at):
+            return _name(cursor, "hashtag", match)
+    elif cursor.char == "@" and (match := _HANDLE.match(cursor.text, cursor.at)):
+        return _name(cursor, "at", match)
+    return None
+
+
+def _name(cursor: Cursor, kind: str, match: re.Match) -> Reading:
+    """The name behind a sign, with the word for the sign."""
+    if match[1].isascii():
+        marks = {"_": "underscore", ".": "dot"}
+        parts = _NAME_PARTS.findall(match[1])
+        spoken = [marks.get(part) or part_of_name(cursor, part) for part in parts]
+    else:
+        parts = WORD.findall(match[1])
+        spoken = [plain(cursor, part, cursor.at) for part in parts]
+    return Reading(f"{kind} {' '.join(spoken)}", match.end(), left_out_of(cursor, parts))

@@ -1,0 +1,158 @@
+"""Words in capitals and in mixed case: acronyms, shouting, Roman numerals, names like YouTube or MP3."""
+
+from __future__ import annotations
+
+import re
+
+from common.text.english.pronounce import is_known, of_word, spell
+from common.text.english.reading import number_words as say
+from common.text.english.reading import tables
+from common.text.english.reading.cursor import Cursor
+from common.text.english.word_parts import bare, words
+
+NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")
+
+# What is numbered in Roman numerals, and who.
+_NUMBERED = words(
+    """chapter part volume vol book act scene section article appendix phase type class grade level figure
+    table title war episode stage season round game mark element bowl verse canto unit lesson division tier
+    corps psalm annex category apollo rocky version protocol page"""
+)
+_ALSO_IN_SMALL = words("chapter section part volume vol act scene book appendix page")
+_TITLES = words("king queen pope emperor popes tsar kaiser")
+_MONARCHS = _TITLES | words(
+    """henry louis elizabeth george edward charles james william richard philip philippe felipe paul pius leo
+    gregory innocent clement boniface urban alexander nicholas peter catherine ivan napoleon frederick
+    wilhelm otto ferdinand alfonso carlos juan christian gustav gustavus ramses ramesses ptolemy cleopatra
+    xerxes darius mary john david robert harald haakon olav oscar francis franz joseph josef leopold albert
+    baudouin umberto victor emmanuel edmund harold stephen benedict sixtus julius adrian martin calixtus
+    eugene honorius celestine cyrus artaxerxes constantine theodosius justinian basil michael manuel murad
+    mehmed selim suleiman amenhotep thutmose seti margaret beatrix rainier sigismund casimir stanislaus
+    vladislaus maximilian rudolf rudolph frederik erik eric magnus karl pedro sancho henri"""
+)
+# After "I" the person who speaks; "World War I was" is a numeral all the same.
+_VERBS_OF_I = words(
+    """am have had will would can could should think thought know knew do did want wanted like liked love need
+    saw said say don't didn't can't won't may might must shall mean hope believe guess feel felt go went get
+    got"""
+)
+_AFTER_NUMERAL_I = words("of and was is in to ended began the")
+_AMBIGUOUS = words("IV VI XI XX XXX")  # abbreviations as well
+
+
+def letter_name(letters: str) -> str:
+    """The name of a letter: "A" and "I" get a hyphen, which tells them from the words."""
+    return f"{letters}-" if letters in ("A", "I") else letters
+
+
+def cased(cursor: Cursor, word: str) -> str:
+    """A word with capitals beyond its first letter: FBI, GPUs, CEO's, DON'T, YouTube."""
+    base, _, tail = word.partition("'")
+    if word.isupper() and tail:
+        return word.lower() if is_known(word.lower()) or tail != "S" else f"{_capitals(cursor, base)}'s"
+    possessive = word[len(base) :]
+    if base.isupper():
+        return _capitals(cursor, base) + possessive
+    if base[-1] == "s" and base[:-1] in tables.ACRONYMS:
+        return f"{tables.ACRONYMS[base[:-1]]}s{possessive}"
+    if base[-1] == "s" and len(base) > 2 and base[:-1].isupper():
+        spoken = _capitals(cursor, base[:-1])
+        return f"{spoken}s{possessive}" if spoken.isalpha() else word
+    return camel(cursor, base) + possessive if len(base) > 2 else word
+
+
+def _capitals(cursor: Cursor, word: str) -> str:
+    """A word in capitals: kept so where it is spelled."""
+    if word in tables.ACRONYMS:
+        return tables.ACRONYMS[word]
+    if word in tables.ACRONYM_WORDS:
+        return word.capitalize()
+    is_after_city = cursor.previous == "," and cursor.earlier[:1].isupper()  # "Denver, CO 80202"
+    if word in tables.STATES and is_after_city and not cursor.next(cursor.at + len(word))[:1].isalpha():
+        return tables.STATES[word]
+    lower = word.lower()
+    if word in tables.SPELLED and not cursor.is_shouted:
+        return word
+    if lower in tables.SHORT_WORDS:
+        return lower
+    if len(word) <= 3 and not cursor.is_shouted:
+        return word
+    if is_known(lower):  # the dictionary spells some of them
+        return word if bare(of_word(lower)) == bare(spell(word)) else lower
+    vowels = sum(letter in "AEIOUY" for letter in word) / len(word)
+    if len(word) > (3 if cursor.is_shouted else 4) and 0.25 <= vowels <= 0.6:
+        return word.capitalize()
+    return word
+
+
+def camel(cursor: Cursor, word: str) -> str:
+    """YouTube, McDonald, iPhone, GitHub, macOS."""
+    if word in tables.ACRONYMS:
+        return tables.ACRONYMS[word]
+    if is_known(word.lower()) or _SURNAME.fullmatch(word):
+        return word
+    return " ".join(part_of_name(cursor, part) for part in NAME_PARTS.findall(word))
+
+
+def part_of_name(cursor: Cursor, part: str) -> str:
+    """A run of digits or letters in a name of several."""
+    if part.isdecimal():
+        return say.short(part)
+    if len(part) == 1:
+        return letter_name(part.upper())
+    return _capitals(cursor, part) if part.isupper() else part
+
+
+def letters_and_digits(cursor: Cursor, word: str) -> str:
+    """MP3, H2O, x86, F150, 1080p."""
+    if word in tables.ACRONYMS:
+        return tables.ACRONYMS[word]
+    spoken: list[str] = []
+    for part in NAME_PARTS.findall(word):
+        if part == "s" and len(spoken) > 1:  # MP3s
+            spoken[-1] = say.plural(spoken[-1])
+        elif part.isupper() and 1 < len(part) < 4:
+            spoken.append(part)
+        elif part.islower() and len(part) < 4 and not is_known(part):
+            spoken.append(letter_name(part.upper()))
+        else:
+            spoken.append(part_of_name(cursor, part))
+    return " ".join(spoken)
+
+
+def roman(cursor: Cursor, word: str, end: int) -> str | None:
+    """The number of a Roman numeral that ends at `end`, with its "'s"; None where no number is meant."""
+    base = word.removesuffix("'s")
+    if len(base) > 8 or not (base.isupper() or base.islower()):
+        return None
+    number = say.roman(base.upper())
+    if number is None:
+        return None
+    spoken = _said_roman(cursor, base, number, end)
+    return spoken + word[len(base) :] if spoken else None
+
+
+def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
+    before, following = cursor.previous.rstrip("."), cursor.next(end)
+    is_name = before[:1].isupper()
+    key = before.lower()
+    if base == "I":
+        if not is_name or following.lower() in _VERBS_OF_I:
+            return ""
+        if key in _MONARCHS:
+            return "" if key in _TITLES else "the first"
+        is_number = not following[:1].islower() or following in _AFTER_NUMERAL_I
+        return "one" if key in _NUMBERED and is_number else ""
+    if key in _NUMBERED and (base.isupper() or (len(base) > 1 and key in _ALSO_IN_SMALL)):
+        return say.cardinal(number)
+    if base.islower():  # "(iii)"
+        is_item = cursor.text[cursor.at - 1 : cursor.at] == "(" and cursor.text.startswith(")", end)
+        return say.cardinal(number) if is_item and len(base) > 1 and set(base) <= set("ivx") else ""
+    if key in _MONARCHS and is_name and (len(base) > 1 or base in "VX"):
+        return f"the {say.ordinal(number)}"
+    if len(base) > 1 and set(base) <= set("IVX"):
+        is_sure = base not in _AMBIGUOUS or (is_name and len(before) > 1)
+        return say.cardinal(number) if is_sure else ""
+    is_year = len(base) > 4 and number > 1000 and not is_known(base.lower())
+    return say.year(number) if is_year else ""

@@ -1,0 +1,266 @@
+"""Punctuation, mathematical signs, symbols and emoji."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from common.text.english.reading import number_words as say
+from common.text.english.reading import tables
+from common.text.english.reading.addresses import address, tag
+from common.text.english.reading.amounts import amount
+from common.text.english.reading.capitals import letter_name
+from common.text.english.reading.characters import EMOJI_PARTS, JOINER, SUPERSCRIPTS, name_of
+from common.text.english.reading.cursor import Cursor, Reading, Rule
+from common.text.english.reading.formats import number, phone, short_fraction
+from common.text.english.word_parts import words
+from common.text.symbols import ARPABET
+
+_MONEY = re.compile(r"[$£€¥₹₩₽₪₺₴₫₱₦฿₿](?=[ .]?\d)\s?")
+_SIGNED = re.compile(r"([-−–+±])(\s?)([$£€¥₹]?)(?=\.?\d)")
+_PHONE_ABROAD = re.compile(r"\+\d{1,3}(?:[ .-]?\(?\d{2,5}\)?){2,5}(?!\w)")
+_DIGITS = re.compile(r"\d+")
+_POWER = re.compile(r"([⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,5})|\^\{?([-+]?\w{1,5})\}?")
+_PHONEMES = re.compile(r"\{((?:[A-Z]{1,2}[012]?\s?){1,40})\}")
+_TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>|<!--[^<>]{0,200}-->")
+_CITATION = re.compile(r"\[\d{1,3}\]")
+_APOSTROPHE_YEAR = re.compile(r"'(\d0)s(?!\w)|'(\d\d)(?![\w'])")
+_ELISION = re.compile(r"'(twas|tis|em|til|cause|bout|round|n)(?!\w)'?", re.IGNORECASE)
+_FULL = {"em": "them", "til": "until", "cause": "because", "bout": "about", "round": "around", "n": "and"}
+_MARKS = ".,;:?!…"
+_DRAWN = frozenset("=*_~#+.<>/\\|^")  # three of these in a row are a line, which is silent
+_BEFORE_NUMBER = {"<": "less than", ">": "greater than", "~": "about"}
+_IN_ROWS = tables.SILENT | {symbol for symbol in tables.SYMBOLS if symbol.isascii() or symbol in "§¶"}
+_BEFORE_OPERATOR = frozenset("0123456789)")
+_NUMBER_WORDS = words("one two three four five six seven eight nine ten eleven twelve noon midnight")
+_LONGEST_SIGN = max(map(len, tables.SIGNS))
+_SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
+_REGIONAL_A, _REGIONAL_Z = "\U0001f1e6", "\U0001f1ff"
+_MAX_CLUSTER = 24  # characters of one emoji
+
+
+def decimal_point(cursor: Cursor) -> Reading | None:
+    """.5"""
+    is_point = cursor.char == "." and cursor.text[cursor.at + 1 : cursor.at + 2].isdecimal()
+    return number(cursor) if is_point and not cursor.touches_word else None
+
+
+def money(cursor: Cursor) -> Reading | None:
+    """$5, £3 million."""
+    match = _MONEY.match(cursor.text, cursor.at)
+    return amount(replace(cursor, at=match.end()), cursor.char) if match else None
+
+
+def phone_number(cursor: Cursor) -> Reading | None:
+    """(415) 555-2671, +1 415 555 2671, +44 20 7946 0000."""
+    if cursor.char == "(":
+        return phone(cursor)
+    if cursor.char != "+" or not cursor.is_after_blank:
+        return None
+    if reading := phone(cursor):
+        return Reading(f"plus {reading.spoken}", reading.end)
+    match = _PHONE_ABROAD.match(cursor.text, cursor.at)
+    if not match:
+        return None
+    return Reading("plus " + ", ".join(map(say.digits, _DIGITS.findall(match[0]))), match.end())
+
+
+def signed_number(cursor: Cursor) -> Reading | None:
+    """-3, +5, ±2, -$7."""
+    char, match = cursor.char, _SIGNED.match(cursor.text, cursor.at)
+    if not match or not cursor.is_after_blank:
+        return None
+    _, blank, currency = match.groups()
+    last = cursor.previous[-1:]
+    if blank and (char in "-–" or (char == "+" and last.isalnum())):
+        return None
+    if char == "–" and last.isdecimal():  # a range
+        return None
+    behind_sign = replace(cursor, at=match.end())
+    reading = amount(behind_sign, currency) if currency else number(behind_sign)
+    sign = {"+": "plus", "±": "plus or minus"}.get(char, "minus")
+    return Reading(f"{sign} {reading.spoken}", reading.end)
+
+
+def enclosed(cursor: Cursor) -> Reading | None:
+    """Phonemes in braces ({HH AH0}) are said as given; markup (<b>) and citations ([1]) are not said."""
+    char, text = cursor.char, cursor.text
+    if char == "{" and (match := _PHONEMES.match(text, cursor.at)):
+        phones = match[1].split()
+        return Reading(f"{{{' '.join(phones)}}}", match.end()) if set(phones) <= set(ARPABET) else None
+    if char == "[" and not cursor.is_after_blank and (match := _CITATION.match(text, cursor.at)):
+        return cursor.leave_out(match.end(), "[")
+    if char == "<" and (match := _TAG.match(text, cursor.at)):
+        return cursor.leave_out(match.end())
+    return None
+
+
+def sign(cursor: Cursor) -> Reading | None:
+    """Several characters that make one sign: ->, <=, :-)"""
+    if cursor.char not in _SIGN_STARTS:
+        return None
+    text, start = cursor.text, cursor.at
+    for size in range(_LONGEST_SIGN, 1, -1):
+        sign = text[start : start + size]
+        if sign in tables.SIGNS and len(sign) == size:
+            is_whole = not sign[-1].isalnum() or not text[start + size : start + size + 1].isalnum()
+            if is_whole and (sign[0] not in ":;" or cursor.is_after_blank):
+                return Reading(tables.SIGNS[sign], start + size)
+    return None
+
+
+def apostrophe(cursor: Cursor) -> Reading | None:
+    """'90s, 'twas; silent elsewhere."""
+    if cursor.char != "'":
+        return None
+    if not cursor.touches_word:
+        if match := _APOSTROPHE_YEAR.match(cursor.text, cursor.at):
+            said = say.decade(int(match[1])) if match[1] else say.two_digits(int(match[2]))
+            return Reading(said, match.end())
+        if match := _ELISION.match(cursor.text, cursor.at):
+            return Reading(_FULL.get(match[1].lower(), match[1]), match.end())
+    return Reading("", cursor.at + 1)
+
+
+def mark(cursor: Cursor) -> Reading | None:
+    """A row of punctuation marks as its strongest one."""
+    if cursor.char not in _MARKS:
+        return None
+    end = _row(cursor, _MARKS)
+    marks, after = cursor.text[cursor.at : end], cursor.text[end : end + 1]
+    if marks == ":" and cursor.previous.lower() in _NUMBER_WORDS and after.isalpha():
+        return Reading("", end)  # twelve:thirty
+    if marks == "." and cursor.touches_word and after.islower():
+        return Reading("dot", end)  # node.js
+    if strongest := next((mark for mark in "?!" if mark in marks), ""):
+        return Reading(strongest, end)
+    if "…" in marks or ".." in marks:
+        following = cursor.next(end)
+        return Reading("." if following[:1].isupper() or not following[:1].isalnum() else ",", end)
+    return Reading(next(mark for mark in ".;:," if mark in marks), end)
+
+
+def dash(cursor: Cursor) -> Reading | None:
+    """A pause, "to", "minus", or nothing where it ties words."""
+    if cursor.char not in "-–—":
+        return None
+    text, end = cursor.text, _row(cursor, cursor.char)
+    dashes, following = text[cursor.at : end], cursor.next(end)
+    before, after = text[max(cursor.at - 1, 0) : cursor.at], text[end : end + 1]
+    if dashes not in ("-", "–"):
+        return Reading("-", end)
+    if before.strip() and after.isalnum():  # "737-800", "x86-64", "1999–present"
+        is_range = cursor.previous[:1].isdecimal() and (after in "123456789" or dashes == "–")
+        return Reading("to" if is_range else "", end)
+    if not before and after.isspace():  # an item of a list
+        return Reading("", end)
+    if before.isspace() and after.isspace():
+        has_digit = any(char.isdecimal() for char in cursor.previous)
+        is_minus = following[:1].isdecimal() and (has_digit or len(cursor.previous) == 1)
+        return Reading("minus" if is_minus and cursor.previous[-1:].isalnum() else "-", end)
+    if before.isdecimal() and following[:1].isdecimal():  # "5- 6"
+        return Reading("to", end)
+    return Reading("-" if dashes == "–" else "", end)
+
+
+def drawn_line(cursor: Cursor) -> Reading | None:
+    """A heading's "##", "=====", and "____", which is a blank to fill in."""
+    char, start = cursor.char, cursor.at
+    if char not in _DRAWN:
+        return None
+    end = _row(cursor, char)
+    is_heading = char == "#" and (start == 0 or cursor.text[start - 1] == "\n")
+    return Reading("blank" if char == "_" else "", end) if is_heading or end - start > 2 else None
+
+
+def bracket(cursor: Cursor) -> Reading | None:
+    """A pause; "of" in f(x)."""
+    if cursor.char not in "()[]{}|":
+        return None
+    end = _row(cursor, cursor.char)
+    if cursor.char == "(" and cursor.touches_word and len(cursor.previous) == 1 and cursor.previous.isalpha():
+        return Reading("of", end)
+    return Reading("" if cursor.char == ")" and cursor.is_argument else ",", end)
+
+
+def power(cursor: Cursor) -> Reading | None:
+    """x², 10^-3, e^{x}."""
+    if cursor.char != "^" and cursor.char not in SUPERSCRIPTS:
+        return None
+    match = _POWER.match(cursor.text, cursor.at)
+    if not match:
+        return Reading(tables.SYMBOLS.get(cursor.char, ""), cursor.at + 1)
+    power = "".join(SUPERSCRIPTS[char] for char in match[1]) if match[1] else match[2]
+    minus, rest = "minus " if power[0] == "-" else "", power.lstrip("+-")
+    letters = " ".join(letter_name(char.upper()) for char in rest if char.isascii() and char.isalpha())
+    said = minus + (say.integer(rest) if rest.isdecimal() else letters)
+    if cursor.previous[-1:].isalnum() or cursor.previous[-1:] == ")":
+        said = {"two": "squared", "three": "cubed"}.get(said, f"to the power of {said}")
+    return Reading(said, match.end())
+
+
+def symbol(cursor: Cursor) -> Reading | None:
+    """A row of one symbol: 2 * 3, 6 / 2, <5, ~5, §§ 5, &. Quotation marks and other layout are silent."""
+    char, last = cursor.char, cursor.previous[-1:]
+    if char not in _IN_ROWS:
+        return None
+    end = _row(cursor, char)
+    before_number = cursor.next(end)[:1].isdecimal()
+    if char == "*" and before_number and end - cursor.at == 1 and last in _BEFORE_OPERATOR:
+        spoken = "times"
+    elif char == "/" and before_number and (last.isdigit() or cursor.previous == ")"):
+        spoken = "divided by"
+    elif char in "§¶":
+        spoken = tables.SYMBOLS[char] + ("s" if end - cursor.at > 1 else "")
+    elif before_number and char in _BEFORE_NUMBER:
+        spoken = _BEFORE_NUMBER[char]
+    else:
+        spoken = "" if char in tables.SILENT else tables.SYMBOLS[char]
+    return Reading(spoken, end)
+
+
+def flag(cursor: Cursor) -> Reading | None:
+    """🇺🇸"""
+    if not _REGIONAL_A <= cursor.char <= _REGIONAL_Z:
+        return None
+    pair = cursor.text[cursor.at : cursor.at + 2]
+    if len(pair) < 2 or not _REGIONAL_A <= pair[1] <= _REGIONAL_Z:
+        return cursor.leave_out(cursor.at + 1)
+    country = "".join(chr(ord(char) - ord(_REGIONAL_A) + ord("A")) for char in pair)
+    return Reading(f"flag {country},", cursor.at + 2)
+
+
+def named(cursor: Cursor) -> Reading:
+    """A symbol or an emoji by its name; a row of the same emoji is named once."""
+    text, start, char = cursor.text, cursor.at, cursor.char
+    if char in tables.SYMBOLS and char not in tables.EMOJI:
+        return Reading(tables.SYMBOLS[char], start + 1)
+    end, names = start, []
+    while end - start < _MAX_CLUSTER:  # emoji that are joined to one
+        names.append(name_of(text[end]))
+        end += 1
+        while text[end : end + 1] in EMOJI_PARTS:
+            end += 1
+        if text[end : end + 1] != JOINER or end + 1 == len(text):
+            break
+        end += 1
+    if not any(names):
+        return cursor.leave_out(max(end, _row(cursor, char)), char)
+    cluster = text[start:end]
+    while text.startswith(cluster, end):
+        end += len(cluster)
+    return Reading(" ".join(filter(None, names)) + ",", end)
+
+
+def _row(cursor: Cursor, chars: str) -> int:
+    """The end of the row of these characters that begins at the cursor."""
+    end = cursor.at + 1
+    while end < len(cursor.text) and cursor.text[end] in chars:
+        end += 1
+    return end
+
+
+SIGNS: tuple[Rule, ...] = (
+    *(decimal_point, sign, apostrophe, address, mark, short_fraction, money, phone_number, signed_number),
+    *(enclosed, tag, dash, drawn_line, bracket, power, symbol, flag, named),
+)

@@ -1,0 +1,287 @@
+"""Words as written to words as said: abbreviations, initials, contractions, foreign letters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from common.text.english.reading import number_words as say
+from common.text.english.reading import tables
+from common.text.english.reading.amounts import amount
+from common.text.english.reading.capitals import NAME_PARTS, cased, letter_name, letters_and_digits, roman
+from common.text.english.reading.characters import SUPERSCRIPTS, LeftOut, script_of
+from common.text.english.reading.cursor import LETTER, Cursor, Reading, Rule, form
+from common.text.english.word_parts import words
+
+_CALENDAR = "Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec"
+_SHORT_MONTHS = words("Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec")
+_SHORTENED = _SHORT_MONTHS | words("Mon Tue Tues Wed Thu Thur Thurs Fri")
+_MAX_NAME = 2000  # characters of the longest address
+_BLANK_DIGIT = re.compile(r"\s?(?=\d)")
+_DOTTED = re.compile(
+    rf"(?:{LETTER}\.){{2,12}}(?:{LETTER}(?!\w))?|[A-Z][a-z]?\.[A-Z]\.(?:s(?!\w)|(?!\w))|[ap]\.m(?!\w)"
+)
+_LETTERS_AND_DIGITS = re.compile(r"[A-Za-z]+\d[A-Za-z\d]*")
+_PLURAL_BRACKET = re.compile(r"\((e?s)\)(?!\w)")
+_AND = re.compile(r"&(?:amp;)?([A-Z]{1,3})(?!\w)")
+_SLASHED = re.compile(r"(w/o|w/|c/o|n/a|y/o)(?!/)", re.IGNORECASE)
+_SLASHED_WORDS = {"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old"}
+_OR = words("he his him she her s")
+_STREET_ENDS = words("Suite Apt NW NE SW SE Unit")
+_ORDINAL = re.compile(r"\d+(?:st|nd|rd|th)")
+_BRACKETED_NUMBER = re.compile(r"\s\(\d")
+_NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
+
+
+@form(rf"({_CALENDAR})\.?\s?[-–]\s?({_CALENDAR})\.?(?!\w)")
+def calendar_range(cursor: Cursor, m: re.Match) -> str:
+    """Mon-Fri, Jan.–Mar."""
+    return "" if cursor.touches_word else f"{_calendar_name(m[1])} to {_calendar_name(m[2])}"
+
+
+@form(r"[vV]\.?\s?(\d+(?:\.\d+)*)(?!\w)")
+def version(cursor: Cursor, m: re.Match) -> str:
+    """v2.0."""
+    if cursor.touches_word:
+        return ""
+    return "version " + " point ".join(say.integer(part) for part in m[1].split("."))
+
+
+def slashed_abbreviation(cursor: Cursor) -> Reading | None:
+    """w/o, n/a."""
+    match = _SLASHED.match(cursor.text, cursor.at) if cursor.behind_word == "/" else None
+    if not match or cursor.touches_word:
+        return None
+    return Reading(_SLASHED_WORDS[match[1].lower()], match.end())
+
+
+def dotted_abbreviation(cursor: Cursor) -> Reading | None:
+    """U.S., e.g., p.m., Ph.D.s"""
+    match = _DOTTED.match(cursor.text, cursor.at) if cursor.behind_word == "." else None
+    if not match or not cursor.char.isascii() or cursor.touches_word:
+        return None
+    several = "s" if match[0].endswith(".s") else ""
+    letters = match[0].removesuffix(several)
+    key, letters = letters.rstrip(".").lower(), letters.replace(".", "")
+    if key in tables.ABBREVIATIONS:
+        spoken = tables.ABBREVIATIONS[key]
+    elif letters.isupper() or key in ("a.m", "p.m", "b.c", "a.d", "u.s", "u.k"):
+        spoken = letters.upper()
+        is_word = spoken in tables.ACRONYM_WORDS
+        spoken = spoken.capitalize() if is_word else tables.ACRONYMS.get(spoken, spoken)
+    else:
+        spoken = " ".join(letter_name(letter.upper()) for letter in letters)
+    return _abbreviated(cursor, spoken + several, match.end())
+
+
+def word_with_digits(cursor: Cursor) -> Reading | None:
+    """MP3, H2O's."""
+    if not cursor.behind_word.isdecimal():
+        return None
+    match = _LETTERS_AND_DIGITS.match(cursor.text, cursor.at)
+    if not match:
+        return None
+    own = cursor.possessive(match.end())
+    end = _past_hyphen(cursor, match.end() + len(own))
+    return Reading(letters_and_digits(cursor, match[0]) + own, end)
+
+
+def letter_with_sign(cursor: Cursor) -> Reading | None:
+    """C++, C#, A+, x²."""
+    letter, sign, end = cursor.word, cursor.behind_word, cursor.word_end
+    if len(letter) != 1 or not sign:
+        return None
+    name = letter_name(letter.upper())
+    if cursor.text.startswith("++", end):
+        return Reading(f"{name} plus plus", end + 2)
+    if sign == "^" or sign in SUPERSCRIPTS:
+        return Reading(name, end)
+    if sign == "#" and letter.isupper():
+        return Reading(f"{name} sharp", end + 1)
+    if sign == "+" and letter in "ABCDEF" and not cursor.text[end + 1 : end + 2].isalnum():
+        return Reading(f"{name} plus", end + 1)
+    return None
+
+
+def abbreviation(cursor: Cursor) -> Reading | None:
+    """Dr. Smith, No. 5, Mon. night: a word with a full stop that does not only end the sentence."""
+    if cursor.behind_word != ".":
+        return None
+    word, end = cursor.word, cursor.word_end + 1
+    key, following = word.lower(), cursor.next(end)
+    if len(word) == 1:
+        return _initial(cursor, word, end, following)
+    if key in ("dr", "st"):
+        spoken = _doctor_or_saint(cursor, key, following)
+    elif key in tables.ABBREVIATIONS:
+        if not _is_abbreviated(cursor, word, key, end, following):
+            return None
+        spoken = tables.ABBREVIATIONS[key]
+    elif key in tables.WEEKDAYS and word[0].isupper():
+        is_month = following.lower() in tables.MONTH_NUMBERS
+        if not (is_month or following in (",", ")") or following[:1].isdecimal() or following.islower()):
+            return None
+        spoken = tables.WEEKDAYS[key]
+    else:
+        return None
+    return _abbreviated(cursor, spoken, end)
+
+
+def money(cursor: Cursor) -> Reading | None:
+    """US$5, USD 5."""
+    word, end = cursor.word, cursor.word_end
+    if word in tables.DOLLARS and cursor.behind_word == "$" and cursor.text[end + 1 : end + 2].isdecimal():
+        return amount(replace(cursor, at=end + 1), word + "$")
+    if word in tables.CURRENCY_CODES and (blank := _BLANK_DIGIT.match(cursor.text, end)):
+        return amount(replace(cursor, at=blank.end()), tables.CURRENCY_CODES[word])
+    return None
+
+
+def joined_capitals(cursor: Cursor) -> Reading | None:
+    """R&D, AT&T."""
+    if cursor.behind_word != "&" or not cursor.word.isupper():
+        return None
+    other = _AND.match(cursor.text, cursor.word_end)
+    return Reading(f"{letter_name(cursor.word)} and {letter_name(other[1])}", other.end()) if other else None
+
+
+def plain_word(cursor: Cursor) -> Reading | None:
+    """A word, with the hyphen or slash that ties it to the next one, and the "(s)" of "cat(s)"."""
+    word, end, text = cursor.word, cursor.word_end, cursor.text
+    if not word:
+        return None
+    if cursor.behind_word == "(" and (bracket := _PLURAL_BRACKET.match(text, end)):
+        word, end = word + bracket[1], bracket.end()
+    spoken = plain(cursor, word, end)
+    left_out = () if word.isascii() else left_out_of(cursor, [word])
+    if text.startswith("/", end) and text[end + 1 : end + 2].isalpha():
+        is_or = word.lower() in _OR
+        spoken = word if word.lower() == "and" else f"{spoken} {'or' if is_or else 'slash'}"
+        return Reading(spoken, end + 1, left_out)
+    joined = _past_hyphen(cursor, end)
+    if joined > end and spoken[-1:].isalnum() and cursor.next(joined)[:1].isalpha():
+        spoken += "-"
+    return Reading(spoken, joined, left_out)
+
+
+WORDS: tuple[Rule, ...] = (
+    *(calendar_range, version, dotted_abbreviation, slashed_abbreviation, word_with_digits, letter_with_sign),
+    *(abbreviation, money, joined_capitals, plain_word),
+)
+
+
+def _past_hyphen(cursor: Cursor, end: int) -> int:
+    """Past a hyphen that ties a word or number on."""
+    is_tied = cursor.text.startswith("-", end) and cursor.text[end + 1 : end + 2].isalnum()
+    return end + 1 if is_tied else end
+
+
+def plain(cursor: Cursor, word: str, end: int) -> str:
+    """How a word that ends at `end` is said."""
+    if not word.isascii():
+        return _foreign(cursor, word)
+    if (number := roman(cursor, word, end)) is not None:
+        return number
+    if len(word) == 1:
+        is_item = cursor.is_after_blank and cursor.text.startswith(")", end)  # "a) first"
+        if is_item:
+            return letter_name(word.upper())
+        return word if word in "aAI" else word.upper()
+    if word.islower() or (word[0].isupper() and word[1:].islower() and word not in _SHORTENED):
+        is_era = word in ("bc", "ad", "bce") and cursor.previous.isdecimal()
+        return word.upper() if is_era else word
+    if word in _SHORTENED:
+        is_date = cursor.next(end)[:1].isdecimal() or (cursor.previous.isdecimal() and word in _SHORT_MONTHS)
+        return _calendar_name(word) if is_date else word
+    return cased(cursor, word)
+
+
+def _foreign(cursor: Cursor, word: str) -> str:
+    """A word with letters beyond a-z, in Latin letters."""
+    if word.lower() in tables.GREEK:
+        return tables.GREEK[word.lower()]
+    latin = _latin(word)
+    if not _scripts(word):
+        return plain(cursor, "".join(latin), cursor.at + len(word)) if latin else ""
+    syllables = [part.replace("'", "") for part in latin]
+    names = [NAME_PARTS.findall(part.title() if part.isupper() else part) for part in syllables]
+    return " ".join(part for parts in names for part in parts)
+
+
+def _latin(word: str) -> list[str]:
+    from anyascii import anyascii
+
+    return re.findall(r"[A-Za-z']+", anyascii(word))
+
+
+def _scripts(word: str) -> set[str]:
+    """The scripts of a word other than the Latin one."""
+    return {script_of(char) for char in word if not char.isascii()} - {"LATIN"}
+
+
+def left_out_of(cursor: Cursor, parts: Sequence[str]) -> tuple[LeftOut, ...]:
+    """The words among the parts of what is read that are in another script, or have no Latin letters."""
+    left_out = []
+    for word in parts:
+        if word.isascii() or word.lower() in tables.GREEK:
+            continue
+        scripts = _scripts(word)
+        if scripts or not _latin(word):
+            place = cursor.text.find(word, cursor.at, cursor.at + _MAX_NAME)
+            left_out.append(LeftOut(word[:40], max(place, cursor.at), min(scripts, default=word)))
+    return tuple(left_out)
+
+
+def _abbreviated(cursor: Cursor, spoken: str, end: int) -> Reading:
+    """With the "'s" of "the P.M.'s" or the full stop of the sentence."""
+    own = cursor.possessive(end)
+    return Reading(spoken + (own or cursor.last_stop(end)), end + len(own))
+
+
+def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading | None:
+    """J. Smith; p. 5; c. 1850; Roe v. Wade; World War I. Then."""
+    is_name = following[:1].isupper()
+    is_part = not is_name or cursor.previous.lower() in _NUMBERED_WITH_I
+    if is_part and (number := roman(cursor, letter, end - 1)) is not None:
+        return Reading(number, end - 1)
+    is_dated = letter in "pc" or (letter in "bd" and cursor.previous in ("(", ";", ","))
+    if following[:1].isdecimal() and is_dated:
+        return Reading({"p": "page", "c": "circa", "b": "born", "d": "died"}[letter], end)
+    if letter == "v" and following:
+        return Reading("versus", end)
+    if cursor.at == 0 and following and letter.islower():  # "a. First"
+        return Reading(f"{letter_name(letter.upper())},", end)
+    if letter.isupper() and (is_name or following == ","):
+        return Reading(letter_name(letter), end)
+    return None
+
+
+def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: str) -> bool:
+    """Whether a known abbreviation is one here, and no word at the end of a sentence."""
+    is_number = following[:1].isdecimal()
+    if key in tables.BEFORE_NUMBERS and not is_number:
+        is_roman = following.isupper() and say.roman(following) is not None
+        if not is_roman and (key == "no" or not _BRACKETED_NUMBER.match(cursor.text, end)):
+            return False
+    goes_on = is_number or following.islower() or (word[0].isupper() and following != "")
+    if key in tables.ALSO_WORDS and not goes_on:
+        return False
+    if key in tables.MONTH_NUMBERS and not word[0].isupper():
+        return False
+    return key not in ("mt", "ft") or following[:1].isupper()
+
+
+def _doctor_or_saint(cursor: Cursor, key: str, following: str) -> str:
+    """ "Dr. Jones", "42 Elm Dr."; "St. Paul", "12 Oak St."."""
+    is_behind_name = cursor.previous[:1].isupper() or _ORDINAL.fullmatch(cursor.previous) is not None
+    is_street = is_behind_name and (not following[:1].isupper() or following in _STREET_ENDS)
+    if key == "dr":
+        return "Drive" if is_street else "Doctor"
+    return "Street" if is_street else "Saint"
+
+
+def _calendar_name(short: str) -> str:
+    """ "Jan" -> "January", "Mon" -> "Monday"."""
+    month = tables.MONTH_NUMBERS.get(short.lower())
+    return tables.MONTHS[month - 1] if month else tables.WEEKDAYS[short.lower()]

@@ -1,0 +1,172 @@
+"""Words made of known words: inflected (palmprints), derived (unspeakable) and compound (roominghouse)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from common.text.cmudict import DATA
+
+Phones = tuple[str, ...]
+Lookup = Callable[[str], Phones | None]
+
+MAX_LETTERS = 40  # nothing longer is taken apart
+
+_SIBILANTS = frozenset(("S", "Z", "SH", "ZH", "CH", "JH"))
+_VOICELESS = frozenset(("P", "T", "K", "F", "TH", "S", "SH", "CH"))
+
+
+def plural(base: Phones) -> Phones:
+    """The sound that -s or 's adds: cats, dogs, horses."""
+    if base[-1] in _SIBILANTS:
+        return ("IH0", "Z")
+    return ("S",) if base[-1] in _VOICELESS else ("Z",)
+
+
+def past(base: Phones) -> Phones:
+    """The sound that -ed adds: walked, called, wanted."""
+    if base[-1] in ("T", "D"):
+        return ("IH0", "D")
+    return ("T",) if base[-1] in _VOICELESS else ("D",)
+
+
+def bare(phones: Phones) -> Phones:
+    """Phones without their stress."""
+    return tuple(phone.rstrip("012") for phone in phones)
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text, for the tables here and elsewhere."""
+    return frozenset(text.split())
+
+
+def read_rows(name: str) -> list[list[str]]:
+    """The columns of every row of a table in data/."""
+    lines = (DATA / name).read_text(encoding="ascii").splitlines()
+    return [line.split("\t") for line in lines if not line.startswith("#")]
+
+
+def table(text: str) -> tuple[tuple[str, Phones], ...]:
+    """ "un AH0 N / re R IY0" -> (("un", ("AH0", "N")), ("re", ("R", "IY0"))), longest first."""
+    rows = [(name, tuple(phones)) for name, *phones in (entry.split() for entry in text.split("/"))]
+    return tuple(sorted(rows, key=lambda row: -len(row[0])))
+
+
+# Before a hyphen these are said in full ("re-elect").
+HYPHENATED: dict[str, Phones] = dict(
+    table(
+        """re R IY1 / co K OW1 / de D IY1 / pre P R IY1 / un AH1 N / non N AA1 N / bi B AY1 / e IY1 /
+        pro P R OW1 / semi S EH1 M IY0 / anti AE1 N T IY0 / multi M AH1 L T IY0 / a AH0 / sub S
+        AH1 B / tri T R AY1"""
+    )
+)
+_PREFIXES = table(
+    """counter K AW2 N T ER0 / under AH2 N D ER0 / super S UW2 P ER0 / inter IH2 N T ER0 / multi M
+    AH2 L T IY0 / micro M AY2 K R OW0 / hyper HH AY2 P ER0 / ultra AH2 L T R AH0 / cyber S AY2 B
+    ER0 / trans T R AE2 N Z / over OW2 V ER0 / anti AE2 N T IY0 / semi S EH2 M IY0 / post P OW2 S
+    T / fore F AO2 R / mega M EH2 G AH0 / mini M IH2 N IY0 / nano N AE2 N OW0 / tele T EH2 L AH0 /
+    non N AA2 N / out AW2 T / pre P R IY0 / mis M IH0 S / dis D IH0 S / sub S AH2 B / un AH0 N /
+    re R IY0 / co K OW0 / de D IY0"""
+)
+_SUFFIXES = table(
+    """lessness L AH0 S N AH0 S / fulness F AH0 L N AH0 S / ability AH0 B IH2 L AH0 T IY0 / ishly IH0
+    SH L IY0 / ingly IH0 NG L IY0 / fully F AH0 L IY0 / lessly L AH0 S L IY0 / ness N AH0 S / less
+    L AH0 S / ment M AH0 N T / able AH0 B AH0 L / ably AH0 B L IY0 / ship SH IH2 P / hood HH UH2 D
+    / like L AY2 K / iest IY0 AH0 S T / ful F AH0 L / ing IH0 NG / ers ER0 Z / ish IH0 SH / ist
+    IH0 S T / ism IH2 Z AH0 M / ize AY2 Z / ise AY2 Z / man M AH0 N / men M EH0 N / est AH0 S T /
+    er ER0 / or ER0 / ly L IY0 / y IY0"""
+)
+# Short words that make compounds (daybreak, airbag); other entries of three letters are mostly names.
+_SHORT_PARTS = words(
+    """act age aid aim air arm art ash back bag bar bat bay bed bee big bin bit box boy bud bug bus buy
+    can cap car cat cow cry cup cut dad day dew dog dot dry ear eat egg end eye fan far fat fig fin
+    fit fix fly fog fox fun fur gap gas gem gun guy ham hat hay hen hit hop hot ice ink jam jar jaw
+    jet job joy key kid lap law lay leg lid lie lip log lot low map mat mid mud net new nut oak oil
+    old one out own pan paw pay pea pen pet pie pig pin pit pop pot raw ray red rib rim rod row run
+    sad saw sea see set sex she sky sod son spy sub sun tag tap tar tax tea ten tie tin tip toe ton
+    top toy two use van war wax way web wet wig win wit woe zoo"""
+)
+
+# What follows an apostrophe (or stands for "not"), with the sound that it adds.
+_CONTRACTED: tuple[tuple[str, Callable[[Phones], Phones]], ...] = (
+    ("'s", lambda base: base + plural(base)),
+    ("n't", lambda base: (*base, "AH0", "N", "T")),
+    ("'ll", lambda base: (*base, "AH0", "L")),
+    ("'ve", lambda base: (*base, *(() if base[-1][-1].isdigit() else ("AH0",)), "V")),
+    ("'re", lambda base: (*base, "ER0")),
+    ("'d", lambda base: (*base, *(("IH0",) if base[-1] in ("T", "D") else ()), "D")),
+    ("'em", lambda base: (*base, "AH0", "M")),
+)
+
+
+def split_contraction(word: str) -> tuple[str, Callable[[Phones], Phones]] | None:
+    """ "hidell's" -> "hidell" and what makes its phones those of the whole."""
+    for ending, join in _CONTRACTED:
+        if word.endswith(ending) and len(word) > len(ending):
+            return word[: -len(ending)], join
+    return None
+
+
+def assemble(word: str, known: Lookup, depth: int = 0) -> Phones | None:
+    """Phones of a word from the words it is made of, None where there are none. `known`: a dictionary."""
+    if not 4 <= len(word) <= MAX_LETTERS or depth > 2 or not word.isalpha():
+        return None
+
+    def base(part: str) -> Phones | None:
+        return known(part) or assemble(part, known, depth + 1)
+
+    return _inflected(word, known, base) or _derived(word, known, base) or _compound(word, known)
+
+
+def _stems(rest: str) -> list[str]:
+    """What may have lost its "e", doubled its last letter or turned "y" to "i" before an ending."""
+    stems = [rest[:-1] + "y"] if rest.endswith("i") else []
+    doubled = [rest[:-1]] if len(rest) > 3 and rest[-1] == rest[-2] else []
+    stems += [rest + "e", *doubled, rest] if rest[-1] in "cgvuz" else [rest, *doubled, rest + "e"]
+    return [stem for stem in stems if len(stem) > 2]
+
+
+def _inflected(word: str, known: Lookup, base: Lookup) -> Phones | None:
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        stems = [word[:-1]]
+        if word.endswith("ies"):
+            stems.insert(0, word[:-3] + "y")
+        elif word.endswith(("ches", "shes", "sses", "xes", "zes", "oes")):
+            stems.insert(0, word[:-2])
+        for stem in stems:
+            if len(stem) > 2 and (phones := base(stem)):
+                return phones + plural(phones)
+    if word.endswith("ed"):
+        for stem in _stems(word[:-2]):
+            if phones := known(stem):
+                return phones + past(phones)
+    return None
+
+
+def _derived(word: str, known: Lookup, base: Lookup) -> Phones | None:
+    for suffix, ending in _SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) >= 3:
+            for stem in _stems(word[: -len(suffix)]):
+                if phones := known(stem):
+                    return phones + ending
+    for prefix, beginning in _PREFIXES:
+        if word.startswith(prefix) and len(word) - len(prefix) >= 4 and (phones := base(word[len(prefix) :])):
+            return beginning + phones
+    return None
+
+
+def _compound(word: str, known: Lookup) -> Phones | None:
+    """Two words of the dictionary in one, at the evenest split."""
+    best: Phones | None = None
+    evenness = 2
+    for cut in range(3, len(word) - 2):
+        first, second = word[:cut], word[cut:]
+        shorter = min(cut, len(second))
+        is_rare = any(len(part) == 3 and part not in _SHORT_PARTS for part in (first, second))
+        if shorter <= evenness or is_rare:
+            continue
+        if first[-1] in "tspcgw" and second[0] == "h" and shorter < 4:  # more likely one sound: "th", "sh"
+            continue
+        a, b = known(first), known(second)
+        if a and b:
+            best, evenness = (*a, *(phone.replace("1", "2") for phone in b)), shorter
+    return best

@@ -1,0 +1,1 @@
+"""Frontends of the published checkpoints."""

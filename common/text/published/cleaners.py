@@ -1,0 +1,142 @@
+"""The published text cleaners: written text to the words and marks that the checkpoints were trained on."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+
+from common.errors import InputError
+from common.text.published.numbers import basic_numbers, clock_times, letters_and_digits, numbers
+from common.text.published.transliterate import to_ascii_bundled, to_ascii_unidecode
+
+Cleaner = Callable[[str], str]
+
+_BLANKS = re.compile(r"\s+")
+
+
+def collapse_blanks(text: str) -> str:
+    """Every run of blanks as one space."""
+    return _BLANKS.sub(" ", text)
+
+
+# In the published order, which decides where one abbreviation touches another: "dr.mr." is "doctormister".
+_ABBREVIATIONS = {
+    **{"mrs": "misess", "mr": "mister", "dr": "doctor", "st": "saint", "co": "company", "jr": "junior"},
+    **{"maj": "major", "gen": "general", "drs": "doctors", "rev": "reverend", "lt": "lieutenant"},
+    **{"hon": "honorable", "sgt": "sergeant", "capt": "captain", "esq": "esquire", "ltd": "limited"},
+    **{"col": "colonel", "ft": "fort"},
+}
+# FastPitch knows three more.
+_MORE_ABBREVIATIONS = {
+    **{"mrs": "misess", "ms": "miss"},
+    **_ABBREVIATIONS,
+    **{"sen": "senator", "etc": "et cetera"},
+}
+
+
+def _expander(abbreviations: dict[str, str]) -> Cleaner:
+    rules = [(re.compile(rf"\b{short}\.", re.IGNORECASE), full) for short, full in abbreviations.items()]
+
+    def expand(text: str) -> str:
+        if "." in text:
+            for pattern, full in rules:
+                text = pattern.sub(full, text)
+        return text
+
+    return expand
+
+
+_expand_abbreviations = _expander(_ABBREVIATIONS)
+_expand_more_abbreviations = _expander(_MORE_ABBREVIATIONS)
+
+_SIGNS = {"%": " percent", "&": " and ", "@": " at "}
+_SIGN = re.compile(" ?%|[&@]")
+_DOMAIN = re.compile(r"([a-zA-Z])\.(com|gov|org)")
+
+
+def _expand_signs(text: str) -> str:
+    """Percent, ampersand, at, and the dots of web addresses."""
+    text = _SIGN.sub(lambda match: _SIGNS[match[0].strip()], text)
+    return _DOMAIN.sub(r"\1 dot \2", text)
+
+
+_EMAIL = re.compile(r"\bemail\b", re.IGNORECASE)
+_ACRONYM = re.compile(r"([a-z]*[A-Z]{2,})s?\.?")
+
+
+def _spell_acronyms(text: str) -> str:
+    """Capitals letter by letter: "GPUs" is "G.P.U.'s", as are words in capitals."""
+    return _ACRONYM.sub(_spell_acronym, _EMAIL.sub("e-mail", text))
+
+
+def _spell_acronym(match: re.Match) -> str:
+    acronym = match[1]
+    text = "N.VIDIA" if acronym == "NVIDIA" else ".".join(acronym) + "."
+    if "s" in match[0]:
+        text += "'s"
+    return text + "." * (match[0].endswith(".") and not text.endswith("."))
+
+
+def _basic(text: str) -> str:
+    return collapse_blanks(text.lower())
+
+
+def _english(to_ascii: Cleaner) -> Cleaner:
+    def clean(text: str) -> str:
+        text = basic_numbers(to_ascii(text).lower())
+        return collapse_blanks(_expand_abbreviations(text))
+
+    return clean
+
+
+def _transliteration(to_ascii: Cleaner) -> Cleaner:
+    return lambda text: _basic(to_ascii(text))
+
+
+def _english_fastpitch(text: str) -> str:
+    text = numbers(to_ascii_bundled(text).lower())
+    return collapse_blanks(_expand_more_abbreviations(_expand_signs(text)))
+
+
+def _english_fastpitch_v2(text: str) -> str:
+    text = clock_times(to_ascii_bundled(text))
+    text = letters_and_digits(text)
+    text = numbers(text)
+    text = _expand_more_abbreviations(_expand_signs(text))
+    return re.sub("/+", " ", _basic(_spell_acronyms(text)))
+
+
+TACOTRON2: dict[str, Cleaner] = {
+    "english_cleaners": _english(to_ascii_bundled),
+    "transliteration_cleaners": _transliteration(to_ascii_bundled),
+    "basic_cleaners": _basic,
+}
+FASTSPEECH: dict[str, Cleaner] = {
+    "english_cleaners": _english(to_ascii_unidecode),
+    "transliteration_cleaners": _transliteration(to_ascii_unidecode),
+    "basic_cleaners": _basic,
+}
+FASTPITCH: dict[str, Cleaner] = {
+    **TACOTRON2,
+    "english_cleaners": _english_fastpitch,
+    "english_cleaners_v2": _english_fastpitch_v2,
+}
+
+
+def chain(names: str | Iterable[str], cleaners: dict[str, Cleaner]) -> Cleaner:
+    """The cleaners of these names, one after the other."""
+    steps = []
+    for name in [names] if isinstance(names, str) else names:
+        if name not in cleaners:
+            near = difflib.get_close_matches(str(name), cleaners, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise InputError(f"unknown text cleaner {name!r}: {hint}available: {', '.join(cleaners)}")
+        steps.append(cleaners[name])
+
+    def clean(text: str) -> str:
+        for step in steps:
+            text = step(text)
+        return text
+
+    return clean

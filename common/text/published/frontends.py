@@ -1,0 +1,278 @@
+"""The text frontends of the published Tacotron 2, FastPitch and FastSpeech checkpoints.
+
+`encode` gives the ids that the published code gives for the same string. Calling a frontend also splits what
+is too long for one utterance, and reports what the published code drops silently.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from common.errors import InputError
+from common.text import Analysis, Unspoken, Utterance
+from common.text.cmudict import load_cmudict, load_heteronyms
+from common.text.published.cleaners import FASTPITCH, FASTSPEECH, TACOTRON2, chain, collapse_blanks
+from common.text.published.numbers import currencies, mask_currencies
+from common.text.published.transliterate import bundled, unidecode
+from common.text.split import CLAUSE_PAUSE, pause_between, split_clauses, split_sentences
+from common.text.symbols import get_symbols
+
+MAX_SYMBOLS = 250
+_MIN_SYMBOLS = 32  # one character can be a word or two
+_CHARS_PER_SYMBOL = 4  # at most, phonemes in braces included: longer strings need not be tried whole
+
+_BRACES = re.compile(r"\{(.+?)\}")  # phonemes, as in "{HH AW1 S}"; the dot ends at the end of a line
+_SILENT = frozenset('"*…•·¡¿')
+_SILENT_CATEGORIES = frozenset(["Cc", "Cf", "Mn", "Me", "Pd", "Pi", "Pf", "Ps", "Pe", "Zl", "Zp", "Zs"])
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """What the published code makes of one string."""
+
+    normalised: str  # the cleaned text
+    phonemes: str  # the cleaned text with the pronunciations that were looked up, in braces; else ""
+    symbols: tuple[str, ...]
+    ids: np.ndarray  # int64 [T_text]
+    dropped: tuple[str, ...]  # what has no id
+
+
+class _PublishedFrontend(ABC):
+    """Symbols to ids, long texts to utterances."""
+
+    name: str
+    symbols: tuple[str, ...]
+
+    def __init__(self, symbol_set: str, without_id: str, to_ascii: Callable[[str], str], max_symbols: int):
+        """`without_id`: symbols that the published code drops although they stand in the set."""
+        if max_symbols < _MIN_SYMBOLS:
+            raise InputError(f"max_symbols must be at least {_MIN_SYMBOLS}, not {max_symbols}")
+        self.symbols = get_symbols(symbol_set)
+        self.max_symbols = max_symbols
+        self._to_ascii = to_ascii
+        self._ids = {symbol: i for i, symbol in enumerate(self.symbols) if symbol not in without_id}
+
+    def __call__(self, text: str) -> Analysis:
+        """A text of up to max_symbols as one utterance; a longer one by sentences, then by clauses."""
+        utterances: list[Utterance] = []
+        unspoken: list[Unspoken] = []
+        for piece, offset, encoded, pause in self._parts(text):
+            unspoken += self._unspoken(piece, offset, encoded.dropped)
+            if any(symbol[-1].isalnum() for symbol in encoded.symbols):
+                utterances.append(Utterance(piece, encoded.normalised, encoded.symbols, encoded.ids, pause))
+        return Analysis(tuple(utterances), tuple(unspoken))
+
+    def encode(self, text: str) -> Encoded:
+        """The ids of one string, whatever its length."""
+        normalised, phonemes, spelt = self._spell(text)
+        symbols = tuple(symbol for symbol in spelt if symbol in self._ids)
+        ids = np.array([self._ids[symbol] for symbol in symbols], dtype=np.int64)
+        dropped = tuple(symbol for symbol in spelt if symbol not in self._ids)
+        return Encoded(normalised, phonemes, symbols, ids, dropped)
+
+    @abstractmethod
+    def _spell(self, text: str) -> tuple[str, str, list[str]]:
+        """The normalised text, the phonemes, and the symbols, with those that have no id."""
+
+    def _parts(self, text: str) -> Iterator[tuple[str, int, Encoded, float]]:
+        """The parts of a text: each with its offset, what it became, and the pause after it."""
+        whole = self._try(text)
+        if whole and len(whole.ids) <= self.max_symbols:
+            yield text, 0, whole, 0.0
+            return
+        sentences = split_sentences(text)
+        for (sentence, offset), following in zip(sentences, [*sentences[1:], None], strict=True):
+            pause = pause_between(text, offset + len(sentence), following[1]) if following else 0.0
+            pieces = self._fit(sentence, offset)
+            for piece in pieces[:-1]:
+                yield *piece, CLAUSE_PAUSE
+            yield *pieces[-1], pause
+
+    def _fit(self, text: str, offset: int) -> list[tuple[str, int, Encoded]]:
+        """A sentence in parts that hold max_symbols at most."""
+        encoded = self._try(text)
+        if encoded and len(encoded.ids) <= self.max_symbols:
+            return [(text, offset, encoded)]
+        size = self.max_symbols
+        if encoded:
+            parts = -(-len(encoded.ids) // size)
+            # A third more than an equal share: clauses are of unequal length, and no last word is left alone.
+            size = max(1, len(text) * 4 // (3 * parts))
+        return [piece for part, at in split_clauses(text, size) for piece in self._fit(part, offset + at)]
+
+    def _try(self, text: str) -> Encoded | None:
+        """A string as one utterance, of whatever length; None where it is certainly too long."""
+        if len(text) > _CHARS_PER_SYMBOL * self.max_symbols:
+            return None
+        # The published code loses the lines behind a line that holds phonemes.
+        return self.encode(text.replace("\n", " ") if "{" in text else text)
+
+    def _unspoken(self, text: str, offset: int, dropped: Iterable[str]) -> list[Unspoken]:
+        """Characters without a transliteration or an id, but for silent marks.
+
+        Dropped symbols are searched in text order, so that of two equal ones the first is reported.
+        """
+        left = Counter(symbol.lower() for symbol in dropped)
+        found = []
+        for match in _BRACES.finditer(text):
+            for phone in re.finditer(r"\S+", match[1]):
+                if left["@" + phone[0].lower()]:
+                    left["@" + phone[0].lower()] -= 1
+                    found.append((offset + match.start(1) + phone.start(), phone[0]))
+        for i, char in enumerate(self._mask(text)):
+            written = self._to_ascii(char)
+            lost = [c for c in (char.lower(), *written.lower()) if left[c]]
+            left.subtract(lost[:1])
+            if (lost or not written) and not _is_silent(char):
+                found.append((offset + i, char))
+        return [Unspoken(symbol, position, text) for position, symbol in sorted(found)]
+
+    def _mask(self, text: str) -> str:
+        """The text with spaces in place of what is not spelt by its characters."""
+        return _BRACES.sub(lambda match: " " * len(match[0]), text)
+
+
+def _is_silent(char: str) -> bool:
+    return char in _SILENT or unicodedata.category(char) in _SILENT_CATEGORIES
+
+
+def _phones(text: str) -> list[str]:
+    return ["@" + phone for phone in text.split()]
+
+
+def _character_map(cleaners: str | Sequence[str], to_ascii: Callable[[str], str]) -> Callable[[str], str]:
+    """What becomes of one character before the cleaners' rules: basic_cleaners leaves it as it is."""
+    names = [cleaners] if isinstance(cleaners, str) else cleaners
+    return str if set(names) <= {"basic_cleaners"} else to_ascii
+
+
+class Tacotron2Frontend(_PublishedFrontend):
+    """Graphemes, with phonemes where the text has them in braces."""
+
+    name = "tacotron2"
+    _cleaners = TACOTRON2
+    _character = staticmethod(bundled)
+
+    def __init__(self, cleaners: str | Sequence[str] = "english_cleaners", *, max_symbols: int = MAX_SYMBOLS):
+        super().__init__(self.name, "_~", _character_map(cleaners, self._character), max_symbols)
+        self._clean = chain(cleaners, self._cleaners)
+
+    def _spell(self, text: str) -> tuple[str, str, list[str]]:
+        # The published cleaners know nothing of braces; the ids are made from what stands between them.
+        normalised = self._clean(text)
+        spelt: list[str] = []
+        rest = text
+        while match := _BRACES.search(rest, 0, _line_end(rest)):
+            spelt += self._clean(rest[: match.start()])
+            spelt += _phones(match[1])
+            rest = rest[match.end() : _line_end(rest)]
+        return normalised, "", spelt + list(normalised if rest == text else self._clean(rest))
+
+
+def _line_end(text: str) -> int:
+    end = text.find("\n")
+    return end if end >= 0 else len(text)
+
+
+class FastSpeechFrontend(Tacotron2Frontend):
+    """As Tacotron 2's, with the transliteration of the Unidecode package."""
+
+    name = "fastspeech"
+    _cleaners = FASTSPEECH
+    _character = staticmethod(unidecode)
+
+
+class FastPitchFrontend(_PublishedFrontend):
+    """Graphemes and phonemes mixed: the phonemes of CMUdict for words with one pronunciation."""
+
+    name = "fastpitch"
+
+    _TOKEN = re.compile(r"\{[^}]+\}|\S+")
+    _WORD = re.compile(r"(?P<word>[a-zA-ZÀ-ž]+(?:'[a-zA-ZÀ-ž]{1,2})?)|(?P<other>\{[^}]+\}|[^a-zA-ZÀ-ž{}]+)")
+
+    def __init__(
+        self,
+        cleaners: str | Sequence[str] = "english_cleaners_v2",
+        symbol_set: str = "english_basic",
+        *,
+        p_arpabet: float = 1.0,
+        ambiguous: str = "ignore",
+        seed: int | None = None,
+        prepend_space: bool = False,
+        append_space: bool = False,
+        max_symbols: int = MAX_SYMBOLS,
+    ):
+        """`p_arpabet`: the share of words to look up, drawn word by word from a stream that `seed` starts.
+
+        `ambiguous`: a word with several pronunciations keeps its letters ("ignore"), or takes the "first" one
+        or a "random" one.
+        """
+        if not 0 <= p_arpabet <= 1:
+            raise InputError(f"p_arpabet must be between 0 and 1, not {p_arpabet}")
+        if ambiguous not in ("ignore", "first", "random"):
+            raise InputError(f"ambiguous must be 'ignore', 'first' or 'random', not {ambiguous!r}")
+        super().__init__(symbol_set, "", _character_map(cleaners, bundled), max_symbols)
+        self._clean = chain(cleaners, FASTPITCH)
+        self._p_arpabet = p_arpabet
+        self._ambiguous = ambiguous
+        self._random = np.random.RandomState(seed)  # the published code draws from this legacy stream
+        self._variants = lru_cache(maxsize=4096)(lambda word: load_cmudict().pronunciations(word))
+        self._before, self._after = [" "] * prepend_space, [" "] * append_space
+
+    def _spell(self, text: str) -> tuple[str, str, list[str]]:
+        # Each token is cleaned alone, so that rules for two tokens ("5 pm") never apply; money comes before.
+        tokens = self._TOKEN.findall(currencies(text))
+        cleaned = " ".join(token if token[0] == "{" else self._clean(token) for token in tokens)
+        cleaned = collapse_blanks(cleaned)
+        phonemes = self._look_up(cleaned) if self._p_arpabet else ""
+        spelt = list(self._before)
+        end = 0
+        written = phonemes if self._p_arpabet else cleaned
+        for match in _BRACES.finditer(written):
+            spelt += written[end : match.start()]
+            spelt += _phones(match[1])
+            end = match.end()
+        return cleaned, phonemes, [*spelt, *written[end:], *self._after]
+
+    def _look_up(self, text: str) -> str:
+        """The text with pronunciations in braces in place of some words; a stray brace is lost."""
+        return "".join(
+            match["other"] or self._pronounce(match["word"]) for match in self._WORD.finditer(text)
+        )
+
+    def _pronounce(self, word: str) -> str:
+        phones = self._pronunciation(word) if self._random.uniform() < self._p_arpabet else None
+        return f"{{{phones}}}" if phones else word
+
+    def _pronunciation(self, word: str) -> str | None:
+        """The phones of a word, or of its stem with a Z for each s taken off; None to keep the letters."""
+        endings = ""
+        while word.lower() not in load_heteronyms():
+            variants = self._variants(word)
+            if len(variants) == 1 or (variants and self._ambiguous != "ignore"):
+                random = len(variants) > 1 and self._ambiguous == "random"
+                choice = self._random.choice(len(variants)) if random else 0
+                return " ".join(variants[choice]) + endings
+            ending = "'s" if word.endswith("'s") else "s"
+            if variants or len(word) <= len(ending) or not word.endswith(ending):
+                break
+            word, endings = word.removesuffix(ending), endings + " Z"
+        return None
+
+    def _try(self, text: str) -> Encoded | None:
+        state = self._random.get_state()
+        encoded = super()._try(text)
+        if encoded and len(encoded.ids) > self.max_symbols:
+            self._random.set_state(state)  # the words are drawn again, for the parts
+        return encoded
+
+    def _mask(self, text: str) -> str:
+        return mask_currencies(super()._mask(text))

@@ -1,0 +1,236 @@
+"""The shipped voice's pairs on TensorRT, and on a mix of backends, against PyTorch on the same GPU."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+import torch
+
+from common.arrays import to_numpy
+from common.bench.models import build_engines
+from common.bench.rows import Row
+from common.bench.table import Column, counts, value
+from common.bench.timer import timed
+from common.config.deployment import Deployment
+from common.errors import InputError
+from common.runner import TextToSpeech
+from common.speech import Controls
+from common.synthesis.warm_up import TEXT as SENTENCE
+from common.weights.voices import load_voice
+
+# What the judge is given: sentences of LJSpeech's transcripts (public domain), held out from training.
+SENTENCES = Path(__file__).with_name("sentences.txt")
+RUNS = 20
+PYTORCH = "pytorch"  # instead of an engine's precision
+MIX = "acoustic=trt,vocoder=onnx"
+BUCKETS = Deployment(
+    trt_multi_engine=True,
+    trt_max_input_seq_len_list=(64, 128, 256),
+    trt_max_output_seq_len_list=(384, 768, 1024),
+)
+
+
+def pair_jobs(precisions: Sequence[str], backends: Sequence[str]) -> list[Row]:
+    return [
+        {"acoustic": acoustic, "vocoder": vocoder, "backend": backend, "precision": precision}
+        for acoustic, vocoder in pairs()
+        for backend in backends
+        for precision in precisions
+    ]
+
+
+def sentence_jobs(precisions: Sequence[str], folder: str) -> list[Row]:
+    return [
+        {"acoustic": acoustic, "vocoder": vocoder, "precision": precision, "folder": folder}
+        for acoustic, vocoder in pairs()
+        for precision in (PYTORCH, *precisions)
+    ]
+
+
+def pairs() -> list[tuple[str, str]]:
+    voice = load_voice()
+    return [(a, v) for a in voice.models_of("acoustic") for v in voice.models_of("vocoder")]
+
+
+def load_pair(
+    acoustic: str, vocoder: str, backend: str, precision: str = "fp32", how: Deployment | None = None
+) -> TextToSpeech:
+    """A pair on this GPU, its engines built if they are not there."""
+    how = replace(how or Deployment(), batch_size=1, use_fp16=precision == "fp16")
+    deployments = {acoustic: how, vocoder: how} if "trt" in backend else {}
+    for model in deployments:
+        build_engines(load_voice().source(model), how, None)
+    return TextToSpeech.load(acoustic, vocoder, backend=backend, device="cuda", deployments=deployments)
+
+
+def check_pair(acoustic: str, vocoder: str, backend: str, precision: str) -> Row:
+    """One sentence by a pair: how long it takes from text to samples, and how far it is from PyTorch's."""
+    row: Row = {"acoustic": acoustic, "vocoder": vocoder, "backend": backend, "precision": precision}
+    reference = load_pair(acoustic, vocoder, "torch")
+    wanted = reference.speak(SENTENCE).samples
+    row["torch"] = times_of(lambda: reference.speak(SENTENCE))
+    with torch.cuda.stream(torch.cuda.Stream()):
+        tts = load_pair(acoustic, vocoder, backend, precision)
+        start = time.perf_counter()
+        samples = tts.speak(SENTENCE).samples
+        row["first"] = time.perf_counter() - start
+        row["ms"] = times_of(lambda: tts.speak(SENTENCE))
+        row["copies"] = copies_between(tts)
+    return row | {"audio": len(samples) / tts.sampling_rate} | difference(samples, wanted)
+
+
+def times_of(speak: Callable[[], Any]) -> list[float]:
+    """Milliseconds of each of RUNS calls, after three that are not counted."""
+    return [seconds * 1000 for seconds in timed(speak, RUNS, "cuda", warm_up=3)]
+
+
+def difference(got: np.ndarray, wanted: np.ndarray) -> Row:
+    """How many samples there are on either side, and if they are as many, how far they are off at most."""
+    same = len(got) == len(wanted)
+    largest = float(np.abs(got - wanted).max()) if same else None
+    return {"samples": [len(got), len(wanted)], "difference": largest}
+
+
+def copies_between(tts: TextToSpeech) -> Row:
+    """What moves between host and GPU while the vocoder turns the acoustic model's mel into audio.
+
+    A mel that went over the host would be seen: copies of `mel_bytes` in either direction.
+    """
+    utterance = tts.analyse(SENTENCE).utterances[0]
+    made = tts.acoustic.synthesise([utterance.ids])
+    lengths = np.asarray(to_numpy(made.mel_lengths))
+    found = copies_of(lambda: tts.vocoder.vocode(made.mel, lengths))
+    mel_bytes = made.mel.nbytes
+    return {
+        "mel_on": str(made.mel.device),
+        "mel_bytes": mel_bytes,
+        "to_host": found["DtoH"],
+        "to_gpu": found["HtoD"],
+        "mel_copied": mel_bytes in (*found["DtoH"], *found["HtoD"]),
+    }
+
+
+def copies_of(run: Callable[[], Any]) -> dict[str, list[int]]:
+    """The bytes of every copy between host and GPU in a call, by direction: "DtoH" and "HtoD"."""
+    from torch.profiler import ProfilerActivity, profile
+
+    run()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        run()
+        torch.cuda.synchronize()
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        found.export_chrome_trace(file.name)
+        events = json.loads(Path(file.name).read_text())["traceEvents"]
+    copies = [event for event in events if event.get("cat") == "gpu_memcpy"]
+    return {
+        way: sorted((int(c["args"].get("bytes", 0)) for c in copies if way in c["name"]), reverse=True)
+        for way in ("DtoH", "HtoD")
+    }
+
+
+def check_sentences(acoustic: str, vocoder: str, precision: str, folder: str) -> Row:
+    """Writes the sentences as FLAC files for the judge, by engines for buckets that were warmed up."""
+    row: Row = {"acoustic": acoustic, "vocoder": vocoder, "precision": precision}
+    if precision == PYTORCH:
+        tts = load_pair(acoustic, vocoder, "torch")
+    else:
+        tts = load_pair(acoustic, vocoder, "trt", precision, BUCKETS)
+        start = time.perf_counter()
+        row["warmed"] = len(list(tts.warm_up(1)))
+        row["warm_up"] = time.perf_counter() - start
+    to = Path(folder) / f"{acoustic}-{vocoder}-{precision}"
+    to.mkdir(parents=True, exist_ok=True)
+    slowest, seconds = 0.0, 0.0
+    for line in SENTENCES.read_text().splitlines():
+        name, _, text = line.partition("|")
+        start = time.perf_counter()
+        audio = tts.speak(text)
+        slowest = max(slowest, time.perf_counter() - start)
+        seconds += len(audio.samples) / audio.sampling_rate
+        soundfile.write(to / f"{name}.flac", audio.samples, audio.sampling_rate)
+    return row | {"audio": seconds, "slowest_ms": slowest * 1000}
+
+
+def check_example(folder: str, precision: str) -> Row:
+    """examples/speak_tensorrt.py, without PyTorch, against the runner with the same engines."""
+    row: Row = {"example": "speak_tensorrt", "precision": precision}
+    example = [sys.executable, "examples/speak_tensorrt.py"]
+    out = Path(folder) / precision
+    out.mkdir(parents=True, exist_ok=True)
+    fp16 = str(precision == "fp16").lower()
+    paths = [f"{model}.trt_file_path={out}/{model}.trt" for model in ("fastpitch", "hifigan")]
+    sets = [word for value in (*paths, f"use_fp16={fp16}", "use_trt=true") for word in ("--set", value)]
+    pair = ["--acoustic", "fastpitch", "--vocoder", "hifigan"]
+    run = lambda *command: subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: E731
+    try:
+        run(sys.executable, "scripts/build.py", *pair, *sets)
+        run(*example, "--write-ids", f"{out}/ids.npy", "--text", SENTENCE)
+        start = time.perf_counter()
+        run(*example, "--ids", f"{out}/ids.npy", "--engines", str(out), "-o", f"{out}/speech.wav")
+        row["seconds"] = time.perf_counter() - start
+    except subprocess.CalledProcessError as error:
+        raise InputError(f"{error.cmd[1]}: {error.stderr[-300:]}") from None
+    got, _ = soundfile.read(out / "speech.wav", dtype="float32")
+    how = {
+        model: Deployment(trt_file_path=f"{out}/{model}.trt", use_fp16=precision == "fp16")
+        for model in ("fastpitch", "hifigan")
+    }
+    tts = TextToSpeech.load("fastpitch", "hifigan", backend="trt", device="cuda", deployments=how)
+    made = tts.acoustic.synthesise([np.load(out / "ids.npy")])
+    lengths = np.asarray(to_numpy(made.mel_lengths))
+    (wanted,) = tts.vocoder.vocode(made.mel, lengths, Controls(denoising_strength=0.0))
+    return row | difference(got, wanted.clip(-1, 1))
+
+
+def difference_of(row: Row) -> str:
+    return "other length" if row["difference"] is None else f"{row['difference']:.1e}"
+
+
+def copies_text(copies: Row) -> str:
+    return (
+        f"{len(copies['to_host'])} to host ({sum(copies['to_host'])} B), "
+        f"{len(copies['to_gpu'])} to GPU ({sum(copies['to_gpu'])} B); the mel ({copies['mel_bytes']} B, "
+        f"{copies['mel_on']}) {'is copied' if copies['mel_copied'] else 'stays'}"
+    )
+
+
+PAIR: tuple[Column, ...] = (("acoustic", value("acoustic")), ("vocoder", value("vocoder")))
+COLUMNS: tuple[Column, ...] = (
+    *PAIR,
+    ("backends", value("backend")),
+    ("precision", value("precision")),
+    ("audio s", value("audio", ".2f")),
+    ("first s", value("first", ".2f")),
+    ("median ms", lambda row: f"{np.median(row['ms']):.2f}"),
+    ("p95 ms", lambda row: f"{np.percentile(row['ms'], 95):.2f}"),
+    ("x real time", lambda row: f"{row['audio'] / np.median(row['ms']) * 1000:.0f}"),
+    ("PyTorch ms", lambda row: f"{np.median(row['torch']):.2f}"),
+    ("largest difference", difference_of),
+    ("copies", value("copies", copies_text)),
+)
+SENTENCE_COLUMNS: tuple[Column, ...] = (
+    *PAIR,
+    ("runs on", value("precision")),
+    ("warm-up s", value("warm_up", ".1f")),
+    ("engines", value("warmed")),
+    ("audio s", value("audio", ".1f")),
+    ("slowest ms", value("slowest_ms", ".1f")),
+)
+EXAMPLE_COLUMNS: tuple[Column, ...] = (
+    ("program", lambda row: "examples/speak_tensorrt.py"),
+    ("precision", value("precision")),
+    ("seconds", value("seconds", ".1f")),
+    ("samples", value("samples", counts)),
+    ("largest difference", difference_of),
+)

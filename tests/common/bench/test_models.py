@@ -1,0 +1,177 @@
+"""What the benchmark runs: lengths are those asked for, on every model and in every mode."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from common.bench import models
+from common.bench.measure import measure_workload
+from common.bench.models import FixedDurations, LoadedModels
+from common.bench.peer import audio_of
+from common.bench.workload import Target, Workload
+from tests.conftest import tiny_fastspeech, tiny_hifigan, tiny_tacotron2
+
+STEPS = 6
+
+
+def sizes(network_and_config) -> dict:
+    return dataclasses.asdict(network_and_config[1])
+
+
+@pytest.fixture
+def workload(tiny_voice, monkeypatch, tmp_path):
+    """A workload of tiny networks: the voice's, or seeded ones."""
+    monkeypatch.setattr(models, "STEPS", STEPS)
+    overrides = {
+        "fastspeech": sizes(tiny_fastspeech()),
+        "hifigan": sizes(tiny_hifigan()),
+        "tacotron2": sizes(tiny_tacotron2()),
+    }
+
+    def make(target: Target, backend: str = "torch", **how) -> Workload:
+        if how.get("weights") == "published":
+            how["overrides"] = {model: overrides[model] for model in target.models.values()}
+        how = {"voice": str(tiny_voice), "graphs": tmp_path, "symbols": (7,), "runs": 2, **how}
+        return Workload(target, backend, **how)
+
+    return make
+
+
+def test_a_voices_output_is_as_long_as_asked(workload):
+    made = LoadedModels(workload(Target("fastpitch", "hifigan"), "onnx")).measured(2, 7).run()
+    assert made.frames == [35, 35] and made.samples == [35 * 256, 35 * 256]
+
+
+@pytest.mark.parametrize(
+    ("target", "frames"),
+    [
+        (Target("fastspeech", "hifigan"), 35),
+        (Target("tacotron2", "hifigan"), STEPS),
+        (Target.of("tacotron2.decoder"), STEPS),
+        (Target.of("tacotron2.decoder_loop"), STEPS),
+        (Target.of("fastspeech"), 35),
+        (Target.of("hifigan"), 35),
+        (Target.of("fastspeech.decoder"), 35),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_seeded_networks_make_as_much_as_asked(workload, target, frames):
+    (row,) = measure_workload(workload(target, weights="published"))
+    assert "failed" not in row, row
+    assert (row["frames"], row["samples_per_s"] > 0) == (frames, True)
+
+
+def test_the_durations_are_predicted_all_the_same(workload):
+    loaded = LoadedModels(workload(Target.of("fastpitch"), "onnx"))
+    (row,) = measure_workload(workload(Target.of("fastpitch"), "onnx"))
+    assert {stage["stage"]: stage["calls"] for stage in row["stages"]} == {
+        "fastpitch.encoder": 1,
+        "fastpitch.decoder": 1,
+    }
+    symbols = {"symbols": np.ones((1, 7), np.int64), "lengths": np.full(1, 7)}
+    encoder = loaded.drivers["acoustic"].encoder
+    own = next(engine for engine in loaded.engines if engine.stage.name == "encoder")
+    assert (encoder(**symbols)["duration"] == 5).all() and (own(**symbols)["duration"] != 5).any()
+
+
+def test_only_the_decoder_is_measured_alone(workload):
+    (row,) = measure_workload(workload(Target.of("tacotron2.decoder"), weights="published"))
+    assert [stage["stage"] for stage in row["stages"]] == ["tacotron2.decoder_loop"]
+    (row,) = measure_workload(workload(Target.of("tacotron2.decoder"), weights="published", decoder="steps"))
+    assert [(stage["stage"], stage["calls"]) for stage in row["stages"]] == [
+        ("tacotron2.decoder_iter", STEPS)
+    ]
+
+
+@pytest.mark.parametrize("name", ["fastspeech", "tacotron2", "hifigan"])
+def test_half_precision_runs_and_keeps_float32_outside(workload, name):
+    target = Target.of(name)
+    half = LoadedModels(workload(target, weights="published", precision="fp16", decoder="steps"))
+    (driver,) = half.drivers.values()
+    assert half.measured(1, 7).run().frames
+    engine = half.engines[0]
+    assert next(engine.network.parameters()).dtype.itemsize == 2
+    whole = LoadedModels(workload(target, weights="published"))
+    assert next(whole.engines[0].network.parameters()).dtype.itemsize == 4  # not the same network
+    for stage in driver.engines.values():
+        assert all(tensor.dtype != "float16" for tensor in stage.stage.outputs)
+
+
+def test_what_a_machine_lacks_is_a_row_that_says_so(workload):
+    target = Target("fastpitch", "hifigan")
+    (row,) = measure_workload(workload(target, "torch-graph"))
+    assert row["failed"] == "torch-graph needs a GPU: a CUDA graph is captured there"
+    rows = list(measure_workload(workload(target, device="cuda", batches=(1, 2))))
+    assert [row["failed"] for row in rows] == ["device cuda: PyTorch sees no GPU here"] * 2
+    (row,) = measure_workload(workload(target, symbols=(100_000,)))
+    assert "this model goes up to" in row["failed"]
+    (row,) = measure_workload(workload(target), late=lambda: True)
+    assert row["failed"] == "left out: the time for all rows was over"
+
+
+def test_an_option_of_onnx_runtime_holds_for_its_workload_only(workload, monkeypatch):
+    from common.engines import onnx_engine
+
+    plain = onnx_engine.session_options
+    (row,) = measure_workload(workload(Target.of("hifigan.generator"), "onnx-one-thread"))
+    assert "failed" not in row and onnx_engine.session_options is plain
+
+
+def test_a_peers_audio_is_an_array_or_a_list():
+    assert [len(x) for x in audio_of(np.zeros((2, 5), np.float32))] == [5, 5]
+    with pytest.raises(ValueError, match=r"has the shape \[1, 5\], not samples in a row"):
+        list(audio_of([np.zeros((1, 5), np.float32)]))
+
+
+def test_durations_are_given_to_what_is_captured_too():
+    """Of a stage's engine by itself, and of what runs beside it; padding lasts no frame."""
+    torch = pytest.importorskip("torch")
+
+    class Predicting:
+        device = "cpu"
+
+        def __call__(self, **inputs):
+            return {"encoded": inputs["symbols"], "duration": torch.rand(inputs["symbols"].shape)}
+
+        def alone(self, bucket=None):
+            return lambda inputs: self(**inputs)
+
+    engine = FixedDurations(Predicting(), 5)
+    inputs = {"symbols": torch.ones(2, 6), "lengths": torch.tensor([6, 4])}
+    for outputs in (engine(**inputs), engine.alone()(inputs)):
+        assert outputs["duration"].tolist() == [[5.0] * 6, [5.0] * 4 + [0.0] * 2]
+        assert torch.equal(outputs["encoded"], inputs["symbols"])
+
+
+def test_captured_graphs_count_as_their_engines(workload):
+    loaded = LoadedModels(workload(Target("fastpitch", None)))
+    driver = loaded.drivers["acoustic"]
+    made = {
+        "encode": {"encoded": np.zeros((1, 7, 32), np.float32)},
+        "decode": {"mel": np.zeros((1, 80, 35), np.float32)},
+    }
+
+    class Graphs:
+        encoder, decoder = driver.encoder, driver.decoder
+
+        def encode(self, symbols):
+            return made["encode"]
+
+        def decode(self, encoded, lengths):
+            return made["decode"]
+
+    graphs = Graphs()
+    loaded.timer.watch_graphs(graphs)
+
+    def run() -> None:
+        graphs.decode(graphs.encode(np.zeros((1, 7))), np.array([35]))
+
+    run()  # with the timer off it notes nothing
+    measured = loaded.timer.measure(run, 2, "cpu")["stages"]
+    assert [(row["stage"], row["sizes"], row["calls"]) for row in measured] == [
+        ("fastpitch.encoder", {"batch": 1, "text": 7}, 1),
+        ("fastpitch.decoder", {"batch": 1, "text": 7, "mel": 35}, 1),
+    ]

@@ -1,0 +1,103 @@
+"""Single rules of the reading, each called alone at a cursor."""
+
+import copy
+
+import pytest
+
+from common.text.english.reading import addresses, amounts, formats, signs, words
+from common.text.english.reading.characters import LeftOut
+from common.text.english.reading.cursor import Cursor, Reading, begin
+
+
+@pytest.mark.parametrize(
+    "rule, text, spoken",
+    [
+        (formats.iso_date, "2021-03-04", "March fourth, twenty twenty-one"),
+        (formats.date, "3/4/2020", "March fourth, twenty twenty"),
+        (formats.date, "13/4/2020", "April thirteenth, twenty twenty"),
+        (formats.time, "3:05 pm", "three oh five PM"),
+        (formats.phone, "(415) 555-2671", "four one five, five five five, two six seven one"),
+        (formats.fraction, "3/4 mi", "three quarters of a mile"),
+        (formats.decade, "1990s", "nineteen nineties"),
+        (amounts.amount, "10-12 km", "ten to twelve kilometers"),
+        (words.calendar_range, "Mon-Fri", "Monday to Friday"),
+        (words.version, "v2.0", "version two point zero"),
+        (words.dotted_abbreviation, "e.g.", "for example."),
+        (words.letter_with_sign, "C#", "C sharp"),
+        (words.money, "US$5", "five US dollars"),
+        (words.joined_capitals, "R&D", "R and D"),
+        (addresses.address, "info@example.com", "info at example dot com"),
+        (addresses.tag, "#GoNow", "hashtag Go Now"),
+        (signs.money, "£1.50", "one pound and fifty pence"),
+        (signs.signed_number, "-3", "minus three"),
+        (signs.enclosed, "{HH AH0}", "{HH AH0}"),
+        (signs.sign, "<=", "less than or equal to"),
+        (signs.apostrophe, "'90s", "nineties"),
+        (signs.flag, "🇫🇷", "flag FR,"),
+    ],
+)
+def test_a_rule_reads_its_form(rule, text, spoken):
+    assert rule(Cursor(text)) == Reading(spoken, len(text))
+
+
+@pytest.mark.parametrize(
+    "rule, text",
+    [
+        (formats.date, "3.4.20"),
+        (formats.time, "3:75"),
+        (formats.fraction, "2 3/2"),
+        (words.abbreviation, "cat."),
+        (words.version, "very"),
+        (addresses.address, "plain"),
+        (signs.signed_number, "-x"),
+        (signs.enclosed, "{QQ}"),
+        (signs.mark, "x"),
+    ],
+)
+def test_a_rule_leaves_other_text_alone(rule, text):
+    assert rule(Cursor(text)) is None
+
+
+@pytest.mark.parametrize(
+    "rule, context, spoken",
+    [
+        (formats.fraction, {"previous": "on"}, "March fourth"),
+        (formats.fraction, {"previous": "about"}, "three quarters"),
+    ],
+)
+def test_what_was_read_before_decides(rule, context, spoken):
+    assert rule(Cursor("3/4", **context)) == Reading(spoken, 3)
+
+
+def test_a_year_is_read_as_one_unless_it_counts():
+    assert amounts.amount(Cursor("1984")).spoken == "nineteen eighty-four"
+    assert amounts.amount(Cursor("1984 people")).spoken == "one thousand nine hundred eighty-four"
+    assert amounts.amount(Cursor("1984 people", previous="in")).spoken == "nineteen eighty-four"
+
+
+def test_brackets_of_a_function_are_no_pause():
+    cursor = Cursor("f(x)", at=1, previous="f")
+    assert signs.bracket(cursor) == Reading("of", 2)
+    assert signs.bracket(Cursor("f(x)", at=3, is_argument=True)) == Reading("", 4)
+    assert signs.bracket(Cursor("f(x)", at=3)) == Reading(",", 4)
+    cursor.advance(signs.bracket(cursor))
+    assert (cursor.at, cursor.char, cursor.previous, cursor.earlier) == (2, "x", "(", "f")
+    assert cursor.is_argument
+
+
+def test_what_is_left_out_comes_with_the_reading():
+    assert words.plain_word(Cursor("Say Привет", at=4)) == Reading(
+        "Privet", 10, (LeftOut("Привет", 4, "CYRILLIC"),)
+    )
+    assert signs.enclosed(Cursor("a[12]", at=1)) == Reading("", 5, (LeftOut("[12]", 1, "["),))
+
+
+@pytest.mark.parametrize("text", ["Dr. Smith paid -$5.50 at 3:45", "f(x) = x² + #1", "C++, R&D in the U.S."])
+def test_rules_do_not_change_the_cursor(text):
+    for at in range(len(text)):
+        cursor = begin(text)
+        cursor.move(at)
+        before = copy.copy(cursor)
+        for rule in (*formats.NUMBERS[:-1], *words.WORDS, addresses.address, *signs.SIGNS):
+            rule(cursor)
+            assert cursor == before, rule.__name__
