@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from common.arrays import valid
+from common.arrays import length_mask
 from common.audio.contract import MelContract
 from common.training.corpus.mels import load_mels
 from common.training.corpus.utterances import Bucket, Utterances, batches, make_buckets
@@ -67,7 +67,7 @@ class Trainer(OneNetwork):
         frames = out.mel_mask.float()[:, None]
         target = self.corpus.padded_mel(members, bucket.frames)
         difference = (out.mel.float() - target) * frames
-        inside = valid(given["lengths"], out.log_duration.size(1)).float()
+        inside = length_mask(given["lengths"], out.log_duration.size(1)).float()
         off = (out.log_duration.float() - torch.log1p(given["durations"].float())) * inside
         return {
             "mel": difference.abs().sum() / (frames.sum() * difference.size(1)),

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.arrays import valid
+from common.arrays import length_mask
 from common.audio.contract import MelContract
 from common.training.corpus.utterances import Bucket, Utterances, batches, make_buckets
 from common.training.loop import OneNetwork, Schedule, adamw, plot_alignment, recipe_parser, run_training
@@ -105,8 +105,8 @@ class Trainer(OneNetwork):
         )
         steps = -(-given["mel_lengths"] // self.config.n_frames_per_step)
         count = out.gate.size(1)
-        ended = (~valid(steps - 1, count)).float()
-        counted = valid(steps + STEPS_AFTER_END, count).float()
+        ended = (~length_mask(steps - 1, count)).float()
+        counted = length_mask(steps + STEPS_AFTER_END, count).float()
         gate = F.binary_cross_entropy_with_logits(
             out.gate,
             ended,
@@ -117,7 +117,7 @@ class Trainer(OneNetwork):
         durations = self.corpus.durations[members, : bucket.symbols]
         spoken = spoken_symbols(durations, bucket.frames, self.config.n_frames_per_step)
         weights = out.alignment.gather(2, spoken[:, :, None])[:, :, 0]
-        inside = valid(steps, count).float()
+        inside = length_mask(steps, count).float()
         alignment = -(weights.clamp(min=WEIGHT_FLOOR).log() * inside).sum() / inside.sum()
         return {"mel": mel, "gate": gate / counted.sum(), "alignment": alignment}, out.alignment
 

@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.audio.denoiser import OVERLAP, spectra_of
-from common.audio.mel import analysis_window
+from common.audio.mel import OVERLAP, analysis_window, spectra_of
 
 
 class DenoiserNetwork(nn.Module):

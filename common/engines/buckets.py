@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from common.arrays import Array, pad_to
 from common.config.deployment import Bucket
-from common.engines import Engine, Run
-from common.engines.check_inputs import check_inputs
-from common.engines.recent import Recent
+from common.engines import Engine, Recent, Run, check_inputs
+from common.engines.backends import engine_class
 from common.errors import InputError
-from common.registry import load_attribute
-from common.stages import Dim, Stage, TensorSpec
-from common.stages.choose import BACKENDS
+from common.stages import Dim, Stage, TensorSpec, bucket_roots, fix, narrow, root
 
 MB = 1_000_000
 
@@ -87,7 +84,7 @@ class BucketedEngine(Engine):
         self.backend = backend
         self.device = device
         self.memory_owner = pool  # of a model's engines together
-        kind: type[Engine] = load_attribute(BACKENDS[backend])
+        kind = engine_class(backend)
         self.can_be_captured, self.can_be_repeated = kind.can_be_captured, kind.can_be_repeated
         self.uses = {bucket: BucketUse() for bucket in self.buckets}
         self._whole = stage
@@ -188,50 +185,6 @@ class BucketedEngine(Engine):
             }
             for bucket, use in self.uses.items()
         ]
-
-
-def root(dim: Dim) -> str:
-    """The dimension that this one is a multiple of, or itself."""
-    return dim.of or dim.name
-
-
-def bucket_roots(stage: Stage) -> set[str]:
-    """Which of a bucket's two lengths the stage's inputs have."""
-    return {root(dim) for dim in stage.dynamic_dims.values()} & {"text", "mel"}
-
-
-def narrow(stage: Stage, bucket: Bucket) -> Stage:
-    """The stage, going up to a bucket's lengths."""
-
-    def change(dim: Dim, size: int) -> Dim:
-        return replace(dim, min=min(dim.min, size), typical=min(dim.typical, size), max=size)
-
-    return _change(stage, bucket, change)
-
-
-def fix(stage: Stage, bucket: Bucket) -> Stage:
-    """The stage at a bucket's lengths."""
-    return _change(stage, bucket, lambda dim, size: replace(dim, min=size, typical=size, max=size))
-
-
-def _change(stage: Stage, bucket: Bucket, change: Callable[[Dim, int], Dim]) -> Stage:
-    roots = {name for name in bucket_roots(stage) if getattr(bucket, name)}
-
-    def tensors(old: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-        return tuple(replace(tensor, dims=tuple(dim_of(d) for d in tensor.dims)) for tensor in old)
-
-    def dim_of(dim: Dim | int) -> Dim | int:
-        if isinstance(dim, int) or root(dim) not in roots:
-            return dim
-        size = getattr(bucket, root(dim)) * dim.times
-        if not dim.min <= size <= dim.max:
-            raise InputError(
-                f"a bucket of {getattr(bucket, root(dim))} ({root(dim)}): stage {stage.full_name} goes from "
-                f"{-(-dim.min // dim.times)} to {dim.max // dim.times}"
-            )
-        return change(dim, size)
-
-    return replace(stage, inputs=tensors(stage.inputs), outputs=tensors(stage.outputs))
 
 
 def resized(tensor: TensorSpec, array: Array, lengths: dict[str, int]) -> tuple[int, ...]:

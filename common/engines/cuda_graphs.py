@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from common.engines import Run
-from common.engines.recent import Recent
+from common.engines import Recent, Run
 from common.errors import InputError
 
 MOST_SHAPES = 16  # whose graphs stay, each with memory of its own
@@ -107,10 +106,10 @@ def put_in_order(graph: Handle) -> int:
 
     Each kernel then waits for the end of those before it. Returns how many edges were changed.
     """
-    driver = bindings("driver")
+    cuda = bindings("driver")
     # CUDA 12 has these under two names; those that know kinds of edges took over the first name in CUDA 13.
     get, remove, add = (
-        getattr(driver, f"{name}_v2", None) or getattr(driver, name)
+        getattr(cuda, f"{name}_v2", None) or getattr(cuda, name)
         for name in ("cuGraphGetEdges", "cuGraphRemoveDependencies", "cuGraphAddDependencies")
     )
     *_, count = checked(get(graph))

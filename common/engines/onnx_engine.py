@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import onnxruntime as ort
 
 from common.arrays import Array, is_numpy
-from common.engines import Engine
-from common.engines.check_inputs import check_inputs
+from common.engines import Engine, check_inputs
 from common.errors import InputError
 from common.stages import Stage
 

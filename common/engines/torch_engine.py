@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from common.arrays import Array
-from common.engines import Engine
-from common.engines.check_inputs import check_inputs
+from common.engines import Engine, check_inputs
 from common.engines.layer_outputs import method_of
 from common.errors import InputError
 from common.registry import get_model, load_attribute

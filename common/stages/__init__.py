@@ -6,10 +6,12 @@ axes, example inputs), the checks of every engine's inputs, the verify tool and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from common.config.deployment import Bucket
+from common.errors import InputError
 from common.registry import get_model, load_attribute
 
 
@@ -97,7 +99,6 @@ class StagePlan:
     stages: Callable[[Any], tuple[Stage, ...]]  # of a config of the model
     forms: Mapping[str, tuple[str, ...]]  # names of stages, by form
     default: str  # the form that runs where nothing else is asked for
-    examples: str  # its `ExampleInputs`
     on_trt: str = ""  # the form on TensorRT, where it is another
     bucketed: str = ""  # the form in buckets, where it is another
     bucketed_unmasked: str = ""  # that form where the network is to attend to padding, as published
@@ -114,3 +115,47 @@ def plan_of(model: str) -> StagePlan:
 def stages_of(model: str, config: Any) -> tuple[Stage, ...]:
     """All stages of a model of these sizes."""
     return plan_of(model).stages(config)
+
+
+def root(dim: Dim) -> str:
+    """The dimension that this one is a multiple of, or itself."""
+    return dim.of or dim.name
+
+
+def bucket_roots(stage: Stage) -> set[str]:
+    """Which of a bucket's two lengths the stage's inputs have."""
+    return {root(dim) for dim in stage.dynamic_dims.values()} & {"text", "mel"}
+
+
+def narrow(stage: Stage, bucket: Bucket) -> Stage:
+    """The stage, going up to a bucket's lengths."""
+
+    def change(dim: Dim, size: int) -> Dim:
+        return replace(dim, min=min(dim.min, size), typical=min(dim.typical, size), max=size)
+
+    return _change(stage, bucket, change)
+
+
+def fix(stage: Stage, bucket: Bucket) -> Stage:
+    """The stage at a bucket's lengths."""
+    return _change(stage, bucket, lambda dim, size: replace(dim, min=size, typical=size, max=size))
+
+
+def _change(stage: Stage, bucket: Bucket, change: Callable[[Dim, int], Dim]) -> Stage:
+    roots = {name for name in bucket_roots(stage) if getattr(bucket, name)}
+
+    def tensors(old: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
+        return tuple(replace(tensor, dims=tuple(dim_of(d) for d in tensor.dims)) for tensor in old)
+
+    def dim_of(dim: Dim | int) -> Dim | int:
+        if isinstance(dim, int) or root(dim) not in roots:
+            return dim
+        size = getattr(bucket, root(dim)) * dim.times
+        if not dim.min <= size <= dim.max:
+            raise InputError(
+                f"a bucket of {getattr(bucket, root(dim))} ({root(dim)}): stage {stage.full_name} goes from "
+                f"{-(-dim.min // dim.times)} to {dim.max // dim.times}"
+            )
+        return change(dim, size)
+
+    return replace(stage, inputs=tensors(stage.inputs), outputs=tensors(stage.outputs))

@@ -47,23 +47,23 @@ class LoadedPlan:
         self.logger = make_logger(trt)
         self._runtime = trt.api.Runtime(self.logger)
         with torch.cuda.device(self.device):
-            self.engine = self._runtime.deserialize_cuda_engine(plan)
-            if self.engine is None:
+            self.executable = self._runtime.deserialize_cuda_engine(plan)
+            if self.executable is None:
                 raise InputError(f"{name} does not load: {self.logger.reason()}{self.free_memory()}")
-            make = getattr(self.engine, "create_runtime_config", None)
+            make = getattr(self.executable, "create_runtime_config", None)
             self.config: ApiObject = make() if make else None
-        names = [self.engine.get_tensor_name(i) for i in range(self.engine.num_io_tensors)]
+        names = [self.executable.get_tensor_name(i) for i in range(self.executable.num_io_tensors)]
         inputs = trt.api.TensorIOMode.INPUT
-        self.inputs = [n for n in names if self.engine.get_tensor_mode(n) == inputs]
+        self.inputs = [n for n in names if self.executable.get_tensor_mode(n) == inputs]
         self.outputs = {
-            n: DTYPES[self.engine.get_tensor_dtype(n).name] for n in names if n not in self.inputs
+            n: DTYPES[self.executable.get_tensor_dtype(n).name] for n in names if n not in self.inputs
         }
         self.cache = RuntimeCache(self, cache)
 
     def make_context(self) -> ApiObject:
         """A context with activation memory of its own; runs at the same time need one each."""
         with torch.cuda.device(self.device):
-            make = self.engine.create_execution_context
+            make = self.executable.create_execution_context
             context = make() if self.config is None else make(self.config)
         if context is None:
             raise InputError(f"{self.name} cannot run: {self.logger.reason()}{self.free_memory()}")
@@ -72,8 +72,8 @@ class LoadedPlan:
     @property
     def scratch_bytes(self) -> int:
         """The activation memory of each context."""
-        size = getattr(self.engine, "device_memory_size_v2", None)
-        return int(self.engine.device_memory_size if size is None else size)
+        size = getattr(self.executable, "device_memory_size_v2", None)
+        return int(self.executable.device_memory_size if size is None else size)
 
     def free_memory(self) -> str:
         free, total = torch.cuda.mem_get_info(self.device)

@@ -10,10 +10,8 @@ from torch import Tensor
 
 from common.arrays import Array
 from common.config.deployment import Bucket, Deployment
-from common.engines import Engine
-from common.engines.check_inputs import check_inputs
+from common.engines import Engine, Recent, check_inputs
 from common.engines.cuda_graphs import Captured, Graph, own_stream
-from common.engines.recent import Recent
 from common.engines.tensorrt.api import load_tensorrt
 from common.engines.tensorrt.build import build_stage
 from common.engines.tensorrt.context import ContextRun, LoadedPlan, TrtContext, addressable

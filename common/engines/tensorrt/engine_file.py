@@ -12,12 +12,11 @@ from pathlib import Path
 
 from common.config.deployment import Bucket, Deployment
 from common.config.hparams import shown
-from common.engines.buckets import fix
 from common.engines.tensorrt.api import TensorRT
 from common.errors import InputError
 from common.files import engines_folder, sha256_of
 from common.registry import decoder_forms, get_model
-from common.stages import Dim, Stage, TensorSpec, stages_of
+from common.stages import Dim, Stage, TensorSpec, fix, stages_of
 from common.stages.choose import choose_stages, pads_masked
 from common.weights.voices import ModelSource
 
@@ -132,11 +131,7 @@ def describe_profile(profile: object) -> str:
 
 
 def engine_file(
-    stage: Stage,
-    source: ModelSource,
-    deployment: Deployment,
-    trt: TensorRT,
-    bucket: Bucket | None = None,
+    stage: Stage, source: ModelSource, deployment: Deployment, trt: TensorRT, bucket: Bucket | None = None
 ) -> EngineFile:
     """The engine of a stage with the source's weights, for a deployment or for one `bucket` of it.
 
