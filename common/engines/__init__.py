@@ -15,9 +15,10 @@ from common.stages import Dim, Stage, TensorSpec
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
+Arrays = Mapping[str, Array]
 # Named tensors in and out, on the current stream; waits for nothing. What it reads beside its inputs stays in
 # place, and its outputs are overwritten by its next call.
-Run = Callable[[Mapping[str, Array]], dict[str, Array]]
+Run = Callable[[Arrays], dict[str, Array]]
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,7 @@ class Engine(ABC):
         raise TypeError(f"{self.stage.full_name} on {self.backend} cannot be captured in a CUDA graph")
 
     def repeated(
-        self,
-        fixed: Mapping[str, Array],
-        state: Mapping[str, Array],
-        noise: str,
-        steps: int,
-        kept: Sequence[str],
+        self, fixed: Arrays, state: Arrays, noise: str, steps: int, kept: Sequence[str]
     ) -> Callable[[Array], dict[str, Array]]:
         """A function that makes up to `steps` autoregressive steps from where its last call ended.
 
@@ -126,12 +122,7 @@ class WrappedEngine(Engine):
         return self.inner.capturable(bucket)
 
     def repeated(
-        self,
-        fixed: Mapping[str, Array],
-        state: Mapping[str, Array],
-        noise: str,
-        steps: int,
-        kept: Sequence[str],
+        self, fixed: Arrays, state: Arrays, noise: str, steps: int, kept: Sequence[str]
     ) -> Callable[[Array], dict[str, Array]]:
         return self.inner.repeated(fixed, state, noise, steps, kept)
 

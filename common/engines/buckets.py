@@ -8,10 +8,10 @@ from typing import Any
 
 from common.arrays import Array, pad_to
 from common.config.deployment import Bucket
-from common.engines import Engine, Recent, Run, check_inputs
+from common.engines import Arrays, Engine, Recent, Run, check_inputs
 from common.engines.backends import engine_class
 from common.errors import InputError
-from common.stages import Dim, Stage, TensorSpec, bucket_roots, fix, narrow, root
+from common.stages import Dim, Stage, TensorSpec, bucket_roots, fix, root
 
 MB = 1_000_000
 
@@ -80,7 +80,7 @@ class BucketedEngine(Engine):
         device: str,
     ):
         self.buckets = tuple(buckets)
-        self.stage = narrow(stage, self.buckets[-1])
+        self.stage = fix(stage, self.buckets[-1], up_to=True)
         self.backend = backend
         self.device = device
         self.memory_owner = pool  # of a model's engines together
@@ -118,12 +118,7 @@ class BucketedEngine(Engine):
         return self._engine(bucket or self.buckets[-1]).capturable()
 
     def repeated(
-        self,
-        fixed: Mapping[str, Array],
-        state: Mapping[str, Array],
-        noise: str,
-        steps: int,
-        kept: Sequence[str],
+        self, fixed: Arrays, state: Arrays, noise: str, steps: int, kept: Sequence[str]
     ) -> Callable[[Array], dict[str, Array]]:
         lengths = self._lengths(fixed)
         bucket = self.covering(**lengths)

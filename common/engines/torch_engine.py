@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,9 +13,7 @@ from common.engines.layer_outputs import method_of
 from common.errors import InputError
 from common.registry import get_model, load_attribute
 from common.stages import Stage
-
-if TYPE_CHECKING:
-    from common.weights.voices import ModelSource
+from common.weights.voices import ModelSource
 
 
 def build_network(stage: Stage, source: ModelSource) -> torch.nn.Module:

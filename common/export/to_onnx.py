@@ -148,7 +148,7 @@ def export_stage(stage: Stage, config: object) -> tuple[bytes, tuple[str, ...]]:
     network.eval().requires_grad_(False)
     state = {name: value for name, value in network.state_dict().items() if value.is_floating_point()}
     sizes = {dim.name: dim.typical for dim in stage.dynamic_dims.values()}
-    sizes[batch_dim(stage)] = 2  # a batch of one would be taken for a fixed size
+    sizes[stage.batch.name] = 2  # a batch of one would be taken for a fixed size
     inputs = example_inputs(stage, config, sizes, seed=0)
     shapes = tuple(
         {axis: torch.export.Dim.DYNAMIC for axis, dim in enumerate(tensor.dims) if isinstance(dim, Dim)}
@@ -314,13 +314,6 @@ def check_sizes(stage: Stage) -> list[dict[str, int]]:
         for case in (shortest, *(odd if size == 1 else [odd[size % 2]]), *([longest] if size == 1 else []))
         if batch.min <= size <= batch.max
     ]
-
-
-def batch_dim(stage: Stage) -> str:
-    """The first dimension of the first input."""
-    dim = stage.inputs[0].dims[0]
-    assert isinstance(dim, Dim)
-    return dim.name
 
 
 def example_inputs(stage: Stage, config: object, sizes: dict[str, int], seed: int) -> dict[str, np.ndarray]:

@@ -6,13 +6,13 @@ axes, example inputs), the checks of every engine's inputs, the verify tool and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from common.config.deployment import Bucket
 from common.errors import InputError
-from common.registry import get_model, load_attribute
+from common.registry import get_model
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,23 @@ class Stage:
         lengths = TensorSpec("lengths", "int64", (self.inputs[0].dims[0],))
         return replace(self, name=f"masked_{self.name}", inputs=(*self.inputs, lengths))
 
+    def with_dims(self, change: Callable[[Dim], Dim]) -> Stage:
+        """The stage with each dynamic dimension as `change` gives it."""
+
+        def changed(tensor: TensorSpec) -> TensorSpec:
+            dims = tuple(change(dim) if isinstance(dim, Dim) else dim for dim in tensor.dims)
+            return replace(tensor, dims=dims)
+
+        return replace(
+            self, inputs=tuple(map(changed, self.inputs)), outputs=tuple(map(changed, self.outputs))
+        )
+
     @property
-    def full_name(self) -> str:
-        return f"{self.model}.{self.name}"
+    def batch(self) -> Dim:
+        """The first dimension of the first input."""
+        batch = self.inputs[0].dims[0]
+        assert isinstance(batch, Dim)
+        return batch
 
     @property
     def dynamic_dims(self) -> dict[str, Dim]:
@@ -109,7 +123,7 @@ class StagePlan:
 
 def plan_of(model: str) -> StagePlan:
     """The plan of a model by its name."""
-    return load_attribute(get_model(model).plan)
+    return get_model(model).module("stages").PLAN
 
 
 def stages_of(model: str, config: Any) -> tuple[Stage, ...]:
@@ -127,28 +141,12 @@ def bucket_roots(stage: Stage) -> set[str]:
     return {root(dim) for dim in stage.dynamic_dims.values()} & {"text", "mel"}
 
 
-def narrow(stage: Stage, bucket: Bucket) -> Stage:
-    """The stage, going up to a bucket's lengths."""
-
-    def change(dim: Dim, size: int) -> Dim:
-        return replace(dim, min=min(dim.min, size), typical=min(dim.typical, size), max=size)
-
-    return _change(stage, bucket, change)
-
-
-def fix(stage: Stage, bucket: Bucket) -> Stage:
-    """The stage at a bucket's lengths."""
-    return _change(stage, bucket, lambda dim, size: replace(dim, min=size, typical=size, max=size))
-
-
-def _change(stage: Stage, bucket: Bucket, change: Callable[[Dim, int], Dim]) -> Stage:
+def fix(stage: Stage, bucket: Bucket, up_to: bool = False) -> Stage:
+    """The stage at a bucket's lengths, or at all lengths `up_to` them."""
     roots = {name for name in bucket_roots(stage) if getattr(bucket, name)}
 
-    def tensors(old: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-        return tuple(replace(tensor, dims=tuple(dim_of(d) for d in tensor.dims)) for tensor in old)
-
-    def dim_of(dim: Dim | int) -> Dim | int:
-        if isinstance(dim, int) or root(dim) not in roots:
+    def change(dim: Dim) -> Dim:
+        if root(dim) not in roots:
             return dim
         size = getattr(bucket, root(dim)) * dim.times
         if not dim.min <= size <= dim.max:
@@ -156,6 +154,7 @@ def _change(stage: Stage, bucket: Bucket, change: Callable[[Dim, int], Dim]) -> 
                 f"a bucket of {getattr(bucket, root(dim))} ({root(dim)}): stage {stage.full_name} goes from "
                 f"{-(-dim.min // dim.times)} to {dim.max // dim.times}"
             )
-        return change(dim, size)
+        low, typical = (min(dim.min, size), min(dim.typical, size)) if up_to else (size, size)
+        return replace(dim, min=low, typical=typical, max=size)
 
-    return replace(stage, inputs=tensors(stage.inputs), outputs=tensors(stage.outputs))
+    return stage.with_dims(change)

@@ -16,7 +16,7 @@ from common.engines.tensorrt.api import TensorRT
 from common.errors import InputError
 from common.files import engines_folder, sha256_of
 from common.registry import decoder_forms, get_model
-from common.stages import Dim, Stage, TensorSpec, fix, stages_of
+from common.stages import Dim, Stage, fix, stages_of
 from common.stages.choose import choose_stages, pads_masked
 from common.weights.voices import ModelSource
 
@@ -43,24 +43,13 @@ def profile_of(stage: Stage) -> Profile:
     }
 
 
-def batch_of(stage: Stage) -> Dim:
-    """The batch's dimension: the first of the first input."""
-    batch = stage.inputs[0].dims[0]
-    assert isinstance(batch, Dim)
-    return batch
-
-
 def with_batches(stage: Stage, batch_size: int) -> Stage:
     """The stage for batches from 1 to `batch_size`, for which its engine is tuned."""
-    batch = batch_of(stage)
+    batch = stage.batch
     if batch_size > batch.max:
         raise InputError(f"batch_size {batch_size}: stage {stage.full_name} goes up to {batch.max}")
     narrow = replace(batch, typical=batch_size, max=batch_size)
-
-    def tensors(old: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-        return tuple(replace(t, dims=tuple(narrow if d == batch else d for d in t.dims)) for t in old)
-
-    return replace(stage, inputs=tensors(stage.inputs), outputs=tensors(stage.outputs))
+    return stage.with_dims(lambda dim: narrow if dim == batch else dim)
 
 
 @dataclass(frozen=True, eq=False)
