@@ -81,15 +81,12 @@ class BucketedEngine(Engine):
     ):
         self.buckets = tuple(buckets)
         self.stage = fix(stage, self.buckets[-1], up_to=True)
-        self.backend = backend
-        self.device = device
+        self.backend, self.device = backend, device
         self.memory_owner = pool  # of a model's engines together
         kind = engine_class(backend)
         self.can_be_captured, self.can_be_repeated = kind.can_be_captured, kind.can_be_repeated
         self.uses = {bucket: BucketUse() for bucket in self.buckets}
-        self._whole = stage
-        self._make = make
-        self._pool = pool
+        self._whole, self._make, self._pool = stage, make, pool
 
     @property
     def memory_bytes(self) -> int:
@@ -110,8 +107,7 @@ class BucketedEngine(Engine):
         use.steps += batch * sum(getattr(bucket, name) for name in roots)
         use.valid += valid
 
-    def count_anew(self) -> None:
-        """Forgets the calls so far; what was loaded is still there."""
+    def count_anew(self) -> None:  # what was loaded is still there
         self.uses = {bucket: BucketUse(loads=use.loads) for bucket, use in self.uses.items()}
 
     def capturable(self, bucket: Bucket | None = None) -> Run:
@@ -121,8 +117,7 @@ class BucketedEngine(Engine):
         self, fixed: Arrays, state: Arrays, noise: str, steps: int, kept: Sequence[str]
     ) -> Callable[[Array], dict[str, Array]]:
         lengths = self._lengths(fixed)
-        bucket = self.covering(**lengths)
-        if bucket is None:
+        if (bucket := self.covering(**lengths)) is None:
             raise ValueError(f"stage {self.stage.full_name}: no bucket covers {lengths}")
         return self._engine(bucket).repeated(fixed, state, noise, steps, kept)
 
@@ -135,9 +130,8 @@ class BucketedEngine(Engine):
         assert bucket
         engine = self._engine(bucket)
         wanted = {name: getattr(bucket, name) for name in given}
-        padded = {
-            t.name: pad_to(inputs[t.name], resized(t, inputs[t.name], wanted)) for t in self.stage.inputs
-        }
+        whole = [(t, inputs[t.name]) for t in self.stage.inputs]
+        padded = {t.name: pad_to(array, resized(t, array, wanted)) for t, array in whole}
         batch = len(inputs[self.stage.inputs[0].name])
         valid = sum(self._valid(inputs, name, batch * size) for name, size in given.items())
         self.count_call(bucket, batch, valid)
@@ -168,7 +162,6 @@ class BucketedEngine(Engine):
         return self._pool.get((self.stage.name, bucket), load)
 
     def report(self) -> list[dict[str, Any]]:
-        """A row for each bucket."""
         return [
             {
                 "stage": self.stage.full_name,

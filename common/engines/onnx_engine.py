@@ -74,8 +74,7 @@ class OnnxEngine(Engine):
     backend = "onnx"
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cpu", threads: int | None = None):
-        self.stage = stage
-        self.device = device
+        self.stage, self.device = stage, device
         graph = source.graphs.get(stage.name)
         if graph is None:
             raise InputError(f"{source.weights} comes without an ONNX graph of stage {stage.full_name}")

@@ -11,9 +11,7 @@ from common.errors import InputError, unknown
 from common.stages import Stage, plan_of, stages_of
 
 BACKENDS = ("torch", "onnx", "trt")
-# The backend of single stages that have kernels of our own: a model's `StagePlan.kernels`.
-KERNELS = "cuda"
-
+KERNELS = "cuda"  # the backend of single stages that have kernels of our own: a model's `StagePlan.kernels`
 KINDS = ("acoustic", "vocoder")  # what speaking takes one model of
 
 

@@ -48,9 +48,7 @@ class ModelSource:
     frontend: FrontendSpec | None = None  # acoustic models only
     settings: Any = None  # an instance of the model's `settings_class`; None: its defaults
     given_state: Mapping[str, np.ndarray] | None = None  # where `weights` is in a published layout
-
     words: tuple[str, ...] = ()  # that ask for it on a command line
-
     # What this source's engines share: torch's network, a graph's session. It goes with the last of them.
     networks: MutableMapping = field(default_factory=WeakValueDictionary)
 
@@ -89,8 +87,7 @@ def voices_folder() -> Path:
 
 
 def list_voices() -> list[str]:
-    folder = voices_folder()
-    return sorted(path.parent.name for path in folder.glob(f"*/{VOICE_FILE}"))
+    return sorted(path.parent.name for path in voices_folder().glob(f"*/{VOICE_FILE}"))
 
 
 def load_voice(name_or_path: str | Path | None = None) -> Voice:
@@ -153,8 +150,7 @@ def read_voice(folder: Path) -> Voice:
 
 def _read_frontend(section: Entry) -> FrontendSpec:
     options = entries_of(section.value, section.place)
-    name = options.pop("name", None)
-    if name is None:
+    if (name := options.pop("name", None)) is None:
         raise InputError(f"{section.place}: frontend has no name")
     kind = typed_entry("name", name, str)
     if kind not in FRONTENDS:

@@ -117,6 +117,7 @@ class Progress:
 
         outer = self
         self.stopped: BaseException | None = None
+        self._phases: dict[str, int] = {}
         self.bar = tqdm(desc=f"building {name}", unit="step", leave=False, disable=None)
 
         class Monitor(api.IProgressMonitor):
@@ -137,7 +138,6 @@ class Progress:
             def phase_finish(self, phase: str) -> None: ...
 
         self.monitor = Monitor()
-        self._phases: dict[str, int] = {}
 
     def show(self, phase: str, step: int, steps: int | None) -> None:
         if steps is not None:

@@ -56,7 +56,7 @@ class TrtEngine(Engine):
                 build_stage(file, source, trt, force=True, workspace=deployment.trt_max_ws_size)
             plan = file.read()
             in_order = stage.rtx_in_order and trt.portable
-            loaded = source.networks[key] = LoadedPlan(plan, trt, device, str(file.path), file.path, in_order)
+            loaded = source.networks[key] = LoadedPlan(plan, trt, device, file.path, in_order)
         self.memory_owner = self.loaded = loaded
         self.memory_bytes = loaded.memory_bytes + loaded.scratch_bytes
         self._context = TrtContext(loaded)
