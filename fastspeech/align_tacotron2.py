@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from common.arrays import valid
+from common.arrays import length_mask
 from common.registry import get_model
 from common.training.corpus.mels import save_array
 from common.training.corpus.predict import by_length, load, prediction_parser
@@ -31,7 +31,7 @@ def count_frames(alignment: Tensor, frames: Tensor, frames_per_step: int) -> Ten
     """Attention (B, S, N) -> durations (B, N) int64 that add up to frames (B,)."""
     looked_at = alignment.argmax(2).repeat_interleave(frames_per_step, 1)  # (B, S * frames_per_step)
     durations = torch.zeros(len(frames), alignment.size(2), dtype=torch.long, device=frames.device)
-    return durations.scatter_add_(1, looked_at, valid(frames, looked_at.size(1)).long())
+    return durations.scatter_add_(1, looked_at, length_mask(frames, looked_at.size(1)).long())
 
 
 def align(model: nn.Module, corpus: Utterances) -> list[np.ndarray]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from common.arrays import valid
+from common.arrays import length_mask
 from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
 from common.training.corpus.mels import load_mels
 from common.training.corpus.utterances import Bucket
@@ -38,7 +38,7 @@ class FastSpeechTrainer(AcousticTrainer):
         off = out.log_duration.float() - torch.log1p(durations.float())
         return {
             "mel": masked_mean((out.mel.float() - target).abs(), out.mel_mask[:, None]),
-            "duration": masked_mean(off.square(), valid(lengths, off.size(1))),
+            "duration": masked_mean(off.square(), length_mask(lengths, off.size(1))),
         }, out
 
 

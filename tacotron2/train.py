@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.arrays import valid
+from common.arrays import length_mask
 from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
 from common.training.corpus.utterances import Bucket, Utterances
 from common.training.loop import plot_alignment, recipe_parser, run_training
@@ -88,7 +88,7 @@ class Tacotron2Trainer(AcousticTrainer):
             for difference in (out.mel_before_postnet - given["mel"], out.mel - given["mel"])
         )
         steps, count = -(-given["mel_lengths"] // self.config.n_frames_per_step), out.gate.size(1)
-        ended, counted = ~valid(steps - 1, count), valid(steps + STEPS_AFTER_END, count)
+        ended, counted = ~length_mask(steps - 1, count), length_mask(steps + STEPS_AFTER_END, count)
         weight = torch.full_like(out.gate[:1, :1], GATE_WEIGHT)
         gate = F.binary_cross_entropy_with_logits(
             out.gate, ended.float(), pos_weight=weight, reduction="none"
@@ -96,7 +96,7 @@ class Tacotron2Trainer(AcousticTrainer):
         durations = self.corpus.durations[members, : bucket.symbols]
         spoken = spoken_symbols(durations, bucket.frames, self.config.n_frames_per_step)
         weights = out.alignment.gather(2, spoken[:, :, None])[:, :, 0]
-        alignment = -masked_mean(weights.clamp(min=WEIGHT_FLOOR).log(), valid(steps, count))
+        alignment = -masked_mean(weights.clamp(min=WEIGHT_FLOOR).log(), length_mask(steps, count))
         return {"mel": mel, "gate": masked_mean(gate, counted), "alignment": alignment}, out
 
     def inspect(self, model: Tacotron2, members: Tensor, prediction: Prediction) -> dict[str, float]:

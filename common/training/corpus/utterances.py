@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from common.arrays import valid
+from common.arrays import length_mask
 from common.audio.contract import MelContract
 from common.errors import InputError
 from common.training.corpus.dataset import load_audio, load_labels
@@ -58,7 +58,7 @@ class Utterances:
 
     def inside(self, members: Tensor, frames: int) -> Tensor:
         """(B, frames) bool: true where a frame is inside its utterance."""
-        return valid(self.frames[members], frames)
+        return length_mask(self.frames[members], frames)
 
     def longest(self, members: Tensor) -> tuple[int, int]:
         """The most symbols and the most frames of these utterances (B,)."""
