@@ -141,4 +141,4 @@ def on_gpu(device: str, tf32: bool) -> Iterator[None]:
 def reason(error: BaseException) -> str:
     """An error in one line."""
     text = " ".join(str(error).split())[:300]
-    return text if type(error) in (ValueError, FileNotFoundError) else f"{type(error).__name__}: {text}"
+    return text if isinstance(error, InputError | FileNotFoundError) else f"{type(error).__name__}: {text}"
