@@ -48,26 +48,20 @@ def write_document(path: Path, files: Sequence[Path]) -> None:
     """One page of several runs, such as those of several machines, with their plots beside it."""
     if not files:
         raise InputError("--document needs the JSON files of earlier runs (results.json of --out FOLDER)")
-    found = {name_of(file): read_results(file) for file in files}
+    found = {file.parent.name if file.stem == "results" else file.stem: read_results(file) for file in files}
     parts = [f"{PAGE}{EXPLAINED}\n"]
     folder = path.parent / path.stem
     for name, results in found.items():
-        parts.append(f"## {heading_of(results['machine'])}\n\n{tables(results, '###')}")
-        images = {f"{name}-{plot}": content for plot, content in plots(results).items()}
-        for image, content in images.items():
+        machine = results["machine"]
+        heading = machine.get("gpu") or f"{machine['cpu']}, {machine['cores']} cores"
+        parts.append(f"## {heading}\n\n{tables(results, '###')}")
+        for plot, content in plots(results).items():
+            image = f"{name}-{plot}"
             folder.mkdir(parents=True, exist_ok=True)
             write_bytes(folder / image, content)
             parts.append(f"![{image}]({folder.name}/{image})\n")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, "\n".join(parts).encode())
-
-
-def heading_of(machine: dict[str, Any]) -> str:
-    return machine.get("gpu") or f"{machine['cpu']}, {machine['cores']} cores"
-
-
-def name_of(file: Path) -> str:
-    return file.parent.name if file.stem == "results" else file.stem
 
 
 def read_results(file: Path) -> dict[str, Any]:
