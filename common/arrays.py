@@ -65,6 +65,16 @@ def as_float32(array: Array) -> Array:
     return array.astype(np.float32) if is_numpy(array) else array.float()
 
 
+def round_half_up(array: Array) -> Array:
+    """Whole numbers int64 of numbers that are not negative."""
+    return as_int64(array + 0.5)
+
+
+def round_half_even(array: Array) -> Array:
+    """Whole numbers int64."""
+    return as_int64(array.round())
+
+
 def stack(arrays: Sequence[Array], axis: int = 0) -> Array:
     """Arrays of one kind and shape -> one array with a new axis."""
     if is_numpy(arrays[0]):

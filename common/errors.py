@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Iterable
+from types import ModuleType
 
 
 class InputError(ValueError):
@@ -13,15 +13,38 @@ class InputError(ValueError):
 
 def unknown(what: str, name: object, available: Iterable[str]) -> str:
     """The sentence for a name that does not exist, with the nearest one that does."""
+    import difflib  # for errors only: it takes a while to import
+
     available = list(available)
     near = difflib.get_close_matches(str(name), available, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"unknown {what} {name!r}: {hint}available: {', '.join(available) or 'none'}"
 
 
-def require_torch(what: str) -> None:
-    """An InputError that says how to install PyTorch, where `what` needs it and it is not there."""
+INSTALL = "run python3 -m venv .venv && .venv/bin/pip install -e . in the checkout, then use .venv/bin/python"
+# Each package that may be missing, and the extra of pyproject.toml that brings it ("": the base install).
+PACKAGES = {
+    **dict.fromkeys(("numpy", "onnxruntime", "soundfile", "yaml", "safetensors"), ""),
+    **dict.fromkeys(("inflect", "anyascii", "tqdm"), ""),
+    **dict.fromkeys(("torch", "onnx", "onnxscript"), "torch"),
+    "matplotlib": "plot",
+    **dict.fromkeys(("hibari", "pocketsphinx", "pyworld", "soxr"), "train"),
+    "jiwer": "eval",
+}
+
+
+def install_advice(package: str, what: str = "this") -> str:
+    extra, title = PACKAGES[package], {"torch": "PyTorch"}.get(package, package)
+    return f"{what} needs {title}: " + (f"pip install -e '.[{extra}]'" if extra else INSTALL)
+
+
+def require_package(package: str, what: str) -> ModuleType:
+    """An optional package; where it is not there, an InputError that says how `what` gets it."""
     try:
-        importlib.import_module("torch")
+        return importlib.import_module(package)
     except ImportError:
-        raise InputError(f"{what} needs PyTorch: pip install -e '.[torch]'") from None
+        raise InputError(install_advice(package, what)) from None
+
+
+def require_torch(what: str) -> None:
+    require_package("torch", what)

@@ -174,7 +174,7 @@ class TextToSpeech:
         known = OWN_CONTROLS.union(*(driver.controls for driver in drivers))
         for name in controls.asked():
             if name not in known:
-                with_it = [m.name for m in MODELS.values() if name in m.driver_class.controls]
+                with_it = [m.name for m in MODELS.values() if name in m.controls]
                 raise InputError(
                     f"the control {name!r} would change nothing: {' and '.join(with_it)} "
                     f"{'have' if len(with_it) > 1 else 'has'} it, "

@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
@@ -14,58 +16,90 @@ from common.arrays import Array
 from common.errors import InputError
 from common.text import Unspoken, Utterance
 
-PACE_RANGE = (0.1, 10.0)
-LOUDEST = 10.0
+
+@dataclass(frozen=True)
+class Control:
+    """A control's range and words, for whatever offers it: command lines, files, requests."""
+
+    help: str
+    low: float = 0  # of numbers, inclusive
+    high: float = math.inf
+    unit: str = ""
+    negated: str = ""  # the option's name where it turns the control off
+
+
+def control(default: Any, help: str, *details: Any, **options: Any) -> Any:
+    return field(default=default, metadata={"control": Control(help, *details, **options)})
 
 
 @dataclass(frozen=True)
 class Controls:
-    """How to speak. The defaults leave everything as the models predict it."""
+    """How to speak. The defaults leave everything as the models predict it; None is as the voice says.
 
-    pace: float = 1.0  # speed: 2 is twice as fast
-    pitch_shift: float = 0.0  # Hz
-    pitch_amplify: float = 1.0  # times the deviation from the voice's mean pitch
-    pitch_flatten: bool = False  # the mean pitch throughout
-    pitch_invert: bool = False  # mirrored at the mean pitch
-    denoising_strength: float | None = None  # how much of the vocoder's hum goes; None: as the voice says
-    volume: float = 1.0  # times the amplitude; what would clip is rounded off
-    seed: int = 0  # for models that draw noise
-    speaker: int = 0
-    sigma: float | None = None  # spread of the vocoder's noise, where it draws any; None: as the voice says
-    sharpness: float | None = None  # Tacotron 2: contrast between bands of its mel; None: as the voice says
-    dropout: bool = True  # Tacotron 2's prenet dropout; off, its speech no longer depends on the seed
-    gate_threshold: float | None = None  # certainty at which Tacotron 2 stops; None: as its config says
-    step_limit: int | None = None  # decoder steps at most for an utterance; None: as its config says
+    This is the one table of controls: options, keys of files and checks are made of it (`control_fields`).
+    """
+
+    pace: float = control(1.0, "speed, 2 is twice as fast (default: 1)", 0.1, 10)
+    pitch_shift: float = control(0.0, "raise the pitch by so much", -1000, 1000, unit="HZ")
+    pitch_amplify: float = control(1.0, "livelier above 1, flatter below", -10, 10, unit="FACTOR")
+    pitch_flatten: bool = control(False, "one pitch throughout")
+    pitch_invert: bool = control(False, "mirror the pitch at its mean")
+    denoising_strength: float | None = control(
+        None, "of the vocoder's hum (default: the voice's; 0: off)", 0, 10, unit="X"
+    )
+    sharpness: float | None = control(
+        None,
+        "tacotron2: contrast between neighbouring mel bands, 0 adds none (default: the voice's)",
+        0,
+        2,
+        unit="X",
+    )
+    sigma: float | None = control(
+        None, "waveglow: spread of its noise (default: the voice's)", 0, 10, unit="X"
+    )
+    gate_threshold: float | None = control(
+        None, "tacotron2: how certain it must be to stop, 0 to 1 (default: the model's)", 0, 1, unit="P"
+    )
+    step_limit: int | None = control(
+        None, "tacotron2: decoder steps for an utterance at most (default: the model's)", 1, unit="N"
+    )
+    dropout: bool = control(
+        True, "tacotron2: the same speech for every seed, but flatter", negated="no_dropout"
+    )
+    volume: float = control(1.0, "times the amplitude (default: 1)", 0, 10)
+    seed: int = control(0, "for models that draw noise (default: 0)")
+    speaker: int = control(0, "id of the speaker (default: 0)")
 
     def __post_init__(self) -> None:
-        _require_number("pace", self.pace, *PACE_RANGE)
-        _require_number("pitch_shift", self.pitch_shift, -1000.0, 1000.0)
-        _require_number("pitch_amplify", self.pitch_amplify, -10.0, 10.0)
-        _require_number("volume", self.volume, 0.0, LOUDEST)
-        if self.denoising_strength is not None:
-            _require_number("denoising_strength", self.denoising_strength, 0.0, 10.0)
-        if self.sigma is not None:
-            _require_number("sigma", self.sigma, 0.0, 10.0)
-        if self.sharpness is not None:
-            _require_number("sharpness", self.sharpness, 0.0, 2.0)
-        if self.gate_threshold is not None:
-            _require_number("gate_threshold", self.gate_threshold, 0.0, 1.0)
-        if self.step_limit is not None and (not isinstance(self.step_limit, int) or self.step_limit < 1):
-            raise InputError(f"step_limit must be a whole number from 1 on, not {self.step_limit!r}")
-        for name in ("seed", "speaker"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 0:
-                raise InputError(f"{name} must be a whole number from 0 on, not {value!r}")
+        for name, (kind, about, default) in control_fields().items():
+            value: Any = getattr(self, name)
+            if value is None and default is None:
+                continue
+            if kind is bool:
+                right, wanted = isinstance(value, bool), "true or false"
+            elif kind is int:
+                right = isinstance(value, int) and not isinstance(value, bool) and about.low <= value
+                wanted = f"a whole number from {about.low} on"
+            else:
+                number = isinstance(value, int | float) and not isinstance(value, bool)
+                right = number and about.low <= value <= about.high
+                wanted = f"a number from {about.low:g} to {about.high:g}"
+            if not right:
+                raise InputError(f"{name} must be {wanted}, not {value!r}")
 
     def asked(self) -> list[str]:
         """The names of the controls that differ from their defaults."""
         return [f.name for f in fields(self) if getattr(self, f.name) != f.default]
 
 
-def _require_number(name: str, value: float, low: float, high: float) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not low <= value <= high:
-        raise InputError(f"{name} must be a number from {low:g} to {high:g}, not {value!r}")
+@cache
+def control_fields() -> dict[str, tuple[type, Control, Any]]:
+    """Type, range and default of each control by its name."""
+    hints = get_type_hints(Controls)
+    return {
+        f.name: ((get_args(hints[f.name]) or (hints[f.name],))[0], f.metadata["control"], f.default)
+        for f in fields(Controls)
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,10 +125,13 @@ class MelTooLong(ValueError):
 
 
 def check_ids(ids: Sequence[np.ndarray], n_symbols: int, longest_text: int) -> None:
-    """An InputError where an utterance's symbol ids, int64 [T_text], are none that a model takes."""
+    """Raises where an utterance's symbol ids, int64 [T_text], are none that a model takes.
+
+    An InputError for a text or a frontend that does not suit the model.
+    """
     for row in ids:
         if not len(row):
-            raise InputError("an utterance without symbols cannot be spoken")
+            raise ValueError("an utterance without symbols cannot be spoken")
         if len(row) > longest_text:
             raise InputError(f"an utterance of {len(row)} symbols; this model goes up to {longest_text}")
         if row.min() < 0 or row.max() >= n_symbols:

@@ -71,6 +71,15 @@ class FastPitchConfig:
             raise InputError(f"padding_idx {self.padding_idx} is none of the {self.n_symbols} symbols")
 
 
+@dataclass(frozen=True)
+class FastPitchSettings:
+    """What a voice says beside the sizes: mean and deviation of its pitch in Hz; without a deviation,
+    LJSpeech's."""
+
+    pitch_mean: float = 0.0
+    pitch_std: float = 0.0
+
+
 # Longer predictions are errors of the network; NVIDIA's scripts cut them here too.
 LONGEST_SYMBOL = 75
 

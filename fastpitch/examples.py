@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from common.arrays import random_lengths, repeat_index, valid
+from common.export.examples import ExampleInputs
 from common.stages import Stage
 from fastpitch.config import FastPitchConfig
 
@@ -37,3 +38,6 @@ def example_inputs(
         "repeat_index": repeat_index(repeats)[0],
         "mel_lengths": mel_lengths,
     }
+
+
+EXAMPLES = ExampleInputs(example_inputs)

@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common.arrays import round_half_even, round_half_up
+from common.masks import length_mask
 from fastpitch.aligner import ConvAttention, monotonic_alignment
 from fastpitch.config import FastPitchConfig
 
@@ -49,17 +51,12 @@ class Prediction(NamedTuple):
     attn_logprob: Tensor | None  # (B, 1, T, N)
 
 
-def length_mask(lengths: Tensor, size: int) -> Tensor:
-    """(B, size) bool: True at the first `lengths` positions."""
-    return torch.arange(size, device=lengths.device) < lengths[:, None]
-
-
 def round_durations(frames: Tensor, rounding: str = "half_up") -> Tensor:
     """Integer durations. The published eager class rounds half up, its TorchScript class half to even."""
     if rounding == "half_up":
-        return torch.floor(frames + 0.5).long()
+        return round_half_up(frames)
     if rounding == "half_even":
-        return torch.round(frames).long()
+        return round_half_even(frames)
     raise ValueError(f"rounding {rounding!r} is not known; use 'half_up' or 'half_even'")
 
 

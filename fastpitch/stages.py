@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.stages import Dim, Stage, Tensor
+from common.stages import Dim, Stage, StagePlan, TensorSpec
 from fastpitch.config import FastPitchConfig
 
 NETWORK = "fastpitch.model:FastPitch"
@@ -16,12 +16,6 @@ FLOAT32_LAYERS = (
     "pitch_predictor",
     "energy_predictor",
 )
-KERNELS = {
-    "encoder": "trt_plugins.transformer.fastpitch:Encoder",
-    "decoder": "trt_plugins.transformer.fastpitch:Decoder",
-}
-# What verify_trt compares inside the stages, unless asked for other layers (common/engines/layer_outputs.py).
-LAYERS = ("encoder.*", "*_predictor*", "*_emb", "decoder.*", "proj")
 
 BATCH = Dim("batch", 1, 1, 16)
 TEXT = Dim("text", 1, 128, 512)
@@ -30,18 +24,18 @@ MEL = Dim("mel", 1, 640, 4096)
 
 def stages(config: FastPitchConfig) -> tuple[Stage, ...]:
     """Encoder and decoder for a network of these sizes."""
-    lengths = Tensor("lengths", "int64", (BATCH,))
-    encoded = Tensor("encoded", "float32", (BATCH, TEXT, config.in_fft_output_size))
-    pitch = Tensor("pitch", "float32", (BATCH, 1, TEXT))
-    speaker = (Tensor("speaker", "int64", (BATCH,)),) if config.n_speakers > 1 else ()
-    energy = (Tensor("energy", "float32", (BATCH, TEXT)),) if config.energy_conditioning else ()
+    lengths = TensorSpec("lengths", "int64", (BATCH,))
+    encoded = TensorSpec("encoded", "float32", (BATCH, TEXT, config.in_fft_output_size))
+    pitch = TensorSpec("pitch", "float32", (BATCH, 1, TEXT))
+    speaker = (TensorSpec("speaker", "int64", (BATCH,)),) if config.n_speakers > 1 else ()
+    energy = (TensorSpec("energy", "float32", (BATCH, TEXT)),) if config.energy_conditioning else ()
     encoder = Stage(
         model="fastpitch",
         name="encoder",
         network=NETWORK,
         method="encode",
-        inputs=(Tensor("symbols", "int64", (BATCH, TEXT)), lengths, *speaker),
-        outputs=(encoded, Tensor("duration", "float32", (BATCH, TEXT)), pitch),
+        inputs=(TensorSpec("symbols", "int64", (BATCH, TEXT)), lengths, *speaker),
+        outputs=(encoded, TensorSpec("duration", "float32", (BATCH, TEXT)), pitch),
         float32_layers=FLOAT32_LAYERS,
     )
     decoder = Stage(
@@ -53,10 +47,23 @@ def stages(config: FastPitchConfig) -> tuple[Stage, ...]:
             encoded,
             lengths,
             pitch,
-            Tensor("repeat_index", "int64", (BATCH, MEL)),
-            Tensor("mel_lengths", "int64", (BATCH,)),
+            TensorSpec("repeat_index", "int64", (BATCH, MEL)),
+            TensorSpec("mel_lengths", "int64", (BATCH,)),
         ),
-        outputs=(Tensor("mel", "float32", (BATCH, config.n_mel_channels, MEL)), *energy),
+        outputs=(TensorSpec("mel", "float32", (BATCH, config.n_mel_channels, MEL)), *energy),
         float32_layers=FLOAT32_LAYERS,
     )
     return encoder, decoder
+
+
+PLAN = StagePlan(
+    stages=stages,
+    forms={"parallel": ("encoder", "decoder")},
+    default="parallel",
+    examples="fastpitch.examples:EXAMPLES",
+    kernels={
+        "encoder": "trt_plugins.transformer.fastpitch:Encoder",
+        "decoder": "trt_plugins.transformer.fastpitch:Decoder",
+    },
+    layers=("encoder.*", "*_predictor*", "*_emb", "decoder.*", "proj"),
+)

@@ -53,3 +53,8 @@ class FastSpeechConfig:
                 f"fft_conv1d_padding {self.fft_conv1d_padding} must be half of fft_conv1d_kernel "
                 f"{self.fft_conv1d_kernel} less one, to keep the length"
             )
+
+
+@dataclass(frozen=True)
+class FastSpeechSettings:
+    """What a voice says beside the sizes: nothing."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from common.arrays import Array, random_lengths, repeat_index, to_device, to_numpy, valid
 from common.engines import Engine, make_engine
+from common.export.examples import ExampleInputs
 from common.stages import Stage
 from common.weights.voices import ModelSource
 from fastspeech.config import FastSpeechConfig
@@ -73,3 +74,6 @@ def steady_alpha(duration: np.ndarray, alphas: np.ndarray) -> np.ndarray:
     alphas = alphas.astype(np.float32)
     margins = np.abs((duration[None] * alphas[:, None, None]) % 1 - 0.5).min(axis=(1, 2))
     return alphas[margins.argmax()][None]
+
+
+EXAMPLES = ExampleInputs(example_inputs, settle_inputs, steady_inputs)

@@ -6,67 +6,79 @@ import importlib
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from common.arrays import Array, pad_batch, pad_to, read_later, repeat_index, to_device, to_numpy
+from common.arrays import Array, pad_to, read_later, repeat_index, to_device, to_numpy
 from common.config.deployment import Bucket
-from common.engines import Engine, hear_padding
-from common.engines.buckets import count_miss
+from common.engines import LengthRegulator, Run, attend_to_padding
 from common.errors import InputError
-from common.speech import AcousticOutput, Controls, MelTooLong, check_ids
+from common.speech import AcousticOutput, Controls
+from common.synthesis.acoustic import AcousticModel
+from common.synthesis.driver import bucket_for
+from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource
 from fastspeech import regulate
+from fastspeech.config import FastSpeechConfig
 from fastspeech.regulate import round_durations
 
-# Without buckets, what is captured has lengths that are multiples of these, and a mel for so many frames a
-# symbol, which is more than most texts take.
+if TYPE_CHECKING:
+    from common.engines.cuda_graphs import Captured
+
+# What goes from the encoder's CUDA graph to the decoder's, and the axis that is as long as the text.
+SHARED = {"encoded": 1, "repeats": 1, "lengths": None}
+# Without buckets, what is captured as one graph has lengths that are multiples of these, and a mel of so
+# many frames a symbol, which is more than most texts take.
 TEXT_STEP, MEL_STEP, SYMBOL_FRAMES = 32, 128, 8
+# mel [B, n_mels, T] on its device, and durations int64 [B, T_text].
+Spoken = tuple[Array, np.ndarray]
 
 
-class FastSpeechAcoustic:
-    """Symbols to mel, on whatever engines it is given: `encoder` with `decoder` or `mel_side`, or `synthesis`
-    in buckets. Where `engines` say that they capture, `encoder`, kernels and `mel_side` are one CUDA graph,
-    and `encoder` and `decoder` one each with what is computed for it.
+class FastSpeechAcoustic(AcousticModel[FastSpeechConfig]):
+    """Symbols to mel, with `encoder` and `decoder` or `mel_side`, or with `synthesis` in buckets.
+
+    Where engines are captured, `encoder`, kernels and `mel_side` are one CUDA graph, and `encoder` and
+    `decoder` one each with what is computed for it.
 
     The published network calls the inverse of `pace` alpha.
     """
 
-    controls = frozenset({"pace"})
+    one_graph: Captured | None = None  # encoder, kernels and mel's side
 
-    def __init__(self, source: ModelSource, engines: Mapping[str, Engine]):
-        self.source = source
-        self.config = source.config
-        self.engines = engines
-        self.whole = engines.get("synthesis")
-        self.apart = "mel_side" in engines
-        self.encoder, self.decoder = (
-            (self.whole, self.whole)
-            if self.whole
-            else (engines["encoder"], engines["mel_side" if self.apart else "decoder"])
-        )
-        if self.whole and not hasattr(self.whole, "buckets"):
+    def __init__(self, source: ModelSource, engines: StageEngines):
+        whole = engines.get("synthesis")
+        self.is_whole, self.has_mel_side = whole is not None, "mel_side" in engines
+        if whole is not None and not whole.buckets:
             raise InputError(
                 "the fixed form of fastspeech needs lengths to be fixed to: give it buckets, such as "
                 "trt_max_input_seq_len: 128 and trt_max_output_seq_len: 1024"
             )
-        dims = {**self.encoder.stage.dynamic_dims, **self.decoder.stage.dynamic_dims}
-        self.longest_text, self.longest_mel = dims["text"].max, dims["mel"].max
-        self.largest_batch = dims["batch"].max
-        self.captured = self._make_captured() if getattr(engines, "captures", False) else None
+        encoder = whole or engines["encoder"]
+        decoder = whole or engines["mel_side" if self.has_mel_side else "decoder"]
+        super().__init__(source, engines, encoder, decoder)
+        self.padding_id = self.config.padding_idx
+        if self.has_mel_side:
+            self.one_graph = self._make_one_graph()
+        elif not self.is_whole:
+            regulator = LengthRegulator(regulate.regulating, regulate.expanding)
+            self.two_graphs = self.make_two_graphs(regulator, SHARED)
 
     @property
     def batch_safe(self) -> bool:
-        """Whether an item of a padded batch equals the same item alone."""
         return self.config.mask_padding
 
     def synthesise(self, ids: Sequence[np.ndarray], controls: Controls | None = None) -> AcousticOutput:
-        """One batch: each entry of `ids` int64 [T_text]. MelTooLong where an item's mel has no place."""
         pace = (controls or Controls()).pace
-        form = self._fixed if self.whole else self._apart if self.apart else self._dynamic
-        made = self._in_halves(ids, pace) if self.captured and not self.apart else None
-        mel, durations = made or form(*self._symbols(ids), pace)
+        symbols, lengths = self.pad(ids)
+        if self.is_whole:
+            mel, durations = self._by_whole(symbols, lengths, pace)
+        elif self.has_mel_side:
+            spoken = self._by_one_graph(symbols, lengths, pace)
+            mel, durations = spoken or self._by_mel_side(symbols, lengths, pace)
+        else:
+            spoken = self._by_graphs(symbols, lengths, pace)
+            mel, durations = spoken or self._by_decoder(symbols, lengths, pace)
         mel_lengths = durations.sum(1)
         return AcousticOutput(
             mel=mel[:, :, : int(mel_lengths.max())],
@@ -79,175 +91,166 @@ class FastSpeechAcoustic:
         )
 
     def predict_lengths(self, ids: Sequence[np.ndarray], controls: Controls | None = None) -> np.ndarray:
-        """The mel frames int64 [B] that `synthesise` would make."""
         pace = (controls or Controls()).pace
-        symbols, lengths = self._symbols(ids)
-        if self.whole:
-            first = self.whole.covering(text=symbols.shape[1]).mel
-            return to_numpy(self._run(symbols, lengths, pace, first)["total_frames"])
-        encoded = self.encoder(symbols=symbols, lengths=lengths)
-        return to_numpy(round_durations(encoded["duration"], alpha_of(pace))).sum(1)
+        symbols, lengths = self.pad(ids)
+        if self.is_whole:
+            first = bucket_for(self.encoder, text=symbols.shape[1]).mel
+            return to_numpy(self._run_whole(symbols, lengths, pace, first)["total_frames"])
+        _, durations = self._encode(symbols, lengths, pace)
+        return to_numpy(durations).sum(1)
 
-    def _symbols(self, ids: Sequence[np.ndarray]) -> tuple[Array, Array]:
-        check_ids(ids, self.config.n_symbols, self.longest_text)
-        padded = pad_batch(ids, self.config.padding_idx)
-        return tuple(to_device(array, self.encoder.device) for array in padded)
+    def _encode(self, symbols: np.ndarray, lengths: np.ndarray, pace: float) -> tuple[Array, Array]:
+        """What the encoder gives, and durations int64 [B, T_text]."""
+        device = self.encoder.device
+        encoded = self.encoder(symbols=to_device(symbols, device), lengths=to_device(lengths, device))
+        return encoded["encoded"], round_durations(encoded["duration"], alpha_of(pace))
 
-    def _dynamic(self, symbols: Array, lengths: Array, pace: float) -> tuple[Array, np.ndarray]:
-        """mel [B, n_mels, T] on its device, and durations int64 [B, T_text]."""
-        encoded = self.encoder(symbols=symbols, lengths=lengths)
-        durations = round_durations(encoded["duration"], alpha_of(pace))
+    def _silence(self, durations: np.ndarray) -> Spoken:
+        """The mels of items without a frame."""
+        return np.zeros((len(durations), self.config.n_mel_channels, 0), np.float32), durations
+
+    def _by_decoder(self, symbols: np.ndarray, lengths: np.ndarray, pace: float) -> Spoken:
+        encoded, durations = self._encode(symbols, lengths, pace)
         index, mel_lengths = repeat_index(durations)
-        self._require_place(to_numpy(mel_lengths), to_numpy(lengths), pace)
+        self.require_fit(to_numpy(mel_lengths), lengths, pace)
         if not index.shape[1]:
-            return np.zeros((len(index), self.config.n_mel_channels, 0), np.float32), to_numpy(durations)
-        decoded = self.decoder(encoded=encoded["encoded"], repeat_index=index, mel_lengths=mel_lengths)
+            return self._silence(to_numpy(durations))
+        decoded = self.decoder(encoded=encoded, repeat_index=index, mel_lengths=mel_lengths)
         return decoded["mel"], to_numpy(durations)
 
-    def _in_halves(self, ids: Sequence[np.ndarray], pace: float) -> tuple[Array, np.ndarray] | None:
+    def _by_graphs(self, symbols: np.ndarray, lengths: np.ndarray, pace: float) -> Spoken | None:
         """The same in two launches, with the length regulator's operations in them. None: no graph."""
-        check_ids(ids, self.config.n_symbols, self.longest_text)
-        symbols, lengths = pad_batch(ids, self.config.padding_idx)
-        made = self.captured.encode(symbols, lengths, alpha=np.array([alpha_of(pace)]))
-        if made is None:
+        if self.two_graphs is None:
             return None
-        durations = read_later(made["repeats"])()[:, : symbols.shape[1]]  # the one time that the host waits
+        settings = self.graph_settings(len(symbols), Controls(pace=pace))
+        encoded = self.two_graphs.encode(symbols, lengths, **settings)
+        if encoded is None:
+            return None
+        durations = read_later(encoded["repeats"])()[:, : symbols.shape[1]]  # the host waits here only
         mel_lengths = durations.sum(1)
-        self._require_place(mel_lengths, lengths, pace)
+        self.require_fit(mel_lengths, lengths, pace)
         if not mel_lengths.max():
-            return np.zeros((len(ids), self.config.n_mel_channels, 0), np.float32), durations
-        decoded = self.captured.decode(made, mel_lengths)
-        return decoded and (decoded["mel"], durations)
+            return self._silence(durations)
+        decoded = self.two_graphs.decode(encoded, mel_lengths)
+        return None if decoded is None else (decoded["mel"], durations)
 
-    def _fixed(self, symbols: Array, lengths: Array, pace: float) -> tuple[Array, np.ndarray]:
+    def graph_settings(self, batch: int, controls: Controls) -> dict[str, np.ndarray]:
+        return {"alpha": np.array([alpha_of(controls.pace)])}
+
+    def _by_whole(self, symbols: np.ndarray, lengths: np.ndarray, pace: float) -> Spoken:
         """The same. How long the mel is comes out with it: at times a larger bucket must do it again."""
-        bucket = self.whole.covering(text=symbols.shape[1])
-        out = self._run(symbols, lengths, pace, bucket.mel)
+        bucket = bucket_for(self.encoder, text=symbols.shape[1])
+        out = self._run_whole(symbols, lengths, pace, bucket.mel)
         total = to_numpy(out["total_frames"])
         if total.max() > bucket.mel:
-            self._require_place(total, to_numpy(lengths), pace)
-            self.whole.count_miss(bucket)
-            bucket = self.whole.covering(text=symbols.shape[1], mel=int(total.max()))
-            out = self._run(symbols, lengths, pace, bucket.mel)
-        self.whole.count_padding(bucket, len(total) * bucket.mel - int(total.sum()))
+            self.require_fit(total, lengths, pace)
+            self.encoder.count_miss(bucket)
+            bucket = bucket_for(self.encoder, text=symbols.shape[1], mel=int(total.max()))
+            out = self._run_whole(symbols, lengths, pace, bucket.mel)
+        self.encoder.count_padding(bucket, len(total) * bucket.mel - int(total.sum()))
         return out["mel"], to_numpy(round_durations(out["duration"], alpha_of(pace)))
 
-    def _apart(self, symbols: Array, lengths: Array, pace: float) -> tuple[Array, np.ndarray]:
+    def _run_whole(
+        self, symbols: np.ndarray, lengths: np.ndarray, pace: float, frames: int
+    ) -> dict[str, Array]:
+        given = {"symbols": symbols, "lengths": lengths}
+        given |= {"alpha": np.full(1, alpha_of(pace)), "frames": np.arange(frames)}
+        return self.encoder(**{name: to_device(value, self.encoder.device) for name, value in given.items()})
+
+    def _by_mel_side(self, symbols: np.ndarray, lengths: np.ndarray, pace: float) -> Spoken:
         """The same, with the length regulator's operations outside of engines."""
-        found = self._in_one_graph(symbols, lengths, pace) if self.captured else None
-        if found:
-            return found
-        encoded = self.encoder(symbols=symbols, lengths=lengths)
-        durations = round_durations(encoded["duration"], alpha_of(pace))
+        encoded, durations = self._encode(symbols, lengths, pace)
         known = to_numpy(durations)
-        self._require_place(known.sum(1), to_numpy(lengths), pace)
+        self.require_fit(known.sum(1), lengths, pace)
         frames = int(known.sum(1).max())
         if not frames:
-            return np.zeros((len(known), self.config.n_mel_channels, 0), np.float32), known
+            return self._silence(known)
         mel_lengths = durations.sum(1)
-        placed = regulate.place(encoded["encoded"], durations, mel_lengths, frames, self._table)
+        placed = regulate.place(encoded, durations, mel_lengths, frames, self._table)
         return self.decoder(placed=placed, mel_lengths=mel_lengths)["mel"], known
 
-    def _in_one_graph(self, symbols: Array, lengths: Array, pace: float) -> tuple[Array, np.ndarray] | None:
+    def _by_one_graph(self, symbols: np.ndarray, lengths: np.ndarray, pace: float) -> Spoken | None:
         """The same in one launch, at times two: how long the mel is comes out with it. None: no graph."""
+        if self.one_graph is None:
+            return None
         batch, text = symbols.shape
-        fixed = self._fixed_lengths(text, pace)
+        symbols_there, lengths_there = (to_device(x, self.encoder.device) for x in (symbols, lengths))
+        padded = self._padded_lengths(text, pace)
         while True:
-            out = self._launch(symbols, lengths, pace, fixed)
+            out = self._launch(symbols_there, lengths_there, pace, padded)
             if out is None:
                 return None
             durations = to_numpy(out["durations"])[:, :text]  # the one time that the host waits
             total = durations.sum(1)
-            if total.max() <= fixed.mel:
+            if total.max() <= padded.mel:
                 break
-            self._require_place(total, to_numpy(lengths), pace)
-            count_miss(self.decoder, fixed)
-            fixed = self._fixed_lengths(text, pace, int(total.max()))
-        for engine, valid in ((self.encoder, lengths), (self.decoder, total)):
-            if hasattr(engine, "buckets"):
-                engine.count_call(fixed, batch, valid.sum())
+            self.require_fit(total, lengths, pace)
+            self.decoder.count_miss(padded)
+            padded = self._padded_lengths(text, pace, int(total.max()))
+        self.encoder.count_call(padded, batch, lengths.sum())
+        self.decoder.count_call(padded, batch, total.sum())
         return out["mel"], durations
 
-    def _launch(self, symbols: Array, lengths: Array, pace: float, fixed: Bucket) -> dict[str, Array] | None:
+    def _launch(self, symbols: Array, lengths: Array, pace: float, padded: Bucket) -> dict[str, Array] | None:
         torch = importlib.import_module("torch")
-        return self.captured(
+        assert self.one_graph is not None
+        return self.one_graph(
             {
-                "symbols": pad_to(symbols, (len(symbols), fixed.text)),
+                "symbols": pad_to(symbols, (len(symbols), padded.text)),
                 "lengths": lengths,
                 "alpha": torch.full((1,), float(alpha_of(pace)), device=symbols.device),
-                "frames": torch.arange(fixed.mel, device=symbols.device),
+                "frames": torch.arange(padded.mel, device=symbols.device),
             }
         )
 
-    def _fixed_lengths(self, text: int, pace: float, mel: int = 0) -> Bucket:
+    def _padded_lengths(self, text: int, pace: float, mel: int = 0) -> Bucket:
         """The bucket for so many symbols and frames, or lengths rounded up."""
-        if hasattr(self.decoder, "buckets"):
-            return self.decoder.covering(text=text, mel=mel)
+        if self.decoder.buckets:
+            return bucket_for(self.decoder, text=text, mel=mel)
         text = min(-(-text // TEXT_STEP) * TEXT_STEP, self.longest_text)
         mel = mel or round(text * SYMBOL_FRAMES / pace)
         return Bucket(text, min(-(-mel // MEL_STEP) * MEL_STEP, self.longest_mel))
 
-    def _make_captured(self) -> Any:
-        if self.whole:
+    def _make_one_graph(self) -> Captured | None:
+        if not self.engines.captures:
             return None
-        may_pad = self.batch_safe or not hear_padding(self.encoder, self.decoder)
-        if self.apart and not hasattr(self.decoder, "buckets") and not may_pad:
+        may_pad = self.batch_safe or not attend_to_padding(self.encoder, self.decoder)
+        if not self.decoder.buckets and not may_pad:
             warnings.warn(
-                "fastspeech runs without one CUDA graph: with mask_padding: false its network hears padding; "
-                "give it buckets if it may",
+                "fastspeech runs without one CUDA graph: with mask_padding: false its network attends to "
+                "padding; give it buckets if it may",
                 stacklevel=2,
             )
             return None
-        if not hasattr(self.encoder, "alone"):
+        if not self.encoder.can_be_captured:
             return None
-        if not self.apart:
-            halves = importlib.import_module("common.synthesis.two_graphs")
-            between = halves.between(self.encoder, self.decoder) or (regulate.regulating, regulate.expanding)
-            return halves.Halves(self.encoder, self.decoder, *between, self.batch_safe)
-        captured = importlib.import_module("common.engines.cuda_graphs")
+        captured = importlib.import_module("common.engines.cuda_graphs").Captured
         stream = importlib.import_module("torch").cuda.Stream(self.encoder.device)
-        return captured.Captured(self.source.model, self._run_for, stream)
+        return captured(self.source.model, self._run_for, stream)
 
-    def _run_for(self, inputs: Mapping[str, Array]) -> regulate.Run:
+    def _run_for(self, inputs: Mapping[str, Array]) -> Run:
         """Encoder, kernels and mel's side on contexts of their own, at the lengths of these inputs."""
-        fixed = Bucket(inputs["symbols"].shape[1], len(inputs["frames"]))
-        encode, render = (engine.alone(fixed) for engine in (self.encoder, self.decoder))
+        padded = Bucket(inputs["symbols"].shape[1], len(inputs["frames"]))
+        encode, render = (engine.capturable(padded) for engine in (self.encoder, self.decoder))
         return regulate.join(encode, render, regulate.kernels(), self._table)
 
+    @property
+    def is_captured(self) -> bool:
+        return self.one_graph is not None or super().is_captured
+
     def capture(self, bucket: Bucket | None, batch: int) -> None:
-        """Has what a bucket of such a batch runs captured, or what a text of usual length does."""
-        dims = {**self.encoder.stage.dynamic_dims, **self.decoder.stage.dynamic_dims}
-        text = bucket.text if bucket else dims["text"].typical
-        if not self.apart:
-            mel = bucket.mel if bucket else dims["mel"].typical
-            self.captured.capture(batch, text, mel, alpha=np.array([alpha_of(1.0)]))
-            return
-        fixed = bucket or self._fixed_lengths(text, 1.0)
-        symbols, lengths = self._symbols([np.ones(text, np.int64)] * batch)
-        to_numpy((self._launch(symbols, lengths, 1.0, fixed) or {"mel": lengths})["mel"])
+        if self.one_graph is None:
+            return super().capture(bucket, batch)
+        text = bucket.text if bucket else self._dims["text"].typical
+        padded = bucket or self._padded_lengths(text, 1.0)
+        arrays = self.pad([np.ones(text, np.int64)] * batch)
+        symbols, lengths = (to_device(x, self.encoder.device) for x in arrays)
+        to_numpy((self._launch(symbols, lengths, 1.0, padded) or {"mel": lengths})["mel"])
 
     @cached_property
     def _table(self) -> Array:
         """The positions' encodings float32 [longest mel + 1, C], as the network has them."""
         return to_device(self.source.state["position.weight"], self.encoder.device)
-
-    def _run(self, symbols: Array, lengths: Array, pace: float, frames: int) -> dict[str, Array]:
-        return self.whole(
-            symbols=symbols,
-            lengths=lengths,
-            alpha=to_device(np.full(1, alpha_of(pace)), self.whole.device),
-            frames=to_device(np.arange(frames), self.whole.device),
-        )
-
-    def _require_place(self, mel_lengths: np.ndarray, lengths: np.ndarray, pace: float) -> None:
-        rows = np.flatnonzero(mel_lengths > self.longest_mel)
-        if len(rows):
-            count_miss(self.decoder)
-            raise MelTooLong(
-                f"at pace {pace:g} a sentence of {lengths[rows].max()} symbols has {mel_lengths.max()} "
-                f"frames; this model goes up to {self.longest_mel}: raise the pace or shorten the sentence",
-                rows.tolist(),
-            )
 
 
 def alpha_of(pace: float) -> np.float32:

@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common.arrays import round_half_even
+from common.masks import length_mask
 from fastspeech.config import HEAD_SIZE, FastSpeechConfig
 from fastspeech.operations import DECOMPOSED, Operations, gather_steps
 
@@ -34,11 +36,6 @@ class Prediction(NamedTuple):
     mel: Tensor  # (B, n_mels, T)
     mel_mask: Tensor  # (B, T) True at valid frames
     log_duration: Tensor  # (B, N) log(1 + frames)
-
-
-def length_mask(lengths: Tensor, size: int) -> Tensor:
-    """(B, size, 1) bool: True at the first `lengths` positions."""
-    return (torch.arange(size, device=lengths.device) < lengths[:, None])[:, :, None]
 
 
 def sinusoids(positions: int, channels: int) -> Tensor:
@@ -179,7 +176,7 @@ class FastSpeech(nn.Module):
 
     def render(self, placed: Tensor, mel_lengths: Tensor) -> tuple[Tensor]:
         """Stage "mel_side": `placed`, repeated and with positions added (B, T, C) -> mel (B, n_mels, T)."""
-        mask = length_mask(mel_lengths, placed.size(1))
+        mask = length_mask(mel_lengths, placed.size(1))[:, :, None]
         return (self.mel_linear(self.mel_side(placed, mask)).transpose(1, 2),)
 
     def synthesise(
@@ -189,7 +186,7 @@ class FastSpeech(nn.Module):
         valid frames (B,), the total frames (B,) before cropping to T, durations (B, N) before alpha.
         """
         encoded, duration = self.encode(symbols, lengths)
-        counts = round_durations(duration, alpha)
+        counts = round_half_even(duration * alpha)
         total = counts.sum(1)
         mel_lengths = total.clamp(max=frames.size(0))
         mel = self._decode_frames(self.operations.repeat(encoded, counts, frames), mel_lengths)
@@ -206,7 +203,7 @@ class FastSpeech(nn.Module):
         if not 0 < alpha < float("inf"):
             raise ValueError(f"alpha must be a number above 0, not {alpha}")
         encoded, duration = self.encode(symbols, lengths)
-        counts = round_durations(duration, alpha)
+        counts = round_half_even(duration * alpha)
         total = counts.sum(1)
         limit = min(self.config.max_seq_len, seq_output_len or self.config.max_seq_len)
         frames = torch.arange(min(limit, int(total.max())), device=symbols.device)
@@ -220,10 +217,10 @@ class FastSpeech(nn.Module):
         log_duration = self.length_regulator.duration_predictor(encoded, mask)
         mel_lengths = durations.sum(1).clamp(max=frames.size(0))
         mel = self._decode_frames(self.operations.repeat(encoded, durations, frames), mel_lengths)
-        return Prediction(mel, length_mask(mel_lengths, frames.size(0))[:, :, 0], log_duration)
+        return Prediction(mel, length_mask(mel_lengths, frames.size(0)), log_duration)
 
     def _encode_symbols(self, symbols: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        mask = length_mask(lengths, symbols.size(1))
+        mask = length_mask(lengths, symbols.size(1))[:, :, None]
         x = self.operations.add_pos_enc(self.word_emb(symbols), lengths, self.position.weight)
         return self.phoneme_side(x, mask) * mask, mask
 
@@ -231,11 +228,6 @@ class FastSpeech(nn.Module):
         return (self.length_regulator.duration_predictor(encoded, mask).exp() - 1).clamp(min=0)
 
     def _decode_frames(self, repeated: Tensor, mel_lengths: Tensor) -> Tensor:
-        mask = length_mask(mel_lengths, repeated.size(1))
+        mask = length_mask(mel_lengths, repeated.size(1))[:, :, None]
         placed = self.operations.add_pos_enc(repeated * mask, mel_lengths, self.position.weight)
         return self.render(placed, mel_lengths)[0]
-
-
-def round_durations(duration: Tensor, alpha: Tensor | float) -> Tensor:
-    """Integer durations, int64; half is rounded to even, as published."""
-    return torch.round(duration * alpha).long()

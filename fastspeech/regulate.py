@@ -1,26 +1,30 @@
-"""The length regulator outside of engines: between that of the encoder and that of the mel's side.
+"""The length regulator outside of engines: what runs between the encoder and the mel's side.
 
-On a GPU the operations are the kernels of trt_plugins/, on the engines' stream; on the CPU plain numpy.
+On a GPU its operations are kernels of our own, on the engines' stream; on the CPU plain numpy.
 Shape letters: B batch, N symbols, T mel frames, C channels.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from common.arrays import Array, as_int64, is_numpy, repeat_index
+from common.arrays import Array, is_numpy, round_half_even
+from common.engines import Run
+from common.registry import load_attribute
+from common.synthesis.acoustic import expanding_by_index
+from fastspeech.stages import PLAN
 
-# Named tensors in and out, on the current stream.
-Run = Callable[[Mapping[str, Array]], dict[str, Array]]
+if TYPE_CHECKING:
+    from fastspeech.operations import Operations
 
 
 def round_durations(duration: Array, alpha: Array | np.float32) -> Array:
     """Whole frames int64 [B, N] of durations float32; half goes to even, as published."""
-    return as_int64((duration * alpha).round())
+    return round_half_even(duration * alpha)
 
 
 def place(encoded: Array, durations: Array, mel_lengths: Array, frames: int, table: Array) -> Array:
@@ -38,19 +42,24 @@ def place(encoded: Array, durations: Array, mel_lengths: Array, frames: int, tab
 
 
 def place_by(
-    operations: Any, encoded: Array, durations: Array, mel_lengths: Array, counting: Array, table: Array
+    operations: Operations,
+    encoded: Array,
+    durations: Array,
+    mel_lengths: Array,
+    counting: Array,
+    table: Array,
 ) -> Array:
     """The same by a pair of operations; `counting` holds 0 to T - 1, and lengths go up to T."""
     repeated = operations.repeat(encoded, durations, counting)
     return operations.add_pos_enc(repeated, mel_lengths, table)
 
 
-def kernels() -> Any:
-    """The operations of trt_plugins/, which need a GPU and PyTorch."""
-    return importlib.import_module("trt_plugins.operations").KERNELS
+def kernels() -> Operations:
+    """The operations as kernels, which need a GPU and PyTorch."""
+    return load_attribute(PLAN.operations)
 
 
-def join(encode: Run, render: Run, operations: Any, table: Array) -> Run:
+def join(encode: Run, render: Run, operations: Operations, table: Array) -> Run:
     """The whole network of its two engines: encoder -> durations -> operations -> mel.
 
     It takes what the stage "synthesis" takes, as torch tensors, and gives `mel` and `durations` int64 [B, N].
@@ -70,7 +79,7 @@ def join(encode: Run, render: Run, operations: Any, table: Array) -> Run:
 
 
 def regulating(encode: Run) -> Run:
-    """The encoder with what follows it: `repeats` int64 [B, N], of durations times `alpha` (1,)."""
+    """The encoder's run with what follows it: `repeats` int64 [B, N], of durations times `alpha` (1,)."""
 
     def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
         lengths = inputs["lengths"]
@@ -82,10 +91,5 @@ def regulating(encode: Run) -> Run:
 
 
 def expanding(decode: Run) -> Run:
-    """The decoder with what precedes it: each frame's symbol."""
-
-    def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
-        index, mel_lengths = repeat_index(inputs["repeats"], len(inputs["frames"]))
-        return decode({"encoded": inputs["encoded"], "repeat_index": index, "mel_lengths": mel_lengths})
-
-    return run
+    """The decoder's run with what precedes it."""
+    return expanding_by_index(decode, ("encoded",))

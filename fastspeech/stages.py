@@ -3,29 +3,15 @@ parts between which kernels of our own run."""
 
 from __future__ import annotations
 
-from common.stages import Dim, Stage, Tensor
+from common.stages import Dim, Stage, StagePlan, TensorSpec
 from fastspeech.config import FastSpeechConfig
 
 MODEL = "fastspeech"
 NETWORK = "fastspeech.model:FastSpeech"
-# Every form makes the same mel; the stages that each needs. The whole one's engines are made for buckets.
-VARIANTS = {
-    "dynamic": ("encoder", "decoder"),
-    "fixed": ("synthesis",),
-    "kernels": ("encoder", "mel_side"),
-}
-BUCKETED = "fixed"
-KERNELS = {
-    "encoder": "trt_plugins.transformer.fastspeech:Encoder",
-    "decoder": "trt_plugins.transformer.fastspeech:Decoder",
-    "mel_side": "trt_plugins.transformer.fastspeech:Decoder",
-}
 LONGEST_TEXT = 512
 # The layers' norms, and with them what runs past the layers; the sinusoids; and the durations: a sound that
 # is a frame longer shifts all that follow.
 FLOAT32_LAYERS = ("*layer_norm*", "position", "length_regulator")
-# What verify_trt compares inside the stages, unless asked for other layers (common/engines/layer_outputs.py).
-LAYERS = ("word_emb", "phoneme_side.*", "length_regulator.*", "mel_side.*", "mel_linear")
 
 BATCH = Dim("batch", 1, 1, 16)
 
@@ -40,11 +26,11 @@ def stages(config: FastSpeechConfig) -> tuple[Stage, ...]:
     text_max = min(LONGEST_TEXT, config.max_seq_len)
     text = Dim("text", 1, min(128, text_max), text_max)
     mel = Dim("mel", 1, min(640, config.max_seq_len), config.max_seq_len)
-    symbols, lengths = Tensor("symbols", "int64", (BATCH, text)), Tensor("lengths", "int64", (BATCH,))
-    encoded = Tensor("encoded", "float32", (BATCH, text, config.d_model))
-    duration = Tensor("duration", "float32", (BATCH, text))
-    made = Tensor("mel", "float32", (BATCH, config.n_mel_channels, mel))
-    mel_lengths = Tensor("mel_lengths", "int64", (BATCH,))
+    symbols, lengths = TensorSpec("symbols", "int64", (BATCH, text)), TensorSpec("lengths", "int64", (BATCH,))
+    encoded = TensorSpec("encoded", "float32", (BATCH, text, config.d_model))
+    duration = TensorSpec("duration", "float32", (BATCH, text))
+    made = TensorSpec("mel", "float32", (BATCH, config.n_mel_channels, mel))
+    mel_lengths = TensorSpec("mel_lengths", "int64", (BATCH,))
     return (
         Stage(
             model=MODEL,
@@ -60,7 +46,7 @@ def stages(config: FastSpeechConfig) -> tuple[Stage, ...]:
             name="decoder",
             network=NETWORK,
             method="decode",
-            inputs=(encoded, Tensor("repeat_index", "int64", (BATCH, mel)), mel_lengths),
+            inputs=(encoded, TensorSpec("repeat_index", "int64", (BATCH, mel)), mel_lengths),
             outputs=(made,),
             float32_layers=FLOAT32_LAYERS,
         ),
@@ -72,10 +58,10 @@ def stages(config: FastSpeechConfig) -> tuple[Stage, ...]:
             inputs=(
                 symbols,
                 lengths,
-                Tensor("alpha", "float32", (1,)),
-                Tensor("frames", "int64", (mel,)),
+                TensorSpec("alpha", "float32", (1,)),
+                TensorSpec("frames", "int64", (mel,)),
             ),
-            outputs=(made, mel_lengths, Tensor("total_frames", "int64", (BATCH,)), duration),
+            outputs=(made, mel_lengths, TensorSpec("total_frames", "int64", (BATCH,)), duration),
             float32_layers=FLOAT32_LAYERS,
         ),
         Stage(
@@ -83,8 +69,28 @@ def stages(config: FastSpeechConfig) -> tuple[Stage, ...]:
             name="mel_side",
             network=NETWORK,
             method="render",
-            inputs=(Tensor("placed", "float32", (BATCH, mel, config.d_model)), mel_lengths),
+            inputs=(TensorSpec("placed", "float32", (BATCH, mel, config.d_model)), mel_lengths),
             outputs=(made,),
             float32_layers=FLOAT32_LAYERS,
         ),
     )
+
+
+PLAN = StagePlan(
+    stages=stages,
+    forms={
+        "dynamic": ("encoder", "decoder"),
+        "fixed": ("synthesis",),  # its engines are made for buckets
+        "kernels": ("encoder", "mel_side"),
+    },
+    default="dynamic",
+    bucketed="fixed",
+    examples="fastspeech.examples:EXAMPLES",
+    kernels={
+        "encoder": "trt_plugins.transformer.fastspeech:Encoder",
+        "decoder": "trt_plugins.transformer.fastspeech:Decoder",
+        "mel_side": "trt_plugins.transformer.fastspeech:Decoder",
+    },
+    operations="trt_plugins.operations:KERNELS",
+    layers=("word_emb", "phoneme_side.*", "length_regulator.*", "mel_side.*", "mel_linear"),
+)

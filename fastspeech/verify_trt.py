@@ -4,4 +4,4 @@ from common.cli import run
 from common.cli.verify import main
 
 if __name__ == "__main__":
-    run.run(lambda: main("fastspeech"))
+    run.run(lambda: main(model="fastspeech"))

@@ -171,7 +171,7 @@ def _build_config(
         )
     try:
         return HifiganConfig(**sizes, **assumed)
-    except ValueError as error:
+    except InputError as error:
         raise InputError(f"{where}: {error}") from None
 
 

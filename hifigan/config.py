@@ -76,3 +76,10 @@ def receptive_field(config: HifiganConfig) -> int:
         low, high = low - reach + padding, high + reach + padding
         low, high = -((kernel - 1 - low) // rate), high // rate
     return max(3 - low, high + 3)  # conv_pre, kernel 7
+
+
+@dataclass(frozen=True)
+class HifiganSettings:
+    """What a voice says beside the sizes: how much of the vocoder's hum is taken out, 0 for nothing."""
+
+    denoising_strength: float = 0.0

@@ -6,6 +6,7 @@ import numpy as np
 
 from common.arrays import random_lengths
 from common.audio.denoiser import denoiser_examples
+from common.export.examples import ExampleInputs
 from common.stages import Stage
 from hifigan.config import HifiganConfig
 
@@ -20,3 +21,6 @@ def example_inputs(
     mel = rng.standard_normal((sizes["batch"], config.n_mel_channels, sizes["mel"]), np.float32)
     lengths = {"lengths": random_lengths(sizes["batch"], sizes["mel"], rng)} if masked else {}
     return {"mel": mel * 2 - 5, **lengths}
+
+
+EXAMPLES = ExampleInputs(example_inputs)

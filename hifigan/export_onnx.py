@@ -4,4 +4,4 @@ from common.cli import run
 from common.cli.export import main
 
 if __name__ == "__main__":
-    run.run(lambda: main("hifigan"))
+    run.run(lambda: main(model="hifigan"))

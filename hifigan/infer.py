@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from common.engines import Engine
+from common.synthesis.stage_engines import StageEngines
 from common.synthesis.vocoder import Vocoder
 from common.weights.voices import ModelSource
-from hifigan.config import receptive_field
+from hifigan.config import HifiganConfig, receptive_field
 
 
-class HifiganVocoder(Vocoder):
-    def __init__(self, source: ModelSource, engines: Mapping[str, Engine]):
+class HifiganVocoder(Vocoder[HifiganConfig]):
+    def __init__(self, source: ModelSource, engines: StageEngines):
         super().__init__(source, engines, receptive_field(source.config))

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
+from common.masks import length_mask
 from hifigan.config import HifiganConfig
 
 LEAKY_SLOPE = 0.1
@@ -21,9 +22,9 @@ def _same_conv(channels: int, kernel: int, dilation: int = 1) -> nn.Conv1d:
     return nn.Conv1d(channels, channels, kernel, dilation=dilation, padding=(kernel - 1) // 2 * dilation)
 
 
-def length_mask(lengths: Tensor, x: Tensor) -> Tensor:
+def sample_mask(lengths: Tensor, x: Tensor) -> Tensor:
     """x (B, C, T) -> padding mask (B, 1, T) of x's type: 1 at the first `lengths` (B,) steps."""
-    return (torch.arange(x.shape[2], device=x.device) < lengths[:, None])[:, None].to(x.dtype)
+    return length_mask(lengths, x.shape[2])[:, None].to(x.dtype)
 
 
 def keep(x: Tensor, mask: Tensor | None) -> Tensor:
@@ -105,14 +106,14 @@ class HifiganGenerator(nn.Module):
 
     def body(self, mel: Tensor, lengths: Tensor | None = None) -> Tensor:
         """mel (B, n_mels, T) -> features (B, C, S). `lengths` (B,), if given, masks padding."""
-        mask = None if lengths is None else length_mask(lengths, mel)
+        mask = None if lengths is None else sample_mask(lengths, mel)
         x = keep(self.conv_pre(keep(mel, mask)), mask)
         for up, blocks in zip(self.ups, self.resblocks, strict=True):
             x = up(F.leaky_relu(x, LEAKY_SLOPE))
             if lengths is not None:
                 rate = up.stride[0]  # an odd difference to the kernel size gives one sample more
                 lengths = lengths * rate + (up.kernel_size[0] - rate) % 2
-                mask = length_mask(lengths, x)
+                mask = sample_mask(lengths, x)
             x = keep(x, mask)
             total = blocks[0](x, mask)
             for block in blocks[1:]:

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from common.audio.denoiser import denoiser_stage, masked_denoiser_stage
-from common.stages import Dim, Stage, Tensor
+from common.stages import Dim, Stage, StagePlan, TensorSpec
 from hifigan.config import HifiganConfig
 
 MODEL = "hifigan"
-# Padded mels (buckets) need the lengths, so that nothing behind an item's end is heard. They take time.
-VARIANTS = {
-    "whole": ("generator", "denoiser"),
-    "masked": ("masked_generator", "masked_denoiser"),
-    "unmasked": ("generator", "masked_denoiser"),
-}
-BUCKETED, BUCKETED_UNMASKED = "masked", "unmasked"
-KERNELS = dict.fromkeys(("generator", "masked_generator"), "trt_plugins.hifigan.engine:Generator")
-# What verify_trt compares inside the stages, unless asked for other layers (common/engines/layer_outputs.py).
-LAYERS = ("conv_pre", "ups.*", "resblocks.*", "conv_post")
 
 
 def stages(config: HifiganConfig) -> tuple[Stage, ...]:
@@ -30,8 +20,8 @@ def stages(config: HifiganConfig) -> tuple[Stage, ...]:
         name="generator",
         network="hifigan.model:HifiganGenerator",
         method="generate",
-        inputs=(Tensor("mel", "float32", (batch, config.n_mel_channels, mel)),),
-        outputs=(Tensor("audio", "float32", (batch, samples)),),
+        inputs=(TensorSpec("mel", "float32", (batch, config.n_mel_channels, mel)),),
+        outputs=(TensorSpec("audio", "float32", (batch, samples)),),
         float32_layers=("conv_post", "Tanh"),  # the waveform itself
     )
     return (
@@ -40,3 +30,20 @@ def stages(config: HifiganConfig) -> tuple[Stage, ...]:
         generator.masked(),
         masked_denoiser_stage(MODEL, hop, batch, mel),
     )
+
+
+PLAN = StagePlan(
+    stages=stages,
+    # Padded mels (buckets) are masked by their lengths, so that padding changes no sample. That takes time.
+    forms={
+        "whole": ("generator", "denoiser"),
+        "masked": ("masked_generator", "masked_denoiser"),
+        "unmasked": ("generator", "masked_denoiser"),
+    },
+    default="whole",
+    bucketed="masked",
+    bucketed_unmasked="unmasked",
+    examples="hifigan.examples:EXAMPLES",
+    kernels=dict.fromkeys(("generator", "masked_generator"), "trt_plugins.hifigan.engine:Generator"),
+    layers=("conv_pre", "ups.*", "resblocks.*", "conv_post"),
+)

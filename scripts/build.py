@@ -1,7 +1,10 @@
-"""Builds TensorRT engines of a voice's models, or of published weights."""
+"""Builds TensorRT engines, as `melforge build` does."""
 
-from common.cli import run
-from common.cli.build import main
+import sys
+from pathlib import Path
 
 if __name__ == "__main__":
-    run.run(main)
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from melforge.command import run
+
+    run("common.cli.build")

@@ -1,7 +1,10 @@
-"""Exports a voice's models, or published weights, to ONNX and checks every graph against PyTorch."""
+"""Exports models to ONNX, as `melforge export` does."""
 
-from common.cli import run
-from common.cli.export import main
+import sys
+from pathlib import Path
 
 if __name__ == "__main__":
-    run.run(main)
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from melforge.command import run
+
+    run("common.cli.export")

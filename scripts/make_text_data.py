@@ -1,52 +1,10 @@
-"""Makes common/text/data from the published CMUdict 0.7b and FastPitch's list of heteronyms.
+"""Makes common/text/data from the published dictionary."""
 
-Both are public: https://github.com/Alexir/CMUdict (cmudict-0.7b) and, in NVIDIA/DeepLearningExamples,
-PyTorch/SpeechSynthesis/FastPitch/cmudict/heteronyms.
-"""
-
-from __future__ import annotations
-
-import gzip
-import re
+import sys
 from pathlib import Path
 
-from common.cli import options, run
-from common.text.cmudict import DATA, DICTIONARY, FIRST_PHONE_CODE
-from common.text.symbols import ARPABET
-
-
-def pack_cmudict(source: str) -> bytes:
-    """The file that `common.text.cmudict` reads. Leaves out the names of punctuation marks (`,COMMA`)."""
-    codes = {phone: chr(FIRST_PHONE_CODE + i) for i, phone in enumerate(ARPABET)}
-    words: dict[str, list[str]] = {}
-    for line in source.splitlines():
-        if re.match(r"[A-Z0-9']", line):
-            word, phones = line.split("  ", 1)
-            word = re.sub(r"\(\d+\)$", "", word)
-            words.setdefault(word, []).append("".join(codes[phone] for phone in phones.split()))
-    lines = sorted(" ".join([word, *variants]).encode("latin-1") for word, variants in words.items())
-    return b"\n".join([" ".join(ARPABET).encode("ascii"), *lines])
-
-
-def licence(source: str) -> str:
-    """The copyright notice of the dictionary's header, without its comment marks."""
-    notice = source.split("# ====", 2)[1].split("\n", 1)[1]
-    return "\n".join(re.sub(r"^;;; #? ?", "", line) for line in notice.splitlines()).strip(" \n;#") + "\n"
-
-
-def main() -> None:
-    parser = options.Parser(description=__doc__.splitlines()[0])
-    parser.add_argument("cmudict", type=Path, help="the published file cmudict-0.7b")
-    parser.add_argument("heteronyms", type=Path, help="the published list, one word a line")
-    args = parser.parse_args()
-
-    source = args.cmudict.read_text(encoding="latin-1")
-    DATA.mkdir(exist_ok=True)
-    DICTIONARY.write_bytes(gzip.compress(pack_cmudict(source), compresslevel=9, mtime=0))
-    (DATA / "cmudict-0.7b.LICENSE.txt").write_text(licence(source), encoding="ascii")
-    heteronyms = args.heteronyms.read_text(encoding="ascii").strip().splitlines()
-    (DATA / "heteronyms.txt").write_text("\n".join(heteronyms) + "\n", encoding="ascii")
-
-
 if __name__ == "__main__":
-    run.run(main)
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from melforge.command import run
+
+    run("common.training.english.dictionary")

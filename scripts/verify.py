@@ -1,7 +1,10 @@
-"""Compares an acoustic model and a vocoder on another backend with PyTorch, layer by layer."""
+"""Compares a backend with PyTorch, as `melforge verify` does."""
 
-from common.cli import run
-from common.cli.verify import main
+import sys
+from pathlib import Path
 
 if __name__ == "__main__":
-    run.run(main)
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from melforge.command import run
+
+    run("common.cli.verify")

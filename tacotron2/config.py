@@ -76,3 +76,10 @@ class Tacotron2Config:
     def frame_size(self) -> int:
         """Mel values of one decoder step."""
         return self.n_mel_channels * self.n_frames_per_step
+
+
+@dataclass(frozen=True)
+class Tacotron2Settings:
+    """What a voice says beside the sizes: the contrast added between neighbouring mel bands, 0 for none."""
+
+    sharpness: float = 0.0

@@ -8,10 +8,11 @@ import numpy as np
 
 from common.arrays import random_lengths, valid
 from common.engines import make_engine
+from common.export.examples import ExampleInputs
 from common.stages import Stage
 from common.weights.voices import ModelSource
 from tacotron2.config import PRENET_DROPOUT, PRENET_LAYERS, Tacotron2Config
-from tacotron2.infer import sigmoid
+from tacotron2.decode import sigmoid
 from tacotron2.stages import stages, state_tensors
 
 # Between gate logits: far above what rounding moves them by.
@@ -58,7 +59,9 @@ def example_inputs(
         elif tensor.name == "attention_cumulative":
             inputs[tensor.name] = attention * 3
         else:
-            inputs[tensor.name] = rng.uniform(-1, 1, (batch, tensor.dims[1])).astype(np.float32)
+            size = tensor.dims[1]
+            assert isinstance(size, int)
+            inputs[tensor.name] = rng.uniform(-1, 1, (batch, size)).astype(np.float32)
     return inputs
 
 
@@ -104,3 +107,6 @@ def firing_threshold(gate: np.ndarray) -> float:
         if high - low > SMALLEST_GAP and merit > best:
             best, threshold = merit, float(sigmoid(middle))
     return threshold
+
+
+EXAMPLES = ExampleInputs(example_inputs, settle_inputs)

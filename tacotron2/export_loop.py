@@ -13,7 +13,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from common.export import to_onnx
-from common.stages import Stage, Tensor
+from common.stages import Stage, TensorSpec
 from tacotron2.config import Tacotron2Config
 from tacotron2.stages import stages, state_tensors
 
@@ -193,9 +193,9 @@ def value(name: str, kind: int, dims: Sequence[str | int] | None) -> onnx.ValueI
     return helper.make_tensor_value_info(name, kind, dims)
 
 
-def graph_value(tensor: Tensor) -> onnx.ValueInfoProto:
+def graph_value(tensor: TensorSpec) -> onnx.ValueInfoProto:
     return value(tensor.name, helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype)), shape(tensor))
 
 
-def shape(tensor: Tensor) -> tuple[str | int, ...]:
+def shape(tensor: TensorSpec) -> tuple[str | int, ...]:
     return tuple(dim if isinstance(dim, int) else dim.name for dim in tensor.dims)

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common.masks import length_mask
 from tacotron2.config import PRENET_DROPOUT, PRENET_LAYERS, STOP_CHECK_STEPS, Tacotron2Config
 
 # The attention score of padded symbols: far below any score, but within the range of float16.
@@ -53,11 +54,6 @@ class Prediction(NamedTuple):
     mel: Tensor  # (B, n_mels, T)
     gate: Tensor  # (B, S) logits
     alignment: Tensor  # (B, S, N)
-
-
-def length_mask(lengths: Tensor, size: int) -> Tensor:
-    """(B, size) bool: True at the first `lengths` positions."""
-    return torch.arange(size, device=lengths.device) < lengths[:, None]
 
 
 class NamedLinear(nn.Module):

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from common.stages import Dim, Stage, Tensor
+from common.stages import Dim, Stage, StagePlan, TensorSpec
 from tacotron2.config import PRENET_LAYERS, Tacotron2Config
 
 MODEL = "tacotron2"
 NETWORK = "tacotron2.model:Tacotron2"
-# Either form of the decoder makes the same speech; the stages that each needs.
-VARIANTS = {
-    "loop": ("encoder", "decoder_loop", "postnet"),
-    "steps": ("encoder", "decoder_iter", "postnet"),
-}
-KERNELS = {"decoder_loop": "trt_plugins.tacotron2_decoder.engine:DecoderLoop"}
-ON_TRT = "steps"  # on a GPU a loop inside an engine takes twice as long a step
 LONGEST_LOOP = 2000
 # What the decoder's steps make of each other: where to look, what was said, and when to stop. Other products
 # are in half precision, the states that steps carry are not. In half precision TensorRT for RTX 1.4 gives NaN
 # for the location convolution (2 channels) where the text's length is no multiple of 8.
 FLOAT32_LAYERS = ("Softmax", "decoder.gate_layer", "decoder.linear_projection", "*.location_conv")
-# What verify_trt compares inside the stages, unless asked for other layers (common/engines/layer_outputs.py).
-LAYERS = ("embedding", "encoder*", "decoder*", "postnet*")
 
 BATCH = Dim("batch", 1, 1, 16)
 TEXT = Dim("text", 1, 128, 512)
@@ -36,24 +27,24 @@ def stages(config: Tacotron2Config) -> tuple[Stage, ...]:
 
     The prenet's noise is uniform in [0, 1); what is below `prenet_dropout` drops its unit, and the rest is
     scaled by 1 / (1 - prenet_dropout). The network was trained with 0.5; 0 switches the dropout off, whatever
-    the noise. In `decoder_loop` the rows of the noise are the step limit. A postnet that is to leave padding
-    out, as the encoder does, is told the frames' lengths.
+    the noise. In `decoder_loop` the rows of the noise are the step limit. A postnet that masks padding, as
+    the encoder does, takes the frames' lengths.
     """
-    memory = Tensor("memory", "float32", (BATCH, TEXT, config.encoder_embedding_dim))
-    processed = Tensor("processed_memory", "float32", (BATCH, TEXT, config.attention_dim))
-    lengths = Tensor("lengths", "int64", (BATCH,))
-    dropout = Tensor("prenet_dropout", "float32", (1,))
+    memory = TensorSpec("memory", "float32", (BATCH, TEXT, config.encoder_embedding_dim))
+    processed = TensorSpec("processed_memory", "float32", (BATCH, TEXT, config.attention_dim))
+    lengths = TensorSpec("lengths", "int64", (BATCH,))
+    dropout = TensorSpec("prenet_dropout", "float32", (1,))
     noise = (PRENET_LAYERS, BATCH, config.prenet_dim)
     limit = Dim("steps", 1, 200, longest_steps(config))
     made = Dim("made_steps", 1, limit.typical, limit.max)  # known when the loop has ended
     frames = Dim("mel", 1, 640, max(640, limit.max * config.n_frames_per_step))
-    mel = Tensor("mel", "float32", (BATCH, config.n_mel_channels, frames))
+    mel = TensorSpec("mel", "float32", (BATCH, config.n_mel_channels, frames))
     encoder = Stage(
         model=MODEL,
         name="encoder",
         network=NETWORK,
         method="encode",
-        inputs=(Tensor("symbols", "int64", (BATCH, TEXT)), lengths),
+        inputs=(TensorSpec("symbols", "int64", (BATCH, TEXT)), lengths),
         outputs=(memory, processed),
     )
     state = state_tensors(config)
@@ -67,12 +58,12 @@ def stages(config: Tacotron2Config) -> tuple[Stage, ...]:
             processed,
             lengths,
             *state,
-            Tensor("prenet_noise", "float32", noise),
+            TensorSpec("prenet_noise", "float32", noise),
             dropout,
         ),
         outputs=(
-            Tensor("gate", "float32", (BATCH,)),
-            *(Tensor(f"next_{tensor.name}", tensor.dtype, tensor.dims) for tensor in state),
+            TensorSpec("gate", "float32", (BATCH,)),
+            *(TensorSpec(f"next_{tensor.name}", tensor.dtype, tensor.dims) for tensor in state),
         ),
         small_steps=True,
         float32_layers=FLOAT32_LAYERS,
@@ -86,16 +77,16 @@ def stages(config: Tacotron2Config) -> tuple[Stage, ...]:
             memory,
             processed,
             lengths,
-            Tensor("prenet_noise", "float32", (limit, *noise)),
+            TensorSpec("prenet_noise", "float32", (limit, *noise)),
             dropout,
-            Tensor("gate_threshold", "float32", (1,)),
+            TensorSpec("gate_threshold", "float32", (1,)),
         ),
         outputs=(
             mel,
-            Tensor("mel_lengths", "int64", (BATCH,)),
-            Tensor("gate", "float32", (BATCH, made)),
-            Tensor("alignment", "float32", (BATCH, made, TEXT)),
-            Tensor("stopped", "bool", (BATCH,)),
+            TensorSpec("mel_lengths", "int64", (BATCH,)),
+            TensorSpec("gate", "float32", (BATCH, made)),
+            TensorSpec("alignment", "float32", (BATCH, made, TEXT)),
+            TensorSpec("stopped", "bool", (BATCH,)),
         ),
         graph="tacotron2.export_loop:loop_graph",
         small_steps=True,
@@ -108,15 +99,15 @@ def stages(config: Tacotron2Config) -> tuple[Stage, ...]:
         network=NETWORK,
         method="refine",
         inputs=(mel, lengths) if config.mask_text_padding else (mel,),
-        outputs=(Tensor("refined", "float32", mel.dims),),
+        outputs=(TensorSpec("refined", "float32", mel.dims),),
     )
     return encoder, decoder_iter, decoder_loop, postnet
 
 
-def state_tensors(config: Tacotron2Config) -> tuple[Tensor, ...]:
+def state_tensors(config: Tacotron2Config) -> tuple[TensorSpec, ...]:
     """What a decoder step hands to the next one, in the order of `DecoderState`; zeros before the first."""
     return tuple(
-        Tensor(name, "float32", (BATCH, size))
+        TensorSpec(name, "float32", (BATCH, size))
         for name, size in (
             ("frame", config.frame_size),
             ("attention_hidden", config.attention_rnn_dim),
@@ -128,3 +119,17 @@ def state_tensors(config: Tacotron2Config) -> tuple[Tensor, ...]:
             ("attention_context", config.encoder_embedding_dim),
         )
     )
+
+
+PLAN = StagePlan(
+    stages=stages,
+    forms={
+        "loop": ("encoder", "decoder_loop", "postnet"),
+        "steps": ("encoder", "decoder_iter", "postnet"),
+    },
+    default="loop",
+    on_trt="steps",  # on a GPU a loop inside an engine takes twice as long a step
+    examples="tacotron2.examples:EXAMPLES",
+    kernels={"decoder_loop": "trt_plugins.tacotron2_decoder.engine:DecoderLoop"},
+    layers=("embedding", "encoder*", "decoder*", "postnet*"),
+)

@@ -23,8 +23,7 @@ from common.engines import make_engine
 from common.engines.cuda_graphs import record
 from common.engines.tensorrt.api import load_tensorrt
 from common.errors import InputError
-from common.registry import get_model
-from common.stages import Stage
+from common.stages import Stage, plan_of
 from common.stages.choose import KERNELS
 from common.verify.compare import SMALLEST_SCALE
 from common.weights.voices import ModelSource, load_voice
@@ -194,7 +193,7 @@ def stage_rows(
         audio = batch * frames * source.mel.hop_length / source.mel.sampling_rate
         wanted = network(**inputs)
         ways = {
-            "kernels": partial(kernels.alone(), inputs) if in_graphs else partial(kernels, **inputs),
+            "kernels": partial(kernels.capturable(), inputs) if in_graphs else partial(kernels, **inputs),
             "PyTorch, float16": partial(halved, **inputs),
         }
         for way, call in ways.items():
@@ -217,9 +216,9 @@ def time_stages(args: argparse.Namespace) -> None:
     rows: list[tuple[str, ...]] = []
     for model in args.model:
         source = random_source(model, Path(), {"wn_channels": args.channels} if model == "waveglow" else None)
-        module = get_model(model).module("stages")
-        for stage in module.stages(source.config):
-            if stage.name in module.KERNELS and not stage.name.startswith("masked_"):
+        plan = plan_of(model)
+        for stage in plan.stages(source.config):
+            if stage.name in plan.kernels and not stage.name.startswith("masked_"):
                 rows += stage_rows(source, stage, shapes, args)
     headings = ("stage", "batch", "frames", "GFLOP", "what", "first s", "median ms", "p95 ms", "x real time")
     run.print_table((*headings, "TFLOP/s", "error"), rows)
@@ -254,7 +253,7 @@ def launch_times(engine: DecoderLoop, inputs: dict[str, Tensor], runs: int) -> l
 
 def decoder_rows(name: str, source: ModelSource, args: argparse.Namespace) -> Rows:
     """The launch alone, and a call as a driver makes it, with products of the memory and copies."""
-    stages = get_model("tacotron2").module("stages").stages(source.config)
+    stages = plan_of("tacotron2").stages(source.config)
     engine = DecoderLoop(next(stage for stage in stages if stage.name == "decoder_loop"), source, "cuda")
     for batch in BATCHES:
         inputs = decoder_inputs(engine, batch, args.text, args.steps)

@@ -114,7 +114,7 @@ class ShapedGenerator(Engine):
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
         if stage.name not in STAGES:
-            raise InputError(f"the kernels run {' and '.join(STAGES)}, not {stage.name}")
+            raise ValueError(f"the kernels run {' and '.join(STAGES)}, not {stage.name}")
         self.check(source.config)
         check_machine(device, self.name)
         self.stage, self.device, self.config = stage, device, source.config

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from common.engines.cuda_graphs import bindings, checked
-from common.errors import InputError
 from common.files import cache_folder, write_bytes
 
 THREADS = 256  # of a block, unless a kernel says otherwise
@@ -53,7 +52,7 @@ class Launch:
     ):
         grid = grid if isinstance(grid, Grid) else Grid(grid)
         if grid.blocks > MOST_BLOCKS:
-            raise InputError(f"{entry}: {grid.blocks} blocks are more than one launch can have")
+            raise ValueError(f"{entry}: {grid.blocks} blocks are more than one launch can have")
         self._grid = grid
         self._keep = keep
         if not grid.blocks:  # an empty result

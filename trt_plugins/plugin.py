@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from common.engines.tensorrt.api import load_tensorrt
-from common.errors import InputError
 from trt_plugins.kernel import Launch, current_device
 
 NAMESPACE = "melforge"  # of the plugins in TensorRT, and of their nodes in ONNX
@@ -109,5 +108,5 @@ class Creator(trt.IPluginCreatorV3One):
     def create_plugin(self, name, field_collection, phase):
         given = [field.name for field in field_collection]
         if given:
-            raise InputError(f"plugin {self.name} has no fields; it was given {', '.join(given)}")
+            raise ValueError(f"plugin {self.name} has no fields; it was given {', '.join(given)}")
         return self._plugin()

@@ -131,7 +131,7 @@ def _build_config(
     sizes.setdefault("n_early_every", sizes["n_flows"])  # no early outputs
     try:
         return WaveglowConfig(**sizes)
-    except ValueError as error:
+    except InputError as error:
         raise InputError(f"checkpoint {path}: {error}") from None
 
 

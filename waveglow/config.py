@@ -98,3 +98,12 @@ def receptive_field(config: WaveglowConfig) -> int:
     reach_of_mel = reach - (config.wn_kernel_size - 1) // 2
     earlier = -(-config.upsample_kernel_size // config.hop_length) - 1
     return max(-(-reach // steps), -(-reach_of_mel // steps) + earlier, (steps - 1 + reach) // steps)
+
+
+@dataclass(frozen=True)
+class WaveglowSettings:
+    """What a voice says beside the sizes: how much of the vocoder's hum is taken out, 0 for nothing, and the
+    spread of the noise, None for the published 0.9."""
+
+    denoising_strength: float = 0.0
+    sigma: float | None = None

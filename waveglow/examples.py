@@ -6,6 +6,7 @@ import numpy as np
 
 from common.arrays import random_lengths
 from common.audio.denoiser import denoiser_examples
+from common.export.examples import ExampleInputs
 from common.stages import Stage
 from waveglow.config import WaveglowConfig
 from waveglow.noise import noise_shape
@@ -22,3 +23,6 @@ def example_inputs(
     z = rng.standard_normal(noise_shape(config, sizes["batch"], sizes["mel"]), np.float32)
     lengths = {"lengths": random_lengths(sizes["batch"], sizes["mel"], rng)} if masked else {}
     return {"mel": mel * 2 - 5, "z": z * np.float32(0.6), **lengths}
+
+
+EXAMPLES = ExampleInputs(example_inputs)

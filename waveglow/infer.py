@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 
 from common.arrays import Array, to_device
-from common.engines import Engine
 from common.speech import Controls
+from common.synthesis.stage_engines import StageEngines
 from common.synthesis.vocoder import Excerpts, Vocoder
 from common.weights.voices import ModelSource
 from waveglow.config import WaveglowConfig, receptive_field
@@ -16,20 +15,19 @@ from waveglow.noise import draw_noise, scale_noise
 # Of NVIDIA's published inference program, for voices and checkpoints that say nothing else.
 SIGMA = 0.9
 # Frames of a chunk on a CPU: whole mels take memory by their length (1.3 MB a frame at 56 channels) and no
-# less time. A network that hears far gets longer ones, so that the context is a sixth of the work at most. On
-# a GPU they do take less, and ONNX Runtime plans its convolutions anew where two chunks differ in length.
+# less time. A network with a large receptive field gets longer ones, so that the context is a sixth of the
+# work at most. On a GPU they do take less, and ONNX Runtime plans its convolutions anew where two chunks
+# differ in length.
 CHUNK, CONTEXTS = 256, 12
 NOISE_BLOCK = 512  # frames: noise is drawn for multiples of it, and kept for the next mel with the same seed
 
 
-class WaveglowVocoder(Vocoder):
+class WaveglowVocoder(Vocoder[WaveglowConfig]):
     """Of the controls it takes `sigma`, the noise's spread (default: the voice's), and `seed` as well."""
 
-    controls = Vocoder.controls | {"seed", "sigma"}
-
-    def __init__(self, source: ModelSource, engines: Mapping[str, Engine]):
+    def __init__(self, source: ModelSource, engines: StageEngines):
         super().__init__(source, engines, receptive_field(source.config))
-        self.sigma = float(source.extra.get("sigma", SIGMA))
+        self.sigma = SIGMA if source.settings.sigma is None else source.settings.sigma
 
     @property
     def longest_chunk(self) -> int:

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from common.audio.denoiser import denoiser_stage, masked_denoiser_stage
 from common.errors import InputError
-from common.stages import Dim, Stage, Tensor
+from common.stages import Dim, Stage, StagePlan, TensorSpec
 from waveglow.config import WaveglowConfig
 
 MODEL = "waveglow"
-# Padded mels (buckets) need the lengths, so that nothing behind an item's end is heard. They take time.
-VARIANTS = {
-    "whole": ("generator", "denoiser"),
-    "masked": ("masked_generator", "masked_denoiser"),
-    "unmasked": ("generator", "masked_denoiser"),
-}
-BUCKETED, BUCKETED_UNMASKED = "masked", "unmasked"
-KERNELS = dict.fromkeys(("generator", "masked_generator"), "trt_plugins.waveglow.engine:Generator")
-# What verify_trt compares inside the stages, unless asked for other layers (common/engines/layer_outputs.py).
-LAYERS = (":_upsampled", "cond", "WN.*.start", "WN.*.*_layers.*", "WN.*.end", "convinv.*:undo")
 
 
 def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
@@ -45,10 +35,10 @@ def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
         network="waveglow.model:Waveglow",
         method="generate",
         inputs=(
-            Tensor("mel", "float32", (batch, config.n_mel_channels, mel)),
-            Tensor("z", "float32", (batch, config.n_group, steps)),
+            TensorSpec("mel", "float32", (batch, config.n_mel_channels, mel)),
+            TensorSpec("z", "float32", (batch, config.n_group, steps)),
         ),
-        outputs=(Tensor("audio", "float32", (batch, samples)),),
+        outputs=(TensorSpec("audio", "float32", (batch, samples)),),
         # The waveform on its way through the flows: what is multiplied there is multiplied in each of them.
         float32_layers=("convinv", "Exp"),
         rtx_in_order=True,
@@ -59,3 +49,20 @@ def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
         generator.masked(),
         masked_denoiser_stage(MODEL, config.hop_length, batch, mel),
     )
+
+
+PLAN = StagePlan(
+    stages=stages,
+    # Padded mels (buckets) are masked by their lengths, so that padding changes no sample. That takes time.
+    forms={
+        "whole": ("generator", "denoiser"),
+        "masked": ("masked_generator", "masked_denoiser"),
+        "unmasked": ("generator", "masked_denoiser"),
+    },
+    default="whole",
+    bucketed="masked",
+    bucketed_unmasked="unmasked",
+    examples="waveglow.examples:EXAMPLES",
+    kernels=dict.fromkeys(("generator", "masked_generator"), "trt_plugins.waveglow.engine:Generator"),
+    layers=(":_upsampled", "cond", "WN.*.start", "WN.*.*_layers.*", "WN.*.end", "convinv.*:undo"),
+)

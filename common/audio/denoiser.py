@@ -13,7 +13,7 @@ import numpy as np
 from common.arrays import random_lengths
 from common.audio.contract import MelContract
 from common.audio.mel import analysis_window
-from common.stages import Dim, Stage, Tensor
+from common.stages import Dim, Stage, TensorSpec
 
 BIAS_FRAMES = 88  # of the silent mel, as published
 OVERLAP = 4  # hops in a window, as published
@@ -44,11 +44,11 @@ def denoiser_stage(model: str, hop_length: int, batch: Dim, mel: Dim) -> Stage:
         network="common.audio.denoiser_network:DenoiserNetwork",
         method="denoise",
         inputs=(
-            Tensor("audio", "float32", (batch, samples)),
-            Tensor("strength", "float32", (batch,)),
-            Tensor("bias", "float32", (fewest,)),  # a bin for each of half a window's samples, and one
+            TensorSpec("audio", "float32", (batch, samples)),
+            TensorSpec("strength", "float32", (batch,)),
+            TensorSpec("bias", "float32", (fewest,)),  # a bin for each of half a window's samples, and one
         ),
-        outputs=(Tensor("denoised", "float32", (batch, whole)),),
+        outputs=(TensorSpec("denoised", "float32", (batch, whole)),),
         float32_layers=("*",),  # it takes a small spectrum from a large one
     )
 
@@ -67,11 +67,11 @@ def masked_denoiser_stage(model: str, hop_length: int, batch: Dim, mel: Dim) -> 
         plain,
         name="masked_denoiser",
         inputs=(
-            Tensor("audio", "float32", (batch, samples)),
+            TensorSpec("audio", "float32", (batch, samples)),
             *others,
-            Tensor("lengths", "int64", (batch,)),
+            TensorSpec("lengths", "int64", (batch,)),
         ),
-        outputs=(Tensor("denoised", "float32", (batch, samples)),),
+        outputs=(TensorSpec("denoised", "float32", (batch, samples)),),
     )
 
 

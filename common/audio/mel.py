@@ -62,7 +62,7 @@ def framing_rule(contract: MelContract, framing: str) -> tuple[int, float]:
         return (contract.filter_length - contract.hop_length) // 2, 1e-9
     if framing == "tacotron":  # frame t is centred on sample t * hop
         return contract.filter_length // 2, 0.0
-    raise InputError(f'framing must be "hifigan" or "tacotron", not {framing!r}')
+    raise ValueError(f'framing must be "hifigan" or "tacotron", not {framing!r}')
 
 
 def magnitude_spectrogram(audio: np.ndarray, contract: MelContract, framing: str = "hifigan") -> np.ndarray:

@@ -97,11 +97,11 @@ def encode_audio(audio: np.ndarray, rate: int, format: str = "wav") -> bytes:
         )
     audio = np.asarray(audio)
     if audio.ndim != 1:
-        raise InputError(f"audio to write must have one axis (samples), not the shape {audio.shape}")
+        raise ValueError(f"audio to write must have one axis (samples), not the shape {audio.shape}")
     audio = audio.astype(np.float32)
     bad = np.count_nonzero(~np.isfinite(audio))
     if bad:
-        raise InputError(f"audio to write holds {bad} NaN or infinite samples of {audio.size}")
+        raise ValueError(f"audio to write holds {bad} NaN or infinite samples of {audio.size}")
     peak = float(np.max(np.abs(audio), initial=0.0))
     if peak > 1.0:
         warnings.warn(

@@ -13,10 +13,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from common.bench.random_weights import remove_weight_norm
 from common.bench.timer import TOGETHER
-from common.bench.workload import stages_of
 from common.engines.layer_outputs import method_of
 from common.registry import load_attribute
-from common.stages import Stage
+from common.stages import Stage, stages_of
 
 # Where all steps of a decoder are one stage, what it computes is that of its step.
 STEP_OF = {"decoder_loop": "decoder_iter"}

@@ -26,10 +26,12 @@ from common.engines import Engine, Run
 from common.engines.buckets import root
 from common.engines.wrapped import WrappedEngine
 from common.errors import InputError, unknown
+from common.export.examples import examples_of
 from common.registry import get_model
 from common.runner import FIRST_CHUNK, LARGEST_CHUNK, TextToSpeech
 from common.speech import Controls
 from common.stages.choose import KINDS, deployment_of, parse_backends
+from common.synthesis.acoustic import AcousticModel
 from common.synthesis.loading import choose_sources, make_driver
 from common.weights.voices import ModelSource
 
@@ -157,9 +159,8 @@ class LoadedModels:
                 how = replace(how, batch_size=max(workload.batches))
             build_engines(source, how, form)
         driver = make_driver(source, backend, workload.device, workload.threads, form, self._watch, how)
-        captured = getattr(driver, "captured", None)
-        if hasattr(captured, "decode"):
-            self.timer.watch_graphs(captured)
+        if isinstance(driver, AcousticModel) and driver.two_graphs:
+            self.timer.watch_graphs(driver.two_graphs)
         return driver
 
     def _watch(self, engine: Engine) -> Engine:
@@ -260,8 +261,8 @@ class LoadedModels:
 
 def example_inputs(source: ModelSource, stage: Any, sizes: dict[str, int], device: str) -> dict[str, Any]:
     """Random inputs of a stage, the same each time, on a device."""
-    examples = get_model(source.model).module("examples")
-    inputs = examples.example_inputs(stage, source.config, sizes, np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    inputs = examples_of(source.model).example_inputs(stage, source.config, sizes, rng)
     return {name: to_device(value, device) for name, value in inputs.items()}
 
 

@@ -13,14 +13,16 @@ from typing import Any
 import torch
 
 from common.audio.contract import MelContract
-from common.bench.workload import stages_of
 from common.export.graph_store import ExportedGraphs
 from common.files import config_hash
 from common.registry import get_model, load_attribute
+from common.stages import stages_of
 from common.weights.voices import ModelSource
 
+GRAPHS = Path("build/graphs")
 
-def random_source(model: str, folder: Path, sizes: Mapping[str, Any] | None = None) -> ModelSource:
+
+def random_source(model: str, folder: Path = GRAPHS, sizes: Mapping[str, Any] | None = None) -> ModelSource:
     """A network of the published sizes, but for those given; its graphs are kept in a folder."""
     published = get_model(model).config_class()
     config = dataclasses.replace(published, **(sizes or {}))

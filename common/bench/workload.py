@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from common.config.deployment import Deployment, on_another
 from common.config.hparams import backend_texts, shown
 from common.errors import InputError, unknown
 from common.registry import MODELS, decoder_forms, get_model
-from common.stages import Stage
+from common.stages import stages_of
 from common.stages.choose import KINDS, kernels_of, parse_backends
 from common.synthesis.loading import choose_sources, pick_device
 from common.weights.voices import load_voice
@@ -66,11 +67,13 @@ class Target:
     def of(cls, part: str) -> Target:
         """The target of a model's name, or of "model.stage"."""
         model, _, stage = part.partition(".")
-        kind = get_model(model).kind
-        known = [one.name for one in stages_of(model)] + ["decoder"] * has_decoders(model)
+        found = get_model(model)
+        known = [one.name for one in stages_of(model, found.config_class())] + ["decoder"] * has_decoders(
+            model
+        )
         if stage and stage not in known:
             raise InputError(unknown(f"stage of {model}", stage, known))
-        return cls(*(model if kind == one else None for one in KINDS), part)
+        return cls(*(model if found.kind == one else None for one in KINDS), part)
 
 
 @dataclass(frozen=True)
@@ -146,12 +149,6 @@ class Workload:
             for key, value in (changed | self.overrides.get(model, {})).items():
                 words += ["--set", f"{model}.{key}={shown(value)}"]
         return words
-
-
-def stages_of(model: str, config: Any = None) -> tuple[Stage, ...]:
-    """The stages of a model of these sizes (default: the published ones)."""
-    found = get_model(model)
-    return found.module("stages").stages(found.config_class() if config is None else config)
 
 
 def split_modes(text: str) -> tuple[str, dict[str, str]]:
@@ -232,12 +229,12 @@ def with_peers(workloads: Sequence[Workload], peers: Sequence[str]) -> list[Work
     return made
 
 
-def default_backends(deployments: Mapping[str, Deployment], has_torch: bool) -> list[str]:
+def default_backends(deployments: Mapping[str, Deployment]) -> list[str]:
     """Where none are asked for: those that hparams say, else all that needs no GPU."""
     on_trt = [model for model, how in deployments.items() if how.use_trt]
     if on_trt:
         return [",".join(f"{model}={'trt' if model in on_trt else 'onnx'}" for model in deployments)]
-    return ["onnx", "torch"] if has_torch else ["onnx"]
+    return ["onnx", "torch"] if importlib.util.find_spec("torch") else ["onnx"]
 
 
 def place_of(backends: Mapping[str, str], device: str | None) -> str:

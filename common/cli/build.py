@@ -1,9 +1,10 @@
-"""The build command, shared by scripts/build.py and every model's build_trt module."""
+"""The build command, shared by `melforge build` and every model's build_trt module."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from common.config.deployment import Deployment
 HEADINGS = ("engine", "precision", "MB", "layers", "seconds", "warnings", "file")
 
 
-def main(model: str | None = None) -> int:
+def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     """Builds the engines of a voice or of published weights; `model` limits it to one model."""
     what = model or "a voice's models"
     parser = options.Parser(
@@ -22,10 +23,9 @@ def main(model: str | None = None) -> int:
         choose=lambda args: [source.model for source in read_sources(args, model)],
     )
     if not model:
-        parser.add_argument("--acoustic", metavar="NAME", help="acoustic model (default: the voice's)")
-        parser.add_argument("--vocoder", metavar="NAME", help="vocoder (default: the voice's)")
+        options.add_options(parser, "acoustic", "vocoder")
     options.add_weights_arguments(parser)
-    options.add_precision_argument(parser)
+    options.add_options(parser, "precision")
     options.add_decoder_argument(parser, "what runs on TensorRT")
     parser.add_argument(
         "--all",
@@ -39,7 +39,7 @@ def main(model: str | None = None) -> int:
         help="tensorrt or tensorrt_rtx (default: $MELFORGE_TENSORRT, or what is installed)",
     )
     parser.add_argument("--json", action="store_true", help="print the reports as JSON")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
 
     from common.engines.tensorrt.api import load_tensorrt
     from common.synthesis.loading import override
@@ -82,10 +82,10 @@ def read_sources(args: argparse.Namespace, model: str | None) -> list:
 
 def deployments(args: argparse.Namespace, model: str) -> list[Deployment]:
     """How a model's engines are to be: what the files say, in the precision asked for."""
-    told = args.deployments.get(model, Deployment())
+    stated = args.deployments.get(model, Deployment())
     if args.precision:  # which is their use_fp16 already
-        return [told]
-    return [replace(told, use_fp16=half) for half in (False, True)] if args.all else [told]
+        return [stated]
+    return [replace(stated, use_fp16=half) for half in (False, True)] if args.all else [stated]
 
 
 def build_model(source: Any, deployment: Deployment, trt: Any, args: argparse.Namespace):

@@ -1,14 +1,15 @@
-"""The export command, shared by scripts/export.py and every model's export_onnx module."""
+"""The export command, shared by `melforge export` and every model's export_onnx module."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from common.cli import options, run
 from common.errors import InputError
 
 
-def main(model: str | None = None) -> int:
+def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     """Exports and checks the graphs of a voice or of published weights; `model` limits it to one model."""
     what = model or "a voice's models"
     parser = options.Parser(
@@ -22,7 +23,7 @@ def main(model: str | None = None) -> int:
     parser.add_argument(
         "--check", action="store_true", help="compare the graphs that are there; write nothing"
     )
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
 
     from common.errors import require_torch
     from common.synthesis.loading import override

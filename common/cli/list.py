@@ -1,15 +1,23 @@
-"""What `--list` shows: models, voices, and what was exported or built."""
+"""Lists models, voices, backends, and what was exported or built."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from common.cli import run
+from common.cli import options, run
 from common.files import engines_folder, exports_folder
-from common.weights.voices import Voice
+from common.registry import MODELS
+from common.stages.choose import BACKENDS
+from common.weights.voices import Voice, list_voices, load_voice
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = options.Parser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print the lists as JSON")
+    return list_available(parser.parse_args(argv).json)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,11 +58,6 @@ def list_built(voices: Iterable[Voice]) -> list[Built]:
 
 
 def list_available(as_json: bool) -> int:
-    from common.cli.list import list_built
-    from common.registry import MODELS
-    from common.stages.choose import BACKENDS
-    from common.weights.voices import list_voices, load_voice
-
     voices = [load_voice(name) for name in list_voices()]
     built = list_built(voices)
     if as_json:

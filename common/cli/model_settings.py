@@ -7,14 +7,17 @@ says of them is checked and gives way, and only an explicit `--set` changes them
 from __future__ import annotations
 
 import argparse
+import itertools
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from common.config.deployment import PRECISIONS, Deployment, on_another
-from common.config.hparams import Entry, backend_texts, build, line, require_known, shown, typed_entry
+from common.config.hparams import backend_texts, line, shown
+from common.config.typed import build, require_known, typed_entry
+from common.config.yaml_file import Entry
 from common.errors import InputError, unknown
 from common.registry import get_model
 
@@ -23,8 +26,8 @@ PRECISION = "precision"  # the commands' word for `use_fp16`
 
 
 @dataclass
-class Given:
-    """The entries of a file or of `--set` that are for one model, or, without one, for any that runs."""
+class Overlay:
+    """The entries of a file or of `--set`: for one model, or without one for every model that runs."""
 
     where: str
     model: str | None
@@ -34,7 +37,7 @@ class Given:
 
 @dataclass
 class ModelSettings:
-    """What was said of one model; of two entries for a key the later one has won."""
+    """What files and options set for one model; of two entries for a key the later one has won."""
 
     files: dict[str, Entry] = field(default_factory=dict)
     explicit: dict[str, Entry] = field(default_factory=dict)
@@ -61,11 +64,13 @@ def field_names(classes: Iterable[type]) -> set[str]:
     return {f.name for cls in classes for f in fields(cls)}
 
 
-def settle(given: Sequence[Given], chosen: Sequence[str], options: Iterable[str]) -> dict[str, ModelSettings]:
+def resolve(
+    overlays: Sequence[Overlay], chosen: Sequence[str], options: Iterable[str]
+) -> dict[str, ModelSettings]:
     """The settings of the models that run; `options` are the command's own keys."""
     models = {model: ModelSettings() for model in chosen}
     options = set(options)
-    for one in given:
+    for one in overlays:
         if one.model and one.model not in models:
             raise InputError(f"{one.where}: {one.model} is none of the models here ({', '.join(models)})")
         takers = [one.model] if one.model else chosen
@@ -83,52 +88,33 @@ def settle(given: Sequence[Given], chosen: Sequence[str], options: Iterable[str]
     return models
 
 
-def as_half(given: Given) -> Given:
-    """What a model's file or `--set` says of its precision, as `use_fp16`."""
-    entry = given.entries.get(PRECISION)
-    if entry is None:
-        return given
-    half = half_of(entry)
-    told = given.entries.get("use_fp16", half)
-    if told.value != half.value:
-        raise _contradiction(entry, told)
-    rest = {key: value for key, value in given.entries.items() if key != PRECISION}
-    return Given(given.where, given.model, {**rest, "use_fp16": half}, given.explicit)
-
-
-def half_of(entry: Entry) -> Entry:
+def with_half(overlay: Overlay) -> Overlay:
+    """What is said of the precision as `use_fp16`; for all models it stays an option of the command too."""
+    entries = dict(overlay.entries)
+    entry = entries.pop(PRECISION) if overlay.model and PRECISION in entries else entries.get(PRECISION)
+    if entry is None or (entry.value is None and not overlay.model):
+        return overlay
     if entry.value not in PRECISIONS:
         raise InputError(f"{entry.place}: {unknown(PRECISION, entry.value, PRECISIONS)}")
-    return Entry(entry.value == "fp16", entry.place)
+    half = Entry(entry.value == "fp16", entry.place)
+    if entries.setdefault("use_fp16", half).value != half.value:
+        raise _contradiction(entry, entries["use_fp16"])
+    return replace(overlay, entries={**entries, "use_fp16": half})
 
 
-def with_precision(given: Sequence[Given], flags: Mapping[str, Entry]) -> list[Given]:
-    """Adds `use_fp16` wherever `precision` stands for all models. As ever, a command line wins over files.
-
-    Where a file contradicts itself, or the command line does, nothing can win.
-    """
-    given = list(given)
-    if PRECISION in flags:
-        given.append(Given("--precision", None, {PRECISION: flags[PRECISION]}, explicit=True))
-    made = []
-    for one in given:
-        if one.model is None and one.entries.get(PRECISION, Entry(None, "")).value is not None:
-            half = as_half(one).entries["use_fp16"]
-            one = Given(one.where, None, {**one.entries, "use_fp16": half}, one.explicit)
-        made.append(one)
-    said = [one for one in made if one.explicit and "use_fp16" in one.entries]
-    for one in said:
-        for other in said:
-            words = PRECISION in one.entries and PRECISION not in other.entries
-            if words and one.entries["use_fp16"].value != other.entries["use_fp16"].value:
-                raise _contradiction(one.entries[PRECISION], other.entries["use_fp16"])
-    return made
+def require_one_precision(overlays: Iterable[Overlay]) -> None:
+    """An InputError where a command line contradicts itself: it wins over files, but not over itself."""
+    explicit = [one.entries for one in overlays if one.explicit and "use_fp16" in one.entries]
+    for one, other in itertools.product(explicit, explicit):
+        stated = one.get(PRECISION)
+        if stated and PRECISION not in other and one["use_fp16"].value != other["use_fp16"].value:
+            raise _contradiction(stated, other["use_fp16"])
 
 
-def _contradiction(precision: Entry, told: Entry) -> InputError:
-    word = str(told.value).lower()
+def _contradiction(precision: Entry, stated: Entry) -> InputError:
+    word = str(stated.value).lower()
     return InputError(
-        f"{precision.place} says {PRECISION} {precision.value}, but {told.place} says use_fp16 {word}: "
+        f"{precision.place} says {PRECISION} {precision.value}, but {stated.place} says use_fp16 {word}: "
         "leave one of them out"
     )
 

@@ -1,166 +1,17 @@
-"""What the commands share: arguments with one meaning everywhere, tables, and errors in a line or two."""
+"""Options that several commands share, and what the commands do with them."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
-from common.cli.parser import Parser, with_places
+from common.cli.parser import Group, Parser, with_places
 from common.cli.run import print_table
 from common.config.deployment import PRECISIONS
+from common.errors import InputError
 from common.registry import decoder_forms, names
-
-
-def add_model_arguments(parser: Parser) -> None:
-    """Which models run, and on what; their files are then among what `--hparam` takes."""
-    parser.kinds = ("acoustic", "vocoder")
-    group = parser.add_argument_group("models")
-    group.add_argument("--acoustic", metavar="NAME", help="acoustic model (default: the voice's)")
-    group.add_argument("--vocoder", metavar="NAME", help="vocoder (default: the voice's)")
-    add_weights_arguments(group)
-    group.add_argument(
-        "--backend",
-        default="onnx",
-        metavar="NAME",
-        help="onnx, torch or trt (TensorRT), or one for each: acoustic=trt,vocoder=onnx; stages with a CUDA "
-        "kernel on that: trt,decoder_loop=cuda (default: onnx)",
-    )
-    add_precision_argument(group)
-    add_decoder_argument(group)
-    group.add_argument(
-        "--device", default="auto", help="cpu, cuda or cuda:N (default: a GPU if there is one)"
-    )
-    group.add_argument("--threads", type=positive, metavar="N", help="CPU threads (default: all cores)")
-
-
-FILES_HELP = "published weights instead of the voice's, also acoustic=FILE or vocoder=FILE; may be repeated"
-
-
-def add_weights_arguments(parser: argparse._ActionsContainer, files: str = FILES_HELP) -> None:
-    """A voice, and files in the place of its weights."""
-    parser.add_argument(
-        "--voice", metavar="NAME", help="name or folder of a voice (default: the shipped one)"
-    )
-    parser.add_argument("--checkpoint", action="append", default=[], metavar="FILE", help=files)
-
-
-def add_decoder_argument(parser: argparse._ActionsContainer, default: str = "the model's") -> None:
-    parser.add_argument(
-        "--decoder",
-        choices=tuple(decoder_forms(*names())),
-        help="tacotron2: all steps in one graph (loop), or one step a call (steps); fastspeech: two stages "
-        "of any length (dynamic), one for buckets (fixed), or two with kernels between them (kernels) "
-        f"(default: {default})",
-    )
-
-
-def add_precision_argument(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
-        "--precision",
-        choices=PRECISIONS,
-        help="of the engines, for the backend trt (default: fp32, or what use_fp16 says)",
-    )
-
-
-def add_control_arguments(parser: Parser) -> None:
-    """How to speak: the fields of Controls. One that the chosen models don't know is an error."""
-    group = parser.add_argument_group("how to speak")
-    group.add_argument("--pace", type=float, default=1.0, help="speed, 2 is twice as fast (default: 1)")
-    group.add_argument(
-        "--pitch-shift", type=float, default=0.0, metavar="HZ", help="raise the pitch by so much"
-    )
-    group.add_argument(
-        "--pitch-amplify", type=float, default=1.0, metavar="FACTOR", help="livelier above 1, flatter below"
-    )
-    group.add_argument("--pitch-flatten", action="store_true", help="one pitch throughout")
-    group.add_argument("--pitch-invert", action="store_true", help="mirror the pitch at its mean")
-    group.add_argument(
-        "--denoising-strength",
-        type=float,
-        metavar="X",
-        help="of the vocoder's hum (default: the voice's; 0: off)",
-    )
-    group.add_argument(
-        "--sharpness",
-        type=float,
-        metavar="X",
-        help="tacotron2: contrast between neighbouring mel bands, 0 adds none (default: the voice's)",
-    )
-    group.add_argument(
-        "--sigma", type=float, metavar="X", help="waveglow: spread of its noise (default: the voice's)"
-    )
-    group.add_argument(
-        "--gate-threshold",
-        type=float,
-        metavar="P",
-        help="tacotron2: how certain it must be to stop, 0 to 1 (default: the model's)",
-    )
-    group.add_argument(
-        "--step-limit",
-        type=int,
-        metavar="N",
-        help="tacotron2: decoder steps for an utterance at most (default: the model's)",
-    )
-    group.add_argument(
-        "--no-dropout", action="store_true", help="tacotron2: the same speech for every seed, but flatter"
-    )
-    group.add_argument("--volume", type=float, default=1.0, help="times the amplitude (default: 1)")
-    group.add_argument("--seed", type=int, default=0, help="for models that draw noise (default: 0)")
-    group.add_argument("--speaker", type=int, default=0, help="id of the speaker (default: 0)")
-
-
-def controls_from(args: argparse.Namespace):
-    from common.speech import Controls
-
-    fields = (
-        "pace",
-        "pitch_shift",
-        "pitch_amplify",
-        "pitch_flatten",
-        "pitch_invert",
-        "denoising_strength",
-        "sharpness",
-        "sigma",
-        "gate_threshold",
-        "step_limit",
-        "volume",
-        "seed",
-        "speaker",
-    )
-    try:
-        return Controls(**{name: getattr(args, name) for name in fields}, dropout=not args.no_dropout)
-    except ValueError as error:
-        raise with_places(error, args) from None
-
-
-def load_from(args: argparse.Namespace):
-    from common.runner import TextToSpeech
-
-    return TextToSpeech.load(
-        acoustic=args.acoustic,
-        vocoder=args.vocoder,
-        voice=args.voice,
-        checkpoints=args.checkpoint,
-        backend=args.backend,
-        device=args.device,
-        threads=args.threads,
-        decoder=args.decoder,
-        deployments=args.deployments,
-        overrides=args.overrides,
-    )
-
-
-WARM_UP_HELP = (
-    "first run every engine once, in every bucket, and print on stderr what it took; "
-    "TensorRT compiles for the GPU then and keeps the result beside the engine"
-)
-
-
-def warm_up(tts, batch_size: int | None = None) -> None:
-    """Warms up and prints what it took."""
-    from common.synthesis.warm_up import HEADINGS
-
-    print_table(HEADINGS, [warmed.row for warmed in tts.warm_up(batch_size)], file=sys.stderr)
+from common.speech import Controls, control_fields
 
 
 def positive(text: str) -> int:
@@ -175,3 +26,110 @@ def _at_least(least: int, text: str) -> int:
     if not text.strip().isdecimal() or int(text) < least:
         raise argparse.ArgumentTypeError(f"must be a whole number from {least} on, not {text!r}")
     return int(text)
+
+
+WARM_UP_HELP = (
+    "first run every engine once, in every bucket, and print on stderr what it took; "
+    "TensorRT compiles for the GPU then and keeps the result beside the engine"
+)
+# The one table of shared options: argparse's keywords by name.
+SHARED: dict[str, dict[str, Any]] = {
+    "acoustic": {"metavar": "NAME", "help": "acoustic model (default: the voice's)"},
+    "vocoder": {"metavar": "NAME", "help": "vocoder (default: the voice's)"},
+    "voice": {"metavar": "NAME", "help": "name or folder of a voice (default: the shipped one)"},
+    "checkpoint": {
+        "action": "append",
+        "default": [],
+        "metavar": "FILE",
+        "help": "published weights instead of the voice's, also acoustic=FILE or vocoder=FILE; "
+        "may be repeated",
+    },
+    "backend": {
+        "default": "onnx",
+        "metavar": "NAME",
+        "help": "onnx, torch or trt (TensorRT), or one for each: acoustic=trt,vocoder=onnx; stages with a "
+        "CUDA kernel on that: trt,decoder_loop=cuda (default: onnx)",
+    },
+    "precision": {
+        "choices": PRECISIONS,
+        "help": "of the engines, for the backend trt (default: fp32, or what use_fp16 says)",
+    },
+    "decoder": {
+        "help": "tacotron2: all steps in one graph (loop), or one step a call (steps); fastspeech: two "
+        "stages of any length (dynamic), one for buckets (fixed), or two with kernels between them (kernels) "
+        "(default: the model's)"
+    },
+    "device": {"default": "auto", "help": "cpu, cuda or cuda:N (default: a GPU if there is one)"},
+    "threads": {"type": positive, "metavar": "N", "help": "CPU threads (default: all cores)"},
+    "batch-size": {"type": positive, "metavar": "N", "help": "utterances at a time"},
+    "warm-up": {"action": "store_true", "help": WARM_UP_HELP},
+}
+
+
+def add_options(parser: Group, *options: str, default: str | None = None, **helps: str) -> None:
+    """Adds shared options; `helps` are the words of this command for some of them, `default` that of all."""
+    for name in options:
+        how = dict(SHARED[name])
+        if name == "decoder":
+            how["choices"] = tuple(decoder_forms(*names()))
+        if default is not None:
+            how["default"] = default
+        how["help"] = helps.get(name.replace("-", "_"), how["help"])
+        parser.add_argument(f"--{name}", **how)
+
+
+def add_model_arguments(parser: Parser) -> None:
+    """Which models run, and on what; their files are then among what `--hparam` takes."""
+    parser.kinds = ("acoustic", "vocoder")
+    group = parser.add_argument_group("models")
+    add_options(group, "acoustic", "vocoder", "voice", "checkpoint", "backend", "precision", "decoder")
+    add_options(group, "device", "threads")
+
+
+def add_weights_arguments(parser: Group, files: str = SHARED["checkpoint"]["help"]) -> None:
+    """A voice, and files in the place of its weights."""
+    add_options(parser, "voice", "checkpoint", checkpoint=files)
+
+
+def add_decoder_argument(parser: Group, default: str = "the model's") -> None:
+    add_options(parser, "decoder", decoder=SHARED["decoder"]["help"].replace("the model's", default))
+
+
+def add_control_arguments(parser: Group, *chosen: str) -> None:
+    """The fields of Controls as options, or those chosen; one that the models do not have is an error."""
+    group = parser if chosen else parser.add_argument_group("how to speak")
+    for name, (kind, about, default) in control_fields().items():
+        if chosen and name not in chosen:
+            continue
+        how: dict[str, Any] = {"type": kind, "default": default, "metavar": about.unit or None}
+        if kind is bool:
+            how = {"action": "store_true"}
+        group.add_argument(f"--{(about.negated or name).replace('_', '-')}", help=about.help, **how)
+
+
+def controls_from(args: argparse.Namespace) -> Controls:
+    """The controls that the options ask for; those that the command does not have keep their defaults."""
+    values: dict[str, Any] = {}
+    for name, (_, about, _) in control_fields().items():
+        if hasattr(args, about.negated or name):
+            values[name] = not getattr(args, about.negated) if about.negated else getattr(args, name)
+    try:
+        return Controls(**values)
+    except InputError as error:
+        raise with_places(error, args) from None
+
+
+def load_from(args: argparse.Namespace):
+    """The models that the options ask for, as a `TextToSpeech`."""
+    from common.runner import TextToSpeech
+
+    same = ("acoustic", "vocoder", "voice", "backend", "device", "threads", "decoder")
+    how = {name: getattr(args, name) for name in (*same, "deployments", "overrides")}
+    return TextToSpeech.load(checkpoints=args.checkpoint, **how)
+
+
+def warm_up(tts, batch_size: int | None = None) -> None:
+    """Warms up and prints what it took."""
+    from common.synthesis.warm_up import HEADINGS
+
+    print_table(HEADINGS, [warmed.row for warmed in tts.warm_up(batch_size)], file=sys.stderr)

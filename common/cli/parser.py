@@ -1,56 +1,140 @@
-"""A command's settings: every option is also a key of hyper-parameter files (`--hparam`) and of `--set`.
+"""A command's options: each is also a key of hyper-parameter files (`--hparam`) and of `--set`.
 
 Default < file < `--set` < the option itself. A command that runs models takes their own files too, which say
-`model:`; what these say of the models is the matter of model_settings.py.
+`model:`; common/cli/model_settings.py holds what these say of the models.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from common.cli.model_settings import (
     DEFAULT,
     PRECISION,
-    Given,
     ModelSettings,
-    as_half,
+    Overlay,
     choose_backend,
     describe,
     field_names,
     find_source,
     keys_of,
-    settle,
-    with_precision,
+    require_one_precision,
+    resolve,
+    with_half,
 )
-from common.config.hparams import (
-    MODEL,
-    Entry,
-    build,
-    line,
-    located,
-    read_file,
-    read_override,
-    require_known,
-    require_model,
-    typed,
-)
+from common.config.hparams import MODEL, line, read_file, read_override, require_model
+from common.config.typed import build, located, require_known, typed
+from common.config.yaml_file import Entry
 from common.errors import InputError, unknown
 from common.registry import MODELS, get_model
 
 USER_ERROR = 2
 MISSING = "missing"
-NO_KEYS = ("help", "hparam", "set", "print_hparams")
 KINDS = {"acoustic": "acoustic model", "vocoder": "vocoder"}
+PLAIN = (bool, int, float, str, Path)
 
 
-class Parser(argparse.ArgumentParser):
-    """An argument parser with `--hparam`, `--set` and `--print-hparams`.
+@dataclass(frozen=True, eq=False)
+class Option:
+    """An option or positional argument as argparse made it, and what a file may give in its place."""
+
+    action: argparse.Action
+    required: bool  # by the command line or a file
+    repeated: bool  # a list
+
+    @property
+    def name(self) -> str:
+        return self.action.dest
+
+    @property
+    def flag(self) -> str:
+        """As it is written on a command line."""
+        action = self.action
+        return action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
+
+    @property
+    def default(self) -> Any:
+        default, kind = self.action.default, self.action.type
+        if isinstance(default, str) and callable(kind):
+            return kind(default)
+        return list(default) if isinstance(default, list) else default
+
+    def value(self, entry: Entry) -> Any:
+        """What the option would have made of an entry on the command line."""
+        if entry.value in (None, "None") and self.action.default is None:
+            return None
+        if not self.repeated:
+            return self._single(entry)
+        items = entry.value if isinstance(entry.value, list) else None
+        return (
+            [self._single(entry)] if items is None else [self._single(Entry(i, entry.place)) for i in items]
+        )
+
+    def _single(self, entry: Entry) -> Any:
+        kind: Any = bool if self.action.nargs == 0 else self.action.type or str
+        value, text = entry.value, entry.text
+        if kind is not bool and type(value) in (int, float):
+            text = text or str(
+                value
+            )  # `voice: 3` is text, and so is `denoising_strength: 0.1` of a new voice
+        try:
+            value = typed(value, kind, text) if kind in PLAIN else kind(text or typed(value, str))
+        except TypeError as error:
+            raise InputError(f"{entry.place}: {self.name} must be {error}") from None
+        except argparse.ArgumentTypeError as error:
+            raise InputError(f"{entry.place}: {self.name} {error}") from None
+        except ValueError:
+            raise InputError(f"{entry.place}: {self.name} cannot be {value!r}") from None
+        choices = self.action.choices
+        if choices is not None and value not in choices:
+            raise InputError(f"{entry.place}: {unknown(self.name, value, map(str, choices))}")
+        return value
+
+
+class Group:
+    """Options under a heading, or of which one excludes the others; each is recorded as an `Option`."""
+
+    def __init__(self, parser: Parser, container: Any, exclusive: bool = False, required: bool = False):
+        self.parser, self.container = parser, container  # argparse's
+        self.exclusive, self.required = exclusive, required
+        self.names: list[str] = []  # of its own options
+
+    def add_argument(self, *names: str, required: bool = False, **how: Any) -> None:
+        action = self.container.add_argument(*names, **how)
+        repeated = how.get("action") == "append" or how.get("nargs") in ("*", "+")
+        self.parser.options[action.dest] = Option(action, required or action.required, repeated)
+        self.names.append(action.dest)
+        action.required = False  # a file may give it
+
+    def add_argument_group(self, title: str) -> Group:
+        return Group(self.parser, self.container.add_argument_group(title))
+
+    def add_mutually_exclusive_group(self, required: bool = False) -> Group:
+        group = Group(self.parser, self.container.add_mutually_exclusive_group(), True, required)
+        self.parser.exclusive_groups.append(group)
+        return group
+
+
+class _Argparse(argparse.ArgumentParser):
+    """Errors in one line; what files may give is required in the help only."""
+
+    mark_required: Callable[[], None] = staticmethod(lambda: None)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USER_ERROR, f"error: {message} (see {self.prog} --help)\n")
+
+    def format_help(self) -> str:
+        self.mark_required()
+        return super().format_help()
+
+
+class Parser(Group):
+    """The options of a command, with `--hparam`, `--set`, `--print-hparams` and `--debug`.
 
     What it parses has further attributes: `places` (the entries that files or `--set` gave for options),
     `built` (an instance of each of `classes`, dataclasses whose fields are keys too), and for a command that
@@ -62,20 +146,24 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(
         self,
-        *args: Any,
+        *,
         classes: Sequence[type] = (),
         model: str | None = None,
         hparam: Path | None = None,
         kinds: Sequence[str] = (),
         choose: Callable[[argparse.Namespace], Iterable[str]] | None = None,
-        **options: Any,
+        **how: Any,
     ):
-        super().__init__(*args, **options)
+        parser = _Argparse(**how)
+        super().__init__(self, parser)
+        parser.mark_required = self._mark_required
+        self.prog, self.error, self.exit = parser.prog, parser.error, parser.exit
+        self.options: dict[str, Option] = {}
+        self.exclusive_groups: list[Group] = []
         self.classes, self.model, self.kinds = classes, model, tuple(kinds)
         self._default_files = [hparam] if hparam else []
         self._choose = choose or self._usual_choice
-        self._needed: list[Any] = []  # required options, and groups of which one is
-        group = self.add_argument_group("settings")
+        group = parser.add_argument_group("settings")
         group.add_argument(
             "--hparam",
             action="append",
@@ -93,79 +181,79 @@ class Parser(argparse.ArgumentParser):
             action="store_true",
             help="print every value and where it comes from, as YAML, and stop",
         )
+        group.add_argument(
+            "--debug",
+            action="store_true",
+            help="show the traceback of a fault of ours (also: $MELFORGE_DEBUG)",
+        )
 
-    def error(self, message: str) -> typing.NoReturn:
-        self.exit(USER_ERROR, f"error: {message} (see {self.prog} --help)\n")
+    def _mark_required(self) -> None:
+        for option in self.options.values():
+            option.action.required = option.required
+        for group in self.exclusive_groups:
+            group.container.required = group.required
 
-    def format_help(self) -> str:
-        for one in self._needed:
-            one.required = True
-        return super().format_help()
-
-    def parse_args(self, args=None, namespace=None) -> argparse.Namespace:
+    def parse_args(self, args: Sequence[str] | None = None) -> argparse.Namespace:
         """The options with their values. Whatever is wrong in a file or in `--set` is an InputError."""
         flags, own = self._parse_flags(args)
-        given = [self._read_file(path) for path in own.hparam or self._default_files]
-        given += [self._read_set(text) for text in own.set]
-        if self.kinds and PRECISION in self._options:
-            given = with_precision(given, flags)
+        overlays = [self._read_file(path) for path in own.hparam or self._default_files]
+        overlays += [self._read_set(text) for text in own.set]
+        if self.kinds and PRECISION in self.options:
+            if PRECISION in flags:
+                overlays.append(Overlay("--precision", None, {PRECISION: flags[PRECISION]}, explicit=True))
+            overlays = [with_half(overlay) for overlay in overlays]
+            require_one_precision(overlays)
         if not self.kinds:
-            for one in given:
-                require_known(one.entries, {*self._options, *field_names(self.classes)})
-        options = self._settle_options(given, flags)
+            for overlay in overlays:
+                require_known(overlay.entries, {*self.options, *field_names(self.classes)})
+        options = self._resolve_options(overlays, flags)
+        selected = self._select(overlays, options)
         values = argparse.Namespace(**{name: entry.value for name, entry in options.items()})
-        values.selected = self._select(given, options, values)
+        values.selected = selected
         values.places = {
             name: entry
             for name, entry in options.items()
-            if entry.place not in (DEFAULT, MISSING, name_of(self._options[name]))
+            if entry.place not in (DEFAULT, MISSING, self.options[name].flag)
         }
-        entries = {name: entry for one in given for name, entry in one.entries.items()}
+        entries = {name: entry for overlay in overlays for name, entry in overlay.entries.items()}
         where = (own.hparam or self._default_files or [self.prog])[-1]
         values.built = tuple(build(cls, entries, where) for cls in self.classes)
         models: dict[str, ModelSettings] = {}
-        if own.print_hparams or any(one.model or one.entries.keys() - self._options for one in given):
-            models = self._settle_models(given, options, values, flags)
+        if own.print_hparams or any(o.model or o.entries.keys() - self.options for o in overlays):
+            models = self._resolve_models(overlays, options, values, flags)
         values.deployments = {model: settings.deployment for model, settings in models.items()}
         values.overrides = {model: settings.overrides for model, settings in models.items()}
         if own.print_hparams:
             sys.stdout.write(self._describe(values, options, entries, models))
             self.exit(0)
-        for one in self._needed:
-            actions = getattr(one, "_group_actions", [one])
-            if all(getattr(values, action.dest) in (None, []) for action in actions):
-                self.error(f"{' or '.join(map(name_of, actions))} is missing")
+        needed = [[name] for name, option in self.options.items() if option.required]
+        needed += [group.names for group in self.exclusive_groups if group.required]
+        for names in needed:
+            if all(getattr(values, name) in (None, []) for name in names):
+                self.error(f"{' or '.join(self.options[name].flag for name in names)} is missing")
         return values
 
-    @property
-    def _options(self) -> dict[str, argparse.Action]:
-        """The options that are keys."""
-        return {action.dest: action for action in self._actions if action.dest not in NO_KEYS}
-
-    # What is given
+    # Flags, files and --set
 
     def _parse_flags(self, args: Sequence[str] | None) -> tuple[dict[str, Entry], argparse.Namespace]:
         """The options that stand on the command line, and all that argparse makes of it."""
-        self._needed = [one for one in (*self._actions, *self._mutually_exclusive_groups) if one.required]
-        for one in self._needed:
-            one.required = False  # a file may give it
         # What is there before argparse begins keeps its value unless an option changes it.
-        parsed = super().parse_args(args, argparse.Namespace(**dict.fromkeys(self._options)))
+        parsed = self.container.parse_args(args, argparse.Namespace(**dict.fromkeys(self.options)))
         flags = {}
-        for name, action in self._options.items():
+        for name, option in self.options.items():
             value = getattr(parsed, name)
-            left_out = not action.option_strings and value in ([], action.default)
+            left_out = not option.action.option_strings and value in ([], option.action.default)
             if value is not None and not left_out:
-                flags[name] = Entry(value, name_of(action))
+                flags[name] = Entry(value, option.flag)
         return flags, parsed
 
-    def _read_file(self, path: Path) -> Given:
+    def _read_file(self, path: Path) -> Overlay:
         entries = read_file(path)
         stated = entries.pop(MODEL, None)
         if self.model:
             require_model(path, stated, self.model)
         if self.model or stated is None:
-            return Given(str(path), None, entries, explicit=False)
+            return Overlay(str(path), None, entries, explicit=False)
         if stated.value not in MODELS:
             raise InputError(f"{stated.place}: {unknown('model', stated.value, MODELS)}")
         kind = get_model(stated.value).kind
@@ -174,61 +262,54 @@ class Parser(argparse.ArgumentParser):
             raise InputError(
                 f"{path} is a file of {stated.value} ({stated.place}), but {self.prog} runs no {what}"
             )
-        return as_half(Given(str(path), stated.value, entries, explicit=False))
+        return with_half(Overlay(str(path), stated.value, entries, explicit=False))
 
-    def _read_set(self, text: str) -> Given:
+    def _read_set(self, text: str) -> Overlay:
         key, entry = read_override(text)
         word, dot, rest = key.partition(".")
         if not dot or not self.kinds:
-            return Given(entry.place, None, {key: entry}, explicit=True)
+            return Overlay(entry.place, None, {key: entry}, explicit=True)
         if word not in MODELS:
             raise InputError(f"{entry.place}: {unknown('model', word, MODELS)}")
-        return as_half(Given(entry.place, word, {rest: entry}, explicit=True))
+        return with_half(Overlay(entry.place, word, {rest: entry}, explicit=True))
 
     # The options
 
-    def _settle_options(self, given: Sequence[Given], flags: Mapping[str, Entry]) -> dict[str, Entry]:
+    def _resolve_options(self, overlays: Sequence[Overlay], flags: Mapping[str, Entry]) -> dict[str, Entry]:
         """Each option's value and place."""
-        layers = [
-            {
-                name: Entry(_default(action), MISSING if action in self._needed else DEFAULT)
-                for name, action in self._options.items()
-            }
-        ]
-        for one in given:
+        options = self.options
+        levels = [{name: Entry(o.default, MISSING if o.required else DEFAULT) for name, o in options.items()}]
+        for overlay in overlays:
             # What a model or a recipe has too, such as a batch size, is theirs in their files.
-            theirs = keys_of(one.model) if one.model else field_names(self.classes)
-            layers.append(
+            theirs = keys_of(overlay.model) if overlay.model else field_names(self.classes)
+            levels.append(
                 {
-                    key: Entry(option_value(self._options[key], entry), entry.place)
-                    for key, entry in one.entries.items()
-                    if key in self._options and key not in theirs
+                    key: Entry(options[key].value(entry), entry.place)
+                    for key, entry in overlay.entries.items()
+                    if key in options and key not in theirs
                 }
             )
-        layers.append(dict(flags))
-        for group in self._mutually_exclusive_groups:
-            _keep_one([action.dest for action in group._group_actions], layers)
-        return {name: entry for layer in layers for name, entry in layer.items()}
+        levels.append(dict(flags))
+        for group in self.exclusive_groups:
+            _keep_one(group.names, levels)
+        return {name: entry for level in levels for name, entry in level.items()}
 
-    def _select(
-        self, given: Sequence[Given], options: dict[str, Entry], values: argparse.Namespace
-    ) -> list[str]:
+    def _select(self, overlays: Sequence[Overlay], options: dict[str, Entry]) -> list[str]:
         """Chooses the models whose files are given, unless others were asked for; their names."""
-        files = [one for one in given if one.model and not one.explicit]
-        for one in files:
-            kind = get_model(one.model).kind
+        files = [(overlay, overlay.model) for overlay in overlays if overlay.model and not overlay.explicit]
+        for overlay, model in files:
+            kind = get_model(model).kind
             if kind not in options:
                 continue
             asked = options[kind]
             if asked.value is None:
-                options[kind] = Entry(one.model, one.where)
-                setattr(values, kind, one.model)
-            elif not {one.model, "all"} & set(asked.value.split(",")):
+                options[kind] = Entry(model, overlay.where)
+            elif not {model, "all"} & set(asked.value.split(",")):
                 raise InputError(
-                    f"{one.where} is a file of {one.model}, but {asked.place} says {asked.value}: "
+                    f"{overlay.where} is a file of {model}, but {asked.place} says {asked.value}: "
                     "leave one of them out"
                 )
-        return list(dict.fromkeys(one.model for one in files))
+        return list(dict.fromkeys(model for _, model in files))
 
     # The models
 
@@ -236,15 +317,15 @@ class Parser(argparse.ArgumentParser):
         """The names of the models that the usual options choose."""
         wanted = {kind: getattr(args, kind, None) for kind in KINDS}
         if all(wanted[kind] for kind in self.kinds):
-            return [get_model(wanted[kind], kind).name for kind in self.kinds]
+            return [get_model(str(wanted[kind]), kind).name for kind in self.kinds]
         from common.synthesis.loading import choose_sources
 
         sources = choose_sources(wanted, args.voice, args.checkpoint)
         return [sources[kind].model for kind in self.kinds]
 
-    def _settle_models(
+    def _resolve_models(
         self,
-        given: Sequence[Given],
+        overlays: Sequence[Overlay],
         options: dict[str, Entry],
         values: argparse.Namespace,
         flags: Mapping[str, Entry],
@@ -253,8 +334,8 @@ class Parser(argparse.ArgumentParser):
             return {}
         if "batch_size" in flags:
             entries = {"batch_size": flags["batch_size"]}
-            given = [*given, Given("--batch-size", None, entries, explicit=True)]
-        models = settle(given, list(dict.fromkeys(self._choose(values))), self._options)
+            overlays = [*overlays, Overlay("--batch-size", None, entries, explicit=True)]
+        models = resolve(overlays, list(dict.fromkeys(self._choose(values))), self.options)
         if "backend" in options and models:
             options["backend"] = choose_backend(models, options["backend"], options.get(PRECISION))
             values.backend = options["backend"].value
@@ -275,8 +356,8 @@ class Parser(argparse.ArgumentParser):
             if entry.value is None and chosen:
                 entry = Entry(",".join(chosen), found[chosen[0]][1])
             lines.append(line(name, entry.value, entry.place))
-        fixed = {f.name: getattr(one, f.name) for one in values.built for f in fields(one)}
-        for name, value in fixed.items():
+        built = {f.name: getattr(one, f.name) for one in values.built for f in fields(one)}
+        for name, value in built.items():
             lines.append(line(name, value, entries[name].place if name in entries else DEFAULT))
         for model, settings in models.items():
             lines.append(f"{model}:\n")
@@ -284,58 +365,16 @@ class Parser(argparse.ArgumentParser):
         return "".join(lines)
 
 
-def _default(action: argparse.Action) -> Any:
-    default = action.default
-    if isinstance(default, str) and action.type:
-        return action.type(default)
-    return list(default) if isinstance(default, list) else default
-
-
-def _keep_one(names: Sequence[str], layers: list[dict[str, Entry]]) -> None:
+def _keep_one(names: Sequence[str], levels: list[dict[str, Entry]]) -> None:
     """Of options that exclude each other, one given later takes the place of those given before."""
-    for number, layer in enumerate(layers[1:], start=1):
-        here = [name for name in names if name in layer]
+    for number, level in enumerate(levels[1:], start=1):
+        here = [name for name in names if name in level]
         if len(here) > 1:
-            places = " and ".join(layer[name].place for name in here)
+            places = " and ".join(level[name].place for name in here)
             raise InputError(f"{places}: {' and '.join(here)} exclude each other")
-        for earlier in layers[1:number] if here else ():
+        for earlier in levels[1:number] if here else ():
             for name in names:
                 earlier.pop(name, None)
-
-
-def option_value(action: argparse.Action, entry: Entry) -> Any:
-    """What an option would have made of an entry on the command line."""
-    if entry.value in (None, "None") and action.default is None:
-        return None
-    if action.nargs in ("*", "+") or isinstance(action, argparse._AppendAction):
-        if isinstance(entry.value, list):
-            return [_single_value(action, Entry(item, entry.place)) for item in entry.value]
-        return [_single_value(action, entry)]
-    return _single_value(action, entry)
-
-
-def _single_value(action: argparse.Action, entry: Entry) -> Any:
-    kind = bool if action.nargs == 0 else action.type or str
-    value, text = entry.value, entry.text
-    if kind is not bool and type(value) in (int, float):
-        text = text or str(value)  # `voice: 3` is text, and so is `denoising_strength: 0.1` for make_voice.py
-    try:
-        plain = kind in (bool, int, float, str, Path)
-        value = typed(value, kind, text) if plain else kind(text or typed(value, str))
-    except TypeError as error:
-        raise InputError(f"{entry.place}: {action.dest} must be {error}") from None
-    except argparse.ArgumentTypeError as error:
-        raise InputError(f"{entry.place}: {action.dest} {error}") from None
-    except ValueError:
-        raise InputError(f"{entry.place}: {action.dest} cannot be {value!r}") from None
-    if action.choices is not None and value not in action.choices:
-        raise InputError(f"{entry.place}: {unknown(action.dest, value, map(str, action.choices))}")
-    return value
-
-
-def name_of(action: argparse.Action) -> str:
-    """An option as it is written on the command line."""
-    return action.option_strings[-1] if action.option_strings else action.metavar or action.dest
 
 
 def with_places(error: ValueError, args: argparse.Namespace) -> InputError:

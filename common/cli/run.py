@@ -1,4 +1,4 @@
-"""What surrounds every command: errors as one line with an exit status, warnings, tables."""
+"""What surrounds every command: errors as a sentence with an exit status, warnings, tables."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO
 
 from common.cli.parser import USER_ERROR
+from common.errors import PACKAGES, InputError, install_advice
 
+FAULT = 1
 INTERRUPTED = 130
 
 
 def run(main: Callable[[], int | None]) -> None:
-    """Runs a command's main and exits; what a user can do wrong becomes a sentence, not a traceback."""
+    """Runs a command's main and exits with its status. An error is a sentence.
+
+    The status is 2 for what a user can mend, and 1 for a fault of ours. The traceback of one shows with
+    `--debug` or $MELFORGE_DEBUG.
+    """
     warnings.showwarning = _show_warning
     try:
         status = main() or 0
@@ -26,17 +32,37 @@ def run(main: Callable[[], int | None]) -> None:
         # Who read our output has gone; Python must not try to flush to it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
-    except MemoryError:
-        print("error: out of memory", file=sys.stderr)
-        status = USER_ERROR
+    except InputError as error:
+        status = _report(str(error))
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        status = _report(install_advice(package)) if package in PACKAGES else _report_fault(error)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        print(f"error: {where}{error.strerror or error}", file=sys.stderr)
-        status = USER_ERROR
-    except (ValueError, ImportError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        status = USER_ERROR
+        status = _report(f"{where}{error.strerror or error}")
+    except Exception as error:
+        status = _report("out of memory") if _out_of_memory(error) else _report_fault(error)
     sys.exit(status)
+
+
+def _report(sentence: str, status: int = USER_ERROR) -> int:
+    print(f"error: {sentence}", file=sys.stderr)
+    return status
+
+
+def _out_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"  # torch's, on a GPU
+
+
+def _report_fault(error: Exception) -> int:
+    debug = "--debug" in sys.argv or os.environ.get("MELFORGE_DEBUG", "0") not in ("", "0")
+    if debug:
+        import traceback
+
+        traceback.print_exception(error)
+    hint = "" if debug else "; --debug or MELFORGE_DEBUG=1 shows the traceback"
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    return _report(f"this is a fault of Melforge ({what}); please report it{hint}", FAULT)
 
 
 def _show_warning(message, category, filename, lineno, file=None, line=None) -> None:

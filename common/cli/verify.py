@@ -1,10 +1,11 @@
-"""The verify command, shared by scripts/verify.py and every model's verify_trt module."""
+"""The verify command, shared by `melforge verify` and every model's verify_trt module."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,10 @@ EPILOG = """The exit status is 1 if anything is out of tolerance; the first laye
 docs/verify.md says what is compared, and why the tolerances are what they are."""
 
 
-def main(model: str | None = None) -> int:
+def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     """Compares a pair of models, or one model, on ONNX Runtime or TensorRT with PyTorch."""
     parser = make_parser(model)
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
 
     from common.errors import require_torch
 
@@ -61,29 +62,20 @@ def make_parser(model: str | None) -> options.Parser:
     names = {"acoustic": "acoustic model", "vocoder": "vocoder"}
     for kind in names:
         if kind not in kinds:
-            parser.add_argument(
-                f"--{kind}",
-                metavar="NAME",
-                help=f"the {names[kind]} beside it, on PyTorch (default: the voice's)",
-            )
+            help = f"the {names[kind]} beside it, on PyTorch (default: the voice's)"
+            options.add_options(parser, kind, **{kind: help})
         elif not model:
-            parser.add_argument(f"--{kind}", metavar="NAME", help=f"{names[kind]} (default: the voice's)")
+            options.add_options(parser, kind)
     options.add_weights_arguments(parser)
-    parser.add_argument(
-        "--backend",
+    options.add_options(
+        parser,
+        "backend",
         default=default,
-        metavar="NAME",
-        help="what is compared with PyTorch, onnx or trt, and kernels of stages as in trt,decoder_loop=cuda "
-        f"(default: {default}, or what use_trt says)",
+        backend="what is compared with PyTorch, onnx or trt, and kernels of stages as in "
+        f"trt,decoder_loop=cuda (default: {default}, or what use_trt says)",
     )
-    options.add_precision_argument(parser)
+    options.add_options(parser, "precision", "device", "threads")
     options.add_decoder_argument(parser, "the backend's")
-    parser.add_argument(
-        "--device", default="auto", help="cpu, cuda or cuda:N (default: a GPU if the backend has one)"
-    )
-    parser.add_argument(
-        "--threads", type=options.positive, metavar="N", help="CPU threads (default: all cores)"
-    )
     parser.add_argument(
         "--layers",
         action="append",
@@ -119,6 +111,7 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
     """The sources by kind, and the setups of what is compared."""
     from common.engines.tensorrt.engine_file import needed_stages
     from common.export.graph_store import with_graphs
+    from common.stages import plan_of
     from common.stages.choose import KINDS, deployment_of, pads_masked, parse_backends
     from common.synthesis.loading import choose_sources, pick_device, require_kernels
     from common.verify.report import full
@@ -157,7 +150,7 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
         deployment = replace(deployment, mask_padding=masked)
         if args.trt_force_build:
             deployment = replace(deployment, trt_force_build=True)
-        patterns = tuple(args.layers) or get_model(names[kind]).module("stages").LAYERS
+        patterns = tuple(args.layers) or plan_of(names[kind]).layers
         form = args.decoder if kind == "acoustic" else None
         stages = needed_stages(sources[kind], deployment, form, backend=backends[kind])
         setups[kind] = Setup(

@@ -6,6 +6,7 @@ engine is made for, whatever runs it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from common.errors import InputError
@@ -67,8 +68,8 @@ class Deployment:
                 raise InputError(f"{name} {list(values)} must ascend, without a value twice")
         sizes = {name: len(values) for name, values in lists.items() if values}
         if len(set(sizes.values())) > 1:
-            told = ", ".join(f"{name} has {size}" for name, size in sizes.items())
-            raise InputError(f"the buckets' lists contradict each other: {told}; one of each for a bucket")
+            counts = ", ".join(f"{name} has {size}" for name, size in sizes.items())
+            raise InputError(f"the buckets' lists contradict each other: {counts}; one of each for a bucket")
         if len(set(self.trt_file_path_list)) < len(self.trt_file_path_list):
             raise InputError("trt_file_path_list names a file twice: each bucket has an engine of its own")
         if self.trt_multi_engine and not self.trt_max_output_seq_len_list:
@@ -92,6 +93,12 @@ class Deployment:
                 f"{'_list' if self.trt_multi_engine else ''}: an acoustic model needs both"
             )
         return tuple(Bucket(text, mel) for text, mel in zip(texts, mels, strict=True))
+
+
+def bucket_keys(buckets: Iterable[Bucket]) -> dict[str, list[int]]:
+    """The keys that state these buckets in a file."""
+    texts, mels = zip(*((bucket.text, bucket.mel) for bucket in buckets), strict=True)
+    return {"trt_max_input_seq_len_list": list(texts), "trt_max_output_seq_len_list": list(mels)}
 
 
 def on_another(deployment: Deployment) -> Deployment:

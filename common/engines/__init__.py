@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from common.arrays import Array
 from common.config.deployment import Bucket, Deployment
 from common.errors import InputError, unknown
-from common.registry import get_model, load_attribute
-from common.stages import Stage
+from common.registry import load_attribute
+from common.stages import Stage, plan_of
 from common.stages.choose import BACKENDS, KERNELS
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def make_engine(
     `deployment` says how, where a backend has a choice (trt), and `bucket` which of its buckets this is.
     """
     if backend == KERNELS:
-        engine = get_model(stage.model).module("stages").KERNELS[stage.name]
+        engine = plan_of(stage.model).kernels[stage.name]
         return load_attribute(engine)(stage, source, device, threads)
     if backend not in BACKENDS:
         raise InputError(unknown("backend", backend, BACKENDS))
@@ -124,6 +124,3 @@ def make_engine(
 def attend_to_padding(*engines: Engine) -> bool:
     """Whether the outputs of one of them depend on what lengths are padded with."""
     return any(engine.attends_to_padding for engine in engines)
-
-
-hear_padding = attend_to_padding  # until the drivers move

@@ -13,7 +13,7 @@ from common.engines.check_inputs import check_inputs
 from common.engines.recent import Recent
 from common.errors import InputError
 from common.registry import load_attribute
-from common.stages import Dim, Stage, Tensor
+from common.stages import Dim, Stage, TensorSpec
 from common.stages.choose import BACKENDS
 
 MB = 1_000_000
@@ -190,10 +190,6 @@ class BucketedEngine(Engine):
         ]
 
 
-def count_miss(engine: Engine, bucket: Bucket | None = None) -> None:  # until the drivers move
-    engine.count_miss(bucket)
-
-
 def root(dim: Dim) -> str:
     """The dimension that this one is a multiple of, or itself."""
     return dim.of or dim.name
@@ -221,7 +217,7 @@ def fix(stage: Stage, bucket: Bucket) -> Stage:
 def _change(stage: Stage, bucket: Bucket, change: Callable[[Dim, int], Dim]) -> Stage:
     roots = {name for name in bucket_roots(stage) if getattr(bucket, name)}
 
-    def tensors(old: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def tensors(old: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
         return tuple(replace(tensor, dims=tuple(dim_of(d) for d in tensor.dims)) for tensor in old)
 
     def dim_of(dim: Dim | int) -> Dim | int:
@@ -238,7 +234,7 @@ def _change(stage: Stage, bucket: Bucket, change: Callable[[Dim, int], Dim]) -> 
     return replace(stage, inputs=tensors(stage.inputs), outputs=tensors(stage.outputs))
 
 
-def resized(tensor: Tensor, array: Array, lengths: dict[str, int]) -> tuple[int, ...]:
+def resized(tensor: TensorSpec, array: Array, lengths: dict[str, int]) -> tuple[int, ...]:
     """An array's shape, with these lengths along the dimensions that depend on them."""
     return tuple(
         lengths[root(dim)] * dim.times if isinstance(dim, Dim) and root(dim) in lengths else size

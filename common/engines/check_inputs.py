@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from common.arrays import Array, dtype_name
 from common.errors import unknown
-from common.stages import Dim, Stage, Tensor
+from common.stages import Dim, Stage, TensorSpec
 
 
 def check_inputs(stage: Stage, inputs: Mapping[str, Array]) -> None:
@@ -39,7 +39,7 @@ def check_inputs(stage: Stage, inputs: Mapping[str, Array]) -> None:
             )
 
 
-def _check_tensor(stage: Stage, tensor: Tensor, array: Array, sizes: dict[str, tuple[int, str]]) -> None:
+def _check_tensor(stage: Stage, tensor: TensorSpec, array: Array, sizes: dict[str, tuple[int, str]]) -> None:
     where = f"stage {stage.full_name}: input {tensor.name!r}"
     if dtype_name(array) != tensor.dtype:
         raise ValueError(f"{where} is {dtype_name(array)}, declared {tensor.dtype}")
@@ -58,5 +58,5 @@ def _check_tensor(stage: Stage, tensor: Tensor, array: Array, sizes: dict[str, t
             raise ValueError(f"{where} has {dim.name} = {size}, outside {dim.min} to {dim.max}")
 
 
-def describe_dims(tensor: Tensor) -> str:
+def describe_dims(tensor: TensorSpec) -> str:
     return f"[{', '.join(d.name if isinstance(d, Dim) else str(d) for d in tensor.dims)}]"

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from common.stages import Stage
-from common.stages import Tensor as Declared
+from common.stages import TensorSpec as Declared
 
 
 def method_of(network: nn.Module, stage: Stage) -> Callable[..., tuple[Tensor, ...]]:

@@ -60,9 +60,10 @@ class TorchEngine(Engine):
         self.device = device
         self._threads = 1 if stage.small_steps else threads or os.cpu_count() or 1
         key = (stage.network, device)
-        self.network = source.networks.get(key)
-        if self.network is None:
-            self.network = source.networks[key] = build_network(stage, source).to(device)
+        network = source.networks.get(key)
+        if network is None:
+            network = source.networks[key] = build_network(stage, source).to(device)
+        self.network: torch.nn.Module = network
         self._method = method_of(self.network, stage)
         self.memory_owner = self.network
         self.memory_bytes = sum(

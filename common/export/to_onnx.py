@@ -27,10 +27,10 @@ from common.arrays import Array
 from common.engines.layer_outputs import method_of
 from common.engines.onnx_engine import OnnxEngine
 from common.engines.torch_engine import TorchEngine, build_network
-from common.errors import InputError
+from common.export.examples import examples_of
 from common.files import write_bytes
-from common.registry import get_model, load_attribute
-from common.stages import Dim, Stage
+from common.registry import load_attribute
+from common.stages import Dim, Stage, stages_of
 from common.weights.voices import ModelSource
 
 OPSET = 20
@@ -110,7 +110,7 @@ def export_source(
         checks = check_source(drafted, stages)
         failed = [check for check in checks if not check.ok]
         if failed:
-            raise InputError(
+            raise ValueError(
                 f"the exported graph of {failed[0].stage} differs from PyTorch by {failed[0].error:.1e} "
                 f"(tolerance {failed[0].tolerance:.1e}) at {failed[0].sizes}; nothing was written"
             )
@@ -131,7 +131,7 @@ def _note(stage: Stage, weights: Sequence[str]) -> dict:
 
 
 def source_stages(source: ModelSource) -> tuple[Stage, ...]:
-    return tuple(get_model(source.model).module("stages").stages(source.config))
+    return stages_of(source.model, source.config)
 
 
 @functools.lru_cache(maxsize=32)
@@ -169,6 +169,7 @@ def export_stage(stage: Stage, config: object) -> tuple[bytes, tuple[str, ...]]:
             dynamo=True,
             verbose=False,
         )
+    assert program is not None  # with dynamo
     model = program.model_proto
     weights = refer_to_weights(model, {name: tuple(value.shape) for name, value in state.items()})
     strip_notes(model, stage)
@@ -231,9 +232,10 @@ def check_source(source: ModelSource, stages: Iterable[Stage] | None = None) -> 
     for stage, number, sizes in tqdm(
         cases, f"checking {source.model}", unit="case", leave=False, disable=None
     ):
-        if reference is None or reference.stage is not stage:
+        if reference is None or engine is None or reference.stage is not stage:
             reference, engine = TorchEngine(stage, source), OnnxEngine(stage, source)
-        inputs = settle_inputs(stage, source, example_inputs(stage, source.config, sizes, seed=number))
+        inputs = example_inputs(stage, source.config, sizes, seed=number)
+        inputs = examples_of(source.model).settle_inputs(stage, source, inputs)
         got, wanted = engine(**inputs), reference(**inputs)
         check = compare(stage, sizes, got, wanted)
         if not check.ok and stage.feeds_back:
@@ -316,22 +318,14 @@ def check_sizes(stage: Stage) -> list[dict[str, int]]:
 
 def batch_dim(stage: Stage) -> str:
     """The first dimension of the first input."""
-    return stage.inputs[0].dims[0].name
+    dim = stage.inputs[0].dims[0]
+    assert isinstance(dim, Dim)
+    return dim.name
 
 
 def example_inputs(stage: Stage, config: object, sizes: dict[str, int], seed: int) -> dict[str, np.ndarray]:
     """Inputs of these sizes as the stage would meet them, made by the model's own package."""
-    examples = get_model(stage.model).module("examples")
-    return examples.example_inputs(stage, config, sizes, np.random.default_rng(seed))
-
-
-def settle_inputs(stage: Stage, source: ModelSource, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The inputs fitted to the source's weights, where the model's examples know how to do that.
-
-    What comes out of random inputs may say little: a decoder that never stops, say.
-    """
-    settle = getattr(get_model(stage.model).module("examples"), "settle_inputs", None)
-    return settle(stage, source, inputs) if settle else inputs
+    return examples_of(stage.model).example_inputs(stage, config, sizes, np.random.default_rng(seed))
 
 
 def save_weights(path: Path, state: Mapping[str, np.ndarray]) -> None:

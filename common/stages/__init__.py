@@ -1,12 +1,16 @@
 """Stage declarations: what a network takes and gives, written once as data.
 
 A model package declares its stages in `stages.py`. The declaration drives the ONNX export (names, dynamic
-axes, example inputs), the checks of every engine's inputs, the verify tool and, later, TensorRT's profiles.
+axes, example inputs), the checks of every engine's inputs, the verify tool and TensorRT's profiles.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from common.registry import get_model, load_attribute
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class Dim:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TensorSpec:
     """A named input or output. `dims` holds an int for a fixed size and a Dim for a dynamic one."""
 
     name: str
@@ -58,8 +62,8 @@ class Stage:
     name: str
     network: str
     method: str
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
     graph: str = ""
     small_steps: bool = False
     feeds_back: bool = False
@@ -68,8 +72,8 @@ class Stage:
     layers: tuple[str, ...] = ()
 
     def masked(self) -> Stage:
-        """The stage told each item's valid steps, as `lengths`: what is behind them is not to be heard."""
-        lengths = Tensor("lengths", "int64", (self.inputs[0].dims[0],))
+        """The stage with an input `lengths`, the valid steps: padding behind them changes no output."""
+        lengths = TensorSpec("lengths", "int64", (self.inputs[0].dims[0],))
         return replace(self, name=f"masked_{self.name}", inputs=(*self.inputs, lengths))
 
     @property
@@ -80,3 +84,33 @@ class Stage:
     def dynamic_dims(self) -> dict[str, Dim]:
         """Every dynamic dimension of the inputs by its name."""
         return {d.name: d for t in self.inputs for d in t.dims if isinstance(d, Dim)}
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """What a model's stages.py declares beside the stages of a config.
+
+    A model comes in one or several forms, each a choice of its stages; all of them compute the same.
+    The strings are "module:attribute".
+    """
+
+    stages: Callable[[Any], tuple[Stage, ...]]  # of a config of the model
+    forms: Mapping[str, tuple[str, ...]]  # names of stages, by form
+    default: str  # the form that runs where nothing else is asked for
+    examples: str  # its `ExampleInputs`
+    on_trt: str = ""  # the form on TensorRT, where it is another
+    bucketed: str = ""  # the form in buckets, where it is another
+    bucketed_unmasked: str = ""  # that form where the network is to attend to padding, as published
+    kernels: Mapping[str, str] = field(default_factory=dict)  # engines on kernels of our own, by stage
+    operations: str = ""  # kernels of what a driver computes between stages
+    layers: tuple[str, ...] = ()  # of the network: patterns that verify compares inside the stages
+
+
+def plan_of(model: str) -> StagePlan:
+    """The plan of a model by its name."""
+    return load_attribute(get_model(model).plan)
+
+
+def stages_of(model: str, config: Any) -> tuple[Stage, ...]:
+    """All stages of a model of these sizes."""
+    return plan_of(model).stages(config)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, Protocol
 
 from common.config.deployment import Deployment
 from common.errors import InputError, unknown
-from common.registry import get_model
-from common.stages import Stage
-from common.weights.voices import ModelSource
+from common.stages import Stage, plan_of, stages_of
 
 # A backend's module is imported when it is asked for: speaking with ONNX Runtime needs no PyTorch.
 BACKENDS = {
@@ -19,11 +18,21 @@ BACKENDS = {
 }
 
 
-# Single stages have kernels of our own: `KERNELS` in a model's stages.py names the engines that run them.
+# The backend of single stages that have kernels of our own: a model's `StagePlan.kernels`.
 KERNELS = "cuda"
 
+KINDS = ("acoustic", "vocoder")  # what speaking takes one model of
 
-KINDS = ("acoustic", "vocoder")
+
+class Source(Protocol):
+    """What the choice reads of a `ModelSource`."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def config(self) -> Any: ...
+    @property
+    def given_state(self) -> Mapping[str, Any] | None: ...
 
 
 def parse_backends(text: str, models: Mapping[str, str]) -> dict[str, str]:
@@ -37,7 +46,7 @@ def parse_backends(text: str, models: Mapping[str, str]) -> dict[str, str]:
         if backend == KERNELS and word in kernels_of(*models.values()):
             continue
         if backend == KERNELS:
-            raise InputError(f"--backend {text}: {_kernel_advice(models)}")
+            raise InputError(f"--backend {text}: {kernel_advice(models)}")
         if backend not in BACKENDS:
             raise InputError(unknown("backend", backend, (*BACKENDS, KERNELS)))
         if word and word not in words:
@@ -59,33 +68,29 @@ def deployment_of(model: str, deployments: Mapping[str, Deployment], backend: st
 
 def kernels_of(*models: str) -> dict[str, str]:
     """Stages of these models that have a CUDA kernel, and the engines that run it."""
-    return {
-        stage: engine
-        for model in models
-        for stage, engine in getattr(get_model(model).module("stages"), "KERNELS", {}).items()
-    }
+    return {stage: engine for model in models for stage, engine in plan_of(model).kernels.items()}
 
 
 def _backend_parts(text: str) -> Iterator[tuple[str, str]]:
     for part in text.split(","):
-        word, equals, backend = (piece.strip() for piece in part.partition("="))
+        word, equals, backend = (x.strip() for x in part.partition("="))
         yield (word, backend) if equals else ("", word)
 
 
-def _kernel_advice(models: Mapping[str, str]) -> str:
+def kernel_advice(models: Mapping[str, str]) -> str:
     stages = ", ".join(f"{stage}={KERNELS}" for stage in kernels_of(*models.values()))
     have = f"of these models there are {stages}" if stages else "these models have none"
     return f"{KERNELS} is for single stages, beside what runs the others; {have}"
 
 
-def pads_masked(source: ModelSource, deployment: Deployment) -> bool:
-    """Whether a vocoder's buckets leave padding out. The published programs let it hear its padding."""
+def pads_masked(source: Source, deployment: Deployment) -> bool:
+    """Whether a vocoder's buckets mask padding. The published programs do not."""
     masked = deployment.mask_padding
     return source.given_state is None if masked is None else masked
 
 
 def choose_stages(
-    source: ModelSource,
+    source: Source,
     decoder: str | None,
     bucketed: bool = False,
     masked: bool = True,
@@ -94,26 +99,26 @@ def choose_stages(
 ) -> list[Stage]:
     """A model's stages; of those that come in several forms the ones asked for, or that buckets need.
 
-    `masked` chooses whether padding is left out, where a model has both forms. Stages with `kernels` are
+    `masked` chooses whether padding is masked, where a model has both forms. Stages with `kernels` are
     among those chosen: they decide the form.
     """
-    module = get_model(source.model).module("stages")
-    stages = module.stages(source.config)
-    forms = getattr(module, "VARIANTS", None)
-    if not forms:
+    plan = plan_of(source.model)
+    stages = stages_of(source.model, source.config)
+    forms = plan.forms
+    if len(forms) == 1:
         if decoder:
             raise InputError(f"{source.model} has no choice of decoders: leave out {decoder!r}")
         return list(stages)
     if decoder and decoder not in forms:
         raise InputError(unknown(f"decoder of {source.model}", decoder, forms))
-    form = getattr(module, "ON_TRT", None) if backend == "trt" else None
-    form = form or next(iter(forms))
+    form = (plan.on_trt if backend == "trt" else "") or plan.default
+    unmasked = form
     if bucketed:
-        form = getattr(module, "BUCKETED", form)
-        form = form if masked else getattr(module, "BUCKETED_UNMASKED", form)
+        form = plan.bucketed or form
+        unmasked = plan.bucketed_unmasked or form
+        form = form if masked else unmasked
     if not set(kernels) <= set(forms[decoder or form]):
-        padded = getattr(module, "BUCKETED_UNMASKED", form) if bucketed else form
-        fitting = [name for name in (padded, *forms) if set(kernels) <= set(forms[name])]
+        fitting = [name for name in (unmasked, *forms) if set(kernels) <= set(forms[name])]
         if decoder or not fitting:
             raise InputError(f"the decoder {decoder!r} of {source.model} has no stage {', '.join(kernels)}")
         form = fitting[0]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from common.config.deployment import Bucket
 from common.speech import Controls
+from common.synthesis.acoustic import AcousticModel
 from common.text import Utterance
 
 # Lengths that a bucket may have, at most so many of each kind: the search takes their product squared.
@@ -31,29 +31,29 @@ class Proposal:
 
 
 def predict_lengths(
-    acoustic: Any, utterances: Iterable[Utterance], controls: Controls, batch_size: int
+    acoustic: AcousticModel, utterances: Iterable[Utterance], controls: Controls, batch_size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Symbols and mel frames of each utterance, int64. Only a model that finds its way as it goes speaks."""
+    """Symbols and mel frames of each utterance, int64. Only an autoregressive model speaks."""
     ids = sorted((utterance.ids for utterance in utterances), key=len)
-    predict = getattr(acoustic, "predict_lengths", None)
-    predict = predict or (lambda batch, controls: acoustic.synthesise(batch, controls).mel_lengths)
     frames: list[int] = []
     with tqdm(total=len(ids), unit="utterance", leave=False, disable=None) as bar:
         for start in range(0, len(ids), batch_size):
             batch = ids[start : start + batch_size]
-            frames += predict(batch, controls).tolist()
+            lengths = acoustic.predict_lengths(batch, controls)
+            if lengths is None:
+                lengths = acoustic.synthesise(batch, controls).mel_lengths
+            frames += lengths.tolist()
             bar.update(len(batch))
     return np.array([len(row) for row in ids]), np.array(frames)
 
 
-def propose(symbols: Sequence[int], frames: Sequence[int], count: int) -> Proposal:
+def propose(symbols: np.ndarray, frames: np.ndarray, count: int) -> Proposal:
     """At most `count` buckets, ascending in both lengths, that compute the fewest steps for these utterances.
 
     An utterance goes to the first bucket that covers it. What a bucket and all before it cover depends on
     its own two lengths alone, so the best list that ends with it follows from the best ones that are one
     shorter.
     """
-    symbols, frames = np.asarray(symbols), np.asarray(frames)
     texts, mels = _levels(symbols, TEXT_LEVELS), _levels(frames, MEL_LEVELS)
     covered = np.zeros((len(texts), len(mels)), np.int64)  # utterances that fit into texts[i] and mels[j]
     np.add.at(covered, (np.searchsorted(texts, symbols), np.searchsorted(mels, frames)), 1)

@@ -1,32 +1,23 @@
-"""From names to engines: which weights speak, on which backends, with which stages."""
+"""From names to drivers: which weights speak, on which backends, with which stages."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from common.config.deployment import Bucket, Deployment
+from common.config.deployment import Deployment
 from common.config.hparams import shown
-from common.engines import Engine, make_engine
-from common.engines.buckets import BucketedEngine, EnginePool
-from common.engines.tensorrt.api import load_tensorrt
-from common.engines.tensorrt.engine_file import build_command
+from common.engines import Engine
 from common.errors import InputError, require_torch, unknown
 from common.registry import get_model
-from common.stages import Stage
-from common.stages.choose import (
-    KERNELS,
-    KINDS,
-    _kernel_advice,
-    choose_stages,
-    kernels_of,
-    pads_masked,
-)
+from common.stages.choose import KERNELS, KINDS, choose_stages, kernel_advice, kernels_of, pads_masked
+from common.synthesis.driver import Driver
+from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource, load_voice
 
 
@@ -97,7 +88,7 @@ def make_driver(
     decoder: str | None = None,
     watch: Callable[[Engine], Engine] | None = None,
     deployment: Deployment | None = None,
-) -> Any:
+) -> Driver:
     """The acoustic model or vocoder of a source, on engines of this backend; the rest as in `load`."""
     model = get_model(source.model)
     if backend in ("torch", "trt"):
@@ -108,7 +99,7 @@ def make_driver(
     deployment = deployment or Deployment()
     try:
         buckets = deployment.buckets(model.kind)
-    except ValueError as error:
+    except InputError as error:
         raise InputError(f"{model.name}: {error}") from None
     if backend == "trt" or (buckets and device != "cpu"):
         require_gpu(backend, device)
@@ -121,8 +112,7 @@ def make_driver(
         )
     masked = pads_masked(source, deployment)
     stages = choose_stages(source, decoder, bool(buckets), masked, backend, deployment.kernels)
-    pool = EnginePool(deployment.engine_memory_limit)
-    engines = Engines(stages, source, backend, device, threads, watch, buckets, pool, deployment)
+    engines = StageEngines(stages, source, backend, device, threads, watch, deployment)
     return model.driver_class(source, engines)
 
 
@@ -137,7 +127,7 @@ def require_kernels(source: ModelSource, kernels: Sequence[str], device: str) ->
     """That there is a kernel for each of these stages, and a GPU for it."""
     for stage in kernels:
         if stage not in kernels_of(source.model):
-            raise InputError(f"kernels of {source.model}: {_kernel_advice({'': source.model})}")
+            raise InputError(f"kernels of {source.model}: {kernel_advice({'': source.model})}")
     require_torch("a kernel's engine")
     if device == "cpu" or not importlib.import_module("torch").cuda.is_available():
         where = "--device cpu" if device == "cpu" else "no GPU that PyTorch sees"
@@ -145,89 +135,6 @@ def require_kernels(source: ModelSource, kernels: Sequence[str], device: str) ->
             f"{kernels[0]}={KERNELS} with {where}: kernels run on an NVIDIA GPU; "
             f"leave {kernels[0]} out of --backend"
         )
-
-
-class Engines(Mapping[str, Engine]):
-    """A model's engines by their stage's name, each made when it is first asked for.
-
-    Not every call needs every stage, and a session costs time and memory. With buckets, a stage's engine
-    stands for one of each bucket; `pool` holds these, for all stages together.
-    """
-
-    def __init__(
-        self,
-        stages: Sequence[Stage],
-        source: ModelSource,
-        backend: str,
-        device: str,
-        threads: int | None,
-        watch: Callable[[Engine], Engine] | None = None,
-        buckets: Sequence[Bucket] = (),
-        pool: EnginePool | None = None,
-        deployment: Deployment | None = None,
-    ):
-        self._stages = {stage.name: stage for stage in stages}
-        self._source = source
-        self._how = (backend, device, threads)
-        self._deployment = deployment or Deployment()
-        self._kernels = self._deployment.kernels
-        self._watch = watch or (lambda engine: engine)
-        self.buckets = tuple(buckets)
-        self._pool = pool or EnginePool()
-        self._made: dict[str, Engine] = {}
-
-    def __getitem__(self, name: str) -> Engine:
-        if name not in self._made:
-            stage, (backend, device, _) = self._stages[name], self._how
-            if self.buckets and name not in self._kernels:
-                engine = BucketedEngine(stage, self.buckets, self._make, self._pool, backend, device)
-            else:
-                engine = self._make(stage)
-            self._made[name] = self._watch(engine)
-        return self._made[name]
-
-    def _make(self, stage: Stage, bucket: Bucket | None = None) -> Engine:
-        if stage.name in self._kernels:
-            return make_engine(stage, self._source, KERNELS, *self._how[1:])
-        if self._how[0] in ("onnx", "trt") and stage.name not in self._source.graphs:
-            require_torch(f"exporting stage {stage.full_name} of {self._source.weights} to ONNX")
-            if self._how[0] == "trt":
-                importlib.import_module("common.engines.tensorrt.build").require_export(
-                    self._source, self._deployment, stage
-                )
-            self._source = importlib.import_module("common.export.to_onnx").with_graphs(
-                self._source, (stage,)
-            )
-        return make_engine(stage, self._source, *self._how, self._deployment, bucket)
-
-    @property
-    def captures(self) -> bool:
-        """Whether a driver may capture several engines together: a graph would keep those let go of."""
-        how = self._deployment
-        graphs = (self._how[0] == "trt" and how.trt_cuda_graph) or set(self._stages) <= set(self._kernels)
-        return graphs and not how.engine_memory_limit
-
-    def covering(self, text: int) -> Bucket | None:
-        """The bucket that a text of so many symbols needs; None without buckets."""
-        return next((bucket for bucket in self.buckets if bucket.text >= text), None)
-
-    def report(self) -> list[dict[str, Any]]:
-        """What became of the buckets of the stages that ran."""
-        return [row for engine in self._made.values() if self.buckets for row in engine.report()]
-
-    def count_anew(self) -> None:
-        """Forgets what buckets were used for so far."""
-        for engine in self._made.values() if self.buckets else ():
-            engine.count_anew()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._stages)
-
-    def __len__(self) -> int:
-        return len(self._stages)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._stages
 
 
 def pick_device(backend: str) -> str:
@@ -239,12 +146,3 @@ def pick_device(backend: str) -> str:
         if "CUDAExecutionProvider" not in providers or importlib.util.find_spec("torch") is None:
             return "cpu"
     return "cuda" if importlib.import_module("torch").cuda.is_available() else "cpu"
-
-
-def require_export(source: ModelSource, deployment: Deployment, stage: Stage) -> None:
-    """An InputError where a stage has no graph yet and so can have no engine: exporting takes a minute."""
-    from common.export.graph_store import find_cached
-
-    if not deployment.trt_force_build and find_cached(source) is None:
-        command = build_command(source, deployment, load_tensorrt(), stage)
-        raise InputError(f"{source.weights} has no engines yet: build them with {command}")

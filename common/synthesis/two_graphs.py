@@ -1,13 +1,11 @@
 """An encoder and a decoder as two CUDA graphs with what is computed for them; the host reads lengths once.
 
-The second graph reads what the first one made where it is.
+The second graph reads the first one's outputs where they are.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -15,123 +13,110 @@ from torch import Tensor
 
 from common.arrays import pad_to
 from common.config.deployment import Bucket
-from common.engines import Engine, hear_padding
-from common.engines.cuda_graphs import MOST_SHAPES, Captured, Run
-from common.stages.choose import KERNELS
-
-TEXT_STEP, MEL_STEP = 32, 64  # without buckets lengths are filled up to multiples, where padding is not heard
-TEXT_AXES = {"encoded": 1, "pitch": 2, "repeats": 1}
-# What the first graph fetches from the host's memory, as part of it.
-STAGED = ("symbols", "lengths", "speaker", "settings", "alpha")
-# What goes from one graph to the other, and the counted frames.
-SHARED = (*TEXT_AXES, "lengths", "frames")
+from common.engines import Engine, LengthRegulator, Run, attend_to_padding
+from common.engines.cuda_graphs import MEL_STEP, MOST_SHAPES, TEXT_STEP, Captured
+from common.engines.recent import Recent
+from common.synthesis.driver import bucket_for
 
 
-def between(encoder: Engine, decoder: Engine) -> tuple[Callable[[Run], Run], Callable[[Run], Run]] | None:
-    """What is computed between two engines by kernels of our own, where both engines are such."""
-    if not encoder.backend == decoder.backend == KERNELS:
-        return None
-    module = importlib.import_module("trt_plugins.transformer.between")
-    return module.regulating, module.expanding
+class TwoGraphs:
+    """The regulator makes the first graph's function of the encoder's, and the second's of the decoder's.
 
-
-class Halves:
-    """`before` makes the first graph's function of the encoder's, and `behind` the second's of the decoder's.
-
-    The first gives `encoded`, `lengths`, `repeats` int64 [B, T_text] and what else there is of SHARED; the
-    second takes these, and `frames`, which counts 0, 1, ... T_mel - 1. With `may_pad` nothing behind the end
-    of an item changes it.
+    The first takes `symbols` int64 [B, T_text], `lengths` int64 [B] and the inputs `settings`, all of which
+    it fetches from the host's memory. Of its outputs the second takes those that are `shared`, by name with
+    the axis that is as long as the text (None: no axis is), and `frames`, which counts 0, 1, ... T_mel - 1.
+    With `may_pad` nothing behind the end of an item changes it.
     """
 
     def __init__(
         self,
         encoder: Engine,
         decoder: Engine,
-        before: Callable[[Run], Run],
-        behind: Callable[[Run], Run],
+        regulator: LengthRegulator,
+        settings: tuple[str, ...],
+        shared: Mapping[str, int | None],
         may_pad: bool,
     ):
         self.encoder, self.decoder = encoder, decoder
-        self._pads = may_pad or not hear_padding(encoder, decoder)
+        self._shared = shared
+        self._pads = may_pad or not attend_to_padding(encoder, decoder)
         dims = {**encoder.stage.dynamic_dims, **decoder.stage.dynamic_dims}
         self._longest = Bucket(dims["text"].max, dims["mel"].max)
         self._frames = torch.arange(dims["mel"].max, device=decoder.device)
-        # By shapes and types; the one used last is the last.
-        self._stages: dict[tuple, dict[str, Tensor]] = {}
+        self._staged: Recent[tuple, dict[str, Tensor]] = Recent(MOST_SHAPES)  # by shapes and types
         stream = torch.cuda.Stream(encoder.device)
 
         def of_encoder(inputs: Mapping[str, Tensor]) -> Run:
-            run = before(encoder.alone(self._fixed(encoder, inputs["symbols"].shape[1])))
+            lengths = self._lengths_for(encoder, inputs["symbols"].shape[1])
+            run = regulator.regulating(encoder.capturable(lengths))
             return lambda given: run({n: v.to(encoder.device, non_blocking=True) for n, v in given.items()})
 
         def of_decoder(inputs: Mapping[str, Tensor]) -> Run:
-            fixed = self._fixed(decoder, inputs["repeats"].shape[1], len(inputs["frames"]))
-            return behind(decoder.alone(fixed))
+            lengths = self._lengths_for(decoder, self._text_of(inputs), len(inputs["frames"]))
+            return regulator.expanding(decoder.capturable(lengths))
 
-        self.first: Callable[..., Any] = Captured(encoder.stage.full_name, of_encoder, stream, STAGED)
-        self.second: Callable[..., Any] = Captured(decoder.stage.full_name, of_decoder, stream, SHARED)
+        names = ("symbols", "lengths", *settings)
+        self.first = Captured(encoder.stage.full_name, of_encoder, stream, names)
+        self.second = Captured(decoder.stage.full_name, of_decoder, stream, (*shared, "frames"))
 
     def encode(
-        self, symbols: np.ndarray, lengths: np.ndarray, **others: np.ndarray
+        self, symbols: np.ndarray, lengths: np.ndarray, **settings: np.ndarray
     ) -> dict[str, Tensor] | None:
-        """What the first graph gives, of texts that are filled up; the next call overwrites it.
+        """What the first graph gives, of padded texts; the next call overwrites it.
 
         None where these lengths have no graph.
         """
         batch, text = symbols.shape
-        fixed = self._fixed(self.encoder, text)
-        inputs = {"symbols": pad_to(symbols, (batch, fixed.text)), "lengths": lengths, **others}
-        made = self.first(self._staged(inputs), own=True)
-        if made is not None:
-            self._count(self.encoder, fixed, batch, lengths.sum())
-        return made
+        padded = self._lengths_for(self.encoder, text)
+        inputs = {"symbols": pad_to(symbols, (batch, padded.text)), "lengths": lengths, **settings}
+        outputs = self.first(self._stage(inputs), own=True)
+        if outputs is not None:
+            self.encoder.count_call(padded, batch, lengths.sum())
+        return outputs
 
-    def _staged(self, inputs: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
-        """The inputs where the graph reads them. It has done so once somebody has what it gave."""
+    def _stage(self, inputs: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+        """The inputs where the graph reads them. It has done so once its outputs have reached the host."""
         key = tuple((value.shape, value.dtype) for value in inputs.values())
-        staged = self._stages.pop(key, None)
-        if staged is None:
-            staged = {name: torch.as_tensor(value).pin_memory() for name, value in inputs.items()}
-        self._stages[key] = staged
-        if len(self._stages) > MOST_SHAPES:
-            del self._stages[next(iter(self._stages))]
+        staged = self._staged.get_or_make(
+            key, lambda: {name: torch.as_tensor(value).pin_memory() for name, value in inputs.items()}
+        )
         for name, value in inputs.items():
             staged[name].numpy()[...] = value
         return staged
 
     def decode(self, encoded: Mapping[str, Tensor], mel_lengths: np.ndarray) -> dict[str, Tensor] | None:
-        """What the second graph gives, of mels that are filled up; they fit. None: no graph."""
-        text = encoded["repeats"].shape[1]
-        fixed = self._fixed(self.decoder, text, int(mel_lengths.max()))
-        given = {name: encoded[name] for name in SHARED if name in encoded}
-        if fixed.text > text:  # a bucket for longer mels
-            given = {name: _longer(tensor, TEXT_AXES.get(name), fixed.text) for name, tensor in given.items()}
-        made = self.second({**given, "frames": self._frames[: fixed.mel]})
-        if made is not None:
-            self._count(self.decoder, fixed, len(mel_lengths), mel_lengths.sum())
+        """What the second graph gives, of padded mels; these lengths fit. None where they have no graph."""
+        text = self._text_of(encoded)
+        padded = self._lengths_for(self.decoder, text, int(mel_lengths.max()))
+        given = {name: encoded[name] for name in self._shared}
+        if padded.text > text:  # a bucket for longer mels
+            given = {name: _longer(tensor, self._shared[name], padded.text) for name, tensor in given.items()}
+        outputs = self.second({**given, "frames": self._frames[: padded.mel]})
+        if outputs is not None:
+            self.decoder.count_call(padded, len(mel_lengths), mel_lengths.sum())
             self.first.in_use()
-        return made
+        return outputs
 
-    def capture(self, batch: int, text: int, mel: int, **others: np.ndarray) -> None:
-        """Has what a batch of such lengths runs captured; `others` are as in `encode`."""
-        made = self.encode(np.ones((batch, text), np.int64), np.full(batch, text), **others)
-        if made is not None:
-            self.decode(made, np.full(batch, mel))
+    def capture(self, batch: int, text: int, mel: int, **settings: np.ndarray) -> None:
+        """Has what a batch of such lengths runs captured; `settings` are as in `encode`."""
+        encoded = self.encode(np.ones((batch, text), np.int64), np.full(batch, text), **settings)
+        if encoded is not None:
+            self.decode(encoded, np.full(batch, mel))
             torch.cuda.synchronize(self.encoder.device)
 
-    def _fixed(self, engine: Engine, text: int, mel: int = 0) -> Bucket:
-        """The engine's bucket for so many symbols and frames, or lengths filled up where that may be."""
-        if hasattr(engine, "buckets"):
-            return engine.covering(text=text, mel=mel)
+    def _text_of(self, tensors: Mapping[str, Tensor]) -> int:
+        """The padded length of the texts."""
+        name, axis = next((name, axis) for name, axis in self._shared.items() if axis is not None)
+        return tensors[name].shape[axis]
+
+    def _lengths_for(self, engine: Engine, text: int, mel: int = 0) -> Bucket:
+        """The engine's bucket for so many symbols and frames, or lengths rounded up where padding may be."""
+        if engine.buckets:
+            return bucket_for(engine, text, mel)
         if not self._pads:
             return Bucket(text, mel)
         text, mel = -(-text // TEXT_STEP) * TEXT_STEP, -(-mel // MEL_STEP) * MEL_STEP
         return Bucket(min(text, self._longest.text), min(mel, self._longest.mel))
-
-    @staticmethod
-    def _count(engine: Engine, fixed: Bucket, batch: int, valid: int) -> None:
-        if hasattr(engine, "buckets"):
-            engine.count_call(fixed, batch, valid)
 
 
 def _longer(tensor: Tensor, axis: int | None, size: int) -> Tensor:

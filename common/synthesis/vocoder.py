@@ -1,43 +1,53 @@
 """What all vocoders share: whole mels or chunks with the same samples, and the network's hum taken out.
 
-A model's own vocoder says how far its network hears, and what the network takes beside the mel.
+A model's own vocoder says what its receptive field is, and what the network takes beside the mel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from common.arrays import Array, concatenate, read_later, to_device
 from common.audio.denoiser import BIAS_FRAMES, OVERLAP, bias_spectrum, fewest_samples
-from common.engines import Engine
 from common.errors import InputError
 from common.speech import Controls
+from common.synthesis.driver import Driver, bucket_for
+from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource
 
 # (first frame, last frame + 1) of a mel -> the generator's further inputs for these.
 Excerpts = Callable[[int, int], dict[str, Array]]
 
 
-class Vocoder:
+class VocoderConfig(Protocol):
+    """Sizes that all vocoders have."""
+
+    @property
+    def hop_length(self) -> int: ...
+    @property
+    def n_mel_channels(self) -> int: ...
+
+
+Config = TypeVar("Config", bound=VocoderConfig)
+
+
+class Vocoder(Driver[Config]):
     """Mel to audio, on whatever engines it is given: a stage "generator" and a stage "denoiser".
 
     Engines of fixed lengths pad what they are given. The stages "masked_generator" and "masked_denoiser"
-    stand in the others' place then: they are told where the audio ends, and hear nothing behind it.
-    `context` is the number of frames on each side that a frame's audio depends on. A voice says in its
-    `denoising_strength` how much of the generator's hum is taken out (default 0).
+    stand in the others' place then: they take where the audio ends, and mask the padding behind it.
+    `context` is the receptive field: the frames on each side that a frame's audio depends on. A voice says in
+    its `denoising_strength` how much of the generator's hum is taken out (default 0).
     """
 
-    controls = frozenset({"denoising_strength"})
-
-    def __init__(self, source: ModelSource, engines: Mapping[str, Engine], context: int):
-        self.source = source
-        self.config = source.config
-        self.engines = engines  # the denoiser's is asked for when there is something to denoise
+    def __init__(self, source: ModelSource, engines: StageEngines, context: int):
+        super().__init__(source, engines)  # the denoiser's is asked for when there is something to denoise
         self.generator = engines["masked_generator" if "masked_generator" in engines else "generator"]
-        self.hop = source.config.hop_length
+        self.hop = self.config.hop_length
         self.context = context
         self.longest_mel = self.generator.stage.dynamic_dims["mel"].max
         if self.longest_chunk < OVERLAP:  # the first window of the hum is measured in one chunk
@@ -46,11 +56,10 @@ class Vocoder:
                 f"of one depends on {context + OVERLAP} on each side: at least one bucket must have "
                 f"{OVERLAP + 2 * (context + OVERLAP)} frames"
             )
-        self.denoising_strength = float(source.extra.get("denoising_strength", 0.0))
+        self.denoising_strength = source.settings.denoising_strength
 
     @property
     def batch_safe(self) -> bool:
-        """Whether what is padded gives the same audio as alone."""
         return "masked_generator" in self.engines
 
     def excerpts(self, frames: int, controls: Controls) -> Excerpts:
@@ -70,7 +79,7 @@ class Vocoder:
     def vocode(self, mel: Array, lengths: np.ndarray, controls: Controls | None = None) -> list[np.ndarray]:
         """mel [B, n_mels, T_mel] -> audio float32 [lengths[b] * hop] for each item.
 
-        Items run alone at their own length: behind its end a padded item would hear the padding, where the
+        Items run alone at their own length: near its end a padded item would depend on the padding, where the
         network pads with zeros in every layer.
         """
         return [
@@ -115,9 +124,9 @@ class Vocoder:
         start = 0
         while start < frames:
             end = min(start + size, frames)
-            end = min(end + self._room(start, end, frames, margin), frames)
+            end = min(end + self._free_frames(start, end, frames, margin), frames)
             first, last = max(0, start - margin), min(frames, end + margin)
-            left, right = self._heard(start, end, frames, margin)
+            left, right = self._reach(start, end, frames, margin)
             audio = self._generate(mel[:, :, left:right], excerpts(left, right))
             audio = audio[:, (first - left) * self.hop : (last - left) * self.hop]
             if strength:
@@ -125,17 +134,16 @@ class Vocoder:
             yield read_later(audio[0, (start - first) * self.hop : (end - first) * self.hop])()
             start, size = end, min(size * 2, largest)
 
-    def _heard(self, start: int, end: int, frames: int, margin: int) -> tuple[int, int]:
+    def _reach(self, start: int, end: int, frames: int, margin: int) -> tuple[int, int]:
         """Where the frames begin and end that these depend on."""
         return max(0, start - margin - self.context), min(frames, end + margin + self.context)
 
-    def _room(self, start: int, end: int, frames: int, margin: int) -> int:
+    def _free_frames(self, start: int, end: int, frames: int, margin: int) -> int:
         """How many frames more a chunk may have in the same bucket, where they cost nothing."""
-        covering = getattr(self.generator, "covering", None)
-        if covering is None:
+        if not self.generator.buckets:
             return 0
-        left, right = self._heard(start, end, frames, margin)
-        return covering(mel=right - left).mel - (right - left)
+        left, right = self._reach(start, end, frames, margin)
+        return bucket_for(self.generator, mel=right - left).mel - (right - left)
 
     def _generate(self, mel: Array, others: dict[str, Array]) -> Array:
         if self.batch_safe:

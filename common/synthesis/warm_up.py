@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
@@ -17,12 +17,13 @@ from common.arrays import to_device, to_numpy
 from common.config.deployment import Bucket
 from common.engines import Engine
 from common.engines.buckets import bucket_roots, root
-from common.registry import get_model
-from common.speech import Controls
+from common.export.examples import examples_of
 from common.stages import Stage
+from common.synthesis.acoustic import AcousticModel
+from common.synthesis.vocoder import Vocoder
+from common.weights.voices import ModelSource
 
 TEXT = "Printing was the first of the arts that anybody could afford, and it has never been dear since then."
-STEPS = 64  # of a decoder that goes step by step: more than are captured together
 HEADINGS = ("warm-up", "lengths", "batch", "first ms", "again ms")
 
 
@@ -48,7 +49,17 @@ class Warmed:
         )
 
 
-def warm_up(tts: Any, batch_size: int | None = None) -> Iterator[Warmed]:
+class Speaker(Protocol):
+    """What is warmed up: a `TextToSpeech`."""
+
+    acoustic: AcousticModel
+    vocoder: Vocoder
+    batch_size: int | None
+
+    def speak(self, text: str) -> object: ...
+
+
+def warm_up(tts: Speaker, batch_size: int | None = None) -> Iterator[Warmed]:
     """Every stage of both models in every bucket, then a sentence; acoustic models also in a larger batch.
 
     Without buckets, stages run at the lengths that they call typical. The batch is as large as `batch_size`,
@@ -61,53 +72,36 @@ def warm_up(tts: Any, batch_size: int | None = None) -> Iterator[Warmed]:
             for bucket in driver.engines.buckets or (None,):
                 for batch in batches:
                     yield _run_stage(engine, driver.source, bucket, batch)
-        if "step_limit" in driver.controls:  # its decoder's steps are run together where that is faster
-            for bucket in driver.engines.buckets or (None,):
-                yield from (_run_steps(driver, bucket, batch) for batch in batches)
-        if getattr(driver, "captured", None):  # engines with what is between them as CUDA graphs
-            for bucket in driver.engines.buckets or (None,):
-                yield from (_run_captured(driver, bucket, batch) for batch in batches)
+        for bucket in driver.engines.buckets or (None,):
+            for batch in batches:
+                for one in driver.warm_ups(bucket, batch):
+                    yield _timed(one.what, one.lengths, batch, one.run)
     yield _timed("a sentence", "", 1, lambda: tts.speak(TEXT))
     for driver in (tts.acoustic, tts.vocoder):
         driver.engines.count_anew()
 
 
-def _run_stage(engine: Engine, source: Any, bucket: Bucket | None, batch: int) -> Warmed:
+def _run_stage(engine: Engine, source: ModelSource, bucket: Bucket | None, batch: int) -> Warmed:
     stage = engine.stage
     sizes = sizes_of(stage, bucket, batch)
-    examples = get_model(stage.model).module("examples")
-    inputs = examples.example_inputs(stage, source.config, sizes, np.random.default_rng(0))
+    inputs = examples_of(stage.model).example_inputs(stage, source.config, sizes, np.random.default_rng(0))
     inputs = {name: to_device(value, engine.device) for name, value in inputs.items()}
     roots = {root(dim): dim for dim in stage.dynamic_dims.values()}
-    told = [f"{name} {sizes[dim.name] // dim.times}" for name, dim in roots.items() if name != "batch"]
+    lengths = [f"{name} {sizes[dim.name] // dim.times}" for name, dim in roots.items() if name != "batch"]
 
     def run() -> None:
         for value in engine(**inputs).values():
             to_numpy(value)  # which waits for a GPU
 
-    return _timed(stage.full_name, ", ".join(told), batch, run)
+    return _timed(stage.full_name, ", ".join(lengths), batch, run)
 
 
-def _run_steps(driver: Any, bucket: Bucket | None, batch: int) -> Warmed:
-    text = sizes_of(driver.encoder.stage, bucket, batch)["text"]
-    # Any symbols do: speech that goes wrong takes as long.
-    ids = [np.arange(text) % (driver.config.n_symbols - 1) + 1] * batch
-    controls = Controls(step_limit=min(STEPS, driver.longest_steps))
-    what = f"{driver.source.model}, {controls.step_limit} steps"
-    return _timed(what, f"text {text}", batch, lambda: driver.synthesise(ids, controls))
-
-
-def _run_captured(driver: Any, bucket: Bucket | None, batch: int) -> Warmed:
-    what = f"{driver.source.model}, captured"
-    return _timed(what, str(bucket or ""), batch, lambda: driver.capture(bucket, batch))
-
-
-def _timed(what: str, lengths: str, batch: int, run: Callable[[], Any]) -> Warmed:
+def _timed(what: str, lengths: str, batch: int, run: Callable[[], object]) -> Warmed:
     start = time.perf_counter()
     run()
-    between = time.perf_counter()
+    middle = time.perf_counter()
     run()
-    return Warmed(what, lengths, batch, between - start, time.perf_counter() - between)
+    return Warmed(what, lengths, batch, middle - start, time.perf_counter() - middle)
 
 
 def sizes_of(stage: Stage, bucket: Bucket | None, batch: int) -> dict[str, int]:

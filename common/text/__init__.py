@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from common.errors import InputError
+from common.errors import InputError, unknown
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,20 +51,27 @@ class Frontend(Protocol):
     def __call__(self, text: str) -> Analysis: ...
 
 
-# Imported on first use: a voice needs one frontend only.
+# A frontend's module is imported when it is asked for: a voice pays for its own one only.
 _FRONTENDS = {
-    "english": "common.text.english.frontend:EnglishFrontend",
-    "tacotron2": "common.text.published.frontends:Tacotron2Frontend",
-    "fastpitch": "common.text.published.frontends:FastPitchFrontend",
-    "fastspeech": "common.text.published.frontends:FastSpeechFrontend",
+    "english": "common.text.english:EnglishFrontend",
+    "tacotron2": "common.text.published:Tacotron2Frontend",
+    "fastpitch": "common.text.published:FastPitchFrontend",
+    "fastspeech": "common.text.published:FastSpeechFrontend",
 }
+
+
+def frontend_names() -> tuple[str, ...]:
+    return tuple(_FRONTENDS)
+
+
+def frontend_class(name: str) -> type:
+    """The class of a text frontend; an InputError where there is none of that name."""
+    if name not in _FRONTENDS:
+        raise InputError(unknown("text frontend", name, _FRONTENDS))
+    module, _, attribute = _FRONTENDS[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def get_frontend(name: str, **options: Any) -> Frontend:
     """The frontend of that name; options are its constructor's keywords."""
-    if name not in _FRONTENDS:
-        near = difflib.get_close_matches(str(name), _FRONTENDS, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise InputError(f"unknown text frontend {name!r}: {hint}available: {', '.join(_FRONTENDS)}")
-    module, _, attribute = _FRONTENDS[name].partition(":")
-    return getattr(importlib.import_module(module), attribute)(**options)
+    return frontend_class(name)(**options)

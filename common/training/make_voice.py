@@ -52,7 +52,7 @@ def write_voice(
                     stage: str(graph.relative_to(draft).as_posix())
                     for stage, graph in exported.graphs.items()
                 },
-                **({"extra": dict(source.extra)} if source.extra else {}),
+                **({"extra": extra} if (extra := set_by_voice(source)) else {}),
             }
         content = {
             "name": folder.name,
@@ -74,7 +74,7 @@ def write_voice(
 def with_setting(sources: Sequence[ModelSource], setting: str, text: str) -> list[ModelSource]:
     """The sources with a model's control set for the voice: `text` is a value, or "model=value"."""
     word, equals, number = text.rpartition("=")
-    takers = [s.model for s in sources if setting in get_model(s.model).driver_class.controls]
+    takers = [s.model for s in sources if setting in get_model(s.model).controls]
     if not takers:
         raise InputError(
             f"{setting} {text!r}: none of {', '.join(s.model for s in sources)} has this setting"
@@ -88,8 +88,19 @@ def with_setting(sources: Sequence[ModelSource], setting: str, text: str) -> lis
     Controls(**{setting: value})  # refuses what is out of range
     chosen = [word] if equals else takers
     return [
-        dataclasses.replace(s, extra={**s.extra, setting: value}) if s.model in chosen else s for s in sources
+        dataclasses.replace(s, settings=dataclasses.replace(s.settings, **{setting: value}))
+        if s.model in chosen
+        else s
+        for s in sources
     ]
+
+
+def set_by_voice(source: ModelSource) -> dict[str, Any]:
+    """The settings that are not the model's defaults."""
+    values = dataclasses.asdict(source.settings)
+    return {
+        f.name: values[f.name] for f in dataclasses.fields(source.settings) if values[f.name] != f.default
+    }
 
 
 def check_symbols(frontend: FrontendSpec, sources: Sequence[ModelSource]) -> None:

@@ -55,7 +55,7 @@ def conclusion(found: Verification) -> list[str]:
             if speech["within"]
             else " - OUT"
             if speech["judged"]
-            else " - not judged: it finds its own way"
+            else " - not judged: the model is autoregressive"
         )
     ]
     compared, first = found.comparisons, found.first_wrong

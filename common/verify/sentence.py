@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from common.audio.contract import MelContract
 from common.audio.mel import mel_spectrogram
 from common.runner import TextToSpeech
 from common.speech import Audio, Controls
-from common.weights.voices import ModelSource
+from common.text import Frontend
 
 # The mean difference of two mels in their own unit, the natural logarithm: 0.115 is a decibel.
 MEL_TOLERANCES = {"onnx": {"fp32": 0.01}, "trt": {"fp32": 0.05, "fp16": 0.1}}
@@ -28,7 +29,7 @@ class Speech:
     wanted: Audio
     got: Audio
     tolerance: float  # of the mean difference of mels, natural logarithm
-    judged: bool  # False: the model finds its own way, and rounding may lead it elsewhere
+    judged: bool  # False: the model is autoregressive, and rounding may change its path
     reach: tuple[np.ndarray, np.ndarray]  # the frames of either that belong together
     other_durations: int  # symbols that last other than on PyTorch
     symbols: int
@@ -43,16 +44,16 @@ class Speech:
     def frames(self) -> tuple[int, int]:
         return self.wanted.mel.shape[1], self.got.mel.shape[1]
 
-    def audio_mel_error(self, contract: Any) -> float:
-        """The mean difference of the mels of what is heard."""
+    def audio_mel_error(self, contract: MelContract) -> float:
+        """The mean difference of the mels of the audio."""
         found = []
         for audio, frames in zip((self.wanted, self.got), self.reach, strict=True):
-            pieces = []
+            mels = []
             for start, mel in zip(audio.starts, audio.mels, strict=True):
                 first = round(start * audio.sampling_rate)
                 samples = audio.samples[first : first + mel.shape[1] * audio.hop_length]
-                pieces.append(mel_spectrogram(samples, contract)[:, : mel.shape[1]])
-            found.append(np.concatenate(pieces, axis=1)[:, frames])
+                mels.append(mel_spectrogram(samples, contract)[:, : mel.shape[1]])
+            found.append(np.concatenate(mels, axis=1)[:, frames])
         return mean(np.abs(found[1] - found[0]))
 
     @property
@@ -64,9 +65,9 @@ class Speech:
         noise = np.square(got - wanted).sum()
         return float(10 * np.log10(np.square(wanted).sum() / noise)) if noise else float("inf")
 
-    def report(self, contract: Any) -> dict[str, Any]:
-        mel, heard = mean(self.mel_error), self.audio_mel_error(contract)
-        near = max(mel, heard) <= self.tolerance and bool(len(self.reach[0]))
+    def report(self, contract: MelContract) -> dict[str, Any]:
+        mel, audio_mel = mean(self.mel_error), self.audio_mel_error(contract)
+        near = max(mel, audio_mel) <= self.tolerance and bool(len(self.reach[0]))
         near = near and self.other_durations <= DURATIONS_TOLERANCE * self.symbols
         return {
             "frames": self.frames,
@@ -74,7 +75,7 @@ class Speech:
             "symbols": self.symbols,
             "other_durations": self.other_durations,
             "mel": mel,
-            "audio_mel": heard,
+            "audio_mel": audio_mel,
             "audio_snr_db": self.snr,
             "tolerance": self.tolerance,
             "judged": self.judged,
@@ -110,13 +111,12 @@ def shared_frames(wanted: Audio, got: Audio) -> tuple[tuple[np.ndarray, np.ndarr
     return (ours_[inside], theirs_[inside]), other, symbols
 
 
-def _speak(
+def speak(
     text: str,
-    frontend: Any,
-    drivers: Mapping[str, Sequence[Any]],
-    side: int,
-    source: ModelSource,
+    frontend: Frontend,
+    drivers: Mapping[str, Any],
+    sampling_rate: int,
     controls: Controls | None,
 ) -> Audio:
-    chosen = {kind: pair[side] for kind, pair in drivers.items()}
-    return TextToSpeech(frontend, **chosen, sampling_rate=source.mel.sampling_rate).speak(text, controls)
+    """The sentence by the drivers of each kind."""
+    return TextToSpeech(frontend, **drivers, sampling_rate=sampling_rate).speak(text, controls)

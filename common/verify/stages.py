@@ -1,4 +1,4 @@
-"""Compares a model on another backend with PyTorch: layer by layer, stage by stage, and what is heard.
+"""Compares a model on another backend with PyTorch: layer by layer, stage by stage, and the audio.
 
 The sentence goes through the model on PyTorch. At each stage the other side is given the same inputs, so that
 an error is found where it is made, and does not come from the stage before.
@@ -19,22 +19,26 @@ import numpy as np
 import torch
 
 from common.arrays import Array, to_numpy
-from common.audio.contract import require_same_contract
+from common.audio.contract import MelContract, require_same_contract
 from common.config.deployment import Bucket, Deployment
 from common.engines import Engine, make_engine
-from common.engines.buckets import EnginePool
 from common.engines.layer_outputs import match, nearest_layers, with_layers
 from common.engines.torch_engine import TorchEngine, build_network
+from common.engines.wrapped import WrappedEngine
 from common.errors import InputError
+from common.export.examples import examples_of
 from common.export.to_onnx import EXPORTER_VERSION, export_stage, source_stages
 from common.files import cache_folder, config_hash, write_bytes
 from common.registry import get_model
 from common.speech import Controls
-from common.stages import Stage
+from common.stages import Stage, plan_of
 from common.stages.choose import KERNELS, KINDS, choose_stages, pads_masked
-from common.synthesis.loading import Engines, make_driver
+from common.synthesis.driver import Driver
+from common.synthesis.loading import make_driver
+from common.synthesis.stage_engines import StageEngines
+from common.text import Frontend
 from common.verify.compare import FEEDBACK, TOLERANCES, Comparison
-from common.verify.sentence import MEL_TOLERANCES, Speech, _speak, shared_frames
+from common.verify.sentence import MEL_TOLERANCES, Speech, shared_frames, speak
 from common.weights.voices import ModelSource
 
 CALLS = 40  # of a stage that are compared; the decoder's steps are many
@@ -96,7 +100,7 @@ class Setup:
         return make_engine(stage, source, self.backend, self.device, self.threads, deployment, bucket)
 
 
-def layered_graph(stage: Stage, config: Any) -> Path:
+def layered_graph(stage: Stage, config: object) -> Path:
     """The graph of a stage with the outputs of its layers, exported if it is not in the cache."""
     words = [stage.full_name, config_hash(config), EXPORTER_VERSION, *stage.layers]
     key = hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
@@ -109,19 +113,16 @@ def layered_graph(stage: Stage, config: Any) -> Path:
     return path
 
 
-class ComparedEngine:
-    """Runs a stage on PyTorch and gives what that gives; on the way it compares the other side with it.
+class ComparedEngine(WrappedEngine):
+    """A stage on PyTorch whose outputs are compared with the other side's, on the same inputs.
 
     The stage's outputs come from the engine that speaks, the layers' from a second one: what an engine has to
     give out it cannot fuse, so that one alone would not be the one that speaks.
     """
 
-    backend = "torch"  # what its driver has to do with
-
     def __init__(self, stage: Stage, source: ModelSource, setup: Setup, bucket: Bucket | None):
         self._reference = TorchEngine(stage, source, setup.device, setup.threads)
-        self.stage, self.device = stage, setup.device
-        self.memory_owner, self.memory_bytes = self._reference.memory_owner, self._reference.memory_bytes
+        super().__init__(self._reference)
         self._source, self._setup, self._bucket = source, setup, bucket
         self._pairs: list[tuple[Engine, Engine, bool]] | None = None
         self._calls = 0
@@ -134,9 +135,7 @@ class ComparedEngine:
 
     def _steady(self, inputs: dict[str, Array]) -> dict[str, Array]:
         """The inputs, moved to where rounding does not decide how long something lasts, as far as need be."""
-        examples = get_model(self.stage.model).module("examples")
-        steady = getattr(examples, "steady_inputs", None)
-        return steady(self.stage, self._reference, inputs) if steady else inputs
+        return examples_of(self.stage.model).steady_inputs(self.stage, self._reference, inputs)
 
     def _compare(self, inputs: dict[str, Array]) -> None:
         if self._pairs is None:
@@ -169,16 +168,15 @@ class ComparedEngine:
         yield self._reference, self._setup.engine(self.stage, self._bucket), False
 
 
-class ComparedEngines(Engines):
+class ComparedEngines(StageEngines):
     """A model's engines, each of them compared."""
 
     def __init__(self, setup: Setup, source: ModelSource, decoder: str | None):
-        deployment = setup.deployment
+        deployment = replace(setup.deployment, engine_memory_limit=None)
         buckets = deployment.buckets(get_model(source.model).kind)
         masked = pads_masked(source, deployment)
         stages = choose_stages(source, decoder, bool(buckets), masked, setup.backend, deployment.kernels)
-        how = ("torch", setup.device, setup.threads, None, buckets, EnginePool(), deployment)
-        super().__init__(stages, source, *how)
+        super().__init__(stages, source, "torch", setup.device, setup.threads, deployment=deployment)
         self._setup = setup
 
     def _make(self, stage: Stage, bucket: Bucket | None = None) -> ComparedEngine:
@@ -231,7 +229,7 @@ class Verification:
     text: str
     setups: list[Setup]
     speech: Speech
-    contract: Any
+    contract: MelContract
 
     @property
     def comparisons(self) -> list[Comparison]:
@@ -284,38 +282,40 @@ def verify(
     first, second = (sources[kind] for kind in KINDS)
     require_same_contract(first.mel, second.mel, (first.model, second.model))
     device = next(iter(setups.values())).device
+    assert first.frontend  # every acoustic model's source has one
     frontend = first.frontend.build()
     with exact_products():
-        drivers: dict[str, list[Any]] = {kind: [] for kind in KINDS}
+        references: dict[str, Driver] = {}
+        others: dict[str, Driver] = {}
         for kind, source in sources.items():
             form = decoder if kind == "acoustic" else None
             setup = setups.get(kind)
             if setup is None:
-                drivers[kind] = [make_driver(source, "torch", device)] * 2
+                references[kind] = others[kind] = make_driver(source, "torch", device)
                 continue
             if kind == "acoustic":
                 _compare_steps(text, frontend, setup, source, form, controls)
             engines = ComparedEngines(setup, source, form)
-            drivers[kind].append(get_model(source.model).driver_class(source, engines))
-        wanted = _speak(text, frontend, drivers, 0, first, controls)
+            references[kind] = get_model(source.model).driver_class(source, engines)
+        wanted = speak(text, frontend, references, first.mel.sampling_rate, controls)
         for kind, setup in setups.items():
             _require_ran(setup)
             form = decoder if kind == "acoustic" else None
             deployment = replace(setup.deployment, trt_force_build=False)
             how = (setup.backend, setup.device, setup.threads, form, None, deployment)
-            drivers[kind].append(make_driver(setup.source, *how))
-        got = _speak(text, frontend, drivers, 1, first, controls)
+            others[kind] = make_driver(setup.source, *how)
+        got = speak(text, frontend, others, first.mel.sampling_rate, controls)
     ordered = [setups[kind] for kind in KINDS if kind in setups]
-    own_way = any(stage.feeds_back for setup in ordered for stage in source_stages(setup.source))
+    autoregressive = any(stage.feeds_back for setup in ordered for stage in source_stages(setup.source))
     tolerance = max(MEL_TOLERANCES[setup.backend][setup.precision] for setup in ordered)
     reach, other, symbols = shared_frames(wanted, got)
-    speech = Speech(wanted, got, tolerance, not own_way, reach, other, symbols)
+    speech = Speech(wanted, got, tolerance, not autoregressive, reach, other, symbols)
     return Verification(text, ordered, speech, first.mel)
 
 
 def _compare_steps(
     text: str,
-    frontend: Any,
+    frontend: Frontend,
     setup: Setup,
     source: ModelSource,
     decoder: str | None,
@@ -323,7 +323,7 @@ def _compare_steps(
 ) -> None:
     """Where a whole loop speaks, compares its steps first: each from PyTorch's state, and layer by layer."""
     engines = ComparedEngines(setup, source, decoder)
-    forms = getattr(get_model(source.model).module("stages"), "VARIANTS", {})
+    forms = plan_of(source.model).forms
     loops = {stage.name for stage in source_stages(source) if stage.graph}
     if loops.isdisjoint(engines) or not loops.isdisjoint(setup.deployment.kernels):
         return

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from common.audio.contract import MelContract
+from common.config.typed import build_section, typed_options
+from common.config.yaml_file import Entry
 from common.errors import InputError, require_torch, unknown
-from common.registry import MODELS, Model, names
-from common.weights.voices import FrontendSpec, ModelSource, build, read_metadata, read_weights
+from common.registry import MODELS, ModelSpec, names
+from common.text import frontend_class
+from common.weights.voices import FrontendSpec, ModelSource, build_settings, read_metadata, read_weights
 
 FRONTEND_OPTIONS = {  # what a FastPitch file states of its text chain -> our frontend's option
     "symbol_set": "symbol_set",
@@ -20,6 +23,7 @@ FRONTEND_OPTIONS = {  # what a FastPitch file states of its text chain -> our fr
     "prepend_space_to_text": "prepend_space",
     "append_space_to_text": "append_space",
 }
+PITCH = ("pitch_mean", "pitch_std")
 
 
 def parse_checkpoint(value: str) -> tuple[str | None, Path]:
@@ -44,7 +48,7 @@ def read_checkpoint(path: Path, kind: str | None = None) -> ModelSource:
     return replace(source, words=("--checkpoint", f"{model.kind}={path}"))
 
 
-def _recognise(path: Path, trained: bool) -> Model:
+def _recognise(path: Path, trained: bool) -> ModelSpec:
     if trained:
         found = set(read_weights(path))
     else:
@@ -63,26 +67,38 @@ def _recognise(path: Path, trained: bool) -> Model:
     )
 
 
-def _read_published(path: Path, model: Model) -> ModelSource:
+def _read_published(path: Path, model: ModelSpec) -> ModelSource:
     checkpoint = model.module("checkpoint").load_checkpoint(path)
     info = checkpoint.info
     mel = info.get("mel")
     if mel is None:
         stated = {f.name: info[f.name] for f in fields(MelContract) if info.get(f.name) is not None}
-        mel = build(MelContract, {"n_mel_channels": checkpoint.config.n_mel_channels, **stated}, str(path))
-    options = {option: info[key] for key, option in FRONTEND_OPTIONS.items() if key in info}
+        mel = build_section(
+            MelContract, {"n_mel_channels": checkpoint.config.n_mel_channels, **stated}, f"checkpoint {path}"
+        )
+    options = {
+        option: Entry(info[key], f"checkpoint {path}")
+        for key, option in FRONTEND_OPTIONS.items()
+        if key in info
+    }
+    pitch = {key: info[key] for key in PITCH if key in info}
+    frontend = None
+    if model.kind == "acoustic":
+        frontend = FrontendSpec(model.name, typed_options(frontend_class(model.name), options))
     return ModelSource(
         model=model.name,
         config=checkpoint.config,
         weights=path,
         mel=mel,
-        frontend=FrontendSpec(model.name, options) if model.kind == "acoustic" else None,
-        extra={key: info[key] for key in ("pitch_mean", "pitch_std") if key in info},
+        frontend=frontend,
+        settings=build_settings(model.name, pitch, f"checkpoint {path}"),
         given_state=checkpoint.numpy_state(),
     )
 
 
-def read_trained(path: Path, model: Model | None = None, frontend: FrontendSpec | None = None) -> ModelSource:
+def read_trained(
+    path: Path, model: ModelSpec | None = None, frontend: FrontendSpec | None = None
+) -> ModelSource:
     """What a recipe wrote: safetensors with the config and the mel contract as JSON in its metadata."""
     metadata = read_metadata(path)
     if "config" not in metadata:
@@ -90,14 +106,14 @@ def read_trained(path: Path, model: Model | None = None, frontend: FrontendSpec 
     model = model or _recognise(path, trained=True)
     info = _json(metadata.get("info", "{}"), path)
     state = read_weights(path)
-    pitch = {key: float(state[key].ravel()[0]) for key in ("pitch_mean", "pitch_std") if key in state}
+    pitch = {key: float(state[key].ravel()[0]) for key in PITCH if key in state}
     return ModelSource(
         model=model.name,
-        config=build(model.config_class, _json(metadata["config"], path), f"{path}: config"),
+        config=build_section(model.config_class, _json(metadata["config"], path), f"{path}: config"),
         weights=path,
-        mel=build(MelContract, info.get("mel", {}), f"{path}: mel"),
+        mel=build_section(MelContract, info.get("mel", {}), f"{path}: mel"),
         frontend=(frontend or FrontendSpec("english")) if model.kind == "acoustic" else None,
-        extra=pitch,
+        settings=build_settings(model.name, pitch, str(path)),
     )
 
 

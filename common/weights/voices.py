@@ -11,12 +11,14 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
-import yaml
 
 from common.audio.contract import MelContract
+from common.config.typed import build, build_section, require_known, typed_entry, typed_options
+from common.config.yaml_file import Entry, entries_of, read_yaml
 from common.errors import InputError, unknown
-from common.registry import get_model, names
-from common.text import Frontend, get_frontend
+from common.registry import MODELS, get_model, load_attribute
+from common.speech import Controls, control_fields
+from common.text import Frontend, frontend_class, frontend_names
 
 VOICE_FILE = "voice.yaml"
 DEFAULT_FOLDER = Path(__file__).resolve().parents[2] / "voices"
@@ -30,10 +32,7 @@ class FrontendSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def build(self) -> Frontend:
-        try:
-            return get_frontend(self.name, **self.options)
-        except TypeError as error:  # an option that this frontend does not have
-            raise InputError(f"text frontend {self.name!r}: {error}") from None
+        return frontend_class(self.name)(**self.options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +45,17 @@ class ModelSource:
     mel: MelContract
     graphs: Mapping[str, Path] = field(default_factory=dict)  # stage name -> ONNX without weights
     frontend: FrontendSpec | None = None  # acoustic models only
-    extra: Mapping[str, Any] = field(default_factory=dict)  # what the driver wants, such as pitch_mean
+    settings: Any = None  # an instance of the model's `voice_settings`; None: its defaults
     given_state: Mapping[str, np.ndarray] | None = None  # where `weights` is in a published layout
 
     words: tuple[str, ...] = ()  # that ask for it on a command line
 
     # What this source's engines share: torch's network, a graph's session. It goes with the last of them.
     networks: MutableMapping = field(default_factory=WeakValueDictionary)
+
+    def __post_init__(self) -> None:
+        if self.settings is None:
+            object.__setattr__(self, "settings", load_attribute(get_model(self.model).voice_settings)())
 
     @cached_property
     def state(self) -> Mapping[str, np.ndarray]:
@@ -110,79 +113,90 @@ def load_voice(name_or_path: str | Path | None = None) -> Voice:
     raise InputError(unknown("voice", str(name_or_path), available))
 
 
+@dataclass(frozen=True)
+class VoiceFile:
+    """The keys of voice.yaml."""
+
+    name: str
+    frontend: dict
+    mel: MelContract
+    models: dict
+    description: str = ""
+    language: str = ""
+    licence: str = ""
+
+
+@dataclass(frozen=True)
+class ModelSection:
+    """The keys of one of its models; paths are seen from the voice's folder."""
+
+    config: dict
+    weights: Path
+    graphs: dict[str, Path] | None = None
+    extra: dict | None = None
+
+
 def read_voice(folder: Path) -> Voice:
-    file = folder / VOICE_FILE
-    try:
-        content = yaml.load(file.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} is not valid YAML: {' '.join(str(error).split())}") from None
-    known = ("name", "description", "language", "licence", "frontend", "mel", "models")
-    _check_keys(content, known, file, needed=("name", "frontend", "mel", "models"))
-    mel = build(MelContract, content["mel"], f"{file}: mel")
-    spec = dict(_mapping(content["frontend"], f"{file}: frontend"))
-    if "name" not in spec:
-        raise InputError(f"{file}: frontend has no name")
-    frontend = FrontendSpec(spec.pop("name"), spec)
+    """A voice's folder as its voice.yaml says. What is wrong in it is an InputError with file and line."""
+    path = folder / VOICE_FILE
+    entries = read_yaml(path)
+    require_known(entries, [f.name for f in fields(VoiceFile)])
+    file = build(VoiceFile, entries, path)
+    frontend = _read_frontend(entries["frontend"])
     models = {
-        model: _read_model(model, entry, folder, file, mel, frontend)
-        for model, entry in _mapping(content["models"], f"{file}: models").items()
+        name: _read_model(name, entry, folder, file.mel, frontend)
+        for name, entry in entries_of(file.models, entries["models"].place).items()
     }
-    about = {key: str(content.get(key, "")) for key in ("description", "language", "licence")}
-    return Voice(str(content["name"]), folder, models, **about)
+    return Voice(file.name, folder, models, file.description, file.language, file.licence)
+
+
+def _read_frontend(section: Entry) -> FrontendSpec:
+    options = entries_of(section.value, section.place)
+    name = options.pop("name", None)
+    if name is None:
+        raise InputError(f"{section.place}: frontend has no name")
+    kind = typed_entry("name", name, str)
+    if kind not in frontend_names():
+        raise InputError(f"{name.place}: {unknown('text frontend', kind, frontend_names())}")
+    # Its module takes a while to import: not for a frontend that may never run.
+    return FrontendSpec(kind, typed_options(frontend_class(kind), options) if options else {})
 
 
 def _read_model(
-    name: str, entry: Any, folder: Path, file: Path, mel: MelContract, frontend: FrontendSpec
+    name: str, entry: Entry, folder: Path, mel: MelContract, frontend: FrontendSpec
 ) -> ModelSource:
-    where = f"{file}: models.{name}"
-    if name not in names():
-        raise InputError(f"{file}: {unknown('model', name, names())}")
+    where = f"{entry.place}: models.{name}"
+    if name not in MODELS:
+        raise InputError(f"{entry.place}: {unknown('model', name, MODELS)}")
     model = get_model(name)
-    _check_keys(entry, ("config", "weights", "graphs", "extra"), where, needed=("config", "weights"))
+    section = build_section(ModelSection, entry.value, where)
+    config = build_section(model.config_class, section.config, f"{where}.config")
+    if section.graphs:
+        stages = [stage.name for stage in model.module("stages").stages(config)]
+        require_known(entries_of(entry.value["graphs"], where), stages)
     return ModelSource(
         model=name,
-        config=build(model.config_class, entry["config"], f"{where}.config"),
-        weights=folder / entry["weights"],
+        config=config,
+        weights=folder / section.weights,
         mel=mel,
-        graphs={stage: folder / graph for stage, graph in (entry.get("graphs") or {}).items()},
+        graphs={stage: folder / graph for stage, graph in (section.graphs or {}).items()},
         frontend=frontend if model.kind == "acoustic" else None,
-        extra=entry.get("extra") or {},
+        settings=build_settings(name, section.extra or {}, f"{where}.extra"),
         words=("--voice", folder.name if folder.parent == voices_folder() else str(folder)),
     )
 
 
-def _mapping(content: Any, where: str | Path) -> Mapping[str, Any]:
-    if not isinstance(content, dict):
-        raise InputError(f"{where} must be a mapping of keys to values")
-    return content
-
-
-def _check_keys(
-    content: Any, known: tuple[str, ...], where: str | Path, needed: tuple[str, ...] = ()
-) -> None:
-    for key in _mapping(content, where):
-        if key not in known:
-            raise InputError(f"{where}: {unknown('key', key, known)}")
-    missing = [key for key in needed if key not in content]
-    if missing:
-        raise InputError(f"{where}: {', '.join(missing)} is missing")
-
-
-def build(cls: type, content: Any, where: str) -> Any:
-    """A dataclass from a mapping, lists as tuples; an unknown key is an error with the nearest one."""
-    _check_keys(content, tuple(f.name for f in fields(cls)), where)
-    try:
-        return cls(**{key: _tuples(value) for key, value in content.items()})
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{where}: {error}") from None
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+def build_settings(model: str, values: Mapping[str, Any], where: str) -> Any:
+    """An instance of a model's `voice_settings`; one that is a control too has the control's range."""
+    settings = build_section(load_attribute(get_model(model).voice_settings), values, where)
+    controls = control_fields()
+    if shared := {key: entry for key, entry in entries_of(values, where).items() if key in controls}:
+        build(Controls, shared, where)
+    return settings
 
 
 def read_weights(path: Path) -> dict[str, np.ndarray]:
-    """A safetensors file in float32; missing, damaged and not-a-number weights are ValueErrors."""
+    """A safetensors file in float32; missing, damaged and not-a-number weights are InputErrors."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():

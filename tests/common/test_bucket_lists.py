@@ -69,5 +69,5 @@ def test_many_lengths_are_rounded_up():
 
 
 def test_texts_of_one_length_need_one_bucket():
-    proposal = propose([9, 9, 9], [40, 40, 40], 4)
+    proposal = propose(np.full(3, 9), np.full(3, 40), 4)
     assert proposal.buckets == (Bucket(9, 40),) and proposal.waste == 0

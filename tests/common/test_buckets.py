@@ -13,10 +13,11 @@ import pytest
 from common.config.deployment import Bucket, Deployment
 from common.engines import make_engine
 from common.engines.buckets import BucketedEngine, EnginePool
-from common.export.to_onnx import example_inputs, export_source, settle_inputs, source_stages
+from common.export.examples import examples_of
+from common.export.to_onnx import example_inputs, export_source, source_stages
 from common.runner import TextToSpeech
 from common.speech import Controls, MelTooLong
-from common.stages import Dim, Stage, Tensor
+from common.stages import Dim, Stage, TensorSpec
 from common.stages.choose import choose_stages
 from common.synthesis.loading import make_driver
 from common.weights.published import read_checkpoint
@@ -119,7 +120,7 @@ def test_an_item_padded_into_a_bucket_equals_itself_alone(sources, model, name, 
     sizes = {n: roots[d.of or n] * d.times for n, d in stage.dynamic_dims.items() if (d.of or n) in roots}
     sizes |= {"batch": batch, "steps": sizes.get("steps", 9)}
     inputs = example_inputs(stage, source.config, sizes, seed=batch)
-    inputs = settle_inputs(stage, source, inputs)
+    inputs = examples_of(stage.model).settle_inputs(stage, source, inputs)
     engine = bucketed(stage, source, backend)
     together = engine(**inputs)
     # The vocoders' other forms don't know of padding: what they make of an item alone is the truth.
@@ -368,8 +369,8 @@ STAGE = Stage(
     "decoder",
     "",
     "",
-    (Tensor("x", "float32", (DIMS[0], DIMS[1])), Tensor("y", "float32", (DIMS[0], DIMS[2]))),
-    (Tensor("z", "float32", (DIMS[0], Dim("samples", 2, 20, 8000, of="mel", times=2))),),
+    (TensorSpec("x", "float32", (DIMS[0], DIMS[1])), TensorSpec("y", "float32", (DIMS[0], DIMS[2]))),
+    (TensorSpec("z", "float32", (DIMS[0], Dim("samples", 2, 20, 8000, of="mel", times=2))),),
 )
 
 
@@ -483,8 +484,8 @@ def test_lengths_that_do_not_belong_to_a_stage_do_not_count():
         "decoder_loop",
         "",
         "",
-        (Tensor("x", "float32", (DIMS[0], DIMS[1])),),
-        (Tensor("mel", "float32", (DIMS[0], made)), Tensor("a", "float32", (DIMS[0], made, DIMS[1]))),
+        (TensorSpec("x", "float32", (DIMS[0], DIMS[1])),),
+        (TensorSpec("mel", "float32", (DIMS[0], made)), TensorSpec("a", "float32", (DIMS[0], made, DIMS[1]))),
     )
     fake = SimpleNamespace(memory_bytes=0, memory_owner=None)
 

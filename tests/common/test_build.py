@@ -25,7 +25,8 @@ from common.engines.tensorrt.build import build_engine, build_stage, stage_model
 from common.engines.tensorrt.engine_file import build_command, engine_file, profile_of, with_batches
 from common.engines.tensorrt.half import to_half
 from common.export import to_onnx
-from common.export.to_onnx import example_inputs, export_source, settle_inputs, source_stages
+from common.export.examples import examples_of
+from common.export.to_onnx import example_inputs, export_source, source_stages
 from common.synthesis.loading import make_driver, override
 from common.weights.published import read_checkpoint
 from common.weights.voices import load_voice
@@ -104,7 +105,9 @@ def test_half_precision_says_nearly_the_same(sources, model, name):
     stage = stage_of(source, name)
     sizes = {"batch": 2, "text": 9, "mel": 12, "steps": 5}
     sizes = {n: sizes.get(d.of or n, 2048) * (d.times if d.of else 1) for n, d in stage.dynamic_dims.items()}
-    inputs = settle_inputs(stage, source, example_inputs(stage, source.config, sizes, seed=3))
+    inputs = examples_of(stage.model).settle_inputs(
+        stage, source, example_inputs(stage, source.config, sizes, seed=3)
+    )
     whole, half = (run_model(stage_model(stage, source, precision), inputs) for precision in ("fp32", "fp16"))
     assert [value.dtype for value in half] == [np.dtype(tensor.dtype) for tensor in stage.outputs]
     for value, reference in zip(half, whole, strict=True):

@@ -14,10 +14,12 @@ import pytest
 import torch
 
 from common.audio.denoiser import bias_spectrum, spectra_of
+from common.engines.wrapped import WrappedEngine
 from common.runner import TextToSpeech
 from common.speech import Controls
 from common.synthesis.finish import FADE, KNEE, complete_peaks, finish, soft_clip
 from common.text import Analysis, Utterance
+from hifigan.config import HifiganSettings
 from hifigan.infer import HifiganVocoder
 from tests.common.numpy_denoiser import Denoiser
 from tests.conftest import tiny_fastpitch, tiny_hifigan
@@ -122,7 +124,7 @@ def test_denoised_chunks_equal_the_whole_denoised(tts, frames, first, chunk):
 
 
 def test_the_voice_says_how_much_is_denoised_and_controls_overrule_it(tts):
-    source = dataclasses.replace(tts.vocoder.source, extra={"denoising_strength": 0.5})
+    source = dataclasses.replace(tts.vocoder.source, settings=HifiganSettings(0.5))
     denoising = HifiganVocoder(source, tts.vocoder.engines)
     mel = np.random.default_rng(0).standard_normal((1, 80, 40), np.float32) * 2 - 5
     lengths = np.array([40])
@@ -147,10 +149,9 @@ def test_a_mel_longer_than_the_stage_is_vocoded_in_pieces(tts):
     batch = stage.dynamic_dims["batch"]
     tensor = dataclasses.replace(stage.inputs[0], dims=(batch, 80, mel_dim))
 
-    class Short:
-        device = "cpu"
-
+    class Short(WrappedEngine):
         def __init__(self):
+            super().__init__(generator)
             self.stage = dataclasses.replace(stage, inputs=(tensor,))
 
         def __call__(self, mel):

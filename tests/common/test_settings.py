@@ -12,11 +12,11 @@ import yaml
 from common.bench.workload import Target, Workload, make_workloads
 from common.cli import options
 from common.cli.parser import Parser
+from common.cli.speak import parse
 from common.config.deployment import Deployment
 from common.files import config_hash
 from common.synthesis.loading import choose_sources, override
 from common.weights.voices import load_voice
-from scripts.infer import parse
 
 HPARAMS = Path(__file__).parents[2] / "hparams"
 

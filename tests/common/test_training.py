@@ -93,7 +93,7 @@ def test_fastpitch_learns_saves_resumes_and_predicts_mels(corpus, tmp_path, monk
     assert len(losses(out)) == 3  # the heading, step 1 and step 10
     source = read_checkpoint(out / "weights.safetensors")
     assert source.model == "fastpitch"
-    assert source.extra["pitch_mean"] == pytest.approx(205.5, abs=1)
+    assert source.settings.pitch_mean == pytest.approx(205.5, abs=1)
     assert not any(name.startswith("attention.") for name in source.state)
     train(
         fastpitch_train,

@@ -18,6 +18,7 @@ from common.engines.torch_engine import build_network
 from common.export.to_onnx import example_inputs, export_stage, source_stages
 from common.registry import get_model
 from common.speech import Audio, Timings
+from common.stages import plan_of
 from common.stages.choose import choose_stages
 from common.verify import stages
 from common.verify.compare import Comparison
@@ -78,7 +79,7 @@ def make_source(model: str, folder: Path) -> ModelSource:
 
 
 def layers_of(model: str) -> tuple[str, ...]:
-    return get_model(model).module("stages").LAYERS
+    return plan_of(model).layers
 
 
 @pytest.fixture(scope="module")

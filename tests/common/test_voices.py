@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,13 @@ import yaml
 from safetensors.numpy import load_file, save_file
 
 from common.config.deployment import Deployment
+from common.errors import InputError
 from common.runner import TextToSpeech
 from common.stages.choose import choose_stages, parse_backends, parse_kernels
 from common.synthesis.loading import make_driver
 from common.weights.published import parse_checkpoint, read_checkpoint
 from common.weights.voices import list_voices, load_voice
+from fastpitch.config import FastPitchSettings
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -40,8 +43,7 @@ def test_a_voice_is_found_by_name_path_or_alone(tiny_voice, monkeypatch):
         voice = load_voice(name)
         assert voice.name == "tiny" and voice.licence == "test"
         assert voice.models_of("acoustic") == ["fastpitch"] and voice.models_of("vocoder") == ["hifigan"]
-    extra = voice.source("fastpitch").extra
-    assert extra["pitch_mean"] == 200.0 and extra["pitch_std"] == 50.0
+    assert voice.source("fastpitch").settings == FastPitchSettings(pitch_mean=200.0, pitch_std=50.0)
 
 
 def test_unknown_voice_suggests_the_nearest(tiny_voice, monkeypatch):
@@ -55,28 +57,86 @@ def test_unknown_voice_suggests_the_nearest(tiny_voice, monkeypatch):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda c: c.update(modles=1), "unknown key 'modles': did you mean 'models'?"),
-        (lambda c: c.pop("mel"), "mel is missing"),
-        (lambda c: c["mel"].update(hop_lenght=1), "unknown key 'hop_lenght': did you mean 'hop_length'?"),
+        (lambda c: c.update(modles=1), r"unknown key 'modles'; did you mean 'models'\?"),
+        (lambda c: c.pop("mel"), "voice.yaml: mel missing"),
+        (lambda c: c["mel"].update(hop_lenght=1), r"unknown key 'hop_lenght'; did you mean 'hop_length'\?"),
         (lambda c: c["mel"].update(hop_length=0), "hop_length must be positive"),
-        (lambda c: c["models"].update(hifigam={}), "unknown model 'hifigam': did you mean 'hifigan'?"),
-        (lambda c: c["models"]["hifigan"].pop("weights"), "weights is missing"),
-        (lambda c: c["models"]["hifigan"]["config"].update(resblok="1"), "did you mean 'resblock'?"),
+        (lambda c: c["mel"].update(hop_length="256"), "hop_length must be a whole number, not '256'"),
+        (lambda c: c.update(mel="slaney"), "mel must be a mapping"),
+        (lambda c: c.update(language=False), "language must be text, not False"),
+        (lambda c: c["models"].update(hifigam={}), r"unknown model 'hifigam': did you mean 'hifigan'\?"),
+        (lambda c: c["models"]["hifigan"].pop("weights"), "models.hifigan: weights missing"),
+        (lambda c: c["models"]["hifigan"].update(weights=3), "weights must be a path, not 3"),
+        (lambda c: c["models"]["hifigan"].update(graph={}), r"unknown key 'graph'; did you mean 'graphs'\?"),
+        (
+            lambda c: c["models"]["hifigan"]["graphs"].update(generater="g.onnx"),
+            r"unknown key 'generater'; did you mean 'generator'\?",
+        ),
+        (lambda c: c["models"]["hifigan"]["graphs"].update(generator=3), "graphs must be a mapping"),
+        (lambda c: c["models"]["hifigan"]["config"].update(resblok="1"), r"did you mean 'resblock'\?"),
         (lambda c: c["models"]["hifigan"]["config"].update(resblock="3"), 'resblock must be "1" or "2"'),
-        (lambda c: c.update(models=[]), "must be a mapping"),
+        (
+            lambda c: c["models"]["fastpitch"]["config"].update(n_symbols="148"),
+            "n_symbols must be a whole number, not '148'",
+        ),
+        (
+            lambda c: c["models"]["fastpitch"]["config"].update(mask_padding="no"),
+            "mask_padding must be true or false, not 'no'",
+        ),
+        (
+            lambda c: c["models"]["hifigan"].update(extra={"denoising_strenght": 1}),
+            r"unknown key 'denoising_strenght'; did you mean 'denoising_strength'\?",
+        ),
+        (
+            lambda c: c["models"]["hifigan"].update(extra={"denoising_strength": -1}),
+            "denoising_strength must be a number from 0 to 10, not -1.0",
+        ),
+        (
+            lambda c: c["models"]["fastpitch"]["extra"].update(pitch_mean="low"),
+            "pitch_mean must be a number, not 'low'",
+        ),
+        (lambda c: c["models"]["hifigan"].update(extra={"sigma": 0.5}), "unknown key 'sigma'"),
+        (lambda c: c.update(models=[]), r"models must be a mapping, not \[\]"),
         (lambda c: c.update(frontend={"name": "englisch"}), "unknown text frontend 'englisch'"),
-        (lambda c: c["frontend"].update(speed=1), "unexpected keyword argument 'speed'"),
+        (lambda c: c["frontend"].update(speed=1), "unknown key 'speed'; known keys: max_symbols"),
+        (lambda c: c["frontend"].update(max_symbols="99"), "max_symbols must be a whole number, not '99'"),
+        (lambda c: c["frontend"].pop("name"), "frontend has no name"),
+        (lambda c: c["frontend"].update(name=["english"]), r"name must be text, not \['english'\]"),
     ],
 )
 def test_mistakes_in_voice_yaml_are_named(edit, change, message):
     folder = edit(change)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message) as error:
         TextToSpeech.load(voice=folder, device="cpu")
+    assert re.match(rf"{folder}/voice\.yaml(, line \d+|): ", str(error.value))
 
 
-def test_a_file_that_is_not_yaml_is_refused(voice_copy):
-    (voice_copy / "voice.yaml").write_text("models: [unclosed")
-    with pytest.raises(ValueError, match="is not valid YAML"):
+def test_a_mistake_in_voice_yaml_names_its_line(voice_copy):
+    file = voice_copy / "voice.yaml"
+    lines = file.read_text().splitlines()
+    number = lines.index("      mask_padding: true")
+    lines[number] = "      mask_padding: 'yes'"
+    file.write_text("\n".join(lines))
+    with pytest.raises(InputError) as error:
+        load_voice(voice_copy)
+    assert str(error.value) == f"{file}, line {number + 1}: mask_padding must be true or false, not 'yes'"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("models: [unclosed", r"voice\.yaml, line 1: "),
+        ("name: &a x\nlanguage: *a", r"voice\.yaml, line 2: aliases"),
+        ("name: x\nname: y", "line 2: name stands here a second time"),
+        ("mel: {hop_length: 1, hop_length: 2}", "hop_length stands here a second time"),
+        ("name: !!python/name:os.system", "the tag !!python/name:os.system is not allowed"),
+        ("name: x\n---\nname: y", "a second document begins here"),
+        ("models: " + "[" * 900_000, "not readable as YAML"),
+    ],
+)
+def test_a_file_that_is_not_plain_yaml_is_refused(voice_copy, text, message):
+    (voice_copy / "voice.yaml").write_text(text)
+    with pytest.raises(InputError, match=message):
         load_voice(voice_copy)
 
 
@@ -137,7 +197,7 @@ def test_a_checkpoint_of_the_other_kind_is_refused():
 def test_trained_weights_tell_their_sizes(trained):
     source = read_checkpoint(trained["hifigan"])
     assert source.config.upsample_initial_channel == 32 and source.mel.hop_length == 256
-    assert read_checkpoint(trained["fastpitch"]).extra["pitch_mean"] == 200.0
+    assert read_checkpoint(trained["fastpitch"]).settings.pitch_mean == 200.0
 
 
 def test_checkpoint_arguments():

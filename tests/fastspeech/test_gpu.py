@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from common.arrays import to_device
 from common.config.deployment import Bucket, Deployment
 from common.engines.cuda_graphs import WARM_UPS
 from common.engines.tensorrt.api import load_tensorrt
@@ -130,7 +131,7 @@ def test_one_graph_gives_the_bits_of_single_launches(source, drivers, launched, 
             torchs = reference.synthesise(ids)
             if torchs.mel_lengths.tolist() == made.mel_lengths.tolist():  # no duration lay near a half
                 assert all(near(a, b) for a, b in zip(inside(made), inside(torchs), strict=True))
-    assert len(graphed.captured.graphs) == 1 and all(graphed.captured.graphs.values())
+    assert len(graphed.one_graph.graphs) == 1 and all(graphed.one_graph.graphs.values())
 
 
 @pytest.mark.trt
@@ -143,14 +144,14 @@ def test_one_graph_on_other_streams_and_batches(drivers):
                 made = graphed.synthesise(ids)
                 torch.cuda.current_stream().synchronize()
             assert all(torch.equal(a, b) for a, b in zip(inside(made), wanted, strict=True))
-    assert len(graphed.captured.graphs) == 2 and all(graphed.captured.graphs.values())
+    assert len(graphed.one_graph.graphs) == 2 and all(graphed.one_graph.graphs.values())
 
 
 @pytest.mark.trt
 def test_the_host_waits_for_nothing_while_it_launches(drivers):
     _, graphed = drivers(**ONE_BUCKET)
     graphed.synthesise(TEXTS[0])
-    symbols, lengths = graphed._symbols(TEXTS[0])
+    symbols, lengths = (to_device(array, "cuda") for array in graphed.pad(TEXTS[0]))
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -167,7 +168,7 @@ def test_without_buckets_lengths_are_rounded_up(drivers):
         made, wanted = graphed.synthesise(ids), plain.synthesise(ids)
         assert made.mel_lengths.tolist() == wanted.mel_lengths.tolist()
         assert all(near(a, b) for a, b in zip(inside(made), inside(wanted), strict=True))
-    (graph,) = graphed.captured.graphs.values()
+    (graph,) = graphed.one_graph.graphs.values()
     assert graph
 
 
@@ -180,7 +181,7 @@ def test_a_mel_that_does_not_fit_takes_a_longer_graph(drivers):
         assert made.mel_lengths.tolist() == wanted.mel_lengths.tolist()
         assert all(near(a, b) for a, b in zip(inside(made), inside(wanted), strict=True))
     assert made.mel_lengths[0] <= 30
-    graphs = graphed.captured.graphs
+    graphs = graphed.one_graph.graphs
     assert sorted(dict(key)["frames"] for key in graphs) == [(30,), (80,)] and all(graphs.values())
     assert [use.misses for use in graphed.decoder.uses.values()] == [1, 0]
     with pytest.raises(MelTooLong, match="goes up to 80"):
@@ -193,7 +194,7 @@ def test_warming_up_captures_every_bucket(drivers):
     for bucket in graphed.engines.buckets:
         for batch in (1, 2):
             graphed.capture(bucket, batch)
-    assert len(graphed.captured.graphs) == 4 and all(graphed.captured.graphs.values())
+    assert len(graphed.one_graph.graphs) == 4 and all(graphed.one_graph.graphs.values())
 
 
 @pytest.mark.trt
@@ -209,4 +210,4 @@ def test_an_engines_own_graph_stays_its_own(source, drivers):
     for _ in range(2):
         assert torch.equal(engines[1](**inputs)["mel"], wanted)
         graphed.synthesise(TEXTS[0])
-    assert all(engines[1]._graphs.values()) and all(graphed.captured.graphs.values())
+    assert all(engines[1]._graphs.values()) and all(graphed.one_graph.graphs.values())

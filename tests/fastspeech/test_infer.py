@@ -92,10 +92,10 @@ def test_operations_between_two_stages_make_the_mel_of_the_other_forms(drivers, 
 
 def test_a_mel_that_outgrows_its_texts_bucket_takes_the_next_and_counts(drivers, answers):
     fixed = drivers["fixed"]
-    before = {bucket: use.misses for bucket, use in fixed.whole.uses.items()}
+    before = {bucket: use.misses for bucket, use in fixed.encoder.uses.items()}
     output = fixed.synthesise([rows(answers)[2]], Controls(pace=0.8))  # 7 symbols, 80 frames
     assert 70 < output.mel_lengths[0] <= 110
-    missed = [str(bucket) for bucket, use in fixed.whole.uses.items() if use.misses > before[bucket]]
+    missed = [str(bucket) for bucket, use in fixed.encoder.uses.items() if use.misses > before[bucket]]
     assert missed == ["8x70"]
 
 
@@ -126,7 +126,7 @@ def test_the_fixed_form_needs_buckets():
 
 
 class OnOneStream(dict):
-    """Engines that say that they may be captured together."""
+    """Engines that may be captured together."""
 
     captures = True
 
@@ -136,7 +136,7 @@ def in_one(drivers, monkeypatch):
     """Makes a driver that runs encoder, operations and mel's side as one function, uncaptured: on the CPU."""
     torch = pytest.importorskip("torch")
 
-    def alone(engine, bucket=None):
+    def capturable(engine, bucket=None):
         def run(inputs):
             outputs = engine(**{name: tensor.numpy() for name, tensor in inputs.items()})
             return {name: torch.from_numpy(array) for name, array in outputs.items()}
@@ -150,8 +150,8 @@ def in_one(drivers, monkeypatch):
         driver = drivers[form]
         for name in ("encoder", "decoder"):
             engine = getattr(driver, name)
-            inner = engine._engine(engine.buckets[0]) if hasattr(engine, "buckets") else engine
-            monkeypatch.setattr(type(inner), "alone", alone, raising=False)
+            inner = engine._engine(engine.buckets[0]) if engine.buckets else engine
+            monkeypatch.setattr(type(inner), "capturable", capturable)
         monkeypatch.setattr(regulate, "kernels", lambda: Operations(DECOMPOSED.repeat, positions))
         made, launches = {}, []
 
@@ -162,7 +162,7 @@ def in_one(drivers, monkeypatch):
             made.setdefault(key, driver._run_for(inputs))
             return made[key](inputs)
 
-        monkeypatch.setattr(driver, "captured", captured)
+        monkeypatch.setattr(driver, "one_graph", captured)
         return driver, launches
 
     return make
@@ -204,13 +204,13 @@ def test_lengths_without_buckets_are_rounded_up(answers, in_one):
 def test_without_a_graph_it_runs_as_single_engines(drivers, answers, monkeypatch):
     driver, ids = drivers["kernels"], [rows(answers)[2]]
     wanted = driver.synthesise(ids).mel
-    monkeypatch.setattr(driver, "captured", lambda inputs: None)
+    monkeypatch.setattr(driver, "one_graph", lambda inputs: None)
     assert np.array_equal(driver.synthesise(ids).mel, wanted)
 
 
-def test_padding_that_would_be_heard_is_not_captured_without_buckets(drivers):
+def test_a_network_that_attends_to_padding_is_not_captured_without_buckets(drivers):
     published = drivers["published kernels"]
     engines = OnOneStream(encoder=published.encoder, mel_side=published.decoder)
     with pytest.warns(UserWarning, match="runs without one CUDA graph: with mask_padding: false"):
         driver = FastSpeechAcoustic(published.source, engines)
-    assert driver.captured is None
+    assert driver.one_graph is None

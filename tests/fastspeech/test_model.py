@@ -11,8 +11,9 @@ import torch
 
 from fastspeech.checkpoint import load_network
 from fastspeech.config import FastSpeechConfig
-from fastspeech.model import FastSpeech, round_durations
+from fastspeech.model import FastSpeech
 from fastspeech.operations import DECOMPOSED, Operations
+from fastspeech.regulate import round_durations
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastspeech"
 TINY = FastSpeechConfig(

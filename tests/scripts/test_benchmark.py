@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.benchmark import main
+from common.cli.benchmark import main
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -43,22 +43,19 @@ def test_an_unknown_step_and_an_empty_folder_are_named(tmp_path):
 
 
 def test_jobs_cover_all_stages_pairs_and_precisions():
-    found = stages.stage_jobs(["fastpitch", "hifigan"], ["voice"], ["fp32", "fp16"], True, "graphs")
+    found = stages.stage_jobs(["fastpitch", "hifigan"], ["voice"], ["fp32", "fp16"], True)
     assert {job["stage"] for job in found} >= {"encoder", "decoder", "generator", "denoiser"}
     assert {job["fixed"] for job in found} == {True, False}
-    assert len(pairs.pair_jobs(["fp16"], ["trt"])) == 6
+    assert len(pairs.pair_jobs(["fp16"], "trt")) == 6
     assert len(pairs.sentence_jobs(["fp16"], "x")) == 12
-    assert len(models.verify_jobs(["tacotron2"], ["voice", "published"], ["fp32"], "g", "p")) == 2
+    assert len(models.verify_jobs(["tacotron2"], ["voice", "published"], ["fp32"], "p")) == 2
 
 
 def test_a_child_that_fails_leaves_a_row_and_the_others_go_on():
     """Both jobs need a GPU or TensorRT, which say why they are not there; the third names no model."""
     rows = checks.run_checks(
         "verify",
-        [
-            {"origin": "voice", "model": model, "precision": "fp32", "graphs": "g"}
-            for model in ("hifigan", "no_such_model")
-        ],
+        [{"origin": "voice", "model": model, "precision": "fp32"} for model in ("hifigan", "no_such_model")],
         limit=120,
     )
     assert [row["model"] for row in rows] == ["hifigan", "no_such_model"]
@@ -66,9 +63,10 @@ def test_a_child_that_fails_leaves_a_row_and_the_others_go_on():
 
 
 def test_verification_compares_every_layer_and_draws(tmp_path):
-    row = models.check("voice", "hifigan", "fp32", str(tmp_path), str(tmp_path), backend="onnx", device="cpu")
+    about = {"origin": "voice", "model": "hifigan", "precision": "fp32"}
+    row = models.check("voice", "hifigan", "fp32", str(tmp_path), backend="onnx", device="cpu")
     assert row["report"]["ok"]
-    assert cells_of(models.COLUMNS, row)[-1] == "ok"
+    assert cells_of(models.COLUMNS, about | row)[-1] == "ok"
     assert (tmp_path / "verify-voice-hifigan-fp32.png").stat().st_size > 1000
 
 

@@ -12,10 +12,11 @@ import onnx
 import pytest
 import soundfile
 
+from common.cli import voice as make_voice
 from common.weights.voices import load_voice
-from scripts import make_voice
+from hifigan.config import HifiganSettings
 from tests.conftest import save_trained
-from waveglow.config import WaveglowConfig
+from waveglow.config import WaveglowConfig, WaveglowSettings
 from waveglow.model import Waveglow
 
 ROOT = Path(__file__).parent.parent.parent
@@ -67,8 +68,9 @@ def test_a_vocoder_is_added_to_a_voice_with_its_settings(voice_copy, tmp_path, m
     assert make_voice.main() == 0
     voice = load_voice(voice_copy)
     assert list(voice.models) == ["fastpitch", "hifigan", "waveglow"] and voice.licence == "test"
-    assert voice.models["waveglow"].extra == {"sigma": 0.7, "denoising_strength": 0.1}
-    assert voice.models["hifigan"].extra == {} and voice.models["fastpitch"].extra["pitch_mean"] == 200.0
+    assert voice.models["waveglow"].settings == WaveglowSettings(0.1, 0.7)
+    assert voice.models["hifigan"].settings == HifiganSettings()
+    assert voice.models["fastpitch"].settings.pitch_mean == 200.0
     assert {"generator", "denoiser"} < set(voice.models["waveglow"].graphs)
     assert all((voice_copy / path).read_bytes() == content for path, content in before.items())
 

@@ -15,10 +15,11 @@ from common.speech import Controls
 from common.synthesis.loading import make_driver
 from common.weights.voices import ModelSource
 from tacotron2.config import Tacotron2Config
+from tacotron2.decode import NOISE_BLOCK, SeededNoise, decode_loop, decode_steps
 from tacotron2.examples import firing_threshold
-from tacotron2.infer import NOISE_BLOCK, SeededNoise, decode_loop, decode_steps, durations, sharpen
+from tacotron2.infer import durations, sharpen
 from tacotron2.model import Tacotron2
-from tacotron2.stages import VARIANTS
+from tacotron2.stages import PLAN
 
 CONFIG = Tacotron2Config(
     n_symbols=30,
@@ -53,7 +54,7 @@ def make(form: str = "loop", backend: str = "torch", gate_weight: float = 20.0, 
     return make_driver(source, backend, "cpu", decoder=form)
 
 
-@pytest.fixture(scope="module", params=VARIANTS)
+@pytest.fixture(scope="module", params=PLAN.forms)
 def acoustic(request):
     return make(request.param)
 

@@ -13,14 +13,16 @@ import torch
 from common.audio.contract import MelContract
 from common.engines import make_engine
 from common.engines.onnx_engine import run_bound
+from common.engines.wrapped import WrappedEngine
 from common.export import to_onnx
+from common.export.examples import examples_of
 from common.weights.published import read_checkpoint
 from common.weights.voices import ModelSource
 from tacotron2.config import STOP_CHECK_STEPS, Tacotron2Config
+from tacotron2.decode import NoNoise, SeededNoise, decode_loop, decode_steps, sigmoid
 from tacotron2.examples import firing_threshold
-from tacotron2.infer import NoNoise, SeededNoise, decode_loop, decode_steps, sigmoid
 from tacotron2.model import Tacotron2
-from tacotron2.stages import VARIANTS, stages
+from tacotron2.stages import PLAN, stages
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tacotron2"
 TINY = Tacotron2Config(
@@ -110,7 +112,7 @@ def assert_close(actual: np.ndarray, golden: np.ndarray) -> None:
     assert np.abs(actual - golden).max() <= 1e-4 * max(1, np.abs(golden).max())
 
 
-@pytest.mark.parametrize("form", VARIANTS)
+@pytest.mark.parametrize("form", PLAN.forms)
 @pytest.mark.parametrize("backend", ["torch", "onnx"])
 @pytest.mark.parametrize("case", "ABCD")
 def test_stages_give_the_published_answers(published, answers, backend, form, case):
@@ -160,7 +162,7 @@ def test_both_forms_and_backends_stop_items_at_the_same_steps(tiny, dropout):
             np.testing.assert_allclose(got, wanted, atol=1e-4, err_msg=f"{backend} {form} {name}")
 
 
-@pytest.mark.parametrize("form", VARIANTS)
+@pytest.mark.parametrize("form", PLAN.forms)
 @pytest.mark.parametrize("backend", ["torch", "onnx"])
 def test_items_that_stop_one_by_one(tiny, backend, form):
     """A gate that only some items pass: they stop, the others run into the limit and are told apart."""
@@ -190,19 +192,21 @@ def test_stops_are_looked_for_every_few_steps_on_a_gpu(tiny, monkeypatch):
     threshold = firing_threshold(decode_steps(engines["decoder_iter"], *arguments, 1.0, limit).gate)
     wanted = decode_steps(engines["decoder_iter"], *arguments, threshold, limit)
 
-    class Pretended:
+    class Pretended(WrappedEngine):
         """Says that it is on a GPU, and takes tensors."""
 
-        device = "meta:gpu"
-        stage = engines["decoder_iter"].stage
         calls = 0
+
+        def __init__(self):
+            super().__init__(engines["decoder_iter"])
+            self.device = "meta:gpu"
 
         def __call__(self, **inputs):
             self.calls += 1
             out = engines["decoder_iter"](**{name: np.asarray(value) for name, value in inputs.items()})
             return {name: torch.from_numpy(value) for name, value in out.items()}
 
-    monkeypatch.setattr("tacotron2.infer.to_device", lambda array, device: torch.as_tensor(array))
+    monkeypatch.setattr("tacotron2.decode.to_device", lambda array, device: torch.as_tensor(array))
     pretended = Pretended()
     got = decode_steps(pretended, *arguments, threshold, limit)
     for name in ("mel", "mel_lengths", "gate", "alignment", "stopped"):
@@ -308,7 +312,9 @@ def test_example_gates_fire_at_steps_of_their_own():
         source = tiny_source(seed)
         stage = next(s for s in stages(source.config) if s.name == "decoder_loop")
         inputs = to_onnx.example_inputs(stage, source.config, {"batch": 4, "text": 9, "steps": 30}, seed)
-        out = make_engine(stage, source, "torch")(**to_onnx.settle_inputs(stage, source, inputs))
+        out = make_engine(stage, source, "torch")(
+            **examples_of(stage.model).settle_inputs(stage, source, inputs)
+        )
         assert out["stopped"].any() and len(set(out["mel_lengths"].tolist())) > 1
         late += out["stopped"].all() and 1 < out["gate"].shape[1] < 30
     assert late >= 5

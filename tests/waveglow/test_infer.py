@@ -16,6 +16,7 @@ from torch import nn
 
 from common.audio.denoiser import OVERLAP
 from common.engines import make_engine
+from common.engines.wrapped import WrappedEngine
 from common.export import to_onnx
 from common.export.to_onnx import export_source, source_stages
 from common.runner import TextToSpeech
@@ -25,7 +26,7 @@ from common.training.make_voice import write_voice
 from common.weights.published import read_checkpoint
 from common.weights.voices import load_voice
 from tests.conftest import save_trained
-from waveglow.config import WaveglowConfig, receptive_field
+from waveglow.config import WaveglowConfig, WaveglowSettings, receptive_field
 from waveglow.infer import SIGMA, WaveglowVocoder
 from waveglow.model import Waveglow
 from waveglow.noise import draw_noise, scale_noise
@@ -82,7 +83,7 @@ def voice(weights, trained, tmp_path_factory) -> Path:
     """A voice with both vocoders, of which WaveGlow comes first."""
     folder = tmp_path_factory.mktemp("voices") / "flowing"
     sources = [read_checkpoint(path) for path in (trained["fastpitch"], weights, trained["hifigan"])]
-    sources[1] = dataclasses.replace(sources[1], extra={"sigma": 0.5, "denoising_strength": 0.1})
+    sources[1] = dataclasses.replace(sources[1], settings=WaveglowSettings(0.1, 0.5))
     with pytest.MonkeyPatch.context() as patch:
         sizes = {"batch": 1, "text": 9, "mel": 9, "steps": 9 * 32, "samples": 9 * 256}
         patch.setattr(
@@ -209,7 +210,7 @@ def test_without_noise_the_seed_says_nothing(vocoder):
 def test_the_voice_says_how_wide_the_noise_is_and_controls_overrule_it(vocoder):
     np.testing.assert_array_equal(speak(vocoder), speak(vocoder, sigma=0.5))
     assert np.abs(speak(vocoder) - speak(vocoder, sigma=0.6)).max() > 1e-3
-    silent = dataclasses.replace(vocoder.source, extra={})
+    silent = dataclasses.replace(vocoder.source, settings=WaveglowSettings())
     plain = WaveglowVocoder(silent, vocoder.engines)
     expected = speak(vocoder, sigma=SIGMA, denoising_strength=0.0)
     np.testing.assert_array_equal(speak(plain), expected)
@@ -362,15 +363,14 @@ def test_arrays_stay_on_the_device_between_the_stages(voice):
     vocoder = make_driver(source, "onnx", "cpu")
     expected = speak(vocoder, frames=40)
 
-    class Bound:
-        device = "cpu:0"
-
+    class Bound(WrappedEngine):
         def __init__(self, engine):
-            self.engine, self.stage = engine, engine.stage
+            super().__init__(engine)
+            self.device = "cpu:0"
 
         def __call__(self, **inputs):
             assert all(isinstance(value, torch.Tensor) for value in inputs.values())
-            return self.engine(**inputs)
+            return self.inner(**inputs)
 
     bound = WaveglowVocoder(
         source, {name: Bound(vocoder.engines[name]) for name in ("generator", "denoiser")}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from common.errors import InputError
 from trt_plugins.kernel import ROWS, Launch, widest_word
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def launch(
     """`sizes` B, T, C and the table's rows; `addresses` of x, lengths, table and out."""
     batch, frames, channels, positions = sizes
     if positions <= frames:
-        raise InputError(
+        raise ValueError(
             f"the table encodes positions up to {positions - 1}, and x has {frames}: "
             f"it needs {frames + 1} rows"
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from common.errors import InputError
 from trt_plugins.kernel import ROWS, Launch, widest_word
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def launch(
     """`sizes` B, N, T, C; `addresses` of x, counts, frames and out."""
     batch, steps, frames, channels = sizes
     if not steps:
-        raise InputError("repeat needs at least one step")
+        raise ValueError("repeat needs at least one step")
     row_bytes = channels * NUMBER_BYTES[dtype]
     word = widest_word(WORDS, row_bytes, addresses[0], addresses[3])
     blocks = batch * -(-frames // ROWS) if channels else 0  # the frames of a block belong to one item

@@ -50,7 +50,7 @@ class DecoderLoop(Engine):
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
         if stage.name != "decoder_loop":
-            raise InputError(f"the decoder's kernel runs the stage decoder_loop, not {stage.full_name}")
+            raise ValueError(f"the decoder's kernel runs the stage decoder_loop, not {stage.full_name}")
         if device == "cpu" or not torch.cuda.is_available():
             raise InputError(f"device {device!r}: the decoder's kernel runs on an NVIDIA GPU")
         self.stage = stage

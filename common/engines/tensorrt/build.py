@@ -103,7 +103,7 @@ def _trt_profile(
     for i in range(network.num_inputs):
         tensor = network.get_input(i)
         if tensor.name not in profile:
-            raise InputError(f"{name}: the profile says nothing of the input {tensor.name!r}")
+            raise ValueError(f"{name}: the profile says nothing of the input {tensor.name!r}")
         if -1 in tuple(tensor.shape):
             made.set_shape(tensor.name, *profile[tensor.name])
     return made

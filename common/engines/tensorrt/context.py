@@ -254,7 +254,7 @@ class ContextRun:
         context, loaded = self._context, self._context.loaded
         context.bind({name: addressable(inputs[name]) for name in loaded.inputs})
         if context.data_dependent and torch.cuda.is_current_stream_capturing():
-            raise InputError("the length of an output is known only when it has run")
+            raise ValueError("the length of an output is known only when it has run")
         stream = torch.cuda.current_stream(loaded.device)
         context.run(stream)
         if not self._kept:

@@ -17,7 +17,7 @@ from common.engines.tensorrt.api import TensorRT
 from common.errors import InputError
 from common.files import engines_folder, sha256_of
 from common.registry import decoder_forms, get_model
-from common.stages import Dim, Stage, Tensor
+from common.stages import Dim, Stage, TensorSpec, stages_of
 from common.stages.choose import choose_stages, pads_masked
 from common.weights.voices import ModelSource
 
@@ -58,7 +58,7 @@ def with_batches(stage: Stage, batch_size: int) -> Stage:
         raise InputError(f"batch_size {batch_size}: stage {stage.full_name} goes up to {batch.max}")
     narrow = replace(batch, typical=batch_size, max=batch_size)
 
-    def tensors(old: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def tensors(old: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
         return tuple(replace(t, dims=tuple(narrow if d == batch else d for d in t.dims)) for t in old)
 
     return replace(stage, inputs=tensors(stage.inputs), outputs=tensors(stage.outputs))
@@ -177,7 +177,7 @@ def needed_stages(
 ) -> tuple[Stage, ...]:
     """The stages that a deployment of a model runs on engines; with `every`, all forms of its stages."""
     if every:
-        return get_model(source.model).module("stages").stages(source.config)
+        return stages_of(source.model, source.config)
     buckets = bool(deployment.buckets(get_model(source.model).kind))
     masked, kernels = pads_masked(source, deployment), deployment.kernels
     stages = choose_stages(source, decoder, buckets, masked, backend, kernels)

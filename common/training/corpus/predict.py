@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from common.cli.parser import Parser
-from common.registry import get_model, load_attribute
+from common.registry import load_attribute
+from common.stages import stages_of
 from common.training.corpus.mels import save_mels
 from common.training.corpus.utterances import Utterances
 from common.weights.published import read_checkpoint
@@ -34,7 +35,7 @@ def predict_mels(model: nn.Module, corpus: Utterances, predict: Predict, batch_s
 def load_network(weights: Path | None, voice: str | None, model: str, device: torch.device) -> tuple:
     """A trained model's network in eval mode, from weights or from a voice, and its `ModelSource`."""
     source = load_voice(voice).source(model) if voice else read_checkpoint(weights, model)
-    network = load_attribute(get_model(model).module("stages").NETWORK)(source.config)
+    network = load_attribute(stages_of(model, source.config)[0].network)(source.config)
     # What only training needs is not in the file.
     network.load_state_dict(
         {name: torch.from_numpy(value) for name, value in source.state.items()}, strict=False

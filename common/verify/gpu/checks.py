@@ -8,11 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from common.bench.rows import Row
+from common.bench.table import Row
 from common.bench.worker import run_jobs
 from common.registry import load_attribute
 
-Job = dict[str, Any]  # a check's arguments; its row has these, with what was found, or with "failed" and why
+Job = dict[
+    str, Any
+]  # a check's arguments; its row has those of KEYS, with what was found, or why it "failed"
 
 # What a worker does with a job.
 STEPS = {
@@ -53,7 +55,7 @@ def check(given: tuple[str, Job]) -> Iterator[Row]:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     step, job = given
     try:
-        yield load_attribute(STEPS[step])(**job)
+        yield {key: job[key] for key in KEYS if key in job} | load_attribute(STEPS[step])(**job)
     except Exception as error:
         yield job | {"failed": f"{type(error).__name__}: {str(error)[:400]}"}
 

@@ -11,8 +11,10 @@ import pytest
 from common.bench import models
 from common.bench.models import FixedDurations, LoadedModels, audio_of
 from common.bench.run import measure_workload
-from common.bench.workload import Target, Workload, stages_of
+from common.bench.workload import Target, Workload
 from common.engines import Engine
+from common.stages import stages_of
+from fastpitch.config import FastPitchConfig
 from tests.conftest import tiny_fastspeech, tiny_hifigan, tiny_tacotron2
 
 STEPS = 6
@@ -135,7 +137,7 @@ def test_durations_are_given_to_what_is_captured_too():
     """Of a stage's engine by itself, and of what runs beside it; padding lasts no frame."""
     torch = pytest.importorskip("torch")
 
-    stage = next(stage for stage in stages_of("fastpitch") if stage.name == "encoder")
+    stage = next(stage for stage in stages_of("fastpitch", FastPitchConfig()) if stage.name == "encoder")
 
     class Predicting(Engine):
         backend, device, memory_bytes, memory_owner = "torch", "cpu", 0, None

@@ -4,7 +4,7 @@ import pytest
 
 from common.text.cmudict import CmuDict, load_cmudict, load_heteronyms
 from common.text.symbols import ARPABET
-from scripts.make_text_data import licence, pack_cmudict
+from common.training.english.dictionary import licence, pack_cmudict
 
 HEADER = """;;; # CMUdict
 ;;; # =====

@@ -195,7 +195,7 @@ def test_the_letter_reader_is_the_network_that_was_trained():
     from safetensors.torch import load_file
 
     from common.text.english.letters import WEIGHTS
-    from scripts.train_g2p import Reader, encode
+    from common.training.english.letters import Reader, encode
 
     reader = load_letter_reader()
     network = Reader(len(reader._chunks)).eval()

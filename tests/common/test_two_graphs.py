@@ -42,7 +42,7 @@ def model(request):
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
     """Tiny networks with the graphs of their stages."""
-    folder = tmp_path_factory.mktemp("halves")
+    folder = tmp_path_factory.mktemp("two_graphs")
     made = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(to_onnx, "check_sizes", lambda stage: [])
@@ -77,7 +77,7 @@ class TestWithoutGpu:
 
     @pytest.fixture
     def drivers(self, model, sources, monkeypatch):
-        """Makes a driver with halves, and one without; the first's graphs are counted."""
+        """Makes a driver with two graphs, and one without; the first's graphs are counted."""
 
         class Launched:
             def __init__(self, name, make, stream, shared=()):
@@ -103,14 +103,16 @@ class TestWithoutGpu:
         monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
         monkeypatch.setattr("common.engines.torch_engine.TorchEngine.can_be_captured", True)
         monkeypatch.setattr("common.engines.torch_engine.TorchEngine.capturable", capturable)
-        monkeypatch.setattr("common.synthesis.loading.Engines.captures", property(lambda self: True))
+        monkeypatch.setattr(
+            "common.synthesis.stage_engines.StageEngines.captures", property(lambda self: True)
+        )
 
         def make(source=sources[model], **how):
             deployment = Deployment(**how)
             driver, plain = (
                 make_driver(source, "torch", "cpu", decoder=FORMS[model], deployment=deployment) for _ in "ab"
             )
-            plain.captured = None
+            plain.two_graphs = None
             return driver, plain
 
         return make
@@ -120,7 +122,7 @@ class TestWithoutGpu:
         for ids in TEXTS:
             controls = controls_of(model, 1.2)
             assert_alike(driver.synthesise(ids, controls), plain.synthesise(ids, controls), 2e-5)
-        assert driver.captured.first.keys[0] == driver.captured.first.keys[1]  # texts are filled up
+        assert driver.two_graphs.first.keys[0] == driver.two_graphs.first.keys[1]  # texts are filled up
 
     def test_buckets_are_used_and_counted(self, model, drivers):
         driver, plain = drivers(**BUCKETS)
@@ -146,9 +148,9 @@ class TestWithoutGpu:
     def test_warming_up_captures_what_speech_needs(self, model, drivers):
         driver, _ = drivers(**BUCKETS)
         driver.capture(driver.engines.buckets[0], 2)
-        (captured,) = driver.captured._stages
+        (captured,) = driver.two_graphs._staged
         driver.synthesise(TEXTS[0])
-        assert list(driver.captured._stages) == [captured]
+        assert list(driver.two_graphs._staged) == [captured]
 
     def test_a_network_that_attends_to_padding_gets_none(self, model, drivers, sources):
         source = sources[model]
@@ -156,7 +158,7 @@ class TestWithoutGpu:
         driver, plain = drivers(source)
         ids = TEXTS[2]
         assert_alike(driver.synthesise(ids), plain.synthesise(ids), 2e-5)
-        assert driver.captured.first.keys[0][0] == (1, len(ids[0]))
+        assert driver.two_graphs.first.keys[0][0] == (1, len(ids[0]))
 
 
 @pytest.mark.gpu
@@ -164,7 +166,7 @@ class TestWithoutGpu:
 class TestOnGpu:
     @pytest.fixture
     def drivers(self, model, sources, tmp_path, monkeypatch):
-        """Makes drivers on TensorRT, without graphs and with halves."""
+        """Makes drivers on TensorRT, without graphs and with them."""
         try:
             trt = load_tensorrt()
         except ValueError as error:
@@ -193,7 +195,7 @@ class TestOnGpu:
                 for pace in (1.0, 0.5):
                     controls = controls_of(model, pace)
                     assert_alike(graphed.synthesise(ids, controls), plain.synthesise(ids, controls))
-        for captured in (graphed.captured.first, graphed.captured.second):
+        for captured in (graphed.two_graphs.first, graphed.two_graphs.second):
             assert len(captured.graphs) == 2 and all(captured.graphs.values())  # batches of two and one
 
     @pytest.mark.trt
@@ -207,16 +209,16 @@ class TestOnGpu:
             assert_alike(made, wanted)
 
     def test_kernels_give_the_bits_of_single_launches(self, model, tmp_path):
-        """Kernels fill lengths up, also where the network hears the padding of shorter items."""
+        """Kernels fill lengths up, also where the network attends to the padding of shorter items."""
         for source in (load_voice().source(model), random_source(model, tmp_path)):
             graphed, plain = (
                 make_driver(source, "torch", "cuda", deployment=Deployment(kernels=KERNELS)) for _ in "ab"
             )
-            plain.captured = None
+            plain.two_graphs = None
             for ids in (*TEXTS, TEXTS[0]):
                 controls = controls_of(model, 1.0)
                 assert_alike(graphed.synthesise(ids, controls), plain.synthesise(ids, controls))
-            for captured in (graphed.captured.first, graphed.captured.second):
+            for captured in (graphed.two_graphs.first, graphed.two_graphs.second):
                 assert captured.graphs and all(captured.graphs.values())
 
     def test_the_host_waits_for_nothing_but_durations(self, model):
@@ -229,8 +231,8 @@ class TestOnGpu:
         for mode in ("default", "error"):  # the first time it captures
             torch.cuda.set_sync_debug_mode(mode)
             try:
-                made = driver.captured.encode(np.ones((1, text), np.int64), np.array([text]), **settings)
-                decoded = driver.captured.decode(made, np.array([600]))
+                made = driver.two_graphs.encode(np.ones((1, text), np.int64), np.array([text]), **settings)
+                decoded = driver.two_graphs.decode(made, np.array([600]))
             finally:
                 torch.cuda.set_sync_debug_mode("default")
             assert decoded["mel"].shape[2] == 640

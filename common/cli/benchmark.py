@@ -1,0 +1,175 @@
+"""Measures pairs, models or stages on this machine, on any backends: tables of speed and memory."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from common.cli import options, run
+from common.errors import InputError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = options.Parser(
+        description=__doc__, kinds=("acoustic", "vocoder"), choose=lambda args: itertools.chain(*choose(args))
+    )
+    add_arguments(parser)
+    args = parser.parse_args(argv)
+
+    from common.bench import report
+
+    if args.document:
+        from common.bench.document import write_document
+
+        write_document(args.document, [Path(name) for name in args.results])
+        return 0
+    if args.results:
+        raise InputError("results are for --document FILE, which joins them")
+
+    from common.bench.run import measure
+
+    command = shlex.join(["python", "scripts/benchmark.py", *sys.argv[1:]])
+    workloads, budget = make_workloads(args)
+    results = measure(workloads, command, args.limit, budget, show)
+    if args.out:
+        report.write_all(results, args.out)
+    print(json.dumps(results, indent=1) if args.json else report.markdown(results), end="")
+    return 0 if any("failed" not in row for row in results["rows"]) else 1
+
+
+def show(row: dict) -> None:
+    from common.bench.report import line
+    from common.synthesis.warm_up import HEADINGS
+
+    if "warm_up" in row:
+        run.print_table(HEADINGS, row["warm_up"], file=sys.stderr)
+    print(line(row), file=sys.stderr)
+
+
+# argparse's keywords by option; the shared ones of common.cli.options have none here, or words of their own.
+OPTIONS: dict[str, dict[str, dict[str, Any] | str | None]] = {
+    "what is measured": {
+        "acoustic": "acoustic models: one, several (a,b) or all of the voice's (default: the voice's first)",
+        "vocoder": "vocoders, as --acoustic",
+        "part": {
+            "metavar": "NAMES",
+            "help": "models or stages alone instead of pairs: fastpitch,hifigan.generator,tacotron2.decoder",
+        },
+        "suite": {"metavar": "NAME", "help": "tables that belong together: h200, cpu or onnx-options"},
+        "weights": {
+            "metavar": "KIND",
+            "help": "the voice's, or published: seeded random ones in the published sizes (default: voice)",
+        },
+        "voice": None,
+        "checkpoint": None,
+        "symbols": {
+            "metavar": "N,...",
+            "help": "text lengths, in symbols: random ids, 5 frames for each, 600 steps of Tacotron 2 "
+            "(default: sentences, as long as they become; 128 with --part and published weights)",
+        },
+        "batches": {"default": "1", "metavar": "N,...", "help": "batch sizes, in utterances (default: 1)"},
+    },
+    "how it runs": {
+        "backend": {
+            "dest": "backends",
+            "action": "append",
+            "default": [],
+            "metavar": "NAMES",
+            "help": "onnx, torch, trt, torch-compile, torch-graph, trt-graph (CUDA graphs), several "
+            "(onnx,torch), or one for each model or stage (acoustic=trt,vocoder=onnx); may be repeated "
+            "(default: onnx, and torch if it is installed)",
+        },
+        "precision": {
+            "dest": "precisions",
+            "metavar": "NAMES",
+            "help": "fp32, tf32, fp16, of those that a backend has (default: fp32, or what use_fp16 says)",
+        },
+        "device": {"help": "cpu, cuda, cuda:N or auto (default: cpu, with trt a GPU)"},
+        "peer": {
+            "action": "append",
+            "default": [],
+            "metavar": "MODULE:FUNCTION",
+            "help": "a function of yours in the same tables: a list of ids -> their audio; may be repeated",
+        },
+        "decoder": None,
+        "threads": None,
+        "runs": {"type": options.positive, "help": "runs for each row, fewer of slow ones (default: 10)"},
+        "warm-up": None,
+        "limit": {"type": float, "default": 120.0, "help": "seconds for a row, with loading (default: 120)"},
+        "budget": {"type": float, "help": "seconds for all rows: no further one begins then"},
+    },
+    "output": {
+        "json": {"action": "store_true", "help": "print all numbers as JSON"},
+        "out": {"type": Path, "help": "a folder: also write results.json, .csv, .md and plots there"},
+        "document": {"type": Path, "help": "measure nothing: make this page of earlier results"},
+    },
+}
+
+
+def add_arguments(parser: options.Parser) -> None:
+    for heading, group in OPTIONS.items():
+        arguments = parser.add_argument_group(heading)
+        for name, how in group.items():
+            if isinstance(how, dict):
+                arguments.add_argument(f"--{name}", **how)
+            else:
+                options.add_options(arguments, name, **({name: how} if how else {}))
+    parser.add_argument("results", nargs="*", default=[], metavar="RESULTS", help="JSON files for --document")
+
+
+def make_workloads(args: argparse.Namespace):
+    """The workloads, and the seconds that all of them may take."""
+    from common.bench import workload
+    from common.bench.models import require_peer
+    from common.errors import require_torch
+
+    keys = ("voice", "threads", "decoder", "deployments", "overrides", "warm_up", "runs", "device")
+    how = {"checkpoints": args.checkpoint, **{key: getattr(args, key) for key in keys}}
+    for peer in args.peer:
+        require_peer(peer)
+    if args.weights:
+        how["weights"] = workload.choices(args.weights, workload.WEIGHTS, "weights")[0]
+    if args.weights == "published":
+        require_torch("--weights published")
+    if args.warm_up and (args.symbols or args.part or args.suite or args.weights == "published"):
+        raise InputError("--warm-up speaks a sentence: it is not for random ids, nor parts of models")
+    if args.symbols:
+        how["symbols"] = workload.numbers(args.symbols, "--symbols")
+    elif args.part or args.weights == "published":
+        how["symbols"] = (128,)
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", args.device or "auto"):
+        raise InputError(f"unknown device {args.device!r}: use cpu, cuda, cuda:N or auto")
+    how = {key: value for key, value in how.items() if value is not None}
+    if args.suite:
+        made, budget = workload.suite_workloads(args.suite, how)
+        return workload.with_peers(made, args.peer), args.budget or budget
+    if args.part:
+        targets = [workload.Target.of(part.strip()) for part in args.part.split(",")]
+    else:
+        targets = [workload.Target(*pair) for pair in itertools.product(*choose(args))]
+    if args.decoder and not any(workload.form_of(target.acoustic, args.decoder) for target in targets):
+        raise InputError(f"--decoder {args.decoder}: none of the models that are measured has this form")
+    backends = args.backends or workload.default_backends(args.deployments)
+    precisions = (
+        workload.choices(args.precisions, workload.PRECISIONS, "precision") if args.precisions else ()
+    )
+    how["batches"] = workload.numbers(args.batches, "--batches")
+    made = workload.make_workloads(targets, backends, precisions, **how)
+    return workload.with_peers(made, args.peer), args.budget
+
+
+def choose(args: argparse.Namespace) -> list[list[str]]:
+    """The acoustic models and the vocoders."""
+    from common.bench.workload import choose_models
+
+    return [
+        choose_models(words, kind, args.voice, args.checkpoint, args.weights or "voice")
+        for kind, words in (("acoustic", args.acoustic), ("vocoder", args.vocoder))
+    ]

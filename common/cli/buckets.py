@@ -1,0 +1,70 @@
+"""Proposes bucket lists for texts: those that waste the least padding on them. Speaks nothing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from common.cli import options
+from common.config.deployment import bucket_keys
+
+EPILOG = """examples:
+  %(prog)s -i texts.txt --count 4
+  %(prog)s -i texts.txt --acoustic tacotron2 --json
+"""
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = options.Parser(
+        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "-i", "--input", metavar="FILE", required=True, help=".txt with a text a line, or .tsv; - is stdin"
+    )
+    parser.add_argument("--count", type=options.positive, default=4, help="buckets at most (default: 4)")
+    options.add_options(parser, "batch-size")
+    parser.add_argument("--json", action="store_true", help="print the proposal as JSON")
+    options.add_model_arguments(parser)
+    options.add_control_arguments(parser)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parse(argv)
+
+    from common.cli.phrases import read_phrases
+    from common.synthesis.bucket_lists import predict_lengths, propose
+
+    phrases = read_phrases(None, args.input)
+    controls = options.controls_from(args)
+    tts = options.load_from(args)
+    tts.require_controls(controls)
+    utterances = [u for phrase in phrases for u in tts.analyse(phrase.text).utterances]
+    batch_size = tts.choose_batch_size(args.batch_size)
+    symbols, frames = predict_lengths(tts.acoustic, utterances, controls, batch_size)
+    # A longer mel is made of pieces.
+    frames = frames.clip(max=tts.acoustic.longest_mel)
+    proposal, single = propose(symbols, frames, args.count), propose(symbols, frames, 1)
+    keys = bucket_keys(proposal.buckets)
+    if args.json:
+        content = {
+            "utterances": len(utterances),
+            **keys,
+            "waste": proposal.waste,
+            "single_bucket": {"bucket": str(single.buckets[0]), "waste": single.waste},
+        }
+        print(json.dumps(content, indent=1))
+        return 0
+    print(
+        f"# {len(utterances)} utterances of {symbols.min()} to {symbols.max()} symbols and "
+        f"{frames.min()} to {frames.max()} frames\n"
+        f"# padding: {100 * proposal.waste:.1f} % of all steps; with the one bucket {single.buckets[0]} "
+        f"{100 * single.waste:.1f} %\n"
+        "trt_multi_engine: true\n"
+        + "\n".join(
+            f"{key}: {lengths}  # {unit}"
+            for (key, lengths), unit in zip(keys.items(), ("symbols", "mel frames"), strict=True)
+        )
+    )
+    return 0

@@ -1,0 +1,101 @@
+"""Checks TensorRT on this machine's GPU against PyTorch: stages, layers, speech, mixed backends, kernels.
+
+Each step writes its rows into --out, in the place of those about the same. `--document FILE` puts them on one
+page, on any machine.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from common.cli import options
+from common.config.deployment import PRECISIONS
+from common.errors import InputError
+from common.registry import names
+
+STEPS = ("verify", "sentences", "example", "tests", "pairs", "mix", "stages")
+PARALLEL = 4  # checks at a time that measure no time
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = options.Parser(description=__doc__)
+    texts = {  # options with commas: default and help
+        "steps": (",".join(STEPS), f"of {', '.join(STEPS)}"),
+        "models": (",".join(names()), "with commas (default: all)"),
+        "weights": ("voice,published", "published (its sizes, random weights) and voice (default: both)"),
+        "precision": (",".join(PRECISIONS), "with commas (default: fp32,fp16)"),
+    }
+    for name, (default, text) in texts.items():
+        parser.add_argument(f"--{name}", default=default, metavar="NAMES", help=text)
+    parser.add_argument("--fixed", action="store_true", help="stages: also engines for one length only")
+    parser.add_argument(
+        "--export-only",
+        action="store_true",
+        help="make the graphs of published sizes (build/graphs) and stop",
+    )
+    parser.add_argument("--limit", type=float, default=90.0, help="seconds for one check (default: 90)")
+    parser.add_argument("--out", type=Path, default=Path("build/gpu_check"), help="folder of the results")
+    parser.add_argument("--document", type=Path, help="write this page of the results and stop")
+    args = parser.parse_args(argv)
+
+    if args.document:
+        from common.verify.gpu.page import document
+
+        args.document.write_text(document(args.out), encoding="utf-8")
+        return 0
+
+    from common.errors import require_torch
+
+    require_torch("comparing with PyTorch")
+    chosen, origins, precisions = (t.split(",") for t in (args.models, args.weights, args.precision))
+    if args.export_only:
+        from common.bench.random_weights import random_source
+
+        for model in chosen:
+            dict(random_source(model).graphs)
+        return 0
+    steps = args.steps.split(",")
+    unknown = [step for step in steps if step not in STEPS]
+    if unknown:
+        raise InputError(f"there is no step {unknown[0]!r}: choose from {', '.join(STEPS)}")
+
+    from common.engines.tensorrt.engine import require_gpu
+
+    require_gpu("cuda")
+    from common.bench.machine import versions
+    from common.engines.tensorrt.api import load_tensorrt
+    from common.verify.gpu import models, pairs, stages
+    from common.verify.gpu.checks import TIMED, run_checks, write_rows
+
+    load_tensorrt()
+    args.out.mkdir(parents=True, exist_ok=True)
+    write_rows(args.out / "machine.json", [versions("cuda")])
+    todo = {
+        "verify": lambda: models.verify_jobs(chosen, origins, precisions, f"{args.out}/plots"),
+        "sentences": lambda: pairs.sentence_jobs(precisions, f"{args.out}/sentences"),
+        "example": lambda: [{"folder": f"{args.out}/example", "precision": p} for p in precisions],
+        "pairs": lambda: pairs.pair_jobs(precisions, "trt"),
+        "mix": lambda: pairs.pair_jobs(["fp16"], pairs.MIX),
+        "stages": lambda: stages.stage_jobs(chosen, origins, precisions, args.fixed),
+    }
+    failed = False
+    for step in steps:
+        if step == "tests":
+            failed |= run_tests(args.out / "tests.txt")
+            continue
+        rows = run_checks(step, todo[step](), args.limit, 1 if step in TIMED else PARALLEL)
+        write_rows(args.out / f"{step}.json", rows)
+        failed |= any("failed" in row for row in rows)
+    return 1 if failed else 0
+
+
+def run_tests(out: Path) -> bool:
+    """The tests that need a GPU; whether one failed."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "tests", "-p", "no:cacheprovider"]
+    found = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    out.write_text(found.stdout)
+    print(found.stdout[-2000:], flush=True)
+    return found.returncode != 0

@@ -1,0 +1,268 @@
+"""Phrases from a file to sound files: what `melforge speak` does around the runner."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.audio.sound_files import FORMATS, encode_audio, write_audio
+from common.errors import InputError, require_package
+from common.files import write_bytes
+from common.runner import AnalysedText, TextToSpeech
+from common.speech import Audio, Controls, shown
+from common.text import Unspoken
+
+NAME_COLUMNS = ("name", "output", "file")
+SINGLE = "speech"
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A text to speak, the name of its files, and where it stands."""
+
+    name: str
+    text: str
+    place: str  # "phrases.txt line 3", or "" for --text
+
+
+def read_phrases(text: str | None, source: str | None) -> list[Phrase]:
+    """The phrase of --text, or those of a file (`-` is standard input)."""
+    if text is not None:
+        return [Phrase(SINGLE, text, "")]
+    where = "stdin" if source == "-" else source
+    raw = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+    try:
+        content = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise InputError(
+            f"{where} line {line} is not UTF-8 (byte 0x{raw[error.start]:02x}): save the file as UTF-8"
+        ) from None
+    lines = [(number, line.rstrip("\r")) for number, line in enumerate(content.split("\n"), start=1)]
+    lines = [(number, line) for number, line in lines if line.strip()]
+    if not lines:
+        raise InputError(f"{where} holds no text to speak")
+    if str(source).lower().endswith(".tsv"):
+        return _from_table(lines, where)
+    # NVIDIA's client names its files like this: by the phrase's place among the others.
+    return [
+        Phrase(str(order), line.strip(), f"{where} line {number}")
+        for order, (number, line) in enumerate(lines, start=1)
+    ]
+
+
+def _from_table(lines: list[tuple[int, str]], where: str) -> list[Phrase]:
+    """Columns by their heading (name, text), or without one the first two."""
+    heading = [cell.strip().lower() for cell in lines[0][1].split("\t")]
+    name_at, text_at = 0, 1
+    if "text" in heading:
+        lines = lines[1:]
+        text_at = heading.index("text")
+        name_at = next((heading.index(word) for word in NAME_COLUMNS if word in heading), -1)
+    phrases: dict[str, Phrase] = {}
+    for order, (number, line) in enumerate(lines, start=1):
+        place = f"{where} line {number}"
+        cells = line.split("\t")
+        if max(text_at, name_at) >= len(cells):
+            raise InputError(f"{place} has {len(cells)} columns: name and text must be apart by a tab")
+        name = str(order) if name_at < 0 else file_name(cells[name_at], place)
+        if name in phrases:
+            raise InputError(f"{place}: the name {name!r} stands at {phrases[name].place} already")
+        phrases[name] = Phrase(name, cells[text_at].strip(), place)
+    return list(phrases.values())
+
+
+def file_name(cell: str, place: str) -> str:
+    name = cell.strip()
+    stem, _, suffix = name.rpartition(".")
+    name = stem if suffix.lower() in FORMATS else name
+    if not name or name.startswith(".") or any(char in "/\\:\0" or ord(char) < 32 for char in name):
+        raise InputError(f"{place}: {cell!r} cannot be the name of a file")
+    return name
+
+
+class Writer:
+    """Where each phrase's files go; what is wrong with that shows before anything is computed."""
+
+    def __init__(self, output: str | None, phrases: Sequence[Phrase], save_mel: bool, plot: str | None):
+        many = len(phrases) > 1
+        self.save_mel = save_mel
+        self.plot = Path(plot) if plot else None
+        self.to_stdout = output == "-"
+        self.folder: Path | None = None
+        self.file: Path | None = None
+        if self.plot:
+            require_package("matplotlib", "--plot")
+            if not self.plot.parent.is_dir():
+                raise FileNotFoundError(f"cannot write {plot}: the folder {self.plot.parent} does not exist")
+        if self.to_stdout:
+            if many:
+                raise InputError(f"-o - takes one phrase, not {len(phrases)}: give a folder")
+            if save_mel:
+                raise InputError("--save-mel saves beside the sound file, and -o - writes none: give a file")
+            return
+        path = Path(output or (SINGLE if many else f"{SINGLE}.wav"))
+        suffix = path.suffix.lower().removeprefix(".")
+        is_folder = path.is_dir() or (output or "").endswith("/") or (not suffix and not path.exists())
+        if many and not path.is_dir() and (suffix in FORMATS or path.exists()):
+            raise InputError(f"{path} is one file for {len(phrases)} phrases: give a folder")
+        if is_folder or many:
+            path.mkdir(parents=True, exist_ok=True)
+            self.folder = path
+        else:
+            if suffix not in FORMATS and not _is_device(path):
+                known = ", ".join(f".{name}" for name in FORMATS)
+                raise InputError(f"{path}: the suffix does not name a sound format; use one of {known}")
+            if not path.parent.is_dir():
+                raise FileNotFoundError(f"cannot write {path}: the folder {path.parent} does not exist")
+            self.file = path
+        if self.plot and many:
+            self.plot.mkdir(parents=True, exist_ok=True)
+
+    def write(self, phrase: Phrase, audio: Audio) -> Path | None:
+        """Writes a phrase's files and returns where its sound is."""
+        if self.plot:
+            from common.synthesis.plot import draw
+
+            target = self.plot / f"{phrase.name}.png" if self.plot.is_dir() else self.plot
+            write_bytes(target, draw(audio))
+        if self.to_stdout:
+            write_audio(sys.stdout.buffer, audio.samples, audio.sampling_rate)
+            sys.stdout.buffer.flush()
+            return None
+        path = self.file or self.folder / f"{phrase.name}.wav"
+        if _is_device(path):
+            _write_device(path, audio)
+        else:
+            write_audio(path, audio.samples, audio.sampling_rate)
+        if self.save_mel:
+            buffer = io.BytesIO()
+            np.save(buffer, audio.mel)
+            write_bytes(path.with_suffix(".npy"), buffer.getvalue())
+        return path
+
+
+def _is_device(path: Path) -> bool:
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _write_device(path: Path, audio: Audio) -> None:
+    try:
+        path.write_bytes(encode_audio(audio.samples, audio.sampling_rate))
+    except OSError as error:
+        raise OSError(error.errno, f"cannot write {path}: {error.strerror}") from None
+
+
+def describe_unspoken(phrase: Phrase, unspoken: Iterable[Unspoken]) -> list[str]:
+    where = f"{phrase.place}: " if phrase.place else ""
+    return [f"{where}{u.symbol!r} at position {u.position} cannot be spoken" for u in unspoken]
+
+
+def describe_audio(phrase: Phrase, audio: Audio) -> list[str]:
+    """What a listener should know: utterances that were spoken again, and those that may be wrong."""
+    where = f"{phrase.place}: " if phrase.place else ""
+    notes = [
+        f"note: {where}{shown(utterance.text)}: {note}"
+        for utterance, note in zip(audio.utterances, audio.notes, strict=True)
+        if note
+    ]
+    return notes + [f"warning: {where}{problem}" for problem in audio.problems]
+
+
+def speak_phrases(
+    tts: TextToSpeech,
+    phrases: Sequence[Phrase],
+    writer: Writer,
+    controls: Controls,
+    batch_size: int | None = None,
+    retries: int = 0,
+    strict: bool = False,
+    quiet: bool = False,
+) -> tuple[list[dict[str, Any]], int]:
+    """Speaks and writes every phrase that can be spoken; a record for each file made, and how many failed.
+
+    A lone phrase that cannot be spoken is an error. Of several, the others are still made.
+    """
+    tts.require_controls(controls)
+    speakable: list[Phrase] = []
+    texts: list[AnalysedText] = []
+    failures = 0
+    for phrase in phrases:
+        try:
+            text = tts.analyse(phrase.text)
+            lines = describe_unspoken(phrase, text.unspoken)
+            if strict and lines:
+                raise InputError("; ".join(lines))
+        except InputError as error:
+            if len(phrases) == 1:
+                raise
+            message = str(error)
+            where = "" if message.startswith(phrase.place) else f"{phrase.place}: "
+            print(f"error: {where}{message}", file=sys.stderr)
+            failures += 1
+            continue
+        for line in lines:
+            print(f"warning: {line}", file=sys.stderr)
+        speakable.append(phrase)
+        texts.append(text)
+    batch_size = batch_size if len(phrases) > 1 else batch_size or 1
+    answers = tts.speak_each(texts, controls, batch_size, retries)
+    records: dict[int, dict[str, Any]] = {}
+    for number, audio in _with_progress(answers, len(speakable)):
+        phrase = speakable[number]
+        started = time.perf_counter()
+        path = writer.write(phrase, audio)
+        for line in describe_audio(phrase, audio):
+            print(line, file=sys.stderr)
+        records[number] = record(phrase, audio, path, time.perf_counter() - started)
+        if path and not quiet and len(phrases) == 1:
+            print(f"{path}: {audio.seconds:.2f} s")
+    if writer.folder and not quiet and len(phrases) > 1:
+        print(f"{writer.folder}: {len(records)} files, {sum(r['seconds'] for r in records.values()):.1f} s")
+    return [records[number] for number in sorted(records)], failures
+
+
+def _with_progress(answers: Iterable, total: int) -> Iterable:
+    if total < 2 or not sys.stderr.isatty():
+        return answers
+    from tqdm import tqdm
+
+    return tqdm(answers, total=total, unit="phrase", leave=False)
+
+
+def record(phrase: Phrase, audio: Audio, path: Path | None, write_seconds: float) -> dict[str, Any]:
+    """What --json says of a phrase. Writing is timed apart: speed is from text to samples."""
+    timings = {**audio.timings.summary(), "write_s": write_seconds}
+    pitches = audio.pitches or [None] * len(audio.utterances)
+    return {
+        "name": phrase.name,
+        "file": None if path is None else str(path),
+        "seconds": round(audio.seconds, 4),
+        "sampling_rate": audio.sampling_rate,
+        "text": audio.text,
+        "utterances": [
+            {
+                "text": utterance.text,
+                "normalised": utterance.normalised,
+                "start": round(start, 4),
+                "pause": utterance.pause,
+                "symbols": list(utterance.symbols),
+                "durations": durations.tolist(),
+                "pitch": None if pitch is None else [round(float(hz), 1) for hz in pitch],
+                "note": note,
+            }
+            for utterance, start, durations, pitch, note in zip(
+                audio.utterances, audio.starts, audio.durations, pitches, audio.notes, strict=True
+            )
+        ],
+        "problems": [asdict(problem) for problem in audio.problems],
+        "unspoken": [{"symbol": u.symbol, "position": u.position} for u in audio.unspoken],
+        "timings": {name: round(value, 6) for name, value in timings.items()},
+    }

@@ -1,0 +1,36 @@
+"""Example inputs of a model's stages: for exporting, checking and warming up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from common.arrays import Array
+from common.engines import Engine
+from common.registry import load_attribute
+from common.stages import Stage, plan_of
+from common.weights.voices import ModelSource
+
+Inputs = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class ExampleInputs:
+    """What a model's examples.py declares."""
+
+    # Random inputs of these sizes: (stage, config, sizes by dimension, generator).
+    example_inputs: Callable[[Stage, Any, dict[str, int], np.random.Generator], Inputs]
+    # The inputs fitted to the weights, where random ones say little: a decoder that never stops, say.
+    settle_inputs: Callable[[Stage, ModelSource, Inputs], Inputs] = lambda stage, source, inputs: inputs
+    # The inputs moved to where rounding does not decide how long something lasts.
+    steady_inputs: Callable[[Stage, Engine, dict[str, Array]], dict[str, Array]] = (
+        lambda stage, engine, inputs: inputs
+    )
+
+
+def examples_of(model: str) -> ExampleInputs:
+    """The examples of a model by its name."""
+    return load_attribute(plan_of(model).examples)

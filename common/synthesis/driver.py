@@ -1,0 +1,55 @@
+"""What drivers share: a driver runs a model's stages on whatever engines it is given."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from common.config.deployment import Bucket
+from common.engines import Engine
+from common.registry import get_model
+from common.synthesis.stage_engines import StageEngines
+from common.weights.voices import ModelSource
+
+Config = TypeVar("Config")
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """A run beside those of single stages that should come before anybody waits for it."""
+
+    what: str
+    lengths: str
+    run: Callable[[], object]
+
+
+class Driver(ABC, Generic[Config]):
+    """One model on its engines."""
+
+    def __init__(self, source: ModelSource, engines: StageEngines):
+        self.source = source
+        self.config: Config = source.config
+        self.engines = engines
+
+    @property
+    def controls(self) -> frozenset[str]:
+        """The controls that change something."""
+        return get_model(self.source.model).controls
+
+    @property
+    @abstractmethod
+    def batch_safe(self) -> bool:
+        """Whether an item of a padded batch equals the same item alone."""
+
+    def warm_ups(self, bucket: Bucket | None, batch: int) -> Iterator[WarmUp]:
+        """What this driver runs beside single stages, in a bucket or at typical lengths."""
+        return iter(())
+
+
+def bucket_for(engine: Engine, text: int = 0, mel: int = 0) -> Bucket:
+    """The smallest of the engine's buckets for lengths that were checked to have one."""
+    bucket = engine.covering(text=text, mel=mel)
+    assert bucket is not None, f"{engine.stage.full_name} has no bucket for {text} symbols and {mel} frames"
+    return bucket

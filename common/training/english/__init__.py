@@ -1,0 +1,1 @@
+"""Makes the tables and networks of the English frontend."""

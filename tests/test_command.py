@@ -1,0 +1,144 @@
+"""The public face: `import melforge`, the command, its exit statuses, and a clone without an install."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import melforge
+from common.cli import run as run_module
+from common.errors import InputError
+from melforge import command
+from melforge.command import COMMANDS
+
+ROOT = Path(__file__).parent.parent
+SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
+
+
+def python(*words: object, cwd: Path = ROOT) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, cwd=cwd)
+
+
+def test_the_public_names_come_without_torch():
+    code = (
+        "import sys, melforge; assert not {'numpy', 'common.runner'} & set(sys.modules)\n"
+        "from melforge import Audio, Controls, TextToSpeech, __version__; assert 'torch' not in sys.modules\n"
+        "print(Controls(pace=2).pace, TextToSpeech.__name__, Audio.__name__, __version__)"
+    )
+    result = python("-c", code)
+    assert result.stdout.split() == ["2", "TextToSpeech", "Audio", melforge.__version__], result.stderr
+    with pytest.raises(AttributeError, match="no attribute 'Controlls'"):
+        melforge.Controlls  # noqa: B018
+
+
+@pytest.fixture
+def melforge_command(monkeypatch, capsys):
+    """Runs `melforge`; its status, stdout and stderr."""
+
+    def melforge_command(*words: str):
+        monkeypatch.setattr("sys.argv", ["melforge", *words])
+        status: object = 0
+        try:
+            command.main()
+        except SystemExit as stopped:
+            status = stopped.code
+        return status, *capsys.readouterr()
+
+    return melforge_command
+
+
+def test_help_lists_every_command_in_a_line(melforge_command):
+    for words in ((), ("--help",)):
+        status, out, _ = melforge_command(*words)
+        assert status == 0
+        assert [line.split()[0] for line in out.splitlines() if line.startswith("  ")] == list(COMMANDS)
+    assert melforge_command("--version") == (0, f"melforge {melforge.__version__}\n", "")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(melforge_command, name):
+    status, out, _ = melforge_command(name, "--help")
+    assert status == 0 and out.startswith(f"usage: melforge {name} ") and "--debug" in out
+
+
+def test_an_unknown_command_is_a_sentence_with_the_nearest(melforge_command):
+    status, _, errors = melforge_command("speek")
+    assert status == 2 and errors.startswith("error: unknown command 'speek': did you mean 'speak'?")
+
+
+def test_python_m_melforge_is_the_command():
+    result = python("-m", "melforge", "--version")
+    assert result.stdout == f"melforge {melforge.__version__}\n"
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_clone_without_an_install_says_what_to_do(script, tmp_path):
+    result = python("-S", "-E", script, cwd=tmp_path)
+    assert result.returncode == 2 and result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: this needs ") and ": run python3 -m venv .venv && .venv/bin/pip" in line
+
+
+def raising(error: BaseException):
+    def main():
+        raise error
+
+    return main
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "sentence"),
+    [
+        (InputError("no such voice"), 2, "error: no such voice"),
+        (
+            FileNotFoundError(2, "No such file or directory", "a.wav"),
+            2,
+            "error: a.wav: No such file or directory",
+        ),
+        (FileNotFoundError("voice folder x not found"), 2, "error: voice folder x not found"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (MemoryError(), 2, "error: out of memory"),
+        (
+            ValueError("shapes (3,)\nand (4,)"),
+            1,
+            "error: this is a fault of Melforge (ValueError: shapes (3,) and (4,)); please report it; "
+            "--debug or MELFORGE_DEBUG=1 shows the traceback",
+        ),
+        (
+            KeyError("mel"),
+            1,
+            "error: this is a fault of Melforge (KeyError: 'mel'); please report it; "
+            "--debug or MELFORGE_DEBUG=1 shows the traceback",
+        ),
+    ],
+)
+def test_the_exit_status_tells_whose_fault_it_is(error, status, sentence, capsys, monkeypatch):
+    monkeypatch.delenv("MELFORGE_DEBUG", raising=False)
+    monkeypatch.setattr("sys.argv", ["melforge"])
+    with pytest.raises(SystemExit) as stopped:
+        run_module.run(raising(error))
+    assert stopped.value.code == status
+    assert capsys.readouterr().err == f"{sentence}\n"
+
+
+@pytest.mark.parametrize("how", ["--debug", "MELFORGE_DEBUG"])
+def test_a_fault_of_ours_shows_its_traceback_on_request(how, capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["melforge", *([how] if how.startswith("-") else [])])
+    monkeypatch.setenv("MELFORGE_DEBUG", "0" if how.startswith("-") else "1")
+    with pytest.raises(SystemExit) as stopped:
+        run_module.run(raising(ValueError("wrong shape")))
+    errors = capsys.readouterr().err
+    assert stopped.value.code == 1 and errors.startswith("Traceback")
+    assert errors.endswith("error: this is a fault of Melforge (ValueError: wrong shape); please report it\n")
+
+
+def test_an_optional_package_that_is_missing_is_a_sentence(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["melforge"])
+    error = ModuleNotFoundError("No module named 'pocketsphinx'", name="pocketsphinx")
+    with pytest.raises(SystemExit) as stopped:
+        run_module.run(raising(error))
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == "error: this needs pocketsphinx: pip install -e '.[train]'\n"
