@@ -1,19 +1,152 @@
-"""Voices of random weights, tiny enough for every test to speak with them."""
+"""What tests need of the machine, and voices of random weights, tiny enough for every test to speak with."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
+import importlib
 import json
 import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+
+# The networks are tiny, and a thread that waits by spinning would take a core from other tests.
+os.environ["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", "1")
+os.environ["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
 
 import numpy as np
 import pytest
 
-# Two threads of PyTorch and two of ONNX Runtime on two cores would wait for each other.
-os.environ.setdefault("OMP_NUM_THREADS", "2")
+from common.files import write_bytes
 
 SYMBOL_FRAMES = 3.0
+
+
+# Markers: what a test needs of the machine. One that lacks it skips the test, here and nowhere else.
+
+
+def has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def has_tensorrt(portable: bool = False) -> bool:
+    from common.engines.tensorrt.api import load_tensorrt
+
+    try:
+        return load_tensorrt().portable or not portable
+    except ValueError:
+        return False
+
+
+def has_module(name: str) -> bool:
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        return False
+    return True
+
+
+def has_nvrtc() -> bool:
+    if not has_module("cuda.bindings.nvrtc"):
+        return False
+    from cuda.bindings import nvrtc
+
+    try:
+        nvrtc.nvrtcVersion()
+    except RuntimeError:  # the library is not there
+        return False
+    return True
+
+
+def has_half_on_host() -> bool:
+    if shutil.which("g++") is None:
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["g++", "-std=c++20", "-x", "c++", "-c", "-", "-o", f"{folder}/half.o"]
+        return subprocess.run(command, input=b"_Float16 half;", capture_output=True).returncode == 0
+
+
+NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
+    "gpu": ("an NVIDIA GPU", has_gpu),
+    "no_gpu": ("a machine without an NVIDIA GPU", lambda: not has_gpu()),
+    "trt": ("TensorRT or TensorRT for RTX", has_tensorrt),
+    "rtx": ("TensorRT for RTX, which builds without a GPU", lambda: has_tensorrt(portable=True)),
+    "triton": ("Triton", lambda: has_module("triton")),
+    "cuda_bindings": ("cuda.bindings", lambda: has_module("cuda.bindings.nvrtc")),
+    "nvrtc": ("cuda.bindings and NVRTC", has_nvrtc),
+    "nvcc": ("nvcc", lambda: shutil.which("nvcc") is not None),
+    "gxx": ("a g++ that knows _Float16", has_half_on_host),
+    "dev_full": ("/dev/full", lambda: Path("/dev/full").exists()),
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for marker, (needed, _) in NEEDS.items():
+        config.addinivalue_line("markers", f"{marker}: needs {needed}")
+
+
+@functools.cache
+def lacks(marker: str) -> bool:
+    return not NEEDS[marker][1]()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker, (needed, _) in NEEDS.items():
+        if item.get_closest_marker(marker) and lacks(marker):
+            pytest.skip(f"needs {needed}")
+
+
+# Running in parallel
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """What "-n auto" means: up to four processes for the whole suite, one for named files or beside a GPU."""
+    whole = config.args_source is not pytest.Config.ArgsSource.ARGS
+    return min(4, os.cpu_count() or 1) if whole and not Path("/dev/nvidiactl").exists() else 0
+
+
+@pytest.fixture(scope="session", autouse=True)
+def exported_once(tmp_path_factory):
+    """A graph is exported once in a run, by whichever process needs it first: an export takes seconds."""
+    if "common.export.to_onnx" not in sys.modules:  # no test that was collected exports
+        yield
+        return
+    from common.export.to_onnx import export_stage
+
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "exported"
+    folder.mkdir(exist_ok=True)
+
+    @functools.cache
+    def exported(stage, config):
+        file = folder / hashlib.sha256(repr((stage, config)).encode()).hexdigest()
+        if not file.is_file():
+            write_bytes(file, pickle.dumps(export_stage(stage, config)))
+        return pickle.loads(file.read_bytes())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("common.export.to_onnx.export_stage", exported)
+        patch.setattr("common.verify.stages.export_stage", exported)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """PyTorch's engines set the threads of the whole process; the next test is not to inherit them."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
+
+
+# Voices
 
 
 def save_trained(path: Path, network, config, **info) -> Path:
@@ -158,6 +291,31 @@ def tiny_tacotron2(seed: int = 0, gate_bias: float = 0.0):
     return network, config
 
 
+def tiny_waveglow(seed: int = 0):
+    import torch
+
+    from waveglow.config import WaveglowConfig
+    from waveglow.model import Waveglow
+
+    torch.manual_seed(seed)
+    config = WaveglowConfig(
+        n_flows=4, n_early_every=2, wn_layers=3, wn_channels=8, cond_channels=6, upsample_groups=80
+    )
+    network = Waveglow(config, weight_norm=False)
+    with torch.no_grad():
+        for net in network.WN:
+            for parameter in net.end.parameters():  # zeros before training: the mel would change nothing
+                parameter.normal_(0, 0.05)
+    return network, config
+
+
+def quick_for_the_voice(rows) -> list:
+    """Parameters that begin with a model. Only the tiny voice's are quick: it has their graphs already."""
+    rows = [row if isinstance(row, tuple) else (row,) for row in rows]
+    quick = ("fastpitch", "hifigan")
+    return [pytest.param(*row, marks=[] if row[0] in quick else pytest.mark.slow) for row in rows]
+
+
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory) -> dict[str, Path]:
     """Weights of tiny networks as the recipes leave them."""
@@ -171,11 +329,17 @@ def trained(tmp_path_factory) -> dict[str, Path]:
 @pytest.fixture(scope="session")
 def tiny_voice(trained, tmp_path_factory) -> Path:
     """The folder of a voice made of them, with graphs; its parent serves as MELFORGE_VOICES."""
+    from common.export import to_onnx
     from common.training.make_voice import write_voice
     from common.weights.published import read_checkpoint
 
     folder = tmp_path_factory.mktemp("voices") / "tiny"
     sources = [read_checkpoint(path) for path in trained.values()]
+    stages = [(stage, source.config) for source in sources for stage in to_onnx.source_stages(source)]
+    if os.environ.get("PYTEST_XDIST_WORKER") in ("gw1", "gw3"):  # two at a time meet in the middle
+        stages.reverse()
+    for stage, config in stages:
+        to_onnx.export_stage(stage, config)
     with pytest.MonkeyPatch.context() as patch:  # the longest sizes are checked in one test, not in each run
         sizes = [
             {"batch": 1, "text": 3, "mel": 9, "samples": 2304},
@@ -199,6 +363,4 @@ def tts(tiny_voice):
 @pytest.fixture
 def voice_copy(tiny_voice, tmp_path) -> Path:
     """A copy of the tiny voice that a test may damage."""
-    import shutil
-
     return Path(shutil.copytree(tiny_voice, tmp_path / "voices" / "tiny"))

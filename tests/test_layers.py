@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 ACOUSTIC, VOCODERS = ("fastpitch", "fastspeech", "tacotron2"), ("hifigan", "waveglow")
 MODELS = (*ACOUSTIC, *VOCODERS)
-# From the ground up: what stands in a row may import its own row's and the rows' above it. docs/architecture.md
+# From the ground up: a row may import its own rooms and the rows above it. docs/architecture.md
 # has a sentence on each.
 LADDER = (
     ("common.errors",),

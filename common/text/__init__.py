@@ -1,17 +1,11 @@
-"""Text frontends: written text in, the symbol ids of an acoustic model out.
-
-`get_frontend` builds one by name. A model was trained on the symbols of one frontend, and a voice names it.
-"""
+"""Text frontends: written text in, the symbol ids of an acoustic model out. Here what they give."""
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-
-from common.errors import InputError, unknown
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,29 +43,3 @@ class Frontend(Protocol):
     symbols: tuple[str, ...]
 
     def __call__(self, text: str) -> Analysis: ...
-
-
-# A frontend's module is imported when it is asked for: a voice pays for its own one only.
-_FRONTENDS = {
-    "english": "common.text.english:EnglishFrontend",
-    "tacotron2": "common.text.published:Tacotron2Frontend",
-    "fastpitch": "common.text.published:FastPitchFrontend",
-    "fastspeech": "common.text.published:FastSpeechFrontend",
-}
-
-
-def frontend_names() -> tuple[str, ...]:
-    return tuple(_FRONTENDS)
-
-
-def frontend_class(name: str) -> type:
-    """The class of a text frontend; an InputError where there is none of that name."""
-    if name not in _FRONTENDS:
-        raise InputError(unknown("text frontend", name, _FRONTENDS))
-    module, _, attribute = _FRONTENDS[name].partition(":")
-    return getattr(importlib.import_module(module), attribute)
-
-
-def get_frontend(name: str, **options: Any) -> Frontend:
-    """The frontend of that name; options are its constructor's keywords."""
-    return frontend_class(name)(**options)

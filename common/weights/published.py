@@ -13,7 +13,7 @@ from common.config.typed import build_section, typed_options
 from common.config.yaml_file import Entry
 from common.errors import InputError, require_torch, unknown
 from common.registry import MODELS, ModelSpec, names
-from common.text import frontend_class
+from common.text.frontends import frontend_class
 from common.weights.voices import FrontendSpec, ModelSource, build_settings, read_metadata, read_weights
 
 FRONTEND_OPTIONS = {  # what a FastPitch file states of its text chain -> our frontend's option

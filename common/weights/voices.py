@@ -18,7 +18,8 @@ from common.config.yaml_file import Entry, entries_of, read_yaml
 from common.errors import InputError, unknown
 from common.registry import MODELS, get_model, load_attribute
 from common.speech import Controls, control_fields
-from common.text import Frontend, frontend_class, frontend_names
+from common.text import Frontend
+from common.text.frontends import FRONTENDS, frontend_class
 
 VOICE_FILE = "voice.yaml"
 DEFAULT_FOLDER = Path(__file__).resolve().parents[2] / "voices"
@@ -156,8 +157,8 @@ def _read_frontend(section: Entry) -> FrontendSpec:
     if name is None:
         raise InputError(f"{section.place}: frontend has no name")
     kind = typed_entry("name", name, str)
-    if kind not in frontend_names():
-        raise InputError(f"{name.place}: {unknown('text frontend', kind, frontend_names())}")
+    if kind not in FRONTENDS:
+        raise InputError(f"{name.place}: {unknown('text frontend', kind, FRONTENDS)}")
     # Its module takes a while to import: not for a frontend that may never run.
     return FrontendSpec(kind, typed_options(frontend_class(kind), options) if options else {})
 

@@ -22,8 +22,14 @@ from common.stages.choose import choose_stages
 from common.synthesis.loading import make_driver
 from common.weights.published import read_checkpoint
 from common.weights.voices import load_voice
-from tests.common.test_pairs import tiny_waveglow
-from tests.conftest import save_trained, tiny_fastpitch, tiny_hifigan, tiny_tacotron2
+from tests.conftest import (
+    quick_for_the_voice,
+    save_trained,
+    tiny_fastpitch,
+    tiny_hifigan,
+    tiny_tacotron2,
+    tiny_waveglow,
+)
 
 NETWORKS = {
     "fastpitch": tiny_fastpitch,
@@ -58,17 +64,20 @@ def sources(files, tiny_voice, tmp_path_factory):
     """With graphs of the stages that are looked at; those of two models are in the tiny voice."""
     folder = tmp_path_factory.mktemp("graphs")
     sizes = {"batch": 1, "text": 3, "mel": 4, "steps": 2}
-    exported = dict(load_voice(tiny_voice).models)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "common.export.to_onnx.check_sizes",
-            lambda stage: [{n: sizes[d.of or n] * d.times for n, d in stage.dynamic_dims.items()}],
-        )
-        for model in ("tacotron2", "waveglow"):
+
+    class Sources(dict):
+        def __missing__(self, model: str):  # exports take seconds
             source = read_checkpoint(files[model])
             stages = [s for s in source_stages(source) if not s.name.endswith("denoiser")]
-            exported[model], _ = export_source(source, folder / model, stages)
-    return exported
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(
+                    "common.export.to_onnx.check_sizes",
+                    lambda stage: [{n: sizes[d.of or n] * d.times for n, d in stage.dynamic_dims.items()}],
+                )
+                self[model], _ = export_source(source, folder / model, stages)
+            return self[model]
+
+    return Sources(load_voice(tiny_voice).models)
 
 
 def bucketed(stage, source, backend, buckets=BUCKETS) -> BucketedEngine:
@@ -110,7 +119,7 @@ ALL_STAGES = [
 
 
 @pytest.mark.parametrize("backend", ["torch", "onnx"])
-@pytest.mark.parametrize("model, name", ALL_STAGES)
+@pytest.mark.parametrize("model, name", quick_for_the_voice(ALL_STAGES))
 @pytest.mark.parametrize("batch, text, mel", [(1, 1, 3), (1, 20, 40), (2, 7, 61), (3, 21, 34), (4, 45, 90)])
 def test_an_item_padded_into_a_bucket_equals_itself_alone(sources, model, name, backend, batch, text, mel):
     source = sources[model]
@@ -150,6 +159,7 @@ def test_an_item_padded_into_a_bucket_equals_itself_alone(sources, model, name, 
             np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-5 * scale)
 
 
+@pytest.mark.slow
 def test_what_the_published_forms_make_of_padding_is_not_what_they_make_alone(sources):
     """So that the tests above would fail without masks."""
     unmasked = {
@@ -282,6 +292,7 @@ def test_what_cannot_be_cut_any_more_is_an_error_with_a_way_out(files):
         tts.speak("Hello there.", Controls(pace=0.2))
 
 
+@pytest.mark.slow
 def test_frames_beyond_the_largest_bucket_pass_the_postnet_in_pieces(files):
     how = Deployment(trt_max_input_seq_len=60, trt_max_output_seq_len=16)
     load = (read_checkpoint(files["tacotron2"]), "torch", "cpu")
@@ -335,9 +346,9 @@ def test_published_weights_keep_the_published_form_unless_asked(sources):
         ),
     ],
 )
-def test_buckets_that_cannot_be_are_refused(sources, model, keys, message):
+def test_buckets_that_cannot_be_are_refused(files, model, keys, message):
     with pytest.raises(ValueError, match=message):
-        make_driver(sources[model], "torch", "cpu", deployment=Deployment(**keys))
+        make_driver(read_checkpoint(files[model]), "torch", "cpu", deployment=Deployment(**keys))
 
 
 def test_the_shortest_bucket_that_the_error_names_works(sources):

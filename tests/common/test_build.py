@@ -30,8 +30,15 @@ from common.export.to_onnx import example_inputs, export_source, source_stages
 from common.synthesis.loading import make_driver, override
 from common.weights.published import read_checkpoint
 from common.weights.voices import load_voice
-from tests.common.test_pairs import tiny_waveglow
-from tests.conftest import save_trained, tiny_fastpitch, tiny_fastspeech, tiny_hifigan, tiny_tacotron2
+from tests.conftest import (
+    quick_for_the_voice,
+    save_trained,
+    tiny_fastpitch,
+    tiny_fastspeech,
+    tiny_hifigan,
+    tiny_tacotron2,
+    tiny_waveglow,
+)
 
 NETWORKS = {
     "fastpitch": tiny_fastpitch,
@@ -49,17 +56,6 @@ STAGES = {
 }
 ALL_STAGES = [(model, name) for model, names in STAGES.items() for name in names]
 PRETENDED = TensorRT("tensorrt_rtx", SimpleNamespace(__version__="1.4.0"))
-
-
-def installed() -> bool:
-    try:
-        load_tensorrt()
-    except ValueError:
-        return False
-    return True
-
-
-needs_trt = pytest.mark.skipif(not installed(), reason="TensorRT is not installed")
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +95,7 @@ def test_every_stage_is_among_those_tested(sources):
 # Half precision
 
 
-@pytest.mark.parametrize("model, name", ALL_STAGES)
+@pytest.mark.parametrize("model, name", quick_for_the_voice(ALL_STAGES))
 def test_half_precision_says_nearly_the_same(sources, model, name):
     source = sources(model)
     stage = stage_of(source, name)
@@ -174,6 +170,7 @@ def test_what_has_no_weights_follows_its_inputs():
 # Profiles
 
 
+@pytest.mark.slow
 def test_profiles_come_from_the_declaration(sources):
     source = sources("waveglow")
     stage, hop = stage_of(source, "generator"), source.config.hop_length
@@ -265,6 +262,7 @@ def test_a_missing_engine_names_the_command(pretended):
         file.read()
 
 
+@pytest.mark.slow
 def test_the_command_says_all_that_an_engine_depends_on(tiny_voice, monkeypatch, sources):
     monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
     source = override(load_voice().source("fastpitch"), {"mask_padding": False})
@@ -388,13 +386,11 @@ def test_an_old_tensorrt_is_refused():
 
 
 @pytest.mark.trt
-@needs_trt
+@pytest.mark.rtx
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-@pytest.mark.parametrize("model, name", ALL_STAGES)
+@pytest.mark.parametrize("model, name", quick_for_the_voice(ALL_STAGES))
 def test_every_stage_builds(sources, tmp_path, model, name, precision):
     source, trt = sources(model), load_tensorrt()
-    if not trt.portable:
-        pytest.skip("the full TensorRT builds on a GPU")
     file = engine_of(source, name, tmp_path / "x.trt", trt, use_fp16=precision == "fp16", batch_size=2)
     assert build_stage(file, source, trt, force=False, workspace=8)
     report = json.loads(file.note.read_text())["report"]
@@ -403,7 +399,6 @@ def test_every_stage_builds(sources, tmp_path, model, name, precision):
 
 
 @pytest.mark.trt
-@needs_trt
 def test_an_operator_that_tensorrt_refuses_is_named():
     node = helper.make_node("Unique", ["x"], ["y"], name="odd_one")
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy"]
@@ -417,10 +412,11 @@ def test_an_operator_that_tensorrt_refuses_is_named():
 PROGRAM = """
 import sys
 from pathlib import Path
-from common.build import build_stage, engine_file
-from common.deployment import Deployment
-from common.engines.tensorrt_module import load_tensorrt
-from common.voices import load_voice
+from common.engines.tensorrt.build import build_stage
+from common.engines.tensorrt.engine_file import engine_file
+from common.config.deployment import Deployment
+from common.engines.tensorrt.api import load_tensorrt
+from common.weights.voices import load_voice
 source = load_voice(sys.argv[1]).models["hifigan"]
 trt, deployment = load_tensorrt(), Deployment(trt_file_path=sys.argv[2])
 stage = next(s for s in __import__("hifigan.stages").stages.stages(source.config) if s.name == "generator")
@@ -435,7 +431,6 @@ def start_build(voice: Path, path: Path) -> subprocess.Popen:
 
 
 @pytest.mark.trt
-@needs_trt
 def test_of_two_processes_one_builds(tiny_voice, tmp_path):
     both = [start_build(tiny_voice, tmp_path / "h.trt") for _ in range(2)]
     answers = [process.communicate(timeout=120) for process in both]
@@ -444,7 +439,6 @@ def test_of_two_processes_one_builds(tiny_voice, tmp_path):
 
 
 @pytest.mark.trt
-@needs_trt
 @pytest.mark.parametrize("seconds", [1.0, 2.0, 3.0])
 def test_a_build_that_is_killed_leaves_nothing_half_made(tiny_voice, tmp_path, seconds):
     process = start_build(tiny_voice, tmp_path / "h.trt")

@@ -156,8 +156,6 @@ def test_the_shapes_that_were_used_last_stay(replays):
 
 @pytest.fixture
 def stream():
-    if not torch.cuda.is_available():
-        pytest.skip("there is no GPU")
     return torch.cuda.Stream()
 
 

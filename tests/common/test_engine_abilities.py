@@ -10,15 +10,15 @@ from common.engines import Engine, LengthRegulator, attend_to_padding
 from common.engines.buckets import BucketedEngine, EnginePool
 from common.engines.recent import Recent
 from common.engines.wrapped import WrappedEngine
-from common.stages import Dim, Stage, Tensor
+from common.stages import Dim, Stage, TensorSpec
 
 STAGE = Stage(
     "fastpitch",
     "encoder",
     "",
     "",
-    (Tensor("x", "float32", (Dim("batch", 1, 1, 8), Dim("text", 1, 10, 40))),),
-    (Tensor("y", "float32", (Dim("batch", 1, 1, 8), Dim("text", 1, 10, 40))),),
+    (TensorSpec("x", "float32", (Dim("batch", 1, 1, 8), Dim("text", 1, 10, 40))),),
+    (TensorSpec("y", "float32", (Dim("batch", 1, 1, 8), Dim("text", 1, 10, 40))),),
 )
 SMALL, LARGE = Bucket(10, 50), Bucket(40, 150)
 

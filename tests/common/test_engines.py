@@ -90,10 +90,9 @@ def test_unknown_backend_suggests_the_nearest(sources):
         make_engine(source_stages(sources["hifigan"])[0], sources["hifigan"], "onx")
 
 
+@pytest.mark.no_gpu
 @pytest.mark.parametrize("backend", ["onnx", "torch"])
 def test_a_gpu_that_is_not_there_is_named(sources, backend):
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
     with pytest.raises(ValueError, match="device 'cuda'"):
         make_engine(source_stages(sources["hifigan"])[0], sources["hifigan"], backend, "cuda")
 

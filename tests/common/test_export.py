@@ -95,6 +95,7 @@ def test_nan_never_passes():
     assert not to_onnx.compare(stage, {}, {"mel": np.zeros(2, np.float32)}, values).ok
 
 
+@pytest.mark.slow
 def test_published_weights_are_exported_once(tmp_path, monkeypatch):
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
     monkeypatch.setattr(to_onnx, "check_sizes", lambda stage: [{"batch": 1, "mel": 5, "samples": 1280}])

@@ -8,29 +8,19 @@ import pytest
 from common.registry import names
 from common.runner import TextToSpeech
 from common.speech import Controls
-from tests.conftest import save_trained, tiny_fastspeech, tiny_tacotron2
+from tests.conftest import save_trained, tiny_fastspeech, tiny_tacotron2, tiny_waveglow
 
 PAIRS = [(acoustic, vocoder) for acoustic in names("acoustic") for vocoder in names("vocoder")]
 
 TEXT = "The first sentence is rather long, and it is spoken in some chunks. A second one."
 
 
-def tiny_waveglow(seed: int = 0):
-    import torch
-
-    from waveglow.config import WaveglowConfig
-    from waveglow.model import Waveglow
-
-    torch.manual_seed(seed)
-    config = WaveglowConfig(
-        n_flows=4, n_early_every=2, wn_layers=2, wn_channels=16, upsample_groups=80, cond_channels=16
-    )
-    network = Waveglow(config, weight_norm=False)
-    with torch.no_grad():
-        for net in network.WN:
-            for parameter in net.end.parameters():  # zeros before training: the mel would change nothing
-                parameter.normal_(0, 0.05)
-    return network, config
+def some_quick(*quick: tuple[str, str]) -> list:
+    """Every pair; those that are not named here are slow."""
+    return [
+        pytest.param(pair, marks=[] if pair in quick else pytest.mark.slow, id=",".join(pair))
+        for pair in PAIRS
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +31,7 @@ def files(trained, tmp_path_factory) -> dict[str, str]:
     return {name: str(path) for name, path in {**trained, **saved}.items()}
 
 
-@pytest.fixture(scope="module", params=PAIRS, ids=",".join)
+@pytest.fixture(scope="module", params=some_quick(("fastpitch", "hifigan"), ("tacotron2", "waveglow")))
 def pair(request, files) -> TextToSpeech:
     return TextToSpeech.load(
         checkpoints=[files[name] for name in request.param], backend="torch", device="cpu"
@@ -89,7 +79,7 @@ def test_sigma_scales_the_noise(files):
     np.testing.assert_array_equal(silent.samples, same.samples)
 
 
-@pytest.mark.parametrize("models", PAIRS, ids=",".join)
+@pytest.mark.parametrize("models", some_quick(("fastpitch", "hifigan")))
 def test_the_shipped_voice_says_the_same_on_every_backend(models):
     spoken = {
         backend: TextToSpeech.load(*models, backend=backend, device="cpu").speak("It just works.")

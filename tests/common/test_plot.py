@@ -9,7 +9,7 @@ import pytest
 
 from common.speech import Audio, Timings
 from common.synthesis.plot import draw
-from common.text import get_frontend
+from common.text.frontends import get_frontend
 
 PANEL = 330  # pixels
 

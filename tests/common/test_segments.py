@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from common.synthesis.segments import cut, fit
-from common.text import Utterance, get_frontend
+from common.text import Utterance
+from common.text.frontends import get_frontend
 
 SENTENCE = "Behind the old mill stood a tall ladder, and nobody knew for what reason it had been left there."
 

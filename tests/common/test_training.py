@@ -7,23 +7,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+import torch
 
-torch = pytest.importorskip("torch")
-
-from common.audio.contract import MelContract  # noqa: E402
-from common.training.adversarial import AdversaryRecipe  # noqa: E402
-from common.training.corpus import segments, utterances  # noqa: E402
-from common.training.corpus.dataset import Labels, save_labels  # noqa: E402
-from common.training.loop import Ema, GraphedSteps, Schedule, save_checkpoint  # noqa: E402
-from common.weights.published import read_checkpoint  # noqa: E402
-from fastpitch import predict_mels as fastpitch_predict_mels  # noqa: E402
-from fastpitch import train as fastpitch_train  # noqa: E402
-from fastspeech import align_tacotron2  # noqa: E402
-from fastspeech import train as fastspeech_train  # noqa: E402
-from hifigan import train as hifigan_train  # noqa: E402
-from tacotron2 import predict_mels as tacotron2_predict_mels  # noqa: E402
-from tacotron2 import train as tacotron2_train  # noqa: E402
-from waveglow import train as waveglow_train  # noqa: E402
+from common.audio.contract import MelContract
+from common.training.adversarial import AdversaryRecipe
+from common.training.corpus import segments, utterances
+from common.training.corpus.dataset import Labels, save_labels
+from common.training.loop import Ema, GraphedSteps, Schedule, save_checkpoint
+from common.weights.published import read_checkpoint
+from fastpitch import predict_mels as fastpitch_predict_mels
+from fastpitch import train as fastpitch_train
+from fastspeech import align_tacotron2
+from fastspeech import train as fastspeech_train
+from hifigan import train as hifigan_train
+from tacotron2 import predict_mels as tacotron2_predict_mels
+from tacotron2 import train as tacotron2_train
+from waveglow import train as waveglow_train
 
 ROOT = Path(__file__).resolve().parents[2]
 RATE, HOP = 22_050, 256
@@ -128,6 +127,7 @@ def predict(module, monkeypatch, corpus: Path, out: Path, *arguments: str) -> np
     return np.load(file)
 
 
+@pytest.mark.slow
 def test_tacotron2_learns_where_to_look_and_predicts_mels(corpus, tmp_path, monkeypatch):
     out = tmp_path / "run"
     train(tacotron2_train, monkeypatch, corpus, out, TINY_TACOTRON2, "--steps", "100")
@@ -138,6 +138,7 @@ def test_tacotron2_learns_where_to_look_and_predicts_mels(corpus, tmp_path, monk
     predicted_mels(tacotron2_predict_mels, monkeypatch, corpus, out)
 
 
+@pytest.mark.slow
 def test_fastspeech_learns_from_another_models_mels_and_attention(corpus, tmp_path, monkeypatch):
     teacher, out = tmp_path / "teacher", tmp_path / "run"
     train(tacotron2_train, monkeypatch, corpus, teacher, TINY_TACOTRON2, "--steps", "1")
@@ -178,6 +179,7 @@ def test_every_step_has_the_symbol_that_it_speaks():
     assert spoken.tolist() == [[1, 2, 4, 4, 4], [0, 0, 2, 2, 2]]
 
 
+@pytest.mark.slow
 def test_waveglow_trains_in_either_direction(corpus, tmp_path, monkeypatch):
     likely, adversarial = tmp_path / "likely", tmp_path / "adversarial"
     train(waveglow_train, monkeypatch, corpus, likely, TINY_WAVEGLOW, "--steps", "10")

@@ -31,16 +31,6 @@ NETWORKS = {"fastpitch": tiny_fastpitch, "tacotron2": tiny_tacotron2, "hifigan":
 TOLERANCE = 3e-2  # of the largest value: products in TF32
 
 
-@pytest.fixture(scope="module", autouse=True)
-def ready():
-    if not torch.cuda.is_available():
-        pytest.skip("there is no GPU")
-    try:
-        load_tensorrt()
-    except ValueError as error:
-        pytest.skip(str(error))
-
-
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
     """Tiny networks with all their graphs, by model; that these are right is tested elsewhere."""
@@ -213,9 +203,8 @@ def test_lengths_that_alternate_get_contexts_of_their_own(sources, tmp_path):
     assert len(engine._contexts) == MOST_CONTEXTS
 
 
+@pytest.mark.rtx
 def test_what_was_compiled_is_kept_beside_the_engine(sources, tmp_path):
-    if not hasattr(load_tensorrt().api.Runtime, "get_engine_validity"):
-        pytest.skip("the full TensorRT compiles when it builds")
     source = sources["hifigan"]
     deployment = build(source, tmp_path, ["generator"])
     stage, inputs = stage_and_inputs(source, "generator")

@@ -21,7 +21,7 @@ from common.synthesis import two_graphs
 from common.synthesis.loading import make_driver
 from common.weights.published import read_checkpoint
 from common.weights.voices import load_voice
-from tests.conftest import save_trained, tiny_fastpitch, tiny_fastspeech
+from tests.conftest import quick_for_the_voice, save_trained, tiny_fastpitch, tiny_fastspeech
 
 TINY = {"fastpitch": tiny_fastpitch, "fastspeech": tiny_fastspeech}
 FORMS = {"fastpitch": None, "fastspeech": "dynamic"}  # in buckets FastSpeech has another
@@ -34,7 +34,7 @@ BUCKETS = {
 }
 
 
-@pytest.fixture(params=TINY)
+@pytest.fixture(params=quick_for_the_voice(TINY))
 def model(request):
     return request.param
 
@@ -42,14 +42,17 @@ def model(request):
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
     """Tiny networks with the graphs of their stages."""
-    folder = tmp_path_factory.mktemp("two_graphs")
-    made = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(to_onnx, "check_sizes", lambda stage: [])
-        for model, tiny in TINY.items():
-            stored = read_checkpoint(save_trained(folder / f"{model}.safetensors", *tiny()))
-            made[model] = export_source(stored, folder / model)[0]
-    return made
+    folder = tmp_path_factory.mktemp("halves")
+
+    class Sources(dict):
+        def __missing__(self, model: str):  # exports take seconds
+            stored = read_checkpoint(save_trained(folder / f"{model}.safetensors", *TINY[model]()))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(to_onnx, "check_sizes", lambda stage: [])
+                self[model], _ = export_source(stored, folder / model)
+            return self[model]
+
+    return Sources()
 
 
 def controls_of(model: str, pace: float) -> Controls:
@@ -162,15 +165,11 @@ class TestWithoutGpu:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 class TestOnGpu:
     @pytest.fixture
     def drivers(self, model, sources, tmp_path, monkeypatch):
-        """Makes drivers on TensorRT, without graphs and with them."""
-        try:
-            trt = load_tensorrt()
-        except ValueError as error:
-            pytest.skip(str(error))
+        """Makes drivers on TensorRT, without graphs and with halves."""
+        trt = load_tensorrt()
         monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
         source = sources[model]
 

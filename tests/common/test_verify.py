@@ -118,6 +118,7 @@ def run(sources, model: str, wrong: str = "", patterns: tuple[str, ...] = (), de
 MODELS = ("fastpitch", "fastspeech", "tacotron2", "hifigan", "waveglow")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_every_layer_agrees(sources, model):
     found = run(sources, model)
@@ -132,6 +133,7 @@ def test_every_layer_agrees(sources, model):
     assert len(report["tensors"]) == len(found.comparisons)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "weight", "layer"),
     [
@@ -152,6 +154,7 @@ def test_a_wrong_weight_is_found_where_it_is(sources, model, weight, layer):
     assert (found.first_wrong.name, found.first_wrong.layer) == (layer, True)
 
 
+@pytest.mark.slow
 def test_other_layers_are_compared_where_asked(sources):
     found = run(sources, "fastpitch", patterns=("*.layer_norm",))
     names = {one.name for one in found.comparisons if one.layer}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from common.config.deployment import Deployment
 from common.runner import TextToSpeech
 from tests.scripts.test_benchmark import benchmark
@@ -44,6 +46,7 @@ def test_without_buckets_the_lengths_are_typical_ones(tts):
     assert made["fastpitch.decoder"] == "text 128, mel 640" and made["hifigan.generator"] == "mel 640"
 
 
+@pytest.mark.slow
 def test_the_commands_say_what_it_took(infer, tiny_voice):  # noqa: F811
     result = infer("--text", "Hello there.", "--warm-up")
     assert result.returncode == 0 and result.stderr.startswith("warm-up "), result.stderr

@@ -27,7 +27,7 @@ def answers():
     return np.load(GOLDEN / "io.npz")
 
 
-@pytest.fixture(scope="module", params=["torch", "onnx"])
+@pytest.fixture(scope="module", params=["torch", pytest.param("onnx", marks=pytest.mark.slow)])
 def acoustic(request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MELFORGE_CACHE", str(tmp_path_factory.mktemp("cache")))

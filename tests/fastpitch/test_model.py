@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -339,9 +340,8 @@ def test_bfloat16_autocast_stays_near_float32():
     assert (rough.mel.float() - exact.mel).abs().max() < 0.1 * exact.mel.abs().max()
 
 
+@pytest.mark.slow
 def test_stages_run_in_onnx_runtime(tmp_path):
-    onnxruntime = pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
     network = build(n_speakers=2, in_fft_n_layers=1, out_fft_n_layers=1)
     shapes = (((3, 7, 30), (2, 12, 17)), ((1, 1, 1), (4, 5, 9)))
     for stage, sizes in zip(stages(network.config), shapes, strict=True):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from common.config.deployment import Deployment
 from common.speech import Controls, MelTooLong
@@ -29,7 +30,7 @@ def answers():
     return np.load(GOLDEN / "io.npz")
 
 
-@pytest.fixture(scope="module", params=["torch", "onnx"])
+@pytest.fixture(scope="module", params=["torch", pytest.param("onnx", marks=pytest.mark.slow)])
 def drivers(request, tmp_path_factory):
     """The masked network in both forms, and the published one."""
     with pytest.MonkeyPatch.context() as patch:
@@ -134,7 +135,6 @@ class OnOneStream(dict):
 @pytest.fixture
 def in_one(drivers, monkeypatch):
     """Makes a driver that runs encoder, operations and mel's side as one function, uncaptured: on the CPU."""
-    torch = pytest.importorskip("torch")
 
     def capturable(engine, bucket=None):
         def run(inputs):

@@ -123,6 +123,7 @@ class _Stage(nn.Module):
         return self.network.generate(mel)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["v1", "v3"])
 def test_exported_graph_equals_pytorch_at_other_lengths_and_batches(name, tmp_path):
     network = make(SMALL[name]).remove_weight_norm()

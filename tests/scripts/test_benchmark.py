@@ -22,6 +22,7 @@ def benchmark(voice: Path, *arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
+@pytest.mark.slow
 def test_results_of_a_pair(tiny_voice):
     result = benchmark(
         tiny_voice, "--acoustic", "fastpitch", "--vocoder", "all", "--backend", "onnx", "--json"
@@ -46,6 +47,7 @@ def test_unknown_models_are_named(tiny_voice):
     assert "unknown acoustic model 'tacotron': did you mean 'tacotron2'?" in result.stderr
 
 
+@pytest.mark.slow
 def test_fixed_lengths_a_peer_and_files(tiny_voice, tmp_path):
     words = ("--acoustic", "fastpitch", "--symbols", "4,8", "--backend", "onnx", "--json")
     more = ("--batches", "1,2", "--peer", "examples.benchmark_peer:speak", "--out", str(tmp_path))

@@ -107,6 +107,7 @@ def test_phrases_of_a_text_file_become_numbers(infer, tmp_path):
     assert [path.name for path in (tmp_path / "single").iterdir()] == ["1.wav"]
 
 
+@pytest.mark.slow
 def test_problems_are_warnings_with_line_and_sentence(infer, tacotron2, tmp_path):
     (tmp_path / "in.txt").write_text("Hello there.\nSecond one.\n")
     result = infer("-i", "in.txt", "-o", "out", "--json", "--plot", "plots", *tacotron2)
@@ -124,6 +125,7 @@ def test_problems_are_warnings_with_line_and_sentence(infer, tacotron2, tmp_path
     assert utterance["pitch"] is None and sum(utterance["durations"]) == 60
 
 
+@pytest.mark.slow
 def test_retry_speaks_it_again_and_says_so(infer, tacotron2, tmp_path):
     result = infer("--text", "Second one.", "--json", "--retry", *tacotron2)
     assert result.returncode == 0, result.stderr
@@ -132,6 +134,7 @@ def test_retry_speaks_it_again_and_says_so(infer, tacotron2, tmp_path):
     assert record["problems"] == [] and record["utterances"][0]["note"] == "spoken again with seed 1"
 
 
+@pytest.mark.slow
 def test_tacotron2_controls(infer, tacotron2):
     result = infer(
         "--text", "Hello.", "--json", "--step-limit", "7", "--no-dropout", "--decoder", "steps", *tacotron2
@@ -250,12 +253,14 @@ def test_an_unknown_key_in_voice_yaml(fails, voice_copy):
     assert "did you mean 'upsample_rates'?" in fails("--text", "Hello.", "--voice", voice_copy)
 
 
+@pytest.mark.slow
 def test_missing_and_foreign_checkpoints(fails, tmp_path):
     (tmp_path / "foreign.pt").write_bytes(b"this is no checkpoint")
     assert "nowhere.pt not found" in fails("--text", "Hello.", "--checkpoint", "nowhere.pt")
     assert "is not a complete PyTorch file" in fails("--text", "Hello.", "--checkpoint", "foreign.pt")
 
 
+@pytest.mark.slow
 def test_a_truncated_checkpoint(fails, tmp_path):
     content = (GOLDEN / "hifigan_jik876" / "V1" / "g_02500000").read_bytes()
     (tmp_path / "g_short").write_bytes(content[:-5000])
@@ -282,7 +287,7 @@ def test_nan_weights(fails, voice_copy):
     assert "conv_pre.weight holds NaN" in fails("--text", "Hello.", "--voice", voice_copy)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.dev_full
 def test_a_full_disk(fails):
     assert "cannot write /dev/full: No space left on device" in fails("--text", "Hello.", "-o", "/dev/full")
 

@@ -37,6 +37,7 @@ def run(tiny_voice, cache, monkeypatch, capsys):
     return run
 
 
+@pytest.mark.slow
 def test_a_pair_is_compared(run, tmp_path):
     files = {"--json": tmp_path / "r.json", "--plot": tmp_path / "r.png", "-o": tmp_path / "out"}
     words = [word for pair in files.items() for word in pair]
@@ -51,6 +52,7 @@ def test_a_pair_is_compared(run, tmp_path):
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"pytorch.wav", "other.wav"}
 
 
+@pytest.mark.slow
 def test_a_wrong_weight_gives_status_1_and_is_named(run):
     words = ("--backend", "onnx", "--text", "It works.", "--perturb", WRONG)
     status, out, _ = run("fastpitch.verify_trt", *words, "--full", "--plot", "/dev/null")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +17,8 @@ import soundfile
 from common.cli import voice as make_voice
 from common.weights.voices import load_voice
 from hifigan.config import HifiganSettings
-from tests.conftest import save_trained
-from waveglow.config import WaveglowConfig, WaveglowSettings
-from waveglow.model import Waveglow
+from tests.conftest import save_trained, tiny_waveglow
+from waveglow.config import WaveglowSettings
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -28,6 +29,32 @@ def run(*arguments: object) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
 
 
+@pytest.fixture
+def run_here(monkeypatch, capsys):
+    """Runs a command in this process, where nothing is imported anew: its status, stdout and stderr."""
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+
+    def run(command: str, *arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", [command, *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            if command.endswith(".py"):
+                runpy.run_path(str(ROOT / command), run_name="__main__")
+            else:
+                runpy.run_module(command, run_name="__main__")
+        return stopped.value.code, *capsys.readouterr()
+
+    return run
+
+
+def few_sizes(monkeypatch) -> None:
+    """Checks of graphs in this process are short: the longest sizes take their time."""
+    monkeypatch.setattr(
+        "common.export.to_onnx.check_sizes",
+        lambda stage: [{name: d.min for name, d in stage.dynamic_dims.items()} | {"batch": 2}],
+    )
+
+
+@pytest.mark.slow
 def test_export_check_prints_every_comparison(tiny_voice):
     before = {path: path.stat().st_mtime_ns for path in tiny_voice.rglob("*")}
     result = run("scripts/export.py", "--voice", tiny_voice, "--check")
@@ -38,31 +65,30 @@ def test_export_check_prints_every_comparison(tiny_voice):
     assert {path: path.stat().st_mtime_ns for path in tiny_voice.rglob("*")} == before
 
 
-def test_export_check_fails_on_a_wrong_graph(voice_copy):
+def test_export_check_fails_on_a_wrong_graph(voice_copy, monkeypatch, run_here):
     graph = voice_copy / "hifigan" / "generator.onnx"
     model = onnx.load(graph, load_external_data=False)
     next(node for node in model.graph.node if node.op_type == "LeakyRelu").attribute[0].f = 0.3
     graph.write_bytes(model.SerializeToString())
-    result = run("-m", "hifigan.export_onnx", "--voice", voice_copy, "--check")
-    assert result.returncode == 1 and "FAILS" in result.stdout and "fastpitch" not in result.stdout
+    few_sizes(monkeypatch)
+    status, output, _ = run_here("hifigan.export_onnx", "--voice", voice_copy, "--check")
+    assert status == 1 and "FAILS" in output and "fastpitch" not in output
 
 
-def test_make_voice_refuses_weights_without_a_config(tmp_path):
+def test_make_voice_refuses_weights_without_a_config(tmp_path, run_here):
     (tmp_path / "weights.safetensors").write_bytes(b"nothing")
-    result = run("scripts/make_voice.py", tmp_path / "new", "--checkpoint", tmp_path / "weights.safetensors")
-    assert result.returncode == 2 and "no whole safetensors file" in result.stderr
+    words = ("scripts/make_voice.py", tmp_path / "new", "--checkpoint", tmp_path / "weights.safetensors")
+    status, _, errors = run_here(*words)
+    assert status == 2 and "no whole safetensors file" in errors
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_a_vocoder_is_added_to_a_voice_with_its_settings(voice_copy, tmp_path, monkeypatch):
     """The other models and what is said about the voice stay as they are."""
     before = {p.relative_to(voice_copy): p.read_bytes() for p in voice_copy.rglob("*.safetensors")}
-    config = WaveglowConfig(n_flows=2, wn_layers=1, wn_channels=4, cond_channels=4, upsample_groups=80)
-    weights = save_trained(tmp_path / "weights.safetensors", Waveglow(config, weight_norm=False), config)
-    monkeypatch.setattr(  # the longest sizes take their time
-        "common.export.to_onnx.check_sizes",
-        lambda stage: [{name: d.min for name, d in stage.dynamic_dims.items()} | {"batch": 2}],
-    )
+    weights = save_trained(tmp_path / "weights.safetensors", *tiny_waveglow())
+    few_sizes(monkeypatch)
     arguments = ("--add", "--checkpoint", weights, "--sigma", "0.7", "--denoising-strength", "waveglow=0.1")
     monkeypatch.setattr(sys, "argv", ["make_voice.py", *map(str, (voice_copy, *arguments))])
     assert make_voice.main() == 0
@@ -84,9 +110,10 @@ def test_a_vocoder_is_added_to_a_voice_with_its_settings(voice_copy, tmp_path, m
         (("--denoising-strength", "11"), "denoising_strength must be a number from 0 to 10, not 11.0"),
     ],
 )
-def test_impossible_settings_are_refused(trained, tmp_path, arguments, message):
-    result = run("scripts/make_voice.py", tmp_path / "new", "--checkpoint", trained["hifigan"], *arguments)
-    assert result.returncode == 2 and message in result.stderr
+def test_impossible_settings_are_refused(trained, tmp_path, run_here, arguments, message):
+    words = ("scripts/make_voice.py", tmp_path / "new", "--checkpoint", trained["hifigan"])
+    status, _, errors = run_here(*words, *arguments)
+    assert status == 2 and message in errors
     assert not (tmp_path / "new").exists()
 
 

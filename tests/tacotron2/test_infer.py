@@ -70,6 +70,7 @@ def threshold_of(acoustic, ids, seeds) -> float:
     return firing_threshold(out.gate)
 
 
+@pytest.mark.slow
 def test_a_very_long_and_a_very_short_text_in_a_batch_equal_themselves_alone(acoustic):
     ids = [SHORT, LONG, MIDDLE]
     seeds = [3, 0, 8]
@@ -118,6 +119,7 @@ def test_the_step_at_which_the_gate_fires_is_heard_by_the_postnet_and_cut():
     assert batch == 3  # as published: over all that the batch made
 
 
+@pytest.mark.slow
 def test_forms_and_seeds():
     loop, steps = make("loop"), make("steps")
     ids, controls = [MIDDLE, SHORT], Controls(seed=5)

@@ -45,6 +45,7 @@ def test_a_gate_that_never_fires_is_reported_with_text_and_advice(spoken_by):
     assert len(audio.samples) > 2 * LIMIT * 256
 
 
+@pytest.mark.slow
 def test_retries_do_not_hide_what_stays_wrong(spoken_by):
     tts = spoken_by("endless")
     plain, audio = tts.speak(TEXT), tts.speak(TEXT, retries=1)
@@ -53,6 +54,7 @@ def test_retries_do_not_hide_what_stays_wrong(spoken_by):
     np.testing.assert_array_equal(audio.samples, plain.samples)
 
 
+@pytest.mark.slow
 def test_retries_find_a_seed_that_ends(spoken_by):
     tts = spoken_by("moody")
     plain = tts.speak(TEXT)
@@ -66,6 +68,7 @@ def test_retries_find_a_seed_that_ends(spoken_by):
     np.testing.assert_array_equal(tts.speak(TEXT, retries=2).samples, audio.samples)
 
 
+@pytest.mark.slow
 def test_in_a_batch_only_the_troubled_are_spoken_again(spoken_by):
     tts = spoken_by("moody")
     texts = [TEXT, "Hello.", "One more sentence, and it is not short.", "Second one."]
@@ -98,6 +101,7 @@ def test_the_alignment_comes_with_every_utterance(spoken_by):
     assert draw(audio)[:4] == b"\x89PNG"
 
 
+@pytest.mark.slow
 def test_both_forms_of_the_decoder_speak_the_same(spoken_by):
     loop, steps = spoken_by("moody", "loop"), spoken_by("moody", "steps")
     assert loop.acoustic.decoder.stage.name == "decoder_loop"

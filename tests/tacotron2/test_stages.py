@@ -24,6 +24,7 @@ from tacotron2.examples import firing_threshold
 from tacotron2.model import Tacotron2
 from tacotron2.stages import PLAN, stages
 
+pytestmark = pytest.mark.slow  # graphs of published networks are exported
 GOLDEN = Path(__file__).parent.parent / "golden" / "tacotron2"
 TINY = Tacotron2Config(
     n_mel_channels=10,

@@ -80,6 +80,7 @@ class TestRefused(Refused):
 
 
 @pytest.mark.slow
+@pytest.mark.triton
 @pytest.mark.parametrize("resblock", ["1", "2"])
 @pytest.mark.parametrize("lengths", ["", "11,6"])
 def test_interpreted_kernels_are_near_float32(resblock, lengths):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -137,7 +136,7 @@ def test_a_stale_binary_is_not_loaded(tmp_path, monkeypatch):
     assert kernel.compiled(source) is None
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+@pytest.mark.nvcc
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 def test_nvcc_compiles_every_entry_without_a_warning(tmp_path, source):
     cubin = tmp_path / "kernel.cubin"
@@ -155,20 +154,15 @@ def test_nvcc_compiles_every_entry_without_a_warning(tmp_path, source):
     assert all(f".text.{entry}\0".encode() in cubin.read_bytes() for entry in ENTRIES[source])
 
 
+@pytest.mark.nvrtc
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 def test_nvrtc_compiles_every_entry_without_headers(source):
-    pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda.bindings")
-    try:
-        image = kernel.compile_for(source, "sm_90")
-    except RuntimeError as error:
-        if "libnvrtc" in str(error):
-            pytest.skip("needs NVRTC")
-        raise
+    image = kernel.compile_for(source, "sm_90")
     assert all(f".text.{entry}\0".encode() in image for entry in ENTRIES[source])
 
 
+@pytest.mark.nvrtc
 def test_nvrtc_says_what_it_does_not_understand(tmp_path):
-    pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda.bindings")
     wrong = tmp_path / "wrong.cu"
     wrong.write_text("__global__ void broken() { nonsense; }")
     with pytest.raises(RuntimeError, match=r"wrong.cu does not compile for sm_90: .*nonsense"):

@@ -219,8 +219,8 @@ def test_published_sizes_are_what_the_source_is_written_for():
         assert f"#define {name.upper()} {value}\n" in text
 
 
+@pytest.mark.cuda_bindings
 def test_other_sizes_are_compiled_once(tmp_path, monkeypatch):
-    pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda.bindings")
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
     made = []
     monkeypatch.setattr(kernel, "compile_for", lambda *given: made.append(given) or b"image")
@@ -228,18 +228,6 @@ def test_other_sizes_are_compiled_once(tmp_path, monkeypatch):
     for _ in range(2):
         assert kernel.compiled_once(SOURCE, "sm_90", macros) == b"image"
     assert made == [(SOURCE, "sm_90", macros)]
-
-
-GPU = (
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
-)
-
-
-def gpu(test):
-    for mark in GPU:
-        test = mark(test)
-    return test
 
 
 def source_of(network: Tacotron2) -> ModelSource:
@@ -273,7 +261,7 @@ def assert_close(found: dict, wanted: dict, mel: float, gate: float, alignment: 
         )
 
 
-@gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("dropout", [0.5, 0.0])
 @pytest.mark.parametrize(
     "lengths", [[128], [100, 128], [17, 90, 61, 33, 4], [40, 1, 128, 77, 128, 9, 33, 64]], ids=len
@@ -285,7 +273,7 @@ def test_the_kernel_makes_what_pytorch_makes(config, lengths, dropout):
     assert_close(found, wanted, mel=5e-3, gate=5e-3, alignment=1e-3)
 
 
-@gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize(("batch", "text"), [(1, 512), (3, 500), (4, 512), (8, 300)])
 def test_long_texts(batch, text):
     network = seeded_network(Tacotron2Config(), gate_gain=1.0)
@@ -306,7 +294,7 @@ def best_threshold(gates: torch.Tensor) -> tuple[float, list[int]]:
     return best[1], best[2]
 
 
-@gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("config", [Tacotron2Config(), RAGGED], ids=["published", "ragged"])
 def test_items_stop_each_for_itself_and_the_launch_with_the_last(config):
     network = seeded_network(config)
@@ -323,7 +311,7 @@ def test_items_stop_each_for_itself_and_the_launch_with_the_last(config):
     assert found["gate"].size(1) == 60 and torch.equal(found["mel_lengths"], wanted["mel_lengths"])
 
 
-@gpu
+@pytest.mark.gpu
 def test_the_limit_may_be_one_step_and_the_gate_may_fire_at_once():
     network = seeded_network(RAGGED)
     for limit, threshold in ((1, 1.0), (1, 0.0), (2, 1.0), (9, 0.0)):
@@ -333,7 +321,7 @@ def test_the_limit_may_be_one_step_and_the_gate_may_fire_at_once():
         assert found["gate"].size(1) == (1 if threshold == 0.0 else limit)
 
 
-@gpu
+@pytest.mark.gpu
 def test_launches_follow_each_other_and_repeat_themselves():
     from trt_plugins.tacotron2_decoder.engine import DecoderLoop
 
@@ -347,7 +335,7 @@ def test_launches_follow_each_other_and_repeat_themselves():
             assert all(torch.equal(first[name], again[name]) for name in first)
 
 
-@gpu
+@pytest.mark.gpu
 def test_the_shipped_voice():
     from trt_plugins.tacotron2_decoder.engine import DecoderLoop
 
@@ -373,7 +361,7 @@ def test_the_shipped_voice():
     assert_close(found, wanted, mel=0.05, gate=0.05, alignment=0.02)
 
 
-@gpu
+@pytest.mark.gpu
 def test_what_the_engine_cannot_do():
     from trt_plugins.tacotron2_decoder.engine import DecoderLoop
 

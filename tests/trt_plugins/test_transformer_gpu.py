@@ -89,7 +89,6 @@ def published(request, tmp_path_factory):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 class TestOnGpu:
     @pytest.fixture(autouse=True)
     def precision(self, monkeypatch):
@@ -154,6 +153,7 @@ def test_a_cpu_is_refused(model, name):
 
 
 @pytest.mark.slow
+@pytest.mark.triton
 @pytest.mark.parametrize("model", ["fastpitch", "fastspeech"])
 @pytest.mark.parametrize(("masks", "channels"), [("masked", "48"), ("unmasked", "64")])
 def test_interpreted_kernels_are_near_float32(model, masks, channels):

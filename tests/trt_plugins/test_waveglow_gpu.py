@@ -76,6 +76,7 @@ class TestRefused(Refused):
 
 
 @pytest.mark.slow
+@pytest.mark.triton
 @pytest.mark.parametrize("lengths", ["", "37,20"])
 def test_interpreted_kernels_are_near_float32(lengths):
     """The kernels without a GPU: Triton's interpreter runs them, in a process of its own."""

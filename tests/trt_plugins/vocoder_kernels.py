@@ -71,7 +71,6 @@ def assert_repeatable(source: ModelSource, batch: int, frames: int) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 class OnGpu:
     """Tests on a GPU."""
 
@@ -123,7 +122,7 @@ class Refused:
         with pytest.raises(ValueError, match=f"device 'cpu': {self.name}'s kernels need an NVIDIA GPU"):
             kernels_of(voice, device="cpu")
 
-    @pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+    @pytest.mark.no_gpu
     def test_no_gpu_is_said(self, voice):
         with pytest.raises(ValueError, match="PyTorch sees no GPU here"):
             kernels_of(voice)
@@ -149,7 +148,6 @@ class Refused:
 
 def interpreted_error(model: str, *arguments: str) -> float:
     """What interpreted_<model>.py prints: Triton reads how to run kernels when it is imported."""
-    pytest.importorskip("triton")
     command = [sys.executable, "-m", f"tests.trt_plugins.interpreted_{model}", *arguments]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     root = Path(__file__).parents[2]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import subprocess
-import sys
+import runpy
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +24,7 @@ from common.synthesis.loading import make_driver
 from common.training.make_voice import write_voice
 from common.weights.published import read_checkpoint
 from common.weights.voices import load_voice
+from tests import conftest
 from tests.conftest import save_trained
 from waveglow.config import WaveglowConfig, WaveglowSettings, receptive_field
 from waveglow.infer import SIGMA, WaveglowVocoder
@@ -32,13 +32,12 @@ from waveglow.model import Waveglow
 from waveglow.noise import draw_noise, scale_noise
 from waveglow.stages import stages
 
+pytestmark = pytest.mark.slow  # graphs of published networks are exported
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
 IO = np.load(GOLDEN / "waveglow" / "io.npz")
 BACKENDS = ("torch", "onnx")
-TINY = WaveglowConfig(
-    n_flows=4, n_early_every=2, wn_layers=3, wn_channels=8, cond_channels=6, upsample_groups=80
-)
+_, TINY = conftest.tiny_waveglow()
 REACHES = {
     "tiny": TINY,
     "published upsampling": WaveglowConfig(n_mel_channels=4, n_flows=3, wn_layers=4, wn_channels=4),
@@ -68,7 +67,8 @@ def tiny_waveglow(config: WaveglowConfig = TINY) -> Waveglow:
 
 
 def few_sizes(stage) -> list[dict[str, int]]:
-    return [{"batch": 2, "mel": 9, "steps": 9 * 32, "samples": 9 * 256}]
+    sizes = {"batch": 2, "text": 9, "mel": 9, "steps": 9 * 32, "samples": 9 * 256}
+    return [{name: sizes[name] for name in stage.dynamic_dims}]
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +85,7 @@ def voice(weights, trained, tmp_path_factory) -> Path:
     sources = [read_checkpoint(path) for path in (trained["fastpitch"], weights, trained["hifigan"])]
     sources[1] = dataclasses.replace(sources[1], settings=WaveglowSettings(0.1, 0.5))
     with pytest.MonkeyPatch.context() as patch:
-        sizes = {"batch": 1, "text": 9, "mel": 9, "steps": 9 * 32, "samples": 9 * 256}
-        patch.setattr(
-            to_onnx, "check_sizes", lambda stage: [{name: sizes[name] for name in stage.dynamic_dims}]
-        )
+        patch.setattr(to_onnx, "check_sizes", few_sizes)
         write_voice(folder, sources)
     return folder
 
@@ -313,48 +310,51 @@ def checkpoint(tmp_path_factory) -> Path:
     return path
 
 
-def infer(tmp_path: Path, voice: Path, *arguments: object) -> subprocess.CompletedProcess:
-    command = [
-        sys.executable,
-        str(ROOT / "scripts" / "infer.py"),
-        "--voice",
-        str(voice),
-        *map(str, arguments),
-    ]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "MELFORGE_CACHE": str(tmp_path / "cache")}
-    return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+@pytest.fixture
+def infer(voice, tmp_path, monkeypatch, capsys):
+    """Runs scripts/infer.py in this process, in an empty folder: its status and stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(to_onnx, "check_sizes", few_sizes)  # all sizes of a graph are checked above
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+
+    def infer(*arguments: object) -> tuple[int, str]:
+        monkeypatch.setattr("sys.argv", ["infer.py", "--voice", str(voice), *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            runpy.run_path(str(ROOT / "scripts" / "infer.py"), run_name="__main__")
+        return stopped.value.code, capsys.readouterr().err
+
+    return infer
 
 
-def test_a_published_file_speaks_on_both_backends(checkpoint, voice, tmp_path):
+def test_a_published_file_speaks_on_both_backends(checkpoint, infer, tmp_path):
     spoken = []
     for backend in BACKENDS:
-        result = infer(
-            tmp_path,
-            voice,
+        status, errors = infer(
             *("--vocoder", "waveglow", "--checkpoint", checkpoint, "--backend", backend, "--seed", "5"),
             *("--sigma", "0.6", "--denoising-strength", "0.1", "--text", "Hello.", "-o", f"{backend}.wav"),
         )
-        assert result.returncode == 0, result.stderr
+        assert status == 0, errors
         spoken.append(soundfile.read(tmp_path / f"{backend}.wav")[0])
     assert len(spoken[0]) > 2000 and np.abs(spoken[0]).max() > 0.01
     np.testing.assert_allclose(spoken[0], spoken[1], rtol=0, atol=1e-3)
 
 
-def test_a_singular_matrix_is_named(checkpoint, voice, tmp_path):
+def test_a_singular_matrix_is_named(checkpoint, infer, tmp_path):
     content = torch.load(checkpoint, weights_only=True)
     content["state_dict"]["module.convinv.1.conv.weight"][2] = 0
     torch.save(content, tmp_path / "damaged.pt")
-    result = infer(tmp_path, voice, "--checkpoint", "damaged.pt", "--text", "Hello.")
-    assert result.returncode == 2 and "Traceback" not in result.stderr
-    assert "1x1 convolution of flow 1 is singular" in result.stderr
+    status, errors = infer("--checkpoint", "damaged.pt", "--text", "Hello.")
+    assert status == 2 and "Traceback" not in errors
+    assert "1x1 convolution of flow 1 is singular" in errors
 
 
-def test_a_file_with_other_channels_than_it_states_is_refused(checkpoint, voice, tmp_path):
+def test_a_file_with_other_channels_than_it_states_is_refused(checkpoint, infer, tmp_path):
     content = torch.load(checkpoint, weights_only=True)
     content["config"]["WN_config"]["n_channels"] = 256
     torch.save(content, tmp_path / "other.pt")
-    result = infer(tmp_path, voice, "--checkpoint", "other.pt", "--text", "Hello.")
-    assert result.returncode == 2 and "its config says wn_channels 256 instead of 8" in result.stderr
+    status, errors = infer("--checkpoint", "other.pt", "--text", "Hello.")
+    assert status == 2 and "its config says wn_channels 256 instead of 8" in errors
 
 
 def test_arrays_stay_on_the_device_between_the_stages(voice):

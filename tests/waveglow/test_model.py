@@ -106,6 +106,7 @@ def test_golden_training_direction(network):
         assert_golden(value, f"fwd_log_s{flow}")
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_generating_undoes_the_training_direction(config):
     network = make(config)
@@ -223,6 +224,7 @@ class _Stage(nn.Module):
         return self.network.generate(mel, z)
 
 
+@pytest.mark.slow
 def test_exported_graph_equals_pytorch_at_other_lengths_and_batches(tmp_path):
     config = WaveglowConfig(n_mel_channels=8, n_flows=3, n_early_every=2, wn_layers=2, wn_channels=6)
     network = make(config).remove_weight_norm()

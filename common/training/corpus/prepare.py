@@ -13,7 +13,7 @@ import numpy as np
 from tqdm import tqdm
 
 from common.errors import InputError
-from common.text import get_frontend
+from common.text.frontends import get_frontend
 from common.training.corpus.dataset import Labels, load_labels, save_labels
 
 RATE, HOP = 22_050, 256

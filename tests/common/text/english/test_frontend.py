@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from common.text import get_frontend
 from common.text.english.letters import load_letter_reader
 from common.text.english.pronounce import of_word, read
+from common.text.frontends import get_frontend
 from common.text.split import CLAUSE_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
 from common.training.corpus.misaki import from_misaki, to_misaki
 
@@ -191,7 +192,6 @@ def test_every_phone_has_a_misaki_form_and_letters_have_none():
 
 
 def test_the_letter_reader_is_the_network_that_was_trained():
-    torch = pytest.importorskip("torch")
     from safetensors.torch import load_file
 
     from common.text.english.letters import WEIGHTS
@@ -214,7 +214,7 @@ def test_unknown_words_always_get_a_vowel():
 
 def test_an_ordinary_sentence_reads_neither_the_network_nor_anyascii():
     code = (
-        "import sys; from common.text import get_frontend;"
+        "import sys; from common.text.frontends import get_frontend;"
         "from common.text.english.letters import load_letter_reader;"
         "get_frontend('english')('Dr. Smith paid $5 at 3:45 pm on Jan. 5th, 1999.');"
         "print(load_letter_reader.cache_info().currsize, 'anyascii' in sys.modules, 'torch' in sys.modules)"

@@ -2,14 +2,15 @@
 
 import random
 import string
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from common.text import get_frontend
 from common.text.english.normalise import normalise
 from common.text.english.reading import number_words
+from common.text.frontends import get_frontend
 
 ROOT = Path(__file__).parents[4]
 FRONTEND = get_frontend("english")
@@ -160,13 +161,46 @@ NONSENSE = [
 ]
 
 
+def read(text: str) -> None:
+    for utterance in FRONTEND(text).utterances:
+        assert len(utterance.symbols) <= FRONTEND.max_symbols
+
+
+def calls_to_read(text: str) -> int:
+    """How many functions are called, C's included: the same number on every machine."""
+    calls = 0
+
+    def count(*event):
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        read(text)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def seconds_to_read(text: str) -> float:
+    """Of the processor, in this thread: they do not grow where other programs are running."""
+    began = time.thread_time()
+    read(text)
+    return time.thread_time() - began
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", NONSENSE, ids=repr)
-def test_long_nonsense_takes_linear_time(unit):
-    text = unit * (40_000 // len(unit))
-    began = time.perf_counter()
-    analysis = FRONTEND(text)
-    assert time.perf_counter() - began < 10.0
-    assert all(len(utterance.symbols) <= FRONTEND.max_symbols for utterance in analysis.utterances)
+def test_long_nonsense_takes_linear_work(unit):
+    """Four times the text takes four times the work; quadratic work would be sixteen times as much."""
+
+    def growth(work, length: int) -> float:
+        return work(unit * (4 * length // len(unit))) / work(unit * (length // len(unit)))
+
+    read(unit * 100)  # loads what is loaded at first use
+    assert growth(calls_to_read, 1_500) < 5
+    # A regular expression is one call, however long it searches. No cache has seen the next lengths.
+    assert any(growth(seconds_to_read, length) < 8 for length in (8_000, 7_000, 6_000))
 
 
 def test_random_characters_do_no_harm():

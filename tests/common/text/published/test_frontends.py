@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.text import get_frontend
+from common.text.frontends import get_frontend
 from common.text.split import CLAUSE_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
 
 ROOT = Path(__file__).parents[4]

@@ -1,0 +1,30 @@
+"""The frontends by name. A model was trained on the symbols of one of them, and a voice names it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from common.errors import InputError, unknown
+from common.text import Frontend
+
+# A frontend's module is imported when it is asked for: a voice pays for its own one only.
+FRONTENDS = {
+    "english": "common.text.english.frontend:EnglishFrontend",
+    "tacotron2": "common.text.published.frontends:Tacotron2Frontend",
+    "fastpitch": "common.text.published.frontends:FastPitchFrontend",
+    "fastspeech": "common.text.published.frontends:FastSpeechFrontend",
+}
+
+
+def frontend_class(name: str) -> type:
+    """The class of a text frontend; an InputError where there is none of that name."""
+    if name not in FRONTENDS:
+        raise InputError(unknown("text frontend", name, FRONTENDS))
+    module, _, attribute = FRONTENDS[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def get_frontend(name: str, **options: Any) -> Frontend:
+    """The frontend of that name; options are its constructor's keywords."""
+    return frontend_class(name)(**options)
