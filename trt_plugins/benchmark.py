@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,8 +14,7 @@ from torch import Tensor
 from common.bench.flops import count_flops
 from common.bench.models import example_inputs
 from common.bench.random_weights import random_source
-from common.bench.stage_times import sizes_of
-from common.bench.timer import elapsed, mark, summary, timed
+from common.bench.timer import elapsed, mark, sizes_of, summary, timed
 from common.bench.torch_modes import in_mode
 from common.cli import options, run
 from common.engines import make_engine
@@ -29,7 +27,7 @@ from common.verify.compare import SMALLEST_SCALE
 from common.weights.voices import ModelSource, load_voice
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech
-from fastspeech.operations import DECOMPOSED, Operations
+from fastspeech.operations import DECOMPOSED
 from trt_plugins.add_pos_enc import launch as add_pos_enc
 from trt_plugins.operations import KERNELS as OPERATIONS
 from trt_plugins.repeat import launch as repeat
@@ -119,19 +117,19 @@ def operation_rows(sizes: tuple[int, int, int], dtype: torch.dtype, samples: int
         ("add_pos_enc", "AddPosEnc", add_pos_enc, (out, lengths, table, placed)),
     ):
         *inputs, result = given
-        bound = module.bind(*given)
-        own, theirs = getattr(OPERATIONS, name), getattr(DECOMPOSED, name)
-        on_current_stream(bound)
-        if not torch.equal(result, theirs(*inputs)):
+        bound = partial(on_current_stream, module.bind(*given))
+        own, decomposed = getattr(OPERATIONS, name), getattr(DECOMPOSED, name)
+        bound()
+        if not torch.equal(result, decomposed(*inputs)):
             raise RuntimeError(f"{name} differs from its decomposition")
         ways = {
-            "PyTorch's decomposition": partial(theirs, *inputs),
+            "PyTorch's decomposition": partial(decomposed, *inputs),
             "kernel, as an operation": partial(own, *inputs),
-            "kernel, bound": partial(on_current_stream, bound),
+            "kernel, bound": bound,
             "plugin's enqueue()": enqueue(plugin, given),
         }
-        moved = sum(tensor.nbytes for tensor in given)
-        yield from operation_ways(name, sizes, dtype, ways, samples, moved)
+        for way, call in ways.items():
+            yield from way_rows((name, str(dtype)[6:], str(sizes), way), call, samples, given)
 
 
 def network_rows(sizes: tuple[int, int, int], dtype: torch.dtype, samples: int) -> Rows:
@@ -140,33 +138,22 @@ def network_rows(sizes: tuple[int, int, int], dtype: torch.dtype, samples: int) 
     ids = torch.randint(1, 100, (batch, symbols), device="cuda")
     lengths = torch.full((batch,), symbols, device="cuda")
     alpha, positions = torch.ones(1, device="cuda", dtype=dtype), torch.arange(frames, device="cuda")
-    for name, chosen in (("decompositions", DECOMPOSED), ("kernels", OPERATIONS)):
-        call = partial(fastspeech(chosen, dtype).synthesise, ids, lengths, alpha, positions)
-        yield from operation_ways("FastSpeech", sizes, dtype, {name: call}, max(samples // 10, 5))
+    for way, operations in (("decompositions", DECOMPOSED), ("kernels", OPERATIONS)):
+        torch.manual_seed(0)
+        network = FastSpeech(FastSpeechConfig(), operations).eval().requires_grad_(False)
+        network.length_regulator.duration_predictor.linear_layer.bias += 1.6  # about five frames a symbol
+        call = partial(network.to("cuda", dtype).synthesise, ids, lengths, alpha, positions)
+        yield from way_rows(("FastSpeech", str(dtype)[6:], str(sizes), way), call, max(samples // 10, 5))
 
 
-def fastspeech(chosen: Operations, dtype: torch.dtype) -> FastSpeech:
-    torch.manual_seed(0)
-    network = FastSpeech(FastSpeechConfig(), chosen).eval().requires_grad_(False)
-    network.length_regulator.duration_predictor.linear_layer.bias += 1.6  # about five frames a symbol
-    return network.to("cuda", dtype)
-
-
-def operation_ways(
-    name: str,
-    sizes: tuple[int, int, int],
-    dtype: torch.dtype,
-    ways: dict[str, Callable[[], Any] | None],
-    samples: int,
-    moved: int = 0,
+def way_rows(
+    head: tuple[str, ...], call: Callable[[], Any] | None, samples: int, moved: Sequence[Tensor] = ()
 ) -> Rows:
-    """Two rows for each way there is: launched anew, and as a CUDA graph."""
-    for how, call in ways.items():
-        for graph in (False, True) if call else ():
-            median, p95, _ = time_together(call, OPERATION_CALLS, samples, graph, queued=True)
-            speed = f"{moved / median / 1e6:.2f}" if graph and moved else ""
-            way = how + (", CUDA graph" if graph else "")
-            yield name, str(dtype)[6:], str(sizes), way, f"{median:.1f}", f"{p95:.1f}", speed
+    """Two rows for a way that there is: launched anew, and as a CUDA graph."""
+    for graph in (False, True) if call else ():
+        median, p95, _ = time_together(call, OPERATION_CALLS, samples, graph, queued=True)
+        speed = f"{sum(t.nbytes for t in moved) / median / 1e6:.2f}" if graph and moved else ""
+        yield *head[:-1], head[-1] + ", CUDA graph" * graph, f"{median:.1f}", f"{p95:.1f}", speed
 
 
 def time_operations(args: argparse.Namespace) -> None:
@@ -188,7 +175,7 @@ def stage_rows(
     halved = in_mode(make_engine(stage, replace(source, networks={}), "torch", "cuda"), None, half=True)
     for batch, frames in shapes:
         inputs = example_inputs(source, stage, {"batch": batch, "text": args.symbols, "mel": frames}, "cuda")
-        sizes = tuple(sizes_of(stage.inputs, inputs).items())
+        sizes = tuple(sizes_of(network, inputs).items())
         flops = count_flops(source.model, source.config, stage.name, sizes)["flops"]
         audio = batch * frames * source.mel.hop_length / source.mel.sampling_rate
         wanted = network(**inputs)
@@ -199,15 +186,18 @@ def stage_rows(
         for way, call in ways.items():
             (first,) = timed(call, 1, "cuda")
             median, p95, found = time_together(call, STAGE_CALLS if in_graphs else 1, args.runs, in_graphs)
-            error = max(largest_error(found[name], value) for name, value in wanted.items())
-            rates = (f"{audio / median * 1e6:.0f}", f"{flops / median / 1e6:.0f}", f"{error:.1e}")
+            # Of the largest value.
+            errors = [
+                (found[name].float() - value).abs().max() / value.abs().max().clamp(min=SMALLEST_SCALE)
+                for name, value in wanted.items()
+            ]
+            rates = (
+                f"{audio / median * 1e6:.0f}",
+                f"{flops / median / 1e6:.0f}",
+                f"{float(max(errors)):.1e}",
+            )
             spent = (f"{first:.2f}", f"{median / 1e3:.3f}", f"{p95 / 1e3:.3f}")
             yield stage.full_name, str(batch), str(frames), f"{flops / 1e9:.1f}", way, *spent, *rates
-
-
-def largest_error(found: Tensor, wanted: Tensor) -> float:
-    """Of the largest value."""
-    return float((found.float() - wanted).abs().max() / wanted.abs().max().clamp(min=SMALLEST_SCALE))
 
 
 def time_stages(args: argparse.Namespace) -> None:
@@ -215,7 +205,7 @@ def time_stages(args: argparse.Namespace) -> None:
     shapes = [(batch, args.frames) for batch in args.batch] + [(1, frames) for frames in args.chunks]
     rows: list[tuple[str, ...]] = []
     for model in args.model:
-        source = random_source(model, Path(), {"wn_channels": args.channels} if model == "waveglow" else None)
+        source = random_source(model, sizes={"wn_channels": args.channels} if model == "waveglow" else None)
         plan = plan_of(model)
         for stage in plan.stages(source.config):
             if stage.name in plan.kernels and not stage.name.startswith("masked_"):
@@ -224,52 +214,46 @@ def time_stages(args: argparse.Namespace) -> None:
     run.print_table((*headings, "TFLOP/s", "error"), rows)
 
 
-def decoder_inputs(engine: DecoderLoop, batch: int, text: int, limit: int) -> dict[str, Tensor]:
-    """A threshold that no gate passes: all steps are made."""
-    config = engine.config
-    torch.manual_seed(0)
-    return {
-        "memory": torch.rand(batch, text, config.encoder_embedding_dim, device="cuda") * 2 - 1,
-        "processed_memory": torch.randn(batch, text, config.attention_dim, device="cuda") / 2,
-        "lengths": torch.full((batch,), text, device="cuda"),
-        "prenet_noise": torch.rand(limit, 2, batch, config.prenet_dim, device="cuda"),
-        "prenet_dropout": torch.full((1,), 0.5, device="cuda"),
-        "gate_threshold": torch.ones(1, device="cuda"),
-    }
-
-
-def launch_times(engine: DecoderLoop, inputs: dict[str, Tensor], runs: int) -> list[float]:
-    """Seconds of the launch alone."""
-    found = []
-    for _ in range(WARM_UP + runs):
-        run, made = engine.prepare(**inputs)
-        start = mark("cuda")
-        on_current_stream(run)
-        end = mark("cuda")
-        assert steps_made(made.status) == len(inputs["prenet_noise"])
-        found.append(elapsed(start, end))
-    return found[WARM_UP:]
-
-
 def decoder_rows(name: str, source: ModelSource, args: argparse.Namespace) -> Rows:
     """The launch alone, and a call as a driver makes it, with products of the memory and copies."""
-    stages = plan_of("tacotron2").stages(source.config)
+    config = source.config
+    stages = plan_of("tacotron2").stages(config)
     engine = DecoderLoop(next(stage for stage in stages if stage.name == "decoder_loop"), source, "cuda")
     for batch in BATCHES:
-        inputs = decoder_inputs(engine, batch, args.text, args.steps)
+        torch.manual_seed(0)
+        inputs = {
+            "memory": torch.rand(batch, args.text, config.encoder_embedding_dim, device="cuda") * 2 - 1,
+            "processed_memory": torch.randn(batch, args.text, config.attention_dim, device="cuda") / 2,
+            "lengths": torch.full((batch,), args.text, device="cuda"),
+            "prenet_noise": torch.rand(args.steps, 2, batch, config.prenet_dim, device="cuda"),
+            "prenet_dropout": torch.full((1,), 0.5, device="cuda"),
+            "gate_threshold": torch.ones(1, device="cuda"),  # which no gate passes: all steps are made
+        }
         with torch.inference_mode():
-            alone = times(launch_times(engine, inputs, args.runs))
+            launches = [launch_time(engine, inputs) for _ in range(WARM_UP + args.runs)][WARM_UP:]
             called = times(timed(partial(engine, **inputs), args.runs, "cuda", warm_up=WARM_UP))
+        alone = times(launches)
         values = (*alone, alone[0] * 1000 / args.steps, *called)
         yield name, f"{batch}, {args.text}, {args.steps}", *(f"{value:.3f}" for value in values)
 
 
+def launch_time(engine: DecoderLoop, inputs: dict[str, Tensor]) -> float:
+    """Seconds of the launch alone."""
+    launch, made = engine.prepare(**inputs)
+    start = mark("cuda")
+    on_current_stream(launch)
+    end = mark("cuda")
+    assert steps_made(made.status) == len(inputs["prenet_noise"])
+    return elapsed(start, end)
+
+
 def time_decoder(args: argparse.Namespace) -> None:
     title(f"{WARM_UP} + {args.runs} runs")
-    rows = [
-        *decoder_rows("published sizes", random_source("tacotron2", Path()), args),
-        *decoder_rows("hazel", load_voice("hazel").source("tacotron2"), args),
-    ]
+    sources = {
+        "published sizes": random_source("tacotron2"),
+        "hazel": load_voice("hazel").source("tacotron2"),
+    }
+    rows = [row for name, source in sources.items() for row in decoder_rows(name, source, args)]
     headings = ("network", "batch, symbols, steps", "launch ms", "p95", "us a step", "call ms", "p95")
     run.print_table(headings, rows)
 
@@ -278,55 +262,50 @@ def title(text: str) -> None:
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, {text}", flush=True)
 
 
+# What is timed, of what, and the options with their defaults.
+BESIDE = "kernels and PyTorch's half precision"
+STAGES: dict[str, Any] = {"frames": 640, "runs": 20, "batch": BATCHES}
+COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], None], str, dict[str, Any]]] = {
+    "operations": (time_operations, "the plugins' kernels and PyTorch's decompositions", {"samples": 100}),
+    "hifigan": (time_stages, f"HiFi-GAN's {BESIDE}", {**STAGES, "chunks": [32, 50, 100, 200]}),
+    "waveglow": (time_stages, f"WaveGlow's {BESIDE}", {**STAGES, "channels": 256}),
+    "transformer": (
+        time_stages,
+        f"FastPitch's and FastSpeech's {BESIDE}, all in CUDA graphs",
+        {**STAGES, "symbols": 128, "model": ["fastpitch", "fastspeech"]},
+    ),
+    "tacotron2_decoder": (
+        time_decoder,
+        "the kernel of Tacotron 2's decoder",
+        {"runs": 20, "text": 128, "steps": 600},
+    ),
+}
+OPTIONS = {
+    "samples": f"groups of {OPERATION_CALLS} calls",
+    "frames": "mel frames of an item",
+    "runs": "timed runs",
+    "batch": "items",
+    "chunks": "mel frames of single items beside these",
+    "channels": "WN channels",
+    "symbols": "symbols of an item",
+    "model": "whose",
+    "text": "symbols",
+    "steps": "decoder steps",
+}
+
+
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m trt_plugins.benchmark", description=__doc__)
     names = parser.add_subparsers(dest="name", required=True, metavar="NAME")
-
-    def add(name: str, about: str, /, **numbers: tuple[int, str]) -> argparse.ArgumentParser:
-        made = names.add_parser(name, help=about, description=about)
-        for key, (default, what) in numbers.items():
-            what = f"{what} (default: {default})"
-            made.add_argument(f"--{key}", type=options.positive, default=default, metavar="N", help=what)
-        return made
-
-    runs, frames = (20, "timed runs"), (640, "mel frames of an item")
-    operations = add(
-        "operations",
-        "the plugins' kernels and PyTorch's decompositions",
-        samples=(100, f"groups of {OPERATION_CALLS} calls"),
-    )
-    operations.set_defaults(run=time_operations)
-    beside = "kernels and PyTorch's half precision"
-    hifigan = add("hifigan", f"HiFi-GAN's {beside}", frames=frames, runs=runs)
-    waveglow = add(
-        "waveglow", f"WaveGlow's {beside}", frames=frames, runs=runs, channels=(256, "WN channels")
-    )
-    transformer = add(
-        "transformer",
-        f"FastPitch's and FastSpeech's {beside}, all in CUDA graphs",
-        frames=frames,
-        runs=runs,
-        symbols=(128, "symbols of an item"),
-    )
-    for one in (hifigan, waveglow, transformer):
-        one.add_argument("--batch", type=int, nargs="+", default=BATCHES, help="items (default: 1 4 8)")
-    chunks = [32, 50, 100, 200]
-    text = "mel frames of single items beside these (default: 32 50 100 200)"
-    hifigan.add_argument("--chunks", type=int, nargs="*", default=chunks, help=text)
-    models = ("fastpitch", "fastspeech")
-    text = f"whose (default: {' '.join(models)})"
-    transformer.add_argument("--model", choices=models, nargs="+", default=models, help=text)
-    hifigan.set_defaults(run=time_stages, model=["hifigan"], symbols=0)
-    waveglow.set_defaults(run=time_stages, model=["waveglow"], symbols=0, chunks=[])
-    transformer.set_defaults(run=time_stages, chunks=[])
-    decoder = add(
-        "tacotron2_decoder",
-        "the kernel of Tacotron 2's decoder",
-        runs=runs,
-        text=(128, "symbols"),
-        steps=(600, "decoder steps"),
-    )
-    decoder.set_defaults(run=time_decoder)
+    for name, (call, about, defaults) in COMMANDS.items():
+        one = names.add_parser(name, help=about, description=about)
+        one.set_defaults(run=call, model=[name], symbols=0, chunks=[])
+        for key, default in defaults.items():
+            how: dict[str, Any] = {"default": default, "help": f"{OPTIONS[key]} (default: %(default)s)"}
+            how |= {"choices": default} if key == "model" else {"type": options.positive, "metavar": "N"}
+            if isinstance(default, list):
+                how |= {"nargs": "*" if key == "chunks" else "+"}
+            one.add_argument(f"--{key}", **how)
     return parser
 
 
