@@ -16,8 +16,7 @@ from common.config.deployment import PRECISIONS
 from common.errors import InputError
 from common.registry import names
 
-STEPS = ("verify", "sentences", "example", "tests", "pairs", "mix", "stages")
-PARALLEL = 4  # checks at a time that measure no time
+STEPS = ("verify", "sentences", "example", "tests", "pairs", "mix")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,7 +29,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     for name, (default, text) in texts.items():
         parser.add_argument(f"--{name}", default=default, metavar="NAMES", help=text)
-    parser.add_argument("--fixed", action="store_true", help="stages: also engines for one length only")
     parser.add_argument(
         "--export-only",
         action="store_true",
@@ -42,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
 
     if args.document:
-        from common.verify.gpu.page import document
+        from common.verify.gpu.checks import document
 
         args.document.write_text(document(args.out), encoding="utf-8")
         return 0
@@ -67,8 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     require_gpu("cuda")
     from common.bench.machine import versions
     from common.engines.tensorrt.api import load_tensorrt
-    from common.verify.gpu import models, pairs, stages
-    from common.verify.gpu.checks import TIMED, run_checks, write_rows
+    from common.verify.gpu import models, pairs
+    from common.verify.gpu.checks import run_checks, write_rows
 
     load_tensorrt()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -79,14 +77,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         "example": lambda: [{"folder": f"{args.out}/example", "precision": p} for p in precisions],
         "pairs": lambda: pairs.pair_jobs(precisions, "trt"),
         "mix": lambda: pairs.pair_jobs(["fp16"], pairs.MIX),
-        "stages": lambda: stages.stage_jobs(chosen, origins, precisions, args.fixed),
     }
     failed = False
     for step in steps:
         if step == "tests":
             failed |= run_tests(args.out / "tests.txt")
             continue
-        rows = run_checks(step, todo[step](), args.limit, 1 if step in TIMED else PARALLEL)
+        rows = run_checks(step, todo[step](), args.limit)
         write_rows(args.out / f"{step}.json", rows)
         failed |= any("failed" in row for row in rows)
     return 1 if failed else 0
