@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,14 +20,12 @@ from common.bench.torch_modes import in_mode
 from common.cli import options, run
 from common.engines import make_engine
 from common.engines.cuda_graphs import record
-from common.engines.tensorrt.api import load_tensorrt
 from common.errors import InputError
 from common.stages import Stage, plan_of
 from common.stages.choose import KERNELS
 from common.verify.compare import SMALLEST_SCALE
 from common.weights.voices import ModelSource, load_voice
 from fastspeech.config import FastSpeechConfig
-from fastspeech.model import FastSpeech
 from fastspeech.operations import DECOMPOSED
 from trt_plugins.add_pos_enc import launch as add_pos_enc
 from trt_plugins.operations import KERNELS as OPERATIONS
@@ -78,31 +77,6 @@ def on_current_stream(launch: Callable[[int], None]) -> None:
     launch(torch.cuda.current_stream().cuda_stream)
 
 
-def enqueue(name: str, tensors: tuple[Tensor, ...]) -> Callable[[], object] | None:
-    """The plugin's own enqueue() on these tensors; None where there is no TensorRT to make the plugin."""
-    try:
-        trt = load_tensorrt().api
-    except ValueError:
-        return None
-    from trt_plugins.plugin import TYPE_NAMES
-    from trt_plugins.registry import register
-
-    register()
-    types = {name: kind for kind, name in TYPE_NAMES.items()}
-
-    def describe(tensor: Tensor):
-        described = trt.PluginTensorDesc()
-        described.type = types[str(tensor.dtype).removeprefix("torch.")]
-        described.dims, described.format = trt.Dims(tuple(tensor.shape)), trt.TensorFormat.LINEAR
-        return described
-
-    creator = trt.get_plugin_registry().get_creator(name, "1", "melforge")
-    plugin = creator.create_plugin(name, trt.PluginFieldCollection([]), trt.TensorRTPhase.RUNTIME)
-    described, pointers = [describe(t) for t in tensors], [t.data_ptr() for t in tensors]
-    given = described[:3], described[3:], pointers[:3], pointers[3:], 0
-    return partial(on_current_stream, partial(plugin.enqueue, *given))
-
-
 def operation_rows(sizes: tuple[int, int, int], dtype: torch.dtype, samples: int) -> Rows:
     """`repeat` and `add_pos_enc`, each in every way that it can be launched."""
     batch, symbols, frames = sizes
@@ -112,9 +86,9 @@ def operation_rows(sizes: tuple[int, int, int], dtype: torch.dtype, samples: int
     positions, lengths = torch.arange(frames, device="cuda"), counts.sum(1)
     table = torch.randn(frames + 1, channels, device="cuda").to(dtype)
     out, placed = (torch.empty(batch, frames, channels, device="cuda", dtype=dtype) for _ in range(2))
-    for name, plugin, module, given in (
-        ("repeat", "Repeat", repeat, (x, counts, positions, out)),
-        ("add_pos_enc", "AddPosEnc", add_pos_enc, (out, lengths, table, placed)),
+    for name, module, given in (
+        ("repeat", repeat, (x, counts, positions, out)),
+        ("add_pos_enc", add_pos_enc, (out, lengths, table, placed)),
     ):
         *inputs, result = given
         bound = partial(on_current_stream, module.bind(*given))
@@ -126,34 +100,13 @@ def operation_rows(sizes: tuple[int, int, int], dtype: torch.dtype, samples: int
             "PyTorch's decomposition": partial(decomposed, *inputs),
             "kernel, as an operation": partial(own, *inputs),
             "kernel, bound": bound,
-            "plugin's enqueue()": enqueue(plugin, given),
         }
-        for way, call in ways.items():
-            yield from way_rows((name, str(dtype)[6:], str(sizes), way), call, samples, given)
-
-
-def network_rows(sizes: tuple[int, int, int], dtype: torch.dtype, samples: int) -> Rows:
-    """FastSpeech of the published sizes with random weights, symbols to mel."""
-    batch, symbols, frames = sizes
-    ids = torch.randint(1, 100, (batch, symbols), device="cuda")
-    lengths = torch.full((batch,), symbols, device="cuda")
-    alpha, positions = torch.ones(1, device="cuda", dtype=dtype), torch.arange(frames, device="cuda")
-    for way, operations in (("decompositions", DECOMPOSED), ("kernels", OPERATIONS)):
-        torch.manual_seed(0)
-        network = FastSpeech(FastSpeechConfig(), operations).eval().requires_grad_(False)
-        network.length_regulator.duration_predictor.linear_layer.bias += 1.6  # about five frames a symbol
-        call = partial(network.to("cuda", dtype).synthesise, ids, lengths, alpha, positions)
-        yield from way_rows(("FastSpeech", str(dtype)[6:], str(sizes), way), call, max(samples // 10, 5))
-
-
-def way_rows(
-    head: tuple[str, ...], call: Callable[[], Any] | None, samples: int, moved: Sequence[Tensor] = ()
-) -> Rows:
-    """Two rows for a way that there is: launched anew, and as a CUDA graph."""
-    for graph in (False, True) if call else ():
-        median, p95, _ = time_together(call, OPERATION_CALLS, samples, graph, queued=True)
-        speed = f"{sum(t.nbytes for t in moved) / median / 1e6:.2f}" if graph and moved else ""
-        yield *head[:-1], head[-1] + ", CUDA graph" * graph, f"{median:.1f}", f"{p95:.1f}", speed
+        moved = sum(tensor.nbytes for tensor in given)
+        for way, graph in itertools.product(ways, (False, True)):
+            median, p95, _ = time_together(ways[way], OPERATION_CALLS, samples, graph, queued=True)
+            speed = f"{moved / median / 1e6:.2f}" if graph else ""
+            how = way + ", CUDA graph" * graph
+            yield name, str(dtype)[6:], str(sizes), how, f"{median:.1f}", f"{p95:.1f}", speed
 
 
 def time_operations(args: argparse.Namespace) -> None:
@@ -163,7 +116,7 @@ def time_operations(args: argparse.Namespace) -> None:
     with torch.inference_mode():
         for dtype in (torch.float32, torch.float16):
             rows = [row for sizes in SIZES for row in operation_rows(sizes, dtype, args.samples)]
-            run.print_table(headings, [*rows, *network_rows(SIZES[0], dtype, args.samples)])
+            run.print_table(headings, rows)
 
 
 def stage_rows(

@@ -26,9 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from common.bench import report
 
     if args.document:
-        from common.bench.document import write_document
-
-        write_document(args.document, [Path(name) for name in args.results])
+        report.write_document(args.document, [Path(name) for name in args.results])
         return 0
     if args.results:
         raise InputError("results are for --document FILE, which joins them")

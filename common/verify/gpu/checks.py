@@ -1,4 +1,4 @@
-"""Runs the checks of a GPU, each in a worker process, several at a time; keeps their rows and makes a page."""
+"""Runs the checks of a GPU, each in a worker process, several at a time; keeps their rows; writes a page."""
 
 from __future__ import annotations
 
