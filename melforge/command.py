@@ -14,9 +14,9 @@ COMMANDS = {
     "export": ("common.cli.export", "export models to ONNX and check the graphs"),
     "build": ("common.cli.build", "build TensorRT engines"),
     "buckets": ("common.cli.buckets", "propose the lengths of engines for texts"),
-    "voice": ("common.cli.voice", "make a voice of trained or published weights"),
+    "voice": ("common.training.voice", "make a voice of trained or published weights"),
     "copy-synthesis": ("common.cli.copy_synthesis", "send the mels of sound files through a vocoder"),
-    "prepare-corpus": ("common.cli.prepare_corpus", "make a corpus to train on"),
+    "prepare-corpus": ("common.training.corpus.command", "make a corpus to train on"),
     "check-gpu": ("common.cli.check_gpu", "check TensorRT on this machine's GPU against PyTorch"),
 }
 

@@ -7,4 +7,4 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from melforge.command import run
 
-    run("common.cli.voice")
+    run("common.training.voice")

@@ -14,7 +14,7 @@ import onnx
 import pytest
 import soundfile
 
-from common.cli import voice as make_voice
+from common.training import voice as make_voice
 from common.weights.voices import load_voice
 from hifigan.config import HifiganSettings
 from tests.conftest import save_trained, tiny_waveglow
