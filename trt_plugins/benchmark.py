@@ -139,18 +139,15 @@ def stage_rows(
         for way, call in ways.items():
             (first,) = timed(call, 1, "cuda")
             median, p95, found = time_together(call, STAGE_CALLS if in_graphs else 1, args.runs, in_graphs)
-            # Of the largest value.
-            errors = [
-                (found[name].float() - value).abs().max() / value.abs().max().clamp(min=SMALLEST_SCALE)
-                for name, value in wanted.items()
-            ]
-            rates = (
-                f"{audio / median * 1e6:.0f}",
-                f"{flops / median / 1e6:.0f}",
-                f"{float(max(errors)):.1e}",
-            )
+            error = max(largest_error(found[name], value) for name, value in wanted.items())
+            rates = (f"{audio / median * 1e6:.0f}", f"{flops / median / 1e6:.0f}", f"{error:.1e}")
             spent = (f"{first:.2f}", f"{median / 1e3:.3f}", f"{p95 / 1e3:.3f}")
             yield stage.full_name, str(batch), str(frames), f"{flops / 1e9:.1f}", way, *spent, *rates
+
+
+def largest_error(found: Tensor, wanted: Tensor) -> float:
+    """Of the largest value."""
+    return float((found.float() - wanted).abs().max() / wanted.abs().max().clamp(min=SMALLEST_SCALE))
 
 
 def time_stages(args: argparse.Namespace) -> None:
