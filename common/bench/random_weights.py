@@ -13,13 +13,12 @@ from typing import Any
 import torch
 
 from common.audio.contract import MelContract
+from common.bench.workload import GRAPHS
 from common.export.graph_store import ExportedGraphs
 from common.files import config_hash
 from common.registry import get_model, load_attribute
 from common.stages import stages_of
 from common.weights.voices import ModelSource
-
-GRAPHS = Path("build/graphs")
 
 
 def random_source(model: str, folder: Path = GRAPHS, sizes: Mapping[str, Any] | None = None) -> ModelSource:

@@ -20,6 +20,7 @@ from common.synthesis.loading import choose_sources, pick_device
 from common.weights.voices import load_voice
 
 WEIGHTS = ("voice", "published")
+GRAPHS = Path("build/graphs")  # of published sizes, exported if missing
 PRECISIONS = ("fp32", "tf32", "fp16")
 # ONNX Runtime's options, each beside those that the engine sets, as the word behind "onnx-": attributes of
 # the session's options, or with a dot in the name its config entries.
@@ -98,7 +99,7 @@ class Workload:
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     batches: Sequence[int] = (1,)
     symbols: Sequence[int] = ()
-    graphs: Path = Path("build/graphs")  # of published sizes
+    graphs: Path = GRAPHS
     runs: int = 10
     warm_up: bool = False  # run every engine first, and say on stderr what that took
 
