@@ -18,7 +18,7 @@ from common.bench.random_weights import random_source
 from common.bench.timer import elapsed, mark, sizes_of, summary, timed
 from common.bench.torch_modes import in_mode
 from common.cli import options, run
-from common.engines import make_engine
+from common.engines.backends import make_engine
 from common.engines.cuda_graphs import record
 from common.errors import InputError
 from common.stages import Stage, plan_of

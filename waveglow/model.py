@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations, parametrize
 
+from common.errors import InputError
 from waveglow.config import WaveglowConfig
 
 # The smallest ratio of singular values at which a matrix is inverted in float32.
@@ -18,12 +19,12 @@ SINGULAR = 1e-6
 
 
 def invert(matrix: Tensor, name: str) -> Tensor:
-    """A square matrix's inverse, computed in float32; a ValueError with `name` if it is singular."""
+    """A square matrix's inverse, computed in float32; an InputError with `name` if it is singular."""
     matrix = matrix.detach().float()
     if not matrix.is_meta:
         spread = torch.linalg.svdvals(matrix.double())
         if not spread[-1] > SINGULAR * spread[0]:
-            raise ValueError(
+            raise InputError(
                 f"{name} is singular (singular values {spread[0]:.1e} to {spread[-1]:.1e}): the flow cannot "
                 "be inverted to generate audio; the weights are damaged or the training had diverged"
             )

@@ -11,7 +11,7 @@ MODEL = "waveglow"
 
 
 def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
-    """The declarations for the network of this size. Longer mels are vocoded in pieces.
+    """The declarations for the network of this size. Longer mels are vocoded in chunks.
 
     The graph keeps the network's one-dimensional convolutions. On ONNX Runtime (2 cores with AVX2), 7 seconds
     of a compact network (8 flows, 6 layers, 56 channels) take 560 ms so; 650 ms with convolutions over an
@@ -62,7 +62,6 @@ PLAN = StagePlan(
     default="whole",
     bucketed="masked",
     bucketed_unmasked="unmasked",
-    examples="waveglow.examples:EXAMPLES",
     kernels=dict.fromkeys(("generator", "masked_generator"), "trt_plugins.waveglow.engine:Generator"),
     layers=(":_upsampled", "cond", "WN.*.start", "WN.*.*_layers.*", "WN.*.end", "convinv.*:undo"),
 )

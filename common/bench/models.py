@@ -16,20 +16,20 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from common.arrays import Array, as_float32, to_device, to_numpy, valid
+from common.arrays import Array, as_float32, length_mask, to_device, to_numpy
 from common.audio.contract import MelContract, require_same_contract
 from common.bench.timer import StageTimer, WatchedEngine
 from common.bench.worker import run_jobs
 from common.bench.workload import Workload, form_of, has_decoders
 from common.config.deployment import Bucket, Deployment
 from common.engines import Engine, Run
-from common.engines.buckets import root
 from common.engines.wrapped import WrappedEngine
 from common.errors import InputError, unknown
 from common.export.examples import examples_of
 from common.registry import get_model
 from common.runner import FIRST_CHUNK, LARGEST_CHUNK, TextToSpeech
 from common.speech import Controls
+from common.stages import root
 from common.stages.choose import KINDS, deployment_of, parse_backends
 from common.synthesis.acoustic import AcousticModel
 from common.synthesis.loading import choose_sources, make_driver
@@ -81,7 +81,7 @@ class FixedDurations(WrappedEngine):
 
 
 def fixed_durations(inputs: Mapping[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
-    inside = valid(inputs["lengths"], outputs["duration"].shape[1])
+    inside = length_mask(inputs["lengths"], outputs["duration"].shape[1])
     return {**outputs, "duration": as_float32(inside) * FRAMES_PER_SYMBOL}
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import torch
 
 from common.arrays import Array
-from common.engines import Engine
-from common.engines.check_inputs import check_inputs
+from common.engines import Engine, check_inputs
 from common.engines.cuda_graphs import record
 from common.engines.layer_outputs import method_of
 from common.engines.torch_engine import TorchEngine

@@ -20,10 +20,9 @@ from common.registry import get_model
 from common.speech import Audio, Timings
 from common.stages import plan_of
 from common.stages.choose import choose_stages
-from common.verify import stages
 from common.verify.compare import Comparison
 from common.verify.sentence import shared_frames
-from common.verify.stages import Setup, perturb, share_layers
+from common.verify.stages import Setup, layered_graph, perturb, share_layers, verify
 from common.weights.voices import FrontendSpec, ModelSource, load_voice
 from tests.conftest import tiny_fastspeech, tiny_tacotron2
 from waveglow.config import WaveglowConfig
@@ -67,7 +66,7 @@ def make_source(model: str, folder: Path) -> ModelSource:
             inputs = example_inputs(stage, config, SIZES, 0)
             given = {name: torch.from_numpy(value) for name, value in inputs.items()}
             layered = with_layers(stage, build_network(stage, source), layers_of(model), given)
-            kept = stages.layered_graph(layered, config)
+            kept = layered_graph(layered, config)
             weights = json.loads(kept.with_suffix(".json").read_text())["weights"]
             proto = onnx.load(kept, load_external_data=False)
             del proto.graph.output[len(stage.outputs) :]
@@ -112,7 +111,7 @@ def run(sources, model: str, wrong: str = "", patterns: tuple[str, ...] = (), de
     setup = Setup(other, "onnx", "cpu", Deployment(), patterns or layers_of(model), bool(patterns), calls=2)
     pair = {kind: source, get_model(partner).kind: sources(partner)}
     pair = {kind: pair[kind] for kind in ("acoustic", "vocoder")}
-    return stages.verify(TEXT, pair, {kind: setup}, decoder)
+    return verify(TEXT, pair, {kind: setup}, decoder)
 
 
 MODELS = ("fastpitch", "fastspeech", "tacotron2", "hifigan", "waveglow")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 from common.config.deployment import Deployment
 from common.errors import InputError
 from common.runner import TextToSpeech
+from common.stages import plan_of
 from common.stages.choose import choose_stages, parse_backends, parse_kernels
 from common.synthesis.loading import make_driver
 from common.weights.published import parse_checkpoint, read_checkpoint
@@ -217,7 +219,6 @@ def test_backend_arguments():
 
 
 def test_stages_with_kernels_stand_beside_a_backend(monkeypatch):
-    monkeypatch.setattr("tacotron2.stages.KERNELS", {"decoder_loop": "some.engine:Loop"}, raising=False)
     models = {"acoustic": "tacotron2", "vocoder": "hifigan"}
     text = "trt,decoder_loop=cuda,vocoder=onnx"
     assert parse_backends(text, models) == {"acoustic": "trt", "vocoder": "onnx"}
@@ -226,7 +227,7 @@ def test_stages_with_kernels_stand_beside_a_backend(monkeypatch):
     with pytest.raises(ValueError, match=r"is for single stages.*decoder_loop=cuda"):
         parse_backends("cuda", models)
     for model in ("fastpitch", "hifigan"):
-        monkeypatch.setattr(f"{model}.stages.KERNELS", {})
+        monkeypatch.setattr(f"{model}.stages.PLAN", replace(plan_of(model), kernels={}))
     with pytest.raises(ValueError, match="these models have none"):
         parse_backends("trt,decoder_loop=cuda", {"acoustic": "fastpitch", "vocoder": "hifigan"})
     source = load_voice().source("tacotron2")

@@ -15,8 +15,7 @@ import triton.language as tl  # noqa: F401 (which a kernel must see)
 from triton.runtime import interpreter
 
 from common.audio.contract import MelContract
-from common.registry import get_model
-from common.stages import Stage
+from common.stages import Stage, plan_of
 from common.weights.voices import ModelSource
 from fastpitch.config import FastPitchConfig
 from fastpitch.infer import expanding, regulating
@@ -127,8 +126,8 @@ index[1, 15:] = 0
 known = {"symbols": symbols, "lengths": LENGTHS, "repeat_index": index, "mel_lengths": MEL_LENGTHS}
 known |= {"speaker": torch.tensor([1, 0]), "placed": torch.randn(2, MEL, CHANNELS)}
 errors = []
-for stage in get_model(model).module("stages").stages(config):
-    if stage.name not in get_model(model).module("stages").KERNELS:
+for stage in plan_of(model).stages(config):
+    if stage.name not in plan_of(model).kernels:
         continue
     inputs = {tensor.name: known[tensor.name] for tensor in stage.inputs}
     outputs = getattr(network, stage.method)(**inputs)

@@ -9,8 +9,9 @@ import torch
 from common.arrays import pad_to, random_lengths
 from common.bench.random_weights import random_source
 from common.engines.torch_engine import TorchEngine
-from common.registry import get_model, load_attribute
-from common.stages import Stage
+from common.export.examples import examples_of
+from common.registry import load_attribute
+from common.stages import Stage, plan_of, stages_of
 from common.weights.voices import ModelSource, load_voice
 from tests.trt_plugins.vocoder_kernels import interpreted_error
 
@@ -55,18 +56,18 @@ OTHER = {  # nothing is a power of two
 
 
 def stage_of(source: ModelSource, name: str) -> Stage:
-    stages = get_model(source.model).module("stages").stages(source.config)
+    stages = stages_of(source.model, source.config)
     return next(stage for stage in stages if stage.name == name)
 
 
 def kernels_of(source: ModelSource, name: str, device: str = "cuda"):
-    engine = load_attribute(get_model(source.model).module("stages").KERNELS[name])
+    engine = load_attribute(plan_of(source.model).kernels[name])
     return engine(stage_of(source, name), source, device)
 
 
 def inputs_for(source: ModelSource, stage: Stage, batch: int, text: int, mel: int, seed: int = 0):
     sizes = {"batch": batch, "text": text, "mel": mel}
-    examples = get_model(source.model).module("examples")
+    examples = examples_of(source.model)
     drawn = examples.example_inputs(stage, source.config, sizes, np.random.default_rng(seed))
     return {name: torch.as_tensor(value, device="cuda") for name, value in drawn.items()}
 

@@ -16,8 +16,9 @@ import pytest
 import torch
 
 from common.engines.torch_engine import TorchEngine
-from common.registry import get_model, load_attribute
-from common.stages import Stage
+from common.export.examples import examples_of
+from common.registry import load_attribute
+from common.stages import Stage, plan_of, stages_of
 from common.weights.voices import ModelSource
 from trt_plugins import graphs
 from trt_plugins.graphs import ShapedGenerator
@@ -30,18 +31,18 @@ VOICE_TOLERANCE = 1.5e-2
 
 
 def stage_of(source: ModelSource, name: str) -> Stage:
-    stages = get_model(source.model).module("stages").stages(source.config)
+    stages = stages_of(source.model, source.config)
     return next(stage for stage in stages if stage.name == name)
 
 
 def kernels_of(source: ModelSource, name: str = "generator", device: str = "cuda") -> ShapedGenerator:
-    engine = load_attribute(get_model(source.model).module("stages").KERNELS["generator"])
+    engine = load_attribute(plan_of(source.model).kernels["generator"])
     return engine(stage_of(source, name), source, device)
 
 
 def inputs_for(source: ModelSource, stage: Stage, batch: int, frames: int, seed: int = 0):
     sizes = {"batch": batch, "mel": frames}
-    examples = get_model(source.model).module("examples")
+    examples = examples_of(source.model)
     drawn = examples.example_inputs(stage, source.config, sizes, np.random.default_rng(seed))
     return {name: torch.from_numpy(value).cuda() for name, value in drawn.items()}
 
