@@ -22,8 +22,7 @@ from common.bench.timer import StageTimer, WatchedEngine
 from common.bench.worker import run_jobs
 from common.bench.workload import Workload, form_of, has_decoders
 from common.config.deployment import Bucket, Deployment
-from common.engines import Engine, Run
-from common.engines.wrapped import WrappedEngine
+from common.engines import Engine, Run, WrappedEngine
 from common.errors import InputError, unknown
 from common.export.examples import examples_of
 from common.registry import get_model

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from common.arrays import Array
-from common.engines import Engine
-from common.engines.wrapped import WrappedEngine
+from common.engines import Engine, WrappedEngine
 from common.stages import Dim
 
 PERCENTILES = (50, 90, 95, 99)

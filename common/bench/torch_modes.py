@@ -8,11 +8,10 @@ import numpy as np
 import torch
 
 from common.arrays import Array
-from common.engines import Engine, check_inputs
+from common.engines import Engine, WrappedEngine, check_inputs
 from common.engines.cuda_graphs import record
 from common.engines.layer_outputs import method_of
 from common.engines.torch_engine import TorchEngine
-from common.engines.wrapped import WrappedEngine
 from common.errors import InputError
 
 RUNS_BEFORE_CAPTURE = 3  # what cuDNN tries on its first calls cannot be captured
