@@ -116,12 +116,13 @@ def pad_to(array: Array, shape: Sequence[int]) -> Array:
     return padded
 
 
-def valid(lengths: Array, steps: int) -> Array:
-    """Mask bool [B, steps], true where a step is inside its item."""
+def length_mask(lengths: Array, steps: int) -> Array:
+    """Mask bool [B, steps], true at the first `lengths` [B] steps. Networks are exported with it."""
     if is_numpy(lengths):
-        return np.arange(steps)[None, :] < lengths[:, None]
-    torch = importlib.import_module("torch")
-    return torch.arange(steps, device=lengths.device)[None, :] < lengths[:, None]
+        return np.arange(steps) < lengths[:, None]
+    import torch  # a statement, which torch.compile can follow
+
+    return torch.arange(steps, device=lengths.device) < lengths[:, None]
 
 
 def repeat_index(repeats: Array, steps: int | None = None) -> tuple[Array, Array]:

@@ -12,89 +12,57 @@ from common.errors import InputError, unknown
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Where a model's parts are; the strings are "module:attribute"."""
+    """A model, whose package has its name, and what its classes' names begin with: `<classes>Config` are its
+    sizes, `<classes>Settings` what a voice may set for it, `<classes>Acoustic` or `<classes>Vocoder` runs it.
+    """
 
     name: str
     kind: str  # "acoustic" or "vocoder"; a new kind needs no change here
-    config: str  # the dataclass of its sizes
-    driver: str  # the class that runs its stages
-    plan: str  # its `StagePlan`
-    voice_settings: str  # the dataclass of what a voice may set for it
+    classes: str
     mark: str  # a name that only this model's published weights hold
     controls: frozenset[str] = frozenset()  # the `Controls` that change its output
     training_only: tuple[str, ...] = ()  # prefixes of the names of weights that inference does not need
-
-    @property
-    def config_class(self) -> type:
-        return load_attribute(self.config)
-
-    @property
-    def driver_class(self) -> type:
-        return load_attribute(self.driver)
 
     def module(self, name: str) -> ModuleType:
         """One of the model package's modules, such as `checkpoint`."""
         return importlib.import_module(f"{self.name}.{name}")
 
+    @property
+    def config_class(self) -> type:
+        return getattr(self.module("config"), f"{self.classes}Config")
 
-MODELS = {
-    model.name: model
-    for model in (
-        ModelSpec(
-            "fastpitch",
-            "acoustic",
-            config="fastpitch.config:FastPitchConfig",
-            driver="fastpitch.infer:FastPitchAcoustic",
-            plan="fastpitch.stages:PLAN",
-            voice_settings="fastpitch.config:FastPitchSettings",
-            mark="encoder.word_emb.weight",
-            controls=frozenset(
-                {"pace", "pitch_shift", "pitch_amplify", "pitch_flatten", "pitch_invert", "speaker"}
-            ),
-            training_only=("attention.",),
-        ),
-        ModelSpec(
-            "fastspeech",
-            "acoustic",
-            config="fastspeech.config:FastSpeechConfig",
-            driver="fastspeech.infer:FastSpeechAcoustic",
-            plan="fastspeech.stages:PLAN",
-            voice_settings="fastspeech.config:FastSpeechSettings",
-            mark="mel_linear.weight",
-            controls=frozenset({"pace"}),
-        ),
-        ModelSpec(
-            "tacotron2",
-            "acoustic",
-            config="tacotron2.config:Tacotron2Config",
-            driver="tacotron2.infer:Tacotron2Acoustic",
-            plan="tacotron2.stages:PLAN",
-            voice_settings="tacotron2.config:Tacotron2Settings",
-            mark="decoder.attention_rnn.weight_ih",
-            controls=frozenset({"dropout", "gate_threshold", "sharpness", "step_limit", "seed"}),
-        ),
-        ModelSpec(
-            "hifigan",
-            "vocoder",
-            config="hifigan.config:HifiganConfig",
-            driver="hifigan.infer:HifiganVocoder",
-            plan="hifigan.stages:PLAN",
-            voice_settings="hifigan.config:HifiganSettings",
-            mark="conv_pre.bias",
-            controls=frozenset({"denoising_strength"}),
-        ),
-        ModelSpec(
-            "waveglow",
-            "vocoder",
-            config="waveglow.config:WaveglowConfig",
-            driver="waveglow.infer:WaveglowVocoder",
-            plan="waveglow.stages:PLAN",
-            voice_settings="waveglow.config:WaveglowSettings",
-            mark="convinv.0.conv.weight",
-            controls=frozenset({"denoising_strength", "seed", "sigma"}),
-        ),
-    )
-}
+    @property
+    def settings_class(self) -> type:
+        return getattr(self.module("config"), f"{self.classes}Settings")
+
+    @property
+    def driver_class(self) -> type:
+        return getattr(self.module("infer"), f"{self.classes}{self.kind.title()}")
+
+
+PITCH = ("pitch_shift", "pitch_amplify", "pitch_flatten", "pitch_invert")
+DECODER = ("dropout", "gate_threshold", "sharpness", "step_limit", "seed")
+SPECS = (
+    ModelSpec(
+        "fastpitch",
+        "acoustic",
+        "FastPitch",
+        "encoder.word_emb.weight",
+        frozenset({"pace", *PITCH, "speaker"}),
+        ("attention.",),
+    ),
+    ModelSpec("fastspeech", "acoustic", "FastSpeech", "mel_linear.weight", frozenset({"pace"})),
+    ModelSpec("tacotron2", "acoustic", "Tacotron2", "decoder.attention_rnn.weight_ih", frozenset(DECODER)),
+    ModelSpec("hifigan", "vocoder", "Hifigan", "conv_pre.bias", frozenset({"denoising_strength"})),
+    ModelSpec(
+        "waveglow",
+        "vocoder",
+        "Waveglow",
+        "convinv.0.conv.weight",
+        frozenset({"denoising_strength", "seed", "sigma"}),
+    ),
+)
+MODELS = {model.name: model for model in SPECS}
 
 
 def names(kind: str | None = None) -> list[str]:
@@ -114,7 +82,7 @@ def decoder_forms(*models: str) -> dict[str, tuple[str, ...]]:
     """What `--decoder` chooses from for these acoustic models: forms, and the stages of each."""
     found: dict[str, tuple[str, ...]] = {}
     for model in map(get_model, models):
-        forms = load_attribute(model.plan).forms
+        forms = model.module("stages").PLAN.forms
         if model.kind == "acoustic" and len(forms) > 1:
             found |= forms
     return found

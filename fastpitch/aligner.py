@@ -6,6 +6,8 @@ Shape letters as in model.py: B batch, N symbols, T mel frames, C channels.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -30,26 +32,22 @@ def monotonic_alignment(log_attn: Tensor, lengths: Tensor, mel_lengths: Tensor) 
         torch.ge(move, stay, out=moved[t])
         best[:, 1:] = scores[:, t] + torch.maximum(stay, move)
     moved[:, :, 0] = False
-    moved &= (torch.arange(n_frames)[:, None] < mel_lengths)[:, :, None]
+    valid = torch.arange(n_frames) < mel_lengths[:, None]
+    moved &= valid.T[:, :, None]
 
     path = torch.empty(n_frames, batch, dtype=torch.int64)
     symbol = lengths - 1
     for t in reversed(range(n_frames)):
         path[t] = symbol
         symbol = symbol - moved[t].gather(1, symbol[:, None])[:, 0].long()
-    valid = torch.arange(n_frames) < mel_lengths[:, None]
     hard = F.one_hot(path.T, n_symbols) * valid[:, :, None]
     return hard.to(device, log_attn.dtype)
 
 
-class AlignerConv(nn.Module):
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: int = 1, gain: str = "linear"):
-        super().__init__()
-        self.conv = nn.Conv1d(in_channels, out_channels, kernel_size, padding=kernel_size // 2)
-        nn.init.xavier_uniform_(self.conv.weight, nn.init.calculate_gain(gain))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.conv(x)
+def aligner_conv(channels: int, out: int, kernel_size: int = 1, gain: str = "linear") -> nn.Module:
+    conv = nn.Conv1d(channels, out, kernel_size, padding=kernel_size // 2)
+    nn.init.xavier_uniform_(conv.weight, nn.init.calculate_gain(gain))
+    return nn.Sequential(OrderedDict(conv=conv))
 
 
 class ConvAttention(nn.Module):
@@ -58,16 +56,16 @@ class ConvAttention(nn.Module):
     def __init__(self, n_mels: int, channels: int):
         super().__init__()
         self.query_proj = nn.Sequential(
-            AlignerConv(n_mels, 2 * n_mels, 3, "relu"),
+            aligner_conv(n_mels, 2 * n_mels, 3, "relu"),
             nn.ReLU(),
-            AlignerConv(2 * n_mels, n_mels),
+            aligner_conv(2 * n_mels, n_mels),
             nn.ReLU(),
-            AlignerConv(n_mels, ALIGNER_CHANNELS),
+            aligner_conv(n_mels, ALIGNER_CHANNELS),
         )
         self.key_proj = nn.Sequential(
-            AlignerConv(channels, 2 * channels, 3, "relu"),
+            aligner_conv(channels, 2 * channels, 3, "relu"),
             nn.ReLU(),
-            AlignerConv(2 * channels, ALIGNER_CHANNELS),
+            aligner_conv(2 * channels, ALIGNER_CHANNELS),
         )
         self.attn_proj = nn.Conv2d(ALIGNER_CHANNELS, 1, 1)  # unused, but in every published file
 

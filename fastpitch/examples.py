@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from common.arrays import random_lengths, repeat_index, valid
+from common.arrays import length_mask, random_lengths, repeat_index
 from common.export.examples import ExampleInputs
 from common.stages import Stage
 from fastpitch.config import FastPitchConfig
@@ -16,7 +16,7 @@ def example_inputs(
     """Random inputs of these sizes; the first item is as long as the batch, the others may be shorter."""
     batch, text = sizes["batch"], sizes["text"]
     lengths = random_lengths(batch, text, rng)
-    inside = valid(lengths, text)
+    inside = length_mask(lengths, text)
     if stage.name == "encoder":
         symbols = rng.integers(1, config.n_symbols, (batch, text)) * inside
         inputs = {"symbols": symbols, "lengths": lengths}

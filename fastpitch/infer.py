@@ -10,13 +10,13 @@ from common.arrays import (
     Array,
     as_float32,
     as_int64,
+    length_mask,
     read_later,
     repeat_index,
     round_half_up,
     stack,
     to_device,
     to_numpy,
-    valid,
 )
 from common.engines import LengthRegulator, Run
 from common.errors import InputError
@@ -160,7 +160,7 @@ def expanding(decode: Run) -> Run:
 
 def round_durations(duration: Array, lengths: Array, pace: Array | float) -> Array:
     """Whole frames int64 [B, T], rounded half up; an item that would vanish gets a frame for each symbol."""
-    inside = as_int64(valid(lengths, duration.shape[1]))
+    inside = as_int64(length_mask(lengths, duration.shape[1]))
     repeats = round_half_up(duration.clip(0, LONGEST_SYMBOL) / pace) * inside
     vanished = as_int64(repeats.sum(1) == 0)
     return repeats + vanished[:, None] * inside

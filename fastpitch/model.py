@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.arrays import round_half_even, round_half_up
-from common.masks import length_mask
+from common.arrays import length_mask, round_half_even, round_half_up
 from fastpitch.aligner import ConvAttention, monotonic_alignment
 from fastpitch.config import FastPitchConfig
 

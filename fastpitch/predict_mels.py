@@ -6,34 +6,14 @@ With `--predicted` only the durations are: a mel is then a function of the text,
 predicts no pitch (FastSpeech) learns more than from recordings.
 """
 
-from __future__ import annotations
-
-from torch import Tensor
-
+from common.cli.run import run
 from common.training.corpus import predict
-from common.training.corpus.utterances import Utterances
-from fastpitch.model import FastPitch
-from fastpitch.train import batch
-
-BATCH_SIZE = 32
-
-
-def predict_batch(model: FastPitch, corpus: Utterances, members: Tensor, symbols: int, frames: int) -> Tensor:
-    return model(**batch(corpus, members, symbols, frames)).mel
-
-
-def predict_freely(
-    model: FastPitch, corpus: Utterances, members: Tensor, symbols: int, frames: int
-) -> Tensor:
-    ids, lengths = corpus.ids[members, :symbols], corpus.lengths[members]
-    return model.infer(ids, lengths, durations=corpus.durations[members, :symbols]).mel
+from fastpitch.train import predict_freely, teach
 
 
 def main() -> None:
-    predict.main("fastpitch", BATCH_SIZE, predict_batch, predict_freely)
+    predict.main("fastpitch", 32, teach, predict_freely)
 
 
 if __name__ == "__main__":
-    from common.cli.run import run
-
     run(main)

@@ -60,7 +60,6 @@ PLAN = StagePlan(
     stages=stages,
     forms={"parallel": ("encoder", "decoder")},
     default="parallel",
-    examples="fastpitch.examples:EXAMPLES",
     kernels={
         "encoder": "trt_plugins.transformer.fastpitch:Encoder",
         "decoder": "trt_plugins.transformer.fastpitch:Decoder",

@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
-from common.cli.parser import Parser
+from common.arrays import length_mask
 from common.registry import get_model
-from common.training.corpus import predict
+from common.training.corpus.mels import save_array
+from common.training.corpus.predict import by_length, load, prediction_parser
 from common.training.corpus.utterances import Utterances
 from common.training.loop import plot_alignment
 
@@ -22,60 +22,52 @@ TEACHER = "tacotron2"
 BATCH_SIZE = 192
 
 
+def attend(model: nn.Module, corpus: Utterances, members: Tensor) -> Tensor:
+    """Attention (B, S, N) of utterances (B,)."""
+    return get_model(TEACHER).module("train").teach(model, corpus, members).alignment
+
+
 def count_frames(alignment: Tensor, frames: Tensor, frames_per_step: int) -> Tensor:
     """Attention (B, S, N) -> durations (B, N) int64 that add up to frames (B,)."""
     looked_at = alignment.argmax(2).repeat_interleave(frames_per_step, 1)  # (B, S * frames_per_step)
-    inside = torch.arange(looked_at.size(1), device=frames.device) < frames[:, None]
     durations = torch.zeros(len(frames), alignment.size(2), dtype=torch.long, device=frames.device)
-    return durations.scatter_add_(1, looked_at, inside.long())
+    return durations.scatter_add_(1, looked_at, length_mask(frames, looked_at.size(1)).long())
 
 
-@torch.no_grad()
 def align(model: nn.Module, corpus: Utterances) -> list[np.ndarray]:
     """Durations int64 (N,) of every utterance, in the corpus's order."""
-    attend = get_model(TEACHER).module("predict_mels").attend
-    found: list[np.ndarray] = [np.zeros(0, np.int64)] * len(corpus)
-    for members in tqdm(corpus.frames.argsort().split(BATCH_SIZE), desc="aligning", mininterval=5):
-        symbols, frames = int(corpus.lengths[members].max()), int(corpus.frames[members].max())
-        alignment = attend(model, corpus, members, symbols, frames)
+    found = {}
+    for members in by_length(corpus, BATCH_SIZE, "aligning"):
+        alignment = attend(model, corpus, members)
         rows = count_frames(alignment, corpus.frames[members], model.config.n_frames_per_step)
-        for member, row in zip(members.tolist(), rows.cpu().numpy(), strict=True):
-            found[member] = row[: int(corpus.lengths[member])]
-    return found
+        found |= zip(members.tolist(), rows.cpu().numpy(), strict=True)
+    return [found[i][:length] for i, length in enumerate(corpus.lengths.tolist())]
 
 
 def compare(found: list[np.ndarray], corpus: Utterances) -> str:
     """How far the durations' boundaries are from those of the corpus's own, in a sentence."""
-    off = [
-        np.abs(row.cumsum() - own[: len(row)].cumsum())[:-1]
-        for row, own in zip(found, corpus.durations.cpu().numpy(), strict=True)
-    ]
-    off = np.concatenate(off)
+    own = corpus.durations.cpu().numpy()
+    off = np.concatenate(
+        [np.abs(row.cumsum() - own[: len(row)].cumsum())[:-1] for row, own in zip(found, own, strict=True)]
+    )
     return (
         f"boundaries differ from the corpus's own by {np.median(off):.0f} frames in the median, "
         f"{np.percentile(off, 95):.0f} at the 95th percentile"
     )
 
 
+@torch.no_grad()
 def main() -> None:
-    parser = Parser(
-        prog="python -m fastspeech.align_tacotron2",
-        description="Writes a corpus's durations from Tacotron 2's attention.",
-    )
-    predict.add_arguments(parser, "durations (.npy)")
-    args = parser.parse_args()
-    device = torch.device(args.device)
-    model, source = predict.load_network(args.weights, args.voice, TEACHER, device)
-    corpus = Utterances(args.corpus, source.mel, device)
+    args = prediction_parser(
+        "fastspeech.align_tacotron2",
+        "Writes a corpus's durations from Tacotron 2's attention.",
+        "durations (.npy)",
+    ).parse_args()
+    model, corpus = load(args, TEACHER)
     found = align(model, corpus)
-    temporary = args.out.with_suffix(".tmp.npy")
-    np.save(temporary, np.concatenate(found))
-    temporary.replace(args.out)
-    last = corpus.frames.new_tensor([len(corpus) - 1])
-    with torch.no_grad():
-        attend = get_model(TEACHER).module("predict_mels").attend
-        alignment = attend(model, corpus, last, int(corpus.lengths[last]), int(corpus.frames[last]))
-    plot_alignment(args.out.with_suffix(".png"), alignment[0])
+    save_array(args.out, np.concatenate(found))
+    last = torch.tensor([len(corpus) - 1], device=corpus.device)
+    plot_alignment(args.out.with_suffix(".png"), attend(model, corpus, last)[0])
     print(f"{args.out}: {compare(found, corpus)}")
 
 

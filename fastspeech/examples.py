@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from common.arrays import Array, random_lengths, repeat_index, to_device, to_numpy, valid
-from common.engines import Engine, make_engine
+from common.arrays import Array, length_mask, random_lengths, repeat_index, to_device, to_numpy
+from common.engines import Engine
+from common.engines.backends import make_engine
 from common.export.examples import ExampleInputs
 from common.stages import Stage
 from common.weights.voices import ModelSource
@@ -23,10 +24,11 @@ def example_inputs(
     if stage.name == "mel_side":
         mel_lengths = random_lengths(batch, sizes["mel"], rng)
         placed = rng.standard_normal((batch, sizes["mel"], config.d_model), np.float32)
-        return {"placed": placed * valid(mel_lengths, sizes["mel"])[:, :, None], "mel_lengths": mel_lengths}
+        inside = length_mask(mel_lengths, sizes["mel"])
+        return {"placed": placed * inside[:, :, None], "mel_lengths": mel_lengths}
     text = sizes["text"]
     lengths = random_lengths(batch, text, rng)
-    inside = valid(lengths, text)
+    inside = length_mask(lengths, text)
     if stage.name != "decoder":
         inputs = {"symbols": rng.integers(1, config.n_symbols, (batch, text)) * inside, "lengths": lengths}
         if stage.name == "synthesis":

@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.arrays import round_half_even
-from common.masks import length_mask
+from common.arrays import length_mask, round_half_even
 from fastspeech.config import HEAD_SIZE, FastSpeechConfig
 from fastspeech.operations import DECOMPOSED, Operations, gather_steps
 

@@ -85,7 +85,6 @@ PLAN = StagePlan(
     },
     default="dynamic",
     bucketed="fixed",
-    examples="fastspeech.examples:EXAMPLES",
     kernels={
         "encoder": "trt_plugins.transformer.fastspeech:Encoder",
         "decoder": "trt_plugins.transformer.fastspeech:Decoder",

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
-from common.masks import length_mask
+from common.arrays import length_mask
 from hifigan.config import HifiganConfig
 
 LEAKY_SLOPE = 0.1

@@ -43,7 +43,6 @@ PLAN = StagePlan(
     default="whole",
     bucketed="masked",
     bucketed_unmasked="unmasked",
-    examples="hifigan.examples:EXAMPLES",
     kernels=dict.fromkeys(("generator", "masked_generator"), "trt_plugins.hifigan.engine:Generator"),
     layers=("conv_pre", "ups.*", "resblocks.*", "conv_post"),
 )

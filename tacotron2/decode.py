@@ -13,7 +13,7 @@ from common.arrays import Array, concatenate, pad_to, read_later, stack, to_devi
 from common.engines import Engine
 from common.synthesis.driver import bucket_for
 from tacotron2.config import GRAPH_STEPS, PRENET_LAYERS, STOP_CHECK_STEPS, Tacotron2Config
-from tacotron2.stages import state_tensors
+from tacotron2.state import state_tensors
 
 # Steps for which the stepwise form draws noise at a time; a multiple of the steps between its checks.
 NOISE_BLOCK = 64

@@ -6,14 +6,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from common.arrays import random_lengths, valid
-from common.engines import make_engine
+from common.arrays import length_mask, random_lengths
+from common.engines.backends import make_engine
 from common.export.examples import ExampleInputs
 from common.stages import Stage
 from common.weights.voices import ModelSource
 from tacotron2.config import PRENET_DROPOUT, PRENET_LAYERS, Tacotron2Config
 from tacotron2.decode import sigmoid
-from tacotron2.stages import stages, state_tensors
+from tacotron2.stages import stages
+from tacotron2.state import state_tensors
 
 # Between gate logits: far above what rounding moves them by.
 SMALLEST_GAP = 1e-4
@@ -32,7 +33,7 @@ def example_inputs(
         return {"mel": mel * 2 - 5, **masks}
     text = sizes["text"]
     lengths = random_lengths(batch, text, rng)
-    inside = valid(lengths, text)
+    inside = length_mask(lengths, text)
     if stage.name == "encoder":
         return {"symbols": rng.integers(1, config.n_symbols, (batch, text)) * inside, "lengths": lengths}
     inputs = {
@@ -74,7 +75,7 @@ def settle_inputs(stage: Stage, source: ModelSource, inputs: dict[str, np.ndarra
     batch, text, _ = inputs["memory"].shape
     lengths, rng = inputs["lengths"], np.random.default_rng(text)
     for attempt in range(TEXTS):
-        symbols = rng.integers(0, source.config.n_symbols, (batch, text)) * valid(lengths, text)
+        symbols = rng.integers(0, source.config.n_symbols, (batch, text)) * length_mask(lengths, text)
         inputs = inputs | encode(symbols=symbols, lengths=lengths)
         if stage.name != "decoder_loop":
             break

@@ -13,16 +13,16 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from common.export import to_onnx
-from common.stages import Stage, TensorSpec
+from common.stages import Stage, TensorSpec, stages_of
 from tacotron2.config import Tacotron2Config
-from tacotron2.stages import stages, state_tensors
+from tacotron2.state import state_tensors
 
 COUNTED = ("made", "steps", "going")  # loop-carried values besides the decoder's state
 
 
 def loop_graph(stage: Stage, config: Tacotron2Config) -> tuple[bytes, tuple[str, ...]]:
     """The graph of stage "decoder_loop" without weights, and the names of its parameters."""
-    step_stage = next(s for s in stages(config) if s.name == "decoder_iter")
+    step_stage = next(s for s in stages_of(stage.model, config) if s.name == "decoder_iter")
     exported, weights = to_onnx.export_stage(step_stage, config)
     step = onnx.load_from_string(exported)
     states = [tensor.name for tensor in state_tensors(config)]

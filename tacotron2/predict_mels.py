@@ -5,38 +5,14 @@ Every step sees the corpus's own frame before it, so that each mel stays in time
 dropout is on, as in speaking.
 """
 
-from __future__ import annotations
-
-from torch import Tensor
-
+from common.cli.run import run
 from common.training.corpus import predict
-from common.training.corpus.utterances import Utterances
-from tacotron2.model import Prediction, Tacotron2
-from tacotron2.train import batch, prenet_noise
-
-BATCH_SIZE = 192
-
-
-def predict_batch(model: Tacotron2, corpus: Utterances, members: Tensor, symbols: int, frames: int) -> Tensor:
-    return _teach(model, corpus, members, symbols, frames).mel
-
-
-def attend(model: Tacotron2, corpus: Utterances, members: Tensor, symbols: int, frames: int) -> Tensor:
-    """Where each decoder step looks, (B, steps, symbols)."""
-    return _teach(model, corpus, members, symbols, frames).alignment
-
-
-def _teach(model: Tacotron2, corpus: Utterances, members: Tensor, symbols: int, frames: int) -> Prediction:
-    step = model.config.n_frames_per_step
-    given = batch(corpus, members, symbols, -(-frames // step) * step)
-    return model(**given, prenet_noise=prenet_noise(model.config, given["mel"]))
+from tacotron2.train import teach
 
 
 def main() -> None:
-    predict.main("tacotron2", BATCH_SIZE, predict_batch)
+    predict.main("tacotron2", 192, teach)
 
 
 if __name__ == "__main__":
-    from common.cli.run import run
-
     run(main)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from common.stages import Dim, Stage, StagePlan, TensorSpec
 from tacotron2.config import PRENET_LAYERS, Tacotron2Config
+from tacotron2.state import BATCH, TEXT, state_tensors
 
 MODEL = "tacotron2"
 NETWORK = "tacotron2.model:Tacotron2"
@@ -12,9 +13,6 @@ LONGEST_LOOP = 2000
 # are in half precision, the states that steps carry are not. In half precision TensorRT for RTX 1.4 gives NaN
 # for the location convolution (2 channels) where the text's length is no multiple of 8.
 FLOAT32_LAYERS = ("Softmax", "decoder.gate_layer", "decoder.linear_projection", "*.location_conv")
-
-BATCH = Dim("batch", 1, 1, 16)
-TEXT = Dim("text", 1, 128, 512)
 
 
 def longest_steps(config: Tacotron2Config) -> int:
@@ -104,23 +102,6 @@ def stages(config: Tacotron2Config) -> tuple[Stage, ...]:
     return encoder, decoder_iter, decoder_loop, postnet
 
 
-def state_tensors(config: Tacotron2Config) -> tuple[TensorSpec, ...]:
-    """What a decoder step hands to the next one, in the order of `DecoderState`; zeros before the first."""
-    return tuple(
-        TensorSpec(name, "float32", (BATCH, size))
-        for name, size in (
-            ("frame", config.frame_size),
-            ("attention_hidden", config.attention_rnn_dim),
-            ("attention_cell", config.attention_rnn_dim),
-            ("decoder_hidden", config.decoder_rnn_dim),
-            ("decoder_cell", config.decoder_rnn_dim),
-            ("attention_weights", TEXT),
-            ("attention_cumulative", TEXT),
-            ("attention_context", config.encoder_embedding_dim),
-        )
-    )
-
-
 PLAN = StagePlan(
     stages=stages,
     forms={
@@ -129,7 +110,6 @@ PLAN = StagePlan(
     },
     default="loop",
     on_trt="steps",  # on a GPU a loop inside an engine takes twice as long a step
-    examples="tacotron2.examples:EXAMPLES",
     kernels={"decoder_loop": "trt_plugins.tacotron2_decoder.engine:DecoderLoop"},
     layers=("embedding", "encoder*", "decoder*", "postnet*"),
 )

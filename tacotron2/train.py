@@ -1,26 +1,25 @@
 """Trains Tacotron 2: `python -m tacotron2.train --corpus DIR --out DIR`.
 
 The corpus's forced alignment supervises the attention (a cross entropy besides the mel losses), so that it
-converges within minutes. Batches of similar length run as CUDA graphs, all decoder steps in one, on a corpus
-in the GPU's memory. With every log line `alignment.png` shows the attention on a held-out utterance, and some
-utterances are synthesised free-running.
+converges within minutes. All decoder steps of a batch are in one CUDA graph. With every log line
+`alignment.png` shows the attention on a held-out utterance, and some utterances are synthesised free-running.
 """
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.arrays import valid
-from common.audio.contract import MelContract
-from common.training.corpus.utterances import Bucket, Utterances, batches, make_buckets
-from common.training.loop import OneNetwork, Schedule, adamw, plot_alignment, recipe_parser, run_training
+from common.arrays import length_mask
+from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
+from common.training.corpus.utterances import Bucket, Utterances
+from common.training.loop import plot_alignment, recipe_parser, run_training
 from tacotron2.config import Tacotron2Config
-from tacotron2.model import PRENET_LAYERS, Tacotron2
+from tacotron2.model import PRENET_LAYERS, Prediction, Tacotron2
 
 SILENCE = -11.5  # log mel behind an utterance's end, the decoder's input while it learns to stop
 STEPS_AFTER_END = 4  # with the gate's target at stop
@@ -30,36 +29,31 @@ WEIGHT_FLOOR = 1e-6  # lower bound of an attention weight in the logarithm
 
 
 @dataclass(frozen=True)
-class Tacotron2Recipe:
-    """Training settings; hparams/tacotron2/train.yaml has their values."""
-
-    frames_per_batch: int
-    max_batch_size: int
-    bucket_frames: tuple[int, ...]  # upper limits of the length buckets; longer utterances are not used
-    learning_rate: float
-    final_learning_rate: float
-    warm_up_steps: int
-    weight_decay: float
-    ema_decay: float
-    clip_norm: float
+class Tacotron2Recipe(AcousticRecipe):
     gate_loss_weight: float
     alignment_loss_weight: float
 
 
-def batch(corpus: Utterances, members: Tensor, symbols: int, frames: int) -> dict[str, Tensor]:
-    """Utterance numbers (B,) -> the arguments of `Tacotron2.forward` without noise, padded to these sizes."""
+def batch(
+    config: Tacotron2Config, corpus: Utterances, members: Tensor, symbols: int, frames: int
+) -> dict[str, Tensor]:
+    """Utterance numbers (B,) -> the arguments of `Tacotron2.forward`, padded to these sizes."""
+    steps = frames // config.n_frames_per_step
     return {
         "symbols": corpus.ids[members, :symbols],
         "lengths": corpus.lengths[members],
         "mel": corpus.padded_mel(members, frames, padding=SILENCE),
         "mel_lengths": corpus.frames[members],
+        "prenet_noise": torch.rand(
+            PRENET_LAYERS, steps, len(members), config.prenet_dim, device=corpus.device
+        ),
     }
 
 
-def prenet_noise(config: Tacotron2Config, mel: Tensor) -> Tensor:
-    """Uniform noise for every step of mel (B, n_mels, T): (2, S, B, P)."""
-    steps = mel.size(2) // config.n_frames_per_step
-    return torch.rand(PRENET_LAYERS, steps, mel.size(0), config.prenet_dim, device=mel.device)
+def teach(model: Tacotron2, corpus: Utterances, members: Tensor) -> Prediction:
+    symbols, frames = corpus.longest(members)
+    step = model.config.n_frames_per_step
+    return model(**batch(model.config, corpus, members, symbols, -(-frames // step) * step))
 
 
 def spoken_symbols(durations: Tensor, frames: int, step: int) -> Tensor:
@@ -73,109 +67,56 @@ def spoken_symbols(durations: Tensor, frames: int, step: int) -> Tensor:
     return torch.minimum(symbol, (durations > 0).long().cumsum(1).argmax(1)[:, None])
 
 
-class Trainer(OneNetwork):
-    """Network, optimiser and one step on one device."""
+class Tacotron2Trainer(AcousticTrainer):
+    betas = (0.9, 0.999)
 
-    def __init__(
-        self,
-        config: Tacotron2Config,
-        contract: MelContract,
-        recipe: Tacotron2Recipe,
-        corpus: Utterances,
-        out: Path,
-    ):
-        self.config, self.recipe, self.out = config, recipe, out
-        self.corpus, self.device = corpus, corpus.device
-        model = Tacotron2(config).to(self.device)
+    def __init__(self, args: argparse.Namespace, corpus: Utterances):
+        config = args.built[0]
+        model = Tacotron2(config).to(corpus.device)
         # Starts at the mean frame, so that the first updates need not learn this level.
         mean = corpus.mel.float().mean(1).repeat(config.n_frames_per_step)
         model.decoder.linear_projection.linear_layer.bias.data.copy_(mean)
-        optimiser = adamw([model], recipe.learning_rate, (0.9, 0.999), recipe.weight_decay)
-        super().__init__(model, optimiser, recipe.ema_decay, contract)
+        super().__init__(args, corpus, model)
+        self.plot = args.out / "alignment.png"
 
-    def losses(self, model: Tacotron2, bucket: Bucket, members: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-        """Each loss, and the alignment (B, S, N)."""
-        given = batch(self.corpus, members, bucket.symbols, bucket.frames)
-        out = model(**given, prenet_noise=prenet_noise(self.config, given["mel"]))
-        frames = self.corpus.inside(members, bucket.frames)[:, None].float()
-        values = frames.sum() * self.config.n_mel_channels
+    def losses(self, model: Tacotron2, bucket: Bucket, members: Tensor) -> Losses:
+        given = batch(self.config, self.corpus, members, bucket.symbols, bucket.frames)
+        out = model(**given)
+        frames = self.corpus.inside(members, bucket.frames)[:, None]
         mel = sum(
-            ((difference.abs() + difference.square()) * frames).sum() / values
+            masked_mean(difference.abs() + difference.square(), frames)
             for difference in (out.mel_before_postnet - given["mel"], out.mel - given["mel"])
         )
-        steps = -(-given["mel_lengths"] // self.config.n_frames_per_step)
-        count = out.gate.size(1)
-        ended = (~valid(steps - 1, count)).float()
-        counted = valid(steps + STEPS_AFTER_END, count).float()
+        steps, count = -(-given["mel_lengths"] // self.config.n_frames_per_step), out.gate.size(1)
+        ended, counted = ~length_mask(steps - 1, count), length_mask(steps + STEPS_AFTER_END, count)
+        weight = torch.full_like(out.gate[:1, :1], GATE_WEIGHT)
         gate = F.binary_cross_entropy_with_logits(
-            out.gate,
-            ended,
-            counted,
-            pos_weight=torch.full_like(out.gate[:1, :1], GATE_WEIGHT),
-            reduction="sum",
+            out.gate, ended.float(), pos_weight=weight, reduction="none"
         )
         durations = self.corpus.durations[members, : bucket.symbols]
         spoken = spoken_symbols(durations, bucket.frames, self.config.n_frames_per_step)
         weights = out.alignment.gather(2, spoken[:, :, None])[:, :, 0]
-        inside = valid(steps, count).float()
-        alignment = -(weights.clamp(min=WEIGHT_FLOOR).log() * inside).sum() / inside.sum()
-        return {"mel": mel, "gate": gate / counted.sum(), "alignment": alignment}, out.alignment
+        alignment = -masked_mean(weights.clamp(min=WEIGHT_FLOOR).log(), length_mask(steps, count))
+        return {"mel": mel, "gate": masked_mean(gate, counted), "alignment": alignment}, out
 
-    def step(self, bucket: Bucket, members: Tensor) -> dict[str, Tensor]:
-        self.optimiser.zero_grad(set_to_none=True)
-        losses, _ = self.losses(self.model, bucket, members)
-        recipe = self.recipe
-        total = (
-            losses["mel"]
-            + recipe.gate_loss_weight * losses["gate"]
-            + recipe.alignment_loss_weight * losses["alignment"]
-        )
-        total.backward()
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip_norm)
-        self.optimiser.step()
-        self.ema.update()
-        return {name: loss.detach() for name, loss in losses.items()}
-
-    @torch.no_grad()
-    def validate(self) -> dict[str, float]:
-        """Teacher-forced losses; and, free-running, the share of items that stopped and the mean relative
-        difference in length."""
-        model, bucket = self.averaged_model(), self.corpus.validation()
-        members = torch.tensor(bucket.members, device=self.device)
-        losses, alignment = self.losses(model, bucket, members)
-        length = int(self.corpus.lengths[members[0]])
-        steps = int(self.corpus.frames[members[0]]) // self.config.n_frames_per_step
-        plot_alignment(self.out / "alignment.png", alignment[0, :steps, :length])
+    def inspect(self, model: Tacotron2, members: Tensor, prediction: Prediction) -> dict[str, float]:
+        """Free-running: the share of items that stopped and the mean relative difference in length."""
         members = members[:SPOKEN_UTTERANCES]
         lengths, frames = self.corpus.lengths[members], self.corpus.frames[members]
+        steps = int(frames[0]) // self.config.n_frames_per_step
+        plot_alignment(self.plot, prediction.alignment[0, :steps, : int(lengths[0])])
         limit = 2 * int(frames.max()) // self.config.n_frames_per_step
         noise = torch.rand(limit, PRENET_LAYERS, len(members), self.config.prenet_dim, device=self.device)
         spoken = model.infer(
             self.corpus.ids[members, : int(lengths.max())], lengths, prenet_noise=noise, max_steps=limit
         )
         off = (spoken.mel_lengths - frames).abs() / frames
-        return {
-            **{f"validation_{name}": loss.item() for name, loss in losses.items()},
-            "stopped": spoken.stopped.float().mean().item(),
-            "length_off": off.mean().item(),
-        }
+        return {"stopped": spoken.stopped.float().mean().item(), "length_off": off.mean().item()}
 
 
 def main() -> None:
-    args = recipe_parser(
-        "tacotron2", "Trains Tacotron 2 on a labelled corpus.", Tacotron2Config, MelContract, Tacotron2Recipe
-    ).parse_args()
-    device = torch.device(args.device)
-    config, contract, recipe = args.built
-    torch.manual_seed(args.seed)
-    torch.set_float32_matmul_precision("high")
-    corpus = Utterances(args.corpus, contract, device)
-    trainer = Trainer(config, contract, recipe, corpus, args.out)
-    schedule = Schedule(
-        recipe.learning_rate, recipe.final_learning_rate, recipe.warm_up_steps, args.steps, args.minutes
-    )
-    buckets = make_buckets(corpus, recipe.bucket_frames, recipe.frames_per_batch, recipe.max_batch_size)
-    run_training(args, trainer, schedule, batches(buckets, args.seed, device), log_every=500)
+    args = recipe_parser("tacotron2", Tacotron2Recipe).parse_args()
+    run_training(args, Tacotron2Trainer(args, load_corpus(args)), log_every=500)
 
 
 if __name__ == "__main__":

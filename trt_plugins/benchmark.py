@@ -19,7 +19,7 @@ from common.bench.stage_times import sizes_of
 from common.bench.timer import elapsed, mark, summary, timed
 from common.bench.torch_modes import in_mode
 from common.cli import options, run
-from common.engines import make_engine
+from common.engines.backends import make_engine
 from common.engines.cuda_graphs import record
 from common.engines.tensorrt.api import load_tensorrt
 from common.errors import InputError

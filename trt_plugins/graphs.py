@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from common.arrays import Array
-from common.engines import Engine
-from common.engines.check_inputs import check_inputs
+from common.engines import Engine, Recent, check_inputs
 from common.engines.cuda_graphs import capture
-from common.engines.recent import Recent
 from common.engines.torch_engine import build_network
 from common.errors import InputError
 from common.stages import Stage

@@ -62,7 +62,6 @@ PLAN = StagePlan(
     default="whole",
     bucketed="masked",
     bucketed_unmasked="unmasked",
-    examples="waveglow.examples:EXAMPLES",
     kernels=dict.fromkeys(("generator", "masked_generator"), "trt_plugins.waveglow.engine:Generator"),
     layers=(":_upsampled", "cond", "WN.*.start", "WN.*.*_layers.*", "WN.*.end", "convinv.*:undo"),
 )

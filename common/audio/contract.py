@@ -6,6 +6,8 @@ from dataclasses import dataclass, fields
 
 from common.errors import InputError
 
+WORDS = {"mel_log": ("natural", "log10"), "mel_scale": ("slaney", "htk"), "mel_norm": ("slaney", "none")}
+
 
 @dataclass(frozen=True)
 class MelContract:
@@ -30,24 +32,17 @@ class MelContract:
         for name in ("sampling_rate", "filter_length", "hop_length", "win_length", "n_mel_channels"):
             if getattr(self, name) < 1:
                 raise InputError(f"mel contract: {name} must be positive, not {getattr(self, name)}")
+        sizes = f"win_length {self.win_length} exceeds filter_length {self.filter_length}"
         if self.win_length > self.filter_length:
-            raise InputError(
-                f"mel contract: win_length {self.win_length} exceeds filter_length {self.filter_length}"
-            )
+            raise InputError(f"mel contract: {sizes}")
         if not 0 <= self.mel_fmin < self.highest_frequency <= self.sampling_rate / 2:
             raise InputError(
                 f"mel contract: mel_fmin {self.mel_fmin} and mel_fmax {self.mel_fmax} must be in order "
                 f"and within 0 to {self.sampling_rate / 2:g} Hz"
             )
-        for name, known in (
-            ("mel_log", ("natural", "log10")),
-            ("mel_scale", ("slaney", "htk")),
-            ("mel_norm", ("slaney", "none")),
-        ):
-            if getattr(self, name) not in known:
-                raise InputError(
-                    f"mel contract: {name} must be {' or '.join(known)}, not {getattr(self, name)!r}"
-                )
+        for name, known in WORDS.items():
+            if (value := getattr(self, name)) not in known:
+                raise InputError(f"mel contract: {name} must be {' or '.join(known)}, not {value!r}")
         if not self.mel_clamp > 0:
             raise InputError(f"mel contract: mel_clamp must be positive, not {self.mel_clamp}")
 
@@ -57,24 +52,18 @@ class MelContract:
 
     def differences(self, other: MelContract) -> dict[str, tuple[object, object]]:
         """The fields that disagree: name -> (this side's value, the other's)."""
-        found = {}
-        for field in fields(self):
-            pair = getattr(self, field.name), getattr(other, field.name)
-            if field.name == "mel_fmax":  # None and half the sampling rate are the same mel
-                same = self.highest_frequency == other.highest_frequency
-            else:
-                same = pair[0] == pair[1]
-            if not same:
-                found[field.name] = pair
-        return found
+        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
+        different = {name for name, (here, there) in pairs.items() if here != there} - {"mel_fmax"}
+        if self.highest_frequency != other.highest_frequency:  # None and half the sampling rate are the same
+            different.add("mel_fmax")
+        return {name: pair for name, pair in pairs.items() if name in different}
 
 
 def require_same_contract(
     acoustic: MelContract, vocoder: MelContract, names: tuple[str, str] = ("acoustic model", "vocoder")
 ) -> None:
     """An InputError with both contracts side by side, unless they agree."""
-    different = acoustic.differences(vocoder)
-    if not different:
+    if not (different := acoustic.differences(vocoder)):
         return
     rows = [("", "", *names)]
     for field in fields(acoustic):

@@ -11,18 +11,10 @@ from dataclasses import replace
 import numpy as np
 
 from common.arrays import random_lengths
-from common.audio.contract import MelContract
-from common.audio.mel import analysis_window
+from common.audio.mel import OVERLAP, analysis_window, spectra_of
 from common.stages import Dim, Stage, TensorSpec
 
 BIAS_FRAMES = 88  # of the silent mel, as published
-OVERLAP = 4  # hops in a window, as published
-
-
-def spectra_of(hop_length: int) -> MelContract:
-    """The spectra in which a vocoder of this hop is denoised. The mel of the contract plays no part."""
-    size = OVERLAP * hop_length
-    return MelContract(filter_length=size, hop_length=hop_length, win_length=size)
 
 
 def fewest_samples(hop_length: int) -> int:

@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.audio.denoiser import OVERLAP, spectra_of
-from common.audio.mel import analysis_window
+from common.audio.mel import OVERLAP, analysis_window, spectra_of
 
 
 class DenoiserNetwork(nn.Module):
@@ -51,9 +50,8 @@ class DenoiserNetwork(nn.Module):
         back = over_rows.T * counts  # (P, kept); of the conjugate, whose real part is the audio
         self._keep("synthesis_rows", np.concatenate((back.real, -back.imag), axis=1))
         bins = np.add.outer(kept, self.rows * columns)
-        self.register_buffer(
-            "bins", torch.from_numpy(np.minimum(bins, size - bins).reshape(-1)), persistent=False
-        )
+        bins = torch.from_numpy(np.minimum(bins, size - bins).reshape(-1))
+        self.register_buffer("bins", bins, persistent=False)
 
     def _keep(self, name: str, table: np.ndarray) -> None:
         self.register_buffer(name, torch.from_numpy(table.astype(np.float32)), persistent=False)
@@ -99,9 +97,7 @@ class DenoiserNetwork(nn.Module):
     def overlap(self, frames: Tensor) -> Tensor:
         """frames (B, T, size), a hop apart -> their sum (B, S)."""
         hops = frames.unflatten(2, (OVERLAP, self.hop)).unbind(2)
-        return sum(F.pad(hop, (0, 0, piece, OVERLAP - 1 - piece)) for piece, hop in enumerate(hops)).flatten(
-            1
-        )
+        return sum(F.pad(hop, (0, 0, i, OVERLAP - 1 - i)) for i, hop in enumerate(hops)).flatten(1)
 
     def denoise(
         self, audio: Tensor, strength: Tensor, bias: Tensor, lengths: Tensor | None = None

@@ -9,6 +9,7 @@ import numpy as np
 from common.audio.contract import MelContract
 from common.errors import InputError
 
+OVERLAP = 4  # hops in a window of the denoiser, as published
 FRAMES_AT_ONCE = 4096  # bounds the memory of spectrograms and of resampling
 
 
@@ -103,3 +104,9 @@ def mel_spectrogram(audio: np.ndarray, contract: MelContract, framing: str = "hi
 def mel_energy(mel: np.ndarray) -> np.ndarray:
     """log mel (..., n_mels, T) -> energy (..., T): the length of each frame's vector, FastPitch's energy."""
     return np.sqrt(np.sum(np.square(mel), axis=-2))
+
+
+def spectra_of(hop_length: int) -> MelContract:
+    """The spectra in which a vocoder of this hop is denoised. The mel of the contract plays no part."""
+    size = OVERLAP * hop_length
+    return MelContract(filter_length=size, hop_length=hop_length, win_length=size)

@@ -92,21 +92,18 @@ def encode_audio(audio: np.ndarray, rate: int, format: str = "wav") -> bytes:
         raise InputError(f"sound format {format!r} is not known; use one of {', '.join(FORMATS)}")
     container, coding = FORMATS[format]
     if container not in soundfile.available_formats():
-        raise InputError(
-            f"the installed libsndfile {soundfile.__libsndfile_version__} cannot write {format}; use wav"
-        )
+        version = soundfile.__libsndfile_version__
+        raise InputError(f"the installed libsndfile {version} cannot write {format}; use wav")
     audio = np.asarray(audio)
     if audio.ndim != 1:
         raise ValueError(f"audio to write must have one axis (samples), not the shape {audio.shape}")
     audio = audio.astype(np.float32)
-    bad = np.count_nonzero(~np.isfinite(audio))
-    if bad:
+    if bad := np.count_nonzero(~np.isfinite(audio)):
         raise ValueError(f"audio to write holds {bad} NaN or infinite samples of {audio.size}")
     peak = float(np.max(np.abs(audio), initial=0.0))
     if peak > 1.0:
-        warnings.warn(
-            f"audio peaks at {peak:.2f}: scaled down as a whole so that it does not clip", stacklevel=2
-        )
+        scaled = "scaled down as a whole so that it does not clip"
+        warnings.warn(f"audio peaks at {peak:.2f}: {scaled}", stacklevel=2)
         audio = audio / peak
     samples = to_pcm16(audio) if coding == "PCM_16" else audio
     buffer = io.BytesIO()

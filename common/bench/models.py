@@ -14,17 +14,17 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from common.arrays import Array, as_float32, to_device, valid
+from common.arrays import Array, as_float32, length_mask, to_device
 from common.audio.contract import require_same_contract
 from common.bench.stage_times import EngineWrapper, StageTimer
 from common.bench.workload import Workload, form_of, has_decoders
 from common.config.deployment import Bucket, Deployment
 from common.engines import Engine
-from common.engines.buckets import root
 from common.errors import InputError, unknown
 from common.registry import get_model
 from common.runner import FIRST_CHUNK, LARGEST_CHUNK, TextToSpeech
 from common.speech import Controls
+from common.stages import root
 from common.stages.choose import KINDS, deployment_of, parse_backends
 from common.synthesis.loading import choose_sources, make_driver
 from common.weights.voices import ModelSource
@@ -77,7 +77,7 @@ class FixedDurations(EngineWrapper):
         return lambda inputs: self._given(inputs, run(inputs))
 
     def _given(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
-        inside = valid(inputs["lengths"], outputs["duration"].shape[1])
+        inside = length_mask(inputs["lengths"], outputs["duration"].shape[1])
         return {**outputs, "duration": as_float32(inside) * self._frames}
 
 

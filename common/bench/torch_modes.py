@@ -9,8 +9,7 @@ import torch
 
 from common.arrays import Array
 from common.bench.stage_times import EngineWrapper
-from common.engines import Engine
-from common.engines.check_inputs import check_inputs
+from common.engines import Engine, check_inputs
 from common.engines.cuda_graphs import record
 from common.engines.layer_outputs import method_of
 from common.engines.torch_engine import TorchEngine

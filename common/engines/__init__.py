@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
-from common.arrays import Array
-from common.config.deployment import Bucket, Deployment
-from common.errors import InputError, unknown
-from common.registry import load_attribute
-from common.stages import Stage, plan_of
-from common.stages.choose import BACKENDS, KERNELS
+from common.arrays import Array, dtype_name
+from common.config.deployment import Bucket
+from common.errors import unknown
+from common.stages import Dim, Stage, TensorSpec
 
-if TYPE_CHECKING:
-    from common.weights.voices import ModelSource
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
+Arrays = Mapping[str, Array]
 # Named tensors in and out, on the current stream; waits for nothing. What it reads beside its inputs stays in
 # place, and its outputs are overwritten by its next call.
-Run = Callable[[Mapping[str, Array]], dict[str, Array]]
+Run = Callable[[Arrays], dict[str, Array]]
 
 
 @dataclass(frozen=True)
@@ -59,12 +58,7 @@ class Engine(ABC):
         raise TypeError(f"{self.stage.full_name} on {self.backend} cannot be captured in a CUDA graph")
 
     def repeated(
-        self,
-        fixed: Mapping[str, Array],
-        state: Mapping[str, Array],
-        noise: str,
-        steps: int,
-        kept: Sequence[str],
+        self, fixed: Arrays, state: Arrays, noise: str, steps: int, kept: Sequence[str]
     ) -> Callable[[Array], dict[str, Array]]:
         """A function that makes up to `steps` autoregressive steps from where its last call ended.
 
@@ -99,28 +93,131 @@ class Engine(ABC):
         return []
 
 
-def make_engine(
-    stage: Stage,
-    source: ModelSource,
-    backend: str = "onnx",
-    device: str = "cpu",
-    threads: int | None = None,
-    deployment: Deployment | None = None,
-    bucket: Bucket | None = None,
-) -> Engine:
-    """An engine that runs `stage` with the source's weights; `threads` counts on the CPU (default: all).
-
-    `deployment` says how, where a backend has a choice (trt), and `bucket` which of its buckets this is.
-    """
-    if backend == KERNELS:
-        engine = plan_of(stage.model).kernels[stage.name]
-        return load_attribute(engine)(stage, source, device, threads)
-    if backend not in BACKENDS:
-        raise InputError(unknown("backend", backend, BACKENDS))
-    more = (deployment, bucket) if backend == "trt" else ()
-    return load_attribute(BACKENDS[backend])(stage, source, device, threads, *more)
-
-
 def attend_to_padding(*engines: Engine) -> bool:
     """Whether the outputs of one of them depend on what lengths are padded with."""
     return any(engine.attends_to_padding for engine in engines)
+
+
+class WrappedEngine(Engine):
+    """An engine around another one, whose abilities it has. Subclasses override the calls that they watch or
+    change.
+    """
+
+    def __init__(self, inner: Engine):
+        self.inner = inner
+        self.stage, self.backend, self.device = inner.stage, inner.backend, inner.device
+        self.memory_owner = inner.memory_owner
+        self.attends_to_padding = inner.attends_to_padding
+        self.can_be_captured, self.can_be_repeated = inner.can_be_captured, inner.can_be_repeated
+        self.buckets, self.length_regulator = inner.buckets, inner.length_regulator
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.inner.memory_bytes
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        return self.inner(**inputs)
+
+    def capturable(self, bucket: Bucket | None = None) -> Run:
+        return self.inner.capturable(bucket)
+
+    def repeated(
+        self, fixed: Arrays, state: Arrays, noise: str, steps: int, kept: Sequence[str]
+    ) -> Callable[[Array], dict[str, Array]]:
+        return self.inner.repeated(fixed, state, noise, steps, kept)
+
+    def covering(self, text: int = 0, mel: int = 0) -> Bucket | None:
+        return self.inner.covering(text, mel)
+
+    def count_call(self, bucket: Bucket, batch: int, valid: Array) -> None:
+        self.inner.count_call(bucket, batch, valid)
+
+    def count_miss(self, bucket: Bucket | None = None) -> None:
+        self.inner.count_miss(bucket)
+
+    def count_padding(self, bucket: Bucket, steps: int) -> None:
+        self.inner.count_padding(bucket, steps)
+
+    def count_anew(self) -> None:
+        self.inner.count_anew()
+
+    def report(self) -> list[dict[str, Any]]:
+        return self.inner.report()
+
+
+def check_inputs(stage: Stage, inputs: Mapping[str, Array]) -> None:
+    """A ValueError that names the first input that does not fit the stage's declaration.
+
+    It is no InputError: a wrong tensor is a bug of the caller's code and no mistake of the user's.
+    """
+    declared = {tensor.name: tensor for tensor in stage.inputs}
+    for name in inputs:
+        if name not in declared:
+            raise ValueError(f"stage {stage.full_name}: {unknown('input', name, declared)}")
+    sizes: dict[str, tuple[int, str]] = {}  # of each dimension, and the input that has it
+    for name, tensor in declared.items():
+        if name not in inputs:
+            raise ValueError(f"stage {stage.full_name}: input {name!r} is missing")
+        _check_tensor(stage, tensor, inputs[name], sizes)
+    for name, dim in stage.dynamic_dims.items():
+        if dim.of and dim.of not in sizes:
+            size, tensor = sizes[name]
+            if size % dim.times:
+                raise ValueError(
+                    f"stage {stage.full_name}: input {tensor!r} has {name} = {size}, "
+                    f"no multiple of {dim.times}"
+                )
+        elif dim.of and sizes[name][0] != sizes[dim.of][0] * dim.times:
+            (size, tensor), (other, other_tensor) = sizes[name], sizes[dim.of]
+            raise ValueError(
+                f"stage {stage.full_name}: input {tensor!r} has {name} = {size}, but {other_tensor!r} has "
+                f"{dim.of} = {other}: they don't belong together, it must be {other * dim.times}"
+            )
+
+
+def _check_tensor(stage: Stage, tensor: TensorSpec, array: Array, sizes: dict[str, tuple[int, str]]) -> None:
+    where = f"stage {stage.full_name}: input {tensor.name!r}"
+    if dtype_name(array) != tensor.dtype:
+        raise ValueError(f"{where} is {dtype_name(array)}, declared {tensor.dtype}")
+    shape = tuple(array.shape)
+    if len(shape) != len(tensor.dims):
+        raise ValueError(f"{where} has shape {shape}, declared {describe_dims(tensor)}")
+    for size, dim in zip(shape, tensor.dims, strict=True):
+        if isinstance(dim, int):
+            if size != dim:
+                raise ValueError(f"{where} has shape {shape}, declared {describe_dims(tensor)}")
+            continue
+        known, other = sizes.setdefault(dim.name, (size, tensor.name))
+        if size != known:
+            raise ValueError(f"{where} has {dim.name} = {size}, but {other!r} has {dim.name} = {known}")
+        if not dim.min <= size <= dim.max:
+            raise ValueError(f"{where} has {dim.name} = {size}, outside {dim.min} to {dim.max}")
+
+
+def describe_dims(tensor: TensorSpec) -> str:
+    return f"[{', '.join(d.name if isinstance(d, Dim) else str(d) for d in tensor.dims)}]"
+
+
+class Recent(dict[K, V]):
+    """At most `largest` values, in the order of their last use; what was unused for longest goes first.
+
+    `largest` None: as many as there are. `let_go` is called with each value that goes.
+    """
+
+    def __init__(self, largest: int | None = None, let_go: Callable[[V], object] | None = None):
+        super().__init__()
+        self.largest, self._let_go = largest, let_go
+
+    def get_or_make(self, key: K, make: Callable[[], V]) -> V:
+        """The key's value, which is then the one used last; `make` gives it where there is none."""
+        value = self.pop(key) if key in self else make()
+        self[key] = value
+        while self.largest is not None and len(self) > self.largest:
+            self.drop_oldest()
+        return value
+
+    def drop_oldest(self) -> None:
+        """Lets go of the value that was unused for longest."""
+        value = self.pop(next(iter(self)))
+        if self._let_go:
+            self._let_go(value)

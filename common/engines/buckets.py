@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from common.arrays import Array, pad_to
 from common.config.deployment import Bucket
-from common.engines import Engine, Run
-from common.engines.check_inputs import check_inputs
-from common.engines.recent import Recent
+from common.engines import Arrays, Engine, Recent, Run, check_inputs
+from common.engines.backends import engine_class
 from common.errors import InputError
-from common.registry import load_attribute
-from common.stages import Dim, Stage, TensorSpec
-from common.stages.choose import BACKENDS
+from common.stages import Dim, Stage, TensorSpec, bucket_roots, fix, root
 
 MB = 1_000_000
 
@@ -83,16 +80,13 @@ class BucketedEngine(Engine):
         device: str,
     ):
         self.buckets = tuple(buckets)
-        self.stage = narrow(stage, self.buckets[-1])
-        self.backend = backend
-        self.device = device
+        self.stage = fix(stage, self.buckets[-1], up_to=True)
+        self.backend, self.device = backend, device
         self.memory_owner = pool  # of a model's engines together
-        kind: type[Engine] = load_attribute(BACKENDS[backend])
+        kind = engine_class(backend)
         self.can_be_captured, self.can_be_repeated = kind.can_be_captured, kind.can_be_repeated
         self.uses = {bucket: BucketUse() for bucket in self.buckets}
-        self._whole = stage
-        self._make = make
-        self._pool = pool
+        self._whole, self._make, self._pool = stage, make, pool
 
     @property
     def memory_bytes(self) -> int:
@@ -113,24 +107,17 @@ class BucketedEngine(Engine):
         use.steps += batch * sum(getattr(bucket, name) for name in roots)
         use.valid += valid
 
-    def count_anew(self) -> None:
-        """Forgets the calls so far; what was loaded is still there."""
+    def count_anew(self) -> None:  # what was loaded is still there
         self.uses = {bucket: BucketUse(loads=use.loads) for bucket, use in self.uses.items()}
 
     def capturable(self, bucket: Bucket | None = None) -> Run:
         return self._engine(bucket or self.buckets[-1]).capturable()
 
     def repeated(
-        self,
-        fixed: Mapping[str, Array],
-        state: Mapping[str, Array],
-        noise: str,
-        steps: int,
-        kept: Sequence[str],
+        self, fixed: Arrays, state: Arrays, noise: str, steps: int, kept: Sequence[str]
     ) -> Callable[[Array], dict[str, Array]]:
         lengths = self._lengths(fixed)
-        bucket = self.covering(**lengths)
-        if bucket is None:
+        if (bucket := self.covering(**lengths)) is None:
             raise ValueError(f"stage {self.stage.full_name}: no bucket covers {lengths}")
         return self._engine(bucket).repeated(fixed, state, noise, steps, kept)
 
@@ -143,9 +130,8 @@ class BucketedEngine(Engine):
         assert bucket
         engine = self._engine(bucket)
         wanted = {name: getattr(bucket, name) for name in given}
-        padded = {
-            t.name: pad_to(inputs[t.name], resized(t, inputs[t.name], wanted)) for t in self.stage.inputs
-        }
+        whole = [(t, inputs[t.name]) for t in self.stage.inputs]
+        padded = {t.name: pad_to(array, resized(t, array, wanted)) for t, array in whole}
         batch = len(inputs[self.stage.inputs[0].name])
         valid = sum(self._valid(inputs, name, batch * size) for name, size in given.items())
         self.count_call(bucket, batch, valid)
@@ -176,7 +162,6 @@ class BucketedEngine(Engine):
         return self._pool.get((self.stage.name, bucket), load)
 
     def report(self) -> list[dict[str, Any]]:
-        """A row for each bucket."""
         return [
             {
                 "stage": self.stage.full_name,
@@ -188,50 +173,6 @@ class BucketedEngine(Engine):
             }
             for bucket, use in self.uses.items()
         ]
-
-
-def root(dim: Dim) -> str:
-    """The dimension that this one is a multiple of, or itself."""
-    return dim.of or dim.name
-
-
-def bucket_roots(stage: Stage) -> set[str]:
-    """Which of a bucket's two lengths the stage's inputs have."""
-    return {root(dim) for dim in stage.dynamic_dims.values()} & {"text", "mel"}
-
-
-def narrow(stage: Stage, bucket: Bucket) -> Stage:
-    """The stage, going up to a bucket's lengths."""
-
-    def change(dim: Dim, size: int) -> Dim:
-        return replace(dim, min=min(dim.min, size), typical=min(dim.typical, size), max=size)
-
-    return _change(stage, bucket, change)
-
-
-def fix(stage: Stage, bucket: Bucket) -> Stage:
-    """The stage at a bucket's lengths."""
-    return _change(stage, bucket, lambda dim, size: replace(dim, min=size, typical=size, max=size))
-
-
-def _change(stage: Stage, bucket: Bucket, change: Callable[[Dim, int], Dim]) -> Stage:
-    roots = {name for name in bucket_roots(stage) if getattr(bucket, name)}
-
-    def tensors(old: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-        return tuple(replace(tensor, dims=tuple(dim_of(d) for d in tensor.dims)) for tensor in old)
-
-    def dim_of(dim: Dim | int) -> Dim | int:
-        if isinstance(dim, int) or root(dim) not in roots:
-            return dim
-        size = getattr(bucket, root(dim)) * dim.times
-        if not dim.min <= size <= dim.max:
-            raise InputError(
-                f"a bucket of {getattr(bucket, root(dim))} ({root(dim)}): stage {stage.full_name} goes from "
-                f"{-(-dim.min // dim.times)} to {dim.max // dim.times}"
-            )
-        return change(dim, size)
-
-    return replace(stage, inputs=tensors(stage.inputs), outputs=tensors(stage.outputs))
 
 
 def resized(tensor: TensorSpec, array: Array, lengths: dict[str, int]) -> tuple[int, ...]:

@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from common.engines import Run
-from common.engines.recent import Recent
+from common.engines import Recent, Run
 from common.errors import InputError
 
 MOST_SHAPES = 16  # whose graphs stay, each with memory of its own
@@ -107,10 +106,10 @@ def put_in_order(graph: Handle) -> int:
 
     Each kernel then waits for the end of those before it. Returns how many edges were changed.
     """
-    driver = bindings("driver")
+    cuda = bindings("driver")
     # CUDA 12 has these under two names; those that know kinds of edges took over the first name in CUDA 13.
     get, remove, add = (
-        getattr(driver, f"{name}_v2", None) or getattr(driver, name)
+        getattr(cuda, f"{name}_v2", None) or getattr(cuda, name)
         for name in ("cuGraphGetEdges", "cuGraphRemoveDependencies", "cuGraphAddDependencies")
     )
     *_, count = checked(get(graph))
@@ -180,7 +179,8 @@ class Captured:
         shared: Collection[str] = (),
     ):
         self.name = name
-        self.graphs: Recent[tuple, Graph | None] = Recent(MOST_SHAPES, _wait)  # by shapes
+        # By shapes; None where there is no graph.
+        self.graphs: Recent[tuple, Graph | None] = Recent(MOST_SHAPES, lambda graph: graph and graph.wait())
         self._make, self._stream, self._shared = make, stream, shared
 
     def __call__(self, inputs: Mapping[str, Tensor], own: bool = False) -> dict[str, Tensor] | None:
@@ -196,36 +196,26 @@ class Captured:
 
     def in_use(self) -> None:
         """Says so of the graph that was used last."""
-        graph = next(reversed(self.graphs.values()))
-        if graph:
+        if graph := next(reversed(self.graphs.values())):
             graph.in_use()
 
     def _capture(self, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream) -> Graph | None:
-        held = {
-            name: tensor
-            if name in self._shared
-            else tensor.to(stream.device, memory_format=torch.contiguous_format, copy=True)
-            for name, tensor in inputs.items()
-        }
+        own = {"memory_format": torch.contiguous_format, "copy": True}
+        held = {n: t if n in self._shared else t.to(stream.device, **own) for n, t in inputs.items()}
         run = self._make(held)
         for _ in range(WARM_UPS):
             outputs = run(held)
         wanted = {name: tensor.clone() for name, tensor in outputs.items()}
         stream.synchronize()
+        reason = "it gave other numbers"
         try:
             graph = Graph(run, held, stream)
         except (RuntimeError, ValueError) as error:
-            warnings.warn(f"{self.name} runs without a CUDA graph: {error}", stacklevel=6)
-            return None
-        if graph.gives(wanted):
+            graph, reason = None, str(error)
+        if graph and graph.gives(wanted):
             return graph
-        warnings.warn(f"{self.name} runs without a CUDA graph: it gave other numbers", stacklevel=6)
+        warnings.warn(f"{self.name} runs without a CUDA graph: {reason}", stacklevel=6)
         return None
-
-
-def _wait(graph: Graph | None) -> None:
-    if graph:
-        graph.wait()
 
 
 class InOrder:

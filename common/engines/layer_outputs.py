@@ -11,8 +11,7 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor, nn
 
-from common.stages import Stage
-from common.stages import TensorSpec as Declared
+from common.stages import Stage, TensorSpec
 
 
 def method_of(network: nn.Module, stage: Stage) -> Callable[..., tuple[Tensor, ...]]:
@@ -44,30 +43,25 @@ def listening(network: nn.Module, names: Iterable[str], made: dict[str, Tensor])
                 calls += 1
             made[key] = first
 
+    def watched(method: Callable, name: str) -> Callable:
+        def call(*args: object, **options: object) -> object:
+            output = method(*args, **options)
+            keep(name, output)
+            return output
+
+        return call
+
     with contextlib.ExitStack() as stack:
         for name in names:
             path, _, method = name.partition(":")
             module = network.get_submodule(path)
             if method:
-                _listen_to_method(module, method, name, keep, stack)
+                module.__dict__[method] = watched(getattr(module, method), name)
+                stack.callback(module.__dict__.pop, method)
             else:
                 handle = module.register_forward_hook(lambda *call, name=name: keep(name, call[2]))
                 stack.callback(handle.remove)
         yield
-
-
-def _listen_to_method(
-    module: nn.Module, method: str, name: str, keep: Callable, stack: contextlib.ExitStack
-) -> None:
-    original = getattr(module, method)
-
-    def call(*args: object, **options: object) -> object:
-        output = original(*args, **options)
-        keep(name, output)
-        return output
-
-    module.__dict__[method] = call
-    stack.callback(module.__dict__.pop, method)
 
 
 def layer_names(network: nn.Module) -> list[str]:
@@ -95,9 +89,8 @@ def match(network: nn.Module, patterns: Sequence[str]) -> dict[str, list[str]]:
 
 def nearest_layers(network: nn.Module, pattern: str) -> list[str]:
     """Names of layers near a pattern that matches none."""
-    plain = pattern.replace("*", "").strip(".")
     names = layer_names(network)
-    near = get_close_matches(plain, names, n=3, cutoff=0.5)
+    near = get_close_matches(pattern.replace("*", "").strip("."), names, n=3, cutoff=0.5)
     return near or [name for name in names if "." not in name]
 
 
@@ -115,11 +108,9 @@ def with_layers(
     made: dict[str, Tensor] = {}
     with torch.inference_mode(), listening(network, names, made):
         getattr(network, stage.method)(**inputs)
-    layers, seen = [], set()
+    first: dict[tuple, str] = {}
     for name, tensor in made.items():
-        place = (tensor.data_ptr(), tensor.shape, tensor.stride())
-        if place not in seen:
-            seen.add(place)
-            layers.append(name)
-    outputs = (*stage.outputs, *(Declared(name, "float32", ()) for name in layers))
-    return replace(stage, outputs=outputs, layers=tuple(layers))
+        first.setdefault((tensor.data_ptr(), tensor.shape, tensor.stride()), name)
+    layers = tuple(first.values())
+    outputs = (*stage.outputs, *(TensorSpec(name, "float32", ()) for name in layers))
+    return replace(stage, outputs=outputs, layers=layers)

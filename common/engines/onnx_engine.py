@@ -6,18 +6,14 @@ import importlib
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import onnxruntime as ort
 
 from common.arrays import Array, is_numpy
-from common.engines import Engine
-from common.engines.check_inputs import check_inputs
+from common.engines import Engine, check_inputs
 from common.errors import InputError
 from common.stages import Stage
-
-if TYPE_CHECKING:
-    from common.weights.voices import ModelSource
+from common.weights.voices import ModelSource
 
 ERRORS_ONLY = 3
 # Below this size of weights in bytes, stages of small steps run on one thread unless `threads` is given:
@@ -48,30 +44,24 @@ class LoadedGraph:
     """A session and the weights that it reads in place, which must live as long as it does."""
 
     def __init__(self, graph: Path, source: ModelSource, device: str, threads: int | None):
-        options = session_options(threads)
-        chosen = providers(device)
-        names = read_graph_note(graph)["weights"]
-        self._weights = self._give_weights(options, graph, names, source)
+        options, chosen, names = (
+            session_options(threads),
+            providers(device),
+            read_graph_note(graph)["weights"],
+        )
+        if missing := [name for name in names if name not in source.state]:
+            raise InputError(
+                f"{source.weights} lacks {len(missing)} weights that {graph.name} takes: {missing[:3]}"
+            )
+        self._weights = [ort.OrtValue.ortvalue_from_numpy(source.state[name]) for name in names]
+        options.add_external_initializers(names, self._weights)
         self.memory_bytes = graph.stat().st_size + weights_bytes(graph, source)
         try:
             self.session = ort.InferenceSession(str(graph), options, providers=chosen)
         except Exception as error:  # ONNX Runtime raises its own classes for each status
-            raise InputError(f"{graph} does not load: {_one_line(error)}") from None
+            raise InputError(f"{graph} does not load: {' '.join(str(error).split())[:300]}") from None
         if device != "cpu" and "CUDAExecutionProvider" not in self.session.get_providers():
             raise InputError(f"device {device!r}: ONNX Runtime could not start its CUDA provider here")
-
-    @staticmethod
-    def _give_weights(
-        options: ort.SessionOptions, graph: Path, names: list[str], source: ModelSource
-    ) -> list[ort.OrtValue]:
-        missing = [name for name in names if name not in source.state]
-        if missing:
-            raise InputError(
-                f"{source.weights} lacks {len(missing)} weights that {graph.name} takes: {missing[:3]}"
-            )
-        values = [ort.OrtValue.ortvalue_from_numpy(source.state[name]) for name in names]
-        options.add_external_initializers(names, values)
-        return values
 
 
 class OnnxEngine(Engine):
@@ -84,8 +74,7 @@ class OnnxEngine(Engine):
     backend = "onnx"
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cpu", threads: int | None = None):
-        self.stage = stage
-        self.device = device
+        self.stage, self.device = stage, device
         graph = source.graphs.get(stage.name)
         if graph is None:
             raise InputError(f"{source.weights} comes without an ONNX graph of stage {stage.full_name}")
@@ -167,7 +156,3 @@ def run_bound(session: ort.InferenceSession, names: list[str], inputs: dict[str,
         torch.cuda.current_stream(device).synchronize()
     session.run_with_iobinding(binding)
     return [torch.from_dlpack(value) for value in binding.get_outputs()]
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from common.arrays import Array
-from common.engines import Engine
-from common.engines.check_inputs import check_inputs
+from common.engines import Engine, check_inputs
 from common.engines.layer_outputs import method_of
 from common.errors import InputError
 from common.registry import get_model, load_attribute
 from common.stages import Stage
-
-if TYPE_CHECKING:
-    from common.weights.voices import ModelSource
+from common.weights.voices import ModelSource
 
 
 def build_network(stage: Stage, source: ModelSource) -> torch.nn.Module:
@@ -56,19 +52,16 @@ class TorchEngine(Engine):
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cpu", threads: int | None = None):
         if device != "cpu" and not torch.cuda.is_available():
             raise InputError(f"device {device!r}: PyTorch sees no GPU here; use --device cpu")
-        self.stage = stage
-        self.device = device
+        self.stage, self.device = stage, device
         self._threads = 1 if stage.small_steps else threads or os.cpu_count() or 1
         key = (stage.network, device)
         network = source.networks.get(key)
         if network is None:
             network = source.networks[key] = build_network(stage, source).to(device)
         self.network: torch.nn.Module = network
-        self._method = method_of(self.network, stage)
-        self.memory_owner = self.network
-        self.memory_bytes = sum(
-            tensor.nbytes for tensor in (*self.network.parameters(), *self.network.buffers())
-        )
+        self._method = method_of(network, stage)
+        self.memory_owner = network
+        self.memory_bytes = sum(tensor.nbytes for tensor in (*network.parameters(), *network.buffers()))
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         check_inputs(self.stage, inputs)

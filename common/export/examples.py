@@ -10,8 +10,8 @@ import numpy as np
 
 from common.arrays import Array
 from common.engines import Engine
-from common.registry import load_attribute
-from common.stages import Stage, plan_of
+from common.registry import get_model
+from common.stages import Stage
 from common.weights.voices import ModelSource
 
 Inputs = dict[str, np.ndarray]
@@ -33,4 +33,4 @@ class ExampleInputs:
 
 def examples_of(model: str) -> ExampleInputs:
     """The examples of a model by its name."""
-    return load_attribute(plan_of(model).examples)
+    return get_model(model).module("examples").EXAMPLES

@@ -55,19 +55,18 @@ class Check:
         return self.error <= self.tolerance  # false for NaN
 
     def row(self) -> tuple[str, ...]:
-        batch, *lengths = self.sizes.items()
+        (_, batch), *lengths = self.sizes.items()
         shown = ", ".join(f"{name} {size}" for name, size in lengths)
-        verdict = "ok" if self.ok else "FAILS"
-        return (self.stage, str(batch[1]), shown, f"{self.error:.1e}", f"{self.tolerance:.1e}", verdict)
+        errors = f"{self.error:.1e}", f"{self.tolerance:.1e}"
+        return self.stage, str(batch), shown, *errors, "ok" if self.ok else "FAILS"
 
 
 HEADINGS = ("stage", "batch", "lengths", "max abs error", "tolerance", "verdict")
 
 
 class _StageModule(nn.Module):
-    """One method of a network, as the exporter wants it: a module whose inputs are the weights too.
-
-    So no weight is a constant to the exporter, and none disappears in another by its optimisations.
+    """A network's method as a module whose inputs are the weights too: none of them is a constant to the
+    exporter, or disappears in another by its optimisations.
     """
 
     def __init__(self, network: nn.Module, stage: Stage, weights: Sequence[str]):
@@ -83,12 +82,11 @@ class _StageModule(nn.Module):
 class _Call(nn.Module):
     def __init__(self, network: nn.Module, stage: Stage):
         super().__init__()
-        self.network = network
-        self._stage = stage
-        self._names = [tensor.name for tensor in stage.inputs]
+        self.network, self._stage = network, stage
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return method_of(self.network, self._stage)(**dict(zip(self._names, inputs, strict=True)))
+        names = (tensor.name for tensor in self._stage.inputs)
+        return method_of(self.network, self._stage)(**dict(zip(names, inputs, strict=True)))
 
 
 def export_source(
@@ -105,11 +103,17 @@ def export_source(
         for stage in stages:
             graph, weights = export_stage(stage, source.config)
             (draft / f"{stage.name}.onnx").write_bytes(graph)
-            (draft / f"{stage.name}.json").write_text(json.dumps(_note(stage, weights), indent=1) + "\n")
+            note = {
+                "stage": stage.full_name,
+                "exporter": EXPORTER_VERSION,
+                "opset": OPSET,
+                "torch": torch.__version__.partition("+")[0],
+                "weights": weights,
+            }
+            (draft / f"{stage.name}.json").write_text(json.dumps(note, indent=1) + "\n")
         drafted = dataclasses.replace(source, graphs={s.name: draft / f"{s.name}.onnx" for s in stages})
         checks = check_source(drafted, stages)
-        failed = [check for check in checks if not check.ok]
-        if failed:
+        if failed := [check for check in checks if not check.ok]:
             raise ValueError(
                 f"the exported graph of {failed[0].stage} differs from PyTorch by {failed[0].error:.1e} "
                 f"(tolerance {failed[0].tolerance:.1e}) at {failed[0].sizes}; nothing was written"
@@ -118,16 +122,6 @@ def export_source(
             file.replace(folder / file.name)
     graphs = {**source.graphs, **{s.name: folder / f"{s.name}.onnx" for s in stages}}
     return dataclasses.replace(source, graphs=graphs), checks
-
-
-def _note(stage: Stage, weights: Sequence[str]) -> dict:
-    return {
-        "stage": stage.full_name,
-        "exporter": EXPORTER_VERSION,
-        "opset": OPSET,
-        "torch": torch.__version__.partition("+")[0],
-        "weights": weights,
-    }
 
 
 def source_stages(source: ModelSource) -> tuple[Stage, ...]:
@@ -148,7 +142,7 @@ def export_stage(stage: Stage, config: object) -> tuple[bytes, tuple[str, ...]]:
     network.eval().requires_grad_(False)
     state = {name: value for name, value in network.state_dict().items() if value.is_floating_point()}
     sizes = {dim.name: dim.typical for dim in stage.dynamic_dims.values()}
-    sizes[batch_dim(stage)] = 2  # a batch of one would be taken for a fixed size
+    sizes[stage.batch.name] = 2  # a batch of one would be taken for a fixed size
     inputs = example_inputs(stage, config, sizes, seed=0)
     shapes = tuple(
         {axis: torch.export.Dim.DYNAMIC for axis, dim in enumerate(tensor.dims) if isinstance(dim, Dim)}
@@ -185,16 +179,11 @@ def refer_to_weights(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...
     del graph.input[:]
     graph.input.extend(inputs)
     weights = tuple(sorted(used & set(shapes)))
-    graph.initializer.extend(_external(name, shapes[name]) for name in weights)
+    for name in weights:
+        tensor = graph.initializer.add(name=name, data_type=onnx.TensorProto.FLOAT, dims=shapes[name])
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value="weights.safetensors")
     return weights
-
-
-def _external(name: str, shape: Sequence[int]) -> onnx.TensorProto:
-    tensor = onnx.TensorProto(name=name, data_type=onnx.TensorProto.FLOAT, dims=shape)
-    tensor.data_location = onnx.TensorProto.EXTERNAL
-    location = tensor.external_data.add()
-    location.key, location.value = "location", "weights.safetensors"
-    return tensor
 
 
 def strip_notes(model: onnx.ModelProto, stage: Stage) -> None:
@@ -260,8 +249,8 @@ def rounding(
     found = {}
     for tensor, value in zip(stage.outputs, exact, strict=True):
         here = wanted[tensor.name].astype(np.float64)
-        same = value.shape == here.shape
-        found[tensor.name] = float(np.abs(value.double().numpy() - here).max(initial=0)) if same else 0.0
+        if value.shape == here.shape:
+            found[tensor.name] = float(np.abs(value.double().numpy() - here).max(initial=0))
     return found
 
 
@@ -302,25 +291,14 @@ def check_sizes(stage: Stage) -> list[dict[str, int]]:
             for dim in lengths
         }
 
-    shortest, *odd, longest = (
-        at(lambda d: d.min),
-        at(lambda d: d.typical // 3 * 2 + 1),
-        at(lambda d: d.typical + 37),
-        at(lambda d: d.max),
-    )
+    odd = at(lambda d: d.typical // 3 * 2 + 1), at(lambda d: d.typical + 37)
+    shortest, longest = at(lambda d: d.min), at(lambda d: d.max)
     return [
         {batch.name: size, **case}
         for size in BATCHES
         for case in (shortest, *(odd if size == 1 else [odd[size % 2]]), *([longest] if size == 1 else []))
         if batch.min <= size <= batch.max
     ]
-
-
-def batch_dim(stage: Stage) -> str:
-    """The first dimension of the first input."""
-    dim = stage.inputs[0].dims[0]
-    assert isinstance(dim, Dim)
-    return dim.name
 
 
 def example_inputs(stage: Stage, config: object, sizes: dict[str, int], seed: int) -> dict[str, np.ndarray]:

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from common.registry import get_model, load_attribute
+from common.config.deployment import Bucket
+from common.errors import InputError
+from common.registry import get_model
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,23 @@ class Stage:
         lengths = TensorSpec("lengths", "int64", (self.inputs[0].dims[0],))
         return replace(self, name=f"masked_{self.name}", inputs=(*self.inputs, lengths))
 
+    def with_dims(self, change: Callable[[Dim], Dim]) -> Stage:
+        """The stage with each dynamic dimension as `change` gives it."""
+
+        def changed(tensor: TensorSpec) -> TensorSpec:
+            dims = tuple(change(dim) if isinstance(dim, Dim) else dim for dim in tensor.dims)
+            return replace(tensor, dims=dims)
+
+        return replace(
+            self, inputs=tuple(map(changed, self.inputs)), outputs=tuple(map(changed, self.outputs))
+        )
+
     @property
-    def full_name(self) -> str:
-        return f"{self.model}.{self.name}"
+    def batch(self) -> Dim:
+        """The first dimension of the first input."""
+        batch = self.inputs[0].dims[0]
+        assert isinstance(batch, Dim)
+        return batch
 
     @property
     def dynamic_dims(self) -> dict[str, Dim]:
@@ -97,7 +113,6 @@ class StagePlan:
     stages: Callable[[Any], tuple[Stage, ...]]  # of a config of the model
     forms: Mapping[str, tuple[str, ...]]  # names of stages, by form
     default: str  # the form that runs where nothing else is asked for
-    examples: str  # its `ExampleInputs`
     on_trt: str = ""  # the form on TensorRT, where it is another
     bucketed: str = ""  # the form in buckets, where it is another
     bucketed_unmasked: str = ""  # that form where the network is to attend to padding, as published
@@ -108,9 +123,38 @@ class StagePlan:
 
 def plan_of(model: str) -> StagePlan:
     """The plan of a model by its name."""
-    return load_attribute(get_model(model).plan)
+    return get_model(model).module("stages").PLAN
 
 
 def stages_of(model: str, config: Any) -> tuple[Stage, ...]:
     """All stages of a model of these sizes."""
     return plan_of(model).stages(config)
+
+
+def root(dim: Dim) -> str:
+    """The dimension that this one is a multiple of, or itself."""
+    return dim.of or dim.name
+
+
+def bucket_roots(stage: Stage) -> set[str]:
+    """Which of a bucket's two lengths the stage's inputs have."""
+    return {root(dim) for dim in stage.dynamic_dims.values()} & {"text", "mel"}
+
+
+def fix(stage: Stage, bucket: Bucket, up_to: bool = False) -> Stage:
+    """The stage at a bucket's lengths, or at all lengths `up_to` them."""
+    roots = {name for name in bucket_roots(stage) if getattr(bucket, name)}
+
+    def change(dim: Dim) -> Dim:
+        if root(dim) not in roots:
+            return dim
+        size = getattr(bucket, root(dim)) * dim.times
+        if not dim.min <= size <= dim.max:
+            raise InputError(
+                f"a bucket of {getattr(bucket, root(dim))} ({root(dim)}): stage {stage.full_name} goes from "
+                f"{-(-dim.min // dim.times)} to {dim.max // dim.times}"
+            )
+        low, typical = (min(dim.min, size), min(dim.typical, size)) if up_to else (size, size)
+        return replace(dim, min=low, typical=typical, max=size)
+
+    return stage.with_dims(change)

@@ -10,17 +10,8 @@ from common.config.deployment import Deployment
 from common.errors import InputError, unknown
 from common.stages import Stage, plan_of, stages_of
 
-# A backend's module is imported when it is asked for: speaking with ONNX Runtime needs no PyTorch.
-BACKENDS = {
-    "torch": "common.engines.torch_engine:TorchEngine",
-    "onnx": "common.engines.onnx_engine:OnnxEngine",
-    "trt": "common.engines.tensorrt.engine:TrtEngine",
-}
-
-
-# The backend of single stages that have kernels of our own: a model's `StagePlan.kernels`.
-KERNELS = "cuda"
-
+BACKENDS = ("torch", "onnx", "trt")
+KERNELS = "cuda"  # the backend of single stages that have kernels of our own: a model's `StagePlan.kernels`
 KINDS = ("acoustic", "vocoder")  # what speaking takes one model of
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from common.config.deployment import Bucket, Deployment
-from common.engines import Engine, make_engine
+from common.engines import Engine
+from common.engines.backends import make_engine
 from common.engines.buckets import BucketedEngine, EnginePool
 from common.engines.tensorrt.api import load_tensorrt
 from common.engines.tensorrt.engine_file import build_command

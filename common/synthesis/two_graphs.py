@@ -13,9 +13,8 @@ from torch import Tensor
 
 from common.arrays import pad_to
 from common.config.deployment import Bucket
-from common.engines import Engine, LengthRegulator, Run, attend_to_padding
+from common.engines import Engine, LengthRegulator, Recent, Run, attend_to_padding
 from common.engines.cuda_graphs import MEL_STEP, MOST_SHAPES, TEXT_STEP, Captured
-from common.engines.recent import Recent
 from common.synthesis.driver import bucket_for
 
 

@@ -16,9 +16,8 @@ import numpy as np
 from common.arrays import to_device, to_numpy
 from common.config.deployment import Bucket
 from common.engines import Engine
-from common.engines.buckets import bucket_roots, root
 from common.export.examples import examples_of
-from common.stages import Stage
+from common.stages import Stage, bucket_roots, root
 from common.synthesis.acoustic import AcousticModel
 from common.synthesis.vocoder import Vocoder
 from common.weights.voices import ModelSource

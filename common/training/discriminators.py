@@ -7,6 +7,7 @@ Each takes audio (B, 1, S) and returns its members' scores and their feature map
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from itertools import pairwise
 
 import torch
@@ -15,8 +16,6 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 LEAKY_SLOPE = 0.1
-
-Judgement = tuple[list[Tensor], list[list[Tensor]]]
 
 
 class _ConvJudge(nn.Module, ABC):
@@ -39,9 +38,8 @@ class _ConvJudge(nn.Module, ABC):
             if index == 0:  # from here on in the layout of the tensor cores, not converted for every layer
                 x = x.contiguous(memory_format=torch.channels_last)
             features.append(x)
-        score = self.score(x)
-        features.append(score)
-        return score.flatten(1), features
+        features.append(self.score(x))
+        return features[-1].flatten(1), features
 
 
 class PeriodDiscriminator(_ConvJudge):
@@ -60,62 +58,44 @@ class PeriodDiscriminator(_ConvJudge):
 
 
 class SpectrogramDiscriminator(_ConvJudge):
-    """Looks at the magnitude spectrogram of one resolution (filter, hop and window length in samples)."""
+    """Looks at the magnitude spectrogram of windows of so many samples, a quarter of a window apart."""
 
-    def __init__(self, filter_length: int, hop_length: int, win_length: int, channels: int) -> None:
+    def __init__(self, window: int, channels: int) -> None:
         convs = [nn.Conv2d(1, channels, (3, 9), padding=(1, 4))]
         convs += [nn.Conv2d(channels, channels, (3, 9), (1, 2), padding=(1, 4)) for _ in range(3)]
         convs.append(nn.Conv2d(channels, channels, 3, padding=1))
         super().__init__(convs, nn.Conv2d(channels, 1, 3, padding=1))
-        self.filter_length, self.hop_length, self.win_length = filter_length, hop_length, win_length
-        self.register_buffer("window", torch.hann_window(win_length), persistent=False)
+        self.register_buffer("window", torch.hann_window(window), persistent=False)
 
     def image(self, audio: Tensor) -> Tensor:
-        padding = (self.filter_length - self.hop_length) // 2
+        size, hop = len(self.window), len(self.window) // 4
+        padding = (size - hop) // 2
         with torch.autocast(audio.device.type, enabled=False):
-            padded = F.pad(audio.float(), (padding, padding), mode="reflect")
-            spectrum = torch.stft(
-                padded[:, 0],
-                self.filter_length,
-                self.hop_length,
-                self.win_length,
-                self.window,
-                center=False,
-                return_complex=True,
-            )
+            padded = F.pad(audio.float(), (padding, padding), mode="reflect")[:, 0]
+            spectrum = torch.stft(padded, size, hop, window=self.window, center=False, return_complex=True)
             # Silence must not give the square root an infinite slope.
             return (spectrum.real.square() + spectrum.imag.square() + 1e-9).sqrt()[:, None]
 
 
 class _Panel(nn.Module):
-    """Several judges asked about the same audio."""
+    """Several judges of the same audio (B, 1, S): scores and feature maps, one entry a judge."""
 
-    def __init__(self, judges: list[_ConvJudge]) -> None:
+    def __init__(self, judges: Iterable[_ConvJudge]) -> None:
         super().__init__()
         self.judges = nn.ModuleList(judges)
 
-    def forward(self, audio: Tensor) -> Judgement:
+    def forward(self, audio: Tensor) -> tuple[tuple[Tensor, ...], tuple[list[Tensor], ...]]:
         scores, features = zip(*(judge(audio) for judge in self.judges), strict=True)
-        return list(scores), list(features)
+        return scores, features
 
 
 class MultiPeriodDiscriminator(_Panel):
-    """Audio (B, 1, S) -> scores and feature maps, one entry a period; the paper's width is 32 `channels`."""
+    """The paper's width is 32 `channels`."""
 
-    def __init__(self, channels: int = 32, periods: tuple[int, ...] = (2, 3, 5, 7, 11)) -> None:
-        super().__init__([PeriodDiscriminator(period, channels) for period in periods])
+    def __init__(self, channels: int = 32) -> None:
+        super().__init__(PeriodDiscriminator(period, channels) for period in (2, 3, 5, 7, 11))
 
 
 class MultiResolutionDiscriminator(_Panel):
-    """Audio (B, 1, S) -> scores and feature maps, one entry a resolution (filter, hop, window length)."""
-
-    def __init__(
-        self,
-        channels: int = 32,
-        resolutions: tuple[tuple[int, int, int], ...] = (
-            (512, 128, 512),
-            (1024, 256, 1024),
-            (2048, 512, 2048),
-        ),
-    ) -> None:
-        super().__init__([SpectrogramDiscriminator(*resolution, channels) for resolution in resolutions])
+    def __init__(self, channels: int = 32) -> None:
+        super().__init__(SpectrogramDiscriminator(window, channels) for window in (512, 1024, 2048))

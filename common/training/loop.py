@@ -11,16 +11,20 @@ import csv
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, is_dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
 
+import safetensors.torch
 import torch
 
+from common.audio.contract import MelContract
 from common.cli.parser import Parser
 from common.engines.cuda_graphs import capture
 from common.errors import InputError
+from common.files import write_bytes
+from common.registry import get_model
 
 WARM_UP_STEPS = 3  # eager steps of a shape before its capture: cuDNN and lazy optimiser state settle in them
 
@@ -69,20 +73,17 @@ class Ema:
 
     def __init__(self, module: torch.nn.Module, decay: float):
         self.decay = decay
-        self.names = [name for name, _ in module.named_parameters()]
-        self.parameters = list(module.parameters())
-        self.averages = [p.detach().clone() for p in self.parameters]
+        self.parameters = {name: p.detach() for name, p in module.named_parameters()}
+        self.averages = {name: p.clone() for name, p in self.parameters.items()}
 
-    @torch.no_grad()
     def update(self) -> None:
-        torch._foreach_lerp_(self.averages, [p.detach() for p in self.parameters], 1.0 - self.decay)
+        torch._foreach_lerp_([*self.averages.values()], [*self.parameters.values()], 1.0 - self.decay)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        return dict(zip(self.names, self.averages, strict=True))
+        return dict(self.averages)
 
-    @torch.no_grad()
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
-        for name, average in zip(self.names, self.averages, strict=True):
+        for name, average in self.averages.items():
             average.copy_(state[name])
 
 
@@ -99,44 +100,35 @@ class Schedule:
         if not max_steps and not max_minutes:
             raise InputError("training needs an end: give --steps or --minutes")
         self.peak, self.floor, self.warm_up_steps = peak, floor, warm_up_steps
-        self.max_steps, self.max_seconds = max_steps, max_minutes and max_minutes * 60
-        self.step = 0
-        self.seconds_before = 0.0
-        self.started = time.monotonic()
-
-    def restart_clock(self) -> None:
-        """Counts wall time from here: compiling and loading are not training."""
-        self.started = time.monotonic()
+        self.max_steps, self.max_seconds = max_steps or math.inf, (max_minutes or math.inf) * 60
+        self.step, self.seconds_before, self.started = 0, 0.0, time.monotonic()
 
     @property
     def seconds(self) -> float:
         return self.seconds_before + time.monotonic() - self.started
 
     def progress(self) -> float:
-        by_step = self.step / self.max_steps if self.max_steps else 0.0
-        by_time = self.seconds / self.max_seconds if self.max_seconds else 0.0
-        return max(by_step, by_time)
-
-    @property
-    def done(self) -> bool:
-        return self.progress() >= 1.0
+        return max(self.step / self.max_steps, self.seconds / self.max_seconds)
 
     def rate(self) -> float:
         warm = min(1.0, (self.step + 1) / max(1, self.warm_up_steps))
         cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, self.progress())))
         return warm * (self.floor + (self.peak - self.floor) * cosine)
 
+    @property
+    def done(self) -> bool:
+        return self.progress() >= 1.0
+
     def state_dict(self) -> dict:
         return {"step": self.step, "seconds": self.seconds}
 
     def load_state_dict(self, state: dict) -> None:
-        self.step, self.seconds_before = state["step"], state["seconds"]
-        self.restart_clock()
+        self.step, self.seconds_before, self.started = state["step"], state["seconds"], time.monotonic()
 
 
-def adamw(modules: Iterable[torch.nn.Module], rate: float, betas: tuple[float, float], weight_decay: float):
+def adamw(module: torch.nn.Module, rate: float, betas: tuple[float, float], weight_decay: float):
     """AdamW whose learning rate is a tensor on the GPU, so that captured steps follow the schedule."""
-    parameters = [p for module in modules for p in module.parameters() if p.requires_grad]
+    parameters = [p for p in module.parameters() if p.requires_grad]
     cuda = parameters[0].is_cuda
     return torch.optim.AdamW(
         parameters,
@@ -146,14 +138,6 @@ def adamw(modules: Iterable[torch.nn.Module], rate: float, betas: tuple[float, f
         capturable=cuda,
         fused=cuda,
     )
-
-
-def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    for group in optimiser.param_groups:
-        if isinstance(group["lr"], torch.Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
 
 
 def autocast(device: torch.device):
@@ -175,69 +159,96 @@ def load_checkpoint(path: Path, device: torch.device) -> dict:
     return torch.load(path, map_location=device, weights_only=True)
 
 
-def save_weights(
-    path: Path, module: torch.nn.Module, config: object, info: dict, leave_out: str = ""
-) -> None:
-    """Weights for inference as safetensors: parameters in fp16, buffers (constants) in fp32.
+@dataclass(frozen=True)
+class Recipe:
+    """The settings of every recipe; hparams/<model>/train.yaml has their values."""
 
-    The configuration and `info` stand as JSON in the file's metadata. Names that begin with `leave_out` are
-    what only training needs.
-    """
-    from safetensors.torch import save_file
-
-    config = asdict(config) if is_dataclass(config) else config
-    tensors = {name: value.detach().half() for name, value in module.named_parameters()}
-    tensors |= {name: value.detach().float() for name, value in module.named_buffers()}
-    tensors = {
-        name: value.cpu().contiguous()
-        for name, value in tensors.items()
-        if not (leave_out and name.startswith(leave_out))
-    }
-    temporary = path.with_suffix(".tmp")
-    save_file(tensors, temporary, metadata={"config": json.dumps(config), "info": json.dumps(info)})
-    temporary.replace(path)
+    learning_rate: float
+    final_learning_rate: float
+    warm_up_steps: int
+    ema_decay: float
 
 
-class OneNetwork:
-    """A base for trainers of one network with one optimiser, whose moving average is what ships.
+class Trainer(ABC):
+    """A recipe's networks and optimisers on one device. What ships is the moving average of `model`.
 
-    `leave_out`: names of weights that begin so are used in training only.
+    A recipe sets `networks`, the model among them, and `optimisers`, under their names in checkpoints.
     """
 
-    leave_out = ""
+    networks: dict[str, torch.nn.Module]
+    optimisers: dict[str, torch.optim.Optimizer]
+    leave_out: tuple[str, ...] = ()  # names of weights that begin so are used in training only
 
     def __init__(
-        self, model: torch.nn.Module, optimiser: torch.optim.Optimizer, ema_decay: float, mel: object
+        self, model: torch.nn.Module, recipe: Recipe, contract: MelContract, clip_norm: float | None = None
     ):
-        """`mel`: the mel contract, a dataclass that the weights' file states."""
-        self.model, self.optimiser, self.contract = model, optimiser, mel
-        self.optimisers = [optimiser]
-        self.ema = Ema(model, ema_decay)
+        self.model, self.recipe, self.contract, self.clip_norm = model, recipe, contract, clip_norm
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.device = self.parameters[0].device
+        self.ema = Ema(model, recipe.ema_decay)
+
+    @abstractmethod
+    def batches(self, seed: int) -> Iterator[tuple[object, dict[str, torch.Tensor]]]:
+        """Endless batches: a step's key and its tensors."""
+
+    @abstractmethod
+    def step(self, key: object, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        """One update, see `GraphedSteps`; the losses."""
+
+    @abstractmethod
+    def validate(self) -> dict[str, float]:
+        """What is logged of the averaged model."""
+
+    def update(self) -> None:
+        """Updates weights, by their gradients, and the moving average."""
+        if self.clip_norm:
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.clip_norm)
+        for optimiser in self.optimisers.values():
+            optimiser.step()
+        self.ema.update()
 
     def state_dict(self) -> dict:
-        return {
-            "model": self.model.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
-            "ema": self.ema.state_dict(),
-        }
+        parts = self.networks | self.optimisers | {"ema": self.ema}
+        return {name: part.state_dict() for name, part in parts.items()}
 
     def load_networks(self, state: dict) -> None:
-        self.model.load_state_dict(state["model"])
+        for name, network in self.networks.items():
+            network.load_state_dict(state[name])
         self.ema.load_state_dict(state["ema"])
 
     def load_state_dict(self, state: dict) -> None:
         self.load_networks(state)
-        self.optimiser.load_state_dict(state["optimiser"])
+        for name, optimiser in self.optimisers.items():
+            optimiser.load_state_dict(state[name])
+
+    def model_state(self) -> dict[str, torch.Tensor]:
+        return self.model.state_dict()
 
     def averaged_model(self) -> torch.nn.Module:
-        """A copy with the moving average's weights, for validation and for shipping."""
-        copy = type(self.model)(self.model.config).to(next(self.model.parameters()).device)
-        copy.load_state_dict(self.model.state_dict() | self.ema.state_dict())
+        """A copy with the moving average's weights."""
+        copy = type(self.model)(self.model.config).to(self.device)
+        copy.load_state_dict(self.model_state() | self.ema.state_dict())
         return copy.eval()
 
+    def shipped_model(self) -> torch.nn.Module:
+        return self.averaged_model()
+
     def save_weights(self, path: Path, info: dict) -> None:
+        """Weights for inference as safetensors: parameters in fp16, buffers (constants) in fp32.
+
+        The network's configuration, and the mel contract with `info`, stand as JSON in the file's metadata.
+        """
+        model = self.shipped_model()
+        tensors = {name: value.detach().half() for name, value in model.named_parameters()}
+        tensors |= {name: value.float() for name, value in model.named_buffers()}
+        tensors = {
+            name: value.cpu().contiguous()
+            for name, value in tensors.items()
+            if not name.startswith(self.leave_out)
+        }
         info = {"mel": asdict(self.contract), **info}
-        save_weights(path, self.averaged_model(), self.model.config, info, self.leave_out)
+        metadata = {"config": json.dumps(asdict(model.config)), "info": json.dumps(info)}
+        write_bytes(path, safetensors.torch.save(tensors, metadata))
 
 
 class Log:
@@ -248,46 +259,32 @@ class Log:
         self.started = time.monotonic()
 
     def write(self, step: int, values: dict[str, float]) -> None:
-        new = not self.path.exists()
+        seconds = time.monotonic() - self.started
         with self.path.open("a", newline="") as file:
             writer = csv.writer(file)
-            if new:
+            if not file.tell():
                 writer.writerow(["step", "seconds", *values])
-            writer.writerow(
-                [step, round(time.monotonic() - self.started, 1), *(f"{v:.6g}" for v in values.values())]
-            )
+            writer.writerow([step, round(seconds, 1), *(f"{v:.6g}" for v in values.values())])
         shown = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
-        print(f"step {step}  {time.monotonic() - self.started:.0f} s  {shown}", flush=True)
+        print(f"step {step}  {seconds:.0f} s  {shown}", flush=True)
 
     def plot(self) -> None:
         """One small curve per logged value; skipped where matplotlib is not installed."""
         try:
-            import matplotlib
+            from matplotlib.figure import Figure
         except ImportError:
             print("losses.png not drawn: matplotlib is not installed (pip install -e '.[plot]')")
             return
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
-
         with self.path.open() as file:
-            rows = [r for r in csv.DictReader(file) if r["step"] != "step"]
-        names = [n for n in rows[0] if n not in ("step", "seconds")] if rows else []
-        if not names:
-            return
+            rows = list(csv.DictReader(file))
+        names = list(rows[0])[2:]
         columns = min(3, len(names))
-        figure, axes = plt.subplots(
-            -(-len(names) // columns),
-            columns,
-            figsize=(4 * columns, 2.5 * -(-len(names) // columns)),
-            squeeze=False,
-        )
-        for axis, name in zip(axes.flat, names, strict=False):
+        lines = -(-len(names) // columns)
+        figure = Figure(figsize=(4 * columns, 2.5 * lines), layout="tight")
+        for axis, name in zip(figure.subplots(lines, columns, squeeze=False).flat, names, strict=False):
             axis.plot([int(r["step"]) for r in rows], [float(r[name]) for r in rows], linewidth=0.8)
-            axis.set_title(name)
-            axis.set_xlabel("step")
-        figure.tight_layout()
+            axis.set(title=name, xlabel="step")
         figure.savefig(self.path.with_suffix(".png"), dpi=100)
-        plt.close(figure)
 
 
 def plot_alignment(path: Path, alignment: torch.Tensor) -> None:
@@ -299,26 +296,12 @@ def plot_alignment(path: Path, alignment: torch.Tensor) -> None:
     imsave(path, alignment.float().cpu().numpy().T, origin="lower", cmap="viridis", vmin=0, vmax=1)
 
 
-class Trainer(Protocol):
-    """What a recipe gives to `run_training`: networks and optimisers on one device, and one step of them."""
-
-    device: torch.device
-    optimisers: list[torch.optim.Optimizer]
-
-    def step(self, key: object, **inputs: torch.Tensor) -> dict[str, torch.Tensor]: ...
-    def validate(self) -> dict[str, float]: ...
-    def state_dict(self) -> dict: ...
-    def load_state_dict(self, state: dict) -> None: ...
-    def load_networks(self, state: dict) -> None: ...
-    def save_weights(self, path: Path, info: dict) -> None: ...
-
-
-def recipe_parser(model: str, description: str, *classes: type) -> Parser:
-    """The options that every `python -m <model>.train` has; `built` of what it parses are these classes."""
+def recipe_parser(model: str, recipe: type) -> Parser:
+    """The options of `python -m <model>.train`; `built`: configuration, mel contract and recipe."""
     parser = Parser(
-        description=description,
+        description=f"Trains {model} on a corpus.",
         prog=f"python -m {model}.train",
-        classes=classes,
+        classes=(get_model(model).config_class, MelContract, recipe),
         model=model,
         hparam=Path(f"hparams/{model}/train.yaml"),
     )
@@ -335,35 +318,42 @@ def recipe_parser(model: str, description: str, *classes: type) -> Parser:
     return parser
 
 
-def run_training(
-    args: argparse.Namespace,
-    trainer: Trainer,
-    schedule: Schedule,
-    batches: Iterator[tuple[object, dict[str, torch.Tensor]]],
-    log_every: int,
-) -> None:
-    """Trains to the schedule's end, with logs and checkpoints. A batch is a step's key and its tensors."""
-    args.out.mkdir(parents=True, exist_ok=True)
+def start(args: argparse.Namespace) -> torch.device:
+    """Before anything is made: seed and precision. The device of the run."""
+    torch.manual_seed(args.seed)
+    torch.set_float32_matmul_precision("high")
+    return torch.device(args.device)
+
+
+def run_training(args: argparse.Namespace, trainer: Trainer, log_every: int) -> None:
+    """Trains to the schedule's end, with logs and checkpoints."""
     if args.init:
         trainer.load_networks(load_checkpoint(args.init, trainer.device)["trainer"])
+    recipe = trainer.recipe
+    schedule = Schedule(
+        recipe.learning_rate, recipe.final_learning_rate, recipe.warm_up_steps, args.steps, args.minutes
+    )
+    args.out.mkdir(parents=True, exist_ok=True)
     if args.resume:
         state = load_checkpoint(args.resume, trainer.device)
         trainer.load_state_dict(state["trainer"])
         schedule.load_state_dict(state["schedule"])
-    steps, log = GraphedSteps(trainer.step), Log(args.out)
+    steps, log, batches = GraphedSteps(trainer.step), Log(args.out), trainer.batches(args.seed)
 
     def save() -> None:
         save_checkpoint(args.out / "last.pt", trainer=trainer.state_dict(), schedule=schedule.state_dict())
         info = {"steps": schedule.step, "minutes": round(schedule.seconds / 60, 1)}
         trainer.save_weights(args.out / "weights.safetensors", info)
 
-    schedule.restart_clock()
     saved = schedule.seconds
     while not schedule.done:
         key, inputs = next(batches)
         rate = schedule.rate()
-        for optimiser in trainer.optimisers:
-            set_rate(optimiser, rate)
+        for group in (group for o in trainer.optimisers.values() for group in o.param_groups):
+            if isinstance(group["lr"], torch.Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
         losses = steps(key, **inputs)
         schedule.step += 1
         if schedule.step % log_every == 0 or schedule.step in (1, 10, 100):
@@ -373,4 +363,5 @@ def run_training(
             saved = schedule.seconds
             save()
     save()
-    log.plot()
+    if log.path.exists():
+        log.plot()

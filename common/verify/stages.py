@@ -21,10 +21,10 @@ import torch
 from common.arrays import Array, to_numpy
 from common.audio.contract import MelContract, require_same_contract
 from common.config.deployment import Bucket, Deployment
-from common.engines import Engine, make_engine
+from common.engines import Engine, WrappedEngine
+from common.engines.backends import make_engine
 from common.engines.layer_outputs import match, nearest_layers, with_layers
 from common.engines.torch_engine import TorchEngine, build_network
-from common.engines.wrapped import WrappedEngine
 from common.errors import InputError
 from common.export.examples import examples_of
 from common.export.to_onnx import EXPORTER_VERSION, export_stage, source_stages

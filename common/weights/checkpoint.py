@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,8 +50,6 @@ def read_pt(path: str | Path) -> dict:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch's thoughts on old files are not for our users
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise InputError(_refusal(path, str(error))) from None
     except OSError as error:
         raise InputError(f"checkpoint {path} cannot be read: {error.strerror or error}") from None
     except Exception as error:  # a damaged file can fail anywhere inside the unpickler
@@ -66,8 +63,7 @@ def read_pt(path: str | Path) -> dict:
 
 
 def _refusal(path: Path, reason: str) -> str:
-    refused_global = re.search(r"(?:GLOBAL:?|class) ([a-z_]\w*\.[\w.]*\w)", reason)
-    if refused_global:
+    if refused_global := re.search(r"(?:GLOBAL:?|class) ([a-z_]\w*\.[\w.]*\w)", reason):
         return (
             f"checkpoint {path} wants to run code when it is opened ({refused_global[1]}) and is refused.\n"
             "If you trust where it came from, save its state dict alone with torch.save and give that file."
@@ -115,19 +111,16 @@ def find_config(
     """The file's own config; what it leaves out is taken from `inferred`. Foreign keys are ignored."""
     stated = content.get("config") or {}
     if not isinstance(stated, Mapping):
-        raise InputError(
-            f"checkpoint {path}: its config is a {type(stated).__name__}, not a dictionary of sizes"
-        )
+        kind = type(stated).__name__
+        raise InputError(f"checkpoint {path}: its config is a {kind}, not a dictionary of sizes")
     values = dict(inferred)
     for size in fields(config_class):
-        value = stated.get(size.name)
-        if value is None:
+        if (value := stated.get(size.name)) is None:
             continue
         wanted = type(size.default)
         if not isinstance(value, (int, float) if wanted is float else wanted):
-            raise InputError(
-                f"checkpoint {path}: config says {size.name}: {value!r}, which is no {wanted.__name__}"
-            )
+            says = f"config says {size.name}: {value!r}, which is no {wanted.__name__}"
+            raise InputError(f"checkpoint {path}: {says}")
         values[size.name] = value
     with _refusing_sizes(path):
         return config_class(**values)
@@ -237,24 +230,17 @@ def check_keys(
     their shapes must agree as well.
     """
     optional = tuple(optional_prefixes)
-    missing = [n for n in expected_shapes if n not in state and not n.startswith(optional)]
-    unexpected = [n for n in state if n not in expected_shapes and not n.startswith(optional)]
-    if missing or unexpected:
-        parts = [
-            _some(f"{len(n)} {what}", n)
-            for what, n in (("missing", missing), ("unexpected", unexpected))
-            if n
-        ]
+    found = {
+        "missing": [n for n in expected_shapes if n not in state and not n.startswith(optional)],
+        "unexpected": [n for n in state if n not in expected_shapes and not n.startswith(optional)],
+    }
+    if parts := [_some(f"{len(n)} {what}", n) for what, n in found.items() if n]:
         raise InputError(
             f"checkpoint {path} does not fit: {'; '.join(parts)}.\n"
             "It belongs to another model, or to other sizes than its config says."
         )
-    wrong = [
-        f"{name} {tuple(state[name].shape)} instead of {tuple(shape)}"
-        for name, shape in expected_shapes.items()
-        if name in state and tuple(state[name].shape) != tuple(shape)
-    ]
-    if wrong:
+    shapes = [(n, tuple(state[n].shape), tuple(s)) for n, s in expected_shapes.items() if n in state]
+    if wrong := [f"{name} {has} instead of {needs}" for name, has, needs in shapes if has != needs]:
         raise InputError(f"checkpoint {path}: " + _some(f"{len(wrong)} tensors have other sizes", wrong))
 
 

@@ -69,21 +69,16 @@ def _recognise(path: Path, trained: bool) -> ModelSpec:
 
 def _read_published(path: Path, model: ModelSpec) -> ModelSource:
     checkpoint = model.module("checkpoint").load_checkpoint(path)
-    info = checkpoint.info
-    mel = info.get("mel")
-    if mel is None:
+    info, where = checkpoint.info, f"checkpoint {path}"
+    if (mel := info.get("mel")) is None:
         stated = {f.name: info[f.name] for f in fields(MelContract) if info.get(f.name) is not None}
         mel = build_section(
-            MelContract, {"n_mel_channels": checkpoint.config.n_mel_channels, **stated}, f"checkpoint {path}"
+            MelContract, {"n_mel_channels": checkpoint.config.n_mel_channels, **stated}, where
         )
-    options = {
-        option: Entry(info[key], f"checkpoint {path}")
-        for key, option in FRONTEND_OPTIONS.items()
-        if key in info
-    }
     pitch = {key: info[key] for key in PITCH if key in info}
     frontend = None
     if model.kind == "acoustic":
+        options = {to: Entry(info[key], where) for key, to in FRONTEND_OPTIONS.items() if key in info}
         frontend = FrontendSpec(model.name, typed_options(frontend_class(model.name), options))
     return ModelSource(
         model=model.name,
@@ -91,7 +86,7 @@ def _read_published(path: Path, model: ModelSpec) -> ModelSource:
         weights=path,
         mel=mel,
         frontend=frontend,
-        settings=build_settings(model.name, pitch, f"checkpoint {path}"),
+        settings=build_settings(model.name, pitch, where),
         given_state=checkpoint.numpy_state(),
     )
 

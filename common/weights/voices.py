@@ -16,7 +16,7 @@ from common.audio.contract import MelContract
 from common.config.typed import build, build_section, require_known, typed_entry, typed_options
 from common.config.yaml_file import Entry, entries_of, read_yaml
 from common.errors import InputError, unknown
-from common.registry import MODELS, get_model, load_attribute
+from common.registry import MODELS, get_model
 from common.speech import Controls, control_fields
 from common.text import Frontend
 from common.text.frontends import FRONTENDS, frontend_class
@@ -46,17 +46,15 @@ class ModelSource:
     mel: MelContract
     graphs: Mapping[str, Path] = field(default_factory=dict)  # stage name -> ONNX without weights
     frontend: FrontendSpec | None = None  # acoustic models only
-    settings: Any = None  # an instance of the model's `voice_settings`; None: its defaults
+    settings: Any = None  # an instance of the model's `settings_class`; None: its defaults
     given_state: Mapping[str, np.ndarray] | None = None  # where `weights` is in a published layout
-
     words: tuple[str, ...] = ()  # that ask for it on a command line
-
     # What this source's engines share: torch's network, a graph's session. It goes with the last of them.
     networks: MutableMapping = field(default_factory=WeakValueDictionary)
 
     def __post_init__(self) -> None:
         if self.settings is None:
-            object.__setattr__(self, "settings", load_attribute(get_model(self.model).voice_settings)())
+            object.__setattr__(self, "settings", get_model(self.model).settings_class())
 
     @cached_property
     def state(self) -> Mapping[str, np.ndarray]:
@@ -89,8 +87,7 @@ def voices_folder() -> Path:
 
 
 def list_voices() -> list[str]:
-    folder = voices_folder()
-    return sorted(path.parent.name for path in folder.glob(f"*/{VOICE_FILE}"))
+    return sorted(path.parent.name for path in voices_folder().glob(f"*/{VOICE_FILE}"))
 
 
 def load_voice(name_or_path: str | Path | None = None) -> Voice:
@@ -153,8 +150,7 @@ def read_voice(folder: Path) -> Voice:
 
 def _read_frontend(section: Entry) -> FrontendSpec:
     options = entries_of(section.value, section.place)
-    name = options.pop("name", None)
-    if name is None:
+    if (name := options.pop("name", None)) is None:
         raise InputError(f"{section.place}: frontend has no name")
     kind = typed_entry("name", name, str)
     if kind not in FRONTENDS:
@@ -188,8 +184,8 @@ def _read_model(
 
 
 def build_settings(model: str, values: Mapping[str, Any], where: str) -> Any:
-    """An instance of a model's `voice_settings`; one that is a control too has the control's range."""
-    settings = build_section(load_attribute(get_model(model).voice_settings), values, where)
+    """An instance of a model's settings; one that is a control too has the control's range."""
+    settings = build_section(get_model(model).settings_class, values, where)
     controls = control_fields()
     if shared := {key: entry for key, entry in entries_of(values, where).items() if key in controls}:
         build(Controls, shared, where)

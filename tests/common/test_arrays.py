@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from common.arrays import pad_batch, repeat_index, valid
+from common.arrays import length_mask, pad_batch, repeat_index
 
 
 def test_repeat_index_repeats_each_step_and_pads_with_zero():
@@ -22,7 +22,7 @@ def test_repeat_index_is_the_same_for_torch():
 
 def test_valid_is_the_same_for_torch():
     lengths = np.array([3, 1, 5])
-    assert np.array_equal(valid(lengths, 5), valid(torch.from_numpy(lengths), 5).numpy())
+    assert np.array_equal(length_mask(lengths, 5), length_mask(torch.from_numpy(lengths), 5).numpy())
 
 
 def test_pad_batch_keeps_rows_and_lengths():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from common.config.deployment import Bucket, Deployment
-from common.engines import make_engine
+from common.engines.backends import make_engine
 from common.engines.buckets import BucketedEngine, EnginePool
 from common.export.examples import examples_of
 from common.export.to_onnx import example_inputs, export_source, source_stages

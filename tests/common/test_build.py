@@ -18,7 +18,6 @@ import pytest
 from onnx import TensorProto, helper
 
 from common.config.deployment import Bucket, Deployment
-from common.engines.buckets import fix
 from common.engines.tensorrt import api
 from common.engines.tensorrt.api import TensorRT, load_tensorrt
 from common.engines.tensorrt.build import build_engine, build_stage, stage_model
@@ -27,6 +26,7 @@ from common.engines.tensorrt.half import to_half
 from common.export import to_onnx
 from common.export.examples import examples_of
 from common.export.to_onnx import example_inputs, export_source, source_stages
+from common.stages import fix
 from common.synthesis.loading import make_driver, override
 from common.weights.published import read_checkpoint
 from common.weights.voices import load_voice

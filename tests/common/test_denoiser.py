@@ -10,7 +10,7 @@ import torch
 
 from common.audio.denoiser import bias_spectrum, denoiser_examples, spectra_of
 from common.audio.denoiser_network import DenoiserNetwork
-from common.engines import make_engine
+from common.engines.backends import make_engine
 from common.export.to_onnx import export_source, source_stages
 from common.synthesis.loading import make_driver
 from common.weights.published import read_checkpoint

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from common.config.deployment import Bucket
-from common.engines import Engine, LengthRegulator, attend_to_padding
+from common.engines import Engine, LengthRegulator, Recent, WrappedEngine, attend_to_padding
 from common.engines.buckets import BucketedEngine, EnginePool
-from common.engines.recent import Recent
-from common.engines.wrapped import WrappedEngine
 from common.stages import Dim, Stage, TensorSpec
 
 STAGE = Stage(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from common.engines import make_engine
+from common.engines.backends import make_engine
 from common.engines.onnx_engine import run_bound
 from common.export.to_onnx import example_inputs, source_stages
 from common.weights.voices import load_voice

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from common.audio.denoiser import bias_spectrum, spectra_of
-from common.engines.wrapped import WrappedEngine
+from common.engines import WrappedEngine
 from common.runner import TextToSpeech
 from common.speech import Controls
 from common.synthesis.finish import FADE, KNEE, complete_peaks, finish, soft_clip

@@ -9,11 +9,10 @@ import pytest
 import soundfile
 import torch
 
-from common.audio.contract import MelContract
-from common.training.adversarial import AdversaryRecipe
 from common.training.corpus import segments, utterances
 from common.training.corpus.dataset import Labels, save_labels
 from common.training.loop import Ema, GraphedSteps, Schedule, save_checkpoint
+from common.training.vocoder import make_discriminators
 from common.weights.published import read_checkpoint
 from fastpitch import predict_mels as fastpitch_predict_mels
 from fastpitch import train as fastpitch_train
@@ -47,7 +46,6 @@ TINY_WAVEGLOW = (
     "n_flows=4 wn_layers=2 wn_channels=8 cond_channels=4 period_channels=1 resolution_channels=1 "
     "batch_size=2 segment_frames=16"
 )
-ONE_CHANNEL = AdversaryRecipe(45.0, 2.0, (512,), (40,), period_channels=1, resolution_channels=1)
 TINY_HIFIGAN = (
     "upsample_initial_channel=32 period_channels=1 resolution_channels=1 batch_size=2 segment_frames=16"
 )
@@ -186,7 +184,7 @@ def test_waveglow_trains_in_either_direction(corpus, tmp_path, monkeypatch):
     column = losses(likely)[0].split(",").index("nll")
     first, last = (float(losses(likely)[row].split(",")[column]) for row in (1, -1))
     assert last < first
-    judges = waveglow_train.Adversary(ONE_CHANNEL, MelContract(), torch.device("cpu")).discriminators
+    judges = make_discriminators(period_channels=1, resolution_channels=1)
     save_checkpoint(tmp_path / "judges.pt", trainer={"discriminators": judges.state_dict()})
     more = ["--hparam", "hparams/waveglow/train_adversarial.yaml", "--init", str(likely / "last.pt")]
     more += ["--judges", str(tmp_path / "judges.pt")]

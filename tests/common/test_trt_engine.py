@@ -12,7 +12,7 @@ import torch
 
 from common.arrays import to_device, to_numpy
 from common.config.deployment import Deployment
-from common.engines import make_engine
+from common.engines.backends import make_engine
 from common.engines.cuda_graphs import capture, put_in_order
 from common.engines.tensorrt.api import load_tensorrt
 from common.engines.tensorrt.build import build_stage

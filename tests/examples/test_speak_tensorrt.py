@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from common.arrays import repeat_index
-from common.engines import make_engine
+from common.engines.backends import make_engine
 from common.speech import Controls
 from common.stages.choose import choose_stages
 from common.weights.voices import load_voice

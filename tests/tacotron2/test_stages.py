@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from common.audio.contract import MelContract
-from common.engines import make_engine
+from common.engines import WrappedEngine
+from common.engines.backends import make_engine
 from common.engines.onnx_engine import run_bound
-from common.engines.wrapped import WrappedEngine
 from common.export import to_onnx
 from common.export.examples import examples_of
 from common.weights.published import read_checkpoint

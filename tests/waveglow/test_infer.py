@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from common.audio.denoiser import OVERLAP
-from common.engines import make_engine
-from common.engines.wrapped import WrappedEngine
+from common.engines import WrappedEngine
+from common.engines.backends import make_engine
 from common.export import to_onnx
 from common.export.to_onnx import export_source, source_stages
 from common.runner import TextToSpeech

@@ -21,16 +21,9 @@ UNDO = tl.constexpr(1 / LEAKY_SLOPE)
 
 @triton.jit(do_not_specialize=["frames", "stride"])
 def window_kernel(
-    mel,
-    out,
-    lengths,
-    frames,
-    stride,
-    MELS: tl.constexpr,
-    MARGIN: tl.constexpr,
-    WIDTH: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    mel, out, lengths, frames, stride,
+    MELS: tl.constexpr, MARGIN: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
     """mel (B, MELS, frames) float32 -> the first convolution's inputs at each frame: tap * MELS + mel.
 
     `out` (rows, WIDTH) float16. Mels behind an item's length count as zeros.
@@ -48,40 +41,14 @@ def window_kernel(
 
 @triton.jit(do_not_specialize=["source_rows", "kept_rows", "out_rows", "tiles", "margin", "stride", "items"])
 def conv_kernel(
-    source,
-    weights,
-    kept,
-    out,
-    bias,
-    lengths,
-    dilation,
-    source_rows,
-    kept_rows,
-    out_rows,
-    tiles,
-    margin,
-    stride,
-    items,
-    RATE: tl.constexpr,
-    TAPS: tl.constexpr,
-    STARTS: tl.constexpr,
-    CENTERS: tl.constexpr,
-    DILATIONS: tl.constexpr,
-    CHUNKS: tl.constexpr,
-    CHUNK: tl.constexpr,
-    CHANNELS: tl.constexpr,
-    GROUP: tl.constexpr,
-    SPREAD: tl.constexpr,
-    PHASES: tl.constexpr,
-    PADDING: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    RESIDUAL: tl.constexpr,
-    SUM: tl.constexpr,
-    SLOPE: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    STAGES: tl.constexpr,
-):
+    source, weights, kept, out, bias, lengths, dilation, source_rows, kept_rows, out_rows, tiles, margin,
+    stride, items,
+    RATE: tl.constexpr, TAPS: tl.constexpr, STARTS: tl.constexpr, CENTERS: tl.constexpr,
+    DILATIONS: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr, CHANNELS: tl.constexpr,
+    GROUP: tl.constexpr, SPREAD: tl.constexpr, PHASES: tl.constexpr, PADDING: tl.constexpr,
+    COLUMNS: tl.constexpr, RESIDUAL: tl.constexpr, SUM: tl.constexpr, SLOPE: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr, STAGES: tl.constexpr
+):  # fmt: skip
     """A convolution of every residual block, or the blocks' last convolutions with their mean, or an
     upsampling.
 
@@ -169,16 +136,9 @@ def _in_an_item(place, lengths, stride, items, RATE: tl.constexpr):
 
 @triton.jit(do_not_specialize=["samples", "margin", "stride"])
 def last_kernel(
-    source,
-    weights,
-    bias,
-    audio,
-    samples,
-    margin,
-    stride,
-    CHANNELS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    source, weights, bias, audio, samples, margin, stride,
+    CHANNELS: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
     """The last convolution and tanh, in float32: `source` (rows, CHANNELS) -> audio (B, samples)."""
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     item = tl.program_id(1)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from common.engines import Engine
-from common.engines.check_inputs import check_inputs
+from common.engines import Engine, check_inputs
 from common.engines.torch_engine import build_network
 from common.errors import InputError
 from common.stages import Stage

@@ -12,11 +12,9 @@ from torch import Tensor
 
 from common.arrays import pad_to
 from common.config.deployment import Bucket
-from common.engines import Engine
+from common.engines import Engine, Recent, check_inputs
 from common.engines.buckets import cut, resized
-from common.engines.check_inputs import check_inputs
 from common.engines.cuda_graphs import MEL_STEP, TEXT_STEP, Captured
-from common.engines.recent import Recent
 from common.engines.torch_engine import build_network
 from common.stages import Dim, Stage
 from trt_plugins.graphs import TritonLaunch, check_machine, processors_of

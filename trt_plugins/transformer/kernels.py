@@ -50,28 +50,11 @@ def _keep(value, row, channel, x32, x16, WIDTH: tl.constexpr, wanted):
 
 @triton.jit(do_not_specialize=["size", "stride", "margin", "items"])
 def symbols_kernel(
-    symbols,
-    lengths,
-    speaker,
-    embedding,
-    speakers,
-    positions,
-    x32,
-    x16,
-    mask,
-    inside,
-    size,
-    stride,
-    margin,
-    items,
-    channels,
-    PADDING: tl.constexpr,
-    MASK_PADDING: tl.constexpr,
-    ITEMS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    BLOCK: tl.constexpr,
-    BM: tl.constexpr,
-):
+    symbols, lengths, speaker, embedding, speakers, positions, x32, x16, mask, inside, size, stride, margin,
+    items, channels,
+    PADDING: tl.constexpr, MASK_PADDING: tl.constexpr, ITEMS: tl.constexpr, WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr, BM: tl.constexpr
+):  # fmt: skip
     """symbols (B, size) -> their embeddings, plus those of the speaker (if any) and the position.
 
     The symbol PADDING (None: no such symbol) is masked at any position.
@@ -100,27 +83,10 @@ def symbols_kernel(
 
 @triton.jit(do_not_specialize=["size", "stride", "margin", "items"])
 def values_kernel(
-    encoded,
-    lengths,
-    value,
-    weight,
-    bias,
-    x32,
-    x16,
-    mask,
-    inside,
-    size,
-    stride,
-    margin,
-    items,
-    channels,
-    TAPS: tl.constexpr,
-    MASK_PADDING: tl.constexpr,
-    ITEMS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    BLOCK: tl.constexpr,
-    BM: tl.constexpr,
-):
+    encoded, lengths, value, weight, bias, x32, x16, mask, inside, size, stride, margin, items, channels,
+    TAPS: tl.constexpr, MASK_PADDING: tl.constexpr, ITEMS: tl.constexpr, WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr, BM: tl.constexpr
+):  # fmt: skip
     """encoded (B, size, channels) plus the embedding of value (B, size), a scalar per symbol.
 
     Rows of `encoded` that are all zeros are padding. `x16` does not include what is added to padding.
@@ -156,32 +122,11 @@ def values_kernel(
 
 @triton.jit(do_not_specialize=["item_size", "text", "size", "stride", "margin", "items"])
 def frames_kernel(
-    source,
-    index,
-    mel_lengths,
-    value,
-    weight,
-    bias,
-    positions,
-    x32,
-    x16,
-    mask,
-    inside,
-    item_size,
-    text,
-    size,
-    stride,
-    margin,
-    items,
-    channels,
-    SOURCE_WIDTH: tl.constexpr,
-    TAPS: tl.constexpr,
-    MASK_PADDING: tl.constexpr,
-    ITEMS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    BLOCK: tl.constexpr,
-    BM: tl.constexpr,
-):
+    source, index, mel_lengths, value, weight, bias, positions, x32, x16, mask, inside, item_size, text, size,
+    stride, margin, items, channels,
+    SOURCE_WIDTH: tl.constexpr, TAPS: tl.constexpr, MASK_PADDING: tl.constexpr, ITEMS: tl.constexpr,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, BM: tl.constexpr
+):  # fmt: skip
     """Each frame's row of `source`: the one that index (B, size) names, or without an index its own.
 
     Items are `item_size` elements apart in `source`. With TAPS the embedding of value (B, text) is added, and
@@ -217,30 +162,11 @@ def frames_kernel(
 
 @triton.jit(do_not_specialize=["group_rows", "out_rows", "margin", "stride", "items", "size"])
 def product_kernel(
-    source,
-    weights,
-    bias,
-    mask,
-    out,
-    group_rows,
-    out_rows,
-    margin,
-    stride,
-    items,
-    size,
-    TAPS: tl.constexpr,
-    CHUNKS: tl.constexpr,
-    CHUNK: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    GROUP: tl.constexpr,
-    SPLITS: tl.constexpr,
-    PARTS: tl.constexpr,
-    RELU: tl.constexpr,
-    CHANNELS: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    STAGES: tl.constexpr,
-):
+    source, weights, bias, mask, out, group_rows, out_rows, margin, stride, items, size,
+    TAPS: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr, COLUMNS: tl.constexpr, GROUP: tl.constexpr,
+    SPLITS: tl.constexpr, PARTS: tl.constexpr, RELU: tl.constexpr, CHANNELS: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr, STAGES: tl.constexpr
+):  # fmt: skip
     """A convolution along the rows; with one tap a linear layer.
 
     Each GROUP of columns reads its input `group_rows` further on; 0: all read the same. `out` is a descriptor
@@ -285,33 +211,12 @@ def product_kernel(
 
 @triton.jit(do_not_specialize=["part_rows", "margin", "stride", "items"])
 def attention_kernel(
-    qkv,
-    lengths,
-    weights,
-    bias,
-    gain,
-    shift,
-    mask,
-    x32,
-    x16,
-    parts,
-    part_rows,
-    margin,
-    stride,
-    items,
+    qkv, lengths, weights, bias, gain, shift, mask, x32, x16, parts, part_rows, margin, stride, items,
     channels,
-    MASKED: tl.constexpr,
-    HEADS: tl.constexpr,
-    HEAD: tl.constexpr,
-    QKV_WIDTH: tl.constexpr,
-    ITEMS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    BLOCK: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    STAGES: tl.constexpr,
-):
+    MASKED: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr, QKV_WIDTH: tl.constexpr,
+    ITEMS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr, STAGES: tl.constexpr
+):  # fmt: skip
     """Self-attention of one head, and its output projection.
 
     A row of `qkv` has all heads' queries, then their keys, then their values; queries are scaled for a
@@ -369,22 +274,9 @@ def attention_kernel(
 
 @triton.jit(do_not_specialize=["part_rows", "margin"])
 def norm_kernel(
-    parts,
-    bias,
-    gain,
-    shift,
-    mask,
-    x32,
-    x16,
-    part_rows,
-    margin,
-    channels,
-    SPLITS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    BLOCK: tl.constexpr,
-    BM: tl.constexpr,
-):
+    parts, bias, gain, shift, mask, x32, x16, part_rows, margin, channels,
+    SPLITS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, BM: tl.constexpr
+):  # fmt: skip
     """Adds a product's partial sums and bias to `x32`, then layer norm."""
     row = margin + tl.program_id(0) * BM + tl.arange(0, BM)
     channel = tl.arange(0, BLOCK)
@@ -413,28 +305,11 @@ def _sum(parts, part_rows, row, column, known, SPLITS: tl.constexpr, COLUMNS: tl
 
 @triton.jit(do_not_specialize=["part_rows", "size", "stride", "margin", "items"])
 def predictor_kernel(
-    parts,
-    bias,
-    gain,
-    shift,
-    inside,
-    mask,
-    last,
-    last_bias,
-    out,
-    part_rows,
-    size,
-    stride,
-    margin,
-    items,
+    parts, bias, gain, shift, inside, mask, last, last_bias, out, part_rows, size, stride, margin, items,
     channels,
-    SPLITS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    LAST: tl.constexpr,
-    LONGEST: tl.constexpr,
-    BM: tl.constexpr,
-):
+    SPLITS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, LAST: tl.constexpr,
+    LONGEST: tl.constexpr, BM: tl.constexpr
+):  # fmt: skip
     """Bias, ReLU and norm after the convolutions of one layer of several predictors.
 
     Each predictor has BLOCK of the COLUMNS. `out` (predictors, part_rows, BLOCK) float16 is the next layer's
@@ -468,20 +343,9 @@ def predictor_kernel(
 
 @triton.jit(do_not_specialize=["size", "items"])
 def durations_kernel(
-    duration,
-    pitch,
-    lengths,
-    settings,
-    repeats,
-    new_pitch,
-    new_lengths,
-    numbers,
-    size,
-    items,
-    LONGEST: tl.constexpr,
-    HALF_UP: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    duration, pitch, lengths, settings, repeats, new_pitch, new_lengths, numbers, size, items,
+    LONGEST: tl.constexpr, HALF_UP: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
     """duration (B, size) -> repeats int64 (B, size), one program per item.
 
     HALF_UP (FastPitch): durations are clipped to LONGEST, divided by settings[0] and rounded half up; an item

@@ -25,17 +25,11 @@ def _tanh(x):
 
 @triton.jit(do_not_specialize=["frames", "stride", "rows"])
 def window_kernel(
-    mel,
-    out,
-    frames,
-    stride,
-    MELS: tl.constexpr,
-    DELAYS: tl.constexpr,
-    MARGIN: tl.constexpr,
+    mel, out, frames, stride,
+    MELS: tl.constexpr, DELAYS: tl.constexpr, MARGIN: tl.constexpr,
     rows,
-    WIDTH: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
     """mel (B, MELS, frames) float32 -> each frame's window: column k is mel k % MELS of delay k // MELS.
 
     `out` (blocks, rows, WIDTH) float16 holds the columns in blocks of WIDTH.
@@ -53,27 +47,10 @@ def window_kernel(
 
 @triton.jit(do_not_specialize=["layer", "flow", "dilation", "tiles", "rows"])
 def gate_kernel(
-    left,
-    right,
-    narrow,
-    first,
-    bias,
-    acts,
-    layer,
-    flow,
-    dilation,
-    tiles,
-    rows,
-    PHASES: tl.constexpr,
-    WINDOW: tl.constexpr,
-    CHUNKS: tl.constexpr,
-    TAPS: tl.constexpr,
-    MARGIN: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    FIRST: tl.constexpr,
-    STAGES: tl.constexpr,
-):
+    left, right, narrow, first, bias, acts, layer, flow, dilation, tiles, rows,
+    PHASES: tl.constexpr, WINDOW: tl.constexpr, CHUNKS: tl.constexpr, TAPS: tl.constexpr,
+    MARGIN: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, FIRST: tl.constexpr, STAGES: tl.constexpr
+):  # fmt: skip
     """A layer's gated activation: tanh * sigmoid of the sum of its conditioning and its dilated convolution.
 
     `left` holds the window of mels and x, `right` all layers' weights in chunks of 64 columns. A program
@@ -121,31 +98,11 @@ def gate_kernel(
 
 @triton.jit(do_not_specialize=["layer", "flow", "tiles", "rows", "stride", "items"])
 def residual_kernel(
-    acts,
-    weights,
-    end_weights,
-    narrow,
-    start,
-    x,
-    bias,
-    ends,
-    lengths,
-    layer,
-    flow,
-    tiles,
-    rows,
-    stride,
+    acts, weights, end_weights, narrow, start, x, bias, ends, lengths, layer, flow, tiles, rows, stride,
     items,
-    PHASES: tl.constexpr,
-    WINDOW: tl.constexpr,
-    CHUNKS: tl.constexpr,
-    MARGIN: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    FIRST: tl.constexpr,
-    LAST: tl.constexpr,
-    STAGES: tl.constexpr,
-):
+    PHASES: tl.constexpr, WINDOW: tl.constexpr, CHUNKS: tl.constexpr, MARGIN: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, STAGES: tl.constexpr
+):  # fmt: skip
     """A layer's two products of its acts: added to x in place, and to the output of `end` in float32."""
     CHANNELS: tl.constexpr = CHUNKS * CHUNK
     SPLITS: tl.constexpr = 1 if LAST else CHANNELS // BN
@@ -191,32 +148,11 @@ def residual_kernel(
 
 @triton.jit(do_not_specialize=["flow", "rows", "frames", "stride", "items"])
 def flow_kernel(
-    state,
-    new_state,
-    ends,
-    end_bias,
-    inverse,
-    narrow,
-    z,
-    audio,
-    lengths,
-    flow,
-    rows,
-    frames,
-    stride,
-    items,
-    PHASES: tl.constexpr,
-    GROUP: tl.constexpr,
-    SIZE: tl.constexpr,
-    HALF: tl.constexpr,
-    NEXT_HALF: tl.constexpr,
-    EARLY: tl.constexpr,
-    USED: tl.constexpr,
-    FIRST: tl.constexpr,
-    FINAL: tl.constexpr,
-    MARGIN: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    state, new_state, ends, end_bias, inverse, narrow, z, audio, lengths, flow, rows, frames, stride, items,
+    PHASES: tl.constexpr, GROUP: tl.constexpr, SIZE: tl.constexpr, HALF: tl.constexpr,
+    NEXT_HALF: tl.constexpr, EARLY: tl.constexpr, USED: tl.constexpr, FIRST: tl.constexpr,
+    FINAL: tl.constexpr, MARGIN: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
     """Between two coupling nets, in float32: inverts a flow and prepares the next coupling net's input.
 
     `state` (P * rows, 16) has SIZE channels, HALF of them unchanged by the flow. EARLY channels of z, from

@@ -21,8 +21,6 @@ TITLES = {"tensorrt": "TensorRT", "tensorrt_rtx": "TensorRT for RTX"}
 OLDEST = {"tensorrt": (10, 13), "tensorrt_rtx": (1, 0)}
 VARIABLE = "MELFORGE_TENSORRT"
 INSTALL = "pip install -e '.[trt]' (TensorRT for RTX), or pip install 'tensorrt>=10.13'"
-
-
 ApiObject = Any  # of TensorRT's Python API, which has no types
 
 

@@ -11,7 +11,6 @@ import json
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -45,22 +44,14 @@ def stage_model(stage: Stage, source: ModelSource, precision: str = "fp32") -> o
     return to_half(model, stage.float32_layers) if precision == "fp16" else model
 
 
-@dataclass(frozen=True)
-class BuiltEngine:
-    """An engine in memory, and the report of its building for the JSON beside its file."""
-
-    plan: bytes
-    report: dict[str, object]
-
-
 def build_engine(
     model: onnx.ModelProto | bytes,
     profile: Mapping[str, Sequence[Shape]],
     trt: TensorRT,
     name: str = "the graph",
     workspace: float = Deployment.trt_max_ws_size,
-) -> BuiltEngine:
-    """Any ONNX graph with its weights inside -> an engine for the shapes of a profile.
+) -> tuple[bytes, dict[str, object]]:
+    """Any ONNX graph with its weights inside -> an engine for the shapes of a profile, and a report.
 
     `workspace` is in GB. An InputError with TensorRT's reason where it refuses the graph.
     """
@@ -86,14 +77,12 @@ def build_engine(
         reason = logger.reason()
         more = f"; raise trt_max_ws_size ({workspace:g} GB)" if "OutOfMemory" in reason else ""
         raise InputError(f"{trt.title} could not build {name}: {reason}{more}")
-    content = bytes(memoryview(plan))
-    report = {
+    return bytes(memoryview(plan)), {
         "seconds": round(time.perf_counter() - start, 2),
         "layers": sum(layers.values()),
         "layer_kinds": dict(layers.most_common()),
         "warnings": logger.warnings(),
     }
-    return BuiltEngine(content, report)
 
 
 def _trt_profile(
@@ -128,6 +117,7 @@ class Progress:
 
         outer = self
         self.stopped: BaseException | None = None
+        self._phases: dict[str, int] = {}
         self.bar = tqdm(desc=f"building {name}", unit="step", leave=False, disable=None)
 
         class Monitor(api.IProgressMonitor):
@@ -145,11 +135,9 @@ class Progress:
                     outer.stopped = error
                 return outer.stopped is None
 
-            def phase_finish(self, phase: str) -> None:
-                pass
+            def phase_finish(self, phase: str) -> None: ...
 
         self.monitor = Monitor()
-        self._phases: dict[str, int] = {}
 
     def show(self, phase: str, step: int, steps: int | None) -> None:
         if steps is not None:
@@ -182,13 +170,9 @@ def build_stage(file: EngineFile, source: ModelSource, trt: TensorRT, force: boo
             return False
         model = stage_model(file.stage, source, file.precision)
         name = f"{file.stage.full_name} in {file.precision}"
-        built = build_engine(model, file.profile, trt, name, workspace)
-        note = {
-            **file.made_of,
-            "bytes": len(built.plan),
-            "sha256": hashlib.sha256(built.plan).hexdigest(),
-            "report": built.report,
-        }
-        write_bytes(file.path, built.plan)
+        plan, report = build_engine(model, file.profile, trt, name, workspace)
+        facts = {"bytes": len(plan), "sha256": hashlib.sha256(plan).hexdigest(), "report": report}
+        note = {**file.made_of, **facts}
+        write_bytes(file.path, plan)
         write_bytes(file.note, json.dumps(note, indent=1).encode() + b"\n")
     return True

@@ -33,37 +33,27 @@ ALIGNMENT = 256  # of the addresses that TensorRT reads and writes
 class LoadedPlan:
     """A plan in the GPU's memory. Its contexts share the weights and the code compiled for this GPU."""
 
-    def __init__(
-        self,
-        plan: bytes,
-        trt: TensorRT,
-        device: str,
-        name: str,
-        cache: Path | None = None,
-        in_order: bool = False,
-    ):
-        self.trt, self.device, self.name, self.in_order = trt, torch.device(device), name, in_order
+    def __init__(self, plan: bytes, trt: TensorRT, device: str, file: Path, in_order: bool):
+        self.trt, self.device, self.name, self.in_order = trt, torch.device(device), str(file), in_order
         self.memory_bytes = len(plan)
         self.logger = make_logger(trt)
         self._runtime = trt.api.Runtime(self.logger)
         with torch.cuda.device(self.device):
-            self.engine = self._runtime.deserialize_cuda_engine(plan)
-            if self.engine is None:
-                raise InputError(f"{name} does not load: {self.logger.reason()}{self.free_memory()}")
-            make = getattr(self.engine, "create_runtime_config", None)
-            self.config: ApiObject = make() if make else None
-        names = [self.engine.get_tensor_name(i) for i in range(self.engine.num_io_tensors)]
+            self.executable = self._runtime.deserialize_cuda_engine(plan)
+            if self.executable is None:
+                raise InputError(f"{file} does not load: {self.logger.reason()}{self.free_memory()}")
+            self.config: ApiObject = getattr(self.executable, "create_runtime_config", lambda: None)()
+        names = [self.executable.get_tensor_name(i) for i in range(self.executable.num_io_tensors)]
         inputs = trt.api.TensorIOMode.INPUT
-        self.inputs = [n for n in names if self.engine.get_tensor_mode(n) == inputs]
-        self.outputs = {
-            n: DTYPES[self.engine.get_tensor_dtype(n).name] for n in names if n not in self.inputs
-        }
-        self.cache = RuntimeCache(self, cache)
+        self.inputs = [n for n in names if self.executable.get_tensor_mode(n) == inputs]
+        others = (n for n in names if n not in self.inputs)
+        self.outputs = {n: DTYPES[self.executable.get_tensor_dtype(n).name] for n in others}
+        self.cache = RuntimeCache(self, file)
 
     def make_context(self) -> ApiObject:
         """A context with activation memory of its own; runs at the same time need one each."""
         with torch.cuda.device(self.device):
-            make = self.engine.create_execution_context
+            make = self.executable.create_execution_context
             context = make() if self.config is None else make(self.config)
         if context is None:
             raise InputError(f"{self.name} cannot run: {self.logger.reason()}{self.free_memory()}")
@@ -72,8 +62,8 @@ class LoadedPlan:
     @property
     def scratch_bytes(self) -> int:
         """The activation memory of each context."""
-        size = getattr(self.engine, "device_memory_size_v2", None)
-        return int(self.engine.device_memory_size if size is None else size)
+        size = getattr(self.executable, "device_memory_size_v2", None)
+        return int(self.executable.device_memory_size if size is None else size)
 
     def free_memory(self) -> str:
         free, total = torch.cuda.mem_get_info(self.device)
@@ -86,9 +76,9 @@ class RuntimeCache:
     The full TensorRT compiles when it builds: for its engines this does nothing.
     """
 
-    def __init__(self, loaded: LoadedPlan, file: Path | None):
+    def __init__(self, loaded: LoadedPlan, file: Path):
         self._cache = None
-        if file is None or not hasattr(loaded.config, "create_runtime_cache"):
+        if not hasattr(loaded.config, "create_runtime_cache"):
             return
         trt, gpu = loaded.trt, torch.cuda.get_device_name(loaded.device)
         words = re.sub(r"[^A-Za-z0-9]+", "-", gpu).strip("-")
@@ -148,9 +138,7 @@ def make_allocator(trt: TensorRT, device: torch.device) -> OutputMemory:
         def reallocate_output(self, name: str, memory: int, size: int, alignment: int) -> int:
             return self.reallocate(size)
 
-        def reallocate_output_async(
-            self, name: str, memory: int, size: int, alignment: int, stream: int
-        ) -> int:
+        def reallocate_output_async(self, name: str, memory: int, size: int, *_: int) -> int:
             return self.reallocate(size)
 
         def notify_shape(self, name: str, shape: ApiObject) -> None:

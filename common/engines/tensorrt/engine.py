@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from common.arrays import Array
 from common.config.deployment import Bucket, Deployment
-from common.engines import Engine
-from common.engines.check_inputs import check_inputs
+from common.engines import Arrays, Engine, Recent, check_inputs
 from common.engines.cuda_graphs import Captured, Graph, own_stream
-from common.engines.recent import Recent
 from common.engines.tensorrt.api import load_tensorrt
 from common.engines.tensorrt.build import build_stage
 from common.engines.tensorrt.context import ContextRun, LoadedPlan, TrtContext, addressable
@@ -21,9 +18,7 @@ from common.engines.tensorrt.engine_file import engine_file
 from common.engines.tensorrt.repeated_steps import RepeatedSteps, batch_shape
 from common.errors import InputError
 from common.stages import Stage
-
-if TYPE_CHECKING:
-    from common.weights.voices import ModelSource
+from common.weights.voices import ModelSource
 
 MOST_REPEATED = 4  # shapes whose steps stay captured
 MOST_CONTEXTS = 8  # shapes that have a context of their own
@@ -61,7 +56,7 @@ class TrtEngine(Engine):
                 build_stage(file, source, trt, force=True, workspace=deployment.trt_max_ws_size)
             plan = file.read()
             in_order = stage.rtx_in_order and trt.portable
-            loaded = source.networks[key] = LoadedPlan(plan, trt, device, str(file.path), file.path, in_order)
+            loaded = source.networks[key] = LoadedPlan(plan, trt, device, file.path, in_order)
         self.memory_owner = self.loaded = loaded
         self.memory_bytes = loaded.memory_bytes + loaded.scratch_bytes
         self._context = TrtContext(loaded)
@@ -97,12 +92,7 @@ class TrtEngine(Engine):
         return ContextRun(self.loaded)
 
     def repeated(
-        self,
-        fixed: Mapping[str, Tensor],
-        state: Mapping[str, Tensor],
-        noise: str,
-        steps: int,
-        kept: Sequence[str],
+        self, fixed: Arrays, state: Arrays, noise: str, steps: int, kept: Sequence[str]
     ) -> Callable[[Array], dict[str, Tensor]]:
         sample = next(tensor for tensor in self.stage.inputs if tensor.name == noise)
         batch = len(next(iter(state.values())))

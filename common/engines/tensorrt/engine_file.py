@@ -12,12 +12,11 @@ from pathlib import Path
 
 from common.config.deployment import Bucket, Deployment
 from common.config.hparams import shown
-from common.engines.buckets import fix
 from common.engines.tensorrt.api import TensorRT
 from common.errors import InputError
 from common.files import engines_folder, sha256_of
 from common.registry import decoder_forms, get_model
-from common.stages import Dim, Stage, TensorSpec, stages_of
+from common.stages import Stage, TensorSpec, fix, stages_of
 from common.stages.choose import choose_stages, pads_masked
 from common.weights.voices import ModelSource
 
@@ -35,33 +34,19 @@ Profile = dict[str, tuple[Shape, Shape, Shape]]  # smallest, typical and largest
 def profile_of(stage: Stage) -> Profile:
     """The shapes that an engine of the stage is built for; of a fixed length all three are equal."""
 
-    def shape(dims: Sequence[Dim | int], which: str) -> Shape:
-        return tuple(dim if isinstance(dim, int) else getattr(dim, which) for dim in dims)
+    def shape(tensor: TensorSpec, which: str) -> Shape:
+        return tuple(dim if isinstance(dim, int) else getattr(dim, which) for dim in tensor.dims)
 
-    return {
-        tensor.name: (shape(tensor.dims, "min"), shape(tensor.dims, "typical"), shape(tensor.dims, "max"))
-        for tensor in stage.inputs
-    }
-
-
-def batch_of(stage: Stage) -> Dim:
-    """The batch's dimension: the first of the first input."""
-    batch = stage.inputs[0].dims[0]
-    assert isinstance(batch, Dim)
-    return batch
+    return {t.name: (shape(t, "min"), shape(t, "typical"), shape(t, "max")) for t in stage.inputs}
 
 
 def with_batches(stage: Stage, batch_size: int) -> Stage:
     """The stage for batches from 1 to `batch_size`, for which its engine is tuned."""
-    batch = batch_of(stage)
+    batch = stage.batch
     if batch_size > batch.max:
         raise InputError(f"batch_size {batch_size}: stage {stage.full_name} goes up to {batch.max}")
     narrow = replace(batch, typical=batch_size, max=batch_size)
-
-    def tensors(old: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-        return tuple(replace(t, dims=tuple(narrow if d == batch else d for d in t.dims)) for t in old)
-
-    return replace(stage, inputs=tensors(stage.inputs), outputs=tensors(stage.outputs))
+    return stage.with_dims(lambda dim: narrow if dim == batch else dim)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,8 +76,7 @@ class EngineFile:
             raise InputError(f"{self.note} is damaged: {self._again}") from None
         if len(plan) != note.get("bytes") or hashlib.sha256(plan).hexdigest() != note.get("sha256"):
             raise InputError(f"{self.path} is damaged (it is not what its JSON says): {self._again}")
-        difference = self.difference(note)
-        if difference:
+        if difference := self.difference(note):
             raise InputError(f"{self.path} {difference}: {self._again}")
         return plan
 
@@ -102,14 +86,13 @@ class EngineFile:
 
     def difference(self, note: Mapping[str, object]) -> str:
         """How an engine with this JSON first differs from the wanted one, as a phrase; "" if it does not."""
-        wanted = self.made_of
-        for key, value in wanted.items():
-            if note.get(key) == value:
-                continue
+        for key, value in self.made_of.items():
             found = note.get(key)
+            if found == value:
+                continue
             return {
                 "flavour": f"is of {found}, but this is {value}",
-                "version": f"is of version {found} of {wanted['flavour']}, but this is {value}",
+                "version": f"is of version {found} of {self.made_of['flavour']}, but this is {value}",
                 "compute_capability": f"is for GPUs of compute capability {found}, this one has {value}",
                 "stage": f"is of stage {found}, not {value}",
                 "precision": f"is in {found}, not {value}",
@@ -124,19 +107,14 @@ def describe_profile(profile: object) -> str:
     if not isinstance(profile, dict):
         return "unknown"
     parts = []
-    for name, shapes in profile.items():
-        low, _, high = shapes
+    for name, (low, _, high) in list(profile.items())[:2]:
         sizes = (str(a) if a == b else f"{a}..{b}" for a, b in zip(low, high, strict=True))
         parts.append(f"{name} {'x'.join(sizes)}")
-    return ", ".join(parts[:2])
+    return ", ".join(parts)
 
 
 def engine_file(
-    stage: Stage,
-    source: ModelSource,
-    deployment: Deployment,
-    trt: TensorRT,
-    bucket: Bucket | None = None,
+    stage: Stage, source: ModelSource, deployment: Deployment, trt: TensorRT, bucket: Bucket | None = None
 ) -> EngineFile:
     """The engine of a stage with the source's weights, for a deployment or for one `bucket` of it.
 
@@ -179,21 +157,18 @@ def needed_stages(
     if every:
         return stages_of(source.model, source.config)
     buckets = bool(deployment.buckets(get_model(source.model).kind))
-    masked, kernels = pads_masked(source, deployment), deployment.kernels
-    stages = choose_stages(source, decoder, buckets, masked, backend, kernels)
-    return tuple(stage for stage in stages if stage.name not in kernels)
+    how = pads_masked(source, deployment), backend, deployment.kernels
+    stages = choose_stages(source, decoder, buckets, *how)
+    return tuple(stage for stage in stages if stage.name not in deployment.kernels)
 
 
 def engine_files(
     stages: Sequence[Stage], source: ModelSource, deployment: Deployment, trt: TensorRT
 ) -> list[EngineFile]:
     """The engines of these stages, one for each bucket that a deployment has."""
-    buckets = deployment.buckets(get_model(source.model).kind)
-    if not buckets:
-        return [engine_file(stage, source, deployment, trt) for stage in stages]
     return [
-        engine_file(fix(stage, bucket), source, deployment, trt, bucket)
-        for bucket in buckets
+        engine_file(fix(stage, bucket) if bucket else stage, source, deployment, trt, bucket)
+        for bucket in deployment.buckets(get_model(source.model).kind) or (None,)
         for stage in stages
     ]
 

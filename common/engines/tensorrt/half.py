@@ -57,16 +57,20 @@ class Converter:
         self.halves: dict[str, onnx.TensorProto] = {}
 
     def convert(self) -> None:
-        for value in self.graph.input:
-            if value.type.tensor_type.elem_type == FLOAT:
-                self.precision[value.name] = FLOAT
-                self.decisive.add(value.name)
+        self._keep(self.graph.input)
         self._convert_graph(self.graph, self.graph.output)
         used = set(_used(self.graph))
         kept = [tensor for tensor in self.graph.initializer if tensor.name in used]
         del self.graph.initializer[:]
         self.graph.initializer.extend([*kept, *self.halves.values()])
         del self.graph.value_info[:]
+
+    def _keep(self, values: Sequence[onnx.ValueInfoProto], names: Sequence[str] = ()) -> None:
+        """Floats that stay as they are, by their own names or others, and decide."""
+        for value, name in zip(values, names or [value.name for value in values], strict=True):
+            if value.type.tensor_type.elem_type == FLOAT:
+                self.precision[name] = FLOAT
+                self.decisive.add(name)
 
     def _convert_graph(self, graph: onnx.GraphProto, outputs: Iterable[onnx.ValueInfoProto]) -> None:
         made: list[onnx.NodeProto] = []
@@ -101,7 +105,10 @@ class Converter:
             self.weights.update(dict.fromkeys(node.output, sources))
         bound, results = self._float_places(node)
         if node.op_type == "Cast":
-            self._convert_cast(node)
+            if next(a.i for a in node.attribute if a.name == "to") == FLOAT:
+                self.precision[node.output[0]] = FLOAT
+                if node.input[0] in self.precision:  # a cast of the network's own
+                    self.decisive.add(node.output[0])
             return
         if not bound:  # its outputs are floats of other types, or no floats
             self.precision.update({name: FLOAT for name in results})
@@ -134,14 +141,6 @@ class Converter:
             for pattern in self.float32_layers
         )
 
-    def _convert_cast(self, node: onnx.NodeProto) -> None:
-        source, (result,) = node.input[0], node.output
-        if next(a.i for a in node.attribute if a.name == "to") != FLOAT:
-            return
-        self.precision[result] = FLOAT
-        if source in self.precision:  # a cast of the network's own
-            self.decisive.add(result)
-
     def _convert_loop(
         self,
         node: onnx.NodeProto,
@@ -154,15 +153,9 @@ class Converter:
             if name in self.precision:
                 node.input[place] = self._as(name, FLOAT, made, casts)
         for body in bodies:
-            for value in body.input:
-                if value.type.tensor_type.elem_type == FLOAT:
-                    self.precision[value.name] = FLOAT
-                    self.decisive.add(value.name)
+            self._keep(body.input)
             self._convert_graph(body, body.output)
-            for value, name in zip(body.output[1:], node.output, strict=True):
-                if value.type.tensor_type.elem_type == FLOAT:
-                    self.precision[name] = FLOAT
-                    self.decisive.add(name)
+            self._keep(body.output[1:], node.output)
 
     def _as(
         self, name: str, wanted: int, made: list[onnx.NodeProto], casts: dict[tuple[str, int], str]

@@ -36,7 +36,7 @@ class LetterReader:
         phones: list[str] = []
         for start in range(0, len(letters), MAX_LETTERS):
             phones += self._read(letters[start : start + MAX_LETTERS])
-        return _with_primary_stress(phones)
+        return with_primary_stress(phones)
 
     def _read(self, letters: list[str]) -> list[str]:
         weights, edge = self._weights, len(self._letters) + 1
@@ -93,7 +93,7 @@ def _gelu(x: np.ndarray) -> np.ndarray:
     return x * 0.5 * (1.0 + np.sign(x) * (1.0 - poly * np.exp(-z * z)))
 
 
-def _with_primary_stress(phones: list[str]) -> tuple[str, ...]:
+def with_primary_stress(phones: list[str]) -> tuple[str, ...]:
     vowels = [i for i, phone in enumerate(phones) if phone[-1].isdigit()]
     if vowels and not any(phones[i][-1] == "1" for i in vowels):
         at = next((i for i in vowels if phones[i][-1] == "2"), vowels[0])

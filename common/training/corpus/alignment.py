@@ -99,33 +99,26 @@ def spread(times: np.ndarray, symbols: Sequence[str], frames: int, frames_per_se
     A run of other symbols between two phones gets the gap between them: all of it goes to the run's first
     punctuation mark, or to the space where there is none.
     """
-    starts = np.zeros(len(symbols) + 1)
-    starts[-1] = frames
-    phone = 0
-    index = 0
-    while index < len(symbols):
-        if is_phone(symbols[index]):
-            starts[index] = times[phone, 0] * frames_per_second
-            phone += 1
-            index += 1
-            continue
-        run_start = index
-        while index < len(symbols) and not is_phone(symbols[index]):
-            index += 1
-        gap_start = times[phone - 1, 1] * frames_per_second if phone else 0.0
-        gap_end = times[phone, 0] * frames_per_second if index < len(symbols) else float(frames)
-        marks = [i for i in range(run_start, index) if symbols[i] != " "]
-        owner = marks[0] if marks else run_start
-        starts[run_start : owner + 1] = gap_start
-        starts[owner + 1 : index] = gap_end
-    edges = np.rint(starts).astype(np.int64)
-    edges[0], edges[-1] = 0, frames
-    least = np.array([1 if is_phone(s) else 0 for s in symbols])
-    for i in range(len(symbols)):  # forwards: nothing starts before what comes before it has had its minimum
-        edges[i + 1] = max(edges[i + 1], edges[i] + least[i]) if i + 1 < len(symbols) else frames
-    for i in range(len(symbols) - 1, 0, -1):  # backwards: nor after what follows would lose its own
-        edges[i] = min(edges[i], edges[i + 1] - least[i])
-    durations = np.diff(edges)
+    starts = np.zeros(len(symbols))
+    first = phone = 0
+    for phones, group in itertools.groupby(symbols, is_phone):
+        run = list(group)
+        if phones:
+            starts[first : first + len(run)] = times[phone : phone + len(run), 0] * frames_per_second
+            phone += len(run)
+        else:
+            owner = first + next((i for i, symbol in enumerate(run) if symbol != " "), 0)
+            starts[first : owner + 1] = times[phone - 1, 1] * frames_per_second if phone else 0
+            gap_end = times[phone, 0] * frames_per_second if phone < len(times) else frames
+            starts[owner + 1 : first + len(run)] = gap_end
+        first += len(run)
+    least = np.array([is_phone(s) for s in symbols], np.int64)
+    needed = np.append(0, least.cumsum())  # frames that the symbols before an edge have at the least
+    spare = np.append(np.rint(starts), frames).astype(np.int64) - needed
+    spare[0] = 0
+    spare[:-1] = np.maximum.accumulate(spare[:-1])  # no symbol has less than its minimum ...
+    spare[1:] = np.minimum.accumulate(spare[:0:-1])[::-1]  # ... nor leaves less to those that follow
+    durations = np.diff(spare + needed)
     if (durations < least).any():
         raise InputError(f"{len(symbols)} symbols do not fit into {frames} frames")
     return durations

@@ -28,21 +28,14 @@ class Labels:
         """Mel frames of every utterance, int64 `[utterances]`."""
         return np.array([d.sum() for d in self.durations])
 
-    def pitch_statistics(self) -> tuple[float, float]:
-        """Mean and standard deviation in Hz over voiced symbols."""
-        voiced = np.concatenate(self.pitch)
-        voiced = voiced[voiced > 0]
-        return float(voiced.mean()), float(voiced.std())
-
 
 def save_labels(folder: Path, labels: Labels) -> None:
-    lengths = np.array([len(i) for i in labels.ids])
     temporary = folder / "labels.tmp.npz"
     np.savez_compressed(
         temporary,
         names=np.array(labels.names),
         texts=np.array(labels.texts),
-        lengths=lengths,
+        lengths=np.array(list(map(len, labels.ids))),
         ids=np.concatenate(labels.ids).astype(np.int16),
         durations=np.concatenate(labels.durations).astype(np.int16),
         pitch=np.concatenate(labels.pitch).astype(np.float16),
@@ -57,13 +50,9 @@ def load_labels(folder: Path) -> Labels:
         raise FileNotFoundError(f"{path} not found: run scripts/prepare_corpus.py --corpus {folder} first")
     with np.load(path) as data:
         cuts = np.cumsum(data["lengths"])[:-1]
-        return Labels(
-            names=data["names"].tolist(),
-            texts=data["texts"].tolist(),
-            ids=[a.astype(np.int64) for a in np.split(data["ids"], cuts)],
-            durations=[a.astype(np.int64) for a in np.split(data["durations"], cuts)],
-            pitch=[a.astype(np.float32) for a in np.split(data["pitch"], cuts)],
-        )
+        ids, durations = (np.split(data[name].astype(np.int64), cuts) for name in ("ids", "durations"))
+        pitch = np.split(data["pitch"].astype(np.float32), cuts)
+        return Labels(data["names"].tolist(), data["texts"].tolist(), ids, durations, pitch)
 
 
 def load_audio(folder: Path, labels: Labels, hop: int, workers: int = 16) -> tuple[np.ndarray, np.ndarray]:

@@ -33,15 +33,15 @@ def corpus_mel(audio: torch.Tensor, contract: MelContract) -> torch.Tensor:
     return out
 
 
-def save_mels(path: Path, mels: torch.Tensor) -> None:
-    """Predicted mels `[n_mels, frames]` of the whole corpus, in its order, as a float16 .npy file."""
+def save_array(path: Path, array: np.ndarray) -> None:
+    """Writes a .npy file; it appears only when it is whole."""
     temporary = path.with_suffix(".tmp.npy")
-    np.save(temporary, mels.to("cpu", torch.float16).numpy())
+    np.save(temporary, array)
     temporary.replace(path)
 
 
 def load_mels(path: Path, frames: int, device: torch.device) -> torch.Tensor:
-    """What `save_mels` wrote; ValueError where it belongs to another corpus."""
+    """Mels of the whole corpus in its order, float16 `[n_mels, frames]`; InputError for another corpus's."""
     mels = np.load(path, mmap_mode="r")
     if mels.shape[1] != frames:
         raise InputError(f"{path} holds {mels.shape[1]} frames, the corpus has {frames}: predict them again")

@@ -24,8 +24,9 @@ _VOWELS = _SHARED_VOWELS | {
     **{"e": "EH", "o": "OW", "y": "UW"},
 }
 _CONSONANTS = _SHARED_CONSONANTS | {"T": "T", "ɾ": "T", "ʔ": "T", "x": "K", "r": "R", "g": "G"}
-_STRESS_MARKS = {"0": "", "1": "ˈ", "2": "ˌ"}
-_PLAIN = {v: k for k, v in (_SHARED_VOWELS | _SHARED_CONSONANTS).items()}
+_STRESS_MARKS = {"1": "ˈ", "2": "ˌ"}
+_PLAIN = {v: k for k, v in (_SHARED_VOWELS | _SHARED_CONSONANTS).items()} | {"AH": "ə", "ER": "əɹ"}
+_STRESSED = _PLAIN | {"AH": "ʌ", "ER": "ɜɹ"}
 _PUNCTUATION = {"-": "—", "'": "", "_": ""} | {mark: mark for mark in " !(),.:;?"}
 
 
@@ -33,21 +34,15 @@ def to_misaki(symbols: Sequence[str]) -> str:
     """`[" ", "@HH", "@AH0", "@L", "@OW1", "."]` -> `" həlˈO."`. A dash becomes misaki's long one."""
     out = []
     for symbol in symbols:
+        phone, stress = symbol[1:].rstrip("012"), symbol[-1]
         if symbol in _PUNCTUATION:
             out.append(_PUNCTUATION[symbol])
-            continue
-        if symbol[:1] != "@":
+        elif symbol[:1] != "@":
             raise InputError(f"no misaki form for {symbol!r}: letters must be phones")
-        phone = symbol[1:]
-        vowel, stress = (phone[:-1], phone[-1]) if phone[-1:].isdigit() else (phone, "")
-        if vowel in ("AH", "ER"):
-            reduced, full = ("ə", "ʌ") if vowel == "AH" else ("əɹ", "ɜɹ")
-            plain = reduced if stress in ("", "0") else full
-        elif vowel in _PLAIN:
-            plain = _PLAIN[vowel]
-        else:
+        elif phone not in _PLAIN:
             raise InputError(f"no misaki form for {symbol!r}: it is no ARPAbet phone")
-        out.append(_STRESS_MARKS.get(stress, "") + plain)
+        else:
+            out.append(_STRESS_MARKS.get(stress, "") + (_STRESSED if stress in "12" else _PLAIN)[phone])
     return "".join(out)
 
 

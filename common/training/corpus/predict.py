@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import argparse
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,58 +14,48 @@ from tqdm import tqdm
 from common.cli.parser import Parser
 from common.registry import load_attribute
 from common.stages import stages_of
-from common.training.corpus.mels import save_mels
+from common.training.corpus.mels import save_array
 from common.training.corpus.utterances import Utterances
 from common.weights.published import read_checkpoint
 from common.weights.voices import load_voice
 
-# Predicts utterances (B,) padded to so many symbols and frames: mel (B, n_mels, frames).
-Predict = Callable[[nn.Module, Utterances, Tensor, int, int], Tensor]
+# A network's prediction for utterances (B,); its `mel` is (B, n_mels, T).
+Predict = Callable[[nn.Module, Utterances, Tensor], NamedTuple]
 
 
-@torch.no_grad()
-def predict_mels(model: nn.Module, corpus: Utterances, predict: Predict, batch_size: int) -> Tensor:
-    """float16 mels of all utterances end to end, `[n_mels, frames]`."""
-    mels = torch.empty_like(corpus.mel)
-    order = corpus.frames.argsort()
-    for members in tqdm(order.split(batch_size), desc="predicting mels", mininterval=5):
-        symbols, frames = int(corpus.lengths[members].max()), int(corpus.frames[members].max())
-        corpus.store_mels(mels, predict(model, corpus, members, symbols, frames), members)
-    return mels
-
-
-def load_network(weights: Path | None, voice: str | None, model: str, device: torch.device) -> tuple:
-    """A trained model's network in eval mode, from weights or from a voice, and its `ModelSource`."""
-    source = load_voice(voice).source(model) if voice else read_checkpoint(weights, model)
+def load(args: argparse.Namespace, model: str) -> tuple[nn.Module, Utterances]:
+    """The network of that model in eval mode, and the corpus, on the device."""
+    source = load_voice(args.voice).source(model) if args.voice else read_checkpoint(args.weights, model)
     network = load_attribute(stages_of(model, source.config)[0].network)(source.config)
-    # What only training needs is not in the file.
-    network.load_state_dict(
-        {name: torch.from_numpy(value) for name, value in source.state.items()}, strict=False
-    )
-    return network.to(device).eval(), source
+    state = {name: torch.from_numpy(value) for name, value in source.state.items()}
+    network.load_state_dict(state, strict=False)  # what only training needs is not in the file
+    device = torch.device(args.device)
+    return network.to(device).eval(), Utterances(args.corpus, source.mel, device)
 
 
-def add_arguments(parser: Parser, out: str) -> None:
+def by_length(corpus: Utterances, batch_size: int, doing: str) -> Iterable[Tensor]:
+    """All utterances, in batches (B,) of similar length."""
+    return tqdm(corpus.frames.argsort().split(batch_size), desc=doing, mininterval=5)
+
+
+def prediction_parser(prog: str, description: str, out: str) -> Parser:
     """Which weights run over which corpus, and what is written."""
+    parser = Parser(prog=f"python -m {prog}", description=description)
     weights = parser.add_mutually_exclusive_group(required=True)
     weights.add_argument("--weights", type=Path, help="weights.safetensors of a training run")
     weights.add_argument("--voice", help="a voice instead, by name or folder")
-    parser.add_argument(
-        "--corpus", type=Path, required=True, help="folder that scripts/prepare_corpus.py wrote"
-    )
-    parser.add_argument("--out", type=Path, required=True, help=f"the {out} file to write")
-    parser.add_argument(
-        "--device", default="cuda" if torch.cuda.is_available() else "cpu", help="cuda or cpu"
-    )
+    option = parser.add_argument
+    option("--corpus", type=Path, required=True, help="folder that scripts/prepare_corpus.py wrote")
+    option("--out", type=Path, required=True, help=f"the {out} file to write")
+    option("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="cuda or cpu")
+    return parser
 
 
+@torch.no_grad()
 def main(model: str, batch_size: int, predict: Predict, freely: Predict | None = None) -> None:
     """The command of one model. `freely` predicts what `predict` takes from the corpus, but for durations."""
-    parser = Parser(
-        prog=f"python -m {model}.predict_mels",
-        description="Writes a trained model's mels of a whole corpus, for a vocoder to be fine-tuned on.",
-    )
-    add_arguments(parser, ".npy")
+    description = "Writes a trained model's mels of a whole corpus, for a vocoder to be fine-tuned on."
+    parser = prediction_parser(f"{model}.predict_mels", description, ".npy")
     if freely:
         parser.add_argument(
             "--predicted",
@@ -71,8 +63,11 @@ def main(model: str, batch_size: int, predict: Predict, freely: Predict | None =
             help="pitch and energy as the model predicts them: targets for another model to learn from",
         )
     args = parser.parse_args()
-    device = torch.device(args.device)
-    network, source = load_network(args.weights, args.voice, model, device)
-    corpus = Utterances(args.corpus, source.mel, device)
+    network, corpus = load(args, model)
     chosen = freely if freely and args.predicted else predict
-    save_mels(args.out, predict_mels(network, corpus, chosen, batch_size))
+    mels = torch.empty_like(corpus.mel)
+    for members in by_length(corpus, batch_size, "predicting mels"):
+        places = zip(corpus.first[members].tolist(), corpus.frames[members].tolist(), strict=True)
+        for mel, (first, length) in zip(chosen(network, corpus, members).mel, places, strict=True):
+            mels[:, first : first + length] = mel[:, :length].half()
+    save_array(args.out, mels.cpu().numpy())

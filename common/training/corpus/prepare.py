@@ -3,11 +3,11 @@ utterance gets its symbols, durations (forced alignment) and pitch (WORLD's DIO 
 
 from __future__ import annotations
 
-import csv
 import multiprocessing
 import zlib
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -20,8 +20,7 @@ RATE, HOP = 22_050, 256
 PITCH_FLOOR, PITCH_CEILING = 65.0, 500.0  # Hz
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A row of metadata.csv: the wav's name and the text that is spoken in it."""
 
     name: str
@@ -35,9 +34,8 @@ def read_metadata(folder: Path) -> list[Line]:
         raise FileNotFoundError(
             f"{path} not found: a corpus folder holds metadata.csv and wavs/ as LJSpeech does"
         )
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = csv.reader(file, delimiter="|", quoting=csv.QUOTE_NONE)
-        return [Line(row[0], row[-1]) for row in rows if row]
+    rows = [line.split("|") for line in path.read_text(encoding="utf-8").split("\n") if line]
+    return [Line(row[0], row[-1]) for row in rows]
 
 
 def read_transcripts(path: Path) -> list[Line]:
@@ -97,23 +95,28 @@ def _speak(name: str, symbols: list[str]) -> np.ndarray:
     return audio
 
 
-def _label(line: Line):
-    """(line, ids, durations, pitch), or (line, reason, None, None) where the line can't be used."""
+def _label(line: Line) -> tuple[np.ndarray, np.ndarray, np.ndarray] | str:
+    """Ids, durations and pitch, or the reason why the line can't be used."""
     import soundfile
 
-    path = _worker["folder"] / "wavs" / f"{line.name}.wav"
     try:
         symbols, ids = line_symbols(_worker["frontend"], line.text)
         if "teacher" in _worker:
             audio = _speak(line.name, symbols)
         else:
-            audio, rate = soundfile.read(path, dtype="float32")
+            audio, rate = soundfile.read(_worker["folder"] / "wavs" / f"{line.name}.wav", dtype="float32")
             if rate != RATE:
                 raise InputError(f"{rate} Hz, expected {RATE}")
         durations = _worker["aligner"].durations(audio, RATE, HOP, symbols)
-        return line, ids, durations, pitch_per_symbol(audio, durations)
+        return ids, durations, pitch_per_symbol(audio, durations)
     except (ValueError, RuntimeError, OSError) as error:
-        return line, str(error), None, None
+        return str(error)
+
+
+def _in_workers(do: Callable, jobs: Sequence, workers: int, *settings) -> Iterator:
+    """Each job's result, in order, from processes that `_start_worker(*settings)` prepared."""
+    with multiprocessing.get_context("spawn").Pool(workers, _start_worker, settings) as pool:
+        yield from tqdm(pool.imap(do, jobs, chunksize=8), total=len(jobs), unit="line", mininterval=5)
 
 
 def prepare(folder: Path, lines: list[Line], speak: bool, workers: int) -> Labels:
@@ -122,24 +125,18 @@ def prepare(folder: Path, lines: list[Line], speak: bool, workers: int) -> Label
     Lines that fail are left out and listed in failed.txt with the reason.
     """
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
-    labels, failed = Labels([], [], [], [], []), []
-    with multiprocessing.get_context("spawn").Pool(workers, _start_worker, (folder, speak, True)) as pool:
-        results = pool.imap(_label, lines, chunksize=8)
-        for line, ids, durations, pitch in tqdm(results, total=len(lines), unit="line", mininterval=5):
-            if durations is None:
-                failed.append(f"{line.name}|{ids}")
-                continue
-            for column, value in zip(
-                (labels.names, labels.texts, labels.ids, labels.durations, labels.pitch),
-                (line.name, line.text, ids, durations, pitch),
-                strict=True,
-            ):
-                column.append(value)
-    if not labels.names:
+    rows, failed = [], []
+    for line, result in zip(lines, _in_workers(_label, lines, workers, folder, speak, True), strict=True):
+        if isinstance(result, str):
+            failed.append(f"{line.name}|{result}")
+        else:
+            rows.append((line.name, line.text, *result))
+    if not rows:
         raise InputError(f"no line of the corpus could be labelled; first reason: {failed[0]}")
+    labels = Labels(*map(list, zip(*rows, strict=True)))
     if speak:
-        rows = [f"{n}|{t}|{t}\n" for n, t in zip(labels.names, labels.texts, strict=True)]
-        (folder / "metadata.csv").write_text("".join(rows), encoding="utf-8")
+        metadata = [f"{n}|{t}|{t}\n" for n, t in zip(labels.names, labels.texts, strict=True)]
+        (folder / "metadata.csv").write_text("".join(metadata), encoding="utf-8")
     (folder / "failed.txt").write_text("".join(f + "\n" for f in failed), encoding="utf-8")
     save_labels(folder, labels)
     return labels
@@ -157,9 +154,8 @@ def respeak(folder: Path, workers: int) -> Labels:
     """
     labels = load_labels(folder)
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
-    with multiprocessing.get_context("spawn").Pool(workers, _start_worker, (folder, True, False)) as pool:
-        results = pool.imap(_respeak, zip(labels.names, labels.ids, strict=True), chunksize=32)
-        frames = list(tqdm(results, total=len(labels.names), unit="line", mininterval=5))
+    jobs = list(zip(labels.names, labels.ids, strict=True))
+    frames = list(_in_workers(_respeak, jobs, workers, folder, True, False))
     different = int((np.array(frames) != labels.frames).sum())
     if different:
         raise InputError(

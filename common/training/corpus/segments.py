@@ -20,7 +20,7 @@ class Segments:
 
     def __init__(self, corpus: Path, contract: MelContract, mels: Sequence[Path], device: torch.device):
         samples, _ = load_audio(corpus, load_labels(corpus), contract.hop_length)
-        self.audio = torch.from_numpy(samples).to(device)
+        self.device, self.audio = device, torch.from_numpy(samples).to(device)
         self.hop = contract.hop_length
         self.frames = len(self.audio) // self.hop
         self.mels = [corpus_mel(self.audio, contract)]
@@ -37,14 +37,14 @@ class Segments:
 
     def held_out(self) -> tuple[Tensor, Tensor]:
         """The corpus's last frames, which no batch holds: mel (1, n_mels, T), audio (1, 1, T * hop)."""
-        start = torch.tensor([self.frames - VALIDATION_FRAMES], device=self.audio.device)
+        start = torch.tensor([self.frames - VALIDATION_FRAMES], device=self.device)
         return self.cut(start, VALIDATION_FRAMES, torch.zeros_like(start))
 
     def batches(
         self, batch_size: int, frames: int, predicted_share: float, seed: int
     ) -> Iterator[tuple[str, dict[str, Tensor]]]:
         """Endless batches of random segments, a share of them with a predicted mel where there are any."""
-        device, size = self.audio.device, (batch_size,)
+        device, size = self.device, (batch_size,)
         random = torch.Generator(device).manual_seed(seed)
         limit = self.frames - VALIDATION_FRAMES - frames
         while True:

@@ -16,12 +16,6 @@ LEAD, TAIL = 0.10, 0.14  # seconds of silence kept before and after the speech
 GAIN = 1.4  # the teacher speaks at -26.7 dBFS with peaks below 0.65
 
 
-def trim(audio: np.ndarray, rate: int) -> np.ndarray:
-    """Cuts float32 `[T]` to LEAD before the first and TAIL after the last frame that is not silence."""
-    begin, end = speech_bounds(audio, rate)
-    return audio[max(0, int((begin - LEAD) * rate)) : int((end + TAIL) * rate)]
-
-
 class Teacher:
     """Speaks sequences of our symbols; the same seed gives the same samples on the same CPU type."""
 
@@ -36,4 +30,6 @@ class Teacher:
 
         audio = self.voice.from_phonemes(to_misaki(symbols).strip(), seed=seed)
         audio = soxr.resample(audio, self.voice.sample_rate, rate).astype(np.float32)
-        return np.clip(trim(audio, rate) * GAIN, -0.99, 0.99)
+        begin, end = speech_bounds(audio, rate)
+        spoken = audio[max(0, int((begin - LEAD) * rate)) : int((end + TAIL) * rate)]
+        return np.clip(spoken * GAIN, -0.99, 0.99)

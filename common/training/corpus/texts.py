@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from common.text.english.reading.number_words import cardinal, decimal, digits, ordinal, two_digits, year
+from common.text.english.reading.tables import MONTHS
 
 TEMPLATES = (
     "It costs {money}.",
@@ -38,63 +39,30 @@ TEMPLATES = (
     "Is the {acronym} open on {date}?",
     "She scored {small} points, {small} rebounds and {small} assists.",
 )
-MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
-QUESTION_STARTS = (
-    "did you know that",
-    "is it true that",
-    "who said that",
-    "why is it that",
-    "do you think that",
-    "are you sure that",
-)
+QUESTION_STARTS = ("did you know", "is it true", "who said", "why is it", "do you think", "are you sure")
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def _fill(template: str, rng: random.Random) -> str:
-    def money() -> str:
-        return f"{cardinal(rng.randint(2, 999))} dollars and {cardinal(rng.randint(2, 99))} cents"
-
-    def phone() -> str:
-        groups = (rng.randint(200, 999), rng.randint(200, 999), rng.randint(1000, 9999))
-        return ", ".join(digits(str(group)) for group in groups)
+    draw = rng.randint
 
     def time() -> str:
         minute = rng.choice((0, 5, 10, 15, 20, 30, 40, 45, 50))
-        return f"{cardinal(rng.randint(1, 12))} {two_digits(minute) if minute else ''} {rng.choice('ap')} m"
+        return f"{cardinal(draw(1, 12))} {two_digits(minute) if minute else ''} {rng.choice('ap')} m"
 
-    def big() -> str:
-        return cardinal(
-            rng.choice((rng.randint(100, 999), rng.randint(1000, 99999), rng.randint(10**5, 10**7)))
-        )
-
+    fractions = ("one half", "one quarter", "three quarters", "two thirds", "one third")
+    phone = ((200, 999), (200, 999), (1000, 9999))
     values = {
-        "money": money,
-        "phone": phone,
+        "money": lambda: f"{cardinal(draw(2, 999))} dollars and {cardinal(draw(2, 99))} cents",
+        "phone": lambda: ", ".join(digits(str(draw(*limits))) for limits in phone),
         "time": time,
-        "date": lambda: (
-            f"{rng.choice(MONTHS)} {ordinal(rng.randint(1, 28))}, {year(rng.randint(1700, 2030))}"
-        ),
-        "year": lambda: year(rng.randint(1100, 2030)),
-        "big": big,
-        "small": lambda: cardinal(rng.randint(2, 99)),
-        "decimal": lambda: decimal(f"{rng.randint(0, 99)}.{rng.randint(1, 99)}"),
-        "ordinal": lambda: ordinal(rng.randint(3, 20)),
-        "fraction": lambda: rng.choice(
-            ("one half", "one quarter", "three quarters", "two thirds", "one third")
-        ),
+        "date": lambda: f"{rng.choice(MONTHS)} {ordinal(draw(1, 28))}, {year(draw(1700, 2030))}",
+        "year": lambda: year(draw(1100, 2030)),
+        "big": lambda: cardinal(rng.choice((draw(100, 999), draw(1000, 99999), draw(10**5, 10**7)))),
+        "small": lambda: cardinal(draw(2, 99)),
+        "decimal": lambda: decimal(f"{draw(0, 99)}.{draw(1, 99)}"),
+        "ordinal": lambda: ordinal(draw(3, 20)),
+        "fraction": lambda: rng.choice(fractions),
         "acronym": lambda: " ".join(rng.sample(LETTERS, 3)),
     }
     filled = re.sub(r"\{(\w+)\}", lambda m: values[m.group(1)](), template)
@@ -116,7 +84,7 @@ def extra_sentences(transcripts: Sequence[str], dictionary: Sequence[str], seed:
         out.append(phrase[:1].upper() + phrase[1:] + rng.choice("...?!"))
     for line in rng.sample(list(transcripts), min(700, len(transcripts))):
         tokens = re.findall(r"[A-Za-z']+", line)[: rng.randint(5, 14)]
-        out.append(f"{rng.choice(QUESTION_STARTS)} {' '.join(tokens)}?".capitalize())
+        out.append(f"{rng.choice(QUESTION_STARTS)} that {' '.join(tokens)}?".capitalize())
     for _ in range(1400):
         out.append(_fill(rng.choice(TEMPLATES), rng))
     for _ in range(1500):

@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
+from common.arrays import length_mask
 from common.audio.contract import MelContract
 from common.errors import InputError
 from common.training.corpus.dataset import load_audio, load_labels
@@ -39,10 +41,12 @@ class Utterances:
         self.first = torch.from_numpy(offsets[:-1] // contract.hop_length).to(device)
         self.frames = torch.from_numpy(labels.frames).to(device)
         self.lengths = torch.tensor([len(ids) for ids in labels.ids], device=device)
-        self.pitch_mean, self.pitch_std = labels.pitch_statistics()
-        self.ids = _table(labels.ids, torch.int64, device)
-        self.durations = _table(labels.durations, torch.int64, device)
-        pitch = _table(labels.pitch, torch.float32, device)
+        voiced = np.concatenate(labels.pitch)
+        voiced = voiced[voiced > 0]
+        self.pitch_mean, self.pitch_std = float(voiced.mean()), float(voiced.std())  # Hz
+        self.ids = _table(labels.ids, device)
+        self.durations = _table(labels.durations, device)
+        pitch = _table(labels.pitch, device)
         self.pitch = torch.where(pitch > 0, (pitch - self.pitch_mean) / self.pitch_std, 0.0)
 
     def __len__(self) -> int:
@@ -54,7 +58,11 @@ class Utterances:
 
     def inside(self, members: Tensor, frames: int) -> Tensor:
         """(B, frames) bool: true where a frame is inside its utterance."""
-        return torch.arange(frames, device=members.device) < self.frames[members][:, None]
+        return length_mask(self.frames[members], frames)
+
+    def longest(self, members: Tensor) -> tuple[int, int]:
+        """The most symbols and the most frames of these utterances (B,)."""
+        return int(self.lengths[members].max()), int(self.frames[members].max())
 
     def padded_mel(self, members: Tensor, frames: int, padding: float = 0.0) -> Tensor:
         """mel (B, n_mels, frames) float32."""
@@ -65,48 +73,34 @@ class Utterances:
     def validation(self) -> Bucket:
         """The held-out utterances as one batch; its members are `Bucket.members`."""
         members = torch.arange(len(self) - VALIDATION_UTTERANCES, len(self), device=self.device)
-        return Bucket(
-            int(self.lengths[members].max()),
-            -(-int(self.frames[members].max()) // 8) * 8,
-            len(members),
-            tuple(members.tolist()),
-        )
+        symbols, frames = self.longest(members)
+        return Bucket(symbols, -(-frames // 8) * 8, len(members), tuple(members.tolist()))
 
     def replace_durations(self, path: Path) -> None:
         """Takes the durations of a .npy file (`[symbols of all utterances]`, frames) for the corpus's own.
 
         An InputError where they are another corpus's.
         """
-        durations = np.load(path)
-        cuts = self.lengths.cumsum(0).cpu().numpy()
-        fits = durations.ndim == 1 and durations.dtype.kind in "iu" and len(durations) == cuts[-1]
-        rows = np.split(durations, cuts[:-1]) if fits else []
-        frames = self.frames.tolist()
-        if not fits or [int(row.sum()) for row in rows] != frames:
-            raise InputError(f"{path} does not hold this corpus's durations: align it again")
-        self.durations = _table(rows, torch.int64, self.device)
-
-    def store_mels(self, mels: Tensor, predicted: Tensor, members: Tensor) -> None:
-        """Puts predicted mels (B, n_mels, T) where `mels` `[n_mels, frames]` has these utterances."""
-        for mel, first, length in zip(
-            predicted, self.first[members].tolist(), self.frames[members].tolist(), strict=True
-        ):
-            mels[:, first : first + length] = mel[:, :length].half()
+        durations, cuts = np.load(path), self.lengths.cumsum(0).cpu().numpy()
+        if durations.dtype.kind in "iu" and durations.shape == (cuts[-1],):
+            rows = np.split(durations, cuts[:-1])
+            if [int(row.sum()) for row in rows] == self.frames.tolist():
+                self.durations = _table(rows, self.device).long()
+                return
+        raise InputError(f"{path} does not hold this corpus's durations: align it again")
 
 
-def _table(rows: list[np.ndarray], dtype: torch.dtype, device: torch.device) -> Tensor:
-    padded = np.zeros((len(rows), max(map(len, rows))), dtype=np.float32)
-    for target, row in zip(padded, rows, strict=True):
-        target[: len(row)] = row
-    return torch.from_numpy(padded).to(device, dtype)
+def _table(rows: list[np.ndarray], device: torch.device) -> Tensor:
+    return pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True).to(device)
 
 
-def make_buckets(
-    corpus: Utterances, bucket_frames: Sequence[int], frames_per_batch: int, max_batch_size: int
-) -> list[Bucket]:
-    """Length buckets, by their upper ends, over all utterances but the last ones, which validate.
+def batches(
+    corpus: Utterances, bucket_frames: Sequence[int], frames_per_batch: int, max_batch_size: int, seed: int
+) -> Iterator[tuple[Bucket, dict[str, Tensor]]]:
+    """Endless batches from length buckets with these upper ends.
 
-    Utterances longer than the last bucket are left out.
+    All utterances but those that validate come equally often, in a new order each time. Those longer than the
+    last bucket are left out.
     """
     frames, lengths = corpus.frames.cpu().numpy(), corpus.lengths.cpu().numpy()
     usable = np.arange(len(frames)) < len(frames) - VALIDATION_UTTERANCES
@@ -115,21 +109,13 @@ def make_buckets(
         members = np.flatnonzero(usable & (frames > low) & (frames <= high))
         low = high
         if len(members):
-            batch = min(max_batch_size, frames_per_batch // high, len(members))
-            buckets.append(
-                Bucket(-(-int(lengths[members].max()) // 8) * 8, high, batch, tuple(members.tolist()))
-            )
+            size = min(max_batch_size, frames_per_batch // high, len(members))
+            symbols = -(-int(lengths[members].max()) // 8) * 8
+            buckets.append(Bucket(symbols, high, size, tuple(members.tolist())))
     if not buckets:
         raise InputError("the corpus is too small: no utterance is left for training")
     used = sum(len(bucket.members) for bucket in buckets)
     print(f"{used} utterances train, {usable.sum() - used} are longer than {low} frames and left out")
-    return buckets
-
-
-def batches(
-    buckets: list[Bucket], seed: int, device: torch.device
-) -> Iterator[tuple[Bucket, dict[str, Tensor]]]:
-    """Endless batches; every utterance comes equally often, in a new order each time."""
     random = np.random.default_rng(seed)
     weights = np.array([len(b.members) / b.batch_size for b in buckets])
     queues: list[list[int]] = [[] for _ in buckets]
@@ -139,4 +125,4 @@ def batches(
         if len(queue) < bucket.batch_size:
             queue.extend(random.permutation(bucket.members).tolist())
         members, queue[: bucket.batch_size] = queue[: bucket.batch_size], []
-        yield bucket, {"members": torch.tensor(members, device=device)}
+        yield bucket, {"members": torch.tensor(members, device=corpus.device)}

@@ -7,8 +7,9 @@ PyTorch/SpeechSynthesis/FastPitch/cmudict/heteronyms.
 from __future__ import annotations
 
 import gzip
+import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from common.cli import options
@@ -16,17 +17,36 @@ from common.text.cmudict import DATA, DICTIONARY, FIRST_PHONE_CODE
 from common.text.symbols import ARPABET
 
 
-def pack_cmudict(source: str) -> bytes:
-    """The file that `common.text.cmudict` reads. Leaves out the names of punctuation marks (`,COMMA`)."""
-    codes = {phone: chr(FIRST_PHONE_CODE + i) for i, phone in enumerate(ARPABET)}
-    words: dict[str, list[str]] = {}
+def read_cmudict(source: str) -> dict[str, list[tuple[str, ...]]]:
+    """The published file's words and their pronunciations; not the names of punctuation marks (`,COMMA`)."""
+    words: dict[str, list[tuple[str, ...]]] = {}
     for line in source.splitlines():
         if re.match(r"[A-Z0-9']", line):
             word, phones = line.split("  ", 1)
-            word = re.sub(r"\(\d+\)$", "", word)
-            words.setdefault(word, []).append("".join(codes[phone] for phone in phones.split()))
-    lines = sorted(" ".join([word, *variants]).encode("latin-1") for word, variants in words.items())
-    return b"\n".join([" ".join(ARPABET).encode("ascii"), *lines])
+            words.setdefault(re.sub(r"\(\d+\)$", "", word), []).append(tuple(phones.split()))
+    return words
+
+
+def pack_cmudict(source: str) -> bytes:
+    """The file that `common.text.cmudict` reads."""
+    codes = {phone: chr(FIRST_PHONE_CODE + i) for i, phone in enumerate(ARPABET)}
+    lines = [
+        " ".join([word, *("".join(map(codes.get, phones)) for phones in variants)])
+        for word, variants in read_cmudict(source).items()
+    ]
+    return b"\n".join([" ".join(ARPABET).encode("ascii"), *sorted(line.encode("latin-1") for line in lines)])
+
+
+def edit_distance(
+    a: Sequence[str], b: Sequence[str], replacing: Callable[[str, str], float] = operator.ne
+) -> float:
+    """Levenshtein's; `replacing` is what it costs to have one phone for the other."""
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        previous, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + replacing(x, y))
+    return row[-1]
 
 
 def licence(source: str) -> str:
@@ -45,5 +65,5 @@ def main(argv: Sequence[str] | None = None) -> None:
     DATA.mkdir(exist_ok=True)
     DICTIONARY.write_bytes(gzip.compress(pack_cmudict(source), compresslevel=9, mtime=0))
     (DATA / "cmudict-0.7b.LICENSE.txt").write_text(licence(source), encoding="ascii")
-    heteronyms = args.heteronyms.read_text(encoding="ascii").strip().splitlines()
-    (DATA / "heteronyms.txt").write_text("\n".join(heteronyms) + "\n", encoding="ascii")
+    heteronyms = args.heteronyms.read_text(encoding="ascii").strip()
+    (DATA / "heteronyms.txt").write_text(heteronyms + "\n", encoding="ascii")

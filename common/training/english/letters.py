@@ -10,6 +10,7 @@ import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,56 +18,49 @@ import torch
 from safetensors.numpy import save_file
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from common.cli import options
+from common.text.english.letters import with_primary_stress
+from common.training.english.dictionary import edit_distance, read_cmudict
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz'"
 HELD_OUT = 2000
 WIDTH, HIDDEN, HEADS, LAYERS, REACH, KERNEL = 96, 216, 4, 3, 8, 5
 
 
-def read_dictionary(path: Path) -> dict[str, list[tuple[str, ...]]]:
-    """The pronunciations of every word that is only letters and apostrophes."""
-    words = defaultdict(list)
-    for line in path.read_text(encoding="latin-1").splitlines():
-        name, _, phones = line.partition("  ")
-        word = name.split("(")[0].lower()
-        if word.strip("'") and set(word) <= set(LETTERS) and word[0] != "'":
-            words[word].append(tuple(phones.split()))
-    return words
+def read_words(source: str) -> dict[str, list[tuple[str, ...]]]:
+    """The pronunciations of every word that is only letters and apostrophes; it begins with a letter."""
+    words = {word.lower(): variants for word, variants in read_cmudict(source).items()}
+    return {word: words[word] for word in words if set(word) <= set(LETTERS) and word[0] != "'"}
 
 
-def alignments(word: str, phones: tuple[str, ...], chance: dict) -> np.ndarray:
-    """Forward table [letters + 1, phones + 1] of the probability of all alignments."""
-    table = np.zeros((len(word) + 1, len(phones) + 1))
-    table[0, 0] = 1.0
-    for i, letter in enumerate(word):
-        odds = chance[letter]
-        for j in range(len(phones) + 1):
-            if table[i, j]:
-                for size in range(min(2, len(phones) - j) + 1):
-                    table[i + 1, j + size] += table[i, j] * odds.get(phones[j : j + size], 1e-7)
-    return table
+def spans(phones: tuple[str, ...]) -> list[tuple[int, int, tuple[str, ...]]]:
+    """All that a letter can stand for, nought to two phones: (start, end, the phones)."""
+    count = len(phones)
+    return [(j, k, phones[j:k]) for j in range(count + 1) for k in range(j, min(j + 2, count) + 1)]
 
 
 def expect(pairs: list, chance: dict) -> dict:
     """One round of EM: the new chance of each chunk of phones for each letter."""
     counts = defaultdict(Counter)
     for word, phones in pairs:
-        ahead = alignments(word, phones, chance)
+        chunks = spans(phones)
+        # The probability of all alignments before, and behind, so many letters and phones.
+        ahead, behind = (np.zeros((len(word) + 1, len(phones) + 1)) for _ in range(2))
+        ahead[0, 0] = behind[-1, -1] = 1.0
+        for i, letter in enumerate(word):
+            for j, k, chunk in chunks:
+                ahead[i + 1, k] += ahead[i, j] * chance[letter].get(chunk, 1e-7)
         total = ahead[-1, -1]
         if total < 1e-60:
             continue
-        behind = np.zeros_like(ahead)
-        behind[-1, -1] = 1.0
-        for i in range(len(word) - 1, -1, -1):
-            for j in range(len(phones) + 1):
-                for size in range(min(2, len(phones) - j) + 1):
-                    chunk = phones[j : j + size]
-                    odds = chance[word[i]].get(chunk, 1e-7) * behind[i + 1, j + size]
-                    behind[i, j] += odds
-                    if ahead[i, j] and odds:
-                        counts[word[i]][chunk] += ahead[i, j] * odds / total
+        for i, letter in reversed(list(enumerate(word))):
+            for j, k, chunk in chunks:
+                odds = chance[letter].get(chunk, 1e-7) * behind[i + 1, k]
+                behind[i, j] += odds
+                if ahead[i, j] and odds:
+                    counts[letter][chunk] += ahead[i, j] * odds / total
     return {letter: {c: n / sum(seen.values()) for c, n in seen.items()} for letter, seen in counts.items()}
 
 
@@ -75,19 +69,14 @@ def best_alignment(word: str, phones: tuple[str, ...], chance: dict) -> list[tup
     best = {0: (0.0, [])}
     for letter in word:
         after = {}
-        for j, (score, path) in best.items():
-            for size in range(min(2, len(phones) - j) + 1):
-                chunk = phones[j : j + size]
-                candidate = score + math.log(max(chance[letter].get(chunk, 0.0), 1e-9))
-                if j + size not in after or candidate > after[j + size][0]:
-                    after[j + size] = (candidate, [*path, chunk])
+        for j, k, chunk in spans(phones):
+            if j in best:
+                score = best[j][0] + math.log(max(chance[letter].get(chunk, 0.0), 1e-9))
+                if k not in after or score > after[k][0]:
+                    after[k] = (score, [*best[j][1], chunk])
         best = after
     score, path = best.get(len(phones), (-math.inf, None))
     return path if score > -8.0 * len(word) else None
-
-
-def bare(phones: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(p.rstrip("012") for p in phones)
 
 
 class Reader(nn.Module):
@@ -129,10 +118,9 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(0.05)
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor, distance: torch.Tensor) -> torch.Tensor:
-        b, t, _ = x.shape
-        q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
-        scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]) + self.bias[:, distance] + mask
-        x = x + self.dropout(self.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, t, WIDTH)))
+        q, k, v = self.qkv(self.norm1(x)).unflatten(2, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(q, k, v, self.bias[:, distance] + mask)
+        x = x + self.dropout(self.out(mixed.transpose(1, 2).flatten(2)))
         return x + self.dropout(self.down(F.gelu(self.up(self.norm2(x)))))
 
 
@@ -142,47 +130,30 @@ def encode(word: str) -> list[int]:
 
 
 def pad(rows: list[list[int]], fill: int) -> torch.Tensor:
-    length = max(map(len, rows))
-    return torch.tensor([row + [fill] * (length - len(row)) for row in rows])
-
-
-def distance(a: tuple, b: tuple) -> int:
-    """Levenshtein."""
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        previous, row[0] = row[0], i
-        for j, y in enumerate(b, 1):
-            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (x != y))
-    return row[-1]
-
-
-def one_primary_stress(phones: list[str]) -> tuple[str, ...]:
-    vowels = [i for i, p in enumerate(phones) if p[-1].isdigit()]
-    if vowels and not any(phones[i][-1] == "1" for i in vowels):
-        i = next((i for i in vowels if phones[i][-1] == "2"), vowels[0])
-        phones[i] = phones[i][:-1] + "1"
-    return tuple(phones)
+    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=fill)
 
 
 @torch.no_grad()
-def phone_error_rates(
-    model: Reader, words: dict, names: list[str], chunks: list
-) -> tuple[float, float, float]:
-    """Against the nearest variant: phone errors with stress, without, and words with any error."""
+def phone_errors(model: Reader, words: dict, names: list[str], chunks: list) -> str:
+    """Shares of wrong phones against the nearest variant, with stress and without, and of wrong words."""
     model.eval()
     errors = bare_errors = phones = wrong = 0
     for start in range(0, len(names), 500):
         batch = names[start : start + 500]
         answer = model(pad([encode(w) for w in batch], 0))[1].argmax(-1)
         for word, row in zip(batch, answer.tolist(), strict=True):
-            spoken = one_primary_stress([p for c in row[1 : len(word) + 1] for p in chunks[c]])
-            nearest = min(words[word], key=lambda variant, spoken=spoken: distance(spoken, variant))
-            errors += distance(spoken, nearest)
+            spoken = with_primary_stress([p for c in row[1 : len(word) + 1] for p in chunks[c]])
+            nearest = min(words[word], key=partial(edit_distance, spoken))
+            errors += edit_distance(spoken, nearest)
             wrong += spoken != nearest
-            bare_errors += min(distance(bare(spoken), bare(variant)) for variant in words[word])
             phones += len(nearest)
+            bare, *variants = ([p.rstrip("012") for p in said] for said in (spoken, *words[word]))
+            bare_errors += min(edit_distance(bare, variant) for variant in variants)
     model.train()
-    return errors / phones, bare_errors / phones, wrong / len(names)
+    return (
+        f"{errors / phones:.2%} phone errors, {bare_errors / phones:.2%} without stress, "
+        f"{wrong / len(names):.1%} of words"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -197,7 +168,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     torch.manual_seed(args.seed)
     random = np.random.default_rng(args.seed)
 
-    words = read_dictionary(args.dictionary)
+    words = read_words(args.dictionary.read_text(encoding="latin-1"))
     names = sorted(words)
     random.shuffle(names)
     held_out, train = names[:HELD_OUT], names[HELD_OUT:]
@@ -236,8 +207,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             if done >= 1.0:
                 break
             rate = 3e-3 * min((step + 1) / 200, 0.5 * (1.0 + math.cos(math.pi * done)) + 0.003)
-            for group in optimiser.param_groups:
-                group["lr"] = rate
+            optimiser.param_groups[0]["lr"] = rate
             letters, target = pad([data[n][0] for n in batch], 0), pad([data[n][1] for n in batch], -1)
             first, second = model(letters)
             flat = target.flatten()
@@ -253,21 +223,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             if step % 200 == 0:
                 print(f"step {step} loss {loss.item():.3f} done {done:.2f}", flush=True)
         epoch += 1
-        rates = phone_error_rates(model, words, held_out, chunks)
-        print(
-            f"epoch {epoch}: phone errors {rates[0]:.2%}, stress aside {rates[1]:.2%}; words {rates[2]:.1%}",
-            flush=True,
-        )
+        print(f"epoch {epoch}: {phone_errors(model, words, held_out, chunks)}", flush=True)
 
     model.load_state_dict({k: v.half().float() for k, v in average.items()})
-    rates = phone_error_rates(model, words, held_out, chunks)
-    summary = f"{rates[0]:.2%} phone errors, {rates[1]:.2%} without stress, {rates[2]:.1%} of words"
+    summary = phone_errors(model, words, held_out, chunks)
     print(f"held out ({HELD_OUT} words): {summary}")
     tensors = {k: v.half().numpy() for k, v in average.items()}
-    meta = {
-        "letters": LETTERS,
-        "chunks": ",".join(" ".join(c) for c in chunks),
-        "heads": str(HEADS),
-        "held_out": summary,
-    }
-    save_file(tensors, args.out, metadata=meta)
+    meta = {"letters": LETTERS, "chunks": ",".join(" ".join(c) for c in chunks)}
+    save_file(tensors, args.out, metadata={**meta, "heads": str(HEADS), "held_out": summary})

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from common.cli import options
 from common.text.cmudict import DATA, load_cmudict
 from common.training.corpus.misaki import from_misaki
+from common.training.english.dictionary import edit_distance
 
 if TYPE_CHECKING:
     from hibari.g2p import G2P
@@ -37,7 +38,6 @@ FUNCTION_WORDS = _words(
     aren't weren't hadn't hasn't haven't can't couldn't wouldn't shouldn't won't mustn't who's who'd
     who'll what's where's how's let's here's"""
 )
-CONTEXTS = ("initial", "final", "vowel")  # after them in the table: everywhere else
 
 
 def readings(teacher: G2P, text: str) -> list[tuple[str, str, tuple[str, ...]]]:
@@ -55,22 +55,15 @@ def readings(teacher: G2P, text: str) -> list[tuple[str, str, tuple[str, ...]]]:
     ]
 
 
-def cost(a: tuple[str, ...], b: tuple[str, ...]) -> float:
-    """Edit distance where a wrong stress is a small error and AH0 for IH0 a middling one."""
+def confusion(a: str, b: str) -> float:
+    """What another phone costs: a wrong stress is a small error and AH0 for IH0 a middling one."""
+    if a.rstrip("012") == b.rstrip("012"):
+        return 0.0 if a == b else 0.3
+    return 0.5 if {a[:2], b[:2]} == {"AH", "IH"} else 1.0
 
-    def swap(x: str, y: str) -> float:
-        if x == y:
-            return 0.0
-        if x.rstrip("012") == y.rstrip("012"):
-            return 0.3
-        return 0.5 if {x[:2], y[:2]} == {"AH", "IH"} else 1.0
 
-    row = [float(j) for j in range(len(b) + 1)]
-    for i, x in enumerate(a, 1):
-        previous, row[0] = row[0], float(i)
-        for j, y in enumerate(b, 1):
-            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + swap(x, y))
-    return row[-1]
+def write_table(name: str, columns: str, rows: Iterable[str]) -> None:
+    (DATA / name).write_text("\n".join([f"# {columns}", *rows]) + "\n", encoding="ascii")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -111,14 +104,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         seen = by_place[word]
         default = (seen["else"] or everywhere[word]).most_common(1)[0][0]
         row = [word, " ".join(default)]
-        for place in CONTEXTS:
+        for place in ("initial", "final", "vowel"):
             (form, n), *_ = seen[place].most_common(1) or [(default, 0)]
             row.append(" ".join(form) if n >= 3 and form != default else "")
         rows.append("\t".join(row).rstrip("\t"))
-    header = (
-        "# word, form, sentence-initial form, form before a pause, form before a vowel (where they differ)\n"
-    )
-    (DATA / "function_words.tsv").write_text(header + "\n".join(rows) + "\n", encoding="ascii")
+    columns = "word, form, sentence-initial form, form before a pause, form before a vowel"
+    write_table("function_words.tsv", f"{columns} (where they differ)", rows)
 
     rows = []
     for word in frequent[: args.words]:
@@ -126,8 +117,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         if word in FUNCTION_WORDS or len(variants) < 2 or len(word) < 3:
             continue
         spoken, n = everywhere[word].most_common(1)[0]
-        nearest = min(variants, key=lambda v, spoken=spoken: cost(spoken, v))
+        nearest = min(variants, key=lambda v, spoken=spoken: edit_distance(spoken, v, confusion))
         if nearest != variants[0] and n >= 2:
             rows.append(f"{word}\t{' '.join(nearest)}")
-    header = "# word, the one of its CMUdict pronunciations that is read (where it is not the first)\n"
-    (DATA / "variants.tsv").write_text(header + "\n".join(sorted(rows)) + "\n", encoding="ascii")
+    columns = "word, the one of its CMUdict pronunciations that is read (where it is not the first)"
+    write_table("variants.tsv", columns, sorted(rows))

@@ -22,13 +22,12 @@ from common.bench.rows import Row
 from common.bench.table import Column, value
 from common.bench.timer import timed
 from common.config.deployment import Bucket, Deployment
-from common.engines import make_engine
-from common.engines.buckets import bucket_roots, fix
+from common.engines.backends import make_engine
 from common.engines.tensorrt.api import load_tensorrt
 from common.engines.tensorrt.build import build_stage
 from common.engines.tensorrt.engine_file import engine_file
 from common.registry import get_model
-from common.stages import Stage
+from common.stages import Stage, bucket_roots, fix
 from common.weights.voices import ModelSource, load_voice
 
 RUNS, LONGEST_RUNS = 50, 1.0  # timed runs of a shape, and the seconds that they may take

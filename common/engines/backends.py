@@ -1,0 +1,44 @@
+"""The engines of each backend."""
+
+from __future__ import annotations
+
+from common.config.deployment import Bucket, Deployment
+from common.engines import Engine
+from common.errors import InputError, unknown
+from common.registry import load_attribute
+from common.stages import Stage, plan_of
+from common.stages.choose import BACKENDS, KERNELS
+from common.weights.voices import ModelSource
+
+# Imported when a backend is asked for: speaking with ONNX Runtime needs no PyTorch.
+ENGINES = {
+    "torch": "common.engines.torch_engine:TorchEngine",
+    "onnx": "common.engines.onnx_engine:OnnxEngine",
+    "trt": "common.engines.tensorrt.engine:TrtEngine",
+}
+
+
+def engine_class(backend: str) -> type[Engine]:
+    if backend not in BACKENDS:
+        raise InputError(unknown("backend", backend, BACKENDS))
+    return load_attribute(ENGINES[backend])
+
+
+def make_engine(
+    stage: Stage,
+    source: ModelSource,
+    backend: str = "onnx",
+    device: str = "cpu",
+    threads: int | None = None,
+    deployment: Deployment | None = None,
+    bucket: Bucket | None = None,
+) -> Engine:
+    """An engine that runs `stage` with the source's weights; `threads` counts on the CPU (default: all).
+
+    `deployment` says how, where a backend has a choice (trt), and `bucket` which of its buckets this is.
+    """
+    if backend == KERNELS:
+        engine = plan_of(stage.model).kernels[stage.name]
+        return load_attribute(engine)(stage, source, device, threads)
+    more = (deployment, bucket) if backend == "trt" else ()
+    return engine_class(backend)(stage, source, device, threads, *more)

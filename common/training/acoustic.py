@@ -1,0 +1,85 @@
+"""What the recipes of acoustic models share: settings, loss, update, validation and the command's steps.
+
+Batches of similar length run as CUDA graphs, one per length bucket, on a corpus in the GPU's memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from common.training.corpus.utterances import Bucket, Utterances, batches
+from common.training.loop import Recipe, Trainer, adamw, start
+
+# Scalars by name, without their weights, and the network's prediction.
+Losses = tuple[dict[str, Tensor], NamedTuple]
+
+
+@dataclass(frozen=True)
+class AcousticRecipe(Recipe):
+    """Training settings. A recipe adds the weights of its losses, `<name>_loss_weight`; the mel's is 1."""
+
+    frames_per_batch: int
+    max_batch_size: int
+    bucket_frames: tuple[int, ...]  # upper limits of the length buckets; longer utterances are not used
+    weight_decay: float
+    clip_norm: float
+
+
+class AcousticTrainer(Trainer):
+    """One network and its optimiser; a recipe states the losses."""
+
+    betas = (0.9, 0.98)
+
+    def __init__(self, args: argparse.Namespace, corpus: Utterances, model: nn.Module):
+        self.config, contract, recipe = args.built
+        self.corpus = corpus
+        super().__init__(model, recipe, contract, recipe.clip_norm)
+        self.networks = {"model": model}
+        self.optimisers = {"optimiser": adamw(model, recipe.learning_rate, self.betas, recipe.weight_decay)}
+
+    @abstractmethod
+    def losses(self, model: nn.Module, bucket: Bucket, members: Tensor) -> Losses:
+        """Of utterances (B,), padded to the bucket's shape."""
+
+    def batches(self, seed: int) -> Iterator[tuple[Bucket, dict[str, Tensor]]]:
+        sizes = self.recipe.bucket_frames, self.recipe.frames_per_batch, self.recipe.max_batch_size
+        return batches(self.corpus, *sizes, seed)
+
+    def step(self, key: Bucket, members: Tensor) -> dict[str, Tensor]:
+        self.optimisers["optimiser"].zero_grad()
+        losses, _ = self.losses(self.model, key, members)
+        weights = {name: getattr(self.recipe, f"{name}_loss_weight") for name in losses if name != "mel"}
+        sum(weights.get(name, 1.0) * loss for name, loss in losses.items()).backward()
+        self.update()
+        return {name: loss.detach() for name, loss in losses.items()}
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """Losses on the held-out utterances, and what `inspect` adds."""
+        model, bucket = self.averaged_model(), self.corpus.validation()
+        members = torch.tensor(bucket.members, device=self.device)
+        losses, prediction = self.losses(model, bucket, members)
+        shown = {f"validation_{name}": loss.item() for name, loss in losses.items()}
+        return shown | self.inspect(model, members, prediction)
+
+    def inspect(self, model: nn.Module, members: Tensor, prediction: NamedTuple) -> dict[str, float]:
+        """More to log of the averaged model."""
+        return {}
+
+
+def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """The mean of values (B, T) where mask (B, T) is true, or of (B, C, T) where mask (B, 1, T) is."""
+    mask = mask.float()
+    return (values * mask).sum() / (mask.sum() * (values.numel() // mask.numel()))
+
+
+def load_corpus(args: argparse.Namespace) -> Utterances:
+    device = start(args)
+    return Utterances(args.corpus, args.built[1], device)
