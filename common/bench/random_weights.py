@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from common.audio.contract import MelContract
-from common.export.graph_store import ExportedGraphs
+from common.export.to_onnx import ExportedGraphs
 from common.files import config_hash
 from common.registry import get_model, load_attribute
 from common.weights.voices import ModelSource

@@ -26,7 +26,7 @@ from common.engines.tensorrt.half import to_half
 from common.export import to_onnx
 from common.export.examples import examples_of
 from common.export.to_onnx import example_inputs, export_source, source_stages
-from common.stages import fix
+from common.stages import fix, stages_of
 from common.synthesis.loading import make_driver, override
 from common.weights.published import read_checkpoint
 from common.weights.voices import load_voice
@@ -87,9 +87,7 @@ def engine_of(source, name: str, path: Path, trt: TensorRT = PRETENDED, **option
 def test_every_stage_is_among_those_tested(sources):
     for model, names in STAGES.items():
         config = NETWORKS[model]()[1]
-        assert names == tuple(
-            stage.name for stage in to_onnx.get_model(model).module("stages").stages(config)
-        )
+        assert names == tuple(stage.name for stage in stages_of(model, config))
 
 
 # Half precision

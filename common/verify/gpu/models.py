@@ -15,7 +15,7 @@ from common.bench.rows import Row
 from common.bench.table import Column, counts, value
 from common.config.deployment import Deployment
 from common.engines.tensorrt.engine_file import needed_stages
-from common.export.graph_store import with_graphs
+from common.export.to_onnx import with_graphs
 from common.files import write_bytes
 from common.registry import get_model
 from common.speech import Controls
