@@ -119,6 +119,7 @@ class TextToSpeech:
             require_same_contract(first.mel, second.mel, (first.model, second.model))
             backends = parse_backends(backend, {kind: source.model for kind, source in sources.items()})
         with clock.stage("frontend"):
+            assert first.frontend is not None  # every acoustic model has one
             frontend = first.frontend.build()
         drivers = {}
         for kind, source in sources.items():

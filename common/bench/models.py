@@ -270,7 +270,7 @@ def build_engines(source: ModelSource, deployment: Deployment, decoder: str | No
     from common.engines.tensorrt.api import load_tensorrt
     from common.engines.tensorrt.build import build_stage
     from common.engines.tensorrt.engine_file import engine_files, needed_stages
-    from common.export.graph_store import with_graphs
+    from common.export.to_onnx import with_graphs
 
     trt = load_tensorrt()
     stages = needed_stages(source, deployment, decoder)

@@ -14,7 +14,7 @@ import torch
 
 from common.audio.contract import MelContract
 from common.bench.workload import GRAPHS
-from common.export.graph_store import ExportedGraphs
+from common.export.to_onnx import ExportedGraphs
 from common.files import config_hash
 from common.registry import get_model, load_attribute
 from common.stages import stages_of

@@ -97,7 +97,7 @@ def build_model(source: Any, deployment: Deployment, trt: Any, args: argparse.Na
     stages = needed_stages(source, deployment, args.decoder, args.all)
     if any(stage.name not in source.graphs for stage in stages):
         require_torch(f"exporting {source.weights} to ONNX")
-        from common.export.graph_store import with_graphs
+        from common.export.to_onnx import with_graphs
 
         source = with_graphs(source, stages)
     force = args.force or deployment.trt_force_build

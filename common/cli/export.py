@@ -29,8 +29,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     from common.synthesis.loading import override
 
     require_torch("exporting")
-    from common.export.graph_store import cached_source
-    from common.export.to_onnx import HEADINGS, check_source, export_source, source_stages
+    from common.export.to_onnx import HEADINGS, cached_source, check_source, export_source, source_stages
 
     wanted = [model] if model else args.selected
     sources = [source for source in read_sources(args) if not wanted or source.model in wanted]

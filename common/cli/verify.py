@@ -110,7 +110,7 @@ def make_parser(model: str | None) -> options.Parser:
 def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """The sources by kind, and the setups of what is compared."""
     from common.engines.tensorrt.engine_file import needed_stages
-    from common.export.graph_store import with_graphs
+    from common.export.to_onnx import with_graphs
     from common.stages import plan_of
     from common.stages.choose import KINDS, deployment_of, pads_masked, parse_backends
     from common.synthesis.loading import choose_sources, pick_device, require_kernels

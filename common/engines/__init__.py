@@ -110,6 +110,9 @@ class WrappedEngine(Engine):
         self.attends_to_padding = inner.attends_to_padding
         self.can_be_captured, self.can_be_repeated = inner.can_be_captured, inner.can_be_repeated
         self.buckets, self.length_regulator = inner.buckets, inner.length_regulator
+        self.covering, self.report, self.count_anew = inner.covering, inner.report, inner.count_anew
+        self.count_call, self.count_miss = inner.count_call, inner.count_miss
+        self.count_padding = inner.count_padding
 
     @property
     def memory_bytes(self) -> int:
@@ -125,24 +128,6 @@ class WrappedEngine(Engine):
         self, fixed: Arrays, state: Arrays, noise: str, steps: int, kept: Sequence[str]
     ) -> Callable[[Array], dict[str, Array]]:
         return self.inner.repeated(fixed, state, noise, steps, kept)
-
-    def covering(self, text: int = 0, mel: int = 0) -> Bucket | None:
-        return self.inner.covering(text, mel)
-
-    def count_call(self, bucket: Bucket, batch: int, valid: Array) -> None:
-        self.inner.count_call(bucket, batch, valid)
-
-    def count_miss(self, bucket: Bucket | None = None) -> None:
-        self.inner.count_miss(bucket)
-
-    def count_padding(self, bucket: Bucket, steps: int) -> None:
-        self.inner.count_padding(bucket, steps)
-
-    def count_anew(self) -> None:
-        self.inner.count_anew()
-
-    def report(self) -> list[dict[str, Any]]:
-        return self.inner.report()
 
 
 def check_inputs(stage: Stage, inputs: Mapping[str, Array]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from common.config.deployment import Bucket, Deployment
 from common.engines import Engine
 from common.errors import InputError, unknown
@@ -18,7 +20,8 @@ ENGINES = {
 }
 
 
-def engine_class(backend: str) -> type[Engine]:
+def engine_class(backend: str) -> Any:
+    """The class of a backend's engines, of any arguments."""
     if backend not in BACKENDS:
         raise InputError(unknown("backend", backend, BACKENDS))
     return load_attribute(ENGINES[backend])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,15 +26,17 @@ def draw(audio: Audio) -> bytes:
     from matplotlib import pyplot
 
     width = float(np.clip(audio.seconds * 2.5, 6, 60))
-    panels = [_mel]
-    panels += [_attention] if audio.alignments else []
-    panels += [_pitch] if audio.pitches else []
+    panels: list[Callable[[Any], None]] = [partial(_mel, audio)]
+    if audio.alignments:
+        panels.append(partial(_attention, audio, audio.alignments))
+    if audio.pitches:
+        panels.append(partial(_pitch, audio, audio.pitches))
     size = (width, PANEL_HEIGHT * len(panels))
     figure, axes = pyplot.subplots(
         len(panels), 1, figsize=size, sharex=True, layout="constrained", squeeze=False
     )
     for panel, axis in zip(panels, axes[:, 0], strict=True):
-        panel(audio, axis)
+        panel(axis)
     axes[0, 0].set_xlim(0, max(audio.seconds, audio.frame_seconds))
     axes[-1, 0].set_xlabel("seconds")
     buffer = io.BytesIO()
@@ -48,20 +51,20 @@ def _mel(audio: Audio, axis: Any) -> None:
     axis.set(ylabel="mel band", ylim=(0, audio.mels[0].shape[0]))
 
 
-def _attention(audio: Audio, axis: Any) -> None:
-    for number, alignment in enumerate(audio.alignments):
+def _attention(audio: Audio, alignments: Sequence[np.ndarray], axis: Any) -> None:
+    for number, alignment in enumerate(alignments):
         seconds = audio.mels[number].shape[1] * audio.frame_seconds
         _image(axis, alignment.T, audio.starts[number], seconds, vmin=0.0, vmax=1.0)
         for i, (left, right, symbol) in enumerate(_extents(audio, number)):
-            if right > left:  # a symbol without a label was not looked at
+            if right > left:  # a symbol without a label has no frames
                 middle = (left + right) / 2
                 axis.text(middle, i + 0.5, symbol, fontsize=6, ha="center", va="center", color="tab:red")
-    axis.set(ylabel="symbol", ylim=(0, max(alignment.shape[1] for alignment in audio.alignments)))
+    axis.set(ylabel="symbol", ylim=(0, max(alignment.shape[1] for alignment in alignments)))
 
 
-def _pitch(audio: Audio, axis: Any) -> None:
-    low, high = limits(audio.pitches)
-    for number, (pitch, durations) in enumerate(zip(audio.pitches, audio.durations, strict=True)):
+def _pitch(audio: Audio, pitches: Sequence[np.ndarray], axis: Any) -> None:
+    low, high = limits(pitches)
+    for number, (pitch, durations) in enumerate(zip(pitches, audio.durations, strict=True)):
         edges = _edges(audio.starts[number], durations, audio.frame_seconds)
         axis.stairs(pitch, edges, baseline=None, color="tab:blue")
         axis.vlines(edges, low, high, color="0.85", linewidth=0.5)

@@ -62,7 +62,7 @@ class StageEngines(Mapping[str, Engine]):
             require_torch(f"exporting stage {stage.full_name} of {self._source.weights} to ONNX")
             if self._backend == "trt":
                 require_export(self._source, self._deployment, stage)
-            from common.export.graph_store import with_graphs
+            from common.export.to_onnx import with_graphs
 
             self._source = with_graphs(self._source, (stage,))
         how = (self._backend, self._device, self._threads, self._deployment)
@@ -100,7 +100,7 @@ class StageEngines(Mapping[str, Engine]):
 
 def require_export(source: ModelSource, deployment: Deployment, stage: Stage) -> None:
     """An InputError where a stage has no graph yet and so can have no engine: exporting takes a minute."""
-    from common.export.graph_store import find_cached
+    from common.export.to_onnx import find_cached
 
     if not deployment.trt_force_build and find_cached(source) is None:
         command = build_command(source, deployment, load_tensorrt(), stage)

@@ -123,7 +123,7 @@ class _Attempts:
 def _row(output: AcousticOutput, row: int, symbols: int) -> SpokenUtterance:
     problem = output.problems[row] if output.problems else ""
     alignment = output.alignment
-    if alignment is not None:
+    if alignment is not None and output.alignment_lengths is not None:
         alignment = alignment[row, : int(output.alignment_lengths[row]), :symbols]
     return SpokenUtterance(
         mel=output.mel[row, :, : int(output.mel_lengths[row])],

@@ -72,9 +72,8 @@ def _read_published(path: Path, model: ModelSpec) -> ModelSource:
     info, where = checkpoint.info, f"checkpoint {path}"
     if (mel := info.get("mel")) is None:
         stated = {f.name: info[f.name] for f in fields(MelContract) if info.get(f.name) is not None}
-        mel = build_section(
-            MelContract, {"n_mel_channels": checkpoint.config.n_mel_channels, **stated}, where
-        )
+        stated.setdefault("n_mel_channels", checkpoint.config.n_mel_channels)
+        mel = build_section(MelContract, stated, where)
     pitch = {key: info[key] for key in PITCH if key in info}
     frontend = None
     if model.kind == "acoustic":

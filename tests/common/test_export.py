@@ -12,8 +12,15 @@ import onnx
 import pytest
 
 from common.export import to_onnx
-from common.export.graph_store import cached_source, with_graphs
-from common.export.to_onnx import Check, check_source, compare, export_source, source_stages
+from common.export.to_onnx import (
+    Check,
+    cached_source,
+    check_source,
+    compare,
+    export_source,
+    source_stages,
+    with_graphs,
+)
 from common.weights.published import read_checkpoint
 from common.weights.voices import load_voice
 from hifigan.config import HifiganConfig

@@ -6,11 +6,12 @@ for this; its engines are compiled for a GPU where they first run.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -70,8 +71,7 @@ def build_engine(
     config.set_memory_pool_limit(api.MemoryPoolType.WORKSPACE, int(workspace * GB))
     config.add_optimization_profile(_trt_profile(builder, network, profile, name))
     layers = Counter(network.get_layer(i).type.name.lower() for i in range(network.num_layers))
-    with Progress(api, name) as progress:
-        config.progress_monitor = progress.monitor
+    with watched(api, name) as config.progress_monitor:
         plan = builder.build_serialized_network(network, config)
     if plan is None:
         reason = logger.reason()
@@ -109,50 +109,45 @@ def describe_refusal(errors: Sequence[ApiObject]) -> str:
     return ": ".join(part for part in (where, text) if part) + more
 
 
-class Progress:
-    """A progress bar for a build, on a terminal; it also lets Ctrl-C end the build."""
+@contextlib.contextmanager
+def watched(api: ModuleType, name: str) -> Iterator[ApiObject]:
+    """A monitor for a build: a progress bar on a terminal, and Ctrl-C ends the build."""
+    from tqdm import tqdm
 
-    def __init__(self, api: ModuleType, name: str):
-        from tqdm import tqdm
+    bar = tqdm(desc=f"building {name}", unit="step", leave=False, disable=None)
 
-        outer = self
-        self.stopped: BaseException | None = None
-        self._phases: dict[str, int] = {}
-        self.bar = tqdm(desc=f"building {name}", unit="step", leave=False, disable=None)
+    class Monitor(api.IProgressMonitor):
+        def __init__(self) -> None:
+            api.IProgressMonitor.__init__(self)
+            self.phases: dict[str, int] = {}  # of the build, no parts of others, and their steps
+            self.stopped: BaseException | None = None
 
-        class Monitor(api.IProgressMonitor):
-            def __init__(self) -> None:
-                api.IProgressMonitor.__init__(self)
+        def phase_start(self, phase: str, parent: str | None, steps: int) -> None:
+            if parent is None:
+                self.phases[phase] = steps
+                self.show(phase, 0)
 
-            def phase_start(self, phase: str, parent: str | None, steps: int) -> None:
-                if parent is None:
-                    outer.show(phase, 0, steps)
+        def step_complete(self, phase: str, step: int) -> bool:
+            try:
+                self.show(phase, step + 1)
+            except BaseException as error:  # it must not pass through TensorRT's own frames
+                self.stopped = error
+            return self.stopped is None
 
-            def step_complete(self, phase: str, step: int) -> bool:
-                try:
-                    outer.show(phase, step + 1, None)
-                except BaseException as error:  # it must not pass through TensorRT's own frames
-                    outer.stopped = error
-                return outer.stopped is None
+        def phase_finish(self, phase: str) -> None: ...
 
-            def phase_finish(self, phase: str) -> None: ...
+        def show(self, phase: str, step: int) -> None:
+            if phase in self.phases:
+                bar.total, bar.n = self.phases[phase], step
+                bar.set_postfix_str(phase)
 
-        self.monitor = Monitor()
-
-    def show(self, phase: str, step: int, steps: int | None) -> None:
-        if steps is not None:
-            self._phases[phase] = steps
-        if phase in self._phases:
-            self.bar.total, self.bar.n = self._phases[phase], step
-            self.bar.set_postfix_str(phase)
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.close()
-        if self.stopped is not None:
-            raise self.stopped
+    monitor = Monitor()
+    try:
+        yield monitor
+    finally:
+        bar.close()
+        if monitor.stopped is not None:
+            raise monitor.stopped
 
 
 def build_stage(file: EngineFile, source: ModelSource, trt: TensorRT, force: bool, workspace: float) -> bool:

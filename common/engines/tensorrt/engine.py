@@ -13,9 +13,15 @@ from common.engines import Arrays, Engine, Recent, check_inputs
 from common.engines.cuda_graphs import Captured, Graph, own_stream
 from common.engines.tensorrt.api import load_tensorrt
 from common.engines.tensorrt.build import build_stage
-from common.engines.tensorrt.context import ContextRun, LoadedPlan, TrtContext, addressable
+from common.engines.tensorrt.context import (
+    ContextRun,
+    LoadedPlan,
+    RepeatedSteps,
+    TrtContext,
+    addressable,
+    batch_shape,
+)
 from common.engines.tensorrt.engine_file import engine_file
-from common.engines.tensorrt.repeated_steps import RepeatedSteps, batch_shape
 from common.errors import InputError
 from common.stages import Stage
 from common.weights.voices import ModelSource

@@ -14,7 +14,7 @@ from common.bench.random_weights import random_source
 from common.bench.table import Column, Row, columns_of, counts
 from common.config.deployment import Deployment
 from common.engines.tensorrt.engine_file import needed_stages
-from common.export.graph_store import with_graphs
+from common.export.to_onnx import with_graphs
 from common.files import write_bytes
 from common.registry import get_model
 from common.speech import Controls
