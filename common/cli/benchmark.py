@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from common.bench.workload import GRAPHS
 from common.cli import options, run
 from common.errors import InputError
 
@@ -102,6 +103,11 @@ OPTIONS: dict[str, dict[str, dict[str, Any] | str | None]] = {
         "warm-up": None,
         "limit": {"type": float, "default": 120.0, "help": "seconds for a row, with loading (default: 120)"},
         "budget": {"type": float, "help": "seconds for all rows: no further one begins then"},
+        "graphs": {
+            "type": Path,
+            "default": GRAPHS,
+            "help": f"folder of graphs of published sizes, exported if missing (default: {GRAPHS})",
+        },
     },
     "output": {
         "json": {"action": "store_true", "help": "print all numbers as JSON"},
@@ -128,7 +134,7 @@ def make_workloads(args: argparse.Namespace):
     from common.bench.models import require_peer
     from common.errors import require_torch
 
-    keys = ("voice", "threads", "decoder", "deployments", "overrides", "warm_up", "runs", "device")
+    keys = ("voice", "threads", "decoder", "deployments", "overrides", "warm_up", "runs", "device", "graphs")
     how = {"checkpoints": args.checkpoint, **{key: getattr(args, key) for key in keys}}
     for peer in args.peer:
         require_peer(peer)

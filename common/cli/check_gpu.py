@@ -11,11 +11,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.bench.workload import GRAPHS
 from common.cli import options
 from common.config.deployment import PRECISIONS
 from common.errors import InputError
 from common.registry import names
 
+PARALLEL = 4
 STEPS = ("verify", "sentences", "example", "tests", "pairs", "mix")
 
 
@@ -32,8 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--export-only",
         action="store_true",
-        help="make the graphs of published sizes (build/graphs) and stop",
+        help="make the graphs of published sizes and stop",
     )
+    text = f"folder of the graphs of published sizes (default: {GRAPHS})"
+    parser.add_argument("--graphs", type=Path, default=GRAPHS, help=text)
+    text = f"checks at a time that measure no time (default: {PARALLEL})"
+    parser.add_argument("--parallel", type=options.positive, default=PARALLEL, help=text)
     parser.add_argument("--limit", type=float, default=90.0, help="seconds for one check (default: 90)")
     parser.add_argument("--out", type=Path, default=Path("build/gpu_check"), help="folder of the results")
     parser.add_argument("--document", type=Path, help="write this page of the results and stop")
@@ -53,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from common.bench.random_weights import random_source
 
         for model in chosen:
-            dict(random_source(model).graphs)
+            dict(random_source(model, args.graphs).graphs)
         return 0
     steps = args.steps.split(",")
     unknown = [step for step in steps if step not in STEPS]
@@ -72,7 +78,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     write_rows(args.out / "machine.json", [versions("cuda")])
     todo = {
-        "verify": lambda: models.verify_jobs(chosen, origins, precisions, f"{args.out}/plots"),
+        "verify": lambda: models.verify_jobs(
+            chosen, origins, precisions, f"{args.out}/plots", str(args.graphs)
+        ),
         "sentences": lambda: pairs.sentence_jobs(precisions, f"{args.out}/sentences"),
         "example": lambda: [{"folder": f"{args.out}/example", "precision": p} for p in precisions],
         "pairs": lambda: pairs.pair_jobs(precisions, "trt"),
@@ -83,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if step == "tests":
             failed |= run_tests(args.out / "tests.txt")
             continue
-        rows = run_checks(step, todo[step](), args.limit)
+        rows = run_checks(step, todo[step](), args.limit, args.parallel)
         write_rows(args.out / f"{step}.json", rows)
         failed |= any("failed" in row for row in rows)
     return 1 if failed else 0

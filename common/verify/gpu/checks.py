@@ -15,7 +15,6 @@ from common.bench.worker import run_jobs
 from common.errors import InputError
 from common.verify.gpu import models, pairs
 
-PARALLEL = 4  # checks at a time that measure no time
 # What a row is about.
 KEYS = ("origin", "model", "acoustic", "vocoder", "backend", "precision", "example")
 
@@ -26,7 +25,7 @@ class Check(NamedTuple):
     """One step: what a worker does with a job, and its table on the page."""
 
     run: Callable[..., Row]
-    parallel: int  # 1: it measures time
+    timed: bool  # one at a time
     columns: Sequence[Column]
     head: int  # so many columns say what a row is about
     text: str  # above the table
@@ -40,7 +39,7 @@ one. [verify.md](verify.md) says how layers are compared and why the tolerances 
 CHECKS = {
     "verify": Check(
         models.check,
-        PARALLEL,
+        False,
         models.COLUMNS,
         3,
         """## Layers and stages against PyTorch (verify_trt)
@@ -51,7 +50,7 @@ its mels (natural logarithm). The worst tensor is the one nearest to its toleran
     ),
     "sentences": Check(
         pairs.check_sentences,
-        PARALLEL,
+        False,
         pairs.SENTENCE_COLUMNS,
         3,
         """## Twenty sentences by every pair
@@ -61,7 +60,7 @@ afterwards. What a judge says of them stands in [verify.md](verify.md).""",
     ),
     "example": Check(
         pairs.check_example,
-        PARALLEL,
+        False,
         pairs.EXAMPLE_COLUMNS,
         2,
         """## Without PyTorch
@@ -71,7 +70,7 @@ engines. The file has 16 bits, so that 3e-05 is its rounding.""",
     ),
     "pairs": Check(
         pairs.check_pair,
-        1,
+        True,
         pairs.COLUMNS,
         4,
         f"""## One sentence by every pair
@@ -81,7 +80,7 @@ in float32, eager, in the same process. "copies" is what moves between host and 
     ),
     "mix": Check(
         pairs.check_pair,
-        1,
+        True,
         pairs.COLUMNS,
         4,
         f"""## A mix of backends
@@ -91,9 +90,9 @@ in float32, eager, in the same process. "copies" is what moves between host and 
 }
 
 
-def run_checks(step: str, jobs: Sequence[Job], limit: float) -> list[Row]:
-    """A row for each job, in order. `limit` is what one may take, in seconds."""
-    parallel = CHECKS[step].parallel
+def run_checks(step: str, jobs: Sequence[Job], limit: float, parallel: int = 1) -> list[Row]:
+    """A row for each job, in order. One may take `limit` seconds; `parallel` at a time, unless timed."""
+    parallel = 1 if CHECKS[step].timed else parallel
 
     def run(group: Sequence[Job]) -> list[Row]:
         rows: dict[int, Row] = {}

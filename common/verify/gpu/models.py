@@ -12,6 +12,7 @@ import numpy as np
 
 from common.bench.random_weights import random_source
 from common.bench.table import Column, Row, columns_of, counts
+from common.bench.workload import GRAPHS
 from common.config.deployment import Deployment
 from common.engines.tensorrt.engine_file import needed_stages
 from common.export.to_onnx import with_graphs
@@ -31,11 +32,11 @@ STEPS = 60  # of a decoder with random weights, which stops at any time
 
 
 def verify_jobs(
-    models: Sequence[str], origins: Sequence[str], precisions: Sequence[str], plots: str
+    models: Sequence[str], origins: Sequence[str], precisions: Sequence[str], plots: str, graphs: str
 ) -> list[dict[str, Any]]:
     """A job for each model in each precision; the largest networks come first."""
     return [
-        {"origin": origin, "model": model, "precision": precision, "plots": plots}
+        {"origin": origin, "model": model, "precision": precision, "plots": plots, "graphs": graphs}
         for origin in sorted(origins)
         for model in reversed(list(models))
         for precision in precisions
@@ -43,11 +44,17 @@ def verify_jobs(
 
 
 def check(
-    origin: str, model: str, precision: str, plots: str = "", backend: str = "trt", device: str = "cuda"
+    origin: str,
+    model: str,
+    precision: str,
+    plots: str = "",
+    graphs: str | Path = GRAPHS,
+    backend: str = "trt",
+    device: str = "cuda",
 ) -> Row:
     """One model: the whole report of `verify`."""
     kind, published = get_model(model).kind, origin == "published"
-    source = lasting(random_source(model)) if published else load_voice().source(model)
+    source = lasting(random_source(model, Path(graphs))) if published else load_voice().source(model)
     deployment = Deployment(batch_size=1, use_fp16=precision == "fp16")
     deployment = replace(deployment, mask_padding=pads_masked(source, deployment))
     decoder = "steps" if model == "tacotron2" else None
