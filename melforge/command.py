@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import NoReturn
 
@@ -43,12 +42,12 @@ def main() -> None:
 def run(module: str) -> None:
     """Runs the module's `main` on sys.argv and exits; without an install, a sentence says how to make one."""
     try:
-        from common.cli.run import run
+        from common.cli.run import run_command
     except ModuleNotFoundError as error:
         from common.errors import install_advice
 
         _fail(install_advice(str(error.name)))
-    run(lambda: importlib.import_module(module).main())
+    run_command(module)
 
 
 def _fail(sentence: str) -> NoReturn:

@@ -109,7 +109,7 @@ def add_arguments(parser: options.Parser) -> None:
     how.add_argument(
         "--runs", type=options.positive, help="runs for each figure, fewer of slow ones (default: 10)"
     )
-    how.add_argument("--warm-up", action="store_true", help=options.WARM_UP_HELP)
+    options.add_options(how, "warm-up")
     how.add_argument(
         "--limit", type=float, default=120.0, metavar="SECONDS", help="for a row, with loading (default: 120)"
     )

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from common.cli import options, run
-from common.errors import InputError
+from common.errors import InputError, require_torch
 
 
 def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
@@ -25,7 +25,6 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     )
     args = parser.parse_args(argv)
 
-    from common.errors import require_torch
     from common.synthesis.loading import override
 
     require_torch("exporting")
@@ -56,9 +55,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
 
 def read_sources(args: argparse.Namespace) -> list:
     """The models of the published weights, else those of the voice."""
-    from common.weights.published import parse_checkpoint, read_checkpoint
+    from common.weights.published import read_checkpoints
     from common.weights.voices import load_voice
 
-    if args.checkpoint:
-        return [read_checkpoint(path, word) for word, path in map(parse_checkpoint, args.checkpoint)]
-    return list(load_voice(args.voice).models.values())
+    return read_checkpoints(args.checkpoint) or list(load_voice(args.voice).models.values())

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from common.audio.contract import MelContract
 from common.config.deployment import PRECISIONS, Deployment, on_another
 from common.config.hparams import backend_texts, line, shown
 from common.config.typed import build, require_known, typed_entry
@@ -50,9 +51,11 @@ class ModelSettings:
 
 
 def network_classes(model: str) -> list[type]:
-    from common.audio.contract import MelContract
-
     return [get_model(model).config_class, MelContract]
+
+
+def hints_of(model: str) -> dict[str, Any]:
+    return {n: hint for cls in network_classes(model) for n, hint in typing.get_type_hints(cls).items()}
 
 
 def keys_of(model: str) -> set[str]:
@@ -120,10 +123,9 @@ def _contradiction(precision: Entry, stated: Entry) -> InputError:
 
 
 def _type(model: str, settings: ModelSettings) -> None:
-    classes = network_classes(model)
-    for cls in classes:  # what gives way must still be right
+    for cls in network_classes(model):  # what gives way must still be right
         build(cls, _of(settings.files, field_names([cls])), model)
-    hints = {name: hint for cls in classes for name, hint in typing.get_type_hints(cls).items()}
+    hints = hints_of(model)
     settings.overrides = {
         name: typed_entry(name, entry, hints[name]) for name, entry in _of(settings.explicit, hints).items()
     }
@@ -185,13 +187,12 @@ def by_model(text: str, models: Iterable[str]) -> str:
 
 def find_source(args: argparse.Namespace, model: str) -> tuple[Any, str]:
     """The model's weights as they are, and the file that states their sizes."""
-    from common.weights.published import parse_checkpoint, read_checkpoint
+    from common.weights.published import read_checkpoints
     from common.weights.voices import VOICE_FILE, load_voice
 
-    for word, path in map(parse_checkpoint, args.checkpoint):
-        source = read_checkpoint(path, word)
+    for source in read_checkpoints(args.checkpoint):
         if source.model == model:
-            return source, str(path)
+            return source, str(source.weights)
     voice = load_voice(getattr(args, "voice", None))
     path = voice.folder / VOICE_FILE
     here = path.is_absolute() and path.is_relative_to(Path.cwd())
@@ -204,7 +205,7 @@ def describe(model: str, settings: ModelSettings, source: Any, place: str) -> It
     for f in fields(Deployment):
         if f.name not in stored:
             yield line(f.name, getattr(settings.deployment, f.name), settings.place(f.name))
-    hints = {n: hint for cls in network_classes(model) for n, hint in typing.get_type_hints(cls).items()}
+    hints = hints_of(model)
     for name, value in stored.items():
         asked = settings.files.get(name)
         if name in settings.overrides:

@@ -13,22 +13,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from common.cli.model_settings import (
-    DEFAULT,
-    PRECISION,
-    ModelSettings,
-    Overlay,
-    choose_backend,
-    describe,
-    field_names,
-    find_source,
-    keys_of,
-    require_one_precision,
-    resolve,
-    with_half,
-)
+from common.cli import model_settings
+from common.cli.model_settings import DEFAULT, PRECISION, ModelSettings, Overlay, field_names, with_half
 from common.config.hparams import MODEL, line, read_file, read_override, require_model
-from common.config.typed import build, located, require_known, typed
+from common.config.typed import build, require_known, typed
 from common.config.yaml_file import Entry
 from common.errors import InputError, unknown
 from common.registry import MODELS, get_model
@@ -37,6 +25,7 @@ USER_ERROR = 2
 MISSING = "missing"
 KINDS = {"acoustic": "acoustic model", "vocoder": "vocoder"}
 PLAIN = (bool, int, float, str, Path)
+Entries = Mapping[str, Entry]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,18 +59,14 @@ class Option:
             return None
         if not self.repeated:
             return self._single(entry)
-        items = entry.value if isinstance(entry.value, list) else None
-        return (
-            [self._single(entry)] if items is None else [self._single(Entry(i, entry.place)) for i in items]
-        )
+        items = [Entry(i, entry.place) for i in entry.value] if isinstance(entry.value, list) else [entry]
+        return [self._single(item) for item in items]
 
     def _single(self, entry: Entry) -> Any:
         kind: Any = bool if self.action.nargs == 0 else self.action.type or str
         value, text = entry.value, entry.text
         if kind is not bool and type(value) in (int, float):
-            text = text or str(
-                value
-            )  # `voice: 3` is text, and so is `denoising_strength: 0.1` of a new voice
+            text = text or str(value)  # `voice: 3` is text, and so is a new voice's `denoising_strength: 0.1`
         try:
             value = typed(value, kind, text) if kind in PLAIN else kind(text or typed(value, str))
         except TypeError as error:
@@ -123,7 +108,7 @@ class Group:
 class _Argparse(argparse.ArgumentParser):
     """Errors in one line; what files may give is required in the help only."""
 
-    mark_required: Callable[[], None] = staticmethod(lambda: None)
+    mark_required: Callable[[], None]
 
     def error(self, message: str) -> NoReturn:
         self.exit(USER_ERROR, f"error: {message} (see {self.prog} --help)\n")
@@ -177,14 +162,10 @@ class Parser(Group):
             "--set", action="append", default=[], metavar="KEY=VALUE", help="one such value; may be repeated"
         )
         group.add_argument(
-            "--print-hparams",
-            action="store_true",
-            help="print every value and where it comes from, as YAML, and stop",
+            "--print-hparams", action="store_true", help="print every value and its place, as YAML, and stop"
         )
         group.add_argument(
-            "--debug",
-            action="store_true",
-            help="show the traceback of a fault of ours (also: $MELFORGE_DEBUG)",
+            "--debug", action="store_true", help="show a fault's traceback (also: $MELFORGE_DEBUG)"
         )
 
     def _mark_required(self) -> None:
@@ -202,7 +183,7 @@ class Parser(Group):
             if PRECISION in flags:
                 overlays.append(Overlay("--precision", None, {PRECISION: flags[PRECISION]}, explicit=True))
             overlays = [with_half(overlay) for overlay in overlays]
-            require_one_precision(overlays)
+            model_settings.require_one_precision(overlays)
         if not self.kinds:
             for overlay in overlays:
                 require_known(overlay.entries, {*self.options, *field_names(self.classes)})
@@ -275,13 +256,13 @@ class Parser(Group):
 
     # The options
 
-    def _resolve_options(self, overlays: Sequence[Overlay], flags: Mapping[str, Entry]) -> dict[str, Entry]:
+    def _resolve_options(self, overlays: Sequence[Overlay], flags: Entries) -> dict[str, Entry]:
         """Each option's value and place."""
         options = self.options
         levels = [{name: Entry(o.default, MISSING if o.required else DEFAULT) for name, o in options.items()}]
         for overlay in overlays:
             # What a model or a recipe has too, such as a batch size, is theirs in their files.
-            theirs = keys_of(overlay.model) if overlay.model else field_names(self.classes)
+            theirs = model_settings.keys_of(overlay.model) if overlay.model else field_names(self.classes)
             levels.append(
                 {
                     key: Entry(options[key].value(entry), entry.place)
@@ -328,28 +309,24 @@ class Parser(Group):
         overlays: Sequence[Overlay],
         options: dict[str, Entry],
         values: argparse.Namespace,
-        flags: Mapping[str, Entry],
+        flags: Entries,
     ) -> dict[str, ModelSettings]:
         if not self.kinds:
             return {}
         if "batch_size" in flags:
             entries = {"batch_size": flags["batch_size"]}
             overlays = [*overlays, Overlay("--batch-size", None, entries, explicit=True)]
-        models = resolve(overlays, list(dict.fromkeys(self._choose(values))), self.options)
+        models = model_settings.resolve(overlays, list(dict.fromkeys(self._choose(values))), self.options)
         if "backend" in options and models:
-            options["backend"] = choose_backend(models, options["backend"], options.get(PRECISION))
-            values.backend = options["backend"].value
+            backend = model_settings.choose_backend(models, options["backend"], options.get(PRECISION))
+            options["backend"], values.backend = backend, backend.value
         return models
 
     def _describe(
-        self,
-        values: argparse.Namespace,
-        options: Mapping[str, Entry],
-        entries: Mapping[str, Entry],
-        models: Mapping[str, ModelSettings],
+        self, values: argparse.Namespace, options: Entries, entries: Entries, models: dict[str, ModelSettings]
     ) -> str:
         """All values with their places, as YAML."""
-        found = {model: find_source(values, model) for model in models}
+        found = {model: model_settings.find_source(values, model) for model in models}
         lines = [line(MODEL, self.model, self.prog)] if self.model else []
         for name, entry in options.items():
             chosen = [model for model in models if get_model(model).kind == name]
@@ -357,11 +334,11 @@ class Parser(Group):
                 entry = Entry(",".join(chosen), found[chosen[0]][1])
             lines.append(line(name, entry.value, entry.place))
         built = {f.name: getattr(one, f.name) for one in values.built for f in fields(one)}
-        for name, value in built.items():
-            lines.append(line(name, value, entries[name].place if name in entries else DEFAULT))
+        unstated = Entry(None, DEFAULT)
+        lines += [line(name, value, entries.get(name, unstated).place) for name, value in built.items()]
         for model, settings in models.items():
             lines.append(f"{model}:\n")
-            lines += [f"  {text}" for text in describe(model, settings, *found[model])]
+            lines += [f"  {text}" for text in model_settings.describe(model, settings, *found[model])]
         return "".join(lines)
 
 
@@ -375,8 +352,3 @@ def _keep_one(names: Sequence[str], levels: list[dict[str, Entry]]) -> None:
         for earlier in levels[1:number] if here else ():
             for name in names:
                 earlier.pop(name, None)
-
-
-def with_places(error: ValueError, args: argparse.Namespace) -> InputError:
-    """An error about options, with the places of those that were not given as such."""
-    return located(error, args.places)

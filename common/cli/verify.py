@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from common.cli import options, run
-from common.errors import InputError
+from common.errors import InputError, require_torch
 from common.registry import get_model
 
 TEXT = "It just works."
@@ -24,20 +24,16 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     parser = make_parser(model)
     args = parser.parse_args(argv)
 
-    from common.errors import require_torch
-
     require_torch("comparing with PyTorch")
     from common.verify.stages import verify
 
     sources, setups = prepare(args, model)
     found = verify(args.text, sources, setups, args.decoder)
-    report = found.report()
-    quiet = args.json == "-"
-    if not quiet:
+    if args.json != "-":
         show(found)
     if args.json:
-        text = json.dumps(report, indent=1) + "\n"
-        sys.stdout.write(text) if quiet else Path(args.json).write_text(text, encoding="utf-8")
+        text = json.dumps(found.report(), indent=1) + "\n"
+        sys.stdout.write(text) if args.json == "-" else Path(args.json).write_text(text, encoding="utf-8")
     if args.plot:
         from common.verify.report import draw
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,11 @@ def parse_checkpoint(value: str) -> tuple[str | None, Path]:
     if word not in ("acoustic", "vocoder", *MODELS):
         raise InputError(unknown("checkpoint kind", word, ("acoustic", "vocoder", *MODELS)))
     return word, Path(path)
+
+
+def read_checkpoints(texts: Iterable[str]) -> list[ModelSource]:
+    """The sources that `--checkpoint` names, in `parse_checkpoint`'s words."""
+    return [read_checkpoint(path, word) for word, path in map(parse_checkpoint, texts)]
 
 
 def read_checkpoint(path: Path, kind: str | None = None) -> ModelSource:
