@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,21 +15,18 @@ from torch import Tensor
 from common.bench.flops import count_flops
 from common.bench.models import example_inputs
 from common.bench.random_weights import random_source
-from common.bench.stage_times import sizes_of
-from common.bench.timer import elapsed, mark, summary, timed
+from common.bench.timer import elapsed, mark, sizes_of, summary, timed
 from common.bench.torch_modes import in_mode
 from common.cli import options, run
 from common.engines.backends import make_engine
 from common.engines.cuda_graphs import record
-from common.engines.tensorrt.api import load_tensorrt
 from common.errors import InputError
 from common.stages import Stage, plan_of
 from common.stages.choose import KERNELS
 from common.verify.compare import SMALLEST_SCALE
 from common.weights.voices import ModelSource, load_voice
 from fastspeech.config import FastSpeechConfig
-from fastspeech.model import FastSpeech
-from fastspeech.operations import DECOMPOSED, Operations
+from fastspeech.operations import DECOMPOSED
 from trt_plugins.add_pos_enc import launch as add_pos_enc
 from trt_plugins.operations import KERNELS as OPERATIONS
 from trt_plugins.repeat import launch as repeat
@@ -80,31 +77,6 @@ def on_current_stream(launch: Callable[[int], None]) -> None:
     launch(torch.cuda.current_stream().cuda_stream)
 
 
-def enqueue(name: str, tensors: tuple[Tensor, ...]) -> Callable[[], object] | None:
-    """The plugin's own enqueue() on these tensors; None where there is no TensorRT to make the plugin."""
-    try:
-        trt = load_tensorrt().api
-    except ValueError:
-        return None
-    from trt_plugins.plugin import TYPE_NAMES
-    from trt_plugins.registry import register
-
-    register()
-    types = {name: kind for kind, name in TYPE_NAMES.items()}
-
-    def describe(tensor: Tensor):
-        described = trt.PluginTensorDesc()
-        described.type = types[str(tensor.dtype).removeprefix("torch.")]
-        described.dims, described.format = trt.Dims(tuple(tensor.shape)), trt.TensorFormat.LINEAR
-        return described
-
-    creator = trt.get_plugin_registry().get_creator(name, "1", "melforge")
-    plugin = creator.create_plugin(name, trt.PluginFieldCollection([]), trt.TensorRTPhase.RUNTIME)
-    described, pointers = [describe(t) for t in tensors], [t.data_ptr() for t in tensors]
-    given = described[:3], described[3:], pointers[:3], pointers[3:], 0
-    return partial(on_current_stream, partial(plugin.enqueue, *given))
-
-
 def operation_rows(sizes: tuple[int, int, int], dtype: torch.dtype, samples: int) -> Rows:
     """`repeat` and `add_pos_enc`, each in every way that it can be launched."""
     batch, symbols, frames = sizes
@@ -114,59 +86,27 @@ def operation_rows(sizes: tuple[int, int, int], dtype: torch.dtype, samples: int
     positions, lengths = torch.arange(frames, device="cuda"), counts.sum(1)
     table = torch.randn(frames + 1, channels, device="cuda").to(dtype)
     out, placed = (torch.empty(batch, frames, channels, device="cuda", dtype=dtype) for _ in range(2))
-    for name, plugin, module, given in (
-        ("repeat", "Repeat", repeat, (x, counts, positions, out)),
-        ("add_pos_enc", "AddPosEnc", add_pos_enc, (out, lengths, table, placed)),
+    for name, module, given in (
+        ("repeat", repeat, (x, counts, positions, out)),
+        ("add_pos_enc", add_pos_enc, (out, lengths, table, placed)),
     ):
         *inputs, result = given
-        bound = module.bind(*given)
-        own, theirs = getattr(OPERATIONS, name), getattr(DECOMPOSED, name)
-        on_current_stream(bound)
-        if not torch.equal(result, theirs(*inputs)):
+        bound = partial(on_current_stream, module.bind(*given))
+        own, decomposed = getattr(OPERATIONS, name), getattr(DECOMPOSED, name)
+        bound()
+        if not torch.equal(result, decomposed(*inputs)):
             raise RuntimeError(f"{name} differs from its decomposition")
         ways = {
-            "PyTorch's decomposition": partial(theirs, *inputs),
+            "PyTorch's decomposition": partial(decomposed, *inputs),
             "kernel, as an operation": partial(own, *inputs),
-            "kernel, bound": partial(on_current_stream, bound),
-            "plugin's enqueue()": enqueue(plugin, given),
+            "kernel, bound": bound,
         }
         moved = sum(tensor.nbytes for tensor in given)
-        yield from operation_ways(name, sizes, dtype, ways, samples, moved)
-
-
-def network_rows(sizes: tuple[int, int, int], dtype: torch.dtype, samples: int) -> Rows:
-    """FastSpeech of the published sizes with random weights, symbols to mel."""
-    batch, symbols, frames = sizes
-    ids = torch.randint(1, 100, (batch, symbols), device="cuda")
-    lengths = torch.full((batch,), symbols, device="cuda")
-    alpha, positions = torch.ones(1, device="cuda", dtype=dtype), torch.arange(frames, device="cuda")
-    for name, chosen in (("decompositions", DECOMPOSED), ("kernels", OPERATIONS)):
-        call = partial(fastspeech(chosen, dtype).synthesise, ids, lengths, alpha, positions)
-        yield from operation_ways("FastSpeech", sizes, dtype, {name: call}, max(samples // 10, 5))
-
-
-def fastspeech(chosen: Operations, dtype: torch.dtype) -> FastSpeech:
-    torch.manual_seed(0)
-    network = FastSpeech(FastSpeechConfig(), chosen).eval().requires_grad_(False)
-    network.length_regulator.duration_predictor.linear_layer.bias += 1.6  # about five frames a symbol
-    return network.to("cuda", dtype)
-
-
-def operation_ways(
-    name: str,
-    sizes: tuple[int, int, int],
-    dtype: torch.dtype,
-    ways: dict[str, Callable[[], Any] | None],
-    samples: int,
-    moved: int = 0,
-) -> Rows:
-    """Two rows for each way there is: launched anew, and as a CUDA graph."""
-    for how, call in ways.items():
-        for graph in (False, True) if call else ():
-            median, p95, _ = time_together(call, OPERATION_CALLS, samples, graph, queued=True)
-            speed = f"{moved / median / 1e6:.2f}" if graph and moved else ""
-            way = how + (", CUDA graph" if graph else "")
-            yield name, str(dtype)[6:], str(sizes), way, f"{median:.1f}", f"{p95:.1f}", speed
+        for way, graph in itertools.product(ways, (False, True)):
+            median, p95, _ = time_together(ways[way], OPERATION_CALLS, samples, graph, queued=True)
+            speed = f"{moved / median / 1e6:.2f}" if graph else ""
+            how = way + ", CUDA graph" * graph
+            yield name, str(dtype)[6:], str(sizes), how, f"{median:.1f}", f"{p95:.1f}", speed
 
 
 def time_operations(args: argparse.Namespace) -> None:
@@ -176,7 +116,7 @@ def time_operations(args: argparse.Namespace) -> None:
     with torch.inference_mode():
         for dtype in (torch.float32, torch.float16):
             rows = [row for sizes in SIZES for row in operation_rows(sizes, dtype, args.samples)]
-            run.print_table(headings, [*rows, *network_rows(SIZES[0], dtype, args.samples)])
+            run.print_table(headings, rows)
 
 
 def stage_rows(
@@ -188,7 +128,7 @@ def stage_rows(
     halved = in_mode(make_engine(stage, replace(source, networks={}), "torch", "cuda"), None, half=True)
     for batch, frames in shapes:
         inputs = example_inputs(source, stage, {"batch": batch, "text": args.symbols, "mel": frames}, "cuda")
-        sizes = tuple(sizes_of(stage.inputs, inputs).items())
+        sizes = tuple(sizes_of(network, inputs).items())
         flops = count_flops(source.model, source.config, stage.name, sizes)["flops"]
         audio = batch * frames * source.mel.hop_length / source.mel.sampling_rate
         wanted = network(**inputs)
@@ -215,7 +155,7 @@ def time_stages(args: argparse.Namespace) -> None:
     shapes = [(batch, args.frames) for batch in args.batch] + [(1, frames) for frames in args.chunks]
     rows: list[tuple[str, ...]] = []
     for model in args.model:
-        source = random_source(model, Path(), {"wn_channels": args.channels} if model == "waveglow" else None)
+        source = random_source(model, sizes={"wn_channels": args.channels} if model == "waveglow" else None)
         plan = plan_of(model)
         for stage in plan.stages(source.config):
             if stage.name in plan.kernels and not stage.name.startswith("masked_"):
@@ -224,52 +164,46 @@ def time_stages(args: argparse.Namespace) -> None:
     run.print_table((*headings, "TFLOP/s", "error"), rows)
 
 
-def decoder_inputs(engine: DecoderLoop, batch: int, text: int, limit: int) -> dict[str, Tensor]:
-    """A threshold that no gate passes: all steps are made."""
-    config = engine.config
-    torch.manual_seed(0)
-    return {
-        "memory": torch.rand(batch, text, config.encoder_embedding_dim, device="cuda") * 2 - 1,
-        "processed_memory": torch.randn(batch, text, config.attention_dim, device="cuda") / 2,
-        "lengths": torch.full((batch,), text, device="cuda"),
-        "prenet_noise": torch.rand(limit, 2, batch, config.prenet_dim, device="cuda"),
-        "prenet_dropout": torch.full((1,), 0.5, device="cuda"),
-        "gate_threshold": torch.ones(1, device="cuda"),
-    }
-
-
-def launch_times(engine: DecoderLoop, inputs: dict[str, Tensor], runs: int) -> list[float]:
-    """Seconds of the launch alone."""
-    found = []
-    for _ in range(WARM_UP + runs):
-        run, made = engine.prepare(**inputs)
-        start = mark("cuda")
-        on_current_stream(run)
-        end = mark("cuda")
-        assert steps_made(made.status) == len(inputs["prenet_noise"])
-        found.append(elapsed(start, end))
-    return found[WARM_UP:]
-
-
 def decoder_rows(name: str, source: ModelSource, args: argparse.Namespace) -> Rows:
     """The launch alone, and a call as a driver makes it, with products of the memory and copies."""
-    stages = plan_of("tacotron2").stages(source.config)
+    config = source.config
+    stages = plan_of("tacotron2").stages(config)
     engine = DecoderLoop(next(stage for stage in stages if stage.name == "decoder_loop"), source, "cuda")
     for batch in BATCHES:
-        inputs = decoder_inputs(engine, batch, args.text, args.steps)
+        torch.manual_seed(0)
+        inputs = {
+            "memory": torch.rand(batch, args.text, config.encoder_embedding_dim, device="cuda") * 2 - 1,
+            "processed_memory": torch.randn(batch, args.text, config.attention_dim, device="cuda") / 2,
+            "lengths": torch.full((batch,), args.text, device="cuda"),
+            "prenet_noise": torch.rand(args.steps, 2, batch, config.prenet_dim, device="cuda"),
+            "prenet_dropout": torch.full((1,), 0.5, device="cuda"),
+            "gate_threshold": torch.ones(1, device="cuda"),  # which no gate passes: all steps are made
+        }
         with torch.inference_mode():
-            alone = times(launch_times(engine, inputs, args.runs))
+            launches = [launch_time(engine, inputs) for _ in range(WARM_UP + args.runs)][WARM_UP:]
             called = times(timed(partial(engine, **inputs), args.runs, "cuda", warm_up=WARM_UP))
+        alone = times(launches)
         values = (*alone, alone[0] * 1000 / args.steps, *called)
         yield name, f"{batch}, {args.text}, {args.steps}", *(f"{value:.3f}" for value in values)
 
 
+def launch_time(engine: DecoderLoop, inputs: dict[str, Tensor]) -> float:
+    """Seconds of the launch alone."""
+    launch, made = engine.prepare(**inputs)
+    start = mark("cuda")
+    on_current_stream(launch)
+    end = mark("cuda")
+    assert steps_made(made.status) == len(inputs["prenet_noise"])
+    return elapsed(start, end)
+
+
 def time_decoder(args: argparse.Namespace) -> None:
     title(f"{WARM_UP} + {args.runs} runs")
-    rows = [
-        *decoder_rows("published sizes", random_source("tacotron2", Path()), args),
-        *decoder_rows("hazel", load_voice("hazel").source("tacotron2"), args),
-    ]
+    sources = {
+        "published sizes": random_source("tacotron2"),
+        "hazel": load_voice("hazel").source("tacotron2"),
+    }
+    rows = [row for name, source in sources.items() for row in decoder_rows(name, source, args)]
     headings = ("network", "batch, symbols, steps", "launch ms", "p95", "us a step", "call ms", "p95")
     run.print_table(headings, rows)
 
@@ -278,55 +212,50 @@ def title(text: str) -> None:
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, {text}", flush=True)
 
 
+# What is timed, of what, and the options with their defaults.
+BESIDE = "kernels and PyTorch's half precision"
+STAGES: dict[str, Any] = {"frames": 640, "runs": 20, "batch": BATCHES}
+COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], None], str, dict[str, Any]]] = {
+    "operations": (time_operations, "the plugins' kernels and PyTorch's decompositions", {"samples": 100}),
+    "hifigan": (time_stages, f"HiFi-GAN's {BESIDE}", {**STAGES, "chunks": [32, 50, 100, 200]}),
+    "waveglow": (time_stages, f"WaveGlow's {BESIDE}", {**STAGES, "channels": 256}),
+    "transformer": (
+        time_stages,
+        f"FastPitch's and FastSpeech's {BESIDE}, all in CUDA graphs",
+        {**STAGES, "symbols": 128, "model": ["fastpitch", "fastspeech"]},
+    ),
+    "tacotron2_decoder": (
+        time_decoder,
+        "the kernel of Tacotron 2's decoder",
+        {"runs": 20, "text": 128, "steps": 600},
+    ),
+}
+OPTIONS = {
+    "samples": f"groups of {OPERATION_CALLS} calls",
+    "frames": "mel frames of an item",
+    "runs": "timed runs",
+    "batch": "items",
+    "chunks": "mel frames of single items beside these",
+    "channels": "WN channels",
+    "symbols": "symbols of an item",
+    "model": "whose",
+    "text": "symbols",
+    "steps": "decoder steps",
+}
+
+
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m trt_plugins.benchmark", description=__doc__)
     names = parser.add_subparsers(dest="name", required=True, metavar="NAME")
-
-    def add(name: str, about: str, /, **numbers: tuple[int, str]) -> argparse.ArgumentParser:
-        made = names.add_parser(name, help=about, description=about)
-        for key, (default, what) in numbers.items():
-            what = f"{what} (default: {default})"
-            made.add_argument(f"--{key}", type=options.positive, default=default, metavar="N", help=what)
-        return made
-
-    runs, frames = (20, "timed runs"), (640, "mel frames of an item")
-    operations = add(
-        "operations",
-        "the plugins' kernels and PyTorch's decompositions",
-        samples=(100, f"groups of {OPERATION_CALLS} calls"),
-    )
-    operations.set_defaults(run=time_operations)
-    beside = "kernels and PyTorch's half precision"
-    hifigan = add("hifigan", f"HiFi-GAN's {beside}", frames=frames, runs=runs)
-    waveglow = add(
-        "waveglow", f"WaveGlow's {beside}", frames=frames, runs=runs, channels=(256, "WN channels")
-    )
-    transformer = add(
-        "transformer",
-        f"FastPitch's and FastSpeech's {beside}, all in CUDA graphs",
-        frames=frames,
-        runs=runs,
-        symbols=(128, "symbols of an item"),
-    )
-    for one in (hifigan, waveglow, transformer):
-        one.add_argument("--batch", type=int, nargs="+", default=BATCHES, help="items (default: 1 4 8)")
-    chunks = [32, 50, 100, 200]
-    text = "mel frames of single items beside these (default: 32 50 100 200)"
-    hifigan.add_argument("--chunks", type=int, nargs="*", default=chunks, help=text)
-    models = ("fastpitch", "fastspeech")
-    text = f"whose (default: {' '.join(models)})"
-    transformer.add_argument("--model", choices=models, nargs="+", default=models, help=text)
-    hifigan.set_defaults(run=time_stages, model=["hifigan"], symbols=0)
-    waveglow.set_defaults(run=time_stages, model=["waveglow"], symbols=0, chunks=[])
-    transformer.set_defaults(run=time_stages, chunks=[])
-    decoder = add(
-        "tacotron2_decoder",
-        "the kernel of Tacotron 2's decoder",
-        runs=runs,
-        text=(128, "symbols"),
-        steps=(600, "decoder steps"),
-    )
-    decoder.set_defaults(run=time_decoder)
+    for name, (call, about, defaults) in COMMANDS.items():
+        one = names.add_parser(name, help=about, description=about)
+        one.set_defaults(run=call, model=[name], symbols=0, chunks=[])
+        for key, default in defaults.items():
+            how: dict[str, Any] = {"default": default, "help": f"{OPTIONS[key]} (default: %(default)s)"}
+            how |= {"choices": default} if key == "model" else {"type": options.positive, "metavar": "N"}
+            if isinstance(default, list):
+                how |= {"nargs": "*" if key == "chunks" else "+"}
+            one.add_argument(f"--{key}", **how)
     return parser
 
 

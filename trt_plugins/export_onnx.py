@@ -68,14 +68,9 @@ def export(source: ModelSource, stage_name: str = "synthesis") -> onnx.ModelProt
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0].partition(": ")[2])
-    parser.add_argument(
-        "--checkpoint",
-        required=True,
-        type=Path,
-        metavar="FILE",
-        help="published or trained weights of FastSpeech",
-    )
-    parser.add_argument("-o", "--out", required=True, type=Path, metavar="FILE", help="the graph's file")
+    file = {"required": True, "type": Path, "metavar": "FILE"}
+    parser.add_argument("--checkpoint", **file, help="published or trained weights of FastSpeech")
+    parser.add_argument("-o", "--out", **file, help="the graph's file")
     args = parser.parse_args()
     model = export(read_checkpoint(args.checkpoint, "fastspeech"))
     write_bytes(args.out, model.SerializeToString(deterministic=True))

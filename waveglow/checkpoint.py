@@ -160,5 +160,8 @@ def _with_inverses(state: Mapping[str, torch.Tensor], path: Path) -> dict[str, t
             if value.dim() != 3 or value.shape[0] != value.shape[1]:
                 raise InputError(f"checkpoint {path}: {name} {tuple(value.shape)} is not square")
             what = f"checkpoint {path}: the 1x1 convolution of flow {match[1]}"
-            complete[f"convinv.{match[1]}.inverse"] = invert(value[:, :, 0], what)[:, :, None]
+            try:
+                complete[f"convinv.{match[1]}.inverse"] = invert(value[:, :, 0], what)[:, :, None]
+            except ValueError as error:
+                raise InputError(str(error)) from None
     return complete

@@ -11,10 +11,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from common.bench.stage_times import TOGETHER
+from common.bench.random_weights import remove_weight_norm
+from common.bench.timer import TOGETHER
 from common.engines.layer_outputs import method_of
-from common.registry import get_model, load_attribute
-from common.stages import Stage
+from common.registry import load_attribute
+from common.stages import Stage, stages_of
 
 # Where all steps of a decoder are one stage, what it computes is that of its step.
 STEP_OF = {"decoder_loop": "decoder_iter"}
@@ -30,7 +31,7 @@ def count_flops(
     given = dict(sizes)
     steps = given.pop(TOGETHER, 1) * (given.pop("steps") if name in STEP_OF else 1)
     name = STEP_OF.get(name, name)
-    stage = next(s for s in get_model(model).module("stages").stages(config) if s.name == name)
+    stage = next(stage for stage in stages_of(model, config) if stage.name == name)
     try:
         counted = _count(stage, config, given)
     except Exception:  # what depends on values has no shapes without them
@@ -41,8 +42,7 @@ def count_flops(
 def _count(stage: Stage, config: Any, sizes: Mapping[str, int]) -> dict[str, float]:
     with torch.device("meta"):
         network = load_attribute(stage.network)(config)
-        if hasattr(network, "remove_weight_norm"):
-            network.remove_weight_norm()
+        remove_weight_norm(network)
         network.to("meta").eval().requires_grad_(False)  # buffers made from numpy too
         inputs = {
             tensor.name: torch.zeros(

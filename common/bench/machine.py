@@ -25,17 +25,14 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("numpy", "onnxruntime", "onnxruntime-gpu", "torch", "tensorrt-rtx-cu13-bindings", "tensorrt")
 GPU_MATRIX, CPU_MATRIX = 8192, 2048
 GPU_COPY, CPU_COPY = 1 << 30, 1 << 28  # bytes
-BEST_OF = 5
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes of `ru_maxrss`'s unit
 
 
 def describe(device: str) -> Iterator[dict[str, Any]]:
     """What a worker does: `versions`, with `peaks`: FLOP/s by precision, and bytes/s of memory."""
     found = versions(device)
-    if device == "cpu":
-        yield found | {"peaks": cpu_peaks()}
-    else:
-        yield found | {"peaks": gpu_peaks(device) if "gpu" in found else {}}
+    peaks = cpu_peaks() if device == "cpu" else gpu_peaks(device) if "gpu" in found else {}
+    yield found | {"peaks": peaks}
 
 
 def versions(device: str) -> dict[str, Any]:
@@ -49,9 +46,8 @@ def versions(device: str) -> dict[str, Any]:
         return found
     torch = importlib.import_module("torch")
     if torch.cuda.is_available():
-        found["gpu"] = torch.cuda.get_device_name(device)
-        found |= {"torch": torch.__version__, "cuda": torch.version.cuda}
-        found["cudnn"] = torch.backends.cudnn.version()
+        found |= {"gpu": torch.cuda.get_device_name(device), "torch": torch.__version__}
+        found |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
         with suppress(Exception):
             trt = importlib.import_module("common.engines.tensorrt.api").load_tensorrt()
             found[trt.flavour] = trt.version
@@ -59,12 +55,11 @@ def versions(device: str) -> dict[str, Any]:
 
 
 def cpu_name() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    names = []
-    if cpuinfo.exists():
-        lines = cpuinfo.read_text().splitlines()
-        names = [line.split(":", 1)[1].strip() for line in lines if "model name" in line]
-    return names[0] if names else platform.processor() or platform.machine()
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if "model name" in line:
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
 
 
 def commit() -> str:
@@ -81,10 +76,8 @@ def cpu_peaks() -> dict[str, float]:
     """By numpy, on as many threads as it takes."""
     matrix = np.random.default_rng(0).standard_normal((CPU_MATRIX, CPU_MATRIX), np.float32)
     source, target = np.ones(CPU_COPY, np.uint8), np.empty(CPU_COPY, np.uint8)
-    return {
-        "fp32": 2 * CPU_MATRIX**3 / fastest(lambda: matrix @ matrix),
-        "bytes": 2 * CPU_COPY / fastest(lambda: np.copyto(target, source)),
-    }
+    flops = 2 * CPU_MATRIX**3 / fastest(lambda: matrix @ matrix)
+    return {"fp32": flops, "bytes": 2 * CPU_COPY / fastest(lambda: np.copyto(target, source))}
 
 
 def gpu_peaks(device: str) -> dict[str, float]:
@@ -102,7 +95,7 @@ def gpu_peaks(device: str) -> dict[str, float]:
 
 def fastest(run: Callable[[], Any], device: str = "cpu") -> float:
     """Seconds of the fastest of a few runs."""
-    return min(timed(run, BEST_OF, device, warm_up=1))
+    return min(timed(run, 5, device, warm_up=1))
 
 
 def reset_peak(device: str) -> None:
@@ -116,14 +109,10 @@ def reset_peak(device: str) -> None:
 
 def peak_bytes(device: str, engines: Sequence[Engine]) -> int:
     """On a GPU, PyTorch's allocations and what other runtimes' engines hold; on the CPU the whole process."""
-    if device == "cpu":
-        return peak_resident()
-    torch = importlib.import_module("torch")
-    others = {id(e.memory_owner): e.memory_bytes for e in engines if e.backend not in ("torch", KERNELS)}
-    return torch.cuda.max_memory_allocated(device) + sum(others.values())
-
-
-def peak_resident() -> int:
+    if device != "cpu":
+        torch = importlib.import_module("torch")
+        others = {id(e.memory_owner): e.memory_bytes for e in engines if e.backend not in ("torch", KERNELS)}
+        return torch.cuda.max_memory_allocated(device) + sum(others.values())
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

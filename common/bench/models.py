@@ -7,31 +7,37 @@ predicted all the same, and Tacotron 2 makes so many steps.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from common.arrays import Array, as_float32, length_mask, to_device
-from common.audio.contract import require_same_contract
-from common.bench.stage_times import EngineWrapper, StageTimer
+from common.arrays import Array, as_float32, length_mask, to_device, to_numpy
+from common.audio.contract import MelContract, require_same_contract
+from common.bench.timer import StageTimer, WatchedEngine
+from common.bench.worker import run_jobs
 from common.bench.workload import Workload, form_of, has_decoders
 from common.config.deployment import Bucket, Deployment
-from common.engines import Engine
+from common.engines import Engine, Run, WrappedEngine
 from common.errors import InputError, unknown
+from common.export.examples import examples_of
 from common.registry import get_model
 from common.runner import FIRST_CHUNK, LARGEST_CHUNK, TextToSpeech
 from common.speech import Controls
 from common.stages import root
 from common.stages.choose import KINDS, deployment_of, parse_backends
+from common.synthesis.acoustic import AcousticModel
 from common.synthesis.loading import choose_sources, make_driver
 from common.weights.voices import ModelSource
 
 SYMBOLS = 128  # where a stage or a vocoder is given none
 FRAMES_PER_SYMBOL = 5  # 128 symbols: 640 frames
 STEPS = 600  # of Tacotron 2's decoder
+LONGEST_IMPORT = 120.0  # seconds, of a user's module
 SENTENCES = (
     "The examination and testimony of the experts enabled the commission to conclude "
     "that five shots may have been fired.",
@@ -62,41 +68,38 @@ class Measured:
     sampling_rate: int = 22050
 
 
-class FixedDurations(EngineWrapper):
+class FixedDurations(WrappedEngine):
     """An acoustic model's encoder with durations that are given: its own are predicted, and not used."""
 
-    def __init__(self, engine: Engine, frames: int):
-        super().__init__(engine)
-        self._frames = frames
-
     def __call__(self, **inputs: Array) -> dict[str, Array]:
-        return self._given(inputs, self.engine(**inputs))
+        return fixed_durations(inputs, self.inner(**inputs))
 
-    def alone(self, bucket: Bucket | None = None) -> Callable[[dict[str, Array]], dict[str, Array]]:
-        run = self.engine.capturable(bucket)
-        return lambda inputs: self._given(inputs, run(inputs))
-
-    def _given(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
-        inside = length_mask(inputs["lengths"], outputs["duration"].shape[1])
-        return {**outputs, "duration": as_float32(inside) * self._frames}
+    def capturable(self, bucket: Bucket | None = None) -> Run:
+        run = self.inner.capturable(bucket)
+        return lambda inputs: fixed_durations(inputs, run(inputs))
 
 
-class Remembered(EngineWrapper):
+def fixed_durations(inputs: Mapping[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
+    inside = length_mask(inputs["lengths"], outputs["duration"].shape[1])
+    return {**outputs, "duration": as_float32(inside) * FRAMES_PER_SYMBOL}
+
+
+class Remembered(WrappedEngine):
     """An engine that runs once for each shape and gives the same from then on: others are measured."""
 
-    def __init__(self, engine: Engine):
-        super().__init__(engine)
+    def __init__(self, inner: Engine):
+        super().__init__(inner)
         self._outputs: dict[tuple, dict[str, Array]] = {}
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         key = tuple(tuple(value.shape) for value in inputs.values())
         if key not in self._outputs:
-            self._outputs[key] = self.engine(**inputs)
+            self._outputs[key] = self.inner(**inputs)
         return self._outputs[key]
 
 
 @functools.cache
-def random_source(model: str, graphs: Any, sizes: tuple[tuple[str, Any], ...]) -> ModelSource:
+def seeded_source(model: str, graphs: Path, sizes: tuple[tuple[str, Any], ...]) -> ModelSource:
     from common.bench.random_weights import random_source
 
     return random_source(model, graphs, dict(sizes))
@@ -107,7 +110,7 @@ def sources_of(workload: Workload) -> dict[str, ModelSource]:
     models = workload.target.models
     if workload.weights == "published":
         found = {
-            kind: random_source(model, workload.graphs, tuple(workload.overrides.get(model, {}).items()))
+            kind: seeded_source(model, workload.graphs, tuple(workload.overrides.get(model, {}).items()))
             for kind, model in models.items()
         }
     else:
@@ -155,9 +158,8 @@ class LoadedModels:
                 how = replace(how, batch_size=max(workload.batches))
             build_engines(source, how, form)
         driver = make_driver(source, backend, workload.device, workload.threads, form, self._watch, how)
-        captured = getattr(driver, "captured", None)
-        if hasattr(captured, "decode"):
-            self.timer.watch_graphs(captured)
+        if isinstance(driver, AcousticModel) and driver.two_graphs:
+            self.timer.watch_graphs(driver.two_graphs)
         return driver
 
     def _watch(self, engine: Engine) -> Engine:
@@ -175,8 +177,8 @@ class LoadedModels:
                     f"{stage.full_name} makes durations of its own, so that lengths cannot be fixed: "
                     "leave --symbols out, or run the model without buckets"
                 )
-            engine = FixedDurations(engine, FRAMES_PER_SYMBOL)
-        return self.timer.watch(engine)
+            engine = FixedDurations(engine)
+        return WatchedEngine(engine, self.timer)
 
     @property
     def _decoder_alone(self) -> bool:
@@ -192,36 +194,32 @@ class LoadedModels:
         elif "acoustic" not in self.drivers:
             run = self._vocoder(batch, symbols or SYMBOLS)
         else:
-            ids, controls = self.ids(batch, symbols), self.controls()
+            driver = self.tts.acoustic
+            if batch > driver.largest_batch:
+                raise InputError(
+                    f"batch size {batch}: {driver.source.model} goes up to {driver.largest_batch}"
+                )
+            ids = ids_of(self.tts.frontend, driver.config.n_symbols, batch, symbols)
+            # With fixed lengths Tacotron 2's gate never ends it.
+            endless = self.fixed and has_decoders(self.workload.target.acoustic)
+            controls = Controls(gate_threshold=1.0, step_limit=STEPS) if endless else Controls()
             run = functools.partial(self._speak, ids, controls)
             if self.tts.vocoder and batch == 1 and "compile" not in self.workload.modes.values():
                 first_audio = functools.partial(self._first_audio, ids, controls)
         return Measured(run, first_audio, self.timer, self.sampling_rate)
 
-    def ids(self, batch: int, symbols: int | None) -> list[np.ndarray]:
-        driver = self.tts.acoustic
-        if batch > driver.largest_batch:
-            raise InputError(f"batch size {batch}: {driver.source.model} goes up to {driver.largest_batch}")
-        return ids_of(self.tts.frontend, driver.config.n_symbols, batch, symbols)
-
-    def controls(self) -> Controls:
-        """With fixed lengths Tacotron 2's gate never ends it."""
-        if self.fixed and has_decoders(self.workload.target.acoustic):
-            return Controls(gate_threshold=1.0, step_limit=STEPS)
-        return Controls()
-
     def _speak(self, ids: Sequence[np.ndarray], controls: Controls) -> Output:
         """By an acoustic model, and a vocoder where there is one."""
-        said = self.tts.acoustic.synthesise(ids, controls)
+        spoken = self.tts.acoustic.synthesise(ids, controls)
+        frames = spoken.mel_lengths.tolist()
         if not self.tts.vocoder:
-            lengths = said.mel_lengths.tolist()
-            return Output(lengths, [length * self.hop for length in lengths])
-        audio = self.tts.vocoder.vocode(said.mel, said.mel_lengths, controls)
-        return Output(said.mel_lengths.tolist(), [len(samples) for samples in audio])
+            return Output(frames, [length * self.hop for length in frames])
+        audio = self.tts.vocoder.vocode(spoken.mel, spoken.mel_lengths, controls)
+        return Output(frames, [len(samples) for samples in audio])
 
     def _first_audio(self, ids: Sequence[np.ndarray], controls: Controls) -> np.ndarray:
-        said = self.tts.acoustic.synthesise(ids, controls)
-        mel = said.mel[:1, :, : int(said.mel_lengths[0])]
+        spoken = self.tts.acoustic.synthesise(ids, controls)
+        mel = spoken.mel[:1, :, : int(spoken.mel_lengths[0])]
         return next(self.tts.vocoder.vocode_chunks(mel, FIRST_CHUNK, LARGEST_CHUNK, controls))
 
     def _vocoder(self, batch: int, symbols: int) -> Callable[[], Output]:
@@ -241,8 +239,8 @@ class LoadedModels:
         frames = symbols * FRAMES_PER_SYMBOL
         if has_decoders(model):
             frames = STEPS * driver.config.n_frames_per_step
-        lengths = {"text": symbols, "mel": frames, "steps": STEPS, "batch": batch}
-        lengths["samples"] = frames * self.hop
+        samples = frames * self.hop
+        lengths = {"text": symbols, "mel": frames, "steps": STEPS, "batch": batch, "samples": samples}
         sizes = {
             dim.name: lengths[root(dim)] * dim.times if root(dim) in lengths else dim.typical
             for dim in stage.dynamic_dims.values()
@@ -251,7 +249,7 @@ class LoadedModels:
         if "gate_threshold" in inputs:
             inputs["gate_threshold"] = to_device(np.ones(1, np.float32), engine.device)
         makes_frames = not {"text", "batch"} >= set(sizes)
-        output = Output([frames] * batch, [frames * self.hop] * batch) if makes_frames else Output()
+        output = Output([frames] * batch, [samples] * batch) if makes_frames else Output()
 
         def run() -> Output:
             engine(**inputs)
@@ -262,8 +260,8 @@ class LoadedModels:
 
 def example_inputs(source: ModelSource, stage: Any, sizes: dict[str, int], device: str) -> dict[str, Any]:
     """Random inputs of a stage, the same each time, on a device."""
-    examples = get_model(source.model).module("examples")
-    inputs = examples.example_inputs(stage, source.config, sizes, np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    inputs = examples_of(source.model).example_inputs(stage, source.config, sizes, rng)
     return {name: to_device(value, device) for name, value in inputs.items()}
 
 
@@ -287,3 +285,71 @@ def ids_of(frontend: Any, n_symbols: int, batch: int, symbols: int | None) -> li
         return [frontend(SENTENCES[i % len(SENTENCES)]).utterances[0].ids for i in range(batch)]
     rng = np.random.default_rng(0)
     return [rng.integers(1, n_symbols, symbols) for _ in range(batch)]
+
+
+class Peer:
+    """A user's "module:function": a list of int64 arrays of ids -> the audio of each, in one array or a list.
+
+    It gets the ids that the workload's acoustic model gets.
+    """
+
+    engines: Sequence[Engine] = ()
+
+    def __init__(self, workload: Workload):
+        self._function = load_peer(workload.peer)
+        if workload.weights == "published":
+            config, self._mel, frontend = config_of(workload, workload.target.acoustic), MelContract(), None
+        else:
+            source = sources_of(workload)["acoustic"]
+            config, self._mel, frontend = source.config, source.mel, source.frontend
+        self._symbols = config.n_symbols
+        self._frontend = frontend.build() if frontend and not workload.symbols else None
+
+    def measured(self, batch: int, symbols: int | None) -> Measured:
+        ids = ids_of(self._frontend, self._symbols, batch, symbols)
+
+        def run() -> Output:
+            samples = [len(samples) for samples in audio_of(self._function(list(ids)))]
+            if len(samples) != batch:
+                raise InputError(f"the peer gave audio of {len(samples)} items for {batch}")
+            return Output([count // self._mel.hop_length for count in samples], samples)
+
+        return Measured(run, sampling_rate=self._mel.sampling_rate)
+
+
+def load_peer(path: str) -> Callable[[list[np.ndarray]], Any]:
+    module, colon, name = path.partition(":")
+    if not (module and colon and name):
+        raise InputError(f"--peer must be module:function, such as my_baseline:speak, not {path!r}")
+    try:
+        function = getattr(importlib.import_module(module), name, None)
+    except ImportError as error:
+        raise InputError(f"--peer {path}: {error}; it must be importable, as with PYTHONPATH") from None
+    if not callable(function):
+        raise InputError(f"--peer {path}: module {module} has no function {name!r}")
+    return function
+
+
+def require_peer(path: str) -> None:
+    """A ValueError where a user's function is not there; looked for where it will be called."""
+    for _, found in run_jobs("common.bench.models:find_peer", [path], LONGEST_IMPORT):
+        raise InputError(found.get("wrong") or f"--peer {path}: {found['ended']}")
+
+
+def find_peer(path: str) -> Iterator[dict[str, str]]:
+    """What a worker does: a row that says why the function is not there."""
+    try:
+        load_peer(path)
+    except ValueError as error:
+        yield {"wrong": str(error)}
+
+
+def audio_of(answer: Any) -> Iterator[np.ndarray]:
+    """The audio of each item that a peer gave."""
+    for samples in answer:
+        samples = to_numpy(samples)
+        if samples.ndim != 1:
+            raise InputError(
+                f"the peer's audio of an item has the shape {list(samples.shape)}, not samples in a row"
+            )
+        yield samples

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from common.bench.rows import Row, grouped, merged
+from common.bench.table import Row, grouped, merged
 
 WIDTH, HEIGHT = 5.0, 3.4  # inches of a panel
 LABEL = 26  # letters of a line
@@ -18,47 +18,35 @@ def draw_latency(rows: Sequence[Row]) -> bytes | None:
     tables = {
         title: found for title, found in _tables(rows).items() if len({row["batch"] for row in found}) > 1
     }
-    if not tables:
-        return None
-    figure, axes = _panels(len(tables), HEIGHT)
-    for axis, (title, found) in zip(axes, tables.items(), strict=True):
-        lines: dict[str, list[Row]] = {}
-        for row in found:
-            lines.setdefault(_label(row), []).append(row)
-        for label, line in lines.items():
-            line.sort(key=lambda row: row["batch"])
-            batches = [row["batch"] for row in line]
-            axis.plot(batches, [row["latency"]["mean"] * 1e3 for row in line], "o-", label=label)
-        axis.set(xlabel="batch size", ylabel="latency, ms", ylim=(0, None))
-        axis.set_title(title, fontsize=9)
-        axis.set_xticks(sorted({row["batch"] for row in found}))
-        axis.legend(fontsize=7)
-    return _png(figure)
+    return _draw(tables, HEIGHT, _latency)
+
+
+def _latency(axis: Any, rows: Sequence[Row]) -> None:
+    for label in dict.fromkeys(map(_label, rows)):
+        line = sorted((row for row in rows if _label(row) == label), key=lambda row: row["batch"])
+        latencies = [row["latency"]["mean"] * 1e3 for row in line]
+        axis.plot([row["batch"] for row in line], latencies, "o-", label=label)
+    axis.set(xlabel="batch size", ylabel="latency, ms", ylim=(0, None))
+    axis.set_xticks(sorted({row["batch"] for row in rows}))
 
 
 def draw_stages(rows: Sequence[Row]) -> bytes | None:
     """A PNG with a panel for each table: a bar for each backend at batch 1, made of its stages' times."""
-    tables = {
-        title: [row for row in found if row.get("stages") and row["batch"] == 1]
-        for title, found in _tables(rows).items()
-    }
-    tables = {title: found for title, found in tables.items() if found}
-    if not tables:
-        return None
-    figure, axes = _panels(len(tables), 1.2 + 0.3 * max(map(len, tables.values())))
-    for axis, (title, found) in zip(axes, tables.items(), strict=True):
-        lefts = [0.0] * len(found)
-        stages = [{one["stage"]: one["seconds"] * 1e3 for one in merged(row["stages"])} for row in found]
-        for name in dict.fromkeys(name for row in stages for name in row):
-            widths = [row.get(name, 0.0) for row in stages]
-            axis.barh([_label(row) for row in found], widths, left=lefts, label=name)
-            lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
-        axis.set(xlabel="ms")
-        axis.set_title(title, fontsize=9)
-        axis.invert_yaxis()
-        axis.tick_params(axis="y", labelsize=8)
-        axis.legend(fontsize=7)
-    return _png(figure)
+    single = [row for row in rows if row.get("stages") and row["batch"] == 1]
+    tables = _tables(single)
+    return _draw(tables, 1.2 + 0.3 * max(map(len, tables.values()), default=0), _stages)
+
+
+def _stages(axis: Any, rows: Sequence[Row]) -> None:
+    lefts = [0.0] * len(rows)
+    stages = [{one["stage"]: one["seconds"] * 1e3 for one in merged(row["stages"])} for row in rows]
+    for name in dict.fromkeys(name for row in stages for name in row):
+        widths = [row.get(name, 0.0) for row in stages]
+        axis.barh([_label(row) for row in rows], widths, left=lefts, label=name)
+        lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
+    axis.set(xlabel="ms")
+    axis.invert_yaxis()
+    axis.tick_params(axis="y", labelsize=8)
 
 
 def _tables(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -70,24 +58,27 @@ def _label(row: Row) -> str:
     return textwrap.fill(f"{row['backend']} {row['precision']}".strip().replace(",", ", "), LABEL)
 
 
-def _panels(count: int, height: float) -> tuple[Any, Sequence[Any]]:
+def _draw(
+    tables: dict[str, list[Row]], height: float, draw: Callable[[Any, Sequence[Row]], None]
+) -> bytes | None:
+    """A panel for each table; None without any."""
+    if not tables:
+        return None
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    columns = min(count, 2)
-    lines = -(-count // columns)
+    columns = min(len(tables), 2)
+    lines = -(-len(tables) // columns)
     size = (WIDTH * columns, height * lines)
     figure, axes = pyplot.subplots(lines, columns, figsize=size, layout="constrained", squeeze=False)
-    for axis in axes.flat[count:]:
+    for axis in axes.flat[len(tables) :]:
         axis.set_visible(False)
-    return figure, axes.flat[:count]
-
-
-def _png(figure: Any) -> bytes:
-    from matplotlib import pyplot
-
+    for axis, (title, rows) in zip(axes.flat, tables.items(), strict=False):
+        draw(axis, rows)
+        axis.set_title(title, fontsize=9)
+        axis.legend(fontsize=7)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=90)
     pyplot.close(figure)

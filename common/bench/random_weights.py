@@ -13,22 +13,23 @@ from typing import Any
 import torch
 
 from common.audio.contract import MelContract
+from common.bench.workload import GRAPHS
 from common.export.graph_store import ExportedGraphs
 from common.files import config_hash
 from common.registry import get_model, load_attribute
+from common.stages import stages_of
 from common.weights.voices import ModelSource
 
 
-def random_source(model: str, folder: Path, sizes: Mapping[str, Any] | None = None) -> ModelSource:
+def random_source(model: str, folder: Path = GRAPHS, sizes: Mapping[str, Any] | None = None) -> ModelSource:
     """A network of the published sizes, but for those given; its graphs are kept in a folder."""
     published = get_model(model).config_class()
     config = dataclasses.replace(published, **(sizes or {}))
     name = model if config == published else f"{model}-{config_hash(config)}"
-    stages = {stage.name: stage for stage in get_model(model).module("stages").stages(config)}
+    stages = {stage.name: stage for stage in stages_of(model, config)}
     torch.manual_seed(0)
     network = load_attribute(next(iter(stages.values())).network)(config)
-    if hasattr(network, "remove_weight_norm"):
-        network.remove_weight_norm()
+    remove_weight_norm(network)
     with torch.no_grad():
         for parameter, weight in network.named_parameters():
             if parameter.endswith(("end.weight", "end.bias")):  # zeros would leave a flow's net out
@@ -36,3 +37,9 @@ def random_source(model: str, folder: Path, sizes: Mapping[str, Any] | None = No
     state = {parameter: value.numpy() for parameter, value in network.state_dict().items()}
     graphs = ExportedGraphs(stages, config, folder / name)
     return ModelSource(model, config, Path(model), MelContract(), graphs, given_state=state)
+
+
+def remove_weight_norm(network: torch.nn.Module) -> None:
+    """Where a network has it: weights as inference takes them."""
+    if hasattr(network, "remove_weight_norm"):
+        network.remove_weight_norm()

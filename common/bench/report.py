@@ -1,4 +1,4 @@
-"""Measurements as Markdown and CSV."""
+"""Measurements as Markdown and CSV, and the page that joins those of several machines."""
 
 from __future__ import annotations
 
@@ -10,13 +10,44 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.bench.measure import WARM_UPS
 from common.bench.plots import draw_latency, draw_stages
-from common.bench.rows import Row, grouped, merged, title_of
-from common.bench.table import Column, mb, ms, table, table_of, value
+from common.bench.run import WARM_UPS
+from common.bench.table import Row, columns_of, grouped, merged, ms, table, table_of, title_of
+from common.errors import InputError
 from common.files import write_bytes
 from common.runner import FIRST_CHUNK
 
+PAGE = """# Benchmarks
+
+Speed and memory on the machines that the tables name. The last of these commands makes this page from what
+others left.
+
+```bash
+python scripts/benchmark.py                                         # the voice's first pair, sentences
+python scripts/benchmark.py --acoustic all --vocoder all --backend onnx
+python scripts/benchmark.py --part fastpitch,hifigan.generator,tacotron2.decoder --backend onnx --batches 1,2
+python scripts/benchmark.py --suite cpu --out build/benchmarks/cpu
+python scripts/benchmark.py --suite h200 --out build/benchmarks/h200   # needs an NVIDIA GPU
+python scripts/benchmark.py --suite onnx-options                    # options of ONNX Runtime
+python scripts/benchmark.py --document docs/benchmarks.md docs/benchmarks/*.json
+```
+
+`torch` is our own networks in PyTorch, eager; `torch-compile` and `torch-graph` the same compiled, or with a
+CUDA graph for each stage, as `trt-graph` has for TensorRT. In fp16 PyTorch has all weights halved (`half()`);
+tf32 and fp32 are PyTorch with and without TF32. ONNX Runtime runs float32. With `--symbols` lengths are
+fixed: random ids, 5 frames for each, whatever FastPitch and FastSpeech predict, and 600 steps of Tacotron 2.
+Published sizes (`--weights published`) have seeded random weights: speed does not depend on what they say.
+Their graphs are exported to `build/graphs`, by `python scripts/check_gpu.py --export-only` or when they are
+needed, and can be taken along.
+
+A baseline of your own stands in the same tables: a function that is given symbol ids and gives audio, such as
+the one in [examples/benchmark_peer.py](../examples/benchmark_peer.py).
+
+```bash
+python scripts/benchmark.py --backend onnx --symbols 128 --peer examples.benchmark_peer:speak
+```
+
+"""
 EXPLAINED = (
     "Latency: from text ids on the host to audio on the host (a model alone: its mel where it is made; a "
     f"stage alone: tensors where they are), mean and percentiles of the runs after up to {1 + WARM_UPS} "
@@ -31,53 +62,55 @@ EXPLAINED = (
     "multiplication and addition. GB/s: weights, inputs and outputs, each once. Of peak: of what a product "
     "of large matrices and a large copy reached in the same run."
 )
+STREAMS = (
+    "`stream` of a paragraph. Margin: what a player that starts at once still has to play, at worst, when "
+    "the next chunk comes."
+)
+COLD = "scripts/infer.py from its start to its wav file, with its peak memory."
 
 # The headings of a latency's statistics, as `summary` names them.
 STATISTICS = {"latency ms": "mean", "std": "std", "50 %": "p50", "90 %": "p90", "95 %": "p95", "99 %": "p99"}
-WAY: tuple[Column, ...] = (
-    ("backend", value("backend")),
-    ("precision", value("precision")),
-    ("batch", value("batch")),
-)
-COLUMNS: tuple[Column, ...] = (
+WAY = ("backend: backend", "precision: precision", "batch: batch")
+COLUMNS = columns_of(
     *WAY,
-    ("runs", value("runs")),
-    *(
-        (name, value("latency", lambda latency, key=key: ms(latency[key])))
-        for name, key in STATISTICS.items()
-    ),
-    ("device ms", value("device_s", ms)),
-    ("samples/s", value("samples_per_s", ",.0f")),
-    ("speed-up", value("speed_up", ".2f")),
-    ("mels", value("frames", ".0f")),
-    ("audio s", value("audio_s", ".2f")),
-    ("RTF", value("rtf", ".1f")),
-    ("first audio ms", value("first_audio", lambda first: ms(first["p50"]))),
-    ("memory MB", value("memory_bytes", mb)),
+    "runs: runs",
+    *(f"{heading}: latency.{key} ms" for heading, key in STATISTICS.items()),
+    "device ms: device_s ms",
+    "samples/s: samples_per_s ,.0f",
+    "speed-up: speed_up .2f",
+    "mels: frames .0f",
+    "audio s: audio_s .2f",
+    "RTF: rtf .1f",
+    "first audio ms: first_audio.p50 ms",
+    "memory MB: memory_bytes MB",
 )
-STAGE_COLUMNS: tuple[Column, ...] = (
+STAGE_COLUMNS = columns_of(
     *WAY,
-    ("stage", value("stage")),
-    ("calls", value("calls", ".3g")),
-    ("ms", value("seconds", ms)),
-    ("TFLOP/s", value("flop_rate", lambda rate: f"{rate / 1e12:.3g}")),
-    ("of peak", value("flop_share", ".1%")),
-    ("GB/s", value("byte_rate", lambda rate: f"{rate / 1e9:.3g}")),
-    ("of peak", value("byte_share", ".1%")),
+    "stage: stage",
+    "calls: calls .3g",
+    "ms: seconds ms",
+    "TFLOP/s: flop_rate tera",
+    "of peak: flop_share .1%",
+    "GB/s: byte_rate giga",
+    "of peak: byte_share .1%",
 )
-STREAM_COLUMNS: tuple[Column, ...] = (
-    ("models", value("name")),
-    ("backend", value("backend")),
-    ("first audio ms", value("first_audio_s", ms)),
-    ("slowest", value("slowest_first_audio_s", ms)),
-    ("margin ms", value("smallest_margin_s", lambda margin: ms(margin) + " (gap!)" * (margin < 0))),
-    ("audio s", value("audio_s", ".1f")),
+STREAM_COLUMNS = columns_of(
+    "models: name",
+    "backend: backend",
+    "first audio ms: first_audio_s ms",
+    "slowest: slowest_first_audio_s ms",
+    "margin ms: smallest_margin_s margin",
+    "audio s: audio_s .1f",
 )
-COLD_COLUMNS: tuple[Column, ...] = (
-    ("models", value("name")),
-    ("backend", value("backend")),
-    ("seconds", value("seconds", ".2f")),
-    ("memory MB", value("peak_bytes", mb)),
+COLD_COLUMNS = columns_of(
+    "models: name", "backend: backend", "seconds: seconds .2f", "memory MB: peak_bytes MB"
+)
+# What the CSV has of a row: plain numbers in seconds and bytes.
+CSV_KEYS = (
+    *("name", "backend", "precision", "device", "weights", "symbols", "batch", "failed", "runs"),
+    *(f"latency_{key}_s" for key in STATISTICS.values()),
+    *("device_s", "samples_per_s", "frames", "audio_s", "rtf", "memory_bytes", "load_s", "first_s"),
+    *("first_audio_s", "speed_up"),
 )
 
 
@@ -89,54 +122,54 @@ def markdown(results: dict[str, Any]) -> str:
 def tables(results: dict[str, Any], head: str) -> str:
     """The command, the machine and the tables, with headings that begin with `head`."""
     machine = results["machine"]
-    lines = ["```bash", results["command"], "```", "", describe(machine)]
+    peaks = machine.get("peaks", {})
+    known = {name: value for name, value in machine.items() if name != "peaks" and value is not None}
+    about = ", ".join(str(value) if name == "date" else f"{name} {value}" for name, value in known.items())
+    lines = ["```bash", results["command"], "```", "", about]
     found = grouped(results["rows"])
     for title, rows in found.items():
+        lines += ["", f"{head} {title}", "", *table_of(COLUMNS, by_batch(with_speed_up(rows)))]
+        # What engines warned of.
+        notes = [f"- {r['backend']}, {r['precision']}: {note}" for r in rows for note in r.get("notes", ())]
+        lines += ["", *dict.fromkeys(notes)] if notes else []
+    stages = {title: list(stage_rows(rows, peaks)) for title, rows in found.items()}
+    if any(stages.values()):
+        flops = [f"{name} {peak / 1e12:.3g} TFLOP/s" for name, peak in peaks.items() if name != "bytes"]
+        copies = [f"{peaks['bytes'] / 1e9:.0f} GB/s"] if "bytes" in peaks else []
+        lines += ["", f"{head} Stages", "", f"Peaks: {', '.join(flops + copies)}."]
+    for title, rows in stages.items():
+        lines += ["", f"{title}:", "", *table_of(STAGE_COLUMNS, rows)] if rows else []
+    if results.get("streams"):
         lines += [
             "",
-            f"{head} {title}",
+            f"{head} Streams",
             "",
-            *table_of(COLUMNS, by_batch(with_speed_up(rows))),
-            *notes_of(rows),
+            STREAMS,
+            "",
+            *table_of(STREAM_COLUMNS, succeeded(results["streams"])),
         ]
-    stages = {title: list(stage_rows(rows, machine.get("peaks", {}))) for title, rows in found.items()}
-    if any(stages.values()):
-        lines += ["", f"{head} Stages", "", f"Peaks: {peaks_of(machine)}."]
-    for title, rows in stages.items():
-        if rows:
-            lines += ["", f"{title}:", "", *table_of(STAGE_COLUMNS, rows)]
-    if results.get("streams"):
-        lines += ["", f"{head} Streams", "", *streams(results["streams"])]
     if results.get("cold"):
-        lines += ["", f"{head} A cold process", "", *cold(results["cold"])]
+        rows = succeeded(results["cold"])
+        parts = dict.fromkeys(part for row in rows for part in row["parts"])
+        headings = ("part, ms", *(f"{row['name']}, {row['backend']}" for row in rows))
+        spent = ([part, *(_thousandths(row["parts"].get(part)) for row in rows)] for part in parts)
+        lines += ["", f"{head} A cold process", "", COLD, "", *table_of(COLD_COLUMNS, rows)]
+        lines += ["", *table(headings, spent)]
     return "\n".join(lines) + "\n"
 
 
-def notes_of(rows: Iterable[Row]) -> list[str]:
-    """What engines warned of, behind the table."""
-    notes = [
-        f"- {row['backend']}, {row['precision']}: {note}" for row in rows for note in row.get("notes", ())
-    ]
-    return ["", *dict.fromkeys(notes)] if notes else []
+def _thousandths(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e3:.0f}"
 
 
-def describe(machine: dict[str, Any]) -> str:
-    known = {name: value for name, value in machine.items() if name != "peaks" and value is not None}
-    return ", ".join(str(value) if name == "date" else f"{name} {value}" for name, value in known.items())
-
-
-def peaks_of(machine: dict[str, Any]) -> str:
-    peaks = machine.get("peaks", {})
-    parts = [f"{name} {value / 1e12:.3g} TFLOP/s" for name, value in peaks.items() if name != "bytes"]
-    return ", ".join([*parts, *(f"{peaks[name] / 1e9:.0f} GB/s" for name in peaks if name == "bytes")])
+def succeeded(rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if "failed" not in row]
 
 
 def line(row: Row) -> str:
     """A row in short, for those who wait."""
-    head = f"{title_of(row)}: {row['backend']} {row['precision']} batch {row['batch']}"
-    if "failed" in row:
-        return f"{head}: failed: {row['failed']}"
-    return f"{head}: {ms(row['latency']['mean'])} ms"
+    what = f"failed: {row['failed']}" if "failed" in row else f"{ms(row['latency']['mean'])} ms"
+    return f"{title_of(row)}: {row['backend']} {row['precision']} batch {row['batch']}: {what}"
 
 
 def by_batch(rows: Iterable[Row]) -> list[Row]:
@@ -166,38 +199,12 @@ def stage_rows(rows: Iterable[Row], peaks: dict[str, float]) -> Iterable[Row]:
             yield {key: row[key] for key in ("backend", "precision", "batch")} | stage
 
 
-def streams(rows: Sequence[Row]) -> list[str]:
-    return [
-        "`stream` of a paragraph. Margin: what a player that starts at once still has to play, at worst, "
-        "when the next chunk comes.",
-        "",
-        *table_of(STREAM_COLUMNS, (row for row in rows if "failed" not in row)),
-    ]
-
-
-def cold(rows: Sequence[Row]) -> list[str]:
-    rows = [row for row in rows if "failed" not in row]
-    parts = dict.fromkeys(part for row in rows for part in row["parts"])
-    show = {part: value(part, lambda seconds: f"{seconds * 1e3:.0f}") for part in parts}
-    return [
-        "scripts/infer.py from its start to its wav file, with its peak memory.",
-        "",
-        *table_of(COLD_COLUMNS, rows),
-        "",
-        *table(
-            ("part, ms", *(f"{row['name']}, {row['backend']}" for row in rows)),
-            ((part, *(show[part](row["parts"]) for row in rows)) for part in parts),
-        ),
-    ]
-
-
 def write_all(results: dict[str, Any], folder: Path) -> None:
     """results.json, .csv and .md, and the plots where matplotlib is there."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(folder / "results.json", (json.dumps(results, indent=1) + "\n").encode())
-    write_bytes(folder / "results.csv", as_csv(results).encode())
-    write_bytes(folder / "results.md", markdown(results).encode())
-    for name, content in plots(results).items():
+    texts = {"json": json.dumps(results, indent=1) + "\n", "csv": as_csv(results), "md": markdown(results)}
+    files = {f"results.{suffix}": text.encode() for suffix, text in texts.items()} | plots(results)
+    for name, content in files.items():
         write_bytes(folder / name, content)
 
 
@@ -209,16 +216,41 @@ def plots(results: dict[str, Any]) -> dict[str, bytes]:
 
 
 def as_csv(results: dict[str, Any]) -> str:
-    """A line for each row, with plain numbers in seconds and bytes."""
-    keys = ("name", "backend", "precision", "device", "weights", "symbols", "batch", "failed", "runs")
-    rest = ("device_s", "samples_per_s", "frames", "audio_s", "rtf", "memory_bytes", "load_s", "first_s")
-    names = (*keys, *(f"latency_{key}_s" for key in STATISTICS.values()), *rest, "first_audio_s", "speed_up")
+    """A line for each row."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, names, lineterminator="\n", extrasaction="ignore")
+    writer = csv.DictWriter(text, CSV_KEYS, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
-    for found in grouped(results["rows"]).values():
-        for row in with_speed_up(found):
-            latency = {f"latency_{key}_s": value for key, value in row.get("latency", {}).items()}
-            first = row.get("first_audio") or {}
-            writer.writerow(row | latency | {"first_audio_s": first.get("p50")})
+    for row in (row for rows in grouped(results["rows"]).values() for row in with_speed_up(rows)):
+        latency = {f"latency_{key}_s": value for key, value in row.get("latency", {}).items()}
+        writer.writerow(row | latency | {"first_audio_s": (row.get("first_audio") or {}).get("p50")})
     return text.getvalue()
+
+
+def write_document(path: Path, files: Sequence[Path]) -> None:
+    """One page of several runs, such as those of several machines, with their plots beside it."""
+    if not files:
+        raise InputError("--document needs the JSON files of earlier runs (results.json of --out FOLDER)")
+    found = {file.parent.name if file.stem == "results" else file.stem: read_results(file) for file in files}
+    parts = [f"{PAGE}{EXPLAINED}\n"]
+    folder = path.parent / path.stem
+    for name, results in found.items():
+        machine = results["machine"]
+        heading = machine.get("gpu") or f"{machine['cpu']}, {machine['cores']} cores"
+        parts.append(f"## {heading}\n\n{tables(results, '###')}")
+        for plot, content in plots(results).items():
+            image = f"{name}-{plot}"
+            folder.mkdir(parents=True, exist_ok=True)
+            write_bytes(folder / image, content)
+            parts.append(f"![{image}]({folder.name}/{image})\n")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, "\n".join(parts).encode())
+
+
+def read_results(file: Path) -> dict[str, Any]:
+    try:
+        results = json.loads(file.read_text())
+    except ValueError:
+        raise InputError(f"{file} is no JSON") from None
+    if not isinstance(results, dict) or not {"command", "machine", "rows"} <= results.keys():
+        raise InputError(f"{file} holds no results of scripts/benchmark.py")
+    return results

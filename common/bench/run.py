@@ -1,23 +1,39 @@
-"""Measures workloads: every row, the machine, and how much the stages computed."""
+"""Measures workloads: rows by worker processes, cold processes, and what the stages compute."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import importlib
 import importlib.util
 import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from common.bench.end_to_end import cold_process
-from common.bench.models import config_of
-from common.bench.rows import Row
+from common.bench.machine import ROOT, RSS_UNIT, peak_bytes, reset_peak
+from common.bench.models import SENTENCES, LoadedModels, Measured, Peer, config_of
+from common.bench.table import Row
+from common.bench.timer import summary, timed
 from common.bench.worker import run_jobs
-from common.bench.workload import Workload
+from common.bench.workload import ONNX_OPTIONS, Workload
 from common.errors import InputError
+from common.runner import TextToSpeech
 
-BYTES = {"fp16": 2}  # of a weight, where it is not 4
+WARM_UPS, LONGEST_WARM_UP = 3, 3.0  # further runs after the first one, and the seconds that they may take
+LONGEST_RUNS = 3.0  # seconds that runs may take, beyond the fewest
+STAGE_RUNS = 3  # with the stages' timer on
+FIRST_RUNS = 10  # of the first audio
 MACHINE_LIMIT = 180.0  # seconds
-NO_LIMIT = 10**9
+PARAGRAPH = " ".join(SENTENCES[1:])
 
 
 def measure(
@@ -39,12 +55,10 @@ def measure(
         raise InputError(f"this machine's peaks cannot be measured: {machine['ended']}")
     rows = run_workloads(workloads, limit, budget, show)
     add_flops(rows, workloads)
-    streams = [
-        {"name": row["name"], "backend": row["backend"], **row.pop("stream")}
-        for row in rows
-        if "stream" in row
-    ]
-    return {"command": command, "machine": machine, "rows": rows, "streams": streams, "cold": cold}
+    named = (
+        {key: row[key] for key in ("name", "backend")} | row.pop("stream") for row in rows if "stream" in row
+    )
+    return {"command": command, "machine": machine, "rows": rows, "streams": list(named), "cold": cold}
 
 
 def run_workloads(
@@ -54,12 +68,12 @@ def run_workloads(
 
     A row may take `limit` seconds, loading included; after `budget` seconds no further one begins.
     """
-    until = time.time() + (budget or NO_LIMIT)
+    until = time.time() + budget if budget else float("inf")
     rows = []
     for group in groups(workloads):
         jobs = [(workload, until) for workload in group]
         missing = [list(workload.rows()) for workload in group]
-        for number, row in run_jobs("common.bench.measure:measure", jobs, limit, group[0].clock_device):
+        for number, row in run_jobs("common.bench.run:measure_workload", jobs, limit, group[0].clock_device):
             labels = missing[number]
             found = [label | {"failed": row["ended"]} for label in labels] if "ended" in row else [row]
             del labels[: len(found)]
@@ -76,14 +90,6 @@ def groups(workloads: Sequence[Workload]) -> list[list[Workload]]:
     """
     runs = itertools.groupby(enumerate(workloads), lambda one: one[0] if one[1].device == "cpu" else -1)
     return [[workload for _, workload in run] for _, run in runs]
-
-
-def cold_row(workload: Workload) -> Row:
-    row = {"name": workload.target.name, "backend": workload.backend}
-    try:
-        return row | cold_process(workload, workload.runs, workload.warm_up)
-    except ValueError as error:
-        return row | {"failed": str(error)}
 
 
 def add_flops(rows: Sequence[Row], workloads: Sequence[Workload]) -> None:
@@ -103,6 +109,201 @@ def add_flops(rows: Sequence[Row], workloads: Sequence[Workload]) -> None:
             sizes = tuple(sorted(stage["sizes"].items()))
             counted = count_flops(model, configs[row["weights"], model], name, sizes)
             if counted:
-                weight = BYTES.get(row["precision"], 4)
+                weight = 2 if row["precision"] == "fp16" else 4  # bytes
                 stage["flops"] = counted["flops"] * stage["calls"]
                 stage["bytes"] = (counted["weights"] * weight + counted["values"] * 4) * stage["calls"]
+
+
+def measure_workload(job: tuple[Workload, float]) -> Iterator[Row]:
+    """What a worker does with a workload: a row for each batch size and text length; one that fails says why.
+
+    None begins after a time (as `time.time()` has it). Where it warms up, the first one has what that took as
+    "warm_up".
+    """
+    workload, until = job
+    device, labels = workload.clock_device, list(workload.rows())
+    loaded: Any = None
+    load_s = 0.0
+    with contextlib.ExitStack() as stack:
+        caught = stack.enter_context(warnings.catch_warnings(record=True))
+        warnings.simplefilter("default")
+        for label in labels:
+            try:
+                if time.time() > until:
+                    raise InputError("left out: the time for all rows was over")
+                if loaded is None:
+                    begun = time.perf_counter()
+                    stack.enter_context(surroundings(workload))
+                    reset_peak(device)
+                    made: Any = Peer(workload) if workload.peer else LoadedModels(workload)
+                    if workload.warm_up:
+                        label["warm_up"] = [warmed.row for warmed in made.tts.warm_up()]
+                    loaded, load_s = made, time.perf_counter() - begun
+                    del made
+                measured = loaded.measured(label["batch"], label["symbols"])
+                reset_peak(device)
+                found = measure_row(workload, measured, label["batch"])
+                found["memory_bytes"] = peak_bytes(device, loaded.engines)
+                if workload.streams and label["batch"] == 1:
+                    found["stream"] = stream(loaded.tts, workload.runs)
+                yield label | {"load_s": load_s, **found, "notes": take_notes(caught)}
+            except Exception as error:
+                failed = {"failed": reason(error), "notes": take_notes(caught)}
+                yield from ([label | failed] if loaded else [other | failed for other in labels])
+                if not loaded:
+                    break
+        del loaded
+    gc.collect()
+
+
+def take_notes(caught: list[warnings.WarningMessage]) -> list[str]:
+    """What our own code warned of since the last time, such as an engine that runs without a graph."""
+    ours = [str(one.message) for one in caught if Path(one.filename).is_relative_to(ROOT)]
+    caught.clear()
+    return list(dict.fromkeys(ours))
+
+
+def reason(error: BaseException) -> str:
+    """An error in one line."""
+    text = " ".join(str(error).split())[:300]
+    return (
+        text
+        if type(error) in (InputError, ValueError, FileNotFoundError)
+        else f"{type(error).__name__}: {text}"
+    )
+
+
+def measure_row(workload: Workload, measured: Measured, batch: int) -> Row:
+    """One batch size and text length."""
+    device, runs = workload.clock_device, workload.runs
+    (first_s,) = timed(measured.run, 1, device)
+    timed(measured.run, WARM_UPS - 1, device, longest=LONGEST_WARM_UP, least=0)
+    output = measured.run()
+    seconds = timed(measured.run, runs, device, longest=LONGEST_RUNS)
+    latency = summary(seconds)
+    samples = sum(output.samples)
+    audio_s = samples / batch / measured.sampling_rate
+    row: Row = {
+        "runs": len(seconds),
+        "first_s": first_s,  # of all calls: what is compiled or captured is, here
+        "latency": latency,
+        "samples_per_s": samples / latency["mean"] if output.samples else None,
+        "frames": sum(output.frames) / batch if output.frames else None,
+        "audio_s": audio_s if output.samples else None,
+        "rtf": audio_s / latency["mean"] if output.samples else None,
+    }
+    if measured.timer:
+        few = min(STAGE_RUNS, max(1, int(LONGEST_RUNS / latency["mean"])))
+        row |= measured.timer.measure(measured.run, few, device)
+    if measured.first_audio:
+        firsts = timed(measured.first_audio, min(FIRST_RUNS, runs), device, warm_up=2, longest=LONGEST_RUNS)
+        row["first_audio"] = summary(firsts)
+    return row
+
+
+@contextlib.contextmanager
+def surroundings(workload: Workload) -> Iterator[None]:
+    """What is set for a whole process while a workload is measured.
+
+    On a GPU a stream too: on the default one nothing can be captured, and TensorRT waits.
+    """
+    device = workload.clock_device
+    if workload.modes.get("torch") == "compile":
+        importlib.import_module("torch")._dynamo.reset()
+    with onnx_option(workload.modes.get("onnx")):
+        if device == "cpu":
+            yield
+            return
+        torch = importlib.import_module("torch")
+        if not torch.cuda.is_available():
+            raise InputError(f"device {device}: PyTorch sees no GPU here")
+        torch.cuda.init()  # before which there are no statistics to reset
+        torch.cuda.empty_cache()
+        torch.backends.cudnn.benchmark = True
+        for part in (torch.backends.cuda.matmul, torch.backends.cudnn):
+            part.allow_tf32 = workload.precision == "tf32"
+        with torch.cuda.stream(torch.cuda.Stream(device)):
+            yield
+
+
+@contextlib.contextmanager
+def onnx_option(name: str | None) -> Iterator[None]:
+    """ONNX Runtime's sessions that are made within have this option."""
+    if name is None:
+        yield
+        return
+    engine = importlib.import_module("common.engines.onnx_engine")
+    levels = importlib.import_module("onnxruntime").GraphOptimizationLevel
+    plain = engine.session_options
+
+    def session_options(threads: int | None) -> Any:
+        options = plain(threads)
+        for key, value in ONNX_OPTIONS[name].items():
+            if "." in key:
+                options.add_session_config_entry(key, value)
+            else:
+                setattr(options, key, getattr(levels, value) if isinstance(value, str) else value)
+        return options
+
+    engine.session_options = session_options
+    try:
+        yield
+    finally:
+        engine.session_options = plain
+
+
+def stream(tts: TextToSpeech, runs: int) -> dict[str, float]:
+    """Time to first audio of a paragraph, and how far ahead of a player the rest stays."""
+    firsts, margins, seconds = [], [], 0.0
+    for _ in range(runs):
+        begun, seconds, margin = time.perf_counter(), 0.0, float("inf")
+        for number, chunk in enumerate(tts.stream(PARAGRAPH)):
+            arrived = time.perf_counter() - begun
+            if number == 0:
+                firsts.append(arrived)
+            else:
+                margin = min(margin, firsts[-1] + seconds - arrived)
+            seconds += len(chunk) / tts.sampling_rate
+        margins.append(margin)
+    return {
+        "first_audio_s": statistics.median(firsts),
+        "slowest_first_audio_s": max(firsts),
+        "smallest_margin_s": min(margins),
+        "audio_s": seconds,
+    }
+
+
+def cold_row(workload: Workload) -> Row:
+    """A new process of scripts/infer.py from start to its wav file: the median of several."""
+    row: Row = {"name": workload.target.name, "backend": workload.backend}
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, str(ROOT / "scripts" / "infer.py"), "--text", SENTENCES[0], "--json"]
+        command += ["-o", f"{folder}/x.wav", *workload.arguments]
+        try:
+            if workload.warm_up:
+                time_process([*command, "--warm-up"])
+            results = [time_process(command) for _ in range(max(3, workload.runs // 2))]
+        except ValueError as error:
+            return row | {"failed": str(error)}
+    seconds, peak, report = sorted(results, key=lambda result: result[0])[len(results) // 2]
+    timings = report["phrases"][0]["timings"]
+    parts = {f"load {name}": value for name, value in report["load"].items()}
+    parts |= {name: timings[f"{name}_s"] for name in ("text", "acoustic", "vocoder", "join", "write")}
+    parts = {"Python, imports, exit": seconds - sum(parts.values()), **parts}
+    return row | {"seconds": seconds, "parts": parts, "peak_bytes": peak}
+
+
+def time_process(command: list[str]) -> tuple[float, int, dict[str, Any]]:
+    """Seconds, peak memory in bytes, and the JSON that it printed."""
+    start = time.perf_counter()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, stdout=out, stderr=errors)
+        # Not process.wait(): only this tells the memory of this one process.
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        seconds = time.perf_counter() - start
+        out.seek(0)
+        errors.seek(0)
+        if process.returncode:
+            raise InputError(f"scripts/infer.py failed: {errors.read().decode().strip()}")
+        return seconds, usage.ru_maxrss * RSS_UNIT, json.load(out)

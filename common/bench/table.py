@@ -1,12 +1,36 @@
-"""Tables in Markdown, of rows of measurements or of cells."""
+"""Rows of measurements, and Markdown tables of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-# A heading, and what stands below it for a row.
-Column = tuple[str, Callable[[dict[str, Any]], str]]
+Row = dict[str, Any]
+Column = tuple[str, Callable[[Row], str]]  # a heading, and what stands below it for a row
+
+
+def title_of(row: Row) -> str:
+    length = f"{row['symbols']} symbols" if row["symbols"] else "a sentence"
+    return f"{row['name']}, {length}, {'the voice' if row['weights'] == 'voice' else 'published sizes'}"
+
+
+def grouped(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """The rows of each table, by its title; a peer stands beside what it is compared with."""
+    tables: dict[str, list[Row]] = {}
+    for row in rows:
+        tables.setdefault(title_of(row), []).append(row)
+    return tables
+
+
+def merged(stages: Iterable[Row]) -> list[Row]:
+    """One entry for each stage: chunks of several lengths are together."""
+    found: dict[str, Row] = {}
+    for stage in stages:
+        one = found.setdefault(stage["stage"], {"stage": stage["stage"]})
+        for key in ("calls", "seconds", "flops", "bytes"):
+            both = one.get(key, 0), stage.get(key)
+            one[key] = None if None in both else sum(both)
+    return list(found.values())
 
 
 def table(headings: Sequence[str], cells: Iterable[Sequence[str]]) -> list[str]:
@@ -16,28 +40,38 @@ def table(headings: Sequence[str], cells: Iterable[Sequence[str]]) -> list[str]:
     return [first, "|" + "---|" * len(headings), *lines]
 
 
-def table_of(columns: Sequence[Column], rows: Iterable[dict[str, Any]], head: int = 3) -> list[str]:
+def table_of(columns: Sequence[Column], rows: Iterable[Row], head: int = 3) -> list[str]:
     """The same of rows; one that failed has its first `head` cells, and why."""
     return table([heading for heading, _ in columns], (cells_of(columns, row, head) for row in rows))
 
 
-def cells_of(columns: Sequence[Column], row: dict[str, Any], head: int = 3) -> list[str]:
-    if "failed" in row:
-        first = [show(row) for _, show in columns[:head]]
-        return [*first, f"failed: {row['failed']}", *[""] * (len(columns) - head - 1)]
-    return [show(row) for _, show in columns]
+def cells_of(columns: Sequence[Column], row: Row, head: int = 3) -> list[str]:
+    if "failed" not in row:
+        return [show(row) for _, show in columns]
+    first = [show(row) for _, show in columns[:head]]
+    return [*first, f"failed: {row['failed']}", *[""] * (len(columns) - head - 1)]
 
 
-def value(key: str, form: str | Callable[[Any], str] = "") -> Callable[[dict[str, Any]], str]:
-    """What shows a key of a row; nothing where it is missing or None."""
+def columns_of(*lines: str) -> tuple[Column, ...]:
+    """A column for each "heading: key" or "heading: key form", the form being format()'s or one of FORMS.
 
-    def show(row: dict[str, Any]) -> str:
-        found = row.get(key)
+    The key may be dotted: "latency.mean". Nothing is shown where a value is missing or None.
+    """
+    return tuple(_column(*line.split(": ")) for line in lines)
+
+
+def _column(heading: str, text: str) -> Column:
+    key, _, form = text.partition(" ")
+
+    def show(row: Row) -> str:
+        found: Any = row
+        for name in key.split("."):
+            found = None if found is None else found.get(name)
         if found is None:
             return ""
-        return format(found, form) if isinstance(form, str) else form(found)
+        return FORMS[form](found) if form in FORMS else format(found, form)
 
-    return show
+    return heading, show
 
 
 def ms(seconds: float) -> str:
@@ -45,10 +79,17 @@ def ms(seconds: float) -> str:
     return f"{found:.2f}" if found < 100 else f"{found:.0f}"
 
 
-def mb(count: float) -> str:
-    return f"{count / 1e6:.0f}"
-
-
 def counts(numbers: Sequence[int]) -> str:
     """How many there are on all sides, or "99=100" where these differ."""
     return "=".join(map(str, sorted(set(numbers))))
+
+
+FORMS: dict[str, Callable[[Any], str]] = {
+    "ms": ms,
+    "margin": lambda seconds: ms(seconds) + " (gap!)" * (seconds < 0),
+    "MB": lambda count: f"{count / 1e6:.0f}",
+    "MB.1": lambda count: f"{count / 1e6:.1f}",
+    "giga": lambda rate: f"{rate / 1e9:.3g}",
+    "tera": lambda rate: f"{rate / 1e12:.3g}",
+    "counts": counts,
+}

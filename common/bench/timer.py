@@ -1,4 +1,4 @@
-"""Times calls, by the host's clock or by CUDA events."""
+"""Times calls, by the host's clock or by CUDA events: of anything, or of each engine within a run."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ import importlib
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from common.arrays import Array
+from common.engines import Engine, WrappedEngine
+from common.stages import Dim
+
 PERCENTILES = (50, 90, 95, 99)
+TOGETHER = "runs together"  # among a call's sizes: so many runs of the stage are one call
+
+Sizes = dict[str, int]  # of the dynamic dimensions in a call
 
 
 def timed(
@@ -64,10 +71,9 @@ def mark(device: str) -> Any:
 
 def elapsed(start: Any, end: Any) -> float:
     """Seconds from one mark to another; NaN where one is the CPU's and the other a GPU's."""
-    if isinstance(start, float) and isinstance(end, float):
-        return end - start
-    if isinstance(start, float) or isinstance(end, float):
-        return math.nan
+    on_host = isinstance(start, float), isinstance(end, float)
+    if any(on_host):
+        return end - start if all(on_host) else math.nan
     return start.elapsed_time(end) / 1000
 
 
@@ -87,3 +93,105 @@ def works(device: str) -> bool:
     except RuntimeError:
         return False
     return True
+
+
+class StageTimer:
+    """Measures the calls of the engines that it watches, while it is on.
+
+    On a GPU by CUDA events around each call, read when all has run: the host waits for nothing, as without
+    the timer. On the CPU by the host's clock.
+    """
+
+    def __init__(self) -> None:
+        self.on = False
+        self._marks: list[tuple[str, Sizes, Any, Any]] = []
+
+    def watch_graphs(self, graphs: Any) -> None:
+        """Two engines that are captured with what is computed for them; their calls count as the engines'."""
+        graphs.encode = self._watched(graphs.encode, graphs.encoder)
+        graphs.decode = self._watched(graphs.decode, graphs.decoder)
+
+    def _watched(self, call: Callable[..., Any], engine: Engine) -> Callable[..., Any]:
+        def watched(first: Any, *inputs: Any, **more: Any) -> Any:
+            given = first if isinstance(first, Mapping) else {}
+            return self.time(
+                engine, lambda: call(first, *inputs, **more), lambda outputs: sizes_of(engine, given, outputs)
+            )
+
+        return watched
+
+    def time(self, engine: Engine, call: Callable[[], Any], sizes: Callable[[Any], Sizes]) -> Any:
+        """What the call gives. While the timer is on it counts as one of the engine, unless it gave None."""
+        if not self.on:
+            return call()
+        start = mark(engine.device)
+        outputs = call()
+        end = mark(engine.device)
+        if outputs is not None:
+            self._marks.append((engine.stage.full_name, sizes(outputs), start, end))
+        return outputs
+
+    def measure(self, run: Callable[[], Any], runs: int, device: str) -> dict[str, Any]:
+        """Of one run, on average: seconds from the first engine's start to the last one's end, and of each.
+
+        An engine's calls at the same sizes are one entry.
+        """
+        span, found = 0.0, {}
+        for _ in range(runs):
+            self._marks.clear()
+            wait_for(device)
+            self.on = True
+            try:
+                run()
+            finally:
+                self.on = False
+            wait_for(device)
+            if self._marks:
+                span += elapsed(self._marks[0][2], self._marks[-1][3])
+            for stage, sizes, start, end in self._marks:
+                entry = found.setdefault((stage, tuple(sizes.items())), {"calls": 0, "seconds": 0.0})
+                entry["calls"] += 1
+                entry["seconds"] += elapsed(start, end)
+        stages = [
+            {"stage": name, "sizes": dict(sizes), **{key: value / runs for key, value in entry.items()}}
+            for (name, sizes), entry in found.items()
+        ]
+        known = bool(stages) and not math.isnan(span)  # NaN: a part on the CPU and another on the GPU
+        return {"device_s": span / runs if known else None, "stages": stages}
+
+
+class WatchedEngine(WrappedEngine):
+    """An engine whose calls a timer measures."""
+
+    def __init__(self, inner: Engine, timer: StageTimer):
+        super().__init__(inner)
+        self._timer = timer
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        return self._timer.time(
+            self.inner, lambda: self.inner(**inputs), lambda outputs: sizes_of(self.inner, inputs)
+        )
+
+    def repeated(
+        self, fixed: Mapping[str, Array], state: Mapping[str, Array], *how: Any
+    ) -> Callable[[Array], dict[str, Array]]:
+        """Steps that an engine makes together are one call, whose sizes say how many."""
+        steps_of = self.inner.repeated(fixed, state, *how)
+        sizes = sizes_of(self.inner, {**fixed, **state})
+        return lambda rows: self._timer.time(
+            self.inner, lambda: steps_of(rows), lambda outputs: {**sizes, TOGETHER: len(rows)}
+        )
+
+
+def sizes_of(
+    engine: Engine, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None
+) -> Sizes:
+    """The dynamic dimensions that these arrays have, of those that the engine's stage declares."""
+    return {
+        dim.name: size
+        for tensors, values in ((engine.stage.inputs, inputs), (engine.stage.outputs, outputs or {}))
+        for tensor in tensors
+        if tensor.name in values
+        for dim, size in zip(tensor.dims, values[tensor.name].shape, strict=True)
+        if isinstance(dim, Dim)
+    }

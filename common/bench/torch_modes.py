@@ -8,8 +8,7 @@ import numpy as np
 import torch
 
 from common.arrays import Array
-from common.bench.stage_times import EngineWrapper
-from common.engines import Engine, check_inputs
+from common.engines import Engine, WrappedEngine, check_inputs
 from common.engines.cuda_graphs import record
 from common.engines.layer_outputs import method_of
 from common.engines.torch_engine import TorchEngine
@@ -30,7 +29,7 @@ def in_mode(engine: Engine, mode: str | None, half: bool) -> Engine:
     return GraphedStage(made) if mode == "graph" else made
 
 
-class TorchStage(EngineWrapper):
+class TorchStage(WrappedEngine):
     """A network's method as TorchEngine runs it; what it takes and gives stays in float32."""
 
     def __init__(self, engine: TorchEngine, half: bool, compiled: bool):
@@ -44,7 +43,7 @@ class TorchStage(EngineWrapper):
             self._method = torch.compile(self._method, dynamic=False)
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
-        stage, on_cpu = self.engine.stage, self.engine.device == "cpu"
+        stage, on_cpu = self.inner.stage, self.inner.device == "cpu"
         check_inputs(stage, inputs)
         with torch.inference_mode():
             if on_cpu:
@@ -56,7 +55,7 @@ class TorchStage(EngineWrapper):
         return {name: x.numpy() if on_cpu else x for name, x in zip(names, outputs, strict=True)}
 
 
-class GraphedStage(EngineWrapper):
+class GraphedStage(WrappedEngine):
     """A CUDA graph for each shape, with memory of its own that inputs are copied to."""
 
     def __init__(self, engine: Engine):
@@ -74,9 +73,9 @@ class GraphedStage(EngineWrapper):
         return {name: tensor.clone() for name, tensor in outputs.items()}
 
     def _capture(self, inputs: dict[str, Array]) -> tuple[dict, Callable, dict]:
-        stream = torch.cuda.current_stream(self.engine.device)
+        stream = torch.cuda.current_stream(self.inner.device)
         held = {name: tensor.clone() for name, tensor in inputs.items()}
         for _ in range(RUNS_BEFORE_CAPTURE):
-            self.engine(**held)
+            self.inner(**held)
         stream.synchronize()
-        return held, *record(lambda: self.engine(**held), stream, in_order=False)
+        return held, *record(lambda: self.inner(**held), stream, in_order=False)

@@ -12,15 +12,12 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
+from common.bench.machine import ROOT
+from common.bench.table import Row
 from common.bench.timer import works
 from common.registry import load_attribute
-
-ROOT = Path(__file__).resolve().parents[2]
-
-Row = dict[str, Any]
 
 
 def run_jobs(task: str, jobs: Sequence[Any], limit: float, device: str = "cpu") -> Iterator[tuple[int, Row]]:

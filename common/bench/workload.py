@@ -1,7 +1,8 @@
-"""Workloads: which models are measured, how they are run, and with how much text."""
+"""Workloads: which models are measured, how they are run, and with how much text; suites of them."""
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,19 +10,33 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from common.bench.onnx_options import OPTIONS
 from common.config.deployment import Deployment, on_another
 from common.config.hparams import backend_texts, shown
 from common.errors import InputError, unknown
 from common.registry import MODELS, decoder_forms, get_model
+from common.stages import stages_of
 from common.stages.choose import KINDS, kernels_of, parse_backends
 from common.synthesis.loading import choose_sources, pick_device
 from common.weights.voices import load_voice
 
 WEIGHTS = ("voice", "published")
+GRAPHS = Path("build/graphs")  # of published sizes, exported if missing
 PRECISIONS = ("fp32", "tf32", "fp16")
+# ONNX Runtime's options, each beside those that the engine sets, as the word behind "onnx-": attributes of
+# the session's options, or with a dot in the name its config entries.
+ONNX_OPTIONS: dict[str, dict[str, Any]] = {
+    "one-thread": {"intra_op_num_threads": 1},
+    "level-none": {"graph_optimization_level": "ORT_DISABLE_ALL"},
+    "level-basic": {"graph_optimization_level": "ORT_ENABLE_BASIC"},
+    "level-extended": {"graph_optimization_level": "ORT_ENABLE_EXTENDED"},
+    "no-arena": {"enable_cpu_mem_arena": False},
+    "memory-plan": {"enable_mem_pattern": True, "enable_mem_reuse": True},
+    "memory-reuse": {"enable_mem_reuse": True},
+    "spinning": {"session.intra_op.allow_spinning": "1"},
+    "denormals-zero": {"session.set_denormal_as_zero": "1"},
+}
 # How a backend is run, as the word behind it says: "torch-compile", "trt-graph".
-MODES = {"torch": ("compile", "graph"), "trt": ("graph",), "onnx": tuple(OPTIONS)}
+MODES = {"torch": ("compile", "graph"), "trt": ("graph",), "onnx": tuple(ONNX_OPTIONS)}
 
 
 @dataclass(frozen=True)
@@ -53,12 +68,13 @@ class Target:
     def of(cls, part: str) -> Target:
         """The target of a model's name, or of "model.stage"."""
         model, _, stage = part.partition(".")
-        kind = get_model(model).kind
-        stages = get_model(model).module("stages").stages(get_model(model).config_class())
-        known = [one.name for one in stages] + (["decoder"] if has_decoders(model) else [])
+        found = get_model(model)
+        known = [one.name for one in stages_of(model, found.config_class())] + ["decoder"] * has_decoders(
+            model
+        )
         if stage and stage not in known:
             raise InputError(unknown(f"stage of {model}", stage, known))
-        return cls(*(model if kind == one else None for one in KINDS), part)
+        return cls(*(model if found.kind == one else None for one in KINDS), part)
 
 
 @dataclass(frozen=True)
@@ -83,7 +99,7 @@ class Workload:
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     batches: Sequence[int] = (1,)
     symbols: Sequence[int] = ()
-    graphs: Path = Path("build/graphs")  # of published sizes
+    graphs: Path = GRAPHS
     runs: int = 10
     warm_up: bool = False  # run every engine first, and say on stderr what that took
 
@@ -108,16 +124,10 @@ class Workload:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """What tells each of its rows from others."""
+        row = {"name": self.target.name, "backend": self.peer or self.backend, "precision": self.precision}
+        row |= {"device": self.device, "weights": self.weights}
         for symbols, batch in itertools.product(self.symbols or (None,), self.batches):
-            yield {
-                "name": self.target.name,
-                "backend": self.peer or self.backend,
-                "precision": self.precision,
-                "device": self.device,
-                "weights": self.weights,
-                "symbols": symbols,
-                "batch": batch,
-            }
+            yield {**row, "symbols": symbols, "batch": batch}
 
     @property
     def arguments(self) -> list[str]:
@@ -184,7 +194,7 @@ def make_workloads(
         )
         half = any(deployment.use_fp16 for deployment in given.values())
         for precision in precisions or ("fp16" if half else "fp32",):
-            if precisions and precision not in precisions_of(here, where):
+            if precisions and precision not in precisions_of(plain, where):
                 continue
             deployments = {}
             for kind, model in models.items():
@@ -220,12 +230,12 @@ def with_peers(workloads: Sequence[Workload], peers: Sequence[str]) -> list[Work
     return made
 
 
-def default_backends(deployments: Mapping[str, Deployment], has_torch: bool) -> list[str]:
+def default_backends(deployments: Mapping[str, Deployment]) -> list[str]:
     """Where none are asked for: those that hparams say, else all that needs no GPU."""
     on_trt = [model for model, how in deployments.items() if how.use_trt]
     if on_trt:
         return [",".join(f"{model}={'trt' if model in on_trt else 'onnx'}" for model in deployments)]
-    return ["onnx", "torch"] if has_torch else ["onnx"]
+    return ["onnx", "torch"] if importlib.util.find_spec("torch") else ["onnx"]
 
 
 def place_of(backends: Mapping[str, str], device: str | None) -> str:
@@ -237,10 +247,9 @@ def place_of(backends: Mapping[str, str], device: str | None) -> str:
 
 def precisions_of(backend: str, device: str) -> set[str]:
     """What a backend can be run in. ONNX Runtime runs the graphs as they are exported, in float32."""
-    words = {part.rpartition("=")[2].strip() for part in split_modes(backend)[0].split(",")}
-    torch_on_gpu = "torch" in words and device != "cpu"
-    half = "trt" in words or torch_on_gpu
-    return {"fp32"} | ({"fp16"} if half else set()) | ({"tf32"} if torch_on_gpu else set())
+    words = {part.rpartition("=")[2].strip() for part in backend.split(",")}
+    on_gpu = {"fp16", "tf32"} if "torch" in words and device != "cpu" else set()
+    return {"fp32", *on_gpu, *(["fp16"] if "trt" in words else [])}
 
 
 def backend_of(text: str, models: Iterable[str]) -> str:
@@ -269,12 +278,9 @@ def choose_models(
     published = [name for name, model in MODELS.items() if model.kind == kind]
     if words == "all":
         return published if weights == "published" else load_voice(voice).models_of(kind)
-    wanted = [word.strip() for word in words.split(",")] if words else [None]
-    for name in wanted:
-        if name is not None:
-            get_model(name, kind)
-    if wanted != [None]:
-        return wanted
+    if words:
+        wanted = [word.strip() for word in words.split(",")]
+        return [get_model(name, kind).name for name in wanted]
     if weights == "published":
         return published[:1]
     return [choose_sources(dict.fromkeys(KINDS), voice, checkpoints)[kind].model]
@@ -295,3 +301,61 @@ def choices(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
         if word not in known:
             raise InputError(unknown(what, word, known))
     return words
+
+
+# What a table of a suite holds: a target, backends, and what else `make_workloads` takes.
+Table = tuple[Target, Sequence[str], dict[str, Any]]
+
+
+def h200() -> Iterator[Table]:
+    """The pairs that NVIDIA's programs have, and Tacotron 2's decoder, in half precision."""
+    first = Target("fastpitch", "hifigan")
+    pairs = Target("fastspeech", "hifigan"), Target("fastpitch", "waveglow"), Target("tacotron2", "waveglow")
+    for target in (first, *pairs[:2], Target.of("tacotron2.decoder"), pairs[2]):
+        # Masked stages are for buckets, where they take the place of the others; mel_side is another form's.
+        others = ("masked_generator", "mel_side")
+        kernels = [f"{stage}=cuda" for stage in kernels_of(*target.models.values()) if stage not in others]
+        yield target, ["torch"], {"batches": (1, 4, 8)}
+        yield target, ["torch-graph", "trt"], {}
+        yield target, ["trt-graph"], {"batches": (1, 4, 8)}
+        if kernels:
+            yield target, [",".join(["trt-graph", *kernels])], {"batches": (1, 4, 8)}
+        if target == first:  # compiling takes long: once is enough
+            yield target, ["torch-compile"], {}
+
+
+def cpu() -> Iterator[Table]:
+    """The shipped voice's pairs; what is compiled is so for one length, which takes a minute."""
+    acoustics, backends = ("fastpitch", "fastspeech", "tacotron2"), ("onnx", "torch")
+    first, second, *others = (Target(a, v) for v in ("hifigan", "waveglow") for a in acoustics)
+    yield first, backends, {"batches": (1, 4), "symbols": (128, 32)}
+    yield second, backends, {"batches": (1, 4)}
+    yield from ((pair, backends, {}) for pair in others)
+    yield first, ["torch-compile"], {}
+
+
+def onnx_options() -> Iterator[Table]:
+    """ONNX Runtime's options on all kinds of stages."""
+    backends = ("onnx", *(f"onnx-{name}" for name in ONNX_OPTIONS))
+    for target in (Target("fastpitch", "hifigan"), Target.of("tacotron2"), Target.of("waveglow.generator")):
+        yield target, backends, {}
+
+
+# The tables, what holds for all of their workloads unless it is given, and the seconds that they may take.
+SUITES: dict[str, tuple[Any, dict[str, Any], float | None]] = {
+    "h200": (h200, {"precisions": ("fp16",), "weights": "published", "device": "cuda", "runs": 100}, 270.0),
+    "cpu": (cpu, {"weights": "voice", "device": "cpu", "runs": 20}, None),
+    "onnx-options": (onnx_options, {"device": "cpu", "runs": 10}, None),
+}
+
+
+def suite_workloads(name: str, given: Mapping[str, Any]) -> tuple[list[Workload], float | None]:
+    """The workloads of a suite, and the seconds that all of them may take."""
+    if name not in SUITES:
+        raise InputError(unknown("suite", name, SUITES))
+    tables, defaults, budget = SUITES[name]
+    made = []
+    for target, backends, own in tables():
+        how = {"symbols": (128,), "batches": (1,), **own, **defaults, **given}
+        made += make_workloads([target], backends, **how)
+    return made, budget

@@ -16,51 +16,31 @@ from common.config.deployment import PRECISIONS
 from common.errors import InputError
 from common.registry import names
 
-STEPS = ("verify", "sentences", "example", "tests", "pairs", "mix", "stages")
+STEPS = ("verify", "sentences", "example", "tests", "pairs", "mix")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = options.Parser(description=__doc__)
-    parser.add_argument("--steps", default=",".join(STEPS), metavar="NAMES", help=f"of {', '.join(STEPS)}")
+    texts = {  # options with commas: default and help
+        "steps": (",".join(STEPS), f"of {', '.join(STEPS)}"),
+        "models": (",".join(names()), "with commas (default: all)"),
+        "weights": ("voice,published", "published (its sizes, random weights) and voice (default: both)"),
+        "precision": (",".join(PRECISIONS), "with commas (default: fp32,fp16)"),
+    }
+    for name, (default, text) in texts.items():
+        parser.add_argument(f"--{name}", default=default, metavar="NAMES", help=text)
     parser.add_argument(
-        "--models", default=",".join(names()), metavar="NAMES", help="with commas (default: all)"
+        "--export-only",
+        action="store_true",
+        help="make the graphs of published sizes (build/graphs) and stop",
     )
-    parser.add_argument(
-        "--weights",
-        default="voice,published",
-        metavar="KINDS",
-        help="published (its sizes, random weights) and voice (default: both)",
-    )
-    parser.add_argument("--precision", default=",".join(PRECISIONS), help="with commas (default: fp32,fp16)")
-    parser.add_argument("--fixed", action="store_true", help="stages: also engines for one length only")
-    parser.add_argument(
-        "--graphs",
-        type=Path,
-        default=Path("build/graphs"),
-        metavar="FOLDER",
-        help="graphs of published sizes",
-    )
-    parser.add_argument("--export-only", action="store_true", help="make those graphs and stop")
-    parser.add_argument(
-        "--limit", type=float, default=90.0, metavar="SECONDS", help="for one check (default: 90)"
-    )
-    parser.add_argument(
-        "--parallel",
-        type=options.positive,
-        default=4,
-        metavar="N",
-        help="checks at a time that measure no time",
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("build/gpu_check"), metavar="FOLDER", help="of the results"
-    )
-    parser.add_argument(
-        "--document", type=Path, metavar="FILE", help="write the page of the results and stop"
-    )
+    parser.add_argument("--limit", type=float, default=90.0, help="seconds for one check (default: 90)")
+    parser.add_argument("--out", type=Path, default=Path("build/gpu_check"), help="folder of the results")
+    parser.add_argument("--document", type=Path, help="write this page of the results and stop")
     args = parser.parse_args(argv)
 
     if args.document:
-        from common.verify.gpu.page import document
+        from common.verify.gpu.checks import document
 
         args.document.write_text(document(args.out), encoding="utf-8")
         return 0
@@ -73,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from common.bench.random_weights import random_source
 
         for model in chosen:
-            dict(random_source(model, args.graphs).graphs)
+            dict(random_source(model).graphs)
         return 0
     steps = args.steps.split(",")
     unknown = [step for step in steps if step not in STEPS]
@@ -85,27 +65,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     require_gpu("cuda")
     from common.bench.machine import versions
     from common.engines.tensorrt.api import load_tensorrt
-    from common.verify.gpu import models, pairs, stages
-    from common.verify.gpu.checks import TIMED, run_checks, write_rows
+    from common.verify.gpu import models, pairs
+    from common.verify.gpu.checks import run_checks, write_rows
 
     load_tensorrt()
     args.out.mkdir(parents=True, exist_ok=True)
     write_rows(args.out / "machine.json", [versions("cuda")])
-    graphs, out = str(args.graphs), str(args.out)
     todo = {
-        "verify": lambda: models.verify_jobs(chosen, origins, precisions, graphs, f"{out}/plots"),
-        "sentences": lambda: pairs.sentence_jobs(precisions, f"{out}/sentences"),
-        "example": lambda: [{"folder": f"{out}/example", "precision": p} for p in precisions],
-        "pairs": lambda: pairs.pair_jobs(precisions, ["trt"]),
-        "mix": lambda: pairs.pair_jobs(["fp16"], [pairs.MIX]),
-        "stages": lambda: stages.stage_jobs(chosen, origins, precisions, args.fixed, graphs),
+        "verify": lambda: models.verify_jobs(chosen, origins, precisions, f"{args.out}/plots"),
+        "sentences": lambda: pairs.sentence_jobs(precisions, f"{args.out}/sentences"),
+        "example": lambda: [{"folder": f"{args.out}/example", "precision": p} for p in precisions],
+        "pairs": lambda: pairs.pair_jobs(precisions, "trt"),
+        "mix": lambda: pairs.pair_jobs(["fp16"], pairs.MIX),
     }
     failed = False
     for step in steps:
         if step == "tests":
             failed |= run_tests(args.out / "tests.txt")
             continue
-        rows = run_checks(step, todo[step](), args.limit, 1 if step in TIMED else args.parallel)
+        rows = run_checks(step, todo[step](), args.limit)
         write_rows(args.out / f"{step}.json", rows)
         failed |= any("failed" in row for row in rows)
     return 1 if failed else 0

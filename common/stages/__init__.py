@@ -90,6 +90,10 @@ class Stage:
         )
 
     @property
+    def full_name(self) -> str:
+        return f"{self.model}.{self.name}"
+
+    @property
     def batch(self) -> Dim:
         """The first dimension of the first input."""
         batch = self.inputs[0].dims[0]

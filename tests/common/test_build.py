@@ -26,7 +26,7 @@ from common.engines.tensorrt.half import to_half
 from common.export import to_onnx
 from common.export.examples import examples_of
 from common.export.to_onnx import example_inputs, export_source, source_stages
-from common.stages import fix
+from common.stages import fix, stages_of
 from common.synthesis.loading import make_driver, override
 from common.weights.published import read_checkpoint
 from common.weights.voices import load_voice
@@ -88,7 +88,7 @@ def test_every_stage_is_among_those_tested(sources):
     for model, names in STAGES.items():
         config = NETWORKS[model]()[1]
         assert names == tuple(
-            stage.name for stage in to_onnx.get_model(model).module("stages").stages(config)
+            stage.name for stage in stages_of(model, config)
         )
 
 
@@ -288,7 +288,7 @@ def test_the_command_says_all_that_an_engine_depends_on(tiny_voice, monkeypatch,
 
 def test_what_is_not_exported_has_no_engines(trained, tmp_path, monkeypatch):
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
-    monkeypatch.setattr("common.engines.tensorrt.build.load_tensorrt", lambda: PRETENDED)
+    monkeypatch.setattr("common.synthesis.stage_engines.load_tensorrt", lambda: PRETENDED)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     source = read_checkpoint(trained["hifigan"])
     with pytest.raises(ValueError, match=r"has no engines yet: build them with python -m hifigan\.build_trt"):

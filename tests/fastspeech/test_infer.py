@@ -148,8 +148,7 @@ def in_one(drivers, monkeypatch):
 
     def make(form: str):
         driver = drivers[form]
-        for name in ("encoder", "decoder"):
-            engine = getattr(driver, name)
+        for engine in (driver.encoder, driver.decoder):
             inner = engine._engine(engine.buckets[0]) if engine.buckets else engine
             monkeypatch.setattr(type(inner), "capturable", capturable)
         monkeypatch.setattr(regulate, "kernels", lambda: Operations(DECOMPOSED.repeat, positions))

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from common.bench.table import cells_of
-from common.verify.gpu import checks, models, pairs, stages
-from common.verify.gpu.page import document
+from common.verify.gpu import checks, models, pairs
+from common.verify.gpu.checks import document
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,30 +35,24 @@ def test_without_a_gpu_it_says_so(tmp_path):
 
 
 def test_an_unknown_step_and_an_empty_folder_are_named(tmp_path):
-    found = run("--steps", "verify,stagse")
-    assert found.returncode == 2 and "'stagse'" in found.stderr and "stages" in found.stderr
+    found = run("--steps", "verify,paris")
+    assert found.returncode == 2 and "'paris'" in found.stderr and "pairs" in found.stderr
     found = run("--document", str(tmp_path / "page.md"), "--out", str(tmp_path))
     assert found.returncode == 2 and "has no results" in found.stderr
     assert not (tmp_path / "page.md").exists()
 
 
-def test_jobs_cover_all_stages_pairs_and_precisions():
-    found = stages.stage_jobs(["fastpitch", "hifigan"], ["voice"], ["fp32", "fp16"], True, "graphs")
-    assert {job["stage"] for job in found} >= {"encoder", "decoder", "generator", "denoiser"}
-    assert {job["fixed"] for job in found} == {True, False}
-    assert len(pairs.pair_jobs(["fp16"], ["trt"])) == 6
+def test_jobs_cover_all_pairs_and_precisions():
+    assert len(pairs.pair_jobs(["fp16"], "trt")) == 6
     assert len(pairs.sentence_jobs(["fp16"], "x")) == 12
-    assert len(models.verify_jobs(["tacotron2"], ["voice", "published"], ["fp32"], "g", "p")) == 2
+    assert len(models.verify_jobs(["tacotron2"], ["voice", "published"], ["fp32"], "p")) == 2
 
 
 def test_a_child_that_fails_leaves_a_row_and_the_others_go_on():
     """Both jobs need a GPU or TensorRT, which say why they are not there; the third names no model."""
     rows = checks.run_checks(
         "verify",
-        [
-            {"origin": "voice", "model": model, "precision": "fp32", "graphs": "g"}
-            for model in ("hifigan", "no_such_model")
-        ],
+        [{"origin": "voice", "model": model, "precision": "fp32"} for model in ("hifigan", "no_such_model")],
         limit=120,
     )
     assert [row["model"] for row in rows] == ["hifigan", "no_such_model"]
@@ -66,9 +60,10 @@ def test_a_child_that_fails_leaves_a_row_and_the_others_go_on():
 
 
 def test_verification_compares_every_layer_and_draws(tmp_path):
-    row = models.check("voice", "hifigan", "fp32", str(tmp_path), str(tmp_path), backend="onnx", device="cpu")
+    about = {"origin": "voice", "model": "hifigan", "precision": "fp32"}
+    row = models.check("voice", "hifigan", "fp32", str(tmp_path), backend="onnx", device="cpu")
     assert row["report"]["ok"]
-    assert cells_of(models.COLUMNS, row)[-1] == "ok"
+    assert cells_of(models.COLUMNS, about | row)[-1] == "ok"
     assert (tmp_path / "verify-voice-hifigan-fp32.png").stat().st_size > 1000
 
 

@@ -149,38 +149,22 @@ class Shape(GraphedShape):
         levels, margin = layout.levels, layout.margin
         buffers = self.buffers = self._level_buffers()
         width = layout.window * CHUNK
-        windows = LevelBuffer(
-            torch.zeros(buffers[0]["mean"].rows * width, dtype=torch.float16, device=self.device),
-            1,
-            buffers[0]["mean"].rows,
-            width,
-        )
+        rows = buffers[0]["mean"].rows
+        memory = torch.zeros(rows * width, dtype=torch.float16, device=self.device)
+        windows = LevelBuffer(memory, 1, rows, width)
         window = TritonLaunch(
             kernels.window_kernel,
             (-(-self.frames // WINDOW_ROWS), self.batch, layout.window),
             (self.inputs["mel"], windows.memory, self.inputs["lengths"], self.frames, self.stride),
-            {
-                "MELS": config.n_mel_channels,
-                "MARGIN": margin,
-                "WIDTH": width,
-                "BLOCK": WINDOW_ROWS,
-            },
+            {"MELS": config.n_mel_channels, "MARGIN": margin, "WIDTH": width, "BLOCK": WINDOW_ROWS},
         )
         launches = [window, self._conv(folded.first, levels[0], windows, buffers[0]["mean"], chunk=CHUNK)]
         for index, up in enumerate(folded.ups):
             before, after, buffer = levels[index], levels[index + 1], buffers[index + 1]
             rate, kernel = config.upsample_rates[index], config.upsample_kernel_sizes[index]
-            launches.append(
-                self._conv(
-                    up,
-                    before,
-                    buffers[index]["mean"],
-                    buffer["start"],
-                    phases=rate,
-                    late=(kernel - rate) // 2,
-                )
-            )
             source = x = buffer["start"]  # the convolution's input, and the residual
+            late = (kernel - rate) // 2
+            launches.append(self._conv(up, before, buffers[index]["mean"], x, phases=rate, late=late))
             for product in folded.blocks[index]:
                 if product.summed:
                     slope = LAST_LEAKY_SLOPE if index == len(folded.ups) - 1 else LEAKY_SLOPE
@@ -194,23 +178,14 @@ class Shape(GraphedShape):
                     launches.append(self._conv(product, after, x, source))
         level, buffer = levels[-1], buffers[-1]["mean"]
         samples = self.audio.shape[1]
-        launches.append(
-            TritonLaunch(
-                kernels.last_kernel,
-                (-(-samples // LAST_ROWS), self.batch),
-                (
-                    buffer.memory,
-                    folded.last,
-                    folded.last_bias,
-                    self.audio,
-                    samples,
-                    margin * level.rate,
-                    self.stride * level.rate,
-                ),
-                {"CHANNELS": level.channels, "BLOCK": LAST_ROWS},
-            )
+        tensors = buffer.memory, folded.last, folded.last_bias, self.audio
+        last = TritonLaunch(
+            kernels.last_kernel,
+            (-(-samples // LAST_ROWS), self.batch),
+            (*tensors, samples, margin * level.rate, self.stride * level.rate),
+            {"CHANNELS": level.channels, "BLOCK": LAST_ROWS},
         )
-        return launches
+        return [*launches, last]
 
     def _conv(
         self,
@@ -248,45 +223,25 @@ class Shape(GraphedShape):
             out_tensor = describe(wide, [tile.rows, tile.columns])
         elif product.spread == 1:
             out_tensor = describe(out.wide(unit), [tile.rows, tile.columns])
+        tensors = (
+            describe(source.wide(unit), [tile.rows, chunk]),
+            describe(product.weight.view(-1, chunk), [tile.columns, chunk]),
+            describe(kept.wide(unit), [tile.rows, tile.columns]) if kept else None,
+            out_tensor,
+            product.bias,
+            self.inputs["lengths"],
+        )
+        steps_apart = source.step, kept.step if kept else 0, out.step
+        places = tiles, margin, self.stride * level.rate, self.batch
+        taps = {"TAPS": product.taps, "STARTS": product.starts, "CENTERS": product.centers}
+        apart = {"DILATIONS": product.dilations, "GROUP": product.group, "SPREAD": product.spread}
+        chunks = {"CHUNKS": source.channels // chunk, "CHUNK": chunk, "CHANNELS": source.channels}
+        outs = {"RATE": level.rate, "PHASES": phases, "PADDING": late, "COLUMNS": product.columns}
+        ends = {"RESIDUAL": product.residual, "SUM": product.summed, "SLOPE": slope}
+        of_tile = {"BM": tile.rows, "BN": tile.columns, "STAGES": tile.stages, "num_warps": tile.warps}
         return TritonLaunch(
             kernels.conv_kernel,
             (programs * (1 if product.summed else len(product.taps)),),
-            (
-                describe(source.wide(unit), [tile.rows, chunk]),
-                describe(product.weight.view(-1, chunk), [tile.columns, chunk]),
-                describe(kept.wide(unit), [tile.rows, tile.columns]) if kept else None,
-                out_tensor,
-                product.bias,
-                self.inputs["lengths"],
-                product.dilation,
-                source.step,
-                kept.step if kept else 0,
-                out.step,
-                tiles,
-                margin,
-                self.stride * level.rate,
-                self.batch,
-            ),
-            {
-                "RATE": level.rate,
-                "TAPS": product.taps,
-                "STARTS": product.starts,
-                "CENTERS": product.centers,
-                "DILATIONS": product.dilations,
-                "CHUNKS": source.channels // chunk,
-                "CHUNK": chunk,
-                "CHANNELS": source.channels,
-                "GROUP": product.group,
-                "SPREAD": product.spread,
-                "PHASES": phases,
-                "PADDING": late,
-                "COLUMNS": product.columns,
-                "RESIDUAL": product.residual,
-                "SUM": product.summed,
-                "SLOPE": slope,
-                "BM": tile.rows,
-                "BN": tile.columns,
-                "STAGES": tile.stages,
-                "num_warps": tile.warps,
-            },
+            (*tensors, product.dilation, *steps_apart, *places),
+            {**taps, **apart, **chunks, **outs, **ends, **of_tile},
         )

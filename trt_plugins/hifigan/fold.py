@@ -58,7 +58,8 @@ class KernelLayout:
 
 def layout_of(config: HifiganConfig, columns: int = COLUMNS) -> KernelLayout:
     """The layout for a network; raises for one that the kernels do not support."""
-    for rate, kernel in zip(config.upsample_rates, config.upsample_kernel_sizes, strict=True):
+    ups = list(zip(config.upsample_rates, config.upsample_kernel_sizes, strict=True))
+    for rate, kernel in ups:
         if (kernel - rate) % 2:
             raise InputError(
                 f"upsampling by {rate} with kernel {kernel}: the kernels need an even difference, "
@@ -83,7 +84,6 @@ def layout_of(config: HifiganConfig, columns: int = COLUMNS) -> KernelLayout:
         (kernel - 1) // 2 * max(dilations)
         for kernel, dilations in zip(kernels, config.resblock_dilation_sizes, strict=True)
     )
-    ups = zip(config.upsample_rates, config.upsample_kernel_sizes, strict=True)
     return KernelLayout(
         window=-(-ENDS * config.n_mel_channels // CHUNK),
         levels=tuple(levels),
@@ -93,10 +93,7 @@ def layout_of(config: HifiganConfig, columns: int = COLUMNS) -> KernelLayout:
 
 
 def _filled(channels: int) -> int:
-    filled = NARROW
-    while filled < channels:  # tile sizes are powers of two
-        filled *= 2
-    return filled
+    return max(NARROW, 1 << (channels - 1).bit_length())  # tile sizes are powers of two
 
 
 @dataclass(frozen=True, eq=False)

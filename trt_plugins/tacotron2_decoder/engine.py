@@ -52,9 +52,7 @@ class DecoderLoop(Engine):
             raise ValueError(f"the decoder's kernel runs the stage decoder_loop, not {stage.full_name}")
         if device == "cpu" or not torch.cuda.is_available():
             raise InputError(f"device {device!r}: the decoder's kernel runs on an NVIDIA GPU")
-        self.stage = stage
-        self.device = device
-        self.config = source.config
+        self.stage, self.device, self.config = stage, device, source.config
         self._sizes = sizes_of(source.config)
         self._at = torch.device(device)
         if self._at.index is None:

@@ -28,17 +28,9 @@ MOST_TEXT = 512
 PAIR_BYTES = 1024  # of two tiles
 # The kernel's arguments in order: weights (weights.py), inputs, the exchange, outputs.
 WEIGHTS = {
-    "attention": "float16",
-    "decoder": "float16",
-    "recurrent": "float16",
-    "query": "float16",
-    "prenet": "float16",
-    "out": "float16",
-    "attention_bias": "float32",
-    "decoder_bias": "float32",
-    "out_bias": "float32",
-    "location": "float16",
-    "energy": "float32",
+    **dict.fromkeys(("attention", "decoder", "recurrent", "query", "prenet", "out"), "float16"),
+    **dict.fromkeys(("attention_bias", "decoder_bias", "out_bias"), "float32"),
+    **{"location": "float16", "energy": "float32"},
 }
 INPUTS = {
     "products": "float16",
@@ -85,15 +77,9 @@ class Plan(NamedTuple):
 
 
 def sizes_of(config: Tacotron2Config) -> Sizes:
-    return Sizes(
-        config.prenet_dim,
-        config.attention_rnn_dim,
-        config.decoder_rnn_dim,
-        config.encoder_embedding_dim,
-        config.attention_dim,
-        config.attention_location_kernel_size,
-        config.frame_size,
-    )
+    lstms = config.attention_rnn_dim, config.decoder_rnn_dim
+    attention = config.attention_dim, config.attention_location_kernel_size
+    return Sizes(config.prenet_dim, *lstms, config.encoder_embedding_dim, *attention, config.frame_size)
 
 
 def check_sizes(sizes: Sizes, limits: Limits) -> None:
@@ -103,13 +89,8 @@ def check_sizes(sizes: Sizes, limits: Limits) -> None:
         raise InputError(f"the decoder's kernel needs compute capability 8.0; this GPU has {have}")
     if not limits.cooperative:
         raise InputError("the decoder's kernel needs cooperative launches, which this GPU does not have")
-    for name, divisor in (
-        ("prenet", 8),
-        ("attention_rnn", 8),
-        ("decoder_rnn", 8),
-        ("encoder", 8),
-        ("attention", 4),
-    ):
+    divisors = {"prenet": 8, "attention_rnn": 8, "decoder_rnn": 8, "encoder": 8, "attention": 4}
+    for name, divisor in divisors.items():
         value = getattr(sizes, name)
         if value % divisor:
             raise InputError(f"the decoder's kernel takes multiples of {divisor} for {name}_dim, not {value}")

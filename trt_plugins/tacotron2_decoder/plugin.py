@@ -32,14 +32,8 @@ class Tacotron2DecoderPlugin(KernelPlugin):
         text, less = given["memory"][1], trt.DimensionOperation.SUB
         other_rows = expr_builder.operation(trt.DimensionOperation.SUM, prenet, expr_builder.constant(1))
         frame = expr_builder.operation(less, given["out_bias"][0], other_rows)
-        shapes = (
-            [batch, limit, frame],
-            [batch],
-            [batch, limit],
-            [batch, limit, text],
-            [batch],
-            [expr_builder.constant(2)],
-        )
+        of_frames = [batch, limit, frame], [batch], [batch, limit], [batch, limit, text]
+        shapes = (*of_frames, [batch], [expr_builder.constant(2)])
         return [trt.DimsExprs(shape) for shape in shapes]
 
     def supports_format_combination(self, pos, in_out, num_inputs):

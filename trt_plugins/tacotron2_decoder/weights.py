@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trt_plugins.tacotron2_decoder.launch import ROWS, UNITS
+from trt_plugins.tacotron2_decoder.launch import ROWS, UNITS, WEIGHTS
 
 if TYPE_CHECKING:
     from tacotron2.model import Tacotron2
@@ -20,9 +21,8 @@ PAIR = 32  # channels of two adjacent tiles
 class Folded(NamedTuple):
     """The matrices of one step, float32, rows and columns in the network's order; summed biases are one."""
 
-    attention: tuple[
-        Tensor, Tensor, Tensor
-    ]  # (4 H_a, P), (4 H_a, C), (4 H_a, H_a): frame, context, recurrent
+    # (4 H_a, P), (4 H_a, C), (4 H_a, H_a): frame, context, recurrent
+    attention: tuple[Tensor, Tensor, Tensor]
     attention_bias: Tensor  # (4 H_a,)
     decoder: tuple[Tensor, Tensor, Tensor]  # (4 H_d, H_a), (4 H_d, C), (4 H_d, H_d)
     decoder_bias: Tensor
@@ -34,21 +34,8 @@ class Folded(NamedTuple):
     energy: Tensor  # (A,)
 
 
-class Arranged(NamedTuple):
-    """The tensors of `launch.WEIGHTS`, and the matrix of `products`: float16 in the kernel's order."""
-
-    attention: Tensor
-    decoder: Tensor
-    recurrent: Tensor
-    query: Tensor
-    prenet: Tensor
-    out: Tensor
-    attention_bias: Tensor
-    decoder_bias: Tensor
-    out_bias: Tensor
-    location: Tensor
-    energy: Tensor
-    context: Tensor  # (4 H_d, C) in the order of blocks: the matrix of `products`
+# The tensors of `launch.WEIGHTS` in the kernel's order, and the matrix of `products`: (4 H_d, C) float16.
+Arranged = namedtuple("Arranged", (*WEIGHTS, "context"))
 
 
 @torch.no_grad()
@@ -62,17 +49,15 @@ def fold(network: Tacotron2) -> Folded:
     out_bias = torch.cat([layers[0] @ projection.bias, projection.bias, gate.bias])
     location = decoder.attention_layer.location_layer
     dense = location.location_dense.linear_layer.weight
+    context = config.encoder_embedding_dim
     return Folded(
-        (
-            *attention.weight_ih.split([config.prenet_dim, config.encoder_embedding_dim], 1),
-            attention.weight_hh,
-        ),
+        (*attention.weight_ih.split([config.prenet_dim, context], 1), attention.weight_hh),
         attention.bias_ih + attention.bias_hh,
-        (*rnn.weight_ih.split([config.attention_rnn_dim, config.encoder_embedding_dim], 1), rnn.weight_hh),
+        (*rnn.weight_ih.split([config.attention_rnn_dim, context], 1), rnn.weight_hh),
         rnn.bias_ih + rnn.bias_hh,
         decoder.attention_layer.query_layer.linear_layer.weight,
         layers[1],
-        out.split([config.decoder_rnn_dim, config.encoder_embedding_dim], 1),
+        out.split([config.decoder_rnn_dim, context], 1),
         out_bias,
         torch.einsum("af,fwk->wka", dense, location.location_conv.conv.weight),
         decoder.attention_layer.v.linear_layer.weight[0],
@@ -82,24 +67,13 @@ def fold(network: Tacotron2) -> Folded:
 @torch.no_grad()
 def arrange(folded: Folded, device: str | torch.device) -> Arranged:
     """Folded weights on a GPU, in the kernel's layout."""
-    by_attention_block, by_decoder_block = map(by_block, folded.attention), map(by_block, folded.decoder)
-    of_attention, of_context, recurrent = by_decoder_block
-    halves = (
-        joined(*by_attention_block),
-        joined(of_attention),
-        joined(recurrent),
-        joined(folded.query),
-        joined(folded.prenet),
-        joined(*folded.out),
-    )
-    floats = by_block(folded.attention_bias), by_block(folded.decoder_bias), folded.out_bias
-    return Arranged(
-        *(tensor.to(device, torch.float16).contiguous() for tensor in halves),
-        *(tensor.to(device, torch.float32).contiguous() for tensor in floats),
-        folded.location.to(device, torch.float16).contiguous(),
-        folded.energy.to(device, torch.float32).contiguous(),
-        of_context.to(device, torch.float16).contiguous(),
-    )
+    of_attention, of_context, recurrent = map(by_block, folded.decoder)
+    small = joined(folded.query), joined(folded.prenet), joined(*folded.out)
+    matrices = joined(*map(by_block, folded.attention)), joined(of_attention), joined(recurrent), *small
+    biases = by_block(folded.attention_bias), by_block(folded.decoder_bias), folded.out_bias
+    tensors = *matrices, *biases, folded.location, folded.energy, of_context
+    types = [getattr(torch, name) for name in (*WEIGHTS.values(), "float16")]
+    return Arranged(*(x.to(device, dtype).contiguous() for x, dtype in zip(tensors, types, strict=True)))
 
 
 def by_block(gates: Tensor) -> Tensor:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -22,7 +22,6 @@ from trt_plugins.transformer.fold import (
     CHUNK,
     COLUMNS,
     Attention,
-    Encoder,
     Layer,
     Norm,
     PredictorLayer,
@@ -114,6 +113,15 @@ class SequenceBuffer:
         """Arguments of the embedding kernels: size, stride, margin, items."""
         return self.size, self.stride, self.margin, self.batch
 
+    @property
+    def residual(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What layer norms read and write."""
+        return self.mask, self.x32, self.x16
+
+    @property
+    def widths(self) -> dict[str, int]:
+        return {"WIDTH": self.width, "BLOCK": block_of(self.channels)}
+
     def grid(self, rows: int) -> tuple[int, int]:
         return -(-self.size // rows), self.batch
 
@@ -142,38 +150,23 @@ def product_launch(
     from trt_plugins.transformer import kernels
 
     describe = TensorDescriptor.from_tensor
-    whole = parts or channels
+    tensors = (
+        describe(source, [tile.rows, CHUNK]),
+        describe(product.weight, [tile.columns, CHUNK]),
+        product.bias,
+        mask,
+        out if parts or channels else describe(out, [tile.rows, tile.columns]),
+    )
+    rows = sequence.all_rows, sequence.margin, sequence.stride
+    columns = {"COLUMNS": product.columns, "GROUP": group or product.columns}
+    of_product = {"TAPS": product.taps, "CHUNKS": product.chunks, "CHUNK": CHUNK, **columns}
+    of_tile = {"BM": tile.rows, "BN": tile.columns, "SPLITS": tile.splits, "STAGES": LOADS_AHEAD}
+    of_tile["num_warps"] = 8 if tile.rows * tile.columns > 8192 else 4
     return TritonLaunch(
         kernels.product_kernel,
         (-(-sequence.rows // tile.rows), product.columns // tile.columns, tile.splits),
-        (
-            describe(source, [tile.rows, CHUNK]),
-            describe(product.weight, [tile.columns, CHUNK]),
-            product.bias,
-            mask,
-            out if whole else describe(out, [tile.rows, tile.columns]),
-            sequence.all_rows if group else 0,
-            sequence.all_rows,
-            sequence.margin,
-            sequence.stride,
-            sequence.batch,
-            sequence.size,
-        ),
-        {
-            "TAPS": product.taps,
-            "CHUNKS": product.chunks,
-            "CHUNK": CHUNK,
-            "COLUMNS": product.columns,
-            "GROUP": group or product.columns,
-            "SPLITS": tile.splits,
-            "PARTS": parts,
-            "RELU": relu,
-            "CHANNELS": channels,
-            "BM": tile.rows,
-            "BN": tile.columns,
-            "STAGES": LOADS_AHEAD,
-            "num_warps": 8 if tile.rows * tile.columns > 8192 else 4,
-        },
+        (*tensors, sequence.all_rows if group else 0, *rows, sequence.batch, sequence.size),
+        {**of_product, **of_tile, "PARTS": parts, "RELU": relu, "CHANNELS": channels},
     )
 
 
@@ -216,40 +209,16 @@ class LayerLaunches:
     def _attention(self, attention: Attention, lengths: Tensor) -> TritonLaunch:
         from trt_plugins.transformer import kernels
 
-        sequence = self.sequence
+        sequence, norm = self.sequence, attention.norm
+        weights = attention.weight, attention.bias, norm.gain, norm.shift
+        rows = sequence.all_rows, sequence.margin, sequence.stride, sequence.batch, sequence.channels
+        heads = {"HEADS": attention.heads, "HEAD": attention.head, "MASKED": attention.masked}
+        tile = {"BM": ATTENTION_ROWS, "BN": ATTENTION_KEYS, "STAGES": 2, "QKV_WIDTH": attention.qkv.columns}
         return TritonLaunch(
             kernels.attention_kernel,
             (*sequence.grid(ATTENTION_ROWS), attention.heads),
-            (
-                self.qkv,
-                lengths,
-                attention.weight,
-                attention.bias,
-                attention.norm.gain,
-                attention.norm.shift,
-                sequence.mask,
-                sequence.x32,
-                sequence.x16,
-                self.parts,
-                sequence.all_rows,
-                sequence.margin,
-                sequence.stride,
-                sequence.batch,
-                sequence.channels,
-            ),
-            {
-                "MASKED": attention.masked,
-                "HEADS": attention.heads,
-                "HEAD": attention.head,
-                "QKV_WIDTH": attention.qkv.columns,
-                "ITEMS": items_of(sequence.batch),
-                "COLUMNS": self.columns,
-                "WIDTH": sequence.width,
-                "BLOCK": block_of(sequence.channels),
-                "BM": ATTENTION_ROWS,
-                "BN": ATTENTION_KEYS,
-                "STAGES": 2,
-            },
+            (self.qkv, lengths, *weights, *sequence.residual, self.parts, *rows),
+            {**heads, **sequence.widths, **tile, "ITEMS": items_of(sequence.batch), "COLUMNS": self.columns},
         )
 
     def _norm(self, bias: Tensor, norm: Norm, splits: int) -> TritonLaunch:
@@ -257,28 +226,12 @@ class LayerLaunches:
         from trt_plugins.transformer import kernels
 
         sequence = self.sequence
+        rows = sequence.all_rows, sequence.margin
         return TritonLaunch(
             kernels.norm_kernel,
             (-(-sequence.rows // NORM_ROWS),),
-            (
-                self.parts,
-                bias,
-                norm.gain,
-                norm.shift,
-                sequence.mask,
-                sequence.x32,
-                sequence.x16,
-                sequence.all_rows,
-                sequence.margin,
-                sequence.channels,
-            ),
-            {
-                "SPLITS": splits,
-                "COLUMNS": self.columns,
-                "WIDTH": sequence.width,
-                "BLOCK": block_of(sequence.channels),
-                "BM": NORM_ROWS,
-            },
+            (self.parts, bias, norm.gain, norm.shift, *sequence.residual, *rows, sequence.channels),
+            {"SPLITS": splits, "COLUMNS": self.columns, "BM": NORM_ROWS, **sequence.widths},
         )
 
 
@@ -316,74 +269,42 @@ class PredictorLaunches:
         from trt_plugins.transformer import kernels
 
         sequence, predictors = self.sequence, self.weights
+        before = parts, layer.bias, layer.gain, layer.shift
+        after = sequence.inside, sequence.mask, predictors.last, predictors.last_bias
+        columns = {"SPLITS": tile.splits, "COLUMNS": layer.product.columns, "BLOCK": layer.block}
         return TritonLaunch(
             kernels.predictor_kernel,
             (-(-sequence.rows // NORM_ROWS), len(predictors.last)),
-            (
-                parts,
-                layer.bias,
-                layer.gain,
-                layer.shift,
-                sequence.inside,
-                sequence.mask,
-                predictors.last,
-                predictors.last_bias,
-                out,
-                sequence.all_rows,
-                sequence.size,
-                sequence.stride,
-                sequence.margin,
-                sequence.batch,
-                layer.channels,
-            ),
-            {
-                "SPLITS": tile.splits,
-                "COLUMNS": layer.product.columns,
-                "BLOCK": layer.block,
-                "LAST": out is self.numbers,
-                "LONGEST": longest,
-                "BM": NORM_ROWS,
-            },
+            (*before, *after, out, sequence.all_rows, *sequence.layout, layer.channels),
+            {**columns, "LAST": out is self.numbers, "LONGEST": longest, "BM": NORM_ROWS},
         )
 
 
-class WorkBuffers(ABC):
+class WorkBuffers(Protocol):
     """The memory of a stage for one set of input shapes."""
 
-    @abstractmethod
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:
         """The launches for these inputs, and the outputs that they fill."""
 
 
 def embedding_options(sequence: SequenceBuffer, mask_padding: bool) -> dict[str, Any]:
     """Options of the embedding kernels."""
-    return {
-        "MASK_PADDING": mask_padding,
-        "ITEMS": items_of(sequence.batch),
-        "WIDTH": sequence.width,
-        "BLOCK": block_of(sequence.channels),
-        "BM": STEP_ROWS,
-    }
+    items = {"MASK_PADDING": mask_padding, "ITEMS": items_of(sequence.batch)}
+    return {**items, **sequence.widths, "BM": STEP_ROWS}
 
 
-class EncoderBuffers(WorkBuffers):
+class EncoderBuffers:
     """Symbols (B, N) -> `encoded` and the predictors' outputs; `duration` in frames is clipped to `longest`.
 
     `padding` is the padding symbol, which is masked at any position.
     """
 
     def __init__(
-        self,
-        folded: Encoder,
-        sequence: SequenceBuffer,
-        processors: int,
-        *,
-        mask_padding: bool,
-        longest: float,
-        padding: int | None = None,
+        self, engine: TransformerEngine, sequence: SequenceBuffer, longest: float, padding: int | None = None
     ):
+        folded, processors = engine.folded, engine.processors
         self.folded, self.sequence, self.longest = folded, sequence, longest
-        self.options = {**embedding_options(sequence, mask_padding), "PADDING": padding}
+        self.options = {**embedding_options(sequence, engine.config.mask_padding), "PADDING": padding}
         self.stack = LayerLaunches(folded.layers, sequence, processors)
         self.predictors = [
             PredictorLaunches(predictors, sequence, processors) for predictors in folded.predictors
@@ -394,20 +315,12 @@ class EncoderBuffers(WorkBuffers):
 
         sequence, folded = self.sequence, self.folded
         lengths = inputs["lengths"]
+        given = inputs["symbols"], lengths, inputs.get("speaker")
+        tables = folded.embedding, folded.speakers, folded.positions
         symbols = TritonLaunch(
             kernels.symbols_kernel,
             sequence.grid(STEP_ROWS),
-            (
-                inputs["symbols"],
-                lengths,
-                inputs.get("speaker"),
-                folded.embedding,
-                folded.speakers,
-                folded.positions,
-                *sequence.memory,
-                *sequence.layout,
-                sequence.channels,
-            ),
+            (*given, *tables, *sequence.memory, *sequence.layout, sequence.channels),
             self.options,
         )
         launches = [symbols, *self.stack.launches(lengths)]
@@ -438,28 +351,15 @@ def frames_launch(
     from trt_plugins.transformer import kernels
 
     width = source.shape[-1]
+    given = source, inputs.get("repeat_index"), inputs["mel_lengths"], numbers
+    weight, bias = (value.weight, value.bias) if value else (None, None)
+    sizes = steps * width, numbers.shape[-1] if numbers is not None else steps, *sequence.layout
+    taps = {"SOURCE_WIDTH": width, "TAPS": len(weight) if value else 0}
     return TritonLaunch(
         kernels.frames_kernel,
         sequence.grid(STEP_ROWS),
-        (
-            source,
-            inputs.get("repeat_index"),
-            inputs["mel_lengths"],
-            numbers,
-            value.weight if value else None,
-            value.bias if value else None,
-            positions,
-            *sequence.memory,
-            steps * width,
-            numbers.shape[-1] if numbers is not None else steps,
-            *sequence.layout,
-            sequence.channels,
-        ),
-        {
-            **embedding_options(sequence, mask_padding),
-            "SOURCE_WIDTH": width,
-            "TAPS": len(value.weight) if value else 0,
-        },
+        (*given, weight, bias, positions, *sequence.memory, *sizes, sequence.channels),
+        {**embedding_options(sequence, mask_padding), **taps},
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -96,16 +95,8 @@ class Encoder(TransformerEngine):
 
     def work_buffers(self, inputs: Mapping[str, Tensor]) -> WorkBuffers:
         config = self.config
-        return EncoderBuffers(
-            self.folded,
-            SequenceBuffer(
-                *inputs["symbols"].shape, config.symbols_embedding_dim, margin_of(config), self.device
-            ),
-            self.processors,
-            mask_padding=config.mask_padding,
-            longest=LONGEST,
-            padding=config.padding_idx,
-        )
+        sizes = *inputs["symbols"].shape, config.symbols_embedding_dim, margin_of(config)
+        return EncoderBuffers(self, SequenceBuffer(*sizes, self.device), LONGEST, config.padding_idx)
 
 
 class Decoder(TransformerEngine):
@@ -123,30 +114,19 @@ class Decoder(TransformerEngine):
         )
 
     def work_buffers(self, inputs: Mapping[str, Tensor]) -> WorkBuffers:
-        batch, text, _ = inputs["encoded"].shape
-        mel = inputs["repeat_index"].shape[1]
-        return DecoderBuffers(self.config, self.folded, batch, text, mel, self.device, self.processors)
+        return DecoderBuffers(self, *inputs["encoded"].shape[:2], inputs["repeat_index"].shape[1])
 
 
-class DecoderBuffers(WorkBuffers):
-    def __init__(
-        self,
-        config: FastPitchConfig,
-        folded: FoldedDecoder,
-        batch: int,
-        text: int,
-        mel: int,
-        device: Any,
-        processors: int,
-    ):
+class DecoderBuffers:
+    def __init__(self, engine: Decoder, batch: int, text: int, mel: int):
+        folded, config, device, processors = engine.folded, engine.config, engine.device, engine.processors
         self.config, self.folded = config, folded
         self.text, self.sequence = (
             SequenceBuffer(batch, size, config.symbols_embedding_dim, margin_of(config), device)
             for size in (text, mel)
         )
-        self.energy = (
-            PredictorLaunches(folded.predictors, self.text, processors) if folded.predictors else None
-        )
+        energy = folded.predictors
+        self.energy = PredictorLaunches(energy, self.text, processors) if energy else None
         self.stack = LayerLaunches(folded.layers, self.sequence, processors)
         self.mel = torch.zeros(batch, config.n_mel_channels, mel, device=device)
 
@@ -154,30 +134,17 @@ class DecoderBuffers(WorkBuffers):
         from trt_plugins.transformer import kernels
 
         folded, text, sequence = self.folded, self.text, self.sequence
+        masks, pitch = self.config.mask_padding, folded.pitch
+        given = inputs["encoded"], inputs["lengths"], inputs["pitch"]
         with_pitch = TritonLaunch(
             kernels.values_kernel,
             text.grid(STEP_ROWS),
-            (
-                inputs["encoded"],
-                inputs["lengths"],
-                inputs["pitch"],
-                folded.pitch.weight,
-                folded.pitch.bias,
-                *text.memory,
-                *text.layout,
-                text.channels,
-            ),
-            {**embedding_options(text, self.config.mask_padding), "TAPS": len(folded.pitch.weight)},
+            (*given, pitch.weight, pitch.bias, *text.memory, *text.layout, text.channels),
+            {**embedding_options(text, masks), "TAPS": len(pitch.weight)},
         )
+        source, energy = text.x32[text.margin :], self.energy.numbers if self.energy else None
         frames = frames_launch(
-            sequence,
-            text.x32[text.margin :],
-            text.stride,
-            inputs,
-            folded.positions,
-            self.config.mask_padding,
-            self.energy.numbers if self.energy else None,
-            folded.energy,
+            sequence, source, text.stride, inputs, folded.positions, masks, energy, folded.energy
         )
         launches = [
             with_pitch,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -78,8 +77,7 @@ class Encoder(TransformerEngine):
     def work_buffers(self, inputs: Mapping[str, Tensor]) -> WorkBuffers:
         config = self.config
         sequence = SequenceBuffer(*inputs["symbols"].shape, config.d_model, margin_of(config), self.device)
-        how = {"mask_padding": config.mask_padding, "longest": NO_LIMIT}
-        return EncoderBuffers(self.folded, sequence, self.processors, **how)
+        return EncoderBuffers(self, sequence, NO_LIMIT)
 
 
 class Decoder(TransformerEngine):
@@ -95,23 +93,15 @@ class Decoder(TransformerEngine):
 
     def work_buffers(self, inputs: Mapping[str, Tensor]) -> WorkBuffers:
         size = inputs["repeat_index" if "repeat_index" in inputs else "placed"].shape[1]
-        batch = len(inputs["mel_lengths"])
-        return DecoderBuffers(self.config, self.folded, batch, size, self.device, self.processors)
+        return DecoderBuffers(self, len(inputs["mel_lengths"]), size)
 
 
-class DecoderBuffers(WorkBuffers):
-    def __init__(
-        self,
-        config: FastSpeechConfig,
-        folded: FoldedDecoder,
-        batch: int,
-        mel: int,
-        device: Any,
-        processors: int,
-    ):
-        self.config, self.folded = config, folded
+class DecoderBuffers:
+    def __init__(self, engine: Decoder, batch: int, mel: int):
+        config, device = engine.config, engine.device
+        self.config, self.folded = config, engine.folded
         self.sequence = SequenceBuffer(batch, mel, config.d_model, margin_of(config), device)
-        self.stack = LayerLaunches(folded.layers, self.sequence, processors)
+        self.stack = LayerLaunches(self.folded.layers, self.sequence, engine.processors)
         self.mel = torch.zeros(batch, config.n_mel_channels, mel, device=device)
 
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:

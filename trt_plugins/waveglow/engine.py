@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from trt_plugins.graphs import GraphedShape, ShapedGenerator
-from trt_plugins.waveglow.fold import NARROW, Folded, fold, layout_of
+from trt_plugins.waveglow.fold import CHUNK, NARROW, Folded, fold, layout_of
 from waveglow.config import WaveglowConfig
 
 # Rows, columns and launch options of the tiles: the fastest on an H200 (README.md).
@@ -57,8 +57,6 @@ class Shape(GraphedShape):
     def _describe(self) -> None:
         from triton.tools.tensor_descriptor import TensorDescriptor
 
-        from trt_plugins.waveglow.fold import CHUNK
-
         describe, folded, channels = TensorDescriptor.from_tensor, self.folded, self.layout.channels
         self.gate_columns = min(GATE_COLUMNS, 2 * channels)
         self.residual_columns = min(RESIDUAL_COLUMNS, channels)
@@ -87,22 +85,13 @@ class Shape(GraphedShape):
         from trt_plugins.waveglow import kernels
 
         config, layout = self.config, self.layout
-        kernels.window_kernel[(-(-self.frames // WINDOW_ROWS), self.batch, layout.window)](
-            self.inputs["mel"],
-            self.left,
-            self.frames,
-            self.stride,
-            config.n_mel_channels,
-            layout.delays,
-            layout.margin,
-            self.rows,
-            layout.channels,
-            WINDOW_ROWS,
-        )
-        flows = range(config.n_flows)
+        given = self.inputs["mel"], self.left, self.frames, self.stride
+        sizes = config.n_mel_channels, layout.delays, layout.margin, self.rows, layout.channels, WINDOW_ROWS
+        grid = -(-self.frames // WINDOW_ROWS), self.batch, layout.window
+        kernels.window_kernel[grid](*given, *sizes)
         used = config.n_remaining
         self._flow(None, config.n_flows - 1, 0, 0)
-        for flow in reversed(flows):
+        for flow in reversed(range(config.n_flows)):
             for layer in range(layout.layers):
                 self._layer(flow * layout.layers + layer, layer)
             early = config.n_early_size if config.is_early(flow) else 0
@@ -113,44 +102,21 @@ class Shape(GraphedShape):
         from trt_plugins.waveglow import kernels
 
         layout = self.layout
-        common = {
-            "PHASES": layout.phases,
-            "WINDOW": layout.window,
-            "CHUNKS": layout.chunks,
-            "MARGIN": layout.margin,
-        }
+        at = index, index // layout.layers
+        common = {"PHASES": layout.phases, "MARGIN": layout.margin, "FIRST": layer == 0}
+        common |= {"WINDOW": layout.window, "CHUNKS": layout.chunks}
         splits = 2 * layout.channels // self.gate_columns
+        tile = {"BM": GATE_ROWS, "BN": self.gate_columns, **GATE}
         kernels.gate_kernel[(layout.phases * self.tiles * splits,)](
-            *self.gate_tensors,
-            index,
-            index // layout.layers,
-            2**layer,
-            self.tiles,
-            self.rows,
-            **common,
-            TAPS=layout.taps,
-            BM=GATE_ROWS,
-            BN=self.gate_columns,
-            FIRST=layer == 0,
-            **GATE,
+            *self.gate_tensors, *at, 2**layer, self.tiles, self.rows, **common, TAPS=layout.taps, **tile
         )
         last = layer == layout.layers - 1
         splits = 1 if last else layout.channels // self.residual_columns
         tiles = self.tiles * (GATE_ROWS // RESIDUAL_ROWS)
+        rows = tiles, self.rows, self.stride, self.batch
+        tile = {"BM": RESIDUAL_ROWS, "BN": self.residual_columns, **RESIDUAL}
         kernels.residual_kernel[(layout.phases * tiles * splits,)](
-            *self.residual_tensors,
-            index,
-            index // layout.layers,
-            tiles,
-            self.rows,
-            self.stride,
-            self.batch,
-            **common,
-            BM=RESIDUAL_ROWS,
-            BN=self.residual_columns,
-            FIRST=layer == 0,
-            LAST=last,
-            **RESIDUAL,
+            *self.residual_tensors, *at, *rows, **common, LAST=last, **tile
         )
 
     def _flow(self, flow: int | None, after: int, early: int, used: int) -> None:
@@ -161,31 +127,11 @@ class Shape(GraphedShape):
         size = config.n_remaining if flow is None else config.flow_channels(flow)
         state, new = self.states
         self.states = [new, state]
-        kernels.flow_kernel[(-(-self.tiles * GATE_ROWS // FLOW_ROWS), layout.phases)](
-            state,
-            new,
-            self.ends,
-            folded.end_bias,
-            folded.inverse,
-            self.narrow,
-            self.inputs["z"],
-            self.audio,
-            self.inputs["lengths"],
-            flow or 0,
-            self.rows,
-            self.frames,
-            self.stride,
-            self.batch,
-            PHASES=layout.phases,
-            GROUP=config.n_group,
-            SIZE=size,
-            HALF=size // 2,
-            NEXT_HALF=(size + early) // 2,
-            EARLY=early,
-            USED=used,
-            FIRST=flow is None,
-            FINAL=after < 0,
-            MARGIN=layout.margin,
-            BLOCK=FLOW_ROWS,
-            num_warps=4,
-        )
+        tensors = state, new, self.ends, folded.end_bias, folded.inverse, self.narrow
+        places = self.inputs["z"], self.audio, self.inputs["lengths"]
+        sizes = flow or 0, self.rows, self.frames, self.stride, self.batch
+        channels = {"SIZE": size, "HALF": size // 2, "NEXT_HALF": (size + early) // 2}
+        drawn = {"EARLY": early, "USED": used, "FIRST": flow is None, "FINAL": after < 0}
+        rows = {"PHASES": layout.phases, "GROUP": config.n_group, "MARGIN": layout.margin, "BLOCK": FLOW_ROWS}
+        grid = -(-self.tiles * GATE_ROWS // FLOW_ROWS), layout.phases
+        kernels.flow_kernel[grid](*tensors, *places, *sizes, **channels, **drawn, **rows, num_warps=4)

@@ -52,9 +52,7 @@ def layout_of(config: WaveglowConfig) -> KernelLayout:
         )
     if config.n_group > NARROW:
         raise InputError(f"the kernels take an n_group of {NARROW} at most, not {config.n_group}")
-    chunks = 1
-    while chunks * CHUNK < config.wn_channels:  # tile sizes are powers of two
-        chunks *= 2
+    chunks = 1 << (-(-config.wn_channels // CHUNK) - 1).bit_length()  # tile sizes are powers of two
     phases = config.hop_length // config.n_group
     delays = -(-config.upsample_kernel_size // config.hop_length)
     reach = (config.wn_kernel_size - 1) // 2 * 2 ** (config.wn_layers - 1)
@@ -123,10 +121,8 @@ def fold(network: Waveglow) -> Folded:
         nets = [_fold_net(net, phases, phase_bias, layout) for net in network.WN]
         stacked = [torch.cat(parts) for parts in zip(*nets, strict=True)]
         early = [config.n_early_size if config.is_early(flow) else 0 for flow in range(config.n_flows)]
-        inverses = [
-            _inverse(conv.inverse[:, :, 0], skipped)
-            for conv, skipped in zip(network.convinv, early, strict=True)
-        ]
+        convs = zip(network.convinv, early, strict=True)
+        inverses = [_inverse(conv.inverse[:, :, 0], skipped) for conv, skipped in convs]
         folded = Folded(*stacked, torch.stack(inverses))
     for field in fields(folded):
         if not getattr(folded, field.name).isfinite().all():

@@ -1,41 +1,104 @@
-"""Runs the checks of a GPU, each in a worker process, several at a time; and keeps their rows."""
+"""Runs the checks of a GPU, each in a worker process, several at a time; keeps their rows; writes a page."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from common.bench.rows import Row
+import torch
+
+from common.bench.table import Column, Row, table_of
 from common.bench.worker import run_jobs
-from common.registry import load_attribute
+from common.errors import InputError
+from common.verify.gpu import models, pairs
 
-Job = dict[str, Any]  # a check's arguments; its row has these, with what was found, or with "failed" and why
-
-# What a worker does with a job.
-STEPS = {
-    "verify": "common.verify.gpu.models:check",
-    "sentences": "common.verify.gpu.pairs:check_sentences",
-    "example": "common.verify.gpu.pairs:check_example",
-    "pairs": "common.verify.gpu.pairs:check_pair",
-    "mix": "common.verify.gpu.pairs:check_pair",
-    "stages": "common.verify.gpu.stages:check",
-}
-TIMED = ("pairs", "mix", "stages")  # these measure time: one check runs after the other
+PARALLEL = 4  # checks at a time that measure no time
 # What a row is about.
-KEYS = ("origin", "model", "stage", "fixed", "acoustic", "vocoder", "backend", "precision", "example")
+KEYS = ("origin", "model", "acoustic", "vocoder", "backend", "precision", "example")
+
+Job = dict[str, Any]  # a check's arguments; its row has those of KEYS and what was found, or why it "failed"
 
 
-def run_checks(step: str, jobs: Sequence[Job], limit: float, parallel: int = 1) -> list[Row]:
+class Check(NamedTuple):
+    """One step: what a worker does with a job, and its table on the page."""
+
+    run: Callable[..., Row]
+    parallel: int  # 1: it measures time
+    columns: Sequence[Column]
+    head: int  # so many columns say what a row is about
+    text: str  # above the table
+
+
+INTRODUCTION = """# TensorRT on a GPU, checked
+
+What `python scripts/check_gpu.py` found, put on this page by its `--document`. Where no unit is given, errors
+are shares of the tensor's largest value. Published sizes have seeded random weights; the voice is the shipped
+one. [verify.md](verify.md) says how layers are compared and why the tolerances are what they are."""
+CHECKS = {
+    "verify": Check(
+        models.check,
+        PARALLEL,
+        models.COLUMNS,
+        3,
+        """## Layers and stages against PyTorch (verify_trt)
+
+`--steps verify`: every layer in each model's list and every output of its stages, both sides on the same
+inputs; then the sentence "It just works." by either side. "mel" and "audio's mel" are the mean differences of
+its mels (natural logarithm). The worst tensor is the one nearest to its tolerance.""",
+    ),
+    "sentences": Check(
+        pairs.check_sentences,
+        PARALLEL,
+        pairs.SENTENCE_COLUMNS,
+        3,
+        """## Twenty sentences by every pair
+
+`--steps sentences`: engines for buckets of 384, 768 and 1024 frames, warmed up first; the slowest sentence
+afterwards. What a judge says of them stands in [verify.md](verify.md).""",
+    ),
+    "example": Check(
+        pairs.check_example,
+        PARALLEL,
+        pairs.EXAMPLE_COLUMNS,
+        2,
+        """## Without PyTorch
+
+`--steps example`: examples/speak_tensorrt.py (numpy, pycuda and TensorRT) against the runner on the same
+engines. The file has 16 bits, so that 3e-05 is its rounding.""",
+    ),
+    "pairs": Check(
+        pairs.check_pair,
+        1,
+        pairs.COLUMNS,
+        4,
+        f"""## One sentence by every pair
+
+`--steps pairs`: {pairs.RUNS} calls from text to samples on the host after 3 that are not counted; PyTorch
+in float32, eager, in the same process. "copies" is what moves between host and GPU in the vocoder's part.""",
+    ),
+    "mix": Check(
+        pairs.check_pair,
+        1,
+        pairs.COLUMNS,
+        4,
+        f"""## A mix of backends
+
+`--steps mix`: `--backend {pairs.MIX}`, ONNX Runtime with its CUDA provider and I/O binding.""",
+    ),
+}
+
+
+def run_checks(step: str, jobs: Sequence[Job], limit: float) -> list[Row]:
     """A row for each job, in order. `limit` is what one may take, in seconds."""
+    parallel = CHECKS[step].parallel
 
     def run(group: Sequence[Job]) -> list[Row]:
         rows: dict[int, Row] = {}
-        for number, row in run_jobs(
-            "common.verify.gpu.checks:check", [(step, job) for job in group], limit, "cuda"
-        ):
+        todo = [(step, job) for job in group]
+        for number, row in run_jobs("common.verify.gpu.checks:check", todo, limit, "cuda"):
             if number not in rows:
                 rows[number] = group[number] | {"failed": row["ended"]} if "ended" in row else row
                 print(line_of(step, rows[number]), flush=True)
@@ -48,12 +111,10 @@ def run_checks(step: str, jobs: Sequence[Job], limit: float, parallel: int = 1) 
 
 def check(given: tuple[str, Job]) -> Iterator[Row]:
     """What a worker does; PyTorch's float32 is all of it."""
-    import torch
-
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     step, job = given
     try:
-        yield load_attribute(STEPS[step])(**job)
+        yield {key: job[key] for key in KEYS if key in job} | CHECKS[step].run(**job)
     except Exception as error:
         yield job | {"failed": f"{type(error).__name__}: {str(error)[:400]}"}
 
@@ -67,8 +128,28 @@ def line_of(step: str, row: Row) -> str:
     return f"{' '.join(words)}: {', '.join(numbers)}"
 
 
+def read_rows(path: Path) -> list[Row]:
+    return json.loads(path.read_text()) if path.is_file() else []
+
+
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
     """Writes the rows, in the place of those about the same that are there."""
-    there = json.loads(path.read_text()) if path.is_file() else []
-    kept = {tuple(row.get(key) for key in KEYS): row for row in [*there, *rows]}
+    kept = {tuple(row.get(key) for key in KEYS): row for row in [*read_rows(path), *rows]}
     path.write_text(json.dumps(list(kept.values()), indent=1))
+
+
+def document(folder: Path) -> str:
+    """The page, in Markdown, of the rows in a folder. An InputError where there are none."""
+    rows = {step: read_rows(folder / f"{step}.json") for step in CHECKS}
+    if not any(rows.values()):
+        raise InputError(f"{folder} has no results: run scripts/check_gpu.py on a machine with a GPU first")
+    (about,) = read_rows(folder / "machine.json") or [{}]
+    parts = [INTRODUCTION, "; ".join(f"{name} {value}" for name, value in about.items()) + "."]
+    for step, made in CHECKS.items():
+        if rows[step]:
+            parts += [made.text, "\n".join(table_of(made.columns, rows[step], made.head))]
+    tests = folder / "tests.txt"
+    if tests.is_file():
+        last = tests.read_text().strip().splitlines()[-1].strip("= ")
+        parts += ["## Tests that need a GPU", f"`--steps tests` (`python -m pytest -m gpu tests`): {last}"]
+    return "\n\n".join(parts) + "\n"

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from common.bench.random_weights import random_source
-from common.bench.rows import Row
-from common.bench.table import Column, counts, value
+from common.bench.table import Column, Row, columns_of, counts
 from common.config.deployment import Deployment
 from common.engines.tensorrt.engine_file import needed_stages
 from common.export.graph_store import with_graphs
@@ -22,6 +21,7 @@ from common.speech import Controls
 from common.stages import plan_of
 from common.stages.choose import KINDS, pads_masked
 from common.verify.report import draw
+from common.verify.stages import Setup, verify
 from common.weights.voices import FrontendSpec, ModelSource, load_voice
 
 TEXT = "It just works."
@@ -31,11 +31,11 @@ STEPS = 60  # of a decoder with random weights, which stops at any time
 
 
 def verify_jobs(
-    models: Sequence[str], origins: Sequence[str], precisions: Sequence[str], graphs: str, plots: str
+    models: Sequence[str], origins: Sequence[str], precisions: Sequence[str], plots: str
 ) -> list[dict[str, Any]]:
     """A job for each model in each precision; the largest networks come first."""
     return [
-        {"origin": origin, "model": model, "precision": precision, "graphs": graphs, "plots": plots}
+        {"origin": origin, "model": model, "precision": precision, "plots": plots}
         for origin in sorted(origins)
         for model in reversed(list(models))
         for precision in precisions
@@ -43,38 +43,24 @@ def verify_jobs(
 
 
 def check(
-    origin: str,
-    model: str,
-    precision: str,
-    graphs: str,
-    plots: str = "",
-    backend: str = "trt",
-    device: str = "cuda",
-) -> dict[str, Any]:
-    """One model's row, with the whole report of `verify`."""
-    sources = {get_model(name).kind: load_voice().source(name) for name in ("fastpitch", "hifigan")}
-    kind = get_model(model).kind
-    source = lasting(random_source(model, Path(graphs))) if origin == "published" else None
-    sources[kind] = source or load_voice().source(model)
+    origin: str, model: str, precision: str, plots: str = "", backend: str = "trt", device: str = "cuda"
+) -> Row:
+    """One model: the whole report of `verify`."""
+    kind, published = get_model(model).kind, origin == "published"
+    source = lasting(random_source(model)) if published else load_voice().source(model)
     deployment = Deployment(batch_size=1, use_fp16=precision == "fp16")
-    deployment = replace(deployment, mask_padding=pads_masked(sources[kind], deployment))
+    deployment = replace(deployment, mask_padding=pads_masked(source, deployment))
     decoder = "steps" if model == "tacotron2" else None
-    stages = needed_stages(sources[kind], deployment, decoder, backend=backend)
-    setup = stages.Setup(
-        source=with_graphs(sources[kind], stages),
-        backend=backend,
-        device=device,
-        deployment=deployment,
-        patterns=plan_of(model).layers,
-    )
-    wanders = origin == "published" and model == "tacotron2"
-    controls = Controls(step_limit=STEPS, gate_threshold=1.0) if wanders else None
-    ordered = {kind: sources[kind] for kind in KINDS}
-    found = stages.verify(TEXT, ordered, {kind: setup}, decoder, controls)
+    stages = needed_stages(source, deployment, decoder, backend=backend)
+    setup = Setup(with_graphs(source, stages), backend, device, deployment, plan_of(model).layers)
+    controls = Controls(step_limit=STEPS, gate_threshold=1.0) if published and decoder else None
+    others = dict(zip(KINDS, ("fastpitch", "hifigan"), strict=True))
+    sources = {one: source if one == kind else load_voice().source(others[one]) for one in KINDS}
+    found = verify(TEXT, sources, {kind: setup}, decoder, controls)
     if plots:
         Path(plots).mkdir(parents=True, exist_ok=True)
         write_bytes(Path(plots) / f"verify-{origin}-{model}-{precision}.png", draw(found))
-    return {"origin": origin, "model": model, "precision": precision, "report": found.report()}
+    return {"report": found.report()}
 
 
 def lasting(source: ModelSource) -> ModelSource:
@@ -97,26 +83,20 @@ def output_of(row: Row) -> Row:
     return next(one for one in tensors if one["name"] in RESULTS and not one["layer"])
 
 
-def speech_of(row: Row) -> Row:
-    return row["report"]["speech"]
-
-
 def verdict_of(row: Row) -> str:
     return "ok" if row["report"]["ok"] else f"OUT: {row['report']['first_wrong'] or 'the sentence'}"
 
 
 COLUMNS: tuple[Column, ...] = (
-    ("model", value("model")),
-    ("weights", value("origin")),
-    ("precision", value("precision")),
+    *columns_of("model: model", "weights: origin", "precision: precision"),
     ("tensors", lambda row: str(len(row["report"]["tensors"]))),
     ("worst", lambda row: "{stage}: {name}".format(**worst_of(row))),
     ("its error", lambda row: f"{float(worst_of(row)['share']):.1e}"),
     ("tolerance", lambda row: f"{worst_of(row)['tolerance']:.0e}"),
     ("output's error", lambda row: f"{float(output_of(row)['share']):.1e}"),
     ("SNR dB", lambda row: f"{float(output_of(row)['snr_db']):.0f}"),
-    ("mel", lambda row: f"{float(speech_of(row)['mel']):.1e}"),
-    ("audio's mel", lambda row: f"{float(speech_of(row)['audio_mel']):.1e}"),
-    ("frames", lambda row: counts(speech_of(row)["frames"])),
+    ("mel", lambda row: f"{float(row['report']['speech']['mel']):.1e}"),
+    ("audio's mel", lambda row: f"{float(row['report']['speech']['audio_mel']):.1e}"),
+    ("frames", lambda row: counts(row["report"]["speech"]["frames"])),
     ("verdict", verdict_of),
 )

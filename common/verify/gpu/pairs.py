@@ -18,8 +18,7 @@ import torch
 
 from common.arrays import to_numpy
 from common.bench.models import build_engines
-from common.bench.rows import Row
-from common.bench.table import Column, counts, value
+from common.bench.table import Column, Row, columns_of
 from common.bench.timer import timed
 from common.config.deployment import Deployment
 from common.errors import InputError
@@ -40,11 +39,10 @@ BUCKETS = Deployment(
 )
 
 
-def pair_jobs(precisions: Sequence[str], backends: Sequence[str]) -> list[Row]:
+def pair_jobs(precisions: Sequence[str], backend: str) -> list[Row]:
     return [
         {"acoustic": acoustic, "vocoder": vocoder, "backend": backend, "precision": precision}
         for acoustic, vocoder in pairs()
-        for backend in backends
         for precision in precisions
     ]
 
@@ -75,10 +73,9 @@ def load_pair(
 
 def check_pair(acoustic: str, vocoder: str, backend: str, precision: str) -> Row:
     """One sentence by a pair: how long it takes from text to samples, and how far it is from PyTorch's."""
-    row: Row = {"acoustic": acoustic, "vocoder": vocoder, "backend": backend, "precision": precision}
     reference = load_pair(acoustic, vocoder, "torch")
     wanted = reference.speak(SENTENCE).samples
-    row["torch"] = times_of(lambda: reference.speak(SENTENCE))
+    row: Row = {"torch": times_of(lambda: reference.speak(SENTENCE))}
     with torch.cuda.stream(torch.cuda.Stream()):
         tts = load_pair(acoustic, vocoder, backend, precision)
         start = time.perf_counter()
@@ -106,17 +103,15 @@ def copies_between(tts: TextToSpeech) -> Row:
 
     A mel that went over the host would be seen: copies of `mel_bytes` in either direction.
     """
-    utterance = tts.analyse(SENTENCE).utterances[0]
-    made = tts.acoustic.synthesise([utterance.ids])
+    made = tts.acoustic.synthesise([tts.analyse(SENTENCE).utterances[0].ids])
     lengths = np.asarray(to_numpy(made.mel_lengths))
     found = copies_of(lambda: tts.vocoder.vocode(made.mel, lengths))
-    mel_bytes = made.mel.nbytes
     return {
         "mel_on": str(made.mel.device),
-        "mel_bytes": mel_bytes,
+        "mel_bytes": made.mel.nbytes,
         "to_host": found["DtoH"],
         "to_gpu": found["HtoD"],
-        "mel_copied": mel_bytes in (*found["DtoH"], *found["HtoD"]),
+        "mel_copied": made.mel.nbytes in (*found["DtoH"], *found["HtoD"]),
     }
 
 
@@ -141,7 +136,7 @@ def copies_of(run: Callable[[], Any]) -> dict[str, list[int]]:
 
 def check_sentences(acoustic: str, vocoder: str, precision: str, folder: str) -> Row:
     """Writes the sentences as FLAC files for the judge, by engines for buckets that were warmed up."""
-    row: Row = {"acoustic": acoustic, "vocoder": vocoder, "precision": precision}
+    row: Row = {}
     if precision == PYTORCH:
         tts = load_pair(acoustic, vocoder, "torch")
     else:
@@ -164,7 +159,6 @@ def check_sentences(acoustic: str, vocoder: str, precision: str, folder: str) ->
 
 def check_example(folder: str, precision: str) -> Row:
     """examples/speak_tensorrt.py, without PyTorch, against the runner with the same engines."""
-    row: Row = {"example": "speak_tensorrt", "precision": precision}
     example = [sys.executable, "examples/speak_tensorrt.py"]
     out = Path(folder) / precision
     out.mkdir(parents=True, exist_ok=True)
@@ -178,7 +172,7 @@ def check_example(folder: str, precision: str) -> Row:
         run(*example, "--write-ids", f"{out}/ids.npy", "--text", SENTENCE)
         start = time.perf_counter()
         run(*example, "--ids", f"{out}/ids.npy", "--engines", str(out), "-o", f"{out}/speech.wav")
-        row["seconds"] = time.perf_counter() - start
+        seconds = time.perf_counter() - start
     except subprocess.CalledProcessError as error:
         raise InputError(f"{error.cmd[1]}: {error.stderr[-300:]}") from None
     got, _ = soundfile.read(out / "speech.wav", dtype="float32")
@@ -190,7 +184,7 @@ def check_example(folder: str, precision: str) -> Row:
     made = tts.acoustic.synthesise([np.load(out / "ids.npy")])
     lengths = np.asarray(to_numpy(made.mel_lengths))
     (wanted,) = tts.vocoder.vocode(made.mel, lengths, Controls(denoising_strength=0.0))
-    return row | difference(got, wanted.clip(-1, 1))
+    return {"example": "speak_tensorrt", "seconds": seconds, **difference(got, wanted.clip(-1, 1))}
 
 
 def difference_of(row: Row) -> str:
@@ -205,32 +199,29 @@ def copies_text(copies: Row) -> str:
     )
 
 
-PAIR: tuple[Column, ...] = (("acoustic", value("acoustic")), ("vocoder", value("vocoder")))
+PAIR = ("acoustic: acoustic", "vocoder: vocoder")
+DIFFERENCE: Column = ("largest difference", difference_of)
 COLUMNS: tuple[Column, ...] = (
-    *PAIR,
-    ("backends", value("backend")),
-    ("precision", value("precision")),
-    ("audio s", value("audio", ".2f")),
-    ("first s", value("first", ".2f")),
+    *columns_of(
+        *PAIR, "backends: backend", "precision: precision", "audio s: audio .2f", "first s: first .2f"
+    ),
     ("median ms", lambda row: f"{np.median(row['ms']):.2f}"),
     ("p95 ms", lambda row: f"{np.percentile(row['ms'], 95):.2f}"),
     ("x real time", lambda row: f"{row['audio'] / np.median(row['ms']) * 1000:.0f}"),
     ("PyTorch ms", lambda row: f"{np.median(row['torch']):.2f}"),
-    ("largest difference", difference_of),
-    ("copies", value("copies", copies_text)),
+    DIFFERENCE,
+    ("copies", lambda row: copies_text(row["copies"]) if row.get("copies") else ""),
 )
-SENTENCE_COLUMNS: tuple[Column, ...] = (
+SENTENCE_COLUMNS = columns_of(
     *PAIR,
-    ("runs on", value("precision")),
-    ("warm-up s", value("warm_up", ".1f")),
-    ("engines", value("warmed")),
-    ("audio s", value("audio", ".1f")),
-    ("slowest ms", value("slowest_ms", ".1f")),
+    "runs on: precision",
+    "warm-up s: warm_up .1f",
+    "engines: warmed",
+    "audio s: audio .1f",
+    "slowest ms: slowest_ms .1f",
 )
 EXAMPLE_COLUMNS: tuple[Column, ...] = (
     ("program", lambda row: "examples/speak_tensorrt.py"),
-    ("precision", value("precision")),
-    ("seconds", value("seconds", ".1f")),
-    ("samples", value("samples", counts)),
-    ("largest difference", difference_of),
+    *columns_of("precision: precision", "seconds: seconds .1f", "samples: samples counts"),
+    DIFFERENCE,
 )

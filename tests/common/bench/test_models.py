@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
 
 from common.bench import models
-from common.bench.measure import measure_workload
-from common.bench.models import FixedDurations, LoadedModels
-from common.bench.peer import audio_of
+from common.bench.models import FixedDurations, LoadedModels, audio_of
+from common.bench.run import measure_workload
 from common.bench.workload import Target, Workload
+from common.engines import Engine
+from common.stages import stages_of
+from fastpitch.config import FastPitchConfig
 from tests.conftest import tiny_fastspeech, tiny_hifigan, tiny_tacotron2
 
 STEPS = 6
+
+
+def measured(workload: Workload) -> list[dict]:
+    return list(measure_workload((workload, math.inf)))
 
 
 def sizes(network_and_config) -> dict:
@@ -59,14 +66,14 @@ def test_a_voices_output_is_as_long_as_asked(workload):
     ids=lambda value: getattr(value, "name", None),
 )
 def test_seeded_networks_make_as_much_as_asked(workload, target, frames):
-    (row,) = measure_workload(workload(target, weights="published"))
+    (row,) = measured(workload(target, weights="published"))
     assert "failed" not in row, row
     assert (row["frames"], row["samples_per_s"] > 0) == (frames, True)
 
 
 def test_the_durations_are_predicted_all_the_same(workload):
     loaded = LoadedModels(workload(Target.of("fastpitch"), "onnx"))
-    (row,) = measure_workload(workload(Target.of("fastpitch"), "onnx"))
+    (row,) = measured(workload(Target.of("fastpitch"), "onnx"))
     assert {stage["stage"]: stage["calls"] for stage in row["stages"]} == {
         "fastpitch.encoder": 1,
         "fastpitch.decoder": 1,
@@ -78,9 +85,9 @@ def test_the_durations_are_predicted_all_the_same(workload):
 
 
 def test_only_the_decoder_is_measured_alone(workload):
-    (row,) = measure_workload(workload(Target.of("tacotron2.decoder"), weights="published"))
+    (row,) = measured(workload(Target.of("tacotron2.decoder"), weights="published"))
     assert [stage["stage"] for stage in row["stages"]] == ["tacotron2.decoder_loop"]
-    (row,) = measure_workload(workload(Target.of("tacotron2.decoder"), weights="published", decoder="steps"))
+    (row,) = measured(workload(Target.of("tacotron2.decoder"), weights="published", decoder="steps"))
     assert [(stage["stage"], stage["calls"]) for stage in row["stages"]] == [
         ("tacotron2.decoder_iter", STEPS)
     ]
@@ -102,13 +109,13 @@ def test_half_precision_runs_and_keeps_float32_outside(workload, name):
 
 def test_what_a_machine_lacks_is_a_row_that_says_so(workload):
     target = Target("fastpitch", "hifigan")
-    (row,) = measure_workload(workload(target, "torch-graph"))
+    (row,) = measured(workload(target, "torch-graph"))
     assert row["failed"] == "torch-graph needs a GPU: a CUDA graph is captured there"
-    rows = list(measure_workload(workload(target, device="cuda", batches=(1, 2))))
+    rows = measured(workload(target, device="cuda", batches=(1, 2)))
     assert [row["failed"] for row in rows] == ["device cuda: PyTorch sees no GPU here"] * 2
-    (row,) = measure_workload(workload(target, symbols=(100_000,)))
+    (row,) = measured(workload(target, symbols=(100_000,)))
     assert "this model goes up to" in row["failed"]
-    (row,) = measure_workload(workload(target), late=lambda: True)
+    (row,) = measure_workload((workload(target), 0.0))
     assert row["failed"] == "left out: the time for all rows was over"
 
 
@@ -116,7 +123,7 @@ def test_an_option_of_onnx_runtime_holds_for_its_workload_only(workload, monkeyp
     from common.engines import onnx_engine
 
     plain = onnx_engine.session_options
-    (row,) = measure_workload(workload(Target.of("hifigan.generator"), "onnx-one-thread"))
+    (row,) = measured(workload(Target.of("hifigan.generator"), "onnx-one-thread"))
     assert "failed" not in row and onnx_engine.session_options is plain
 
 
@@ -130,18 +137,23 @@ def test_durations_are_given_to_what_is_captured_too():
     """Of a stage's engine by itself, and of what runs beside it; padding lasts no frame."""
     torch = pytest.importorskip("torch")
 
-    class Predicting:
-        device = "cpu"
+    stage = next(stage for stage in stages_of("fastpitch", FastPitchConfig()) if stage.name == "encoder")
+
+    class Predicting(Engine):
+        backend, device, memory_bytes, memory_owner = "torch", "cpu", 0, None
+
+        def __init__(self):
+            self.stage = stage
 
         def __call__(self, **inputs):
             return {"encoded": inputs["symbols"], "duration": torch.rand(inputs["symbols"].shape)}
 
-        def alone(self, bucket=None):
+        def capturable(self, bucket=None):
             return lambda inputs: self(**inputs)
 
-    engine = FixedDurations(Predicting(), 5)
+    engine = FixedDurations(Predicting())
     inputs = {"symbols": torch.ones(2, 6), "lengths": torch.tensor([6, 4])}
-    for outputs in (engine(**inputs), engine.alone()(inputs)):
+    for outputs in (engine(**inputs), engine.capturable()(inputs)):
         assert outputs["duration"].tolist() == [[5.0] * 6, [5.0] * 4 + [0.0] * 2]
         assert torch.equal(outputs["encoded"], inputs["symbols"])
 

@@ -8,9 +8,8 @@ import json
 
 import pytest
 
-from common.bench.document import write_document
 from common.bench.flops import count_flops
-from common.bench.report import COLUMNS, as_csv, markdown, plots, write_all
+from common.bench.report import COLUMNS, as_csv, markdown, plots, write_all, write_document
 from common.bench.timer import summary
 from common.registry import get_model
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.bench.peer import require_peer
+from common.bench.models import require_peer
 from common.bench.run import groups, run_workloads
 from common.bench.worker import run_jobs
 from common.bench.workload import Target, Workload

@@ -302,7 +302,7 @@ def test_wrong_options_are_named(name, options, message):
 
 def test_text_without_numbers_imports_neither_inflect_nor_torch():
     code = (
-        "import sys; from common.text import get_frontend\n"
+        "import sys; from common.text.frontends import get_frontend\n"
         "for name in ('tacotron2', 'fastspeech', 'fastpitch'): get_frontend(name)('Hello, world.')\n"
         "print({'inflect', 'torch'} & set(sys.modules))\n"
     )
