@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     )
     if not model:
         options.add_options(parser, "acoustic", "vocoder")
-    options.add_weights_arguments(parser)
+    options.add_options(parser, "voice", "checkpoint")
     options.add_options(parser, "precision")
     options.add_decoder_argument(parser, "what runs on TensorRT")
     parser.add_argument(

@@ -17,9 +17,8 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
         kinds=("acoustic", "vocoder"),
         choose=lambda args: [model] if model else args.selected or [s.model for s in read_sources(args)],
     )
-    options.add_weights_arguments(
-        parser, "published weights instead; their graphs go to the cache ($MELFORGE_CACHE); may be repeated"
-    )
+    files = "published weights instead; their graphs go to the cache ($MELFORGE_CACHE); may be repeated"
+    options.add_options(parser, "voice", "checkpoint", checkpoint=files)
     parser.add_argument(
         "--check", action="store_true", help="compare the graphs that are there; write nothing"
     )

@@ -79,11 +79,6 @@ def add_model_arguments(parser: Parser) -> None:
     add_options(group, "device", "threads")
 
 
-def add_weights_arguments(parser: Group, files: str = SHARED["checkpoint"]["help"]) -> None:
-    """A voice, and files in the place of its weights."""
-    add_options(parser, "voice", "checkpoint", checkpoint=files)
-
-
 def add_decoder_argument(parser: Group, default: str = "the model's") -> None:
     add_options(parser, "decoder", decoder=SHARED["decoder"]["help"].replace("the model's", default))
 

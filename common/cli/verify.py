@@ -62,7 +62,7 @@ def make_parser(model: str | None) -> options.Parser:
             options.add_options(parser, kind, **{kind: help})
         elif not model:
             options.add_options(parser, kind)
-    options.add_weights_arguments(parser)
+    options.add_options(parser, "voice", "checkpoint")
     options.add_options(
         parser,
         "backend",

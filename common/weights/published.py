@@ -14,7 +14,7 @@ from common.config.yaml_file import Entry
 from common.errors import InputError, require_torch, unknown
 from common.registry import MODELS, ModelSpec, names
 from common.text.frontends import frontend_class
-from common.weights.voices import FrontendSpec, ModelSource, build_settings, read_metadata, read_weights
+from common.weights.voices import FrontendSpec, ModelSource, build_settings, read_weights
 
 FRONTEND_OPTIONS = {  # what a FastPitch file states of its text chain -> our frontend's option
     "symbol_set": "symbol_set",
@@ -49,20 +49,20 @@ def read_checkpoint(path: Path, kind: str | None = None) -> ModelSource:
     model = _recognise(path, trained)
     if kind not in (None, model.name, model.kind):
         raise InputError(f"checkpoint {path} is a {model.name} ({model.kind}), not a {kind}")
-    source = read_trained(path, model) if trained else _read_published(path, model)
+    source = _read_trained(path, model) if trained else _read_published(path, model)
     return replace(source, words=("--checkpoint", f"{model.kind}={path}"))
 
 
 def _recognise(path: Path, trained: bool) -> ModelSpec:
     if trained:
-        found = set(read_weights(path))
+        found = set(read_weights(path)[0])
     else:
         require_torch(f"the published checkpoint {path}")
-        from common.weights.checkpoint import read_pt, strip_prefix
+        from common.weights.checkpoint import PREFIX, read_pt
 
         content = read_pt(path)
         states = [content, *(value for value in content.values() if isinstance(value, Mapping))]
-        found = {name for state in states for name in strip_prefix({str(key): 0 for key in state})}
+        found = {PREFIX.sub("", str(name)) for state in states for name in state}
     for model in MODELS.values():
         if model.mark in found:
             return model
@@ -77,9 +77,8 @@ def _read_published(path: Path, model: ModelSpec) -> ModelSource:
     info, where = checkpoint.info, f"checkpoint {path}"
     if (mel := info.get("mel")) is None:
         stated = {f.name: info[f.name] for f in fields(MelContract) if info.get(f.name) is not None}
-        mel = build_section(
-            MelContract, {"n_mel_channels": checkpoint.config.n_mel_channels, **stated}, where
-        )
+        stated = {"n_mel_channels": checkpoint.config.n_mel_channels, **stated}
+        mel = build_section(MelContract, stated, where)
     pitch = {key: info[key] for key in PITCH if key in info}
     frontend = None
     if model.kind == "acoustic":
@@ -96,23 +95,19 @@ def _read_published(path: Path, model: ModelSpec) -> ModelSource:
     )
 
 
-def read_trained(
-    path: Path, model: ModelSpec | None = None, frontend: FrontendSpec | None = None
-) -> ModelSource:
+def _read_trained(path: Path, model: ModelSpec) -> ModelSource:
     """What a recipe wrote: safetensors with the config and the mel contract as JSON in its metadata."""
-    metadata = read_metadata(path)
+    state, metadata = read_weights(path)
     if "config" not in metadata:
         raise InputError(f"checkpoint {path} holds no config: give the weights.safetensors of a training run")
-    model = model or _recognise(path, trained=True)
     info = _json(metadata.get("info", "{}"), path)
-    state = read_weights(path)
     pitch = {key: float(state[key].ravel()[0]) for key in PITCH if key in state}
     return ModelSource(
         model=model.name,
         config=build_section(model.config_class, _json(metadata["config"], path), f"{path}: config"),
         weights=path,
         mel=build_section(MelContract, info.get("mel", {}), f"{path}: mel"),
-        frontend=(frontend or FrontendSpec("english")) if model.kind == "acoustic" else None,
+        frontend=FrontendSpec("english") if model.kind == "acoustic" else None,
         settings=build_settings(model.name, pitch, str(path)),
     )
 

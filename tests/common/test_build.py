@@ -87,9 +87,7 @@ def engine_of(source, name: str, path: Path, trt: TensorRT = PRETENDED, **option
 def test_every_stage_is_among_those_tested(sources):
     for model, names in STAGES.items():
         config = NETWORKS[model]()[1]
-        assert names == tuple(
-            stage.name for stage in stages_of(model, config)
-        )
+        assert names == tuple(stage.name for stage in stages_of(model, config))
 
 
 # Half precision
