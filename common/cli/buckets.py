@@ -15,9 +15,7 @@ EPILOG = """examples:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = options.Parser(
-        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options.Parser(description=__doc__, epilog=EPILOG)
     parser.add_argument(
         "-i", "--input", metavar="FILE", required=True, help=".txt with a text a line, or .tsv; - is stdin"
     )

@@ -139,7 +139,8 @@ class Parser(Group):
         choose: Callable[[argparse.Namespace], Iterable[str]] | None = None,
         **how: Any,
     ):
-        parser = _Argparse(**how)
+        form = argparse.RawDescriptionHelpFormatter if "epilog" in how else argparse.HelpFormatter
+        parser = _Argparse(**{"formatter_class": form, **how})
         super().__init__(self, parser)
         parser.mark_required = self._mark_required
         self.prog, self.error, self.exit = parser.prog, parser.error, parser.exit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 import warnings
@@ -14,10 +13,6 @@ from common.errors import PACKAGES, InputError, install_advice
 
 FAULT = 1
 INTERRUPTED = 130
-
-
-def run_command(module: str, **how: str) -> None:
-    run(lambda: importlib.import_module(module).main(**how))
 
 
 def run(main: Callable[[], int | None]) -> None:

@@ -24,9 +24,7 @@ EPILOG = """examples:
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = options.Parser(
-        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options.Parser(description=__doc__, epilog=EPILOG)
     text = parser.add_argument_group("text").add_mutually_exclusive_group()
     text.add_argument("--text", help="what to speak")
     text.add_argument("words", nargs="?", metavar="TEXT", help="the same, without --text")

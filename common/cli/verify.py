@@ -50,7 +50,6 @@ def make_parser(model: str | None) -> options.Parser:
         description=f"Compares {model or 'two models'} on another backend with PyTorch: the layers, the "
         "stages, and a sentence spoken by both.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         kinds=kinds,
         choose=(lambda args: [model]) if model else None,
     )
