@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from common.config.typed import build, require_known, typed_entry
 from common.config.yaml_file import Entry
 from common.errors import InputError, unknown
 from common.registry import get_model
+from common.stages.choose import parse_backends
 
 DEFAULT = "default"
 PRECISION = "precision"  # the commands' word for `use_fp16`
@@ -67,9 +68,7 @@ def field_names(classes: Iterable[type]) -> set[str]:
     return {f.name for cls in classes for f in fields(cls)}
 
 
-def resolve(
-    overlays: Sequence[Overlay], chosen: Sequence[str], options: Iterable[str]
-) -> dict[str, ModelSettings]:
+def resolve(overlays: list[Overlay], chosen: list[str], options: Iterable[str]) -> dict[str, ModelSettings]:
     """The settings of the models that run; `options` are the command's own keys."""
     models = {model: ModelSettings() for model in chosen}
     options = set(options)
@@ -138,15 +137,11 @@ def _of(entries: Mapping[str, Entry], names: Iterable[str]) -> dict[str, Entry]:
     return {name: entries[name] for name in names if name in entries}
 
 
-def choose_backend(
-    models: Mapping[str, ModelSettings], backend: Entry, precision: Entry | None = None
-) -> Entry:
+def choose_backend(models: Mapping[str, ModelSettings], backend: Entry, precision: Entry | None) -> Entry:
     """`use_trt` means the backend trt unless one is given; `use_fp16` is for engines of that one.
 
     `precision`, said for all models, counts for those that run on it.
     """
-    from common.stages.choose import parse_backends
-
     on_trt = [model for model, settings in models.items() if settings.deployment.use_trt]
     if on_trt and backend.place == DEFAULT:
         place = models[on_trt[0]].place("use_trt")

@@ -192,11 +192,8 @@ class Parser(Group):
         selected = self._select(overlays, options)
         values = argparse.Namespace(**{name: entry.value for name, entry in options.items()})
         values.selected = selected
-        values.places = {
-            name: entry
-            for name, entry in options.items()
-            if entry.place not in (DEFAULT, MISSING, self.options[name].flag)
-        }
+        ours = {name: (DEFAULT, MISSING, option.flag) for name, option in self.options.items()}
+        values.places = {name: entry for name, entry in options.items() if entry.place not in ours[name]}
         entries = {name: entry for overlay in overlays for name, entry in overlay.entries.items()}
         where = (own.hparam or self._default_files or [self.prog])[-1]
         values.built = tuple(build(cls, entries, where) for cls in self.classes)
@@ -241,9 +238,8 @@ class Parser(Group):
         kind = get_model(stated.value).kind
         if kind not in self.kinds:
             what = KINDS[kind] if self.kinds else "model"
-            raise InputError(
-                f"{path} is a file of {stated.value} ({stated.place}), but {self.prog} runs no {what}"
-            )
+            whose = f"{path} is a file of {stated.value} ({stated.place})"
+            raise InputError(f"{whose}, but {self.prog} runs no {what}")
         return with_half(Overlay(str(path), stated.value, entries, explicit=False))
 
     def _read_set(self, text: str) -> Overlay:
@@ -257,26 +253,22 @@ class Parser(Group):
 
     # The options
 
-    def _resolve_options(self, overlays: Sequence[Overlay], flags: Entries) -> dict[str, Entry]:
+    def _resolve_options(self, overlays: list[Overlay], flags: Entries) -> dict[str, Entry]:
         """Each option's value and place."""
         options = self.options
         levels = [{name: Entry(o.default, MISSING if o.required else DEFAULT) for name, o in options.items()}]
         for overlay in overlays:
             # What a model or a recipe has too, such as a batch size, is theirs in their files.
             theirs = model_settings.keys_of(overlay.model) if overlay.model else field_names(self.classes)
-            levels.append(
-                {
-                    key: Entry(options[key].value(entry), entry.place)
-                    for key, entry in overlay.entries.items()
-                    if key in options and key not in theirs
-                }
-            )
+            ours = options.keys() - theirs
+            given = {key: entry for key, entry in overlay.entries.items() if key in ours}
+            levels.append({key: Entry(options[key].value(e), e.place) for key, e in given.items()})
         levels.append(dict(flags))
         for group in self.exclusive_groups:
             _keep_one(group.names, levels)
         return {name: entry for level in levels for name, entry in level.items()}
 
-    def _select(self, overlays: Sequence[Overlay], options: dict[str, Entry]) -> list[str]:
+    def _select(self, overlays: list[Overlay], options: dict[str, Entry]) -> list[str]:
         """Chooses the models whose files are given, unless others were asked for; their names."""
         files = [(overlay, overlay.model) for overlay in overlays if overlay.model and not overlay.explicit]
         for overlay, model in files:
@@ -287,10 +279,8 @@ class Parser(Group):
             if asked.value is None:
                 options[kind] = Entry(model, overlay.where)
             elif not {model, "all"} & set(asked.value.split(",")):
-                raise InputError(
-                    f"{overlay.where} is a file of {model}, but {asked.place} says {asked.value}: "
-                    "leave one of them out"
-                )
+                both = f"{overlay.where} is a file of {model}, but {asked.place} says {asked.value}"
+                raise InputError(f"{both}: leave one of them out")
         return list(dict.fromkeys(model for _, model in files))
 
     # The models
@@ -306,11 +296,7 @@ class Parser(Group):
         return [sources[kind].model for kind in self.kinds]
 
     def _resolve_models(
-        self,
-        overlays: Sequence[Overlay],
-        options: dict[str, Entry],
-        values: argparse.Namespace,
-        flags: Entries,
+        self, overlays: list[Overlay], options: dict[str, Entry], values: argparse.Namespace, flags: Entries
     ) -> dict[str, ModelSettings]:
         if not self.kinds:
             return {}

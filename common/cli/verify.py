@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from common.cli import options, run
+from common.cli.parser import KINDS
 from common.errors import InputError, require_torch
 from common.registry import get_model
 
@@ -54,21 +55,16 @@ def make_parser(model: str | None) -> options.Parser:
         choose=(lambda args: [model]) if model else None,
     )
     parser.add_argument("--text", default=TEXT, help=f"what is spoken (default: {TEXT})")
-    names = {"acoustic": "acoustic model", "vocoder": "vocoder"}
-    for kind in names:
+    for kind, what in KINDS.items():
         if kind not in kinds:
-            help = f"the {names[kind]} beside it, on PyTorch (default: the voice's)"
-            options.add_options(parser, kind, **{kind: help})
+            words = f"the {what} beside it, on PyTorch (default: the voice's)"
+            options.add_options(parser, kind, **{kind: words})
         elif not model:
             options.add_options(parser, kind)
     options.add_options(parser, "voice", "checkpoint")
-    options.add_options(
-        parser,
-        "backend",
-        default=default,
-        backend="what is compared with PyTorch, onnx or trt, and kernels of stages as in "
-        f"trt,decoder_loop=cuda (default: {default}, or what use_trt says)",
-    )
+    backends = "what is compared with PyTorch, onnx or trt, and kernels of stages as in trt,decoder_loop=cuda"
+    backends += f" (default: {default}, or what use_trt says)"
+    options.add_options(parser, "backend", default=default, backend=backends)
     options.add_options(parser, "precision", "device", "threads")
     options.add_decoder_argument(parser, "the backend's")
     parser.add_argument(
@@ -107,7 +103,7 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
     from common.engines.tensorrt.engine_file import needed_stages
     from common.export.graph_store import with_graphs
     from common.stages import plan_of
-    from common.stages.choose import KINDS, deployment_of, pads_masked, parse_backends
+    from common.stages.choose import deployment_of, pads_masked, parse_backends
     from common.synthesis.loading import choose_sources, pick_device, require_kernels
     from common.verify.report import full
     from common.verify.stages import Setup, perturb_one, share_layers
@@ -142,10 +138,8 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
             require_kernels(sources[kind], deployment.kernels, device)
         # Both sides must pad in the same way, and where weights came from decides it.
         masked = pads_masked(sources[kind], deployment)
-        deployment = replace(deployment, mask_padding=masked)
-        if args.trt_force_build:
-            deployment = replace(deployment, trt_force_build=True)
-        patterns = tuple(args.layers) or plan_of(names[kind]).layers
+        anew = deployment.trt_force_build or args.trt_force_build
+        deployment = replace(deployment, mask_padding=masked, trt_force_build=anew)
         form = args.decoder if kind == "acoustic" else None
         stages = needed_stages(sources[kind], deployment, form, backend=backends[kind])
         setups[kind] = Setup(
@@ -153,7 +147,7 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
             backend=backends[kind],
             device=device,
             deployment=deployment,
-            patterns=patterns,
+            patterns=tuple(args.layers) or plan_of(names[kind]).layers,
             asked=bool(args.layers),
             threads=args.threads,
             calls=args.calls,

@@ -100,10 +100,9 @@ def load_voice(name_or_path: str | Path | None = None) -> Voice:
     if str(name_or_path) in available:
         return read_voice(voices_folder() / name_or_path)
     path = Path(name_or_path)
-    if (path / VOICE_FILE).is_file():
-        return read_voice(path)
-    if path.name == VOICE_FILE and path.is_file():
-        return read_voice(path.parent)
+    folder = path.parent if path.name == VOICE_FILE else path
+    if (folder / VOICE_FILE).is_file():
+        return read_voice(folder)
     if path.is_dir():
         raise InputError(f"{path} is not a voice: it has no {VOICE_FILE}")
     if len(path.parts) > 1:
