@@ -16,11 +16,11 @@ from typing import Any
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a whole file or, if anything fails, none."""
-    if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced by a file
-        path.write_bytes(content)
-        return
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     try:
+        if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced by a file
+            path.write_bytes(content)
+            return
         temporary.write_bytes(content)
         temporary.replace(path)
     except OSError as error:

@@ -174,13 +174,8 @@ class Timings:
 
     def summary(self) -> dict[str, float]:
         named = {f"{name}_s": seconds for name, seconds in self.stages.items()}
-        return {
-            **named,
-            "total_s": self.total,
-            "first_audio_s": self.first_audio,
-            "audio_s": self.audio,
-            "rtf": self.rtf,
-        }
+        work = {"total_s": self.total, "first_audio_s": self.first_audio}
+        return {**named, **work, "audio_s": self.audio, "rtf": self.rtf}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """python -m fastpitch.build_trt: builds TensorRT engines of FastPitch's stages."""
 
-from common.cli import run
-from common.cli.build import main
+from common.cli import run_command
 
 if __name__ == "__main__":
-    run.run(lambda: main(model="fastpitch"))
+    run_command("common.cli.build", model="fastpitch")

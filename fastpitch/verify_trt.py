@@ -1,7 +1,6 @@
 """python -m fastpitch.verify_trt: compares FastPitch on TensorRT (or ONNX Runtime) with PyTorch."""
 
-from common.cli import run
-from common.cli.verify import main
+from common.cli import run_command
 
 if __name__ == "__main__":
-    run.run(lambda: main(model="fastpitch"))
+    run_command("common.cli.verify", model="fastpitch")

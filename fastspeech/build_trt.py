@@ -1,7 +1,6 @@
 """python -m fastspeech.build_trt: builds TensorRT engines of FastSpeech's stages."""
 
-from common.cli import run
-from common.cli.build import main
+from common.cli import run_command
 
 if __name__ == "__main__":
-    run.run(lambda: main(model="fastspeech"))
+    run_command("common.cli.build", model="fastspeech")

@@ -1,7 +1,6 @@
 """python -m fastspeech.verify_trt: compares FastSpeech on TensorRT (or ONNX Runtime) with PyTorch."""
 
-from common.cli import run
-from common.cli.verify import main
+from common.cli import run_command
 
 if __name__ == "__main__":
-    run.run(lambda: main(model="fastspeech"))
+    run_command("common.cli.verify", model="fastspeech")

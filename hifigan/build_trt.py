@@ -1,7 +1,6 @@
 """python -m hifigan.build_trt: builds TensorRT engines of HiFi-GAN's stages."""
 
-from common.cli import run
-from common.cli.build import main
+from common.cli import run_command
 
 if __name__ == "__main__":
-    run.run(lambda: main(model="hifigan"))
+    run_command("common.cli.build", model="hifigan")

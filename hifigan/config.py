@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from common.config.sizes import require_sizes
+from common.config.typed import require_sizes
 from common.errors import InputError
 
 

@@ -1,7 +1,6 @@
 """python -m hifigan.export_onnx: exports HiFi-GAN's stages to ONNX and checks them against PyTorch."""
 
-from common.cli import run
-from common.cli.export import main
+from common.cli import run_command
 
 if __name__ == "__main__":
-    run.run(lambda: main(model="hifigan"))
+    run_command("common.cli.export", model="hifigan")

@@ -1,6 +1,39 @@
-"""python -m melforge"""
+"""The command `melforge`, also python -m melforge: the functions and options of scripts/*.py."""
 
-from melforge.command import main
+import sys
+
+from common.cli import fail, run_command
+from common.errors import unknown
+from melforge import __version__
+
+COMMANDS = {
+    "speak": ("common.cli.speak", "speak text to sound files or standard output"),
+    "list": ("common.cli.list", "list voices, models, backends and what is exported or built"),
+    "benchmark": ("common.cli.benchmark", "measure speed and memory on this machine"),
+    "verify": ("common.cli.verify", "compare a backend with PyTorch, layer by layer"),
+    "export": ("common.cli.export", "export models to ONNX and check the graphs"),
+    "build": ("common.cli.build", "build TensorRT engines"),
+    "buckets": ("common.cli.buckets", "propose the lengths of engines for texts"),
+    "voice": ("common.training.voice", "make a voice of trained or published weights"),
+    "copy-synthesis": ("common.cli.copy_synthesis", "send the mels of sound files through a vocoder"),
+    "prepare-corpus": ("common.training.corpus.command", "make a corpus to train on"),
+    "check-gpu": ("common.cli.check_gpu", "check TensorRT on this machine's GPU against PyTorch"),
+}
+
+
+def main() -> None:
+    name, *words = sys.argv[1:] or ["--help"]
+    if name in ("-h", "--help"):
+        print("usage: melforge COMMAND ...      (melforge COMMAND --help shows its options)\n")
+        print("\n".join(f"  {command:<16}{about}" for command, (_, about) in COMMANDS.items()))
+    elif name == "--version":
+        print(f"melforge {__version__}")
+    elif name in COMMANDS:
+        sys.argv = [f"melforge {name}", *words]
+        run_command(COMMANDS[name][0])
+    else:
+        fail(unknown("command", name, COMMANDS))
+
 
 if __name__ == "__main__":
     main()

@@ -5,6 +5,6 @@ from pathlib import Path
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from melforge.command import run
+    from common.cli import run_command
 
-    run("common.training.english.dictionary")
+    run_command("common.training.english.dictionary")

@@ -1,7 +1,6 @@
 """python -m tacotron2.build_trt: builds TensorRT engines of Tacotron 2's stages."""
 
-from common.cli import run
-from common.cli.build import main
+from common.cli import run_command
 
 if __name__ == "__main__":
-    run.run(lambda: main(model="tacotron2"))
+    run_command("common.cli.build", model="tacotron2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from common.config.sizes import require_sizes
+from common.config.typed import require_sizes
 from common.errors import InputError
 
 PRENET_LAYERS = 2

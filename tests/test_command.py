@@ -11,8 +11,8 @@ import pytest
 import melforge
 from common.cli import run as run_module
 from common.errors import InputError
-from melforge import command
-from melforge.command import COMMANDS
+from melforge import __main__ as command
+from melforge.__main__ import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))

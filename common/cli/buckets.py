@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 
 from common.cli import options
-from common.config.deployment import bucket_keys
 
 EPILOG = """examples:
   %(prog)s -i texts.txt --count 4
@@ -16,9 +15,7 @@ EPILOG = """examples:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = options.Parser(
-        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options.Parser(description=__doc__, epilog=EPILOG)
     parser.add_argument(
         "-i", "--input", metavar="FILE", required=True, help=".txt with a text a line, or .tsv; - is stdin"
     )
@@ -46,14 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A longer mel is made of pieces.
     frames = frames.clip(max=tts.acoustic.longest_mel)
     proposal, single = propose(symbols, frames, args.count), propose(symbols, frames, 1)
-    keys = bucket_keys(proposal.buckets)
+    texts, mels = ([getattr(bucket, kind) for bucket in proposal.buckets] for kind in ("text", "mel"))
+    keys = {"trt_max_input_seq_len_list": texts, "trt_max_output_seq_len_list": mels}
     if args.json:
-        content = {
-            "utterances": len(utterances),
-            **keys,
-            "waste": proposal.waste,
-            "single_bucket": {"bucket": str(single.buckets[0]), "waste": single.waste},
-        }
+        alone = {"bucket": str(single.buckets[0]), "waste": single.waste}
+        content = {"utterances": len(utterances), **keys, "waste": proposal.waste, "single_bucket": alone}
         print(json.dumps(content, indent=1))
         return 0
     print(
@@ -62,9 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"# padding: {100 * proposal.waste:.1f} % of all steps; with the one bucket {single.buckets[0]} "
         f"{100 * single.waste:.1f} %\n"
         "trt_multi_engine: true\n"
-        + "\n".join(
-            f"{key}: {lengths}  # {unit}"
-            for (key, lengths), unit in zip(keys.items(), ("symbols", "mel frames"), strict=True)
-        )
+        f"trt_max_input_seq_len_list: {texts}  # symbols\n"
+        f"trt_max_output_seq_len_list: {mels}  # mel frames"
     )
     return 0

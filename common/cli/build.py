@@ -10,6 +10,7 @@ from typing import Any
 
 from common.cli import options, run
 from common.config.deployment import Deployment
+from common.errors import require_torch
 
 HEADINGS = ("engine", "precision", "MB", "layers", "seconds", "warnings", "file")
 
@@ -24,7 +25,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     )
     if not model:
         options.add_options(parser, "acoustic", "vocoder")
-    options.add_weights_arguments(parser)
+    options.add_options(parser, "voice", "checkpoint")
     options.add_options(parser, "precision")
     options.add_decoder_argument(parser, "what runs on TensorRT")
     parser.add_argument(
@@ -65,13 +66,12 @@ def read_sources(args: argparse.Namespace, model: str | None) -> list:
     from common.registry import get_model
     from common.stages.choose import KINDS
     from common.synthesis.loading import choose_sources
-    from common.weights.published import parse_checkpoint, read_checkpoint
+    from common.weights.published import read_checkpoints
     from common.weights.voices import load_voice
 
     asked = {kind: getattr(args, kind, None) for kind in KINDS}
     names = [model] if model else [get_model(name, kind).name for kind, name in asked.items() if name]
-    given = [read_checkpoint(path, word) for word, path in map(parse_checkpoint, args.checkpoint)]
-    published = {source.model: source for source in given}
+    published = {source.model: source for source in read_checkpoints(args.checkpoint)}
     names = names or list(published)
     if names:
         return [published.get(name) or load_voice(args.voice).source(name) for name in names]
@@ -83,16 +83,14 @@ def read_sources(args: argparse.Namespace, model: str | None) -> list:
 def deployments(args: argparse.Namespace, model: str) -> list[Deployment]:
     """How a model's engines are to be: what the files say, in the precision asked for."""
     stated = args.deployments.get(model, Deployment())
-    if args.precision:  # which is their use_fp16 already
-        return [stated]
-    return [replace(stated, use_fp16=half) for half in (False, True)] if args.all else [stated]
+    both = args.all and not args.precision  # which is their use_fp16 already
+    return [replace(stated, use_fp16=half) for half in ((False, True) if both else (stated.use_fp16,))]
 
 
 def build_model(source: Any, deployment: Deployment, trt: Any, args: argparse.Namespace):
     """Builds a model's engines one after the other; each with whether it was made now."""
     from common.engines.tensorrt.build import build_stage
     from common.engines.tensorrt.engine_file import engine_files, needed_stages
-    from common.errors import require_torch
 
     stages = needed_stages(source, deployment, args.decoder, args.all)
     if any(stage.name not in source.graphs for stage in stages):
@@ -107,23 +105,11 @@ def build_model(source: Any, deployment: Deployment, trt: Any, args: argparse.Na
 
 def report(file: Any, made: bool) -> dict[str, Any]:
     note = json.loads(file.note.read_text())
-    return {
-        "engine": note["stage"],
-        "precision": note["precision"],
-        "bytes": note["bytes"],
-        **note["report"],
-        "built": made,
-        "file": str(file.path),
-    }
+    stated = {"engine": note["stage"], "precision": note["precision"], "bytes": note["bytes"]}
+    return {**stated, **note["report"], "built": made, "file": str(file.path)}
 
 
 def row_of(row: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        row["engine"],
-        row["precision"],
-        f"{row['bytes'] / 1e6:.1f}",
-        str(row["layers"]),
-        f"{row['seconds']:.1f}",
-        str(len(row["warnings"])),
-        row["file"].rpartition("/")[2],
-    )
+    size, layers, seconds = f"{row['bytes'] / 1e6:.1f}", str(row["layers"]), f"{row['seconds']:.1f}"
+    warnings, file = str(len(row["warnings"])), row["file"].rpartition("/")[2]
+    return row["engine"], row["precision"], size, layers, seconds, warnings, file

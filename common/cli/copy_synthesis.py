@@ -16,9 +16,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FOLDER", help="where the copies go"
     )
-    options.add_options(parser, "vocoder")
-    options.add_weights_arguments(parser, "a vocoder's weights instead of the voice's, trained or published")
-    options.add_options(parser, "backend", backend="onnx or torch (default: onnx)")
+    files = "a vocoder's weights instead of the voice's, trained or published"
+    backends = "onnx or torch (default: onnx)"
+    names = ("vocoder", "voice", "checkpoint", "backend")
+    options.add_options(parser, *names, checkpoint=files, backend=backends)
     options.add_control_arguments(parser, "denoising_strength", "sigma", "seed")
     args = parser.parse_args(argv)
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from common.cli import options, run
-from common.errors import InputError
+from common.errors import InputError, require_torch
 
 
 def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
@@ -17,15 +17,13 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
         kinds=("acoustic", "vocoder"),
         choose=lambda args: [model] if model else args.selected or [s.model for s in read_sources(args)],
     )
-    options.add_weights_arguments(
-        parser, "published weights instead; their graphs go to the cache ($MELFORGE_CACHE); may be repeated"
-    )
+    files = "published weights instead; their graphs go to the cache ($MELFORGE_CACHE); may be repeated"
+    options.add_options(parser, "voice", "checkpoint", checkpoint=files)
     parser.add_argument(
         "--check", action="store_true", help="compare the graphs that are there; write nothing"
     )
     args = parser.parse_args(argv)
 
-    from common.errors import require_torch
     from common.synthesis.loading import override
 
     require_torch("exporting")
@@ -55,9 +53,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
 
 def read_sources(args: argparse.Namespace) -> list:
     """The models of the published weights, else those of the voice."""
-    from common.weights.published import parse_checkpoint, read_checkpoint
+    from common.weights.published import read_checkpoints
     from common.weights.voices import load_voice
 
-    if args.checkpoint:
-        return [read_checkpoint(path, word) for word, path in map(parse_checkpoint, args.checkpoint)]
-    return list(load_voice(args.voice).models.values())
+    return read_checkpoints(args.checkpoint) or list(load_voice(args.voice).models.values())

@@ -9,17 +9,19 @@ from __future__ import annotations
 import argparse
 import itertools
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from common.audio.contract import MelContract
 from common.config.deployment import PRECISIONS, Deployment, on_another
 from common.config.hparams import backend_texts, line, shown
 from common.config.typed import build, require_known, typed_entry
 from common.config.yaml_file import Entry
 from common.errors import InputError, unknown
 from common.registry import get_model
+from common.stages.choose import parse_backends
 
 DEFAULT = "default"
 PRECISION = "precision"  # the commands' word for `use_fp16`
@@ -50,9 +52,11 @@ class ModelSettings:
 
 
 def network_classes(model: str) -> list[type]:
-    from common.audio.contract import MelContract
-
     return [get_model(model).config_class, MelContract]
+
+
+def hints_of(model: str) -> dict[str, Any]:
+    return {n: hint for cls in network_classes(model) for n, hint in typing.get_type_hints(cls).items()}
 
 
 def keys_of(model: str) -> set[str]:
@@ -64,9 +68,7 @@ def field_names(classes: Iterable[type]) -> set[str]:
     return {f.name for cls in classes for f in fields(cls)}
 
 
-def resolve(
-    overlays: Sequence[Overlay], chosen: Sequence[str], options: Iterable[str]
-) -> dict[str, ModelSettings]:
+def resolve(overlays: list[Overlay], chosen: list[str], options: Iterable[str]) -> dict[str, ModelSettings]:
     """The settings of the models that run; `options` are the command's own keys."""
     models = {model: ModelSettings() for model in chosen}
     options = set(options)
@@ -120,10 +122,9 @@ def _contradiction(precision: Entry, stated: Entry) -> InputError:
 
 
 def _type(model: str, settings: ModelSettings) -> None:
-    classes = network_classes(model)
-    for cls in classes:  # what gives way must still be right
+    for cls in network_classes(model):  # what gives way must still be right
         build(cls, _of(settings.files, field_names([cls])), model)
-    hints = {name: hint for cls in classes for name, hint in typing.get_type_hints(cls).items()}
+    hints = hints_of(model)
     settings.overrides = {
         name: typed_entry(name, entry, hints[name]) for name, entry in _of(settings.explicit, hints).items()
     }
@@ -136,15 +137,11 @@ def _of(entries: Mapping[str, Entry], names: Iterable[str]) -> dict[str, Entry]:
     return {name: entries[name] for name in names if name in entries}
 
 
-def choose_backend(
-    models: Mapping[str, ModelSettings], backend: Entry, precision: Entry | None = None
-) -> Entry:
+def choose_backend(models: Mapping[str, ModelSettings], backend: Entry, precision: Entry | None) -> Entry:
     """`use_trt` means the backend trt unless one is given; `use_fp16` is for engines of that one.
 
     `precision`, said for all models, counts for those that run on it.
     """
-    from common.stages.choose import parse_backends
-
     on_trt = [model for model, settings in models.items() if settings.deployment.use_trt]
     if on_trt and backend.place == DEFAULT:
         place = models[on_trt[0]].place("use_trt")
@@ -185,13 +182,12 @@ def by_model(text: str, models: Iterable[str]) -> str:
 
 def find_source(args: argparse.Namespace, model: str) -> tuple[Any, str]:
     """The model's weights as they are, and the file that states their sizes."""
-    from common.weights.published import parse_checkpoint, read_checkpoint
+    from common.weights.published import read_checkpoints
     from common.weights.voices import VOICE_FILE, load_voice
 
-    for word, path in map(parse_checkpoint, args.checkpoint):
-        source = read_checkpoint(path, word)
+    for source in read_checkpoints(args.checkpoint):
         if source.model == model:
-            return source, str(path)
+            return source, str(source.weights)
     voice = load_voice(getattr(args, "voice", None))
     path = voice.folder / VOICE_FILE
     here = path.is_absolute() and path.is_relative_to(Path.cwd())
@@ -204,7 +200,7 @@ def describe(model: str, settings: ModelSettings, source: Any, place: str) -> It
     for f in fields(Deployment):
         if f.name not in stored:
             yield line(f.name, getattr(settings.deployment, f.name), settings.place(f.name))
-    hints = {n: hint for cls in network_classes(model) for n, hint in typing.get_type_hints(cls).items()}
+    hints = hints_of(model)
     for name, value in stored.items():
         asked = settings.files.get(name)
         if name in settings.overrides:

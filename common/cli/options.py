@@ -3,44 +3,33 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from typing import Any
 
-from common.cli.parser import Group, Parser, with_places
+from common.cli.parser import Group, Parser
 from common.cli.run import print_table
 from common.config.deployment import PRECISIONS
+from common.config.typed import located
 from common.errors import InputError
 from common.registry import decoder_forms, names
 from common.speech import Controls, control_fields
 
 
-def positive(text: str) -> int:
-    return _at_least(1, text)
-
-
-def not_negative(text: str) -> int:
-    return _at_least(0, text)
-
-
-def _at_least(least: int, text: str) -> int:
+def positive(text: str, least: int = 1) -> int:
     if not text.strip().isdecimal() or int(text) < least:
         raise argparse.ArgumentTypeError(f"must be a whole number from {least} on, not {text!r}")
     return int(text)
 
 
-WARM_UP_HELP = (
-    "first run every engine once, in every bucket, and print on stderr what it took; "
-    "TensorRT compiles for the GPU then and keeps the result beside the engine"
-)
+not_negative = functools.partial(positive, least=0)
 # The one table of shared options: argparse's keywords by name.
 SHARED: dict[str, dict[str, Any]] = {
     "acoustic": {"metavar": "NAME", "help": "acoustic model (default: the voice's)"},
     "vocoder": {"metavar": "NAME", "help": "vocoder (default: the voice's)"},
     "voice": {"metavar": "NAME", "help": "name or folder of a voice (default: the shipped one)"},
     "checkpoint": {
-        "action": "append",
-        "default": [],
-        "metavar": "FILE",
+        **{"action": "append", "default": [], "metavar": "FILE"},
         "help": "published weights instead of the voice's, also acoustic=FILE or vocoder=FILE; "
         "may be repeated",
     },
@@ -62,7 +51,11 @@ SHARED: dict[str, dict[str, Any]] = {
     "device": {"default": "auto", "help": "cpu, cuda or cuda:N (default: a GPU if there is one)"},
     "threads": {"type": positive, "metavar": "N", "help": "CPU threads (default: all cores)"},
     "batch-size": {"type": positive, "metavar": "N", "help": "utterances at a time"},
-    "warm-up": {"action": "store_true", "help": WARM_UP_HELP},
+    "warm-up": {
+        "action": "store_true",
+        "help": "first run every engine once, in every bucket, and print on stderr what it took; "
+        "TensorRT compiles for the GPU then and keeps the result beside the engine",
+    },
 }
 
 
@@ -86,11 +79,6 @@ def add_model_arguments(parser: Parser) -> None:
     add_options(group, "device", "threads")
 
 
-def add_weights_arguments(parser: Group, files: str = SHARED["checkpoint"]["help"]) -> None:
-    """A voice, and files in the place of its weights."""
-    add_options(parser, "voice", "checkpoint", checkpoint=files)
-
-
 def add_decoder_argument(parser: Group, default: str = "the model's") -> None:
     add_options(parser, "decoder", decoder=SHARED["decoder"]["help"].replace("the model's", default))
 
@@ -109,14 +97,14 @@ def add_control_arguments(parser: Group, *chosen: str) -> None:
 
 def controls_from(args: argparse.Namespace) -> Controls:
     """The controls that the options ask for; those that the command does not have keep their defaults."""
-    values: dict[str, Any] = {}
+    given, values = vars(args), {}
     for name, (_, about, _) in control_fields().items():
-        if hasattr(args, about.negated or name):
-            values[name] = not getattr(args, about.negated) if about.negated else getattr(args, name)
+        if (word := about.negated or name) in given:
+            values[name] = not given[word] if about.negated else given[word]
     try:
         return Controls(**values)
     except InputError as error:
-        raise with_places(error, args) from None
+        raise located(error, args.places) from None
 
 
 def load_from(args: argparse.Namespace):

@@ -13,22 +13,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from common.cli.model_settings import (
-    DEFAULT,
-    PRECISION,
-    ModelSettings,
-    Overlay,
-    choose_backend,
-    describe,
-    field_names,
-    find_source,
-    keys_of,
-    require_one_precision,
-    resolve,
-    with_half,
-)
+from common.cli import model_settings
+from common.cli.model_settings import DEFAULT, PRECISION, ModelSettings, Overlay, field_names, with_half
 from common.config.hparams import MODEL, line, read_file, read_override, require_model
-from common.config.typed import build, located, require_known, typed
+from common.config.typed import build, require_known, typed
 from common.config.yaml_file import Entry
 from common.errors import InputError, unknown
 from common.registry import MODELS, get_model
@@ -37,6 +25,7 @@ USER_ERROR = 2
 MISSING = "missing"
 KINDS = {"acoustic": "acoustic model", "vocoder": "vocoder"}
 PLAIN = (bool, int, float, str, Path)
+Entries = Mapping[str, Entry]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,18 +59,14 @@ class Option:
             return None
         if not self.repeated:
             return self._single(entry)
-        items = entry.value if isinstance(entry.value, list) else None
-        return (
-            [self._single(entry)] if items is None else [self._single(Entry(i, entry.place)) for i in items]
-        )
+        items = [Entry(i, entry.place) for i in entry.value] if isinstance(entry.value, list) else [entry]
+        return [self._single(item) for item in items]
 
     def _single(self, entry: Entry) -> Any:
         kind: Any = bool if self.action.nargs == 0 else self.action.type or str
         value, text = entry.value, entry.text
         if kind is not bool and type(value) in (int, float):
-            text = text or str(
-                value
-            )  # `voice: 3` is text, and so is `denoising_strength: 0.1` of a new voice
+            text = text or str(value)  # `voice: 3` is text, and so is a new voice's `denoising_strength: 0.1`
         try:
             value = typed(value, kind, text) if kind in PLAIN else kind(text or typed(value, str))
         except TypeError as error:
@@ -123,7 +108,7 @@ class Group:
 class _Argparse(argparse.ArgumentParser):
     """Errors in one line; what files may give is required in the help only."""
 
-    mark_required: Callable[[], None] = staticmethod(lambda: None)
+    mark_required: Callable[[], None]
 
     def error(self, message: str) -> NoReturn:
         self.exit(USER_ERROR, f"error: {message} (see {self.prog} --help)\n")
@@ -154,7 +139,8 @@ class Parser(Group):
         choose: Callable[[argparse.Namespace], Iterable[str]] | None = None,
         **how: Any,
     ):
-        parser = _Argparse(**how)
+        form = argparse.RawDescriptionHelpFormatter if "epilog" in how else argparse.HelpFormatter
+        parser = _Argparse(**{"formatter_class": form, **how})
         super().__init__(self, parser)
         parser.mark_required = self._mark_required
         self.prog, self.error, self.exit = parser.prog, parser.error, parser.exit
@@ -177,14 +163,10 @@ class Parser(Group):
             "--set", action="append", default=[], metavar="KEY=VALUE", help="one such value; may be repeated"
         )
         group.add_argument(
-            "--print-hparams",
-            action="store_true",
-            help="print every value and where it comes from, as YAML, and stop",
+            "--print-hparams", action="store_true", help="print every value and its place, as YAML, and stop"
         )
         group.add_argument(
-            "--debug",
-            action="store_true",
-            help="show the traceback of a fault of ours (also: $MELFORGE_DEBUG)",
+            "--debug", action="store_true", help="show a fault's traceback (also: $MELFORGE_DEBUG)"
         )
 
     def _mark_required(self) -> None:
@@ -202,7 +184,7 @@ class Parser(Group):
             if PRECISION in flags:
                 overlays.append(Overlay("--precision", None, {PRECISION: flags[PRECISION]}, explicit=True))
             overlays = [with_half(overlay) for overlay in overlays]
-            require_one_precision(overlays)
+            model_settings.require_one_precision(overlays)
         if not self.kinds:
             for overlay in overlays:
                 require_known(overlay.entries, {*self.options, *field_names(self.classes)})
@@ -210,11 +192,8 @@ class Parser(Group):
         selected = self._select(overlays, options)
         values = argparse.Namespace(**{name: entry.value for name, entry in options.items()})
         values.selected = selected
-        values.places = {
-            name: entry
-            for name, entry in options.items()
-            if entry.place not in (DEFAULT, MISSING, self.options[name].flag)
-        }
+        ours = {name: (DEFAULT, MISSING, option.flag) for name, option in self.options.items()}
+        values.places = {name: entry for name, entry in options.items() if entry.place not in ours[name]}
         entries = {name: entry for overlay in overlays for name, entry in overlay.entries.items()}
         where = (own.hparam or self._default_files or [self.prog])[-1]
         values.built = tuple(build(cls, entries, where) for cls in self.classes)
@@ -259,9 +238,8 @@ class Parser(Group):
         kind = get_model(stated.value).kind
         if kind not in self.kinds:
             what = KINDS[kind] if self.kinds else "model"
-            raise InputError(
-                f"{path} is a file of {stated.value} ({stated.place}), but {self.prog} runs no {what}"
-            )
+            whose = f"{path} is a file of {stated.value} ({stated.place})"
+            raise InputError(f"{whose}, but {self.prog} runs no {what}")
         return with_half(Overlay(str(path), stated.value, entries, explicit=False))
 
     def _read_set(self, text: str) -> Overlay:
@@ -275,26 +253,22 @@ class Parser(Group):
 
     # The options
 
-    def _resolve_options(self, overlays: Sequence[Overlay], flags: Mapping[str, Entry]) -> dict[str, Entry]:
+    def _resolve_options(self, overlays: list[Overlay], flags: Entries) -> dict[str, Entry]:
         """Each option's value and place."""
         options = self.options
         levels = [{name: Entry(o.default, MISSING if o.required else DEFAULT) for name, o in options.items()}]
         for overlay in overlays:
             # What a model or a recipe has too, such as a batch size, is theirs in their files.
-            theirs = keys_of(overlay.model) if overlay.model else field_names(self.classes)
-            levels.append(
-                {
-                    key: Entry(options[key].value(entry), entry.place)
-                    for key, entry in overlay.entries.items()
-                    if key in options and key not in theirs
-                }
-            )
+            theirs = model_settings.keys_of(overlay.model) if overlay.model else field_names(self.classes)
+            ours = options.keys() - theirs
+            given = {key: entry for key, entry in overlay.entries.items() if key in ours}
+            levels.append({key: Entry(options[key].value(e), e.place) for key, e in given.items()})
         levels.append(dict(flags))
         for group in self.exclusive_groups:
             _keep_one(group.names, levels)
         return {name: entry for level in levels for name, entry in level.items()}
 
-    def _select(self, overlays: Sequence[Overlay], options: dict[str, Entry]) -> list[str]:
+    def _select(self, overlays: list[Overlay], options: dict[str, Entry]) -> list[str]:
         """Chooses the models whose files are given, unless others were asked for; their names."""
         files = [(overlay, overlay.model) for overlay in overlays if overlay.model and not overlay.explicit]
         for overlay, model in files:
@@ -305,10 +279,8 @@ class Parser(Group):
             if asked.value is None:
                 options[kind] = Entry(model, overlay.where)
             elif not {model, "all"} & set(asked.value.split(",")):
-                raise InputError(
-                    f"{overlay.where} is a file of {model}, but {asked.place} says {asked.value}: "
-                    "leave one of them out"
-                )
+                both = f"{overlay.where} is a file of {model}, but {asked.place} says {asked.value}"
+                raise InputError(f"{both}: leave one of them out")
         return list(dict.fromkeys(model for _, model in files))
 
     # The models
@@ -324,32 +296,24 @@ class Parser(Group):
         return [sources[kind].model for kind in self.kinds]
 
     def _resolve_models(
-        self,
-        overlays: Sequence[Overlay],
-        options: dict[str, Entry],
-        values: argparse.Namespace,
-        flags: Mapping[str, Entry],
+        self, overlays: list[Overlay], options: dict[str, Entry], values: argparse.Namespace, flags: Entries
     ) -> dict[str, ModelSettings]:
         if not self.kinds:
             return {}
         if "batch_size" in flags:
             entries = {"batch_size": flags["batch_size"]}
             overlays = [*overlays, Overlay("--batch-size", None, entries, explicit=True)]
-        models = resolve(overlays, list(dict.fromkeys(self._choose(values))), self.options)
+        models = model_settings.resolve(overlays, list(dict.fromkeys(self._choose(values))), self.options)
         if "backend" in options and models:
-            options["backend"] = choose_backend(models, options["backend"], options.get(PRECISION))
-            values.backend = options["backend"].value
+            backend = model_settings.choose_backend(models, options["backend"], options.get(PRECISION))
+            options["backend"], values.backend = backend, backend.value
         return models
 
     def _describe(
-        self,
-        values: argparse.Namespace,
-        options: Mapping[str, Entry],
-        entries: Mapping[str, Entry],
-        models: Mapping[str, ModelSettings],
+        self, values: argparse.Namespace, options: Entries, entries: Entries, models: dict[str, ModelSettings]
     ) -> str:
         """All values with their places, as YAML."""
-        found = {model: find_source(values, model) for model in models}
+        found = {model: model_settings.find_source(values, model) for model in models}
         lines = [line(MODEL, self.model, self.prog)] if self.model else []
         for name, entry in options.items():
             chosen = [model for model in models if get_model(model).kind == name]
@@ -357,11 +321,11 @@ class Parser(Group):
                 entry = Entry(",".join(chosen), found[chosen[0]][1])
             lines.append(line(name, entry.value, entry.place))
         built = {f.name: getattr(one, f.name) for one in values.built for f in fields(one)}
-        for name, value in built.items():
-            lines.append(line(name, value, entries[name].place if name in entries else DEFAULT))
+        unstated = Entry(None, DEFAULT)
+        lines += [line(name, value, entries.get(name, unstated).place) for name, value in built.items()]
         for model, settings in models.items():
             lines.append(f"{model}:\n")
-            lines += [f"  {text}" for text in describe(model, settings, *found[model])]
+            lines += [f"  {text}" for text in model_settings.describe(model, settings, *found[model])]
         return "".join(lines)
 
 
@@ -375,8 +339,3 @@ def _keep_one(names: Sequence[str], levels: list[dict[str, Entry]]) -> None:
         for earlier in levels[1:number] if here else ():
             for name in names:
                 earlier.pop(name, None)
-
-
-def with_places(error: ValueError, args: argparse.Namespace) -> InputError:
-    """An error about options, with the places of those that were not given as such."""
-    return located(error, args.places)

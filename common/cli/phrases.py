@@ -52,10 +52,8 @@ def read_phrases(text: str | None, source: str | None) -> list[Phrase]:
     if str(source).lower().endswith(".tsv"):
         return _from_table(lines, where)
     # NVIDIA's client names its files like this: by the phrase's place among the others.
-    return [
-        Phrase(str(order), line.strip(), f"{where} line {number}")
-        for order, (number, line) in enumerate(lines, start=1)
-    ]
+    numbered = enumerate(lines, start=1)
+    return [Phrase(str(order), line.strip(), f"{where} line {n}") for order, (n, line) in numbered]
 
 
 def _from_table(lines: list[tuple[int, str]], where: str) -> list[Phrase]:
@@ -93,9 +91,7 @@ class Writer:
 
     def __init__(self, output: str | None, phrases: Sequence[Phrase], save_mel: bool, plot: str | None):
         many = len(phrases) > 1
-        self.save_mel = save_mel
-        self.plot = Path(plot) if plot else None
-        self.to_stdout = output == "-"
+        self.save_mel, self.plot, self.to_stdout = save_mel, Path(plot) if plot else None, output == "-"
         self.folder: Path | None = None
         self.file: Path | None = None
         if self.plot:
@@ -139,7 +135,7 @@ class Writer:
             return None
         path = self.file or self.folder / f"{phrase.name}.wav"
         if _is_device(path):
-            _write_device(path, audio)
+            write_bytes(path, encode_audio(audio.samples, audio.sampling_rate))
         else:
             write_audio(path, audio.samples, audio.sampling_rate)
         if self.save_mel:
@@ -153,11 +149,8 @@ def _is_device(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def _write_device(path: Path, audio: Audio) -> None:
-    try:
-        path.write_bytes(encode_audio(audio.samples, audio.sampling_rate))
-    except OSError as error:
-        raise OSError(error.errno, f"cannot write {path}: {error.strerror}") from None
+def unspoken_rows(unspoken: Iterable[Unspoken]) -> list[dict[str, Any]]:
+    return [{"symbol": u.symbol, "position": u.position} for u in unspoken]
 
 
 def describe_unspoken(phrase: Phrase, unspoken: Iterable[Unspoken]) -> list[str]:
@@ -168,11 +161,8 @@ def describe_unspoken(phrase: Phrase, unspoken: Iterable[Unspoken]) -> list[str]
 def describe_audio(phrase: Phrase, audio: Audio) -> list[str]:
     """What a listener should know: utterances that were spoken again, and those that may be wrong."""
     where = f"{phrase.place}: " if phrase.place else ""
-    notes = [
-        f"note: {where}{shown(utterance.text)}: {note}"
-        for utterance, note in zip(audio.utterances, audio.notes, strict=True)
-        if note
-    ]
+    pairs = zip(audio.utterances, audio.notes, strict=True)
+    notes = [f"note: {where}{shown(utterance.text)}: {note}" for utterance, note in pairs if note]
     return notes + [f"warning: {where}{problem}" for problem in audio.problems]
 
 
@@ -181,19 +171,17 @@ def speak_phrases(
     phrases: Sequence[Phrase],
     writer: Writer,
     controls: Controls,
-    batch_size: int | None = None,
-    retries: int = 0,
-    strict: bool = False,
-    quiet: bool = False,
+    batch_size: int | None,
+    retries: int,
+    strict: bool,
+    quiet: bool,
 ) -> tuple[list[dict[str, Any]], int]:
     """Speaks and writes every phrase that can be spoken; a record for each file made, and how many failed.
 
     A lone phrase that cannot be spoken is an error. Of several, the others are still made.
     """
     tts.require_controls(controls)
-    speakable: list[Phrase] = []
-    texts: list[AnalysedText] = []
-    failures = 0
+    speakable: list[tuple[Phrase, AnalysedText]] = []
     for phrase in phrases:
         try:
             text = tts.analyse(phrase.text)
@@ -206,17 +194,15 @@ def speak_phrases(
             message = str(error)
             where = "" if message.startswith(phrase.place) else f"{phrase.place}: "
             print(f"error: {where}{message}", file=sys.stderr)
-            failures += 1
             continue
         for line in lines:
             print(f"warning: {line}", file=sys.stderr)
-        speakable.append(phrase)
-        texts.append(text)
+        speakable.append((phrase, text))
     batch_size = batch_size if len(phrases) > 1 else batch_size or 1
-    answers = tts.speak_each(texts, controls, batch_size, retries)
+    answers = tts.speak_each([text for _, text in speakable], controls, batch_size, retries)
     records: dict[int, dict[str, Any]] = {}
     for number, audio in _with_progress(answers, len(speakable)):
-        phrase = speakable[number]
+        phrase, _ = speakable[number]
         started = time.perf_counter()
         path = writer.write(phrase, audio)
         for line in describe_audio(phrase, audio):
@@ -226,7 +212,7 @@ def speak_phrases(
             print(f"{path}: {audio.seconds:.2f} s")
     if writer.folder and not quiet and len(phrases) > 1:
         print(f"{writer.folder}: {len(records)} files, {sum(r['seconds'] for r in records.values()):.1f} s")
-    return [records[number] for number in sorted(records)], failures
+    return [records[number] for number in sorted(records)], len(phrases) - len(speakable)
 
 
 def _with_progress(answers: Iterable, total: int) -> Iterable:
@@ -241,6 +227,7 @@ def record(phrase: Phrase, audio: Audio, path: Path | None, write_seconds: float
     """What --json says of a phrase. Writing is timed apart: speed is from text to samples."""
     timings = {**audio.timings.summary(), "write_s": write_seconds}
     pitches = audio.pitches or [None] * len(audio.utterances)
+    utterances = zip(audio.utterances, audio.starts, audio.durations, pitches, audio.notes, strict=True)
     return {
         "name": phrase.name,
         "file": None if path is None else str(path),
@@ -258,11 +245,9 @@ def record(phrase: Phrase, audio: Audio, path: Path | None, write_seconds: float
                 "pitch": None if pitch is None else [round(float(hz), 1) for hz in pitch],
                 "note": note,
             }
-            for utterance, start, durations, pitch, note in zip(
-                audio.utterances, audio.starts, audio.durations, pitches, audio.notes, strict=True
-            )
+            for utterance, start, durations, pitch, note in utterances
         ],
         "problems": [asdict(problem) for problem in audio.problems],
-        "unspoken": [{"symbol": u.symbol, "position": u.position} for u in audio.unspoken],
+        "unspoken": unspoken_rows(audio.unspoken),
         "timings": {name: round(value, 6) for name, value in timings.items()},
     }

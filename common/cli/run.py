@@ -41,17 +41,16 @@ def run(main: Callable[[], int | None]) -> None:
         where = f"{error.filename}: " if error.filename else ""
         status = _report(f"{where}{error.strerror or error}")
     except Exception as error:
-        status = _report("out of memory") if _out_of_memory(error) else _report_fault(error)
+        full = (
+            isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+        )  # torch's, on a GPU
+        status = _report("out of memory") if full else _report_fault(error)
     sys.exit(status)
 
 
 def _report(sentence: str, status: int = USER_ERROR) -> int:
     print(f"error: {sentence}", file=sys.stderr)
     return status
-
-
-def _out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"  # torch's, on a GPU
 
 
 def _report_fault(error: Exception) -> int:
@@ -69,22 +68,12 @@ def _show_warning(message, category, filename, lineno, file=None, line=None) -> 
     print(f"warning: {message}", file=sys.stderr)
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Aligned columns; numbers stand right."""
-    lines = [tuple(headings), *(tuple(row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
-    right = [
-        len(lines) > 1 and all(line[column][:1].isdigit() for line in lines[1:])
-        for column in range(len(headings))
-    ]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if flush else cell.ljust(width)
-            for cell, width, flush in zip(line, widths, right, strict=True)
-        ).rstrip()
-        for line in lines
-    )
-
-
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], file: TextIO | None = None) -> None:
-    print(table(headings, rows), file=file or sys.stdout)
+    """Aligned columns; numbers stand right."""
+    columns = []
+    for heading, *cells in zip(headings, *rows, strict=True):
+        width = max(map(len, (heading, *cells)))
+        align = ">" if cells and all(cell[:1].isdigit() for cell in cells) else "<"
+        columns.append([f"{cell:{align}{width}}" for cell in (heading, *cells)])
+    for line in zip(*columns, strict=True):
+        print("  ".join(line).rstrip(), file=file)

@@ -6,11 +6,12 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 from common.cli import STARTED, options, run
 from common.cli.list import list_available
-from common.cli.phrases import Writer, describe_unspoken, read_phrases, speak_phrases
+from common.cli.phrases import Writer, describe_unspoken, read_phrases, speak_phrases, unspoken_rows
 from common.errors import InputError
 
 RETRIES = 2
@@ -23,9 +24,7 @@ EPILOG = """examples:
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = options.Parser(
-        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options.Parser(description=__doc__, epilog=EPILOG)
     text = parser.add_argument_group("text").add_mutually_exclusive_group()
     text.add_argument("--text", help="what to speak")
     text.add_argument("words", nargs="?", metavar="TEXT", help="the same, without --text")
@@ -87,15 +86,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.warm_up:
         several = len(phrases) > 1 and tts.choose_batch_size(args.batch_size)
         options.warm_up(tts, several or args.batch_size)
+    quiet = args.json or writer.to_stdout
     records, failures = speak_phrases(
-        tts,
-        phrases,
-        writer,
-        controls,
-        batch_size=args.batch_size,
-        retries=args.retry,
-        strict=args.strict,
-        quiet=args.json or writer.to_stdout,
+        tts, phrases, writer, controls, args.batch_size, args.retry, args.strict, quiet
     )
     if args.json:
         content = {"phrases": records, "load": tts.load_timings.stages, "buckets": tts.bucket_report()}
@@ -114,22 +107,17 @@ def show_text(args: argparse.Namespace, phrases) -> int:
     for phrase in phrases:
         analysis = frontend(phrase.text)
         unspoken += describe_unspoken(phrase, analysis.unspoken)
-        shown.append(
-            {
-                "name": phrase.name,
-                "utterances": [
-                    {"normalised": u.normalised, "symbols": list(u.symbols), "pause": u.pause}
-                    for u in analysis.utterances
-                ],
-                "unspoken": [{"symbol": u.symbol, "position": u.position} for u in analysis.unspoken],
-            }
-        )
+        utterances = [
+            {"normalised": u.normalised, "symbols": list(u.symbols), "pause": u.pause}
+            for u in analysis.utterances
+        ]
+        left_out = unspoken_rows(analysis.unspoken)
+        shown.append({"name": phrase.name, "utterances": utterances, "unspoken": left_out})
     if args.json:
         print(json.dumps(shown, indent=1, ensure_ascii=False))
     else:
-        for entry in shown:
-            for utterance in entry["utterances"]:
-                print(f"{utterance['normalised']}\n    {readable(utterance['symbols'])}")
+        for utterance in (utterance for entry in shown for utterance in entry["utterances"]):
+            print(f"{utterance['normalised']}\n    {readable(utterance['symbols'])}")
     for line in unspoken:
         print(("error: " if args.strict else "warning: ") + line, file=sys.stderr)
     return run.USER_ERROR if args.strict and unspoken else 0
@@ -145,19 +133,15 @@ def readable(symbols: list[str]) -> str:
 
 
 def show_timing(tts, records: list[dict], total: float) -> None:
-    rows = [(f"load {name}", f"{seconds * 1e3:.1f}") for name, seconds in tts.load_timings.stages.items()]
-    summed: dict[str, float] = {}
+    summed: Counter[str] = Counter()
     for record in records:
-        for name, value in record["timings"].items():
-            summed[name] = summed.get(name, 0.0) + value
-    audio, work = summed.pop("audio_s", 0.0), summed.pop("total_s", 0.0)
-    first = records[0]["timings"]["first_audio_s"] if records else 0.0
-    rows += [
-        (name.removesuffix("_s"), f"{seconds * 1e3:.1f}")
-        for name, seconds in summed.items()
-        if name not in ("rtf", "first_audio_s")
-    ]
-    rows += [("time to first audio", f"{first * 1e3:.1f}"), ("whole process", f"{total * 1e3:.1f}")]
+        summed.update(record["timings"])
+    audio, work, _, _ = (summed.pop(name, 0.0) for name in ("audio_s", "total_s", "rtf", "first_audio_s"))
+    seconds = {f"load {name}": value for name, value in tts.load_timings.stages.items()}
+    seconds.update((name.removesuffix("_s"), value) for name, value in summed.items())
+    seconds["time to first audio"] = records[0]["timings"]["first_audio_s"] if records else 0.0
+    seconds["whole process"] = total
+    rows = [(name, f"{value * 1e3:.1f}") for name, value in seconds.items()]
     run.print_table(("stage", "ms"), rows, file=sys.stderr)
     speed = f"{audio / work:.1f} times real time" if work else "nothing spoken"
     print(f"{audio:.2f} s of audio, {speed} from text to samples", file=sys.stderr)

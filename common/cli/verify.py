@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from common.cli import options, run
-from common.errors import InputError
+from common.cli.parser import KINDS
+from common.errors import InputError, require_torch
 from common.registry import get_model
 
 TEXT = "It just works."
@@ -24,20 +25,16 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     parser = make_parser(model)
     args = parser.parse_args(argv)
 
-    from common.errors import require_torch
-
     require_torch("comparing with PyTorch")
     from common.verify.stages import verify
 
     sources, setups = prepare(args, model)
     found = verify(args.text, sources, setups, args.decoder)
-    report = found.report()
-    quiet = args.json == "-"
-    if not quiet:
+    if args.json != "-":
         show(found)
     if args.json:
-        text = json.dumps(report, indent=1) + "\n"
-        sys.stdout.write(text) if quiet else Path(args.json).write_text(text, encoding="utf-8")
+        text = json.dumps(found.report(), indent=1) + "\n"
+        sys.stdout.write(text) if args.json == "-" else Path(args.json).write_text(text, encoding="utf-8")
     if args.plot:
         from common.verify.report import draw
 
@@ -54,26 +51,20 @@ def make_parser(model: str | None) -> options.Parser:
         description=f"Compares {model or 'two models'} on another backend with PyTorch: the layers, the "
         "stages, and a sentence spoken by both.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         kinds=kinds,
         choose=(lambda args: [model]) if model else None,
     )
     parser.add_argument("--text", default=TEXT, help=f"what is spoken (default: {TEXT})")
-    names = {"acoustic": "acoustic model", "vocoder": "vocoder"}
-    for kind in names:
+    for kind, what in KINDS.items():
         if kind not in kinds:
-            help = f"the {names[kind]} beside it, on PyTorch (default: the voice's)"
-            options.add_options(parser, kind, **{kind: help})
+            words = f"the {what} beside it, on PyTorch (default: the voice's)"
+            options.add_options(parser, kind, **{kind: words})
         elif not model:
             options.add_options(parser, kind)
-    options.add_weights_arguments(parser)
-    options.add_options(
-        parser,
-        "backend",
-        default=default,
-        backend="what is compared with PyTorch, onnx or trt, and kernels of stages as in "
-        f"trt,decoder_loop=cuda (default: {default}, or what use_trt says)",
-    )
+    options.add_options(parser, "voice", "checkpoint")
+    backends = "what is compared with PyTorch, onnx or trt, and kernels of stages as in trt,decoder_loop=cuda"
+    backends += f" (default: {default}, or what use_trt says)"
+    options.add_options(parser, "backend", default=default, backend=backends)
     options.add_options(parser, "precision", "device", "threads")
     options.add_decoder_argument(parser, "the backend's")
     parser.add_argument(
@@ -112,7 +103,7 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
     from common.engines.tensorrt.engine_file import needed_stages
     from common.export.to_onnx import with_graphs
     from common.stages import plan_of
-    from common.stages.choose import KINDS, deployment_of, pads_masked, parse_backends
+    from common.stages.choose import deployment_of, pads_masked, parse_backends
     from common.synthesis.loading import choose_sources, pick_device, require_kernels
     from common.verify.report import full
     from common.verify.stages import Setup, perturb_one, share_layers
@@ -147,10 +138,8 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
             require_kernels(sources[kind], deployment.kernels, device)
         # Both sides must pad in the same way, and where weights came from decides it.
         masked = pads_masked(sources[kind], deployment)
-        deployment = replace(deployment, mask_padding=masked)
-        if args.trt_force_build:
-            deployment = replace(deployment, trt_force_build=True)
-        patterns = tuple(args.layers) or plan_of(names[kind]).layers
+        anew = deployment.trt_force_build or args.trt_force_build
+        deployment = replace(deployment, mask_padding=masked, trt_force_build=anew)
         form = args.decoder if kind == "acoustic" else None
         stages = needed_stages(sources[kind], deployment, form, backend=backends[kind])
         setups[kind] = Setup(
@@ -158,7 +147,7 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
             backend=backends[kind],
             device=device,
             deployment=deployment,
-            patterns=patterns,
+            patterns=tuple(args.layers) or plan_of(names[kind]).layers,
             asked=bool(args.layers),
             threads=args.threads,
             calls=args.calls,

@@ -6,7 +6,6 @@ engine is made for, whatever runs it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from common.errors import InputError
@@ -93,12 +92,6 @@ class Deployment:
                 f"{'_list' if self.trt_multi_engine else ''}: an acoustic model needs both"
             )
         return tuple(Bucket(text, mel) for text, mel in zip(texts, mels, strict=True))
-
-
-def bucket_keys(buckets: Iterable[Bucket]) -> dict[str, list[int]]:
-    """The keys that state these buckets in a file."""
-    texts, mels = zip(*((bucket.text, bucket.mel) for bucket in buckets), strict=True)
-    return {"trt_max_input_seq_len_list": list(texts), "trt_max_output_seq_len_list": list(mels)}
 
 
 def on_another(deployment: Deployment) -> Deployment:

@@ -37,7 +37,10 @@ def load_hparams(
     """
     entries = read_file(path)
     require_model(path, entries.pop(MODEL, None), model)
-    entries.update(read_overrides(overrides))
+    if isinstance(overrides, Mapping):
+        entries.update((key, _override(key, value)) for key, value in overrides.items())
+    else:
+        entries.update(map(read_override, overrides or ()))
     require_known(entries, {field.name for cls in classes for field in fields(cls)})
     return tuple(build(cls, entries, path) for cls in classes)
 
@@ -45,10 +48,8 @@ def load_hparams(
 def require_model(path: str | Path, stated: Entry | None, wanted: str | None) -> None:
     """An InputError where a file says that it is of another model."""
     if stated and wanted and stated.value != wanted:
-        raise InputError(
-            f"{path} is a file of {stated.value} ({stated.place}), not of {wanted}: "
-            f"use one of hparams/{wanted}/"
-        )
+        whose = f"{path} is a file of {stated.value} ({stated.place}), not of {wanted}"
+        raise InputError(f"{whose}: use one of hparams/{wanted}/")
 
 
 def read_file(path: str | Path) -> dict[str, Entry]:
@@ -99,13 +100,6 @@ def _merged(parent: Any, child: Any) -> Any:
     if not (isinstance(parent, dict) and isinstance(child, dict)):
         return child
     return parent | {key: _merged(parent.get(key), value) for key, value in child.items()}
-
-
-def read_overrides(overrides: Mapping[str, Any] | Iterable[str] | None) -> dict[str, Entry]:
-    """The entries of a mapping, or of "key=value" strings as `--set` takes them."""
-    if isinstance(overrides, Mapping):
-        return {key: _override(key, value) for key, value in overrides.items()}
-    return dict(map(read_override, overrides or ()))
 
 
 def read_override(text: str) -> tuple[str, Entry]:

@@ -15,7 +15,7 @@ import torch
 
 from common.errors import InputError
 
-PREFIX = re.compile(r"^(module\.)+(\d+\.)?")
+PREFIX = re.compile(r"^(module\.)+(\d+\.)?")  # the wrappers'; `module.1.` is in files of 2019
 NAMES_SHOWN = 4
 
 Config = TypeVar("Config")
@@ -101,8 +101,12 @@ def find_state(
     if state is None:
         found = ", ".join(map(str, content))[:80]
         raise InputError(f"checkpoint {path} is no {what}: it has no {keys[0]!r} but {found}{advice}")
-    check_tensors(state, path)
-    return widen(strip_prefix(state))
+    foreign = [name for name, value in state.items() if not isinstance(value, torch.Tensor)]
+    if foreign or not state:
+        what = f"{foreign[0]!r} is a {type(state[foreign[0]]).__name__}" if foreign else "it is empty"
+        raise InputError(f"checkpoint {path} holds no state dict ({what}, not a tensor)")
+    half = (torch.float16, torch.bfloat16)
+    return {PREFIX.sub("", n): value.float() if value.dtype in half else value for n, value in state.items()}
 
 
 def find_config(
@@ -152,17 +156,6 @@ def count_layers(state: Mapping[str, torch.Tensor], prefix: str, name: str) -> d
     return {name: len(layers)} if layers else {}
 
 
-def strip_prefix(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Names without the wrappers' `module.` (also `module.1.`, which files of 2019 carry)."""
-    return {PREFIX.sub("", name): value for name, value in state.items()}
-
-
-def widen(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Half-precision tensors as float32; all others as they are."""
-    half = (torch.float16, torch.bfloat16)
-    return {name: value.float() if value.dtype in half else value for name, value in state.items()}
-
-
 def one_dimensional(name: str, value: torch.Tensor) -> torch.Tensor:
     """Kernels trained as two-dimensional (channels-last) convolutions carry a last axis of size 1."""
     if name.endswith("bias"):
@@ -189,22 +182,12 @@ def fold_weight_norm(state: Mapping[str, torch.Tensor], path: str | Path) -> dic
         if part == "weight_v" and f"{stem}.weight_g" in state:
             length, axes = state[f"{stem}.weight_g"], tuple(range(1, value.dim()))
             if length.numel() != value.shape[0]:
-                raise InputError(
-                    f"checkpoint {path}: {stem}.weight_g {tuple(length.shape)} does not fit "
-                    f"weight_v {tuple(value.shape)}"
-                )
+                shapes = f"weight_g {tuple(length.shape)} does not fit weight_v {tuple(value.shape)}"
+                raise InputError(f"checkpoint {path}: {stem}.{shapes}")
             norm = torch.linalg.vector_norm(value, dim=axes, keepdim=True)
             name, value = f"{stem}.weight", value * (length.reshape(norm.shape) / norm)
         folded[name] = value
     return folded
-
-
-def check_tensors(state: Mapping, path: str | Path) -> None:
-    """An InputError if `state` is not a dictionary of named tensors."""
-    foreign = [name for name, value in state.items() if not isinstance(value, torch.Tensor)]
-    if foreign or not state:
-        what = f"{foreign[0]!r} is a {type(state[foreign[0]]).__name__}" if foreign else "it is empty"
-        raise InputError(f"checkpoint {path} holds no state dict ({what}, not a tensor)")
 
 
 def check_finite(state: Mapping[str, torch.Tensor], path: str | Path) -> None:

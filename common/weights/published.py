@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from common.config.yaml_file import Entry
 from common.errors import InputError, require_torch, unknown
 from common.registry import MODELS, ModelSpec, names
 from common.text.frontends import frontend_class
-from common.weights.voices import FrontendSpec, ModelSource, build_settings, read_metadata, read_weights
+from common.weights.voices import FrontendSpec, ModelSource, build_settings, read_weights
 
 FRONTEND_OPTIONS = {  # what a FastPitch file states of its text chain -> our frontend's option
     "symbol_set": "symbol_set",
@@ -36,6 +36,11 @@ def parse_checkpoint(value: str) -> tuple[str | None, Path]:
     return word, Path(path)
 
 
+def read_checkpoints(texts: Iterable[str]) -> list[ModelSource]:
+    """The sources that `--checkpoint` names, in `parse_checkpoint`'s words."""
+    return [read_checkpoint(path, word) for word, path in map(parse_checkpoint, texts)]
+
+
 def read_checkpoint(path: Path, kind: str | None = None) -> ModelSource:
     """A file as a source; `kind` (a model's name, "acoustic" or "vocoder") is recognised where it is None."""
     if not path.is_file():
@@ -44,20 +49,20 @@ def read_checkpoint(path: Path, kind: str | None = None) -> ModelSource:
     model = _recognise(path, trained)
     if kind not in (None, model.name, model.kind):
         raise InputError(f"checkpoint {path} is a {model.name} ({model.kind}), not a {kind}")
-    source = read_trained(path, model) if trained else _read_published(path, model)
+    source = _read_trained(path, model) if trained else _read_published(path, model)
     return replace(source, words=("--checkpoint", f"{model.kind}={path}"))
 
 
 def _recognise(path: Path, trained: bool) -> ModelSpec:
     if trained:
-        found = set(read_weights(path))
+        found = set(read_weights(path)[0])
     else:
         require_torch(f"the published checkpoint {path}")
-        from common.weights.checkpoint import read_pt, strip_prefix
+        from common.weights.checkpoint import PREFIX, read_pt
 
         content = read_pt(path)
         states = [content, *(value for value in content.values() if isinstance(value, Mapping))]
-        found = {name for state in states for name in strip_prefix({str(key): 0 for key in state})}
+        found = {PREFIX.sub("", str(name)) for state in states for name in state}
     for model in MODELS.values():
         if model.mark in found:
             return model
@@ -90,23 +95,19 @@ def _read_published(path: Path, model: ModelSpec) -> ModelSource:
     )
 
 
-def read_trained(
-    path: Path, model: ModelSpec | None = None, frontend: FrontendSpec | None = None
-) -> ModelSource:
+def _read_trained(path: Path, model: ModelSpec) -> ModelSource:
     """What a recipe wrote: safetensors with the config and the mel contract as JSON in its metadata."""
-    metadata = read_metadata(path)
+    state, metadata = read_weights(path)
     if "config" not in metadata:
         raise InputError(f"checkpoint {path} holds no config: give the weights.safetensors of a training run")
-    model = model or _recognise(path, trained=True)
     info = _json(metadata.get("info", "{}"), path)
-    state = read_weights(path)
     pitch = {key: float(state[key].ravel()[0]) for key in PITCH if key in state}
     return ModelSource(
         model=model.name,
         config=build_section(model.config_class, _json(metadata["config"], path), f"{path}: config"),
         weights=path,
         mel=build_section(MelContract, info.get("mel", {}), f"{path}: mel"),
-        frontend=(frontend or FrontendSpec("english")) if model.kind == "acoustic" else None,
+        frontend=FrontendSpec("english") if model.kind == "acoustic" else None,
         settings=build_settings(model.name, pitch, str(path)),
     )
 

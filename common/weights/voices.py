@@ -59,7 +59,7 @@ class ModelSource:
     @cached_property
     def state(self) -> Mapping[str, np.ndarray]:
         """The weights under the network's own names, in float32. Read once for all engines of this source."""
-        return self.given_state if self.given_state is not None else read_weights(self.weights)
+        return self.given_state if self.given_state is not None else read_weights(self.weights)[0]
 
 
 @dataclass(frozen=True)
@@ -100,10 +100,9 @@ def load_voice(name_or_path: str | Path | None = None) -> Voice:
     if str(name_or_path) in available:
         return read_voice(voices_folder() / name_or_path)
     path = Path(name_or_path)
-    if (path / VOICE_FILE).is_file():
-        return read_voice(path)
-    if path.name == VOICE_FILE and path.is_file():
-        return read_voice(path.parent)
+    folder = path.parent if path.name == VOICE_FILE else path
+    if (folder / VOICE_FILE).is_file():
+        return read_voice(folder)
     if path.is_dir():
         raise InputError(f"{path} is not a voice: it has no {VOICE_FILE}")
     if len(path.parts) > 1:
@@ -192,39 +191,22 @@ def build_settings(model: str, values: Mapping[str, Any], where: str) -> Any:
     return settings
 
 
-def read_weights(path: Path) -> dict[str, np.ndarray]:
-    """A safetensors file in float32; missing, damaged and not-a-number weights are InputErrors."""
+def read_weights(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """A safetensors file in float32, and its metadata; missing, damaged or NaN weights are InputErrors."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
         raise InputError(f"weights {path} are missing")
-    state = {}
     try:
         with safe_open(path, framework="np") as file:
-            for name in file.keys():  # noqa: SIM118 (not a mapping)
-                state[name] = file.get_tensor(name)
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+            metadata = file.metadata() or {}
     except (SafetensorError, OSError, TypeError) as error:
-        raise InputError(
-            f"weights {path} are no whole safetensors file ({path.stat().st_size} bytes): {error}"
-        ) from None
+        size = path.stat().st_size
+        raise InputError(f"weights {path} are no whole safetensors file ({size} bytes): {error}") from None
     for name, value in state.items():
         if value.dtype.kind == "f":
             if not np.isfinite(value).all():
                 raise InputError(f"weights {path}: {name} holds NaN or infinite values; the file is damaged")
             state[name] = np.ascontiguousarray(value, dtype=np.float32)
-    return state
-
-
-def read_metadata(path: Path) -> dict[str, str]:
-    """What stands in a safetensors file beside its weights."""
-    from safetensors import SafetensorError, safe_open
-
-    if not path.is_file():
-        raise FileNotFoundError(f"checkpoint {path} not found")
-    try:
-        with safe_open(path, framework="np") as file:
-            return file.metadata() or {}
-    except (SafetensorError, OSError) as error:
-        raise InputError(
-            f"checkpoint {path} is no whole safetensors file ({path.stat().st_size} bytes): {error}"
-        ) from None
+    return state, metadata
