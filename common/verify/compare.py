@@ -12,12 +12,8 @@ from common.stages.choose import KERNELS
 
 # The largest error of a tensor, as a part of its largest value. docs/verify.md gives the reasons.
 TOLERANCES = {"onnx": {"fp32": 1e-4}, "trt": {"fp32": 3e-2, "fp16": 5e-2}, KERNELS: {"fp16": 5e-2}}
-
-
 # What is taken for a tensor's largest value at least: almost zero needs no more digits than that.
 SMALLEST_SCALE = 0.05
-
-
 # A stage that takes up what its own steps made multiplies their rounding.
 FEEDBACK = 10.0
 

@@ -16,8 +16,6 @@ from common.text import Frontend
 
 # The mean difference of two mels in their own unit, the natural logarithm: 0.115 is a decibel.
 MEL_TOLERANCES = {"onnx": {"fp32": 0.01}, "trt": {"fp32": 0.05, "fp16": 0.1}}
-
-
 # Of the symbols, so many may last other than on PyTorch, where a duration lay near the middle of two frames.
 DURATIONS_TOLERANCE = 0.1
 
@@ -92,8 +90,7 @@ def shared_frames(wanted: Audio, got: Audio) -> tuple[tuple[np.ndarray, np.ndarr
     """The frames of symbols that last as long on both sides, in either's mel; and how many do not, of all."""
     ours, theirs, other, symbols = [], [], 0, 0
     starts = [0, 0]
-    pairs = zip(wanted.durations, got.durations, wanted.mels, got.mels, strict=True)
-    for a, b, mel_a, mel_b in pairs:
+    for a, b, mel_a, mel_b in zip(wanted.durations, got.durations, wanted.mels, got.mels, strict=True):
         if mel_a.shape[1] == mel_b.shape[1] and (a.sum() != mel_a.shape[1] or np.array_equal(a, b)):
             ours.append(starts[0] + np.arange(mel_a.shape[1]))
             theirs.append(starts[1] + np.arange(mel_b.shape[1]))
@@ -105,18 +102,13 @@ def shared_frames(wanted: Audio, got: Audio) -> tuple[tuple[np.ndarray, np.ndarr
         other += int((a != b).sum())
         symbols += len(a)
         starts = [starts[0] + mel_a.shape[1], starts[1] + mel_b.shape[1]]
-    joined = [np.concatenate(x).astype(int) if x else np.zeros(0, int) for x in (ours, theirs)]
-    ours_, theirs_ = joined
-    inside = (ours_ < starts[0]) & (theirs_ < starts[1])
-    return (ours_[inside], theirs_[inside]), other, symbols
+    a, b = (np.concatenate([*x, []]).astype(int) for x in (ours, theirs))
+    inside = (a < starts[0]) & (b < starts[1])
+    return (a[inside], b[inside]), other, symbols
 
 
 def speak(
-    text: str,
-    frontend: Frontend,
-    drivers: Mapping[str, Any],
-    sampling_rate: int,
-    controls: Controls | None,
+    text: str, frontend: Frontend, drivers: Mapping[str, Any], sampling_rate: int, controls: Controls | None
 ) -> Audio:
     """The sentence by the drivers of each kind."""
     return TextToSpeech(frontend, **drivers, sampling_rate=sampling_rate).speak(text, controls)

@@ -42,8 +42,6 @@ from common.verify.sentence import MEL_TOLERANCES, Speech, shared_frames, speak
 from common.weights.voices import ModelSource
 
 CALLS = 40  # of a stage that are compared; the decoder's steps are many
-
-
 # What sees every pair of tensors, such as what prints them.
 Watch = Callable[[Comparison, np.ndarray, np.ndarray], None]
 
@@ -130,12 +128,10 @@ class ComparedEngine(WrappedEngine):
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         self._calls += 1
         if self._calls <= self._setup.calls:
-            self._compare(self._steady(inputs))
+            # Moved to where rounding does not decide how long something lasts.
+            steady = examples_of(self.stage.model).steady_inputs
+            self._compare(steady(self.stage, self._reference, inputs))
         return self._reference(**inputs)
-
-    def _steady(self, inputs: dict[str, Array]) -> dict[str, Array]:
-        """The inputs, moved to where rounding does not decide how long something lasts, as far as need be."""
-        return examples_of(self.stage.model).steady_inputs(self.stage, self._reference, inputs)
 
     def _compare(self, inputs: dict[str, Array]) -> None:
         if self._pairs is None:
