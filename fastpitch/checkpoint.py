@@ -39,12 +39,6 @@ def load_checkpoint(path: str | Path, ema: bool = False) -> weights.Checkpoint:
     return weights.Checkpoint(config, state, _info(content, state))
 
 
-def load_network(path: str | Path, ema: bool = False) -> tuple[FastPitch, weights.Checkpoint]:
-    """The network of a FastPitch file in eval mode."""
-    checkpoint = load_checkpoint(path, ema)
-    return checkpoint.load_into(FastPitch(checkpoint.config)), checkpoint
-
-
 def infer_sizes(state: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     """The sizes that names and shapes determine. No shape gives the number of heads: heads have 64
     channels, as published, where these divide evenly, else there is one head."""

@@ -36,12 +36,6 @@ def load_checkpoint(path: str | Path) -> weights.Checkpoint:
     return weights.Checkpoint(config, state, {key: content[key] for key in ("step",) if key in content})
 
 
-def load_network(path: str | Path) -> tuple[FastSpeech, weights.Checkpoint]:
-    """The network of a published file in eval mode."""
-    checkpoint = load_checkpoint(path)
-    return checkpoint.load_into(FastSpeech(checkpoint.config)), checkpoint
-
-
 def infer_sizes(state: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     """The sizes that names and shapes determine; heads have 64 channels each."""
     read, count = partial(weights.read_axes, state), partial(weights.count_layers, state)

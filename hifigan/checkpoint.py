@@ -34,11 +34,8 @@ PUBLISHED_DILATIONS = {
     "2": {3: (1, 2), 5: (2, 6), 7: (3, 12)},
 }
 STATED_SIZES = {  # name -> nesting depth of its lists of integers
-    "upsample_initial_channel": 0,
-    "upsample_rates": 1,
-    "upsample_kernel_sizes": 1,
-    "resblock_kernel_sizes": 1,
-    "resblock_dilation_sizes": 2,
+    **{"upsample_initial_channel": 0, "upsample_rates": 1, "upsample_kernel_sizes": 1},
+    **{"resblock_kernel_sizes": 1, "resblock_dilation_sizes": 2},
 }
 
 
@@ -75,12 +72,6 @@ def load_checkpoint(
     return weights.Checkpoint(
         sizes, state, _info(content, setup if isinstance(setup, Mapping) else stated, sizes, path)
     )
-
-
-def load_network(path: str | Path, ema: bool = False) -> tuple[HifiganGenerator, weights.Checkpoint]:
-    """The generator of a file in eval mode, with plain weights."""
-    checkpoint = load_checkpoint(path, ema)
-    return checkpoint.load_into(HifiganGenerator(checkpoint.config, weight_norm=False)), checkpoint
 
 
 def current_names(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -239,14 +230,9 @@ def _mel_contract(found: Mapping[str, Any], config: HifiganConfig, path: Path) -
         )
     top = found["mel_fmax"]
     try:
-        return MelContract(
-            sampling_rate=int(found["sampling_rate"]),
-            filter_length=int(found["filter_length"]),
-            hop_length=config.hop_length,
-            win_length=int(found["win_length"]),
-            n_mel_channels=config.n_mel_channels,
-            mel_fmin=float(found["mel_fmin"]),
-            mel_fmax=None if top is None else float(top),
-        )
+        whole = {name: int(found[name]) for name in ("sampling_rate", "filter_length", "win_length")}
+        band = {"mel_fmin": float(found["mel_fmin"]), "mel_fmax": None if top is None else float(top)}
+        sizes = {"hop_length": config.hop_length, "n_mel_channels": config.n_mel_channels}
+        return MelContract(**whole, **band, **sizes)
     except ValueError as error:
         raise InputError(f"checkpoint {path}: {error}") from None

@@ -36,12 +36,6 @@ def load_checkpoint(path: str | Path, ema: bool = False) -> weights.Checkpoint:
     return weights.Checkpoint(config, state, {"ema_available": False, **info})
 
 
-def load_network(path: str | Path, ema: bool = False) -> tuple[Tacotron2, weights.Checkpoint]:
-    """The network of a Tacotron 2 file in eval mode."""
-    checkpoint = load_checkpoint(path, ema)
-    return checkpoint.load_into(Tacotron2(checkpoint.config)), checkpoint
-
-
 def infer_sizes(state: Mapping[str, torch.Tensor]) -> dict[str, int]:
     """The sizes that names and shapes determine."""
     read = partial(weights.read_axes, state)

@@ -44,14 +44,6 @@ def load_checkpoint(path: str | Path, config: WaveglowConfig | None = None) -> w
     return weights.Checkpoint(sizes, state, {"mel": None, **({} if epoch is None else {"epoch": epoch})})
 
 
-def load_network(
-    path: str | Path, config: WaveglowConfig | None = None
-) -> tuple[Waveglow, weights.Checkpoint]:
-    """The network of a file in eval mode, in the form for generating."""
-    checkpoint = load_checkpoint(path, config)
-    return checkpoint.load_into(Waveglow(checkpoint.config, weight_norm=False)), checkpoint
-
-
 def current_names(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Names as `Waveglow` has them.
 

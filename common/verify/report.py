@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from common.verify.compare import Comparison
-from common.verify.sentence import mean
+from common.verify.compare import Comparison, mean
 from common.verify.stages import Verification, Watch
 
 HEADINGS = ("tensor", "shape", "max", "mean", "relative", "SNR dB", "of largest", "tolerance", "worst at", "")

@@ -30,6 +30,7 @@ from common.export.examples import examples_of
 from common.export.to_onnx import EXPORTER_VERSION, export_stage, source_stages
 from common.files import cache_folder, config_hash, write_bytes
 from common.registry import get_model
+from common.runner import TextToSpeech
 from common.speech import Controls
 from common.stages import Stage, plan_of
 from common.stages.choose import KERNELS, KINDS, choose_stages, pads_masked
@@ -37,8 +38,7 @@ from common.synthesis.driver import Driver
 from common.synthesis.loading import make_driver
 from common.synthesis.stage_engines import StageEngines
 from common.text import Frontend
-from common.verify.compare import FEEDBACK, TOLERANCES, Comparison
-from common.verify.sentence import MEL_TOLERANCES, Speech, shared_frames, speak
+from common.verify.compare import FEEDBACK, MEL_TOLERANCES, TOLERANCES, Comparison, Speech, shared_frames
 from common.weights.voices import ModelSource
 
 CALLS = 40  # of a stage that are compared; the decoder's steps are many
@@ -293,14 +293,15 @@ def verify(
                 _compare_steps(text, frontend, setup, source, form, controls)
             engines = ComparedEngines(setup, source, form)
             references[kind] = get_model(source.model).driver_class(source, engines)
-        wanted = speak(text, frontend, references, first.mel.sampling_rate, controls)
+        rate = first.mel.sampling_rate
+        wanted = TextToSpeech(frontend, **references, sampling_rate=rate).speak(text, controls)
         for kind, setup in setups.items():
             _require_ran(setup)
             form = decoder if kind == "acoustic" else None
             deployment = replace(setup.deployment, trt_force_build=False)
             how = (setup.backend, setup.device, setup.threads, form, None, deployment)
             others[kind] = make_driver(setup.source, *how)
-        got = speak(text, frontend, others, first.mel.sampling_rate, controls)
+        got = TextToSpeech(frontend, **others, sampling_rate=rate).speak(text, controls)
     ordered = [setups[kind] for kind in KINDS if kind in setups]
     autoregressive = any(stage.feeds_back for setup in ordered for stage in source_stages(setup.source))
     tolerance = max(MEL_TOLERANCES[setup.backend][setup.precision] for setup in ordered)
