@@ -73,8 +73,7 @@ class FastPitchConfig:
 
 @dataclass(frozen=True)
 class FastPitchSettings:
-    """What a voice says beside the sizes: mean and deviation of its pitch in Hz; without a deviation,
-    LJSpeech's."""
+    """What a voice says beside the sizes: mean and deviation of its pitch in Hz; 0: LJSpeech's."""
 
     pitch_mean: float = 0.0
     pitch_std: float = 0.0

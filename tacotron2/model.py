@@ -282,8 +282,7 @@ class Tacotron2(nn.Module):
         prenet_dropout: Tensor | float,
         gate_threshold: Tensor | float,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Stage "decoder_loop": steps until every item's gate has fired, at most as many as noise (S, 2, B,
-        P).
+        """Stage "decoder_loop": steps until every gate has fired, at most as many as noise (S, 2, B, P).
 
         -> mel before the postnet (B, n_mels, T), its lengths (B,) without the step at which the gate fired,
         gate logits (B, S), alignment (B, S, N), stopped (B,) bool: False where the noise ended first.
@@ -312,10 +311,7 @@ class Tacotron2(nn.Module):
         return mel, lengths, torch.stack(gates, 1), torch.stack(alignment, 1), ~going
 
     def refine(self, mel: Tensor, lengths: Tensor | None = None) -> tuple[Tensor]:
-        """Stage "postnet": mel (B, n_mels, T) -> mel, the residual included.
-
-        Networks with `mask_text_padding` take `lengths` (B,) too.
-        """
+        """Stage "postnet": mel (B, n_mels, T) -> mel; `mask_text_padding` takes `lengths` (B,) too."""
         return (self.postnet(mel, lengths),)
 
     def initial_state(self, memory: Tensor) -> DecoderState:

@@ -92,7 +92,11 @@ class Comparison:
     def row(self) -> dict[str, Any]:
         """As JSON can hold it."""
         row = dataclasses.asdict(self) | {"ok": self.ok, "share": self.share, "snr_db": self.snr}
-        return {key: str(x) if isinstance(x, float) and not np.isfinite(x) else x for key, x in row.items()}
+        return for_json(row)
+
+
+def for_json(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: str(x) if isinstance(x, float) and not np.isfinite(x) else x for key, x in row.items()}
 
 
 @dataclass(frozen=True, eq=False)

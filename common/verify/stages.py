@@ -38,7 +38,15 @@ from common.synthesis.driver import Driver
 from common.synthesis.loading import make_driver
 from common.synthesis.stage_engines import StageEngines
 from common.text import Frontend
-from common.verify.compare import FEEDBACK, MEL_TOLERANCES, TOLERANCES, Comparison, Speech, shared_frames
+from common.verify.compare import (
+    FEEDBACK,
+    MEL_TOLERANCES,
+    TOLERANCES,
+    Comparison,
+    Speech,
+    for_json,
+    shared_frames,
+)
 from common.weights.voices import ModelSource
 
 CALLS = 40  # of a stage that are compared; the decoder's steps are many
@@ -65,6 +73,11 @@ class Setup:
     @property
     def precision(self) -> str:
         return "fp16" if self.deployment.use_fp16 else "fp32"
+
+    def report(self) -> dict[str, Any]:
+        tolerance = TOLERANCES[self.backend][self.precision]
+        how = {"backend": self.backend, "precision": self.precision, "device": self.device}
+        return {"model": self.source.model, **how, "tolerance": tolerance, "layers": list(self.patterns)}
 
     def tolerance(self, stage: Stage) -> float:
         on_kernel = stage.name in self.deployment.kernels
@@ -189,11 +202,9 @@ def share_layers(setups: Mapping[str, Setup]) -> None:
     found = {kind: match(network, patterns) for kind, network in networks.items()}
     for pattern in patterns:
         if not any(hits[pattern] for hits in found.values()):
-            near = [
-                f"{setups[kind].source.model} has {', '.join(nearest_layers(network, pattern))}"
-                for kind, network in networks.items()
-            ]
-            raise InputError(f"--layers {pattern!r} means no layer: {'; '.join(near)}")
+            near = {setups[k].source.model: nearest_layers(net, pattern) for k, net in networks.items()}
+            near = "; ".join(f"{model} has {', '.join(names)}" for model, names in near.items())
+            raise InputError(f"--layers {pattern!r} means no layer: {near}")
     for kind, hits in found.items():
         setups[kind].patterns = tuple(pattern for pattern in patterns if hits[pattern])
 
@@ -244,21 +255,9 @@ class Verification:
         speech = self.speech.report(self.contract)
         return {
             "text": self.text,
-            "models": [
-                {
-                    "model": setup.source.model,
-                    "backend": setup.backend,
-                    "precision": setup.precision,
-                    "device": setup.device,
-                    "tolerance": TOLERANCES[setup.backend][setup.precision],
-                    "layers": list(setup.patterns),
-                }
-                for setup in self.setups
-            ],
+            "models": [setup.report() for setup in self.setups],
             "tensors": [one.row() for one in self.comparisons],
-            "speech": {
-                k: str(x) if isinstance(x, float) and not np.isfinite(x) else x for k, x in speech.items()
-            },
+            "speech": for_json(speech),
             "first_wrong": first and first.full_name,
             "ok": self.ok,
         }

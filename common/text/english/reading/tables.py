@@ -123,18 +123,18 @@ ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: oka
 SHORT_WORDS = words("""a am an as at be by do go he hi if in is it me my no of oh on or so to up we ok all and
     any are ask bad big boy but buy can car cat cut dad day did die dog eat end far few fix for fun get god
     got guy had has her hey him his hot how its job joy key kid let lie lot low mad man map may men met mom mr
-    mrs ms dr new nor not now odd off oh old one our out own pay put ran red run sad sat saw say see set she
-    shy sin sit six sky son sun tax tea ten the tip too top try two us use war was way wet who why win won wow
-    yes yet you per act add ado age ago aid aim air ale ant ape apt arc arm art ash ate awe axe aye bag ban
-    bar bat bay bed bee beg bet bid bin bit bow box bud bug bum bun bus bye cab cap cod cop cot cow cry cub
-    cup dab dam den dew dig dim dip doe dot dry dub due dug dye ear ebb eel egg ego elf elk elm era eve ewe
-    eye fad fan fat fax fed fee few fig fin fir fit flu fly foe fog fox fry fur gag gap gas gay gel gem gig
-    gin gum gun gut gym ham hay hen hid hip hit hog hop hub hue hug hum hut ice icy ill ink inn ion ire ivy
-    jab jam jar jaw jet jog jug kin kit lab lad lag lap law lay leg lid lip lit log mat meh mix mob mop mud
-    mug nap net nod nun nut oak oar oat oil opt orb ore ouch owe owl own pad pal pan pat paw pea peg pen pet
-    pie pig pit pod pop pot pub pun pup rag ram rap rat raw ray red rib rid rig rim rip rob rod rot row rub
-    rug rum rye sap sew sip ski sob sow soy spa spy sub sue sum tab tag tan tap tar ten tie tin tip toe ton
-    tow toy tub tug urn van vet vow wag wax web wed wet wig wit woe wok yay yeah yen yep zap zip zoo""")
+    mrs ms dr new nor not now odd off old one our out own pay put ran red run sad sat saw say see set she shy
+    sin sit six sky son sun tax tea ten the tip too top try two us use war was way wet who why win won wow yes
+    yet you per act add ado age ago aid aim air ale ant ape apt arc arm art ash ate awe axe aye bag ban bar
+    bat bay bed bee beg bet bid bin bit bow box bud bug bum bun bus bye cab cap cod cop cot cow cry cub cup
+    dab dam den dew dig dim dip doe dot dry dub due dug dye ear ebb eel egg ego elf elk elm era eve ewe eye
+    fad fan fat fax fed fee fig fin fir fit flu fly foe fog fox fry fur gag gap gas gay gel gem gig gin gum
+    gun gut gym ham hay hen hid hip hit hog hop hub hue hug hum hut ice icy ill ink inn ion ire ivy jab jam
+    jar jaw jet jog jug kin kit lab lad lag lap law lay leg lid lip lit log mat meh mix mob mop mud mug nap
+    net nod nun nut oak oar oat oil opt orb ore ouch owe owl pad pal pan pat paw pea peg pen pet pie pig pit
+    pod pop pot pub pun pup rag ram rap rat raw ray rib rid rig rim rip rob rod rot row rub rug rum rye sap
+    sew sip ski sob sow soy spa spy sub sue sum tab tag tan tap tar tie tin toe ton tow toy tub tug urn van
+    vet vow wag wax web wed wig wit woe wok yay yeah yen yep zap zip zoo""")
 # ... but for these, which are letters unless the whole sentence is in capitals.
 SPELLED = words("US IT AM PM WHO UN UK EU TV PC AI ID PA MA AC DC CD ER OT PS CV AD")
 
