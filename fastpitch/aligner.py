@@ -1,5 +1,4 @@
-"""The aligner, from which FastPitch learns durations in training (arXiv 2108.10447). Inference does not use
-it.
+"""The aligner, from which FastPitch learns durations in training only (arXiv 2108.10447).
 
 Shape letters as in model.py: B batch, N symbols, T mel frames, C channels.
 """
@@ -17,8 +16,7 @@ ALIGNER_CHANNELS = 80
 
 @torch.no_grad()
 def monotonic_alignment(log_attn: Tensor, lengths: Tensor, mel_lengths: Tensor) -> Tensor:
-    """The most probable path (B, T, N) of zeros and ones on which every frame stays at its symbol or advances
-    by one.
+    """The most probable path (B, T, N) of zeros and ones: each frame stays at its symbol or advances by one.
 
     The recursion has one small step per frame, so it runs on the CPU, for the whole batch at once.
     """

@@ -9,69 +9,40 @@ from typing import Any
 
 import torch
 
-from common.weights.checkpoint import (
-    Checkpoint,
-    check_finite,
-    check_keys,
-    count_layers,
-    expected_shapes,
-    find_config,
-    find_state,
-    read_axes,
-    read_pt,
-)
-from fastpitch.config import FastPitchConfig
-from fastpitch.model import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, FastPitch
+from common.weights import checkpoint as weights
+from fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, FastPitchConfig
+from fastpitch.model import FastPitch
 
 # Settings of the training that inference needs: the text frontend and the mel contract.
-TEXT_SETTINGS = (
-    "symbol_set",
-    "text_cleaners",
-    "p_arpabet",
-    "prepend_space_to_text",
-    "append_space_to_text",
-)
-AUDIO_SETTINGS = (
-    "sampling_rate",
-    "filter_length",
-    "hop_length",
-    "win_length",
-    "mel_fmin",
-    "mel_fmax",
-    "max_wav_value",
-)
+TEXT_SETTINGS = ("symbol_set", "text_cleaners", "p_arpabet", "prepend_space_to_text", "append_space_to_text")
+AUDIO_SETTINGS = ("sampling_rate", "filter_length", "hop_length", "win_length", "mel_fmin", "mel_fmax")
 # The aligner is used in training only; files for inference do not have it.
 OPTIONAL = ("attention.",)
 PUBLISHED_HEAD_SIZE = 64
 ADVICE = ".\nGive the file of an acoustic model, as training saved it."
 
 
-def load_checkpoint(path: str | Path, ema: bool = False) -> Checkpoint:
+def load_checkpoint(path: str | Path, ema: bool = False) -> weights.Checkpoint:
     """Sizes, weights and settings of a FastPitch file; `ema` asks for the averaged weights.
 
     `info` holds `ema_available`, `pitch_mean` and `pitch_std` in Hz, `epoch` and `iteration` where known, and
     of TEXT_SETTINGS and AUDIO_SETTINGS those that the file states.
     """
-    content = read_pt(path)
+    content = weights.read_pt(path)
     average = "ema_state_dict" if ema else None
-    state = find_state(content, path, "FastPitch checkpoint", "state_dict", average=average, advice=ADVICE)
-    check_finite(state, path)
-    config = find_config(FastPitchConfig, content, infer_sizes(state), path)
-    check_keys(expected_shapes(lambda: FastPitch(config), path), state, path, OPTIONAL)
-    return Checkpoint(config, state, _info(content, state))
-
-
-def load_network(path: str | Path, ema: bool = False) -> tuple[FastPitch, Checkpoint]:
-    """The network of a FastPitch file in eval mode."""
-    checkpoint = load_checkpoint(path, ema)
-    return checkpoint.load_into(FastPitch(checkpoint.config)), checkpoint
+    state = weights.find_state(
+        content, path, "FastPitch checkpoint", "state_dict", average=average, advice=ADVICE
+    )
+    weights.check_finite(state, path)
+    config = weights.find_config(FastPitchConfig, content, infer_sizes(state), path)
+    weights.check_keys(weights.expected_shapes(lambda: FastPitch(config), path), state, path, OPTIONAL)
+    return weights.Checkpoint(config, state, _info(content, state))
 
 
 def infer_sizes(state: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-    """The sizes that names and shapes determine. No shape gives the number of heads: heads have 64 channels,
-    as
-    published, where these divide evenly, else there is one head."""
-    read, count = partial(read_axes, state), partial(count_layers, state)
+    """The sizes that names and shapes determine. No shape gives the number of heads: heads have 64
+    channels, as published, where these divide evenly, else there is one head."""
+    read, count = partial(weights.read_axes, state), partial(weights.count_layers, state)
     sizes: dict[str, Any] = {"energy_conditioning": any(name.startswith("energy_") for name in state)}
     sizes |= read("encoder.word_emb.weight", n_symbols=0, symbols_embedding_dim=1)
     sizes |= read("speaker_emb.weight", n_speakers=0)
@@ -81,8 +52,7 @@ def infer_sizes(state: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     sizes |= read("duration_predictor.layers.0.conv.weight", in_fft_output_size=1)
     for name, prefix in (
         ("dur", "duration_predictor"),
-        ("pitch", "pitch_predictor"),
-        ("energy", "energy_predictor"),
+        *((x, f"{x}_predictor") for x in ("pitch", "energy")),
     ):
         sizes |= count(f"{prefix}.layers.", f"{name}_predictor_n_layers")
         filters, kernel = f"{name}_predictor_filter_size", f"{name}_predictor_kernel_size"
@@ -109,5 +79,9 @@ def _info(content: Mapping[str, Any], state: Mapping[str, torch.Tensor]) -> dict
         "pitch_mean": mean,
         "pitch_std": std,
         **{key: content[key] for key in ("epoch", "iteration") if key in content},
-        **{key: settings[key] for key in (*TEXT_SETTINGS, *AUDIO_SETTINGS) if key in settings},
+        **{
+            key: settings[key]
+            for key in (*TEXT_SETTINGS, *AUDIO_SETTINGS, "max_wav_value")
+            if key in settings
+        },
     }

@@ -73,8 +73,7 @@ class FastPitchConfig:
 
 @dataclass(frozen=True)
 class FastPitchSettings:
-    """What a voice says beside the sizes: mean and deviation of its pitch in Hz; without a deviation,
-    LJSpeech's."""
+    """What a voice says beside the sizes: mean and deviation of its pitch in Hz; 0: LJSpeech's."""
 
     pitch_mean: float = 0.0
     pitch_std: float = 0.0
@@ -82,7 +81,5 @@ class FastPitchSettings:
 
 # Longer predictions are errors of the network; NVIDIA's scripts cut them here too.
 LONGEST_SYMBOL = 75
-
-
 # Of LJSpeech, in Hz, for checkpoints that were saved without their own.
 DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD = 218.14, 67.24

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from common.arrays import length_mask, random_lengths, repeat_index
-from common.export.examples import ExampleInputs
+from common.export.examples import ExampleInputs, random_repeats
 from common.stages import Stage
 from fastpitch.config import FastPitchConfig
 
@@ -24,12 +24,7 @@ def example_inputs(
             inputs["speaker"] = rng.integers(0, config.n_speakers, batch)
         return inputs
     mel_lengths = random_lengths(batch, sizes["mel"], rng)
-    repeats = np.stack(
-        [
-            np.pad(rng.multinomial(frames, np.full(count, 1 / count)), (0, text - count))
-            for frames, count in zip(mel_lengths, lengths, strict=True)
-        ]
-    )
+    repeats = random_repeats(mel_lengths, lengths, text, rng)
     encoded = rng.standard_normal((batch, text, config.in_fft_output_size), np.float32)
     return {
         "encoded": encoded * inside[:, :, None],

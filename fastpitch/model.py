@@ -16,12 +16,10 @@ from torch import Tensor, nn
 
 from common.arrays import length_mask, round_half_even, round_half_up
 from fastpitch.aligner import ConvAttention, monotonic_alignment
-from fastpitch.config import FastPitchConfig
+from fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, FastPitchConfig
 
 # Added to the attention scores of padded keys: far below any score, but within the range of float16.
 MASKED_SCORE = -6e4
-# Mean and standard deviation of LJSpeech's pitch in Hz, for checkpoints without their own.
-DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD = 218.14, 67.24
 
 
 class Synthesis(NamedTuple):
@@ -142,32 +140,22 @@ class Transformer(nn.Module):
     def __init__(self, config: FastPitchConfig, side: str):
         super().__init__()
 
-        def size(name: str):
-            return getattr(config, name.replace("fft", f"{side}_fft"))
+        def sizes(*names: str):
+            return [getattr(config, name.replace("fft", f"{side}_fft")) for name in names]
 
+        attention = sizes("fft_n_heads", "fft_d_head", "p_fft_dropout", "p_fft_dropatt")
+        filters = sizes("fft_conv1d_filter_size", "fft_conv1d_kernel_size", "p_fft_dropout")
+        n_layers, dropout = sizes("fft_n_layers", "p_fft_dropemb")
         channels = config.symbols_embedding_dim
         if side == "in":
             self.word_emb = nn.Embedding(config.n_symbols, channels, padding_idx=config.padding_idx)
         self.pos_emb = PositionalEmbedding(channels)
-        self.drop = nn.Dropout(size("p_fft_dropemb"))
+        self.drop = nn.Dropout(dropout)
         self.layers = nn.ModuleList(
             TransformerLayer(
-                SelfAttention(
-                    channels,
-                    size("fft_n_heads"),
-                    size("fft_d_head"),
-                    size("p_fft_dropout"),
-                    size("p_fft_dropatt"),
-                ),
-                ConvFeedForward(
-                    channels,
-                    size("fft_conv1d_filter_size"),
-                    size("fft_conv1d_kernel_size"),
-                    size("p_fft_dropout"),
-                    config.mask_padding,
-                ),
+                SelfAttention(channels, *attention), ConvFeedForward(channels, *filters, config.mask_padding)
             )
-            for _ in range(size("fft_n_layers"))
+            for _ in range(n_layers)
         )
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:

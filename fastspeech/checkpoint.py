@@ -10,17 +10,7 @@ from typing import Any
 import torch
 
 from common.errors import InputError
-from common.weights.checkpoint import (
-    Checkpoint,
-    check_finite,
-    check_keys,
-    count_layers,
-    expected_shapes,
-    find_config,
-    find_state,
-    read_axes,
-    read_pt,
-)
+from common.weights import checkpoint as weights
 from fastspeech.config import HEAD_SIZE, FastSpeechConfig
 from fastspeech.model import FastSpeech, sinusoids
 
@@ -29,30 +19,26 @@ SIDES = ("phoneme_side", "mel_side")
 TABLE_TOLERANCE = 1e-3  # above the rounding of a sinusoid in half precision
 
 
-def load_checkpoint(path: str | Path) -> Checkpoint:
+def load_checkpoint(path: str | Path) -> weights.Checkpoint:
     """Sizes and weights of a published file; `info` holds the training `step` where the file states it.
 
     An InputError where the file is damaged, another model's, or has position tables that are not the
     published network's.
     """
-    content = read_pt(path)
-    state = dict(find_state(content, path, "FastSpeech checkpoint", "model", "state_dict", advice=ADVICE))
-    check_finite(state, path)
-    config = find_config(FastSpeechConfig, content, infer_sizes(state), path)
+    content = weights.read_pt(path)
+    state = dict(
+        weights.find_state(content, path, "FastSpeech checkpoint", "model", "state_dict", advice=ADVICE)
+    )
+    weights.check_finite(state, path)
+    config = weights.find_config(FastSpeechConfig, content, infer_sizes(state), path)
     _share_table(state, config, path)
-    check_keys(expected_shapes(lambda: FastSpeech(config), path), state, path)
-    return Checkpoint(config, state, {key: content[key] for key in ("step",) if key in content})
-
-
-def load_network(path: str | Path) -> tuple[FastSpeech, Checkpoint]:
-    """The network of a published file in eval mode."""
-    checkpoint = load_checkpoint(path)
-    return checkpoint.load_into(FastSpeech(checkpoint.config)), checkpoint
+    weights.check_keys(weights.expected_shapes(lambda: FastSpeech(config), path), state, path)
+    return weights.Checkpoint(config, state, {key: content[key] for key in ("step",) if key in content})
 
 
 def infer_sizes(state: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     """The sizes that names and shapes determine; heads have 64 channels each."""
-    read, count = partial(read_axes, state), partial(count_layers, state)
+    read, count = partial(weights.read_axes, state), partial(weights.count_layers, state)
     sizes: dict[str, Any] = read("word_emb.weight", n_symbols=0, d_model=1)
     sizes |= read("word_emb.weight", phoneme_side_output_size=1, mel_side_output_size=1)
     sizes |= read("mel_linear.weight", n_mel_channels=0)

@@ -7,7 +7,7 @@ import numpy as np
 from common.arrays import Array, length_mask, random_lengths, repeat_index, to_device, to_numpy
 from common.engines import Engine
 from common.engines.backends import make_engine
-from common.export.examples import ExampleInputs
+from common.export.examples import ExampleInputs, random_repeats
 from common.stages import Stage
 from common.weights.voices import ModelSource
 from fastspeech.config import FastSpeechConfig
@@ -36,12 +36,7 @@ def example_inputs(
             inputs["frames"] = np.arange(sizes["mel"])
         return inputs
     mel_lengths = random_lengths(batch, sizes["mel"], rng)
-    repeats = np.stack(
-        [
-            np.pad(rng.multinomial(frames, np.full(count, 1 / count)), (0, text - count))
-            for frames, count in zip(mel_lengths, lengths, strict=True)
-        ]
-    )
+    repeats = random_repeats(mel_lengths, lengths, text, rng)
     encoded = rng.standard_normal((batch, text, config.d_model), np.float32)
     return {
         "encoded": encoded * inside[:, :, None],

@@ -1,5 +1,4 @@
-"""FastSpeech as NVIDIA's CUDA-Optimized project has it: text to mel in one pass, with predicted durations
-(Ren et al. 2019, arXiv:1905.09263).
+"""FastSpeech as NVIDIA's CUDA-Optimized project has it: text to mel in one pass (arXiv 1905.09263).
 
 Parameter names are those of the published checkpoints, except for the sinusoid table, which is shared here.
 Shape letters: B batch, N symbols, T mel frames, C channels.

@@ -15,15 +15,7 @@ import torch
 
 from common.audio.contract import MelContract
 from common.errors import InputError
-from common.weights.checkpoint import (
-    Checkpoint,
-    check_finite,
-    check_keys,
-    expected_shapes,
-    find_state,
-    fold_weight_norm,
-    read_pt,
-)
+from common.weights import checkpoint as weights
 from hifigan.config import HifiganConfig
 from hifigan.model import HifiganGenerator
 
@@ -42,15 +34,14 @@ PUBLISHED_DILATIONS = {
     "2": {3: (1, 2), 5: (2, 6), 7: (3, 12)},
 }
 STATED_SIZES = {  # name -> nesting depth of its lists of integers
-    "upsample_initial_channel": 0,
-    "upsample_rates": 1,
-    "upsample_kernel_sizes": 1,
-    "resblock_kernel_sizes": 1,
-    "resblock_dilation_sizes": 2,
+    **{"upsample_initial_channel": 0, "upsample_rates": 1, "upsample_kernel_sizes": 1},
+    **{"resblock_kernel_sizes": 1, "resblock_dilation_sizes": 2},
 }
 
 
-def load_checkpoint(path: str | Path, ema: bool = False, config: str | Path | None = None) -> Checkpoint:
+def load_checkpoint(
+    path: str | Path, ema: bool = False, config: str | Path | None = None
+) -> weights.Checkpoint:
     """Sizes, folded weights and settings of a generator; `ema` asks for the averaged weights.
 
     The sizes are those of `config` (a JSON file) if given, else the file's own, else those of config.json or
@@ -61,28 +52,26 @@ def load_checkpoint(path: str | Path, ema: bool = False, config: str | Path | No
     where known, and the audio settings that were found.
     """
     path = Path(path)
-    content = read_pt(path)
+    content = weights.read_pt(path)
     if "mpd" in content and not (content.get("generator") or content.get("gen_ema")):
         raise InputError(
             f"checkpoint {path} holds the discriminators, which only training needs: "
             "give the generator's file (g_XXXXXXXX or hifigan_gen_checkpoint_N.pt)"
         )
-    state = find_state(content, path, "HiFi-GAN generator", "generator", average="gen_ema" if ema else None)
-    state = current_names(fold_weight_norm(state, path))
-    check_finite(state, path)
+    state = weights.find_state(
+        content, path, "HiFi-GAN generator", "generator", average="gen_ema" if ema else None
+    )
+    state = current_names(weights.fold_weight_norm(state, path))
+    weights.check_finite(state, path)
     stated, where = _find_config(content, path, config)
     sizes = _build_config(stated, state, where, path)
-    check_keys(expected_shapes(lambda: HifiganGenerator(sizes, weight_norm=False), path), state, path)
+    weights.check_keys(
+        weights.expected_shapes(lambda: HifiganGenerator(sizes, weight_norm=False), path), state, path
+    )
     setup = content.get("train_setup")
-    return Checkpoint(
+    return weights.Checkpoint(
         sizes, state, _info(content, setup if isinstance(setup, Mapping) else stated, sizes, path)
     )
-
-
-def load_network(path: str | Path, ema: bool = False) -> tuple[HifiganGenerator, Checkpoint]:
-    """The generator of a file in eval mode, with plain weights."""
-    checkpoint = load_checkpoint(path, ema)
-    return checkpoint.load_into(HifiganGenerator(checkpoint.config, weight_norm=False)), checkpoint
 
 
 def current_names(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -91,17 +80,14 @@ def current_names(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     Older NVIDIA files and the original authors' files number the residual blocks over all stages.
     """
     stages = len({name.split(".")[1] for name in state if name.startswith("ups.")})
-    flat = re.compile(r"resblocks\.(\d+)\.(convs\d?\.\d+\..*)")
-    numbers = {int(match[1]) for match in map(flat.fullmatch, state) if match}
+    flat = re.compile(r"^resblocks\.(\d+)(?=\.convs)")
+    numbers = {int(match[1]) for match in map(flat.match, state) if match}
     blocks = max(1, len(numbers) // max(1, stages))
 
-    def renamed(name: str) -> str:
-        if match := flat.fullmatch(name):
-            stage, block = divmod(int(match[1]), blocks)
-            name = f"resblocks.{stage}.{block}.{match[2]}"
-        return name
+    def numbered(match: re.Match) -> str:
+        return "resblocks.{}.{}".format(*divmod(int(match[1]), blocks))
 
-    return {renamed(name): value for name, value in state.items()}
+    return {flat.sub(numbered, name): value for name, value in state.items()}
 
 
 def _find_config(
@@ -116,11 +102,8 @@ def _find_config(
                 f"checkpoint {path}: its config is a {type(own).__name__}, not a mapping of sizes"
             )
         return own, f"checkpoint {path}: its config"
-    for beside in (
-        path.with_name(f"{path.name}.json"),
-        path.with_suffix(".json"),
-        path.with_name("config.json"),
-    ):
+    for beside in (f"{path.name}.json", f"{path.stem}.json", "config.json"):
+        beside = path.with_name(beside)
         if beside.is_file():
             stated = _read_json(beside)
             if "upsample_rates" in stated:  # else another model's file
@@ -234,10 +217,8 @@ def _mel_contract(found: Mapping[str, Any], config: HifiganConfig, path: Path) -
     if found.keys() < AUDIO_SETTINGS.keys():
         return None
     for name, value in found.items():
-        if (isinstance(value, bool) or not isinstance(value, int | float)) and (name, value) != (
-            "mel_fmax",
-            None,
-        ):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number and (name, value) != ("mel_fmax", None):
             raise InputError(
                 f"checkpoint {path}: its audio settings say {name}: {value!r}, which is no number"
             )
@@ -249,14 +230,9 @@ def _mel_contract(found: Mapping[str, Any], config: HifiganConfig, path: Path) -
         )
     top = found["mel_fmax"]
     try:
-        return MelContract(
-            sampling_rate=int(found["sampling_rate"]),
-            filter_length=int(found["filter_length"]),
-            hop_length=config.hop_length,
-            win_length=int(found["win_length"]),
-            n_mel_channels=config.n_mel_channels,
-            mel_fmin=float(found["mel_fmin"]),
-            mel_fmax=None if top is None else float(top),
-        )
+        whole = {name: int(found[name]) for name in ("sampling_rate", "filter_length", "win_length")}
+        band = {"mel_fmin": float(found["mel_fmin"]), "mel_fmax": None if top is None else float(top)}
+        sizes = {"hop_length": config.hop_length, "n_mel_channels": config.n_mel_channels}
+        return MelContract(**whole, **band, **sizes)
     except ValueError as error:
         raise InputError(f"checkpoint {path}: {error}") from None

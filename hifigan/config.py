@@ -62,8 +62,7 @@ def receptive_field(config: HifiganConfig) -> int:
     A chunk of mel with this much context on both sides (less only at the mel's ends, where the network pads
     with zeros) gives the same audio for its centre as the whole mel.
     """
-    # [low, high]: the samples of one frame, traced back through every layer to the frames that they depend
-    # on.
+    # [low, high]: the samples of one frame, traced back through every layer to the frames they depend on.
     low, high = -3, config.hop_length - 1 + 3  # conv_post, kernel 7
     reach = 0
     for kernel, dilations in zip(config.resblock_kernel_sizes, config.resblock_dilation_sizes, strict=True):

@@ -76,19 +76,11 @@ class HifiganGenerator(nn.Module):
         self.ups = nn.ModuleList()
         self.resblocks = nn.ModuleList()
         block = ResBlock1 if config.resblock == "1" else ResBlock2
-        for stage, (rate, kernel) in enumerate(
-            zip(config.upsample_rates, config.upsample_kernel_sizes, strict=True), start=1
-        ):
-            wide, channels = channels, config.upsample_initial_channel // 2**stage
+        for rate, kernel in zip(config.upsample_rates, config.upsample_kernel_sizes, strict=True):
+            wide, channels = channels, channels // 2
             self.ups.append(nn.ConvTranspose1d(wide, channels, kernel, rate, padding=(kernel - rate) // 2))
-            self.resblocks.append(
-                nn.ModuleList(
-                    block(channels, size, dilations)
-                    for size, dilations in zip(
-                        config.resblock_kernel_sizes, config.resblock_dilation_sizes, strict=True
-                    )
-                )
-            )
+            sizes = zip(config.resblock_kernel_sizes, config.resblock_dilation_sizes, strict=True)
+            self.resblocks.append(nn.ModuleList(block(channels, *size) for size in sizes))
         self.conv_post = nn.Conv1d(channels, 1, 7, padding=3)
         if weight_norm:
             for conv in self._convolutions():

@@ -9,52 +9,36 @@ from pathlib import Path
 import torch
 
 from common.errors import InputError
-from common.weights.checkpoint import (
-    Checkpoint,
-    check_finite,
-    check_keys,
-    count_layers,
-    expected_shapes,
-    find_config,
-    find_state,
-    read_axes,
-    read_pt,
-)
+from common.weights import checkpoint as weights
 from tacotron2.config import Tacotron2Config
 from tacotron2.model import Tacotron2
 
 ADVICE = ".\nGive the file of an acoustic model, as training saved it."
 
 
-def load_checkpoint(path: str | Path, ema: bool = False) -> Checkpoint:
+def load_checkpoint(path: str | Path, ema: bool = False) -> weights.Checkpoint:
     """Sizes, weights and settings of a Tacotron 2 file, which never has averaged weights (`ema`).
 
     `info` holds `ema_available`, and `epoch` and `iteration` where known.
     """
-    content = read_pt(path)
+    content = weights.read_pt(path)
     if ema:
         raise InputError(f"checkpoint {path} holds no averaged weights: load it without EMA")
-    state = find_state(content, path, "Tacotron 2 checkpoint", "state_dict", advice=ADVICE)
-    check_finite(state, path)
-    config = find_config(Tacotron2Config, content, infer_sizes(state), path)
-    expected = expected_shapes(lambda: Tacotron2(config), path)
+    state = weights.find_state(content, path, "Tacotron 2 checkpoint", "state_dict", advice=ADVICE)
+    weights.check_finite(state, path)
+    config = weights.find_config(Tacotron2Config, content, infer_sizes(state), path)
+    expected = weights.expected_shapes(lambda: Tacotron2(config), path)
     # Batch norm counters, missing in older files; inference does not use them.
     counters = {name: torch.zeros((), dtype=torch.int64) for name in expected if name.endswith("_tracked")}
     state = {**counters, **state}
-    check_keys(expected, state, path)
+    weights.check_keys(expected, state, path)
     info = {key: content[key] for key in ("epoch", "iteration") if key in content}
-    return Checkpoint(config, state, {"ema_available": False, **info})
-
-
-def load_network(path: str | Path, ema: bool = False) -> tuple[Tacotron2, Checkpoint]:
-    """The network of a Tacotron 2 file in eval mode."""
-    checkpoint = load_checkpoint(path, ema)
-    return checkpoint.load_into(Tacotron2(checkpoint.config)), checkpoint
+    return weights.Checkpoint(config, state, {"ema_available": False, **info})
 
 
 def infer_sizes(state: Mapping[str, torch.Tensor]) -> dict[str, int]:
     """The sizes that names and shapes determine."""
-    read = partial(read_axes, state)
+    read = partial(weights.read_axes, state)
     sizes = read("embedding.weight", n_symbols=0, symbols_embedding_dim=1, encoder_embedding_dim=1)
     sizes |= read("encoder.lstm.weight_ih_l0", encoder_embedding_dim=1)
     sizes |= read("encoder.convolutions.0.0.conv.weight", encoder_kernel_size=2)
@@ -65,7 +49,7 @@ def infer_sizes(state: Mapping[str, torch.Tensor]) -> dict[str, int]:
         postnet_kernel_size=2,
     )
     for side in ("encoder", "postnet"):
-        sizes |= count_layers(state, f"{side}.convolutions.", f"{side}_n_convolutions")
+        sizes |= weights.count_layers(state, f"{side}.convolutions.", f"{side}_n_convolutions")
     sizes |= read("decoder.prenet.layers.0.linear_layer.weight", prenet_dim=0)
     sizes |= read("decoder.attention_rnn.weight_hh", attention_rnn_dim=1)
     sizes |= read("decoder.decoder_rnn.weight_hh", decoder_rnn_dim=1)

@@ -10,8 +10,7 @@ from common.errors import InputError
 PRENET_LAYERS = 2
 PRENET_DROPOUT = 0.5
 # On a GPU the decoder checks at this interval whether all items have stopped. A check synchronises with the
-# GPU, which takes about as long as a step: little in 16 steps. At most 15 of some hundreds of steps are
-# wasted.
+# GPU, which takes about as long as a step. At most 15 of some hundreds of steps are wasted.
 STOP_CHECK_STEPS = 16
 # Steps that a TensorRT engine runs at a time. The next ones are launched before their stop flags are read.
 GRAPH_STEPS = 8

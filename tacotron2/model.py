@@ -125,11 +125,7 @@ class Prenet(nn.Module):
         self.layers = nn.ModuleList(NamedLinear(n_in, n_out, bias=False) for n_in, n_out in pairwise(sizes))
 
     def forward(self, x: Tensor, noise: Tensor | None, dropout: Tensor | float = PRENET_DROPOUT) -> Tensor:
-        """x (..., F), noise (2, ..., P) uniform in [0, 1): values below `dropout` drop a channel; None drops
-        none.
-
-        With a `dropout` of 0 nothing is dropped, whatever the noise.
-        """
+        """x (..., F), noise (2, ..., P) uniform in [0, 1): values below `dropout` drop their channel."""
         for i, layer in enumerate(self.layers):
             x = F.relu(layer(x))
             if noise is not None:
@@ -181,15 +177,10 @@ class Attention(nn.Module):
 class Decoder(nn.Module):
     def __init__(self, config: Tacotron2Config):
         super().__init__()
-        self.p_attention_dropout, self.p_decoder_dropout = (
-            config.p_attention_dropout,
-            config.p_decoder_dropout,
-        )
-        context, attention, hidden = (
-            config.encoder_embedding_dim,
-            config.attention_rnn_dim,
-            config.decoder_rnn_dim,
-        )
+        self.p_attention_dropout = config.p_attention_dropout
+        self.p_decoder_dropout = config.p_decoder_dropout
+        context, attention = config.encoder_embedding_dim, config.attention_rnn_dim
+        hidden = config.decoder_rnn_dim
         self.prenet = Prenet(config)
         self.attention_rnn = nn.LSTMCell(config.prenet_dim + context, attention)
         self.attention_layer = Attention(config)
@@ -198,41 +189,23 @@ class Decoder(nn.Module):
         self.gate_layer = NamedLinear(hidden + context, 1)
 
     def forward(
-        self,
-        frame: Tensor,
-        memory: Tensor,
-        processed_memory: Tensor,
-        mask: Tensor,
-        state: DecoderState,
+        self, frame: Tensor, memory: Tensor, processed_memory: Tensor, mask: Tensor, state: DecoderState
     ) -> tuple[Tensor, DecoderState]:
         """One step from a frame that has passed the prenet (B, P): -> gate logit (B,), the next state."""
         attention_hidden, attention_cell = self.attention_rnn(
             torch.cat([frame, state.attention_context], dim=1), (state.attention_hidden, state.attention_cell)
         )
         attention_hidden = F.dropout(attention_hidden, self.p_attention_dropout, self.training)
-        context, weights = self.attention_layer(
-            attention_hidden,
-            memory,
-            processed_memory,
-            mask,
-            state.attention_weights,
-            state.attention_cumulative,
-        )
+        attended = (state.attention_weights, state.attention_cumulative)
+        context, weights = self.attention_layer(attention_hidden, memory, processed_memory, mask, *attended)
         decoder_hidden, decoder_cell = self.decoder_rnn(
             torch.cat([attention_hidden, context], dim=1), (state.decoder_hidden, state.decoder_cell)
         )
         decoder_hidden = F.dropout(decoder_hidden, self.p_decoder_dropout, self.training)
         shown = torch.cat([decoder_hidden, context], dim=1)
-        return self.gate_layer(shown).squeeze(1), DecoderState(
-            self.linear_projection(shown),
-            attention_hidden,
-            attention_cell,
-            decoder_hidden,
-            decoder_cell,
-            weights,
-            state.attention_cumulative + weights,
-            context,
-        )
+        gate, frame = self.gate_layer(shown).squeeze(1), self.linear_projection(shown)
+        cells = (attention_hidden, attention_cell, decoder_hidden, decoder_cell)
+        return gate, DecoderState(frame, *cells, weights, state.attention_cumulative + weights, context)
 
 
 class Postnet(nn.Module):
@@ -293,16 +266,8 @@ class Tacotron2(nn.Module):
         prenet_dropout: Tensor | float = PRENET_DROPOUT,
     ) -> tuple[Tensor, ...]:
         """Stage "decoder_iter": one step, noise (2, B, P) -> gate logit (B,) and DecoderState's fields."""
-        state = DecoderState(
-            frame,
-            attention_hidden,
-            attention_cell,
-            decoder_hidden,
-            decoder_cell,
-            attention_weights,
-            attention_cumulative,
-            attention_context,
-        )
+        cells = (attention_hidden, attention_cell, decoder_hidden, decoder_cell)
+        state = DecoderState(frame, *cells, attention_weights, attention_cumulative, attention_context)
         mask = length_mask(lengths, memory.size(1))
         shown = self.decoder.prenet(frame, prenet_noise, prenet_dropout)
         gate, state = self.decoder(shown, memory, processed_memory, mask, state)
@@ -317,8 +282,7 @@ class Tacotron2(nn.Module):
         prenet_dropout: Tensor | float,
         gate_threshold: Tensor | float,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Stage "decoder_loop": steps until every item's gate has fired, at most as many as noise (S, 2, B,
-        P).
+        """Stage "decoder_loop": steps until every gate has fired, at most as many as noise (S, 2, B, P).
 
         -> mel before the postnet (B, n_mels, T), its lengths (B,) without the step at which the gate fired,
         gate logits (B, S), alignment (B, S, N), stopped (B,) bool: False where the noise ended first.
@@ -343,31 +307,18 @@ class Tacotron2(nn.Module):
         if early:  # cut the steps behind the last stop
             made = min(len(frames), int(steps.max()) + 1)
             frames, gates, alignment = frames[:made], gates[:made], alignment[:made]
-        return (
-            self._join(frames),
-            steps * self.config.n_frames_per_step,
-            torch.stack(gates, 1),
-            torch.stack(alignment, 1),
-            ~going,
-        )
+        mel, lengths = self._join(frames), steps * self.config.n_frames_per_step
+        return mel, lengths, torch.stack(gates, 1), torch.stack(alignment, 1), ~going
 
     def refine(self, mel: Tensor, lengths: Tensor | None = None) -> tuple[Tensor]:
-        """Stage "postnet": mel (B, n_mels, T) -> mel, the residual included.
-
-        Networks with `mask_text_padding` take `lengths` (B,) too.
-        """
+        """Stage "postnet": mel (B, n_mels, T) -> mel; `mask_text_padding` takes `lengths` (B,) too."""
         return (self.postnet(mel, lengths),)
 
     def initial_state(self, memory: Tensor) -> DecoderState:
         """The state before the first step."""
         config, (batch, n_symbols, _) = self.config, memory.shape
-        sizes = (
-            config.frame_size,
-            *[config.attention_rnn_dim] * 2,
-            *[config.decoder_rnn_dim] * 2,
-            *[n_symbols] * 2,
-            config.encoder_embedding_dim,
-        )
+        cells = [config.attention_rnn_dim] * 2 + [config.decoder_rnn_dim] * 2
+        sizes = (config.frame_size, *cells, n_symbols, n_symbols, config.encoder_embedding_dim)
         return DecoderState(*(memory.new_zeros(batch, size) for size in sizes))
 
     @torch.no_grad()
@@ -418,9 +369,8 @@ class Tacotron2(nn.Module):
         steps = mel.size(2) // self.config.n_frames_per_step
         given = mel.transpose(1, 2).unflatten(1, (steps, -1)).flatten(2).transpose(0, 1)  # (S, B, F)
         given = torch.cat([state.frame[None], given[:-1]])
-        shown = self.decoder.prenet(
-            given, None if prenet_noise is None else prenet_noise[:, :steps].to(mel.dtype)
-        )
+        noise = None if prenet_noise is None else prenet_noise[:, :steps].to(mel.dtype)
+        shown = self.decoder.prenet(given, noise)
         mask = length_mask(lengths, symbols.size(1))
         frames, gates, alignment = [], [], []
         for frame in shown:

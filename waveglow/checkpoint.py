@@ -14,15 +14,7 @@ from typing import Any
 import torch
 
 from common.errors import InputError
-from common.weights.checkpoint import (
-    Checkpoint,
-    check_finite,
-    check_keys,
-    expected_shapes,
-    find_state,
-    fold_weight_norm,
-    read_pt,
-)
+from common.weights import checkpoint as weights
 from waveglow.config import WaveglowConfig
 from waveglow.model import Waveglow, invert
 
@@ -32,7 +24,7 @@ STATED_WN_SIZES = {"n_layers": "wn_layers", "kernel_size": "wn_kernel_size", "n_
 COPIES = ("WN_rev.", "convinv_rev.")
 
 
-def load_checkpoint(path: str | Path, config: WaveglowConfig | None = None) -> Checkpoint:
+def load_checkpoint(path: str | Path, config: WaveglowConfig | None = None) -> weights.Checkpoint:
     """Sizes, folded weights with the inverses of the 1x1 convolutions, and facts of a published file.
 
     The hop, which shapes do not determine, is the published one. A file whose weights have other sizes than
@@ -41,21 +33,15 @@ def load_checkpoint(path: str | Path, config: WaveglowConfig | None = None) -> C
     `info` holds `mel` (None: no file states its mel) and `epoch` where known.
     """
     path = Path(path)
-    content = read_pt(path)
-    state = find_state(content, path, "WaveGlow", "state_dict", "model")
-    state = current_names(fold_weight_norm(state, path))
-    check_finite(state, path)
+    content = weights.read_pt(path)
+    state = weights.find_state(content, path, "WaveGlow", "state_dict", "model")
+    state = current_names(weights.fold_weight_norm(state, path))
+    weights.check_finite(state, path)
     sizes = _build_config(content, state, config, path)
     state = _with_inverses(state, path)
-    check_keys(expected_shapes(lambda: Waveglow(sizes, weight_norm=False), path), state, path)
+    weights.check_keys(weights.expected_shapes(lambda: Waveglow(sizes, weight_norm=False), path), state, path)
     epoch = content.get("epoch")
-    return Checkpoint(sizes, state, {"mel": None, **({} if epoch is None else {"epoch": epoch})})
-
-
-def load_network(path: str | Path, config: WaveglowConfig | None = None) -> tuple[Waveglow, Checkpoint]:
-    """The network of a file in eval mode, in the form for generating."""
-    checkpoint = load_checkpoint(path, config)
-    return checkpoint.load_into(Waveglow(checkpoint.config, weight_norm=False)), checkpoint
+    return weights.Checkpoint(sizes, state, {"mel": None, **({} if epoch is None else {"epoch": epoch})})
 
 
 def current_names(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -108,10 +94,7 @@ def infer_sizes(state: Mapping[str, torch.Tensor], path: str | Path) -> dict[str
 
 
 def _build_config(
-    content: Mapping[str, Any],
-    state: Mapping[str, torch.Tensor],
-    config: WaveglowConfig | None,
-    path: Path,
+    content: Mapping[str, Any], state: Mapping[str, torch.Tensor], config: WaveglowConfig | None, path: Path
 ) -> WaveglowConfig:
     found = infer_sizes(state, path)
     stated, where = _stated_sizes(content, path), f"checkpoint {path}: its config"

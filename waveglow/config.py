@@ -38,10 +38,8 @@ class WaveglowConfig:
             if value < (0 if name == "cond_channels" else 1):
                 raise InputError(f"{name} must be positive, not {value}")
         for name in ("n_group", "n_early_size"):
-            if getattr(self, name) % 2:
-                raise InputError(
-                    f"{name} must be even, not {getattr(self, name)}: each flow halves its channels"
-                )
+            if (size := getattr(self, name)) % 2:
+                raise InputError(f"{name} must be even, not {size}: each flow halves its channels")
         if self.wn_kernel_size % 2 == 0:
             raise InputError(f"wn_kernel_size must be odd, not {self.wn_kernel_size}")
         if self.n_mel_channels % self.upsample_groups:
@@ -102,8 +100,7 @@ def receptive_field(config: WaveglowConfig) -> int:
 
 @dataclass(frozen=True)
 class WaveglowSettings:
-    """What a voice says beside the sizes: how much of the vocoder's hum is taken out, 0 for nothing, and the
-    spread of the noise, None for the published 0.9."""
+    """What a voice says beside the sizes."""
 
-    denoising_strength: float = 0.0
-    sigma: float | None = None
+    denoising_strength: float = 0.0  # how much of the vocoder's hum is taken out
+    sigma: float | None = None  # the spread of the noise; None: the published 0.9

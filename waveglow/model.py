@@ -1,5 +1,4 @@
-"""WaveGlow: normalizing flows between audio and noise, conditioned on a mel (Prenger, Valle and Catanzaro
-2018, arXiv:1811.00002).
+"""WaveGlow: normalizing flows between audio and noise, conditioned on a mel (arXiv 1811.00002).
 
 Shape letters: B batch, G channels of a flow, T mel frames, S audio samples, L = S / n_group steps.
 """
@@ -87,11 +86,8 @@ class CouplingNet(nn.Module):
         self.res_skip_layers = nn.ModuleList()
         for layer in range(config.wn_layers):
             dilation = 2**layer
-            self.in_layers.append(
-                nn.Conv1d(
-                    channels, 2 * channels, kernel, dilation=dilation, padding=(kernel - 1) // 2 * dilation
-                )
-            )
+            padding = (kernel - 1) // 2 * dilation
+            self.in_layers.append(nn.Conv1d(channels, 2 * channels, kernel, 1, padding, dilation))
             self.cond_layers.append(nn.Conv1d(config.wn_cond_channels, 2 * channels, 1))
             last = layer == config.wn_layers - 1  # no further layer takes its residual output
             self.res_skip_layers.append(nn.Conv1d(channels, channels if last else 2 * channels, 1))
@@ -130,13 +126,8 @@ class Waveglow(nn.Module):
     def __init__(self, config: WaveglowConfig, weight_norm: bool = True) -> None:
         super().__init__()
         self.config = config
-        self.upsample = nn.ConvTranspose1d(
-            config.n_mel_channels,
-            config.n_mel_channels,
-            config.upsample_kernel_size,
-            config.hop_length,
-            groups=config.upsample_groups,
-        )
+        mels, kernel, hop = config.n_mel_channels, config.upsample_kernel_size, config.hop_length
+        self.upsample = nn.ConvTranspose1d(mels, mels, kernel, hop, groups=config.upsample_groups)
         if config.cond_channels:
             self.cond = nn.Conv1d(config.n_mel_channels * config.n_group, config.cond_channels, 1)
         channels = [config.flow_channels(flow) for flow in range(config.n_flows)]

@@ -31,6 +31,14 @@ class ExampleInputs:
     )
 
 
+def random_repeats(
+    frames: np.ndarray, lengths: np.ndarray, symbols: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Frames of each symbol, int64 (B, symbols), that add up to each item's frames (B,)."""
+    drawn = (rng.multinomial(n, np.full(count, 1 / count)) for n, count in zip(frames, lengths, strict=True))
+    return np.stack([np.pad(row, (0, symbols - len(row))) for row in drawn])
+
+
 def examples_of(model: str) -> ExampleInputs:
     """The examples of a model by its name."""
     return get_model(model).module("examples").EXAMPLES

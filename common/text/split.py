@@ -21,29 +21,22 @@ def _words(text: str) -> frozenset[str]:
 
 
 # Before a name or in the middle of a phrase: these never end a sentence.
-_NEVER_LAST = _words("""
-    mr mrs ms mx dr drs prof rev hon gen col maj capt cmdr lt sgt cpl pvt adm sen rep gov pres supt insp msgr
-    messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl
-""")
+_NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen col maj capt cmdr lt sgt cpl pvt adm sen rep gov
+    pres supt insp msgr messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl""")
 # Not the end before a number: "No. 5", "p. 12".
 _BEFORE_NUMBER = _words("no nos fig figs vol vols p pp ch sec art eq op par ext tel")
 # The end only before a word that often begins a sentence: "Acme Inc. The price rose", not "Acme Inc. Tokyo".
-_PERHAPS_LAST = _words("""
-    etc inc ltd co corp llc plc bros jr sr esq st ave blvd rd ln hwy mt ft dept univ assn govt est min max avg
-    al ed eds ph.d jan feb apr jun jul aug sep sept oct nov mon tue tues thu thur thurs fri
-""")
-_STARTERS = _words("""
-    a after all also although an and another are as at because before both but by can could did do does each
-    even every finally first for from had has have he her here his how however i if in is it its let many may
-    meanwhile might most must my next no not now of on one only or our she should since so some such that the
-    their then there these they this those though to two was we were what when where which while who why will
-    with would yet you your
-""")
+_PERHAPS_LAST = _words("""etc inc ltd co corp llc plc bros jr sr esq st ave blvd rd ln hwy mt ft dept univ
+    assn govt est min max avg al ed eds ph.d jan feb apr jun jul aug sep sept oct nov mon tue tues thu thur
+    thurs fri""")
+_STARTERS = _words("""a after all also although an and another are as at because before both but by can could
+    did do does each even every finally first for from had has have he her here his how however i if in is it
+    its let many may meanwhile might most must my next no not now of on one only or our she should since so
+    some such that the their then there these they this those though to two was we were what when where which
+    while who why will with would yet you your""")
 # Behind a time these belong to it: "5 p.m. Monday", "9 a.m. Eastern".
-_AFTER_TIME = _words("""
-    monday tuesday wednesday thursday friday saturday sunday january february march april may june july august
-    september october november december eastern central mountain pacific greenwich
-""")
+_AFTER_TIME = _words("""monday tuesday wednesday thursday friday saturday sunday january february march april
+    may june july august september october november december eastern central mountain pacific greenwich""")
 
 _OPENING = "\"'“‘„«([{—–-¿¡"
 # No pattern has a lookahead behind a repetition: that takes quadratic time on 100 000 full stops.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import string
 
-from common.errors import InputError
+from common.errors import InputError, unknown
 
 _VOWELS = ("AA", "AE", "AH", "AO", "AW", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH", "UW")
 _CONSONANTS = (
@@ -42,7 +41,5 @@ SYMBOL_SETS["fastspeech"] = SYMBOL_SETS["english_basic"]
 def get_symbols(name: str) -> tuple[str, ...]:
     """The symbol set of that name."""
     if name not in SYMBOL_SETS:
-        near = difflib.get_close_matches(str(name), SYMBOL_SETS, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise InputError(f"unknown symbol set {name!r}: {hint}available: {', '.join(SYMBOL_SETS)}")
+        raise InputError(unknown("symbol set", name, SYMBOL_SETS))
     return SYMBOL_SETS[name]

@@ -47,10 +47,9 @@ def write_voice(
             checks += made
             entries[source.model] = {
                 "config": plain(dataclasses.asdict(source.config)),
-                "weights": str(weights.relative_to(draft).as_posix()),
+                "weights": weights.relative_to(draft).as_posix(),
                 "graphs": {
-                    stage: str(graph.relative_to(draft).as_posix())
-                    for stage, graph in exported.graphs.items()
+                    name: graph.relative_to(draft).as_posix() for name, graph in exported.graphs.items()
                 },
                 **({"extra": extra} if (extra := set_by_voice(source)) else {}),
             }
@@ -76,9 +75,8 @@ def with_setting(sources: Sequence[ModelSource], setting: str, text: str) -> lis
     word, equals, number = text.rpartition("=")
     takers = [s.model for s in sources if setting in get_model(s.model).controls]
     if not takers:
-        raise InputError(
-            f"{setting} {text!r}: none of {', '.join(s.model for s in sources)} has this setting"
-        )
+        models = ", ".join(source.model for source in sources)
+        raise InputError(f"{setting} {text!r}: none of {models} has this setting")
     if equals and word not in takers:
         raise InputError(f"{setting} {text!r}: {unknown('model with this setting', word, takers)}")
     try:
@@ -98,9 +96,8 @@ def with_setting(sources: Sequence[ModelSource], setting: str, text: str) -> lis
 def set_by_voice(source: ModelSource) -> dict[str, Any]:
     """The settings that are not the model's defaults."""
     values = dataclasses.asdict(source.settings)
-    return {
-        f.name: values[f.name] for f in dataclasses.fields(source.settings) if values[f.name] != f.default
-    }
+    defaults = {field.name: field.default for field in dataclasses.fields(source.settings)}
+    return {name: value for name, value in values.items() if value != defaults[name]}
 
 
 def check_symbols(frontend: FrontendSpec, sources: Sequence[ModelSource]) -> None:

@@ -14,14 +14,9 @@ ABOUT = ("description", "language", "licence")
 def main(argv: Sequence[str] | None = None) -> int:
     parser = options.Parser(description=__doc__, kinds=("acoustic", "vocoder"), choose=models_of)
     parser.add_argument("name", help="name of the voice; a path makes the folder there instead of in voices/")
-    parser.add_argument(
-        "--checkpoint",
-        action="append",
-        default=[],
-        required=True,
-        metavar="FILE",
-        help="weights.safetensors of a training run, or a published file; once for each model",
-    )
+    several = {"action": "append", "default": []}
+    what = "weights.safetensors of a training run, or a published file; once for each model"
+    parser.add_argument("--checkpoint", **several, required=True, metavar="FILE", help=what)
     parser.add_argument("--frontend", help="text frontend (default: the acoustic model's)")
     parser.add_argument("--description", default="", help="one sentence about the voice")
     parser.add_argument("--language", default="", help="language code (default: en)")
@@ -33,13 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         ("--sigma", "spread of WaveGlow's noise"),
         ("--sharpness", "contrast added to Tacotron 2's mel"),
     ):
-        parser.add_argument(
-            option,
-            action="append",
-            default=[],
-            metavar="[MODEL=]X",
-            help=f"{what}; once for each model, or for all",
-        )
+        what += "; once for each model, or for all"
+        parser.add_argument(option, **several, metavar="[MODEL=]X", help=what)
     parser.add_argument("--licence", default="", help="licence of the weights")
     args = parser.parse_args(argv)
 

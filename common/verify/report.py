@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from common.verify.compare import Comparison
-from common.verify.sentence import mean
+from common.verify.compare import Comparison, mean
 from common.verify.stages import Verification, Watch
 
 HEADINGS = ("tensor", "shape", "max", "mean", "relative", "SNR dB", "of largest", "tolerance", "worst at", "")
@@ -17,8 +16,7 @@ LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # of which --full counts the errors abo
 
 
 def rows(found: Verification) -> Iterator[tuple[str, ...]]:
-    for one in found.comparisons:
-        yield row_of(one)
+    return map(row_of, found.comparisons)
 
 
 def row_of(one: Comparison) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from common.export.examples import examples_of
 from common.export.to_onnx import EXPORTER_VERSION, export_stage, source_stages
 from common.files import cache_folder, config_hash, write_bytes
 from common.registry import get_model
+from common.runner import TextToSpeech
 from common.speech import Controls
 from common.stages import Stage, plan_of
 from common.stages.choose import KERNELS, KINDS, choose_stages, pads_masked
@@ -37,13 +38,18 @@ from common.synthesis.driver import Driver
 from common.synthesis.loading import make_driver
 from common.synthesis.stage_engines import StageEngines
 from common.text import Frontend
-from common.verify.compare import FEEDBACK, TOLERANCES, Comparison
-from common.verify.sentence import MEL_TOLERANCES, Speech, shared_frames, speak
+from common.verify.compare import (
+    FEEDBACK,
+    MEL_TOLERANCES,
+    TOLERANCES,
+    Comparison,
+    Speech,
+    for_json,
+    shared_frames,
+)
 from common.weights.voices import ModelSource
 
 CALLS = 40  # of a stage that are compared; the decoder's steps are many
-
-
 # What sees every pair of tensors, such as what prints them.
 Watch = Callable[[Comparison, np.ndarray, np.ndarray], None]
 
@@ -67,6 +73,11 @@ class Setup:
     @property
     def precision(self) -> str:
         return "fp16" if self.deployment.use_fp16 else "fp32"
+
+    def report(self) -> dict[str, Any]:
+        tolerance = TOLERANCES[self.backend][self.precision]
+        how = {"backend": self.backend, "precision": self.precision, "device": self.device}
+        return {"model": self.source.model, **how, "tolerance": tolerance, "layers": list(self.patterns)}
 
     def tolerance(self, stage: Stage) -> float:
         on_kernel = stage.name in self.deployment.kernels
@@ -130,12 +141,10 @@ class ComparedEngine(WrappedEngine):
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         self._calls += 1
         if self._calls <= self._setup.calls:
-            self._compare(self._steady(inputs))
+            # Moved to where rounding does not decide how long something lasts.
+            steady = examples_of(self.stage.model).steady_inputs
+            self._compare(steady(self.stage, self._reference, inputs))
         return self._reference(**inputs)
-
-    def _steady(self, inputs: dict[str, Array]) -> dict[str, Array]:
-        """The inputs, moved to where rounding does not decide how long something lasts, as far as need be."""
-        return examples_of(self.stage.model).steady_inputs(self.stage, self._reference, inputs)
 
     def _compare(self, inputs: dict[str, Array]) -> None:
         if self._pairs is None:
@@ -193,11 +202,9 @@ def share_layers(setups: Mapping[str, Setup]) -> None:
     found = {kind: match(network, patterns) for kind, network in networks.items()}
     for pattern in patterns:
         if not any(hits[pattern] for hits in found.values()):
-            near = [
-                f"{setups[kind].source.model} has {', '.join(nearest_layers(network, pattern))}"
-                for kind, network in networks.items()
-            ]
-            raise InputError(f"--layers {pattern!r} means no layer: {'; '.join(near)}")
+            near = {setups[k].source.model: nearest_layers(net, pattern) for k, net in networks.items()}
+            near = "; ".join(f"{model} has {', '.join(names)}" for model, names in near.items())
+            raise InputError(f"--layers {pattern!r} means no layer: {near}")
     for kind, hits in found.items():
         setups[kind].patterns = tuple(pattern for pattern in patterns if hits[pattern])
 
@@ -248,21 +255,9 @@ class Verification:
         speech = self.speech.report(self.contract)
         return {
             "text": self.text,
-            "models": [
-                {
-                    "model": setup.source.model,
-                    "backend": setup.backend,
-                    "precision": setup.precision,
-                    "device": setup.device,
-                    "tolerance": TOLERANCES[setup.backend][setup.precision],
-                    "layers": list(setup.patterns),
-                }
-                for setup in self.setups
-            ],
+            "models": [setup.report() for setup in self.setups],
             "tensors": [one.row() for one in self.comparisons],
-            "speech": {
-                k: str(x) if isinstance(x, float) and not np.isfinite(x) else x for k, x in speech.items()
-            },
+            "speech": for_json(speech),
             "first_wrong": first and first.full_name,
             "ok": self.ok,
         }
@@ -297,14 +292,15 @@ def verify(
                 _compare_steps(text, frontend, setup, source, form, controls)
             engines = ComparedEngines(setup, source, form)
             references[kind] = get_model(source.model).driver_class(source, engines)
-        wanted = speak(text, frontend, references, first.mel.sampling_rate, controls)
+        rate = first.mel.sampling_rate
+        wanted = TextToSpeech(frontend, **references, sampling_rate=rate).speak(text, controls)
         for kind, setup in setups.items():
             _require_ran(setup)
             form = decoder if kind == "acoustic" else None
             deployment = replace(setup.deployment, trt_force_build=False)
             how = (setup.backend, setup.device, setup.threads, form, None, deployment)
             others[kind] = make_driver(setup.source, *how)
-        got = speak(text, frontend, others, first.mel.sampling_rate, controls)
+        got = TextToSpeech(frontend, **others, sampling_rate=rate).speak(text, controls)
     ordered = [setups[kind] for kind in KINDS if kind in setups]
     autoregressive = any(stage.feeds_back for setup in ordered for stage in source_stages(setup.source))
     tolerance = max(MEL_TOLERANCES[setup.backend][setup.precision] for setup in ordered)

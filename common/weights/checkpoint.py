@@ -19,7 +19,6 @@ PREFIX = re.compile(r"^(module\.)+(\d+\.)?")  # the wrappers'; `module.1.` is in
 NAMES_SHOWN = 4
 
 Config = TypeVar("Config")
-Network = TypeVar("Network", bound=torch.nn.Module)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +31,6 @@ class Checkpoint:
 
     def numpy_state(self) -> dict[str, np.ndarray]:
         return {name: value.numpy() for name, value in self.state.items()}
-
-    def load_into(self, network: Network) -> Network:
-        """The network with these weights, in eval mode."""
-        network.load_state_dict(self.state)
-        return network.eval()
 
 
 def read_pt(path: str | Path) -> dict:

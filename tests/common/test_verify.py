@@ -20,8 +20,7 @@ from common.registry import get_model
 from common.speech import Audio, Timings
 from common.stages import plan_of
 from common.stages.choose import choose_stages
-from common.verify.compare import Comparison
-from common.verify.sentence import shared_frames
+from common.verify.compare import Comparison, shared_frames
 from common.verify.stages import Setup, layered_graph, perturb, share_layers, verify
 from common.weights.voices import FrontendSpec, ModelSource, load_voice
 from tests.conftest import tiny_fastspeech, tiny_tacotron2

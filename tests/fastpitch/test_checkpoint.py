@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from common.config.hparams import load_hparams
-from fastpitch.checkpoint import infer_sizes, load_checkpoint, load_network
+from fastpitch.checkpoint import infer_sizes, load_checkpoint
 from fastpitch.config import FastPitchConfig
 from fastpitch.model import FastPitch
 from fastpitch.stages import stages
+from tests.networks import load_network
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -34,7 +35,7 @@ def save(tmp_path):
 
 @pytest.mark.parametrize("name", ["checkpoint.pt", "checkpoint_noenergy.pt"])
 def test_golden_files_load_strictly(name):
-    network, checkpoint = load_network(GOLDEN / "fastpitch" / name)
+    network, checkpoint = load_network("fastpitch", GOLDEN / "fastpitch" / name)
     assert not network.training
     assert set(checkpoint.state) == set(network.state_dict())
     assert checkpoint.config.energy_conditioning == ("noenergy" not in name)
@@ -106,7 +107,7 @@ def test_aligner_may_be_missing(content, save):
     state = {
         name: value for name, value in content["state_dict"].items() if not name.startswith("attention.")
     }
-    network, checkpoint = load_network(save({**content, "state_dict": state}))
+    network, checkpoint = load_network("fastpitch", save({**content, "state_dict": state}))
     assert set(checkpoint.state) == set(state)
     assert torch.equal(network.proj.bias, state["proj.bias"])
     network.load_state_dict(state, strict=True)

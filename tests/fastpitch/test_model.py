@@ -13,7 +13,6 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fastpitch.aligner import monotonic_alignment
-from fastpitch.checkpoint import load_network
 from fastpitch.config import FastPitchConfig
 from fastpitch.model import (
     FastPitch,
@@ -22,6 +21,7 @@ from fastpitch.model import (
     round_durations,
 )
 from fastpitch.stages import stages
+from tests.networks import load_network
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastpitch"
 TINY = FastPitchConfig(
@@ -85,7 +85,7 @@ def assert_close(name: str, actual: torch.Tensor, golden: np.ndarray) -> None:
 
 @pytest.fixture(scope="module", params=["", "_noenergy"], ids=["energy", "noenergy"])
 def golden(request) -> tuple[FastPitch, dict[str, np.ndarray]]:
-    network, _ = load_network(GOLDEN / f"checkpoint{request.param}.pt")
+    network, _ = load_network("fastpitch", GOLDEN / f"checkpoint{request.param}.pt")
     with np.load(GOLDEN / f"io{request.param}.npz") as file:
         return network, dict(file)
 

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from common.config.hparams import load_hparams
-from fastspeech.checkpoint import load_checkpoint, load_network
+from fastspeech.checkpoint import load_checkpoint
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech
+from tests.networks import load_network
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastspeech" / "checkpoint_320000.pt"
 
@@ -31,7 +32,7 @@ def save(tmp_path):
 
 
 def test_the_golden_file_loads_strictly_with_the_sizes_of_its_weights():
-    network, checkpoint = load_network(GOLDEN)
+    network, checkpoint = load_network("fastspeech", GOLDEN)
     assert not network.training and checkpoint.info["step"] == 320000
     assert checkpoint.config == FastSpeechConfig(
         max_seq_len=160,

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from fastspeech.checkpoint import load_network
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech
 from fastspeech.operations import DECOMPOSED, Operations
 from fastspeech.regulate import round_durations
+from tests.networks import load_network
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastspeech"
 TINY = FastSpeechConfig(
@@ -56,7 +56,7 @@ def answers():
 
 @pytest.fixture(scope="module")
 def published():
-    return load_network(GOLDEN / "checkpoint_320000.pt")[0]
+    return load_network("fastspeech", GOLDEN / "checkpoint_320000.pt")[0]
 
 
 def texts(answers) -> tuple[torch.Tensor, torch.Tensor]:

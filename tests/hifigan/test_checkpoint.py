@@ -10,9 +10,10 @@ import torch
 
 from common.audio.contract import MelContract
 from common.audio.sound_files import to_pcm16
-from hifigan.checkpoint import load_checkpoint, load_network
+from hifigan.checkpoint import load_checkpoint
 from hifigan.config import HifiganConfig
 from hifigan.model import HifiganGenerator
+from tests.networks import load_network
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NVIDIA = GOLDEN / "hifigan"
@@ -38,7 +39,7 @@ def save(content: dict, path: Path) -> Path:
 @torch.no_grad()
 def test_golden_audio(path):
     golden = np.load(path.parent / "io.npz")
-    network, _ = load_network(path)
+    network, _ = load_network("hifigan", path)
     audio = network(torch.from_numpy(golden["mel"]))
     np.testing.assert_allclose(audio.numpy(), golden["audio"], rtol=0, atol=1e-5)
     torch.testing.assert_close(network.generate(torch.from_numpy(golden["mel"]))[0], audio[:, 0])
@@ -50,7 +51,7 @@ def test_golden_audio(path):
 @torch.no_grad()
 def test_golden_activations():
     golden = np.load(NVIDIA / "io.npz")
-    network, _ = load_network(NVIDIA / "checkpoint.pt")
+    network, _ = load_network("hifigan", NVIDIA / "checkpoint.pt")
     seen = {}
     for name, module in (
         ("act_conv_pre", network.conv_pre),

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from common.config.hparams import load_hparams
-from tacotron2.checkpoint import infer_sizes, load_checkpoint, load_network
+from tacotron2.checkpoint import infer_sizes, load_checkpoint
 from tacotron2.config import Tacotron2Config
 from tacotron2.model import Tacotron2
+from tests.networks import load_network
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tacotron2" / "checkpoint_ddp.pt"
 
@@ -36,7 +37,7 @@ def save(tmp_path):
 
 
 def test_golden_file_loads_strictly(content, bare):
-    network, checkpoint = load_network(GOLDEN)
+    network, checkpoint = load_network("tacotron2", GOLDEN)
     assert not network.training
     assert set(checkpoint.state) == set(network.state_dict()) == set(bare)
     assert checkpoint.config == Tacotron2Config(**content["config"])
@@ -72,7 +73,7 @@ def test_sizes_are_read_from_the_weights(content, bare, save):
 
 def test_files_without_counters_load(bare, save):
     state = {name: value for name, value in bare.items() if not name.endswith("num_batches_tracked")}
-    network, _ = load_network(save(state))
+    network, _ = load_network("tacotron2", save(state))
     assert torch.equal(network.embedding.weight, bare["embedding.weight"])
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from tacotron2.checkpoint import load_network
 from tacotron2.config import Tacotron2Config
 from tacotron2.model import DecoderState, Tacotron2
+from tests.networks import load_network
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tacotron2"
 TINY = Tacotron2Config(
@@ -58,7 +58,7 @@ def assert_close(name: str, actual: torch.Tensor, golden: np.ndarray) -> None:
 
 @pytest.fixture(scope="module")
 def golden() -> tuple[Tacotron2, dict[str, np.ndarray]]:
-    network, _ = load_network(GOLDEN / "checkpoint_ddp.pt")
+    network, _ = load_network("tacotron2", GOLDEN / "checkpoint_ddp.pt")
     with np.load(GOLDEN / "io.npz") as file:
         return network, dict(file)
 

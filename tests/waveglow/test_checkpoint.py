@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from waveglow.checkpoint import load_checkpoint, load_network
+from tests.networks import load_network
+from waveglow.checkpoint import load_checkpoint
 from waveglow.config import WaveglowConfig
 from waveglow.model import Waveglow
 
@@ -99,7 +100,7 @@ def test_folded_files_and_our_own_states_load(tmp_path):
 def test_network_in_eval_mode_without_early_outputs(tmp_path):
     config = replace(CONFIG, n_flows=2, n_early_every=2)
     path = save(Waveglow(config).state_dict(), tmp_path / "short.pt")
-    network, checkpoint = load_network(path)
+    network, checkpoint = load_network("waveglow", path)
     assert checkpoint.config == config and not network.training
 
 
@@ -108,7 +109,7 @@ def test_given_configuration_with_other_channels_is_refused():
     with pytest.raises(
         ValueError, match="the given configuration says wn_channels 256 instead of 16"
     ) as caught:
-        load_network(PATH, replace(CONFIG, wn_channels=256))
+        load_network("waveglow", PATH, replace(CONFIG, wn_channels=256))
     assert str(PATH) in str(caught.value)
 
 

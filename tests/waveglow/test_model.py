@@ -10,7 +10,7 @@ from torch import nn
 
 from common.audio.contract import MelContract
 from common.config.hparams import load_hparams
-from waveglow.checkpoint import load_network
+from tests.networks import load_network
 from waveglow.config import WaveglowConfig
 from waveglow.model import Waveglow
 from waveglow.noise import noise_shape, scale_noise
@@ -58,7 +58,7 @@ def golden(name: str) -> torch.Tensor:
 
 @pytest.fixture(scope="module")
 def network() -> Waveglow:
-    return load_network(GOLDEN / "checkpoint.pt")[0].requires_grad_(False)
+    return load_network("waveglow", GOLDEN / "checkpoint.pt")[0].requires_grad_(False)
 
 
 @pytest.fixture(params=SMALL)

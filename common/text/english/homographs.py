@@ -10,44 +10,28 @@ from functools import lru_cache
 
 from common.text.english.word_parts import Phones, plural, read_rows, words
 
-_MODALS = words(
-    """will would can could shall should may might must do does did cannot don't doesn't didn't won't
-    wouldn't can't couldn't shan't shouldn't mustn't let's please i'll you'll he'll she'll it'll
-    we'll they'll i'd you'd he'd she'd we'd they'd gonna wanna dare dared needn't"""
-)
+_MODALS = words("""will would can could shall should may might must do does did cannot don't doesn't didn't
+    won't wouldn't can't couldn't shan't shouldn't mustn't let's please i'll you'll he'll she'll it'll we'll
+    they'll i'd you'd he'd she'd we'd they'd gonna wanna dare dared needn't""")
 _SUBJECTS = words("i you we they who")
-_BE = words(
-    """be am is are was were been being i'm you're he's she's it's we're they're that's isn't aren't
-    wasn't weren't there's who's what's"""
-)
-_HAVE = words(
-    """have has had having i've you've we've they've haven't hasn't hadn't he's she's it's who've
-    could've would've should've might've"""
-)
-_DETERMINERS = words(
-    """a an the this that these those my your his her its our their whose each every either neither
-    some any no another other such what which more most less many several few all both own same one
-    two three four five six seven eight nine ten first second third last next new old great good"""
-)
-_PREPOSITIONS = words(
-    """of in on at by for from with without into onto upon under over about against between among
-    through during after before behind beyond near per via despite toward towards within as than
-    like"""
-)
-_ADVERBS = words(
-    """not also never always ever even only again then thus first still just often soon now really
-    rather either already actually both"""
-)
+_BE = words("""be am is are was were been being i'm you're he's she's it's we're they're that's isn't aren't
+    wasn't weren't there's who's what's""")
+_HAVE = words("""have has had having i've you've we've they've haven't hasn't hadn't he's she's it's who've
+    could've would've should've might've""")
+_DETERMINERS = words("""a an the this that these those my your his her its our their whose each every either
+    neither some any no another other such what which more most less many several few all both own same one
+    two three four five six seven eight nine ten first second third last next new old great good""")
+_PREPOSITIONS = words("""of in on at by for from with without into onto upon under over about against between
+    among through during after before behind beyond near per via despite toward towards within as than
+    like""")
+_ADVERBS = words("""not also never always ever even only again then thus first still just often soon now
+    really rather either already actually both""")
 _OBJECTS = words("the a an his her its my your our their it them him us me this these those all each")
 # Before "to": what follows the pair is a thing, not an action.
-_TO_A_THING = words(
-    """prior due subject respect regard as relation addition according access opposed objection back
-    close next"""
-)
-_HABITUAL = words(
-    """i you he she it we they there who which that people everyone everybody nobody get gets got
-    getting become became becomes becoming never"""
-)
+_TO_A_THING = words("""prior due subject respect regard as relation addition according access opposed
+    objection back close next""")
+_HABITUAL = words("""i you he she it we they there who which that people everyone everybody nobody get gets
+    got getting become became becomes becoming never""")
 _PAST_SIGNS = words("yesterday ago last then was were had did once when after said went came took told")
 _CLOSED = _MODALS | _SUBJECTS | _BE | _HAVE | _DETERMINERS | _PREPOSITIONS | _ADVERBS
 _CLOSED |= words("he she it to and")

@@ -15,21 +15,16 @@ from common.text.english.letters import load_letter_reader
 from common.text.english.word_parts import Phones, read_rows, table, words
 
 LETTER_NAMES: dict[str, Phones] = dict(
-    table(
-        """a EY1 / b B IY1 / c S IY1 / d D IY1 / e IY1 / f EH1 F / g JH IY1 / h EY1 CH / i AY1 / j JH
-        EY1 / k K EY1 / l EH1 L / m EH1 M / n EH1 N / o OW1 / p P IY1 / q K Y UW1 / r AA1 R / s
-        EH1 S / t T IY1 / u Y UW1 / v V IY1 / w D AH1 B AH0 L Y UW0 / x EH1 K S / y W AY1 / z Z
-        IY1"""
-    )
+    table("""a EY1 / b B IY1 / c S IY1 / d D IY1 / e IY1 / f EH1 F / g JH IY1 / h EY1 CH / i AY1 / j JH EY1 /
+        k K EY1 / l EH1 L / m EH1 M / n EH1 N / o OW1 / p P IY1 / q K Y UW1 / r AA1 R / s EH1 S / t T IY1 / u
+        Y UW1 / v V IY1 / w D AH1 B AH0 L Y UW0 / x EH1 K S / y W AY1 / z Z IY1""")
 )
 _SPELLED = re.compile(r"([A-Z]{2,})('?s)?-?")
 _DRAWN_OUT = re.compile(r"([a-z])\1{2,}")  # "sooo"
 
 # After one of these a capital "A" is the letter, not the article.
-_LABELS = words(
-    """vitamin plan grade group class type exhibit section option part point block category hepatitis
-    level unit company appendix column room gate zone line side series letter vitamins chapter"""
-)
+_LABELS = words("""vitamin plan grade group class type exhibit section option part point block category
+    hepatitis level unit company appendix column room gate zone line side series letter vitamins chapter""")
 _SENTENCE_MARKS = frozenset(".?!:;")
 
 

@@ -53,38 +53,28 @@ def table(text: str) -> tuple[tuple[str, Phones], ...]:
 
 # Before a hyphen these are said in full ("re-elect").
 HYPHENATED: dict[str, Phones] = dict(
-    table(
-        """re R IY1 / co K OW1 / de D IY1 / pre P R IY1 / un AH1 N / non N AA1 N / bi B AY1 / e IY1 /
-        pro P R OW1 / semi S EH1 M IY0 / anti AE1 N T IY0 / multi M AH1 L T IY0 / a AH0 / sub S
-        AH1 B / tri T R AY1"""
-    )
+    table("""re R IY1 / co K OW1 / de D IY1 / pre P R IY1 / un AH1 N / non N AA1 N / bi B AY1 / e IY1 / pro P
+        R OW1 / semi S EH1 M IY0 / anti AE1 N T IY0 / multi M AH1 L T IY0 / a AH0 / sub S AH1 B / tri T R
+        AY1""")
 )
-_PREFIXES = table(
-    """counter K AW2 N T ER0 / under AH2 N D ER0 / super S UW2 P ER0 / inter IH2 N T ER0 / multi M
-    AH2 L T IY0 / micro M AY2 K R OW0 / hyper HH AY2 P ER0 / ultra AH2 L T R AH0 / cyber S AY2 B
-    ER0 / trans T R AE2 N Z / over OW2 V ER0 / anti AE2 N T IY0 / semi S EH2 M IY0 / post P OW2 S
-    T / fore F AO2 R / mega M EH2 G AH0 / mini M IH2 N IY0 / nano N AE2 N OW0 / tele T EH2 L AH0 /
-    non N AA2 N / out AW2 T / pre P R IY0 / mis M IH0 S / dis D IH0 S / sub S AH2 B / un AH0 N /
-    re R IY0 / co K OW0 / de D IY0"""
-)
-_SUFFIXES = table(
-    """lessness L AH0 S N AH0 S / fulness F AH0 L N AH0 S / ability AH0 B IH2 L AH0 T IY0 / ishly IH0
-    SH L IY0 / ingly IH0 NG L IY0 / fully F AH0 L IY0 / lessly L AH0 S L IY0 / ness N AH0 S / less
-    L AH0 S / ment M AH0 N T / able AH0 B AH0 L / ably AH0 B L IY0 / ship SH IH2 P / hood HH UH2 D
-    / like L AY2 K / iest IY0 AH0 S T / ful F AH0 L / ing IH0 NG / ers ER0 Z / ish IH0 SH / ist
-    IH0 S T / ism IH2 Z AH0 M / ize AY2 Z / ise AY2 Z / man M AH0 N / men M EH0 N / est AH0 S T /
-    er ER0 / or ER0 / ly L IY0 / y IY0"""
-)
+_PREFIXES = table("""counter K AW2 N T ER0 / under AH2 N D ER0 / super S UW2 P ER0 / inter IH2 N T ER0 / multi
+    M AH2 L T IY0 / micro M AY2 K R OW0 / hyper HH AY2 P ER0 / ultra AH2 L T R AH0 / cyber S AY2 B ER0 / trans
+    T R AE2 N Z / over OW2 V ER0 / anti AE2 N T IY0 / semi S EH2 M IY0 / post P OW2 S T / fore F AO2 R / mega
+    M EH2 G AH0 / mini M IH2 N IY0 / nano N AE2 N OW0 / tele T EH2 L AH0 / non N AA2 N / out AW2 T / pre P R
+    IY0 / mis M IH0 S / dis D IH0 S / sub S AH2 B / un AH0 N / re R IY0 / co K OW0 / de D IY0""")
+_SUFFIXES = table("""lessness L AH0 S N AH0 S / fulness F AH0 L N AH0 S / ability AH0 B IH2 L AH0 T IY0 /
+    ishly IH0 SH L IY0 / ingly IH0 NG L IY0 / fully F AH0 L IY0 / lessly L AH0 S L IY0 / ness N AH0 S / less L
+    AH0 S / ment M AH0 N T / able AH0 B AH0 L / ably AH0 B L IY0 / ship SH IH2 P / hood HH UH2 D / like L AY2
+    K / iest IY0 AH0 S T / ful F AH0 L / ing IH0 NG / ers ER0 Z / ish IH0 SH / ist IH0 S T / ism IH2 Z AH0 M /
+    ize AY2 Z / ise AY2 Z / man M AH0 N / men M EH0 N / est AH0 S T / er ER0 / or ER0 / ly L IY0 / y IY0""")
 # Short words that make compounds (daybreak, airbag); other entries of three letters are mostly names.
-_SHORT_PARTS = words(
-    """act age aid aim air arm art ash back bag bar bat bay bed bee big bin bit box boy bud bug bus buy
-    can cap car cat cow cry cup cut dad day dew dog dot dry ear eat egg end eye fan far fat fig fin
-    fit fix fly fog fox fun fur gap gas gem gun guy ham hat hay hen hit hop hot ice ink jam jar jaw
-    jet job joy key kid lap law lay leg lid lie lip log lot low map mat mid mud net new nut oak oil
-    old one out own pan paw pay pea pen pet pie pig pin pit pop pot raw ray red rib rim rod row run
-    sad saw sea see set sex she sky sod son spy sub sun tag tap tar tax tea ten tie tin tip toe ton
-    top toy two use van war wax way web wet wig win wit woe zoo"""
-)
+_SHORT_PARTS = words("""act age aid aim air arm art ash back bag bar bat bay bed bee big bin bit box boy bud
+    bug bus buy can cap car cat cow cry cup cut dad day dew dog dot dry ear eat egg end eye fan far fat fig
+    fin fit fix fly fog fox fun fur gap gas gem gun guy ham hat hay hen hit hop hot ice ink jam jar jaw jet
+    job joy key kid lap law lay leg lid lie lip log lot low map mat mid mud net new nut oak oil old one out
+    own pan paw pay pea pen pet pie pig pin pit pop pot raw ray red rib rim rod row run sad saw sea see set
+    sex she sky sod son spy sub sun tag tap tar tax tea ten tie tin tip toe ton top toy two use van war wax
+    way web wet wig win wit woe zoo""")
 
 # What follows an apostrophe (or stands for "not"), with the sound that it adds.
 _CONTRACTED: tuple[tuple[str, Callable[[Phones], Phones]], ...] = (

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable
 
-from common.errors import InputError
+from common.errors import InputError, unknown
 from common.text.published.numbers import basic_numbers, clock_times, letters_and_digits, numbers
 from common.text.published.transliterate import to_ascii_bundled, to_ascii_unidecode
 
@@ -28,20 +27,15 @@ _ABBREVIATIONS = {
     **{"col": "colonel", "ft": "fort"},
 }
 # FastPitch knows three more.
-_MORE_ABBREVIATIONS = {
-    **{"mrs": "misess", "ms": "miss"},
-    **_ABBREVIATIONS,
-    **{"sen": "senator", "etc": "et cetera"},
-}
+_MORE_ABBREVIATIONS = {"mrs": "misess", "ms": "miss", **_ABBREVIATIONS, "sen": "senator", "etc": "et cetera"}
 
 
 def _expander(abbreviations: dict[str, str]) -> Cleaner:
     rules = [(re.compile(rf"\b{short}\.", re.IGNORECASE), full) for short, full in abbreviations.items()]
 
     def expand(text: str) -> str:
-        if "." in text:
-            for pattern, full in rules:
-                text = pattern.sub(full, text)
+        for pattern, full in rules if "." in text else ():
+            text = pattern.sub(full, text)
         return text
 
     return expand
@@ -129,9 +123,7 @@ def chain(names: str | Iterable[str], cleaners: dict[str, Cleaner]) -> Cleaner:
     steps = []
     for name in [names] if isinstance(names, str) else names:
         if name not in cleaners:
-            near = difflib.get_close_matches(str(name), cleaners, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise InputError(f"unknown text cleaner {name!r}: {hint}available: {', '.join(cleaners)}")
+            raise InputError(unknown("text cleaner", name, cleaners))
         steps.append(cleaners[name])
 
     def clean(text: str) -> str:

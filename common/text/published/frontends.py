@@ -244,9 +244,8 @@ class FastPitchFrontend(_PublishedFrontend):
 
     def _look_up(self, text: str) -> str:
         """The text with pronunciations in braces in place of some words; a stray brace is lost."""
-        return "".join(
-            match["other"] or self._pronounce(match["word"]) for match in self._WORD.finditer(text)
-        )
+        words = self._WORD.finditer(text)
+        return "".join(match["other"] or self._pronounce(match["word"]) for match in words)
 
     def _pronounce(self, word: str) -> str:
         phones = self._pronunciation(word) if self._random.uniform() < self._p_arpabet else None

@@ -1,9 +1,8 @@
 """Unicode to ASCII as the published frontends do it, character by character.
 
-Two sets of tables were used: Tacotron 2 and FastPitch bundle their own, which know European letters and drop
-what they do not know; FastSpeech uses the Unidecode package, which knows nearly everything. Both are followed
-here with anyascii and the differences from it. They agree on what an English text may hold; in rare symbols
-and in Armenian, Georgian, Arabic, Han or Hangul letters a romanisation may differ.
+Tacotron 2 and FastPitch bundle tables that know European letters and drop all others; FastSpeech uses the
+Unidecode package. Both are followed here with anyascii and the differences from it. In rare symbols and in
+Armenian, Georgian, Arabic, Han or Hangul letters a romanisation may differ.
 """
 
 from __future__ import annotations

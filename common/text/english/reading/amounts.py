@@ -29,20 +29,16 @@ _TURNS = words("angle angles turn turns rotation view heat bend panorama arc swi
 _SIZES = words("tall wide long deep high thick x by")
 _SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin", "": ""}
 # Before a number of four digits: it is a year, whatever follows ...
-_BEFORE_YEAR = words(
-    """in since by until till year years during circa summer winter spring fall autumn early late mid
-    class ad a.d ce january february march april may june july august september october november
-    december born died established est founded model copyright ©"""
-)
+_BEFORE_YEAR = words("""in since by until till year years during circa summer winter spring fall autumn early
+    late mid class ad a.d ce january february march april may june july august september october november
+    december born died established est founded model copyright ©""")
 # ... and before these it is a count, unless a word above stands before it.
 _COUNTED = words(
     "people men women children feet percent degrees police sheep fish pounds dollars or more per"
 )
 _NO_YEAR = words("# no nos number")
-_ROOMS = words(
-    """room flight suite apartment apt highway route channel area unit bus interstate boeing airbus
-    building gate"""
-)
+_ROOMS = words("""room flight suite apartment apt highway route channel area unit bus interstate boeing airbus
+    building gate""")
 _EMERGENCY = words("911 999 112 411 101 988")
 _DIALLED = words("call dial called dialed calls dialled text phone ring rang")
 

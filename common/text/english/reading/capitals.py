@@ -14,29 +14,24 @@ NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")
 
 # What is numbered in Roman numerals, and who.
-_NUMBERED = words(
-    """chapter part volume vol book act scene section article appendix phase type class grade level figure
-    table title war episode stage season round game mark element bowl verse canto unit lesson division tier
-    corps psalm annex category apollo rocky version protocol page"""
-)
+_NUMBERED = words("""chapter part volume vol book act scene section article appendix phase type class grade
+    level figure table title war episode stage season round game mark element bowl verse canto unit lesson
+    division tier corps psalm annex category apollo rocky version protocol page""")
 _ALSO_IN_SMALL = words("chapter section part volume vol act scene book appendix page")
 _TITLES = words("king queen pope emperor popes tsar kaiser")
-_MONARCHS = _TITLES | words(
-    """henry louis elizabeth george edward charles james william richard philip philippe felipe paul pius leo
-    gregory innocent clement boniface urban alexander nicholas peter catherine ivan napoleon frederick
-    wilhelm otto ferdinand alfonso carlos juan christian gustav gustavus ramses ramesses ptolemy cleopatra
-    xerxes darius mary john david robert harald haakon olav oscar francis franz joseph josef leopold albert
-    baudouin umberto victor emmanuel edmund harold stephen benedict sixtus julius adrian martin calixtus
-    eugene honorius celestine cyrus artaxerxes constantine theodosius justinian basil michael manuel murad
-    mehmed selim suleiman amenhotep thutmose seti margaret beatrix rainier sigismund casimir stanislaus
-    vladislaus maximilian rudolf rudolph frederik erik eric magnus karl pedro sancho henri"""
-)
+_MONARCHS = _TITLES | words("""henry louis elizabeth george edward charles james william richard philip
+    philippe felipe paul pius leo gregory innocent clement boniface urban alexander nicholas peter catherine
+    ivan napoleon frederick wilhelm otto ferdinand alfonso carlos juan christian gustav gustavus ramses
+    ramesses ptolemy cleopatra xerxes darius mary john david robert harald haakon olav oscar francis franz
+    joseph josef leopold albert baudouin umberto victor emmanuel edmund harold stephen benedict sixtus julius
+    adrian martin calixtus eugene honorius celestine cyrus artaxerxes constantine theodosius justinian basil
+    michael manuel murad mehmed selim suleiman amenhotep thutmose seti margaret beatrix rainier sigismund
+    casimir stanislaus vladislaus maximilian rudolf rudolph frederik erik eric magnus karl pedro sancho
+    henri""")
 # After "I" the person who speaks; "World War I was" is a numeral all the same.
-_VERBS_OF_I = words(
-    """am have had will would can could should think thought know knew do did want wanted like liked love need
-    saw said say don't didn't can't won't may might must shall mean hope believe guess feel felt go went get
-    got"""
-)
+_VERBS_OF_I = words("""am have had will would can could should think thought know knew do did want wanted like
+    liked love need saw said say don't didn't can't won't may might must shall mean hope believe guess feel
+    felt go went get got""")
 _AFTER_NUMERAL_I = words("of and was is in to ended began the")
 _AMBIGUOUS = words("IV VI XI XX XXX")  # abbreviations as well
 

@@ -96,10 +96,7 @@ Rule = Callable[[Cursor], Reading | None]  # None: the rule does not apply at th
 
 def first_reading(rules: tuple[Rule, ...], cursor: Cursor) -> Reading:
     """What the first rule that applies makes of the text at the cursor. The last rule always applies."""
-    for rule in rules:
-        if reading := rule(cursor):
-            return reading
-    raise AssertionError(f"no rule for {cursor.char!r}")
+    return next(reading for rule in rules if (reading := rule(cursor)))
 
 
 def begin(text: str) -> Cursor:

@@ -23,38 +23,31 @@ MONTH_NUMBERS: dict[str, int] = {
     **{name[:3].lower(): number for number, name in enumerate(MONTHS, 1)},
     "sept": 9,
 }
-WEEKDAYS = _pairs(
-    """mon: Monday; tue tues: Tuesday; wed weds: Wednesday; thu thur thurs: Thursday; fri: Friday;
-    sat: Saturday; sun: Sunday"""
-)
+WEEKDAYS = _pairs("""mon: Monday; tue tues: Tuesday; wed weds: Wednesday; thu thur thurs: Thursday; fri:
+    Friday; sat: Saturday; sun: Sunday""")
 
 # Singular names; plurals are made by rule but for these.
-UNITS = _pairs(
-    """km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm μm um: micrometer; nm: nanometer;
-    mi: mile; ft: foot; yd yds: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg: microgram;
-    lb lbs: pound; oz: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter;
-    dL dl: deciliter; gal: gallon; qt: quart; tsp: teaspoon; tbsp: tablespoon; cc: cubic centimeter;
-    ha: hectare; s sec secs: second; ms: millisecond; µs μs: microsecond; ns: nanosecond;
-    min mins: minute; h hr hrs: hour; wk wks: week; yr yrs: year; mo mos: month; Hz: hertz;
-    kHz: kilohertz; MHz: megahertz; GHz: gigahertz; THz: terahertz; KB kB: kilobyte; MB: megabyte;
-    GB: gigabyte; TB: terabyte; PB: petabyte; KiB: kibibyte; MiB: mebibyte; GiB: gibibyte;
-    TiB: tebibyte; kb: kilobit; Mb: megabit; Gb: gigabit; Tb: terabit; bps: bit per second;
-    kbps Kbps: kilobit per second; Mbps: megabit per second; Gbps: gigabit per second; W: watt;
-    kW: kilowatt; MW: megawatt; GW: gigawatt; mW: milliwatt; kWh: kilowatt-hour; MWh: megawatt-hour;
-    GWh: gigawatt-hour; TWh: terawatt-hour; Wh: watt-hour; V: volt; kV: kilovolt; mV: millivolt;
-    mA: milliamp; mAh: milliamp-hour; Ah: amp-hour; Ω Ω: ohm; kΩ kΩ: kilo-ohm; MΩ: megaohm;
-    µF μF: microfarad; pF: picofarad; nF: nanofarad; J: joule; kJ: kilojoule; MJ: megajoule;
-    cal: calorie; kcal: kilocalorie; eV: electron-volt; keV: kilo-electron-volt;
-    MeV: mega-electron-volt; GeV: giga-electron-volt; TeV: tera-electron-volt; N: newton;
-    kN: kilonewton; Pa: pascal; hPa: hectopascal; kPa: kilopascal; MPa: megapascal; GPa: gigapascal;
-    psi: pound per square inch; atm: atmosphere; mmHg: millimeter of mercury; K: kelvin;
-    dB: decibel; dBA: decibel A; lm: lumen; lx: lux; mol: mole; mmol: millimole; mph: mile per hour;
-    kph kmh: kilometer per hour; mpg: mile per gallon; rpm RPM: revolution per minute;
-    fps FPS: frame per second; ppm: part per million; ppb: part per billion; px: pixel;
-    dpi DPI: dot per inch; ppi PPI: pixel per inch; bpm BPM: beat per minute; in: inch;
-    au AU: astronomical unit; ly: light-year; hp HP: horsepower; kt kts: knot; MP: megapixel;
-    Mpx: megapixel; bbl: barrel; IU: international unit; tbs: tablespoon; pts: point"""
-)
+UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm μm um: micrometer; nm:
+    nanometer; mi: mile; ft: foot; yd yds: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg: microgram;
+    lb lbs: pound; oz: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter; dL dl: deciliter; gal:
+    gallon; qt: quart; tsp: teaspoon; tbsp: tablespoon; cc: cubic centimeter; ha: hectare; s sec secs: second;
+    ms: millisecond; µs μs: microsecond; ns: nanosecond; min mins: minute; h hr hrs: hour; wk wks: week; yr
+    yrs: year; mo mos: month; Hz: hertz; kHz: kilohertz; MHz: megahertz; GHz: gigahertz; THz: terahertz; KB
+    kB: kilobyte; MB: megabyte; GB: gigabyte; TB: terabyte; PB: petabyte; KiB: kibibyte; MiB: mebibyte; GiB:
+    gibibyte; TiB: tebibyte; kb: kilobit; Mb: megabit; Gb: gigabit; Tb: terabit; bps: bit per second; kbps
+    Kbps: kilobit per second; Mbps: megabit per second; Gbps: gigabit per second; W: watt; kW: kilowatt; MW:
+    megawatt; GW: gigawatt; mW: milliwatt; kWh: kilowatt-hour; MWh: megawatt-hour; GWh: gigawatt-hour; TWh:
+    terawatt-hour; Wh: watt-hour; V: volt; kV: kilovolt; mV: millivolt; mA: milliamp; mAh: milliamp-hour; Ah:
+    amp-hour; Ω Ω: ohm; kΩ kΩ: kilo-ohm; MΩ: megaohm; µF μF: microfarad; pF: picofarad; nF: nanofarad; J:
+    joule; kJ: kilojoule; MJ: megajoule; cal: calorie; kcal: kilocalorie; eV: electron-volt; keV:
+    kilo-electron-volt; MeV: mega-electron-volt; GeV: giga-electron-volt; TeV: tera-electron-volt; N: newton;
+    kN: kilonewton; Pa: pascal; hPa: hectopascal; kPa: kilopascal; MPa: megapascal; GPa: gigapascal; psi:
+    pound per square inch; atm: atmosphere; mmHg: millimeter of mercury; K: kelvin; dB: decibel; dBA: decibel
+    A; lm: lumen; lx: lux; mol: mole; mmol: millimole; mph: mile per hour; kph kmh: kilometer per hour; mpg:
+    mile per gallon; rpm RPM: revolution per minute; fps FPS: frame per second; ppm: part per million; ppb:
+    part per billion; px: pixel; dpi DPI: dot per inch; ppi PPI: pixel per inch; bpm BPM: beat per minute; in:
+    inch; au AU: astronomical unit; ly: light-year; hp HP: horsepower; kt kts: knot; MP: megapixel; Mpx:
+    megapixel; bbl: barrel; IU: international unit; tbs: tablespoon; pts: point""")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
 TOUCHING_UNITS = words("in t au AU MP IU mo")
 PLURALS = {
@@ -66,131 +59,104 @@ PLURALS = {
 # symbol or code -> name, names of more, hundredth, hundredths ("" where there is none)
 CURRENCIES: dict[str, list[str]] = {
     sign: [*names.split(", "), "", ""][:4]
-    for sign, names in _pairs(
-        """$: dollar, dollars, cent, cents; £: pound, pounds, penny, pence; €: euro, euros, cent, cents;
-        ¥: yen, yen; ₹: rupee, rupees, paisa, paise; ₩: won, won; ₽: ruble, rubles, kopeck, kopecks;
-        ₪: shekel, shekels, agora, agorot; ₺: lira, lira, kurush, kurush;
-        ₴: hryvnia, hryvnias, kopiyka, kopiykas; ₫: dong, dong; ₱: peso, pesos, centavo, centavos;
-        ₦: naira, naira, kobo, kobo; ฿: baht, baht, satang, satang; ₿: bitcoin, bitcoins; ¢: cent, cents;
-        CHF: Swiss franc, Swiss francs, centime, centimes"""
-    ).items()
+    for sign, names in _pairs("""$: dollar, dollars, cent, cents; £: pound, pounds, penny, pence; €: euro,
+        euros, cent, cents; ¥: yen, yen; ₹: rupee, rupees, paisa, paise; ₩: won, won; ₽: ruble, rubles,
+        kopeck, kopecks; ₪: shekel, shekels, agora, agorot; ₺: lira, lira, kurush, kurush; ₴: hryvnia,
+        hryvnias, kopiyka, kopiykas; ₫: dong, dong; ₱: peso, pesos, centavo, centavos; ₦: naira, naira, kobo,
+        kobo; ฿: baht, baht, satang, satang; ₿: bitcoin, bitcoins; ¢: cent, cents; CHF: Swiss franc, Swiss
+        francs, centime, centimes""").items()
 }
 CURRENCY_CODES = _pairs(
     "USD: $; EUR: €; GBP: £; JPY: ¥; INR: ₹; KRW: ₩; RUB: ₽; ILS: ₪; TRY: ₺; CHF: CHF; BTC: ₿"
 )
-DOLLARS = _pairs(
-    """US: US; A AU: Australian; C CA: Canadian; NZ: New Zealand; HK: Hong Kong; S: Singapore;
-    R: Brazilian"""
-)
+DOLLARS = _pairs("""US: US; A AU: Australian; C CA: Canadian; NZ: New Zealand; HK: Hong Kong; S: Singapore; R:
+    Brazilian""")
 
 # Written with a full stop. In small letters; the value keeps the case that is spoken.
-ABBREVIATIONS = _pairs(
-    """mr: Mr; mrs: Mrs; ms: Ms; mx: Mx; messrs: Messers; mme: Madame; mlle: Mademoiselle;
-    prof: Professor; rev: Reverend; hon: Honorable; gen: General; col: Colonel; maj: Major;
-    capt: Captain; cmdr: Commander; cdr: Commander; lt: Lieutenant; sgt: Sergeant; cpl: Corporal;
-    pvt: Private; adm: Admiral; sen: Senator; rep: Representative; gov: Governor; pres: President;
-    supt: Superintendent; insp: Inspector; msgr: Monsignor; atty: Attorney; amb: Ambassador;
-    fr: Father; jr: Junior; sr: Senior; esq: Esquire; bros: Brothers; co: Company;
-    inc: Incorporated; ltd: Limited; corp: Corporation; llc: LLC; dept: department; div: division;
-    est: established; univ: university; assn: association; assoc: associates; intl: international;
-    natl: national; govt: government; ave: Avenue; blvd: Boulevard; rd: Road; ln: Lane;
-    hwy: Highway; pkwy: Parkway; sq: Square; ct: Court; pl: Place; apt: apartment; ste: suite;
-    bldg: building; fl: floor; mt: Mount; ft: Fort; pt: Point; vs v: versus; etc: et cetera; al: al;
-    approx: approximately; appt: appointment; ca: circa; cf: compare; viz: namely; incl: including;
-    excl: excluding; esp: especially; misc: miscellaneous; max: maximum; min: minimum; avg: average;
-    temp: temperature; tel: telephone; ext: extension; fig: figure; figs: figures; eq: equation;
-    eqs: equations; vol: volume; vols: volumes; ch: chapter; chap: chapter; sec: section;
-    sect: section; art: article; par: paragraph; para: paragraph; pp: pages; ed: edition;
-    eds: editors; trans: translated; repr: reprinted; no: number; nos: numbers; nr: number;
-    op: opus; ser: series; mss: manuscripts; ms: Ms; jan: January; feb: February; mar: March;
-    apr: April; jun: June; jul: July; aug: August; sep sept: September; oct: October; nov: November;
-    dec: December; calif: California; mass: Massachusetts; conn: Connecticut; fla: Florida;
-    penn: Pennsylvania; tex: Texas; okla: Oklahoma; ariz: Arizona; ala: Alabama; wis: Wisconsin;
-    minn: Minnesota; tenn: Tennessee; mich: Michigan; nev: Nevada; colo: Colorado; ont: Ontario;
-    que: Quebec; e.g: for example; i.e: that is; a.k.a: also known as; ph.d: PHD; n.b: note well;
-    d.c: DC; r.i.p: RIP; lit: literally; orig: originally; adj: adjective; adv: adverb;
-    pron: pronounced; syn: synonym; ex: example; sp: spelling"""
-)
+ABBREVIATIONS = _pairs("""mr: Mr; mrs: Mrs; ms: Ms; mx: Mx; messrs: Messers; mme: Madame; mlle: Mademoiselle;
+    prof: Professor; rev: Reverend; hon: Honorable; gen: General; col: Colonel; maj: Major; capt: Captain;
+    cmdr: Commander; cdr: Commander; lt: Lieutenant; sgt: Sergeant; cpl: Corporal; pvt: Private; adm: Admiral;
+    sen: Senator; rep: Representative; gov: Governor; pres: President; supt: Superintendent; insp: Inspector;
+    msgr: Monsignor; atty: Attorney; amb: Ambassador; fr: Father; jr: Junior; sr: Senior; esq: Esquire; bros:
+    Brothers; co: Company; inc: Incorporated; ltd: Limited; corp: Corporation; llc: LLC; dept: department;
+    div: division; est: established; univ: university; assn: association; assoc: associates; intl:
+    international; natl: national; govt: government; ave: Avenue; blvd: Boulevard; rd: Road; ln: Lane; hwy:
+    Highway; pkwy: Parkway; sq: Square; ct: Court; pl: Place; apt: apartment; ste: suite; bldg: building; fl:
+    floor; mt: Mount; ft: Fort; pt: Point; vs v: versus; etc: et cetera; al: al; approx: approximately; appt:
+    appointment; ca: circa; cf: compare; viz: namely; incl: including; excl: excluding; esp: especially; misc:
+    miscellaneous; max: maximum; min: minimum; avg: average; temp: temperature; tel: telephone; ext:
+    extension; fig: figure; figs: figures; eq: equation; eqs: equations; vol: volume; vols: volumes; ch:
+    chapter; chap: chapter; sec: section; sect: section; art: article; par: paragraph; para: paragraph; pp:
+    pages; ed: edition; eds: editors; trans: translated; repr: reprinted; no: number; nos: numbers; nr:
+    number; op: opus; ser: series; mss: manuscripts; ms: Ms; jan: January; feb: February; mar: March; apr:
+    April; jun: June; jul: July; aug: August; sep sept: September; oct: October; nov: November; dec: December;
+    calif: California; mass: Massachusetts; conn: Connecticut; fla: Florida; penn: Pennsylvania; tex: Texas;
+    okla: Oklahoma; ariz: Arizona; ala: Alabama; wis: Wisconsin; minn: Minnesota; tenn: Tennessee; mich:
+    Michigan; nev: Nevada; colo: Colorado; ont: Ontario; que: Quebec; e.g: for example; i.e: that is; a.k.a:
+    also known as; ph.d: PHD; n.b: note well; d.c: DC; r.i.p: RIP; lit: literally; orig: originally; adj:
+    adjective; adv: adverb; pron: pronounced; syn: synonym; ex: example; sp: spelling""")
 # Without a number behind them these are words of their own, or end a sentence.
 BEFORE_NUMBERS = words(
     "no nos nr fig figs vol vols ch chap sec sect art par para pp p op ext eq eqs ed ser fl ste apt ex pt ms"
 )
 # Words as well: the full stop belongs to the sentence unless a capital or a number follows.
-ALSO_WORDS = words(
-    """gen col rep sen gov pres ave sq al art min max temp mass fig sec ed ex sp ch mar jun dec sun sat
-    wed mon fl lit est no pt pl ct fr v ms ala trans orig par tex ser eq ext amb natl adm sept incl
-    para mo"""
-)
-STATES = _pairs(
-    """AL: Alabama; AK: Alaska; AZ: Arizona; AR: Arkansas; CA: California; CO: Colorado;
-    CT: Connecticut; DE: Delaware; FL: Florida; GA: Georgia; HI: Hawaii; ID: Idaho; IL: Illinois;
-    IN: Indiana; IA: Iowa; KS: Kansas; KY: Kentucky; LA: Louisiana; ME: Maine; MD: Maryland;
-    MA: Massachusetts; MI: Michigan; MN: Minnesota; MS: Mississippi; MO: Missouri; MT: Montana;
-    NE: Nebraska; NV: Nevada; NH: New Hampshire; NJ: New Jersey; NM: New Mexico; NY: New York;
-    NC: North Carolina; ND: North Dakota; OH: Ohio; OK: Oklahoma; OR: Oregon; PA: Pennsylvania;
-    RI: Rhode Island; SC: South Carolina; SD: South Dakota; TN: Tennessee; TX: Texas; UT: Utah;
-    VT: Vermont; VA: Virginia; WA: Washington; WV: West Virginia; WI: Wisconsin; WY: Wyoming"""
-)
+ALSO_WORDS = words("""gen col rep sen gov pres ave sq al art min max temp mass fig sec ed ex sp ch mar jun dec
+    sun sat wed mon fl lit est no pt pl ct fr v ms ala trans orig par tex ser eq ext amb natl adm sept incl
+    para mo""")
+STATES = _pairs("""AL: Alabama; AK: Alaska; AZ: Arizona; AR: Arkansas; CA: California; CO: Colorado; CT:
+    Connecticut; DE: Delaware; FL: Florida; GA: Georgia; HI: Hawaii; ID: Idaho; IL: Illinois; IN: Indiana; IA:
+    Iowa; KS: Kansas; KY: Kentucky; LA: Louisiana; ME: Maine; MD: Maryland; MA: Massachusetts; MI: Michigan;
+    MN: Minnesota; MS: Mississippi; MO: Missouri; MT: Montana; NE: Nebraska; NV: Nevada; NH: New Hampshire;
+    NJ: New Jersey; NM: New Mexico; NY: New York; NC: North Carolina; ND: North Dakota; OH: Ohio; OK:
+    Oklahoma; OR: Oregon; PA: Pennsylvania; RI: Rhode Island; SC: South Carolina; SD: South Dakota; TN:
+    Tennessee; TX: Texas; UT: Utah; VT: Vermont; VA: Virginia; WA: Washington; WV: West Virginia; WI:
+    Wisconsin; WY: Wyoming""")
 
 # In capitals, and said as a word.
-ACRONYM_WORDS = words(
-    """NASA NATO UNESCO UNICEF OPEC AIDS LASER RADAR SONAR SCUBA FIFA UEFA NAFTA OSHA FEMA DARPA SWAT
-    RAM ROM PIN SIM COVID SARS NASDAQ CRISPR BIOS LAN WAN ASEAN MENSA NIMBY YOLO FOMO ERISA DACA
-    HIPAA LIDAR MIDI PIXAR IKEA FIAT EPCOT UNIX CAD DRAM POTUS FLOTUS ICANN"""
-)
-ACRONYMS = _pairs(
-    """JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full; ASCII: askey;
-    NOAA: Noah; SCSI: scuzzy; PhD: PHD; WWI: World War One; WWII: World War Two; GIF: giff; FICA: fie ka;
-    MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV six"""
-)
+ACRONYM_WORDS = words("""NASA NATO UNESCO UNICEF OPEC AIDS LASER RADAR SONAR SCUBA FIFA UEFA NAFTA OSHA FEMA
+    DARPA SWAT RAM ROM PIN SIM COVID SARS NASDAQ CRISPR BIOS LAN WAN ASEAN MENSA NIMBY YOLO FOMO ERISA DACA
+    HIPAA LIDAR MIDI PIXAR IKEA FIAT EPCOT UNIX CAD DRAM POTUS FLOTUS ICANN""")
+ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full; ASCII:
+    askey; NOAA: Noah; SCSI: scuzzy; PhD: PHD; WWI: World War One; WWII: World War Two; GIF: giff; FICA: fie
+    ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV six""")
 # Capitals of three letters or fewer that are said as words wherever they stand; longer ones are looked up.
-SHORT_WORDS = words(
-    """a am an as at be by do go he hi if in is it me my no of oh on or so to up we ok all and any are
-    ask bad big boy but buy can car cat cut dad day did die dog eat end far few fix for fun get god
-    got guy had has her hey him his hot how its job joy key kid let lie lot low mad man map may men
-    met mom mr mrs ms dr new nor not now odd off oh old one our out own pay put ran red run sad sat
-    saw say see set she shy sin sit six sky son sun tax tea ten the tip too top try two us use war
-    was way wet who why win won wow yes yet you per act add ado age ago aid aim air ale ant ape apt
-    arc arm art ash ate awe axe aye bag ban bar bat bay bed bee beg bet bid bin bit bow box bud bug
-    bum bun bus bye cab cap cod cop cot cow cry cub cup dab dam den dew dig dim dip doe dot dry dub
-    due dug dye ear ebb eel egg ego elf elk elm era eve ewe eye fad fan fat fax fed fee few fig fin
-    fir fit flu fly foe fog fox fry fur gag gap gas gay gel gem gig gin gum gun gut gym ham hay hen
-    hid hip hit hog hop hub hue hug hum hut ice icy ill ink inn ion ire ivy jab jam jar jaw jet jog
-    jug kin kit lab lad lag lap law lay leg lid lip lit log mat meh mix mob mop mud mug nap net nod
-    nun nut oak oar oat oil opt orb ore ouch owe owl own pad pal pan pat paw pea peg pen pet pie pig
-    pit pod pop pot pub pun pup rag ram rap rat raw ray red rib rid rig rim rip rob rod rot row rub
-    rug rum rye sap sew sip ski sob sow soy spa spy sub sue sum tab tag tan tap tar ten tie tin tip
-    toe ton tow toy tub tug urn van vet vow wag wax web wed wet wig wit woe wok yay yeah yen yep zap
-    zip zoo"""
-)
+SHORT_WORDS = words("""a am an as at be by do go he hi if in is it me my no of oh on or so to up we ok all and
+    any are ask bad big boy but buy can car cat cut dad day did die dog eat end far few fix for fun get god
+    got guy had has her hey him his hot how its job joy key kid let lie lot low mad man map may men met mom mr
+    mrs ms dr new nor not now odd off old one our out own pay put ran red run sad sat saw say see set she shy
+    sin sit six sky son sun tax tea ten the tip too top try two us use war was way wet who why win won wow yes
+    yet you per act add ado age ago aid aim air ale ant ape apt arc arm art ash ate awe axe aye bag ban bar
+    bat bay bed bee beg bet bid bin bit bow box bud bug bum bun bus bye cab cap cod cop cot cow cry cub cup
+    dab dam den dew dig dim dip doe dot dry dub due dug dye ear ebb eel egg ego elf elk elm era eve ewe eye
+    fad fan fat fax fed fee fig fin fir fit flu fly foe fog fox fry fur gag gap gas gay gel gem gig gin gum
+    gun gut gym ham hay hen hid hip hit hog hop hub hue hug hum hut ice icy ill ink inn ion ire ivy jab jam
+    jar jaw jet jog jug kin kit lab lad lag lap law lay leg lid lip lit log mat meh mix mob mop mud mug nap
+    net nod nun nut oak oar oat oil opt orb ore ouch owe owl pad pal pan pat paw pea peg pen pet pie pig pit
+    pod pop pot pub pun pup rag ram rap rat raw ray rib rid rig rim rip rob rod rot row rub rug rum rye sap
+    sew sip ski sob sow soy spa spy sub sue sum tab tag tan tap tar tie tin toe ton tow toy tub tug urn van
+    vet vow wag wax web wed wig wit woe wok yay yeah yen yep zap zip zoo""")
 # ... but for these, which are letters unless the whole sentence is in capitals.
 SPELLED = words("US IT AM PM WHO UN UK EU TV PC AI ID PA MA AC DC CD ER OT PS CV AD")
 
-SYMBOLS = _pairs(
-    """&: and; @: at; %: percent; +: plus; =: equals; <: less than; >: greater than; #: hash;
-    $: dollars; £: pounds; €: euros; ¥: yen; ₹: rupees; ¢: cents; ₩: won; ₽: rubles; ₿: bitcoin;
-    ^: caret; ~: tilde; \\: backslash; /: slash; −: minus; ×: times; ÷: divided by;
-    ±: plus or minus; ≠: is not equal to; ≤: is less than or equal to;
-    ≥: is greater than or equal to; ≈: is approximately; ≡: is identical to; ∝: is proportional to;
-    ∞: infinity; √: the square root of; ∛: the cube root of; π: pi; ∑: the sum of;
-    ∏: the product of; ∫: the integral of; ∂: partial; ∇: del; ∆: delta; Δ: delta; ∈: in; ∉: not in;
-    ∅: the empty set; ∪: union; ∩: intersection; ⊂: is a subset of; ⊆: is a subset of; ∀: for all;
-    ∃: there exists; ¬: not; ∧: and; ∨: or; ∴: therefore; ∵: because; ⊕: plus; ⊗: times; ⋅ ∙: times;
-    ∘: of; →: to; ⇒: implies; ⇔: if and only if; ↔: to and from; ←: from; ↑: up; ↓: down;
-    °: degrees; ℃: degrees Celsius; ℉: degrees Fahrenheit; §: section; ¶: paragraph; ©: copyright;
-    ®: registered; ™: trademark; ℠: service mark; №: number; ‰: per mille; µ: micro; Ω: ohm;
-    ℓ: liter; ª: a; º: degrees; ′: prime; ″: double prime; ½: one half; ¼: one quarter;
-    ¾: three quarters; ⅓: one third; ⅔: two thirds; ⅕: one fifth; ⅖: two fifths; ⅗: three fifths;
-    ⅘: four fifths; ⅙: one sixth; ⅚: five sixths; ⅛: one eighth; ⅜: three eighths; ⅝: five eighths;
-    ⅞: seven eighths; ⅐: one seventh; ⅑: one ninth; ⅒: one tenth; ✓ ✔: check; ✗ ✘: cross; ★ ☆: star;
-    ♥ ❤: heart; ♠: spades; ♣: clubs; ♦: diamonds; ♪ ♫: music; ♀: female; ♂: male; ☎: telephone;
-    ♭: flat; ♯: sharp; ♮: natural"""
-)
-GREEK = _pairs(
-    """α: alpha; β: beta; γ: gamma; δ: delta; ε: epsilon; ζ: zeta; η: eta; θ: theta; ι: iota; κ: kappa;
-    λ: lambda; μ: mu; ν: nu; ξ: xi; ο: omicron; π: pi; ρ: rho; σ ς: sigma; τ: tau; υ: upsilon;
-    φ: phi; χ: chi; ψ: psi; ω: omega"""
-)
+SYMBOLS = _pairs("""&: and; @: at; %: percent; +: plus; =: equals; <: less than; >: greater than; #: hash; $:
+    dollars; £: pounds; €: euros; ¥: yen; ₹: rupees; ¢: cents; ₩: won; ₽: rubles; ₿: bitcoin; ^: caret; ~:
+    tilde; \\: backslash; /: slash; −: minus; ×: times; ÷: divided by; ±: plus or minus; ≠: is not equal to;
+    ≤: is less than or equal to; ≥: is greater than or equal to; ≈: is approximately; ≡: is identical to; ∝:
+    is proportional to; ∞: infinity; √: the square root of; ∛: the cube root of; π: pi; ∑: the sum of; ∏: the
+    product of; ∫: the integral of; ∂: partial; ∇: del; ∆: delta; Δ: delta; ∈: in; ∉: not in; ∅: the empty
+    set; ∪: union; ∩: intersection; ⊂: is a subset of; ⊆: is a subset of; ∀: for all; ∃: there exists; ¬: not;
+    ∧: and; ∨: or; ∴: therefore; ∵: because; ⊕: plus; ⊗: times; ⋅ ∙: times; ∘: of; →: to; ⇒: implies; ⇔: if
+    and only if; ↔: to and from; ←: from; ↑: up; ↓: down; °: degrees; ℃: degrees Celsius; ℉: degrees
+    Fahrenheit; §: section; ¶: paragraph; ©: copyright; ®: registered; ™: trademark; ℠: service mark; №:
+    number; ‰: per mille; µ: micro; Ω: ohm; ℓ: liter; ª: a; º: degrees; ′: prime; ″: double prime; ½: one
+    half; ¼: one quarter; ¾: three quarters; ⅓: one third; ⅔: two thirds; ⅕: one fifth; ⅖: two fifths; ⅗:
+    three fifths; ⅘: four fifths; ⅙: one sixth; ⅚: five sixths; ⅛: one eighth; ⅜: three eighths; ⅝: five
+    eighths; ⅞: seven eighths; ⅐: one seventh; ⅑: one ninth; ⅒: one tenth; ✓ ✔: check; ✗ ✘: cross; ★ ☆: star;
+    ♥ ❤: heart; ♠: spades; ♣: clubs; ♦: diamonds; ♪ ♫: music; ♀: female; ♂: male; ☎: telephone; ♭: flat; ♯:
+    sharp; ♮: natural""")
+GREEK = _pairs("""α: alpha; β: beta; γ: gamma; δ: delta; ε: epsilon; ζ: zeta; η: eta; θ: theta; ι: iota; κ:
+    kappa; λ: lambda; μ: mu; ν: nu; ξ: xi; ο: omicron; π: pi; ρ: rho; σ ς: sigma; τ: tau; υ: upsilon; φ: phi;
+    χ: chi; ψ: psi; ω: omega""")
 # Two signs or more that make one.
 SIGNS = {
     **{"+/-": "plus or minus", "<=": "less than or equal to", ">=": "greater than or equal to"},
@@ -204,28 +170,22 @@ SIGNS = {
 # Layout, which is silent: quotation marks, bullets, lines.
 SILENT = frozenset('"*_`«»‹›“”„‟•·‣⁃◦▪▫■□●○◆◇►▶▸¿¡⟨⟩\u2500\u2501\u2502\u2503')
 
-EMOJI = _pairs(
-    """😀 😃 😄 😁: grinning face; 😆: laughing face; 😅: nervous laugh; 😂: tears of joy;
-    🤣: rolling on the floor laughing; 😊 ☺: smiling face; 🙂: slight smile; 🙃: upside-down smile;
-    😉: winking face; 😍: heart eyes; 🥰: smiling with hearts; 😘: blowing a kiss;
-    😎: smiling with sunglasses; 🤔: thinking face; 😐: neutral face; 🙄: rolling eyes; 😏: smirk;
-    😢: crying face; 😭: loudly crying face; 😡 😠: angry face; 😱: screaming in fear; 😴: sleeping face;
-    🥺: pleading face; 😳: flushed face; 🤯: mind blown; 🤗: hugging face; 🤷: shrug; 🤦: facepalm;
-    👍: thumbs up; 👎: thumbs down; 👌: OK hand; 👏: clapping hands; 🙏: folded hands; 💪: flexed biceps;
-    👋: waving hand; ✌: victory hand; 🤞: fingers crossed; 👀: eyes; ❤: red heart; 💔: broken heart;
-    💕 💖: hearts; 💯: one hundred; 🔥: fire; ✨: sparkles; 🎉: party popper; 🎂: birthday cake; 🎁: gift;
-    ⭐ 🌟: star; ☀: sun; 🌙: moon; 🌈: rainbow; ☕: coffee; 🍕: pizza; 🍺: beer; 🚀: rocket; ✅: check mark;
-    ❌: cross mark; ⚠: warning; ❗: exclamation mark; ❓: question mark; 💡: light bulb; 📌: pushpin;
-    📅: calendar; 📷: camera; 🎵: musical note; 🐶: dog; 🐱: cat; 💩: pile of poo; 👇: pointing down;
-    👆: pointing up; 👉: pointing right; 👈: pointing left; 🤖: robot; 👻: ghost; 💀: skull"""
-)
+EMOJI = _pairs("""😀 😃 😄 😁: grinning face; 😆: laughing face; 😅: nervous laugh; 😂: tears of joy; 🤣:
+    rolling on the floor laughing; 😊 ☺: smiling face; 🙂: slight smile; 🙃: upside-down smile; 😉: winking
+    face; 😍: heart eyes; 🥰: smiling with hearts; 😘: blowing a kiss; 😎: smiling with sunglasses; 🤔:
+    thinking face; 😐: neutral face; 🙄: rolling eyes; 😏: smirk; 😢: crying face; 😭: loudly crying face; 😡
+    😠: angry face; 😱: screaming in fear; 😴: sleeping face; 🥺: pleading face; 😳: flushed face; 🤯: mind
+    blown; 🤗: hugging face; 🤷: shrug; 🤦: facepalm; 👍: thumbs up; 👎: thumbs down; 👌: OK hand; 👏:
+    clapping hands; 🙏: folded hands; 💪: flexed biceps; 👋: waving hand; ✌: victory hand; 🤞: fingers
+    crossed; 👀: eyes; ❤: red heart; 💔: broken heart; 💕 💖: hearts; 💯: one hundred; 🔥: fire; ✨: sparkles;
+    🎉: party popper; 🎂: birthday cake; 🎁: gift; ⭐ 🌟: star; ☀: sun; 🌙: moon; 🌈: rainbow; ☕: coffee; 🍕:
+    pizza; 🍺: beer; 🚀: rocket; ✅: check mark; ❌: cross mark; ⚠: warning; ❗: exclamation mark; ❓:
+    question mark; 💡: light bulb; 📌: pushpin; 📅: calendar; 📷: camera; 🎵: musical note; 🐶: dog; 🐱: cat;
+    💩: pile of poo; 👇: pointing down; 👆: pointing up; 👉: pointing right; 👈: pointing left; 🤖: robot; 👻:
+    ghost; 💀: skull""")
 
-TOP_LEVEL_DOMAINS = words(
-    """com org net edu gov mil int io ai co uk de fr eu ca au jp cn ru nl br ch se pl es info biz dev
-    app xyz tv fm me gl ly tech online site shop blog cloud wiki nz kr za mx"""
-)
-FILE_ENDINGS = words(
-    """txt pdf doc docx xls xlsx ppt pptx csv tsv json yaml yml xml html htm css js ts py rs go java
-    cpp hpp c h sh bat exe dll so zip gz tar rar png jpg jpeg gif svg bmp mp3 mp4 wav flac ogg avi
-    mkv mov md rst log ini cfg toml onnx pt pth safetensors ipynb sql db bin iso dmg apk"""
-)
+TOP_LEVEL_DOMAINS = words("""com org net edu gov mil int io ai co uk de fr eu ca au jp cn ru nl br ch se pl es
+    info biz dev app xyz tv fm me gl ly tech online site shop blog cloud wiki nz kr za mx""")
+FILE_ENDINGS = words("""txt pdf doc docx xls xlsx ppt pptx csv tsv json yaml yml xml html htm css js ts py rs
+    go java cpp hpp c h sh bat exe dll so zip gz tar rar png jpg jpeg gif svg bmp mp3 mp4 wav flac ogg avi mkv
+    mov md rst log ini cfg toml onnx pt pth safetensors ipynb sql db bin iso dmg apk""")
