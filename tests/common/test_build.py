@@ -234,7 +234,7 @@ def pretended(sources, tmp_path, monkeypatch):
     """The file of an engine that no TensorRT has built."""
     monkeypatch.setattr(
         "common.engines.tensorrt.build.build_engine",
-        lambda *_: SimpleNamespace(plan=b"plan" * 100, report={"layers": 1, "seconds": 0, "warnings": []}),
+        lambda *_: (b"plan" * 100, {"layers": 1, "seconds": 0, "warnings": []}),
     )
     source = sources("hifigan")
     file = engine_of(source, "generator", tmp_path / "h.trt")

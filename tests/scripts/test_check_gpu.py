@@ -45,7 +45,7 @@ def test_an_unknown_step_and_an_empty_folder_are_named(tmp_path):
 def test_jobs_cover_all_pairs_and_precisions():
     assert len(pairs.pair_jobs(["fp16"], "trt")) == 6
     assert len(pairs.sentence_jobs(["fp16"], "x")) == 12
-    assert len(models.verify_jobs(["tacotron2"], ["voice", "published"], ["fp32"], "p")) == 2
+    assert len(models.verify_jobs(["tacotron2"], ["voice", "published"], ["fp32"], "p", "g")) == 2
 
 
 def test_a_child_that_fails_leaves_a_row_and_the_others_go_on():
