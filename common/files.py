@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import os
 import sys
@@ -51,12 +50,16 @@ def engines_folder() -> Path:
 
 
 def sha256_of(path: Path) -> str:
+    import hashlib  # speaking needs none, and loading OpenSSL takes milliseconds
+
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def config_hash(config: Any) -> str:
     """A dataclass's values in twelve letters."""
+    import hashlib
+
     text = json.dumps(dataclasses.asdict(config), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -69,6 +72,8 @@ def locked(path: Path) -> Iterator[None]:
     except ImportError:  # Windows: the files still appear whole, whoever is last
         yield
         return
+    import hashlib
+
     name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
     with (Path(tempfile.gettempdir()) / f"melforge-{os.getuid()}-{name}.lock").open("w") as lock:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from common.synthesis.acoustic import AcousticModel
     from common.synthesis.vocoder import Vocoder
     from common.synthesis.warm_up import Warmed
-
-log = logging.getLogger("melforge")
 
 # A stream's chunks in mel frames: the first is small, to leave at once; they double up to the largest.
 FIRST_CHUNK, LARGEST_CHUNK = 24, 192
@@ -278,7 +275,6 @@ class TextToSpeech:
                 spoken = self._speak_utterances(utterances, controls, retries)
             with clock.stage("vocoder"):
                 audio = [self._vocode(one, controls) for one in spoken]
-            log.debug("%d utterances: %s", len(utterances), clock.stages)
             return [
                 _SpokenPart(require_finite(samples), replace(one, mel=to_numpy(one.mel)))
                 for samples, one in zip(audio, spoken, strict=True)

@@ -9,8 +9,6 @@ from common.config.deployment import Bucket, Deployment
 from common.engines import Engine
 from common.engines.backends import make_engine
 from common.engines.buckets import BucketedEngine, EnginePool
-from common.engines.tensorrt.api import load_tensorrt
-from common.engines.tensorrt.engine_file import build_command
 from common.errors import InputError, require_torch
 from common.registry import get_model
 from common.stages import Stage
@@ -100,6 +98,8 @@ class StageEngines(Mapping[str, Engine]):
 
 def require_export(source: ModelSource, deployment: Deployment, stage: Stage) -> None:
     """An InputError where a stage has no graph yet and so can have no engine: exporting takes a minute."""
+    from common.engines.tensorrt.api import load_tensorrt
+    from common.engines.tensorrt.engine_file import build_command
     from common.export.to_onnx import find_cached
 
     if not deployment.trt_force_build and find_cached(source) is None:

@@ -286,7 +286,7 @@ def test_the_command_says_all_that_an_engine_depends_on(tiny_voice, monkeypatch,
 
 def test_what_is_not_exported_has_no_engines(trained, tmp_path, monkeypatch):
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
-    monkeypatch.setattr("common.synthesis.stage_engines.load_tensorrt", lambda: PRETENDED)
+    monkeypatch.setattr("common.engines.tensorrt.api.load_tensorrt", lambda: PRETENDED)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     source = read_checkpoint(trained["hifigan"])
     with pytest.raises(ValueError, match=r"has no engines yet: build them with python -m hifigan\.build_trt"):
