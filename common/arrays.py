@@ -3,8 +3,6 @@
 Torch is never imported here: an array that is not numpy's brings its own methods.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ The function is called with a batch of symbol ids, and gives audio. What it need
 imported, or by its first call, which is not timed. This one makes a tone; put your models there.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 RATE, HOP, FRAMES_PER_SYMBOL = 22050, 256, 5

@@ -15,8 +15,6 @@ It has not been run on a GPU yet: its logic is tested with stand-ins for pycuda 
 What common/runner.py does beside this: several utterances, pauses, fades, denoising, CUDA graphs, buckets.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import math

@@ -3,8 +3,6 @@
 Shape letters as in model.py: B batch, N symbols, T mel frames, C channels.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 import torch

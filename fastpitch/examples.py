@@ -1,7 +1,5 @@
 """Inputs as the stages would meet them, for exporting and checking: the repeat index must fit its lengths."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from common.arrays import length_mask, random_lengths, repeat_index

@@ -4,8 +4,6 @@ Parameter names are those of the published checkpoints.
 Shape letters: B batch, N symbols, T mel frames, C channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple

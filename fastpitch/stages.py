@@ -1,7 +1,5 @@
 """The two stages of FastPitch: what runs before and after the length regulator's index is known."""
 
-from __future__ import annotations
-
 from common.stages import Dim, Stage, StagePlan, TensorSpec
 from fastpitch.config import FastPitchConfig
 

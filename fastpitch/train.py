@@ -4,8 +4,6 @@ Durations come from the corpus's forced alignment, so that no alignment has to b
 fine-tuned on the mels that `python -m fastpitch.predict_mels` writes.
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import dataclass
 

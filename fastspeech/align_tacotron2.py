@@ -5,8 +5,6 @@ Tacotron 2 is shown the corpus's own mel; each frame goes to the symbol that its
 beside the file shows the attention on the corpus's last utterance.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor, nn

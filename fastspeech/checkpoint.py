@@ -1,7 +1,5 @@
 """FastSpeech checkpoints of NVIDIA's CUDA-Optimized project: weights and a step, no sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

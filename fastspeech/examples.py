@@ -1,7 +1,5 @@
 """Inputs as the stages would meet them, for exporting and checking: the repeat index must fit its lengths."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from common.arrays import Array, length_mask, random_lengths, repeat_index, to_device, to_numpy

@@ -4,8 +4,6 @@ Parameter names are those of the published checkpoints, except for the sinusoid 
 Shape letters: B batch, N symbols, T mel frames, C channels.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

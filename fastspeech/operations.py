@@ -6,8 +6,6 @@ is given its `Operations`: a kernel of one's own takes their place there, and no
 Shape letters: B batch, N steps in, T steps out, C channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ recorded ones, as in the paper (section 3.3, sequence-level knowledge distillati
 input, so that on recordings it learns the average over all intonations of a sentence.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 `g_XXXXXXXX` with config.json beside it. Weight norm is folded when loading.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import warnings

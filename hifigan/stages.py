@@ -1,7 +1,5 @@
 """The stages of a HiFi-GAN vocoder: from mel to audio, and its denoiser."""
 
-from __future__ import annotations
-
 from common.audio.denoiser import denoiser_stage, masked_denoiser_stage
 from common.stages import Dim, Stage, StagePlan, TensorSpec
 from hifigan.config import HifiganConfig

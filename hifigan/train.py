@@ -4,8 +4,6 @@ The losses and the discriminators are training/vocoder.py's. `--mels` fine-tunes
 models.
 """
 
-from __future__ import annotations
-
 import argparse
 
 import torch

@@ -1,7 +1,5 @@
 """Published Tacotron 2 checkpoints: a training file with its config, one without it, or a bare state dict."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Inputs as the stages would meet them, for exporting and checking: states, an attention, gates that fire."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

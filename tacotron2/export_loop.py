@@ -4,8 +4,6 @@ PyTorch's exporters have no portable form for a loop with a data-dependent end. 
 graph around it is written here, with operators that both ONNX Runtime and TensorRT support.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Drives Tacotron 2's stages: symbols to memory, the decoder as a loop or step by step, the postnet."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -48,10 +46,7 @@ class Tacotron2Acoustic(AcousticModel[Tacotron2Config]):
         return self.config.mask_text_padding
 
     def synthesise(
-        self,
-        ids: Sequence[np.ndarray],
-        controls: Controls | None = None,
-        seeds: Sequence[int] | None = None,
+        self, ids: Sequence[np.ndarray], controls: Controls | None = None, seeds: Sequence[int] | None = None
     ) -> AcousticOutput:
         """One batch: each entry of `ids` int64 [T_text], its noise from the controls' seed or from its own.
 

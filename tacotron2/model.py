@@ -5,8 +5,6 @@ Shape letters: B batch, N symbols, T mel frames, S decoder steps, C channels, P 
 F values of a step (n_mels for each of its frames).
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The stages of Tacotron 2: encoder, decoder (a step at a time, or all of it as a loop), postnet."""
 
-from __future__ import annotations
-
 from common.stages import Dim, Stage, StagePlan, TensorSpec
 from tacotron2.config import PRENET_LAYERS, Tacotron2Config
 from tacotron2.state import BATCH, TEXT, state_tensors
@@ -51,14 +49,7 @@ def stages(config: Tacotron2Config) -> tuple[Stage, ...]:
         name="decoder_iter",
         network=NETWORK,
         method="decode_step",
-        inputs=(
-            memory,
-            processed,
-            lengths,
-            *state,
-            TensorSpec("prenet_noise", "float32", noise),
-            dropout,
-        ),
+        inputs=(memory, processed, lengths, *state, TensorSpec("prenet_noise", "float32", noise), dropout),
         outputs=(
             TensorSpec("gate", "float32", (BATCH,)),
             *(TensorSpec(f"next_{tensor.name}", tensor.dtype, tensor.dims) for tensor in state),
@@ -104,10 +95,7 @@ def stages(config: Tacotron2Config) -> tuple[Stage, ...]:
 
 PLAN = StagePlan(
     stages=stages,
-    forms={
-        "loop": ("encoder", "decoder_loop", "postnet"),
-        "steps": ("encoder", "decoder_iter", "postnet"),
-    },
+    forms={"loop": ("encoder", "decoder_loop", "postnet"), "steps": ("encoder", "decoder_iter", "postnet")},
     default="loop",
     on_trt="steps",  # on a GPU a loop inside an engine takes twice as long a step
     kernels={"decoder_loop": "trt_plugins.tacotron2_decoder.engine:DecoderLoop"},

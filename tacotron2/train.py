@@ -5,8 +5,6 @@ converges within minutes. All decoder steps of a batch are in one CUDA graph. Wi
 `alignment.png` shows the attention on a held-out utterance, and some utterances are synthesised free-running.
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What tests need of the machine, and voices of random weights, tiny enough for every test to speak with."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """The networks of published files, for tests that compute with them."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 from typing import Any

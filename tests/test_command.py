@@ -1,7 +1,5 @@
 """The public face: `import melforge`, the command, its exit statuses, and a clone without an install."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

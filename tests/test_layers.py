@@ -3,8 +3,6 @@
 Every import counts: inside functions, for type checking, by `importlib` and as a "module:attribute" string.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A wheel, installed elsewhere, speaks from another folder with the voice and the recipes that it brings."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

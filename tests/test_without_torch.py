@@ -4,8 +4,6 @@ $MELFORGE_SLIM_PYTHON names the Python of an environment with the base install o
 Without it, an import hook hides the packages.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

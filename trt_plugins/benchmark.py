@@ -1,7 +1,5 @@
 """python -m trt_plugins.benchmark NAME: times kernels, and PyTorch beside them, on this GPU."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 from collections.abc import Callable, Iterator, Sequence

@@ -4,8 +4,6 @@ For full TensorRT, whose parser maps unknown operators to plugins of the same na
 for RTX run the graphs of scripts/export.py instead.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from pathlib import Path

@@ -5,8 +5,6 @@ other sizes, NVRTC compiles the source into the cache. NVRTC and `cuda.bindings`
 builds. Nothing here needs PyTorch itself.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import hashlib

@@ -4,8 +4,6 @@ Each allocates its result and runs on PyTorch's current stream. For tensors at f
 engines, use `launch.bind` of either package. For inference only: the kernels have no gradients.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

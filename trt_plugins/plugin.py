@@ -3,8 +3,6 @@
 Plugins have no fields: everything follows from the shapes and types of the inputs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from common.engines.tensorrt.api import load_tensorrt

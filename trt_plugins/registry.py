@@ -1,7 +1,5 @@
 """Registers the plugins with TensorRT, before it parses a graph with their nodes or loads its engine."""
 
-from __future__ import annotations
-
 from trt_plugins.add_pos_enc.plugin import AddPosEncPlugin
 from trt_plugins.plugin import NAMESPACE, VERSION, Creator, trt
 from trt_plugins.repeat.plugin import RepeatPlugin

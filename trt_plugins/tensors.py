@@ -1,7 +1,5 @@
 """Checks of the kernels' tensors, which must come before a launch: a kernel gets addresses only."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import torch

@@ -3,8 +3,6 @@ prefix and kernel rank they were saved with. Weight norm is folded and the 1x1 c
 loading. Files with a pickled module are refused: opening them would run code.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import asdict

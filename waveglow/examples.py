@@ -1,7 +1,5 @@
 """Inputs as the stages would meet them, for exporting and checking."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from common.arrays import random_lengths

@@ -1,7 +1,5 @@
 """The stages of a WaveGlow vocoder: from mel and noise to audio, and its denoiser."""
 
-from __future__ import annotations
-
 from common.audio.denoiser import denoiser_stage, masked_denoiser_stage
 from common.errors import InputError
 from common.stages import Dim, Stage, StagePlan, TensorSpec

@@ -8,8 +8,6 @@ change the invertible convolutions. Each step runs as one CUDA graph. `--mels` t
 acoustic models too.
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import dataclass
 from functools import partial

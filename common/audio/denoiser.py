@@ -4,8 +4,6 @@ The published WaveGlow denoiser, for any vocoder, as a stage of its own: here it
 and the spectrum of the hum; common/audio/denoiser_network.py has the network. No torch.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The denoiser as the network of a stage: `common.audio.denoiser` says what it does and on which windows."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The mel spectrogram of audio/mel.py as a torch module: for losses and features on a GPU."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """How much a stage computes: operations counted from its network's layers, at the sizes of a call."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from dataclasses import replace

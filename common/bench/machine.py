@@ -1,7 +1,5 @@
 """The machine that is measured: what it is, how fast it can be, and how much of its memory is taken."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import os

@@ -4,8 +4,6 @@ Its output is as long in every run: durations that a row gives take the place of
 predicted all the same, and Tacotron 2 makes so many steps.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence

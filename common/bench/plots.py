@@ -1,7 +1,5 @@
 """Draws results: latency against the batch size, and the stages of each way to run."""
 
-from __future__ import annotations
-
 import io
 import textwrap
 from collections.abc import Callable, Sequence

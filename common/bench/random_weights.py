@@ -3,8 +3,6 @@
 They do as much work as trained ones: neither depends on what the weights say.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Measurements as Markdown and CSV, and the page that joins those of several machines."""
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import io

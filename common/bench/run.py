@@ -1,7 +1,5 @@
 """Measures workloads: rows by worker processes, cold processes, and what the stages compute."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib

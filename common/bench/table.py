@@ -1,7 +1,5 @@
 """Rows of measurements, and Markdown tables of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Times calls, by the host's clock or by CUDA events: of anything, or of each engine within a run."""
 
-from __future__ import annotations
-
 import importlib
 import math
 import sys

@@ -1,7 +1,5 @@
 """Stages run by PyTorch in other ways than the engine does: in half precision, compiled, as CUDA graphs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Runs jobs in child processes: one that hangs or crashes ends no other, and each has memory of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Measures pairs, models or stages on this machine, on any backends: tables of speed and memory."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Proposes bucket lists for texts: those that waste the least padding on them. Speaks nothing."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The build command, shared by `melforge build` and every model's build_trt module."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Each step writes its rows into --out, in the place of those about the same. `--d
 page, on any machine.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -32,9 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, (default, text) in texts.items():
         parser.add_argument(f"--{name}", default=default, metavar="NAMES", help=text)
     parser.add_argument(
-        "--export-only",
-        action="store_true",
-        help="make the graphs of published sizes and stop",
+        "--export-only", action="store_true", help="make the graphs of published sizes and stop"
     )
     text = f"folder of the graphs of published sizes (default: {GRAPHS})"
     parser.add_argument("--graphs", type=Path, default=GRAPHS, help=text)

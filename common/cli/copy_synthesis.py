@@ -1,7 +1,5 @@
 """Copy synthesis: the mel of each sound file through a vocoder, to judge the vocoder alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

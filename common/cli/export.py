@@ -1,7 +1,5 @@
 """The export command, shared by `melforge export` and every model's export_onnx module."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

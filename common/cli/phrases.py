@@ -1,7 +1,5 @@
 """Phrases from a file to sound files: what `melforge speak` does around the runner."""
 
-from __future__ import annotations
-
 import io
 import sys
 import time

@@ -1,7 +1,5 @@
 """The verify command, shared by `melforge verify` and every model's verify_trt module."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -5,8 +5,6 @@ TensorRT for RTX launches kernels early (programmatic dependent launch), some of
 written; here the edges of a captured graph are made full ones, so that its kernels run in stream order.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import warnings

@@ -1,7 +1,5 @@
 """The outputs of a network's layers as further outputs of a stage."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

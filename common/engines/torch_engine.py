@@ -1,7 +1,5 @@
 """A stage run by PyTorch: a method of the network with the source's weights."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Example inputs of a model's stages: for exporting, checking and warming up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ A graph's large initializers are the network's own weights by name. ONNX Runtime
 safetensors file that PyTorch reads: the weights stand once on disk, and a graph depends on the sizes only.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

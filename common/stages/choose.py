@@ -1,7 +1,5 @@
 """Which stages of a model run, and on which backend each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol

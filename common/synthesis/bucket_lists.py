@@ -1,7 +1,5 @@
 """Lists of buckets that waste the least padding on the lengths of given texts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Draws what was spoken: mel, attention, pitch and durations over time."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -3,8 +3,6 @@
 The second graph reads the first one's outputs where they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

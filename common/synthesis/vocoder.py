@@ -3,8 +3,6 @@
 A model's own vocoder says what its receptive field is, and what the network takes beside the mel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Protocol, TypeVar
@@ -95,11 +93,7 @@ class Vocoder(Driver[Config]):
         return self.longest_mel - 2 * (self.context + OVERLAP)
 
     def vocode_chunks(
-        self,
-        mel: Array,
-        first_chunk: int,
-        chunk: int | None = None,
-        controls: Controls | None = None,
+        self, mel: Array, first_chunk: int, chunk: int | None = None, controls: Controls | None = None
     ) -> Iterator[np.ndarray]:
         """mel [1, n_mels, T_mel] -> audio in chunks that join to the whole mel's audio.
 

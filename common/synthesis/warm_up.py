@@ -4,8 +4,6 @@ TensorRT for RTX compiles for the GPU at hand when a shape first runs, for secon
 in a file beside the engine. Other backends read weights and plan memory then.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

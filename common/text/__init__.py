@@ -1,7 +1,5 @@
 """Text frontends: written text in, the symbol ids of an acoustic model out. Here what they give."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

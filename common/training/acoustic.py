@@ -3,8 +3,6 @@
 Batches of similar length run as CUDA graphs, one per length bucket, on a corpus in the GPU's memory.
 """
 
-from __future__ import annotations
-
 import argparse
 from abc import abstractmethod
 from collections.abc import Iterator

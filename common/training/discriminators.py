@@ -4,8 +4,6 @@ Each takes audio (B, 1, S) and returns its members' scores and their feature map
 (arXiv:2010.05646), spectrograms UnivNet's (arXiv:2106.07889).
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from itertools import pairwise

@@ -3,8 +3,6 @@
 Imported by the recipes only; needs PyTorch.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import csv

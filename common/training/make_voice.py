@@ -1,7 +1,5 @@
 """Writes a voice folder: weights in half precision, graphs that were checked against PyTorch, voice.yaml."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 import tempfile

@@ -4,8 +4,6 @@ HiFi-GAN's losses (LSGAN, feature matching; arXiv:2010.05646) with UnivNet's spe
 (arXiv:2106.07889) in place of the multi-scale one, and mel losses at several resolutions.
 """
 
-from __future__ import annotations
-
 import argparse
 from abc import abstractmethod
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Makes a voice folder of trained or published weights: half precision, ONNX graphs, checks, voice.yaml."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The comparison of two tensors, and of a sentence spoken on two backends, with their tolerances."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What a comparison found: as a table, in full, and drawn."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from typing import Any

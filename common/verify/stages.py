@@ -4,8 +4,6 @@ The sentence goes through the model on PyTorch. At each stage the other side is 
 an error is found where it is made, and does not come from the stage before.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

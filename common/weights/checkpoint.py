@@ -1,7 +1,5 @@
 """Reading published `.pt` files safely: no code in them is run, and a file that does not fit is refused."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence

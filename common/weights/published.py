@@ -1,7 +1,5 @@
 """Published checkpoints, and the weights that a training run wrote, as `ModelSource`s."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace

@@ -1,7 +1,5 @@
 """The denoiser a second time, in numpy's FFT: what the stage is compared with."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from common.audio.contract import MelContract

@@ -1,7 +1,5 @@
 """Texts admitted as they come: rounds, order, errors."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 

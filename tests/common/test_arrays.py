@@ -1,7 +1,5 @@
 """The same answers for numpy arrays and torch tensors."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

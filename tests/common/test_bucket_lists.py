@@ -1,7 +1,5 @@
 """Proposed bucket lists waste the least of all, and say how much."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Buckets: what is padded into one and cut equals what runs alone, on the smallest engine that covers it."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 from pathlib import Path
@@ -40,9 +38,7 @@ NETWORKS = {
 BUCKETS = (Bucket(20, 40), Bucket(45, 90))
 TEXT = "The first sentence is rather long, and it is spoken in some chunks. A second one."
 ACOUSTIC = Deployment(
-    trt_multi_engine=True,
-    trt_max_input_seq_len_list=(20, 80),
-    trt_max_output_seq_len_list=(40, 300),
+    trt_multi_engine=True, trt_max_input_seq_len_list=(20, 80), trt_max_output_seq_len_list=(40, 300)
 )
 VOCODER = Deployment(trt_multi_engine=True, trt_max_output_seq_len_list=(90, 210))
 

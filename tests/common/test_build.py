@@ -1,7 +1,5 @@
 """Engines: what they are built from and for, in both precisions, and which files are refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shlex

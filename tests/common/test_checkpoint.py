@@ -1,7 +1,5 @@
 """Published files of every model load however they were wrapped; damaged and foreign files are refused."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bias removal: the published one's answers from the stage on every backend, and an FFT's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Abilities of engines: the base class's, a wrapped engine's; and the store of what is made once."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

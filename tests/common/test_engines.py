@@ -1,7 +1,5 @@
 """Engines of every backend give the same numbers and refuse inputs that do not fit the declaration."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 

@@ -1,7 +1,5 @@
 """Exported graphs: small, without weights or traces of the machine, checked, cached."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

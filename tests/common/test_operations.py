@@ -1,7 +1,5 @@
 """The length regulator and the position encoding against the plainest way to write them."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import onnxruntime as ort

@@ -1,7 +1,5 @@
 """Every acoustic model speaks through every vocoder: from checkpoints of their own, and the shipped voice."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The plot has a panel for everything that the models gave, and none for what they did not."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

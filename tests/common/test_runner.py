@@ -1,7 +1,5 @@
 """Speaking: streams equal whole texts, batches equal single texts, controls do what they say."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

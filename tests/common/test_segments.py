@@ -1,7 +1,5 @@
 """Cut utterances: nothing is lost, nothing is too long, and the cuts are where a reader would breathe."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Settings of commands: what wins, what is refused, and what --print-hparams tells."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The recipes' shared parts, and both recipes for a few steps on a corpus of a few seconds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

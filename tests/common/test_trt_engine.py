@@ -1,7 +1,5 @@
 """TensorRT's engines on a GPU: PyTorch's numbers, on the caller's stream, several at a time."""
 
-from __future__ import annotations
-
 import threading
 import warnings
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """FastPitch and FastSpeech in two CUDA graphs: what they give without, on the CPU and on a GPU."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

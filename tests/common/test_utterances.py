@@ -1,7 +1,5 @@
 """Speaking again: other seeds, then pieces, only for what went wrong, and the best of all is kept."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

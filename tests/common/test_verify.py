@@ -1,7 +1,5 @@
 """Layers and stages of every model on ONNX Runtime against PyTorch, and a weight that is wrong is found."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """voice.yaml and weights: what is read, and how damaged ones are refused."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

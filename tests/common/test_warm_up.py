@@ -1,7 +1,5 @@
 """Warming up: every stage runs in every bucket, and nothing of it is left in the reports."""
 
-from __future__ import annotations
-
 import pytest
 
 from common.config.deployment import Deployment
@@ -11,9 +9,7 @@ from tests.scripts.test_infer import infer  # noqa: F401 (a fixture)
 
 BUCKETS = {
     "fastpitch": Deployment(
-        trt_multi_engine=True,
-        trt_max_input_seq_len_list=(32, 64),
-        trt_max_output_seq_len_list=(200, 400),
+        trt_multi_engine=True, trt_max_input_seq_len_list=(32, 64), trt_max_output_seq_len_list=(200, 400)
     ),
     "hifigan": Deployment(trt_max_output_seq_len=120),
 }

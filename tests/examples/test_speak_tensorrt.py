@@ -1,7 +1,5 @@
 """examples/speak_tensorrt.py with stand-ins: pycuda's memory is the host's, and ONNX Runtime is TensorRT."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 import wave

@@ -1,7 +1,5 @@
 """What only FastPitch files have: text chain, pitch, averaged weights, sizes to be read from the weights."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The driver gives the published answers: pace, rounding and pitch transforms between the stages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

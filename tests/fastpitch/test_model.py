@@ -1,7 +1,5 @@
 """The FastPitch network against recorded answers of the published one, and what is promised beyond them."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fastpitch.aligner import monotonic_alignment
 from fastpitch.config import FastPitchConfig
-from fastpitch.model import (
-    FastPitch,
-    average_over_symbols,
-    make_repeat_index,
-    round_durations,
-)
+from fastpitch.model import FastPitch, average_over_symbols, make_repeat_index, round_durations
 from fastpitch.stages import stages
 from tests.networks import load_network
 

@@ -1,7 +1,5 @@
 """What only FastSpeech files have: no sizes beside the weights, and two tables of positions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

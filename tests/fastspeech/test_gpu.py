@@ -1,7 +1,5 @@
 """On a GPU: encoder engine, kernels and mel engine in one CUDA graph give the bits of single launches."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

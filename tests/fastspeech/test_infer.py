@@ -1,7 +1,5 @@
 """The driver gives the published answers, and all of its forms give the same."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +17,7 @@ from fastspeech.operations import DECOMPOSED, Operations
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastspeech"
 BUCKETS = Deployment(
-    trt_multi_engine=True,
-    trt_max_input_seq_len_list=(8, 16, 32),
-    trt_max_output_seq_len_list=(70, 110, 160),
+    trt_multi_engine=True, trt_max_input_seq_len_list=(8, 16, 32), trt_max_output_seq_len_list=(70, 110, 160)
 )
 
 

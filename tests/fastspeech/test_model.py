@@ -1,7 +1,5 @@
 """The FastSpeech network against recorded answers of the published one, and what is promised beyond them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

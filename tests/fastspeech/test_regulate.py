@@ -1,7 +1,5 @@
 """The length regulator between two engines: numpy does what the operations do; all joined is the network."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """scripts/benchmark.py: a row for each way to run, with its stages and its memory."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

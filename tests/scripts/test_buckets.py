@@ -1,7 +1,5 @@
 """scripts/buckets.py prints lists that a hparams file takes, and infer.py tells what became of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The checks of a GPU: their rows, their page, and what is said where there is no GPU."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

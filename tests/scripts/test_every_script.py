@@ -1,7 +1,5 @@
 """What every script has: --help, --hparam, --set, --print-hparams, and errors of one line."""
 
-from __future__ import annotations
-
 import runpy
 import warnings
 from pathlib import Path

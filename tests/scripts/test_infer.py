@@ -1,7 +1,5 @@
 """scripts/infer.py as a user meets it: what it makes, and what it says about mistakes."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """scripts/verify.py and verify_trt: the exit status tells, the report says what, and errors are sentences."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import warnings

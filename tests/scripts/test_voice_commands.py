@@ -1,7 +1,5 @@
 """The commands around voices: exporting, checking, making one, measuring."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import subprocess

@@ -1,7 +1,5 @@
 """What the alignments of sound and of broken speech are said to be."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -60,10 +58,7 @@ def test_short_texts_are_left_alone(symbols):
             reading(0, 15) + reading(25, 40),
             "the attention skipped 8 of 40 symbols, from symbol 17 on: words are missing",
         ),
-        (
-            reading(10, 40),
-            "the attention skipped 9 of 40 symbols, from symbol 1 on: words are missing",
-        ),
+        (reading(10, 40), "the attention skipped 9 of 40 symbols, from symbol 1 on: words are missing"),
         (
             reading(0, 25) + reading(12, 40),
             "the attention went back from symbol 25 to symbol 13: words are repeated",
@@ -72,15 +67,9 @@ def test_short_texts_are_left_alone(symbols):
             reading(0, 20) + [20] * 130 + reading(21, 40),
             "the attention stayed on symbol 21 of 40 for 3.1 seconds",
         ),
-        (
-            reading(0, 20) + [20, 21] * 65 + reading(22, 40),
-            "the attention stayed on symbol 21 of 40 for 3.",
-        ),
+        (reading(0, 20) + [20, 21] * 65 + reading(22, 40), "the attention stayed on symbol 21 of 40 for 3."),
         (reading(0, 40) + [39] * 120, "the attention stayed on symbol 40 of 40 for 2.9 seconds"),
-        (
-            reading(0, 30),
-            "the speech stopped before the end: the last 9 of 40 symbols were not read",
-        ),
+        (reading(0, 30), "the speech stopped before the end: the last 9 of 40 symbols were not read"),
     ],
 )
 def test_what_went_wrong_is_said(path, sentence):

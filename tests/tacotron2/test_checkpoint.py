@@ -1,7 +1,5 @@
 """What only Tacotron 2 files have: sizes to be read from the weights, counters that may be missing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The driver: items of a batch as alone, noise of their own, lengths, durations, and what it refuses."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tacotron 2 under the runner: what it reports, speaking again, its controls, streams and batches."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The published answers through the stages, on every backend and with either form of the decoder."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs HiFi-GAN's kernels in Triton's interpreter and prints their error, as part of the largest value."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 
@@ -35,10 +33,7 @@ PUBLISHED = HifiganConfig(
 CONFIGS = {
     "1": PUBLISHED,
     "2": dataclasses.replace(
-        PUBLISHED,
-        upsample_kernel_sizes=(6, 12, 4),
-        resblock="2",
-        resblock_dilation_sizes=((1, 2), (2, 4)),
+        PUBLISHED, upsample_kernel_sizes=(6, 12, 4), resblock="2", resblock_dilation_sizes=((1, 2), (2, 4))
     ),
 }
 config = CONFIGS[sys.argv[1]]

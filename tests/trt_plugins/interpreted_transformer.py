@@ -4,8 +4,6 @@ It is a part of the largest value of an output, within items. Arguments: the mod
 channels.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs WaveGlow's kernels in Triton's interpreter and prints their error, as part of the largest value."""
 
-from __future__ import annotations
-
 import sys
 
 import torch

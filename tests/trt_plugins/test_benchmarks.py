@@ -1,7 +1,5 @@
 """What every benchmark of the kernels has: --help, and one line where there is no GPU."""
 
-from __future__ import annotations
-
 import runpy
 import warnings
 

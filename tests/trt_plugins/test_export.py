@@ -1,7 +1,5 @@
 """The graph with the plugins' nodes: what differs from the plain one, and that it says the same."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Each test runs with what NVRTC compiles, and again with what `make` compiles where nvcc is.
 """
 
-from __future__ import annotations
-
 import subprocess
 import threading
 from itertools import product

@@ -1,7 +1,5 @@
 """HiFi-GAN's kernels on a GPU against PyTorch in float32, and what they refuse without one."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the kernels are launched with, and that they compile. test_gpu.py runs them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

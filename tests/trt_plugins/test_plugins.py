@@ -1,7 +1,5 @@
 """The plugins as TensorRT sees them, without a GPU. They were never run inside an engine: docs/plugins.md."""
 
-from __future__ import annotations
-
 import importlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tacotron 2's decoder as a kernel: its algebra, what it refuses, and on a GPU against PyTorch."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from itertools import pairwise

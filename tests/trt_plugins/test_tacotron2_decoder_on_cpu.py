@@ -3,8 +3,6 @@
 This shows what no run on a GPU does: that nothing hangs on which block or warp is faster.
 """
 
-from __future__ import annotations
-
 import ctypes
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The kernels of FastPitch's and FastSpeech's transformers against PyTorch in float32."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

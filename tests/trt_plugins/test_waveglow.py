@@ -1,7 +1,5 @@
 """The folded weights that WaveGlow's kernels take: in plain PyTorch they make what the network makes."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

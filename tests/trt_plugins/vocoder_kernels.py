@@ -3,8 +3,6 @@
 A module that inherits them has a fixture `voice`: the model's source in the shipped voice.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The vocoder: published answers from both engines, seeds, chunks, batches, voices, and what is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import runpy
 import warnings

@@ -1,7 +1,5 @@
 """`add_pos_enc` as a TensorRT plugin: x (B, T, C), lengths (B,), table (above T, C) -> (B, T, C)."""
 
-from __future__ import annotations
-
 from trt_plugins.add_pos_enc.launch import TYPES, launch
 from trt_plugins.kernel import Launch
 from trt_plugins.plugin import KernelPlugin

@@ -14,8 +14,6 @@ Channels are zero-padded to a power of two, at least 16.
 Letters: C padded channels, N columns of a product (group or phases times C), K its chunks.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import accumulate
 

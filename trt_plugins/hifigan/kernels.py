@@ -5,8 +5,6 @@ margin; a row has all channels of a step. Activations are stored after leaky ReL
 needs them; the residual is recovered by inverting leaky ReLU.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -1,7 +1,5 @@
 """`repeat` as a TensorRT plugin: x (B, N, C), counts (B, N), frames (T,) -> (B, T, C)."""
 
-from __future__ import annotations
-
 from trt_plugins.kernel import Launch
 from trt_plugins.plugin import KernelPlugin
 from trt_plugins.repeat.launch import NUMBER_BYTES, launch

@@ -1,7 +1,5 @@
 """The decoder as a TensorRT plugin: weights, the memory's products and the stage's inputs -> all steps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from trt_plugins.kernel import Launch, current_device, zero

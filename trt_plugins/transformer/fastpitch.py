@@ -1,7 +1,5 @@
 """FastPitch's stages on the kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby

@@ -1,7 +1,5 @@
 """FastSpeech's stages on the kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Channels are zero-padded to whole chunks of a product.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass

@@ -6,8 +6,6 @@ same in float16 for products. `mask` (rows,) is 1 at an item's steps, and `insid
 convolutions see. A program computes BM rows; BLOCK is the number of channels rounded up to a power of two.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -4,8 +4,6 @@
 engines: durations rounded to whole frames, and for each frame the symbol that it repeats.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

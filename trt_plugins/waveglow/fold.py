@@ -14,8 +14,6 @@ so on; padded channels stay zero, as tanh(0) * sigmoid(0) is 0.
 Letters: C padded channels, P phases of a frame, W padded mels of a step's window, G n_group.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 import torch

@@ -6,8 +6,6 @@ same frames of another phase, or other frames. A phase's rows are: a margin of z
 a margin, the next item's frames, ..., then rows up to a whole tile, and a margin.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -4,8 +4,6 @@ All other code is written once, for the API that both share; features of only on
 Precision is never a builder flag: networks are strongly typed, the only kind in TensorRT 11 and RTX.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import os

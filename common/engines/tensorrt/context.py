@@ -1,7 +1,5 @@
 """A TensorRT plan in GPU memory, its execution contexts, and several steps on one as a CUDA graph."""
 
-from __future__ import annotations
-
 import math
 import re
 import warnings

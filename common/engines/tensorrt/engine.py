@@ -1,7 +1,5 @@
 """A stage run by TensorRT, on torch tensors where they are and on the caller's stream."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

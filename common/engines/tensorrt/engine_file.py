@@ -1,7 +1,5 @@
 """TensorRT engine files: their profile, what they were built from, and whether a file is the right one."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

@@ -5,8 +5,6 @@ names the layers that stay in float32 (`Stage.float32_layers`). The casts are no
 TensorRT's networks are strongly typed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 

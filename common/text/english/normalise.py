@@ -4,8 +4,6 @@ One pass from left to right. At each place the rules for the character there are
 that applies says how its stretch of text is spoken. So every spoken word has its place in the written text.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from common.text.english.reading.addresses import address

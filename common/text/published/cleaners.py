@@ -1,7 +1,5 @@
 """The published text cleaners: written text to the words and marks that the checkpoints were trained on."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 

@@ -4,8 +4,6 @@
 is too long for one utterance, and reports what the published code drops silently.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from abc import ABC, abstractmethod

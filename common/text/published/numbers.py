@@ -5,8 +5,6 @@ billion" in Tacotron 2): the checkpoints were trained on what they make. Where t
 (numbers beyond the names that inflect has, "$,5"), these functions still speak.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from typing import Any

@@ -5,8 +5,6 @@ Unidecode package. Both are followed here with anyascii and the differences from
 Armenian, Georgian, Arabic, Han or Hangul letters a romanisation may differ.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from functools import lru_cache

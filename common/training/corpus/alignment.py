@@ -4,8 +4,6 @@ Each word is given to the aligner as a made-up dictionary entry of the phones th
 word is out of its vocabulary. Gaps between words go to the punctuation or space that stands there.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

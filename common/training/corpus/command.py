@@ -1,7 +1,5 @@
 """Makes a training corpus: the teacher voice reads transcripts, or a real LJSpeech download is labelled."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Sequence

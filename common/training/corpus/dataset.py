@@ -1,7 +1,5 @@
 """A labelled corpus in memory: what `scripts/prepare_corpus.py` wrote, as arrays ready for a GPU."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path

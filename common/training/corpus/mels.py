@@ -1,7 +1,5 @@
 """A whole corpus on the training device: its mel spectrogram, and mels that a model predicted for it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -3,8 +3,6 @@
 misaki writes one character a phone, diphthongs as capitals, and a stress mark directly before its vowel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from common.errors import InputError

@@ -1,7 +1,5 @@
 """`python -m <model>.predict_mels`: an acoustic model's mels of a corpus, to fine-tune a vocoder on."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Iterable
 from pathlib import Path

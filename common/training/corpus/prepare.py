@@ -1,8 +1,6 @@
 """From transcripts to a labelled corpus: the teacher speaks (or real recordings stand there), then every
 utterance gets its symbols, durations (forced alignment) and pitch (WORLD's DIO with StoneMask)."""
 
-from __future__ import annotations
-
 import multiprocessing
 import zlib
 from collections.abc import Callable, Iterator, Sequence

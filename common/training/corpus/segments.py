@@ -1,7 +1,5 @@
 """Random segments of a corpus that lies end to end in the device's memory: what a vocoder is trained on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

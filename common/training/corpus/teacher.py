@@ -3,8 +3,6 @@
 The shipped voice is trained on its speech; docs/voices.md tells the lineage.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

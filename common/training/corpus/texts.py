@@ -4,8 +4,6 @@ LJSpeech is long, declarative prose without a digit. A voice trained on it alone
 badly. These are drawn from the transcripts themselves, from CMUdict and from templates, seeded.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Sequence

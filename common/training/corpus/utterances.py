@@ -1,8 +1,6 @@
 """Whole utterances of a labelled corpus on the device, in padded batches of similar length: what an acoustic
 model is trained on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Both are public: https://github.com/Alexir/CMUdict (cmudict-0.7b) and, in NVIDIA
 PyTorch/SpeechSynthesis/FastPitch/cmudict/heteronyms.
 """
 
-from __future__ import annotations
-
 import gzip
 import operator
 import re

@@ -1,7 +1,5 @@
 """Runs the checks of a GPU, each in a worker process, several at a time; keeps their rows; writes a page."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

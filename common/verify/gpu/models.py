@@ -1,7 +1,5 @@
 """verify_trt for every model: the shipped voice's weights, and networks of the published sizes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

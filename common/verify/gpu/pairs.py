@@ -1,7 +1,5 @@
 """The shipped voice's pairs on TensorRT, and on a mix of backends, against PyTorch on the same GPU."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

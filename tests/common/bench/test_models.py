@@ -1,7 +1,5 @@
 """What the benchmark runs: lengths are those asked for, on every model and in every mode."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

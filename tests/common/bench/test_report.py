@@ -1,7 +1,5 @@
 """Tables of results: columns, failures, speed-up, the work of the stages, and pages of several runs."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The timer: how many calls it makes, and what it says of them."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

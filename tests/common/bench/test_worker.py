@@ -1,7 +1,5 @@
 """Workloads in child processes: one that hangs or crashes leaves the others."""
 
-from __future__ import annotations
-
 import pytest
 
 from common.bench.models import require_peer

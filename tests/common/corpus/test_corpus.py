@@ -1,7 +1,5 @@
 """Labels add up, failures are named, and what is written is what is read."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Characters before they are read: look-alikes unified, invisible ones removed, symbols named."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Numbers in English words, as an American reader says them."""
 
-from __future__ import annotations
-
 import re
 
 _UNITS = (

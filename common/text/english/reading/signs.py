@@ -1,7 +1,5 @@
 """Punctuation, mathematical signs, symbols and emoji."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

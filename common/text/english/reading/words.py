@@ -1,7 +1,5 @@
 """Words as written to words as said: abbreviations, initials, contractions, foreign letters."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace
