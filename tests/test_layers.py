@@ -105,6 +105,10 @@ def may_name(module: str, other: str) -> bool:
     return package in MODELS and room == "stages" and other.startswith("trt_plugins.")
 
 
+def test_every_module_is_in_a_room():
+    assert all(room_of(module) for module in SOURCES if module != "common")
+
+
 def test_nothing_imports_upwards():
     wrong = [
         f"{SOURCES[module].relative_to(ROOT)}:{line} imports {other}"
@@ -192,6 +196,7 @@ def test_every_path_in_the_architecture_page_exists():
 @pytest.mark.parametrize(
     "pattern, home",
     [
+        (r"(?m)^\s*from\s+\.", None),  # relative imports, which the tests above do not follow
         (r"CUDAGraph\(", "common/engines/cuda_graphs.py"),
         (r"argparse\._|\._actions\b|\._group_actions\b|\._mutually_exclusive_groups\b", None),
         (
