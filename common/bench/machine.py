@@ -26,6 +26,12 @@ GPU_COPY, CPU_COPY = 1 << 30, 1 << 28  # bytes
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes of `ru_maxrss`'s unit
 
 
+def child_environment() -> dict[str, str]:
+    """The variables of a child process that imports this copy of the packages."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return os.environ | {"PYTHONPATH": path}
+
+
 def describe(device: str) -> Iterator[dict[str, Any]]:
     """What a worker does: `versions`, with `peaks`: FLOP/s by precision, and bytes/s of memory."""
     found = versions(device)

@@ -17,8 +17,8 @@ from common.runner import FIRST_CHUNK
 
 PAGE = """# Benchmarks
 
-Speed and memory on the machines that the tables name. The last of these commands makes this page from what
-others left.
+Speed and memory of the machines named below. The last of these commands makes this page from the results of
+the others.
 
 ```bash
 python scripts/benchmark.py                                         # the voice's first pair, sentences
@@ -30,41 +30,41 @@ python scripts/benchmark.py --suite onnx-options                    # options of
 python scripts/benchmark.py --document docs/benchmarks.md docs/benchmarks/*.json
 ```
 
-`torch` is our own networks in PyTorch, eager; `torch-compile` and `torch-graph` the same compiled, or with a
-CUDA graph for each stage, as `trt-graph` has for TensorRT. In fp16 PyTorch has all weights halved (`half()`);
-tf32 and fp32 are PyTorch with and without TF32. ONNX Runtime runs float32. With `--symbols` lengths are
-fixed: random ids, 5 frames for each, whatever FastPitch and FastSpeech predict, and 600 steps of Tacotron 2.
-Published sizes (`--weights published`) have seeded random weights: speed does not depend on what they say.
-Their graphs are exported to `build/graphs`, by `python scripts/check_gpu.py --export-only` or when they are
-needed, and can be taken along.
+`torch` runs the networks in PyTorch, eagerly; `torch-compile` uses `torch.compile`, and `torch-graph` one
+CUDA graph for each stage. `trt-graph` is TensorRT with one CUDA graph for each stage. In fp16 all weights of
+PyTorch's networks are float16 (`half()`); fp32 and tf32 are PyTorch without and with TF32. ONNX Runtime runs
+in float32. `--symbols` fixes the lengths: random symbol ids, 5 frames for each symbol, not the durations that
+FastPitch and FastSpeech predict, and 600 decoder steps of Tacotron 2. `--weights published` takes the
+published network sizes with random weights; the speed does not depend on their values. Their graphs are
+exported to `build/graphs` when they are needed, or before by `python scripts/check_gpu.py --export-only`; the
+folder can be copied to other machines.
 
-A baseline of your own stands in the same tables: a function that is given symbol ids and gives audio, such as
-the one in [examples/benchmark_peer.py](../examples/benchmark_peer.py).
+`--peer` adds a function of your own to the tables. It takes a batch of symbol ids and returns audio, as in
+[examples/benchmark_peer.py](../examples/benchmark_peer.py).
 
 ```bash
 python scripts/benchmark.py --backend onnx --symbols 128 --peer examples.benchmark_peer:speak
 ```
 
 """
-EXPLAINED = (
-    "Latency: from text ids on the host to audio on the host (a model alone: its mel where it is made; a "
-    f"stage alone: tensors where they are), mean and percentiles of the runs after up to {1 + WARM_UPS} "
-    "warm-up runs; host clock (`perf_counter`), the device waited for before and after. Device ms: from the "
-    "first engine's start to the last one's end, by CUDA events (on the CPU by the host's clock), in runs of "
-    "its own. Samples/s: of the whole batch. Speed-up: against the table's first row of the same batch size. "
-    "Mels, audio s: of one utterance, on average. RTF: its seconds of audio for each second of latency. "
-    f"First audio: ids to the first {FIRST_CHUNK} frames' samples on the host, median. Memory: on the CPU "
-    "the most that the process held (resident), on a GPU the most that PyTorch had allocated, and the "
-    "weights and scratch of other engines.\n\n"
-    "Stages: each one's part of a run. TFLOP/s: products and convolutions counted from the layers, 2 for a "
-    "multiplication and addition. GB/s: weights, inputs and outputs, each once. Of peak: of what a product "
-    "of large matrices and a large copy reached in the same run."
-)
-STREAMS = (
-    "`stream` of a paragraph. Margin: what a player that starts at once still has to play, at worst, when "
-    "the next chunk comes."
-)
-COLD = "scripts/infer.py from its start to its wav file, with its peak memory."
+EXPLAINED = f"""\
+- Latency: from symbol ids on the host to audio on the host, by `perf_counter`, with the device synchronised
+  before and after; statistics of the runs after at most {1 + WARM_UPS} warm-up runs. An acoustic model alone
+  ends with its mel, a vocoder alone starts from a mel, and a stage alone has its tensors on the device.
+- Device ms: from the start of the first engine to the end of the last one, by CUDA events (on a CPU by
+  `perf_counter`), in separate runs.
+- Samples/s: of the whole batch. Speed-up: over the first row of the table with the same batch size.
+- Mel frames, audio s: the mean of the batch's utterances. RTF: audio s divided by latency.
+- First audio: from symbol ids to the samples of the first {FIRST_CHUNK} mel frames on the host, median.
+- Memory: on a CPU the peak resident memory of the process; on a GPU the peak of PyTorch's allocations and
+  the weights and workspace of other runtimes' engines.
+- Stages: the mean of one run. TFLOP/s: matrix products and convolutions, a multiply-add counted as 2. GB/s:
+  weights, inputs and outputs, each counted once. Of peak: relative to a large matrix product and a large copy
+  measured in the same run."""
+STREAMS = """\
+`TextToSpeech.stream` of a paragraph. Margin: the least audio left to play when a chunk arrives, if playback
+starts with the first chunk."""
+COLD = "`melforge speak` in a new process, from its start to the finished wav file, and its peak memory."
 
 # The headings of a latency's statistics, as `summary` names them.
 STATISTICS = {"latency ms": "mean", "std": "std", "50 %": "p50", "90 %": "p90", "95 %": "p95", "99 %": "p99"}
@@ -76,7 +76,7 @@ COLUMNS = columns_of(
     "device ms: device_s ms",
     "samples/s: samples_per_s ,.0f",
     "speed-up: speed_up .2f",
-    "mels: frames .0f",
+    "mel frames: frames .0f",
     "audio s: audio_s .2f",
     "RTF: rtf .1f",
     "first audio ms: first_audio.p50 ms",

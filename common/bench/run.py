@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.bench.machine import ROOT, RSS_UNIT, peak_bytes, reset_peak
+from common.bench.machine import ROOT, RSS_UNIT, child_environment, peak_bytes, reset_peak
 from common.bench.models import SENTENCES, LoadedModels, Measured, Peer, config_of
 from common.bench.table import Row
 from common.bench.timer import summary, timed
@@ -272,10 +272,10 @@ def stream(tts: TextToSpeech, runs: int) -> dict[str, float]:
 
 
 def cold_row(workload: Workload) -> Row:
-    """A new process of scripts/infer.py from start to its wav file: the median of several."""
+    """A new process of `melforge speak` from start to its wav file: the median of several."""
     row: Row = {"name": workload.target.name, "backend": workload.backend}
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(ROOT / "scripts" / "infer.py"), "--text", SENTENCES[0], "--json"]
+        command = [sys.executable, "-m", "melforge", "speak", "--text", SENTENCES[0], "--json"]
         command += ["-o", f"{folder}/x.wav", *workload.arguments]
         try:
             if workload.warm_up:
@@ -293,9 +293,10 @@ def cold_row(workload: Workload) -> Row:
 
 def time_process(command: list[str]) -> tuple[float, int, dict[str, Any]]:
     """Seconds, peak memory in bytes, and the JSON that it printed."""
+    environment = child_environment()
     start = time.perf_counter()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, stdout=out, stderr=errors)
+        process = subprocess.Popen(command, stdout=out, stderr=errors, env=environment)
         # Not process.wait(): only this tells the memory of this one process.
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -303,5 +304,5 @@ def time_process(command: list[str]) -> tuple[float, int, dict[str, Any]]:
         out.seek(0)
         errors.seek(0)
         if process.returncode:
-            raise InputError(f"scripts/infer.py failed: {errors.read().decode().strip()}")
+            raise InputError(f"melforge speak failed: {errors.read().decode().strip()}")
         return seconds, usage.ru_maxrss * RSS_UNIT, json.load(out)

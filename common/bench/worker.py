@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from common.bench.machine import ROOT
+from common.bench.machine import child_environment
 from common.bench.table import Row
 from common.bench.timer import works
 from common.registry import load_attribute
@@ -43,7 +43,6 @@ def run_jobs(task: str, jobs: Sequence[Any], limit: float, device: str = "cpu") 
 
 def _listen(task: str, jobs: Sequence[Any], limit: float, device: str) -> Iterator[Row | str | None]:
     """A child's rows, None behind those of each job, and at last why there are no more."""
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     with tempfile.TemporaryFile() as file:
         pickle.dump((task, jobs, device), file)
         file.seek(0)
@@ -52,7 +51,7 @@ def _listen(task: str, jobs: Sequence[Any], limit: float, device: str) -> Iterat
             stdin=file,
             stdout=subprocess.PIPE,
             bufsize=0,  # a line that Python had read ahead would not wake the selector
-            env=os.environ | {"PYTHONPATH": path},
+            env=child_environment(),
             start_new_session=True,
         )
     selector = selectors.DefaultSelector()

@@ -131,7 +131,7 @@ class Workload:
 
     @property
     def arguments(self) -> list[str]:
-        """The same for scripts/infer.py, which speaks with a voice."""
+        """The same for `melforge speak`, which speaks with a voice."""
         given = {
             "--acoustic": self.target.acoustic,
             "--vocoder": self.target.vocoder,

@@ -32,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     from common.bench.run import measure
 
-    command = shlex.join(["python", "scripts/benchmark.py", *sys.argv[1:]])
+    called = sys.argv[0] if sys.argv[0].startswith("melforge ") else "python scripts/benchmark.py"
+    command = f"{called} {shlex.join(sys.argv[1:])}".strip()
     workloads, budget = make_workloads(args)
     results = measure(workloads, command, args.limit, budget, show)
     if args.out:

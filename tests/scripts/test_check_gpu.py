@@ -22,11 +22,8 @@ def run(*words: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
 
 
+@pytest.mark.no_gpu
 def test_without_a_gpu_it_says_so(tmp_path):
-    import torch
-
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
     found = run("--out", str(tmp_path / "x"))
     assert found.returncode == 2 and "PyTorch sees none here" in found.stderr
     assert not (tmp_path / "x").exists()

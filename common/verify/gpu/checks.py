@@ -29,11 +29,12 @@ class Check(NamedTuple):
     text: str  # above the table
 
 
-INTRODUCTION = """# TensorRT on a GPU, checked
+INTRODUCTION = """# TensorRT on a GPU: results of the checks
 
-What `python scripts/check_gpu.py` found, put on this page by its `--document`. Where no unit is given, errors
-are shares of the tensor's largest value. Published sizes have seeded random weights; the voice is the shipped
-one. [verify.md](verify.md) says how layers are compared and why the tolerances are what they are."""
+The results of `python scripts/check_gpu.py`, written by its option `--document`. Errors without a unit are
+relative to the largest absolute value of the tensor. Weights: `voice` are those of the shipped voice,
+`published` are random ones in networks of the published sizes. [verify.md](verify.md) describes the
+comparison and the tolerances."""
 CHECKS = {
     "verify": Check(
         models.check,
@@ -42,19 +43,20 @@ CHECKS = {
         3,
         """## Layers and stages against PyTorch (verify_trt)
 
-`--steps verify`: every layer in each model's list and every output of its stages, both sides on the same
-inputs; then the sentence "It just works." by either side. "mel" and "audio's mel" are the mean differences of
-its mels (natural logarithm). The worst tensor is the one nearest to its tolerance.""",
+`--steps verify`: the layers listed in each model's `stages.py` and all outputs of its stages, with the same
+inputs on both backends; then the sentence "It just works." end to end. "mel" and "audio mel" are the mean
+absolute differences of the mels and of the mels of the audio (natural logarithm). "worst" is the tensor with
+the largest error relative to its tolerance.""",
     ),
     "sentences": Check(
         pairs.check_sentences,
         False,
         pairs.SENTENCE_COLUMNS,
         3,
-        """## Twenty sentences by every pair
+        """## Twenty sentences with every pair
 
-`--steps sentences`: engines for buckets of 384, 768 and 1024 frames, warmed up first; the slowest sentence
-afterwards. What a judge says of them stands in [verify.md](verify.md).""",
+`--steps sentences`: TensorRT engines for buckets of 384, 768 and 1024 frames, and PyTorch in float32.
+"slowest ms" is the longest time for one sentence, after the warm-up. [verify.md](verify.md) has the scores.""",
     ),
     "example": Check(
         pairs.check_example,
@@ -63,18 +65,18 @@ afterwards. What a judge says of them stands in [verify.md](verify.md).""",
         2,
         """## Without PyTorch
 
-`--steps example`: examples/speak_tensorrt.py (numpy, pycuda and TensorRT) against the runner on the same
-engines. The file has 16 bits, so that 3e-05 is its rounding.""",
+`--steps example`: examples/speak_tensorrt.py (numpy, pycuda and TensorRT) against the runner with the same
+engines. The wav file has 16 bits: its rounding error is up to 3e-05.""",
     ),
     "pairs": Check(
         pairs.check_pair,
         True,
         pairs.COLUMNS,
         4,
-        f"""## One sentence by every pair
+        f"""## One sentence with every pair
 
-`--steps pairs`: {pairs.RUNS} calls from text to samples on the host after 3 that are not counted; PyTorch
-in float32, eager, in the same process. "copies" is what moves between host and GPU in the vocoder's part.""",
+`--steps pairs`: {pairs.RUNS} calls from text to samples on the host, after 3 warm-up calls. "PyTorch ms" is
+PyTorch in float32, eager, in the same process. "copies" are those between host and GPU during vocoding.""",
     ),
     "mix": Check(
         pairs.check_pair,

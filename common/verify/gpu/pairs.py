@@ -193,7 +193,7 @@ def copies_text(copies: Row) -> str:
     return (
         f"{len(copies['to_host'])} to host ({sum(copies['to_host'])} B), "
         f"{len(copies['to_gpu'])} to GPU ({sum(copies['to_gpu'])} B); the mel ({copies['mel_bytes']} B, "
-        f"{copies['mel_on']}) {'is copied' if copies['mel_copied'] else 'stays'}"
+        f"{copies['mel_on']}) {'is copied' if copies['mel_copied'] else 'is not copied'}"
     )
 
 
@@ -201,7 +201,7 @@ PAIR = ("acoustic: acoustic", "vocoder: vocoder")
 DIFFERENCE: Column = ("largest difference", difference_of)
 COLUMNS: tuple[Column, ...] = (
     *columns_of(
-        *PAIR, "backends: backend", "precision: precision", "audio s: audio .2f", "first s: first .2f"
+        *PAIR, "backends: backend", "precision: precision", "audio s: audio .2f", "first call s: first .2f"
     ),
     ("median ms", lambda row: f"{np.median(row['ms']):.2f}"),
     ("p95 ms", lambda row: f"{np.percentile(row['ms'], 95):.2f}"),
@@ -212,7 +212,7 @@ COLUMNS: tuple[Column, ...] = (
 )
 SENTENCE_COLUMNS = columns_of(
     *PAIR,
-    "runs on: precision",
+    "precision: precision",
     "warm-up s: warm_up .1f",
     "engines: warmed",
     "audio s: audio .1f",
