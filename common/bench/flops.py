@@ -1,7 +1,6 @@
 """How much a stage computes: operations counted from its network's layers, at the sizes of a call."""
 
 import functools
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +36,7 @@ def count_flops(
     return {key: value * steps for key, value in counted.items()}
 
 
-def _count(stage: Stage, config: Any, sizes: Mapping[str, int]) -> dict[str, float]:
+def _count(stage: Stage, config: Any, sizes: dict[str, int]) -> dict[str, float]:
     with torch.device("meta"):
         network = load_attribute(stage.network)(config)
         remove_weight_norm(network)

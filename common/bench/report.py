@@ -1,19 +1,22 @@
-"""Measurements as Markdown and CSV, and the page that joins those of several machines."""
+"""Measurements as Markdown, CSV and plots, and the page that joins those of several machines."""
 
 import csv
 import importlib.util
 import io
 import json
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.bench.plots import draw_latency, draw_stages
 from common.bench.run import WARM_UPS
 from common.bench.table import Row, columns_of, grouped, merged, ms, table, table_of, title_of
 from common.errors import InputError
 from common.files import write_bytes
 from common.runner import FIRST_CHUNK
+
+WIDTH, HEIGHT = 5.0, 3.4  # of a plot's panel, in inches
+LABEL = 26  # letters of a label's line
 
 PAGE = """# Benchmarks
 
@@ -92,17 +95,15 @@ STAGE_COLUMNS = columns_of(
     "GB/s: byte_rate giga",
     "of peak: byte_share .1%",
 )
+MODELS = ("models: name", "backend: backend")
 STREAM_COLUMNS = columns_of(
-    "models: name",
-    "backend: backend",
+    *MODELS,
     "first audio ms: first_audio_s ms",
     "slowest: slowest_first_audio_s ms",
     "margin ms: smallest_margin_s margin",
     "audio s: audio_s .1f",
 )
-COLD_COLUMNS = columns_of(
-    "models: name", "backend: backend", "seconds: seconds .2f", "memory MB: peak_bytes MB"
-)
+COLD_COLUMNS = columns_of(*MODELS, "seconds: seconds .2f", "memory MB: peak_bytes MB")
 # What the CSV has of a row: plain numbers in seconds and bytes.
 CSV_KEYS = (
     *("name", "backend", "precision", "device", "weights", "symbols", "batch", "failed", "runs"),
@@ -138,26 +139,19 @@ def tables(results: dict[str, Any], head: str) -> str:
     for title, rows in stages.items():
         lines += ["", f"{title}:", "", *table_of(STAGE_COLUMNS, rows)] if rows else []
     if results.get("streams"):
-        lines += [
-            "",
-            f"{head} Streams",
-            "",
-            STREAMS,
-            "",
-            *table_of(STREAM_COLUMNS, succeeded(results["streams"])),
-        ]
+        streams = table_of(STREAM_COLUMNS, succeeded(results["streams"]))
+        lines += ["", f"{head} Streams", "", STREAMS, "", *streams]
     if results.get("cold"):
         rows = succeeded(results["cold"])
         parts = dict.fromkeys(part for row in rows for part in row["parts"])
         headings = ("part, ms", *(f"{row['name']}, {row['backend']}" for row in rows))
-        spent = ([part, *(_thousandths(row["parts"].get(part)) for row in rows)] for part in parts)
+        spent = (
+            [part, *(f"{row['parts'][part] * 1e3:.0f}" if part in row["parts"] else "" for row in rows)]
+            for part in parts
+        )
         lines += ["", f"{head} A cold process", "", COLD, "", *table_of(COLD_COLUMNS, rows)]
         lines += ["", *table(headings, spent)]
     return "\n".join(lines) + "\n"
-
-
-def _thousandths(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds * 1e3:.0f}"
 
 
 def succeeded(rows: Iterable[Row]) -> list[Row]:
@@ -209,8 +203,72 @@ def write_all(results: dict[str, Any], folder: Path) -> None:
 def plots(results: dict[str, Any]) -> dict[str, bytes]:
     if importlib.util.find_spec("matplotlib") is None:
         return {}
-    made = {"latency.png": draw_latency(results["rows"]), "stages.png": draw_stages(results["rows"])}
+    rows = succeeded(results["rows"])
+    made = {"latency.png": draw_latency(rows), "stages.png": draw_stages(rows)}
     return {name: content for name, content in made.items() if content}
+
+
+def draw_latency(rows: Sequence[Row]) -> bytes | None:
+    """A PNG with a panel for each table that has several batch sizes: mean latency, a line a backend."""
+    several = {title: found for title, found in grouped(rows).items() if len({r["batch"] for r in found}) > 1}
+
+    def draw(axis: Any, rows: Sequence[Row]) -> None:
+        for label in dict.fromkeys(map(_label, rows)):
+            line = by_batch(row for row in rows if _label(row) == label)
+            latencies = [row["latency"]["mean"] * 1e3 for row in line]
+            axis.plot([row["batch"] for row in line], latencies, "o-", label=label)
+        axis.set(xlabel="batch size", ylabel="latency, ms", ylim=(0, None))
+        axis.set_xticks(sorted({row["batch"] for row in rows}))
+
+    return _draw(several, HEIGHT, draw)
+
+
+def draw_stages(rows: Sequence[Row]) -> bytes | None:
+    """A PNG with a panel for each table: a bar for each backend at batch 1, made of its stages' times."""
+    single = grouped(row for row in rows if row.get("stages") and row["batch"] == 1)
+
+    def draw(axis: Any, rows: Sequence[Row]) -> None:
+        lefts = [0.0] * len(rows)
+        stages = [{one["stage"]: one["seconds"] * 1e3 for one in merged(row["stages"])} for row in rows]
+        for name in dict.fromkeys(name for row in stages for name in row):
+            widths = [row.get(name, 0.0) for row in stages]
+            axis.barh([_label(row) for row in rows], widths, left=lefts, label=name)
+            lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
+        axis.set(xlabel="ms")
+        axis.invert_yaxis()
+        axis.tick_params(axis="y", labelsize=8)
+
+    return _draw(single, 1.2 + 0.3 * max(map(len, single.values()), default=0), draw)
+
+
+def _label(row: Row) -> str:
+    """In short lines: kernels of several stages make a long name."""
+    return textwrap.fill(f"{row['backend']} {row['precision']}".strip().replace(",", ", "), LABEL)
+
+
+def _draw(tables: dict[str, list[Row]], height: float, draw: Callable[..., None]) -> bytes | None:
+    """A panel for each table; None without any."""
+    if not tables:
+        return None
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    columns = min(len(tables), 2)
+    lines = -(-len(tables) // columns)
+    size = (WIDTH * columns, height * lines)
+    figure, axes = pyplot.subplots(lines, columns, figsize=size, layout="constrained", squeeze=False)
+    for axis in axes.flat[len(tables) :]:
+        axis.set_visible(False)
+    for axis, (title, rows) in zip(axes.flat, tables.items(), strict=False):
+        draw(axis, rows)
+        axis.set_title(title, fontsize=9)
+        axis.legend(fontsize=7)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=90)
+    pyplot.close(figure)
+    return buffer.getvalue()
 
 
 def as_csv(results: dict[str, Any]) -> str:

@@ -53,10 +53,9 @@ def measure(
         raise InputError(f"this machine's peaks cannot be measured: {machine['ended']}")
     rows = run_workloads(workloads, limit, budget, show)
     add_flops(rows, workloads)
-    named = (
-        {key: row[key] for key in ("name", "backend")} | row.pop("stream") for row in rows if "stream" in row
-    )
-    return {"command": command, "machine": machine, "rows": rows, "streams": list(named), "cold": cold}
+    streamed = [row for row in rows if "stream" in row]
+    streams = [{key: row[key] for key in ("name", "backend")} | row.pop("stream") for row in streamed]
+    return {"command": command, "machine": machine, "rows": rows, "streams": streams, "cold": cold}
 
 
 def run_workloads(
@@ -113,10 +112,10 @@ def add_flops(rows: Sequence[Row], workloads: Sequence[Workload]) -> None:
 
 
 def measure_workload(job: tuple[Workload, float]) -> Iterator[Row]:
-    """What a worker does with a workload: a row for each batch size and text length; one that fails says why.
+    """In a worker: a row for each batch size and text length, with "failed": why where it fails.
 
-    None begins after a time (as `time.time()` has it). Where it warms up, the first one has what that took as
-    "warm_up".
+    The job's time, as `time.time()` has it, is the last at which a row begins. The first row has the report of
+    a warm-up as "warm_up".
     """
     workload, until = job
     device, labels = workload.clock_device, list(workload.rows())
@@ -164,11 +163,8 @@ def take_notes(caught: list[warnings.WarningMessage]) -> list[str]:
 def reason(error: BaseException) -> str:
     """An error in one line."""
     text = " ".join(str(error).split())[:300]
-    return (
-        text
-        if type(error) in (InputError, ValueError, FileNotFoundError)
-        else f"{type(error).__name__}: {text}"
-    )
+    plain = type(error) in (InputError, ValueError, FileNotFoundError)
+    return text if plain else f"{type(error).__name__}: {text}"
 
 
 def measure_row(workload: Workload, measured: Measured, batch: int) -> Row:
@@ -178,17 +174,18 @@ def measure_row(workload: Workload, measured: Measured, batch: int) -> Row:
     timed(measured.run, WARM_UPS - 1, device, longest=LONGEST_WARM_UP, least=0)
     output = measured.run()
     seconds = timed(measured.run, runs, device, longest=LONGEST_RUNS)
-    latency = summary(seconds)
-    samples = sum(output.samples)
-    audio_s = samples / batch / measured.sampling_rate
+    latency, samples = summary(seconds), sum(output.samples)
+    audio_s = samples / batch / measured.sampling_rate if output.samples else None
     row: Row = {
-        "runs": len(seconds),
-        "first_s": first_s,  # of all calls: what is compiled or captured is, here
-        "latency": latency,
+        **{
+            "runs": len(seconds),
+            "first_s": first_s,
+            "latency": latency,
+        },  # the first call compiles or captures
         "samples_per_s": samples / latency["mean"] if output.samples else None,
         "frames": sum(output.frames) / batch if output.frames else None,
-        "audio_s": audio_s if output.samples else None,
-        "rtf": audio_s / latency["mean"] if output.samples else None,
+        "audio_s": audio_s,
+        "rtf": audio_s and audio_s / latency["mean"],
     }
     if measured.timer:
         few = min(STAGE_RUNS, max(1, int(LONGEST_RUNS / latency["mean"])))

@@ -27,18 +27,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         "weights": ("voice,published", "published (its sizes, random weights) and voice (default: both)"),
         "precision": (",".join(PRECISIONS), "with commas (default: fp32,fp16)"),
     }
+    add = parser.add_argument
     for name, (default, text) in texts.items():
-        parser.add_argument(f"--{name}", default=default, metavar="NAMES", help=text)
-    parser.add_argument(
-        "--export-only", action="store_true", help="make the graphs of published sizes and stop"
-    )
+        add(f"--{name}", default=default, metavar="NAMES", help=text)
+    add("--export-only", action="store_true", help="make the graphs of published sizes and stop")
     text = f"folder of the graphs of published sizes (default: {GRAPHS})"
-    parser.add_argument("--graphs", type=Path, default=GRAPHS, help=text)
+    add("--graphs", type=Path, default=GRAPHS, help=text)
     text = f"checks at a time that measure no time (default: {PARALLEL})"
-    parser.add_argument("--parallel", type=options.positive, default=PARALLEL, help=text)
-    parser.add_argument("--limit", type=float, default=90.0, help="seconds for one check (default: 90)")
-    parser.add_argument("--out", type=Path, default=Path("build/gpu_check"), help="folder of the results")
-    parser.add_argument("--document", type=Path, help="write this page of the results and stop")
+    add("--parallel", type=options.positive, default=PARALLEL, help=text)
+    add("--limit", type=float, default=90.0, help="seconds for one check (default: 90)")
+    add("--out", type=Path, default=Path("build/gpu_check"), help="folder of the results")
+    add("--document", type=Path, help="write this page of the results and stop")
     args = parser.parse_args(argv)
 
     if args.document:
@@ -67,14 +66,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     require_gpu("cuda")
     from common.bench.machine import versions
     from common.engines.tensorrt.api import load_tensorrt
-    from common.verify.gpu import models, pairs
-    from common.verify.gpu.checks import run_checks, write_rows
+    from common.verify.gpu import checks, pairs
 
     load_tensorrt()
     args.out.mkdir(parents=True, exist_ok=True)
-    write_rows(args.out / "machine.json", [versions("cuda")])
+    checks.write_rows(args.out / "machine.json", [versions("cuda")])
     todo = {
-        "verify": lambda: models.verify_jobs(
+        "verify": lambda: checks.verify_jobs(
             chosen, origins, precisions, f"{args.out}/plots", str(args.graphs)
         ),
         "sentences": lambda: pairs.sentence_jobs(precisions, f"{args.out}/sentences"),
@@ -87,8 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if step == "tests":
             failed |= run_tests(args.out / "tests.txt")
             continue
-        rows = run_checks(step, todo[step](), args.limit, args.parallel)
-        write_rows(args.out / f"{step}.json", rows)
+        rows = checks.run_checks(step, todo[step](), args.limit, args.parallel)
+        checks.write_rows(args.out / f"{step}.json", rows)
         failed |= any("failed" in row for row in rows)
     return 1 if failed else 0
 
