@@ -41,13 +41,10 @@ def _count(stage: Stage, config: Any, sizes: dict[str, int]) -> dict[str, float]
         network = load_attribute(stage.network)(config)
         remove_weight_norm(network)
         network.to("meta").eval().requires_grad_(False)  # buffers made from numpy too
-        inputs = {
-            tensor.name: torch.zeros(
-                [dim if isinstance(dim, int) else sizes[dim.name] for dim in tensor.dims],
-                dtype=getattr(torch, tensor.dtype),
-            )
-            for tensor in stage.inputs
-        }
+        inputs = {}
+        for tensor in stage.inputs:
+            shape = [dim if isinstance(dim, int) else sizes[dim.name] for dim in tensor.dims]
+            inputs[tensor.name] = torch.zeros(shape, dtype=getattr(torch, tensor.dtype))
         used = WeightsRead(network)
         with torch.no_grad(), FlopCounterMode(display=False) as counter, used:
             outputs = method_of(network, replace(stage, layers=()))(**inputs)

@@ -1,6 +1,5 @@
 """The machine that is measured: what it is, how fast it can be, and how much of its memory is taken."""
 
-import importlib
 import importlib.metadata
 import os
 import platform

@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import importlib
 import importlib.util
 import itertools
 import json
@@ -41,9 +40,9 @@ def measure(
     budget: float | None = None,
     show: Callable[[Row], None] = lambda row: None,
 ) -> dict[str, Any]:
-    """What the reports show; `show` is called with each row, which may have what warming up took beside it.
+    """What the reports show; `show` is called with each row, which may have a report of the warm-up.
 
-    With `--warm-up` cold processes come behind one that warms up too, and find what it left in files.
+    With `--warm-up` a process that warms up comes before the cold ones, which find the files that it left.
     """
     # First of all, while this process is small: a new process counts the memory of the one it came from.
     cold = [cold_row(workload) for workload in workloads if workload.streams]
@@ -82,9 +81,7 @@ def run_workloads(
 
 
 def groups(workloads: Sequence[Workload]) -> list[list[Workload]]:
-    """Those on the CPU get a process each, so that their memory is their own; those on a GPU that follow each
-    other share one, since starting takes long there.
-    """
+    """On the CPU a process for each, whose memory is measured; on a GPU one for all in succession."""
     runs = itertools.groupby(enumerate(workloads), lambda one: one[0] if one[1].device == "cpu" else -1)
     return [[workload for _, workload in run] for _, run in runs]
 
@@ -114,8 +111,7 @@ def add_flops(rows: Sequence[Row], workloads: Sequence[Workload]) -> None:
 def measure_workload(job: tuple[Workload, float]) -> Iterator[Row]:
     """In a worker: a row for each batch size and text length, with "failed": why where it fails.
 
-    The job's time, as `time.time()` has it, is the last at which a row begins. The first row has the report of
-    a warm-up as "warm_up".
+    No row begins after the job's time, as `time.time()` has it. The first row has the warm-up's as "warm_up".
     """
     workload, until = job
     device, labels = workload.clock_device, list(workload.rows())
@@ -177,11 +173,8 @@ def measure_row(workload: Workload, measured: Measured, batch: int) -> Row:
     latency, samples = summary(seconds), sum(output.samples)
     audio_s = samples / batch / measured.sampling_rate if output.samples else None
     row: Row = {
-        **{
-            "runs": len(seconds),
-            "first_s": first_s,
-            "latency": latency,
-        },  # the first call compiles or captures
+        # The first call compiles or captures.
+        **{"runs": len(seconds), "first_s": first_s, "latency": latency},
         "samples_per_s": samples / latency["mean"] if output.samples else None,
         "frames": sum(output.frames) / batch if output.frames else None,
         "audio_s": audio_s,
@@ -198,10 +191,7 @@ def measure_row(workload: Workload, measured: Measured, batch: int) -> Row:
 
 @contextlib.contextmanager
 def surroundings(workload: Workload) -> Iterator[None]:
-    """What is set for a whole process while a workload is measured.
-
-    On a GPU a stream too: on the default one nothing can be captured, and TensorRT waits.
-    """
+    """The runtimes' settings of a workload; on a GPU also a stream, since the default one cannot be captured."""
     device = workload.clock_device
     if workload.modes.get("torch") == "compile":
         importlib.import_module("torch")._dynamo.reset()
@@ -260,12 +250,8 @@ def stream(tts: TextToSpeech, runs: int) -> dict[str, float]:
                 margin = min(margin, firsts[-1] + seconds - arrived)
             seconds += len(chunk) / tts.sampling_rate
         margins.append(margin)
-    return {
-        "first_audio_s": statistics.median(firsts),
-        "slowest_first_audio_s": max(firsts),
-        "smallest_margin_s": min(margins),
-        "audio_s": seconds,
-    }
+    row = {"first_audio_s": statistics.median(firsts), "slowest_first_audio_s": max(firsts)}
+    return row | {"smallest_margin_s": min(margins), "audio_s": seconds}
 
 
 def cold_row(workload: Workload) -> Row:

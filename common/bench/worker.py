@@ -19,11 +19,11 @@ from common.registry import load_attribute
 
 
 def run_jobs(task: str, jobs: Sequence[Any], limit: float, device: str = "cpu") -> Iterator[tuple[int, Row]]:
-    """Each row (of what JSON holds) that `task`, a "module:function", yields of a job, with the job's number.
+    """The rows (JSON) that `task`, a "module:function", yields for each job, with the job's number.
 
-    One child takes the jobs in order. Where it ends early, or gives nothing for `limit` seconds, the job has
-    {"ended": why} as its last row, and another child goes on with the next one. A job that had given nothing
-    and was not its child's first is run once more: an earlier one may have left the process broken.
+    One child runs the jobs in order. Where it ends early, or yields nothing for `limit` seconds, the job has
+    {"ended": why} as its last row, and a new child goes on with the next job. A job without rows that was not
+    its child's first is run once more: an earlier one may have left the process broken.
     """
     done = 0
     while done < len(jobs):

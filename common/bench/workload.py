@@ -53,8 +53,7 @@ class Target:
     @property
     def models(self) -> dict[str, str]:
         """The models that run, by kind."""
-        both = {"acoustic": self.acoustic, "vocoder": self.vocoder}
-        return {kind: model for kind, model in both.items() if model}
+        return {kind: model for kind in KINDS if (model := getattr(self, kind))}
 
     @property
     def name(self) -> str:
@@ -69,9 +68,8 @@ class Target:
         """The target of a model's name, or of "model.stage"."""
         model, _, stage = part.partition(".")
         found = get_model(model)
-        known = [one.name for one in stages_of(model, found.config_class())] + ["decoder"] * has_decoders(
-            model
-        )
+        known = [one.name for one in stages_of(model, found.config_class())]
+        known += ["decoder"] * has_decoders(model)
         if stage and stage not in known:
             raise InputError(unknown(f"stage of {model}", stage, known))
         return cls(*(model if found.kind == one else None for one in KINDS), part)
@@ -79,17 +77,13 @@ class Target:
 
 @dataclass(frozen=True)
 class Workload:
-    """One way to run one target; it has a row for each batch size and text length.
-
-    With `peer`, a function of the user's stands in the target's place. `symbols` are text lengths; without
-    any, sentences are spoken.
-    """
+    """One way to run one target, with a row for each batch size and text length."""
 
     target: Target
     backend: str = "onnx"  # as the runner takes it, but for the modes behind its words
     precision: str = "fp32"
     device: str = "cpu"
-    peer: str = ""  # "module:function"
+    peer: str = ""  # "module:function" of the user's, run instead of the target
     weights: str = "voice"
     voice: str | None = None
     checkpoints: Sequence[str] = ()
@@ -98,7 +92,7 @@ class Workload:
     deployments: Mapping[str, Deployment] = field(default_factory=dict)  # by model, as `load` takes them
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     batches: Sequence[int] = (1,)
-    symbols: Sequence[int] = ()
+    symbols: Sequence[int] = ()  # text lengths; without any, sentences are spoken
     graphs: Path = GRAPHS
     runs: int = 10
     warm_up: bool = False  # run every engine first, and say on stderr what that took
@@ -232,9 +226,8 @@ def with_peers(workloads: Sequence[Workload], peers: Sequence[str]) -> list[Work
 
 def default_backends(deployments: Mapping[str, Deployment]) -> list[str]:
     """Where none are asked for: those that hparams say, else all that needs no GPU."""
-    on_trt = [model for model, how in deployments.items() if how.use_trt]
-    if on_trt:
-        return [",".join(f"{model}={'trt' if model in on_trt else 'onnx'}" for model in deployments)]
+    if any(how.use_trt for how in deployments.values()):
+        return [",".join(f"{model}={'trt' if how.use_trt else 'onnx'}" for model, how in deployments.items())]
     return ["onnx", "torch"] if importlib.util.find_spec("torch") else ["onnx"]
 
 
@@ -279,8 +272,7 @@ def choose_models(
     if words == "all":
         return published if weights == "published" else load_voice(voice).models_of(kind)
     if words:
-        wanted = [word.strip() for word in words.split(",")]
-        return [get_model(name, kind).name for name in wanted]
+        return [get_model(word.strip(), kind).name for word in words.split(",")]
     if weights == "published":
         return published[:1]
     return [choose_sources(dict.fromkeys(KINDS), voice, checkpoints)[kind].model]

@@ -71,14 +71,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     load_tensorrt()
     args.out.mkdir(parents=True, exist_ok=True)
     checks.write_rows(args.out / "machine.json", [versions("cuda")])
+    plots = f"{args.out}/plots"
     todo = {
-        "verify": lambda: checks.verify_jobs(
-            chosen, origins, precisions, f"{args.out}/plots", str(args.graphs)
-        ),
-        "sentences": lambda: pairs.sentence_jobs(precisions, f"{args.out}/sentences"),
+        "verify": lambda: checks.verify_jobs(chosen, origins, precisions, plots, str(args.graphs)),
+        "sentences": lambda: pairs.pair_jobs([pairs.PYTORCH, *precisions], folder=f"{args.out}/sentences"),
         "example": lambda: [{"folder": f"{args.out}/example", "precision": p} for p in precisions],
-        "pairs": lambda: pairs.pair_jobs(precisions, "trt"),
-        "mix": lambda: pairs.pair_jobs(["fp16"], pairs.MIX),
+        "pairs": lambda: pairs.pair_jobs(precisions, backend="trt"),
+        "mix": lambda: pairs.pair_jobs(["fp16"], backend=pairs.MIX),
     }
     failed = False
     for step in steps:

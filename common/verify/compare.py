@@ -63,14 +63,12 @@ class Comparison:
     def add(self, wanted: np.ndarray, got: np.ndarray) -> None:
         """Takes in one call's values, and keeps the worse one."""
         self.calls += 1
-        new = replace(self, call=self.calls, shape=wanted.shape, reason="")
+        new = replace(self, call=self.calls, shape=wanted.shape, max_error=0.0, reason="")
         if got.shape != wanted.shape:
             new.reason = f"its shape is {list(got.shape)}, not {list(wanted.shape)}"
             new.max_error = float("inf")
         elif wanted.size:
             new._measure(wanted.astype(np.float64), got.astype(np.float64))
-        else:
-            new.max_error = 0.0
         worse = new.share / max(new.tolerance, 1e-12) >= self.share / max(self.tolerance, 1e-12)
         if self.calls == 1 or (worse and not self.reason):
             self.__dict__.update(new.__dict__)
@@ -88,12 +86,11 @@ class Comparison:
         self.scale = max(SMALLEST_SCALE, float(np.abs(wanted).max()))
 
     def row(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        row = dataclasses.asdict(self) | {"ok": self.ok, "share": self.share, "snr_db": self.snr}
-        return for_json(row)
+        return for_json(dataclasses.asdict(self) | {"ok": self.ok, "share": self.share, "snr_db": self.snr})
 
 
 def for_json(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with infinities and NaN as strings."""
     return {key: str(x) if isinstance(x, float) and not np.isfinite(x) else x for key, x in row.items()}
 
 
@@ -114,10 +111,6 @@ class Speech:
         """(n_mels, frames) where both have the same symbols at the same lengths."""
         ours, theirs = self.reach
         return np.abs(self.got.mel[:, theirs] - self.wanted.mel[:, ours])
-
-    @property
-    def frames(self) -> tuple[int, int]:
-        return self.wanted.mel.shape[1], self.got.mel.shape[1]
 
     def audio_mel_error(self, contract: MelContract) -> float:
         """The mean difference of the mels of the audio."""
@@ -145,7 +138,7 @@ class Speech:
         near = max(mel, audio_mel) <= self.tolerance and bool(len(self.reach[0]))
         near = near and self.other_durations <= DURATIONS_TOLERANCE * self.symbols
         return {
-            "frames": self.frames,
+            "frames": (self.wanted.mel.shape[1], self.got.mel.shape[1]),
             "frames_compared": len(self.reach[0]),
             "symbols": self.symbols,
             "other_durations": self.other_durations,

@@ -38,8 +38,8 @@ def test_an_unknown_step_and_an_empty_folder_are_named(tmp_path):
 
 
 def test_jobs_cover_all_pairs_and_precisions():
-    assert len(pairs.pair_jobs(["fp16"], "trt")) == 6
-    assert len(pairs.sentence_jobs(["fp16"], "x")) == 12
+    assert len(pairs.pair_jobs(["fp16"], backend="trt")) == 6
+    assert len(pairs.pair_jobs([pairs.PYTORCH, "fp16"], folder="x")) == 12
     assert len(checks.verify_jobs(["tacotron2"], ["voice", "published"], ["fp32"], "p", "g")) == 2
 
 

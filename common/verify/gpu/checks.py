@@ -79,7 +79,7 @@ def check_model(
 
 
 def lasting(source: ModelSource) -> ModelSource:
-    """The network with symbols that last: random weights alone predict that they take no time."""
+    """The network with durations of FRAMES: random weights alone predict durations of zero."""
     spec = FrontendSpec(source.model, {}) if get_model(source.model).kind == "acoustic" else None
     state = dict(source.state)
     for name, bias in state.items():
@@ -124,7 +124,6 @@ class Check(NamedTuple):
     timed: bool  # one at a time
     columns: Sequence[Column]
     head: int  # so many columns say what a row is about
-    text: str  # above the table
 
 
 INTRODUCTION = """# TensorRT on a GPU: results of the checks
@@ -133,58 +132,35 @@ The results of `python scripts/check_gpu.py`, written by its option `--document`
 relative to the largest absolute value of the tensor. Weights: `voice` are those of the shipped voice,
 `published` are random ones in networks of the published sizes. [verify.md](verify.md) describes the
 comparison and the tolerances."""
-CHECKS = {
-    "verify": Check(
-        check_model,
-        False,
-        VERIFY_COLUMNS,
-        3,
-        """## Layers and stages against PyTorch (verify_trt)
+TEXTS = {
+    "verify": """## Layers and stages against PyTorch (verify_trt)
 
 `--steps verify`: the layers listed in each model's `stages.py` and all outputs of its stages, with the same
 inputs on both backends; then the sentence "It just works." end to end. "mel" and "audio mel" are the mean
 absolute differences of the mels and of the mels of the audio (natural logarithm). "worst" is the tensor with
 the largest error relative to its tolerance.""",
-    ),
-    "sentences": Check(
-        pairs.check_sentences,
-        False,
-        pairs.SENTENCE_COLUMNS,
-        3,
-        """## Twenty sentences with every pair
+    "sentences": """## Twenty sentences with every pair
 
 `--steps sentences`: TensorRT engines for buckets of 384, 768 and 1024 frames, and PyTorch in float32.
 "slowest ms" is the longest time of a sentence, after warming up. [verify.md](verify.md) has the scores.""",
-    ),
-    "example": Check(
-        pairs.check_example,
-        False,
-        pairs.EXAMPLE_COLUMNS,
-        2,
-        """## Without PyTorch
+    "example": """## Without PyTorch
 
 `--steps example`: examples/speak_tensorrt.py (numpy, pycuda and TensorRT) against the runner with the same
 engines. The wav file has 16 bits: its rounding error is up to 3e-05.""",
-    ),
-    "pairs": Check(
-        pairs.check_pair,
-        True,
-        pairs.COLUMNS,
-        4,
-        f"""## One sentence with every pair
+    "pairs": f"""## One sentence with every pair
 
 `--steps pairs`: {pairs.RUNS} calls from text to samples on the host, after 3 warm-up calls. "PyTorch ms" is
 PyTorch in float32, eager, in the same process. "copies" are those between host and GPU during vocoding.""",
-    ),
-    "mix": Check(
-        pairs.check_pair,
-        True,
-        pairs.COLUMNS,
-        4,
-        f"""## A mix of backends
+    "mix": f"""## A mix of backends
 
 `--steps mix`: `--backend {pairs.MIX}`, ONNX Runtime with its CUDA provider and I/O binding.""",
-    ),
+}
+CHECKS = {
+    "verify": Check(check_model, False, VERIFY_COLUMNS, 3),
+    "sentences": Check(pairs.check_sentences, False, pairs.SENTENCE_COLUMNS, 3),
+    "example": Check(pairs.check_example, False, pairs.EXAMPLE_COLUMNS, 2),
+    "pairs": Check(pairs.check_pair, True, pairs.COLUMNS, 4),
+    "mix": Check(pairs.check_pair, True, pairs.COLUMNS, 4),
 }
 
 
@@ -207,7 +183,7 @@ def run_checks(step: str, jobs: Sequence[Job], limit: float, parallel: int = 1) 
 
 
 def check(given: tuple[str, Job]) -> Iterator[Row]:
-    """What a worker does; PyTorch's float32 is all of it."""
+    """What a worker does, with PyTorch's products in float32."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     step, job = given
     try:
@@ -218,7 +194,7 @@ def check(given: tuple[str, Job]) -> Iterator[Row]:
 
 def line_of(step: str, row: Row) -> str:
     """A row in short, for those who wait."""
-    words = [step, *(str(value) for value in row.values() if isinstance(value, str) and len(value) < 40)]
+    words = [step, *(value for value in row.values() if isinstance(value, str) and len(value) < 40)]
     if "failed" in row:
         return f"{' '.join(words)}: FAILED: {row['failed']}"
     numbers = (f"{key} {value:.4g}" for key, value in row.items() if isinstance(value, float))
@@ -244,7 +220,7 @@ def document(folder: Path) -> str:
     parts = [INTRODUCTION, "; ".join(f"{name} {value}" for name, value in about.items()) + "."]
     for step, made in CHECKS.items():
         if rows[step]:
-            parts += [made.text, "\n".join(table_of(made.columns, rows[step], made.head))]
+            parts += [TEXTS[step], "\n".join(table_of(made.columns, rows[step], made.head))]
     tests = folder / "tests.txt"
     if tests.is_file():
         last = tests.read_text().strip().splitlines()[-1].strip("= ")
