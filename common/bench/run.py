@@ -191,7 +191,7 @@ def measure_row(workload: Workload, measured: Measured, batch: int) -> Row:
 
 @contextlib.contextmanager
 def surroundings(workload: Workload) -> Iterator[None]:
-    """The runtimes' settings of a workload; on a GPU also a stream, since the default one cannot be captured."""
+    """The runtimes' settings of a workload; on a GPU a stream too: the default one cannot be captured."""
     device = workload.clock_device
     if workload.modes.get("torch") == "compile":
         importlib.import_module("torch")._dynamo.reset()
