@@ -32,7 +32,7 @@ def child_environment() -> dict[str, str]:
 
 
 def describe(device: str) -> Iterator[dict[str, Any]]:
-    """What a worker does: `versions`, with `peaks`: FLOP/s by precision, and bytes/s of memory."""
+    """In a worker: `versions`, with `peaks`: FLOP/s by precision, and bytes/s of memory."""
     found = versions(device)
     yield found | {"peaks": cpu_peaks() if device == "cpu" else gpu_peaks(device) if "gpu" in found else {}}
 

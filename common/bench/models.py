@@ -1,4 +1,4 @@
-"""What a row runs: a pair, a model or a stage on its engines, with output of a fixed length."""
+"""The calls that a row times: of a pair, a model or a stage on its engines, with outputs of fixed length."""
 
 import functools
 import importlib
@@ -316,7 +316,7 @@ def require_peer(path: str) -> None:
 
 
 def find_peer(path: str) -> Iterator[dict[str, str]]:
-    """What a worker does: a row that says why the function is not there."""
+    """In a worker: a row with the reason where the function is missing."""
     try:
         load_peer(path)
     except ValueError as error:

@@ -159,13 +159,13 @@ def succeeded(rows: Iterable[Row]) -> list[Row]:
 
 
 def line(row: Row) -> str:
-    """A row in short, for those who wait."""
+    """A row in short, to show progress."""
     what = f"failed: {row['failed']}" if "failed" in row else f"{ms(row['latency']['mean'])} ms"
     return f"{title_of(row)}: {row['backend']} {row['precision']} batch {row['batch']}: {what}"
 
 
 def by_batch(rows: Iterable[Row]) -> list[Row]:
-    """What is compared stands together."""
+    """Rows of the same batch size together."""
     return sorted(rows, key=lambda row: row["batch"])
 
 

@@ -72,7 +72,7 @@ def _listen(task: str, jobs: Sequence[Any], limit: float, device: str) -> Iterat
 
 
 def main() -> None:
-    """What a child does: a line of JSON for each row. All else that is printed goes to stderr."""
+    """In a child: a line of JSON for each row. All else that is printed goes to stderr."""
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     task, jobs, device = pickle.load(sys.stdin.buffer)

@@ -1,7 +1,7 @@
 """Checks TensorRT on this machine's GPU against PyTorch: stages, layers, speech, mixed backends, kernels.
 
-Each step writes its rows into --out, in the place of those about the same. `--document FILE` puts them on one
-page, on any machine.
+Each step writes its rows into --out and replaces earlier ones of the same check. `--document FILE` makes a
+page of them, on any machine.
 """
 
 import subprocess
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--export-only", action="store_true", help="make the graphs of published sizes and stop")
     text = f"folder of the graphs of published sizes (default: {GRAPHS})"
     add("--graphs", type=Path, default=GRAPHS, help=text)
-    text = f"checks at a time that measure no time (default: {PARALLEL})"
+    text = f"checks in parallel, of those that are not timed (default: {PARALLEL})"
     add("--parallel", type=options.positive, default=PARALLEL, help=text)
     add("--limit", type=float, default=90.0, help="seconds for one check (default: 90)")
     add("--out", type=Path, default=Path("build/gpu_check"), help="folder of the results")

@@ -84,7 +84,7 @@ def make_parser(model: str | None) -> options.Parser:
     add("--full", action="store_true", help="print every tensor, difference and error count")
     add("--json", metavar="FILE", help="write a report; - for stdout, without the table")
     add("--plot", metavar="PNG", help="draw the error over the layers, and both mels")
-    add("-o", "--output", metavar="FOLDER", help="write what both say: pytorch.wav and other.wav")
+    add("-o", "--output", metavar="FOLDER", help="write both sounds: pytorch.wav and other.wav")
     return parser
 
 

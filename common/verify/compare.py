@@ -13,13 +13,13 @@ from common.stages.choose import KERNELS
 
 # The largest error of a tensor, as a part of its largest value. docs/verify.md gives the reasons.
 TOLERANCES = {"onnx": {"fp32": 1e-4}, "trt": {"fp32": 3e-2, "fp16": 5e-2}, KERNELS: {"fp16": 5e-2}}
-# What is taken for a tensor's largest value at least: almost zero needs no more digits than that.
+# The least scale of a tensor: values near zero need no smaller tolerance.
 SMALLEST_SCALE = 0.05
-# A stage that takes up what its own steps made multiplies their rounding.
+# A stage that feeds its outputs back amplifies the rounding of its steps.
 FEEDBACK = 10.0
 # The mean difference of two mels in their own unit, the natural logarithm: 0.115 is a decibel.
 MEL_TOLERANCES = {"onnx": {"fp32": 0.01}, "trt": {"fp32": 0.05, "fp16": 0.1}}
-# Of the symbols, so many may last other than on PyTorch, where a duration lay near the middle of two frames.
+# The part of the symbols whose durations may differ: they lie near the middle between two frames.
 DURATIONS_TOLERANCE = 0.1
 
 
@@ -96,14 +96,14 @@ def for_json(row: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Speech:
-    """The same sentence by both sides, each from its own text to its own audio."""
+    """The same sentence on both sides, end to end."""
 
     wanted: Audio
     got: Audio
     tolerance: float  # of the mean difference of mels, natural logarithm
     judged: bool  # False: the model is autoregressive, and rounding may change its path
-    reach: tuple[np.ndarray, np.ndarray]  # the frames of either that belong together
-    other_durations: int  # symbols that last other than on PyTorch
+    reach: tuple[np.ndarray, np.ndarray]  # the aligned frames of each side
+    other_durations: int  # symbols with durations that differ from PyTorch's
     symbols: int
 
     @property
@@ -157,7 +157,7 @@ def mean(values: np.ndarray) -> float:
 
 
 def shared_frames(wanted: Audio, got: Audio) -> tuple[tuple[np.ndarray, np.ndarray], int, int]:
-    """The frames of symbols that last as long on both sides, in either's mel; and how many do not, of all."""
+    """The frames, in each mel, of symbols with equal durations; the number of other symbols, and of all."""
     ours, theirs, other, symbols = [], [], 0, 0
     starts = [0, 0]
     for a, b, mel_a, mel_b in zip(wanted.durations, got.durations, wanted.mels, got.mels, strict=True):

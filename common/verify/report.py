@@ -1,4 +1,4 @@
-"""What a comparison found: as a table, in full, and drawn."""
+"""The results of a comparison: as a table, in full, and drawn."""
 
 import io
 from typing import Any
@@ -31,7 +31,7 @@ def row_of(one: Comparison) -> tuple[str, ...]:
 
 
 def conclusion(found: Verification) -> list[str]:
-    """What it comes to, in sentences."""
+    """The summary, in sentences."""
     speech = found.speech.report(found.contract)
     wanted, got = speech["frames"]
     snr = speech["audio_snr_db"]

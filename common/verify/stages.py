@@ -52,7 +52,7 @@ Watch = Callable[[Comparison, np.ndarray, np.ndarray], None]
 
 @dataclass
 class Setup:
-    """How one model's other side is run, and what is compared of it."""
+    """The backend and deployment that one model is compared on, and the results."""
 
     source: ModelSource  # the other side's
     backend: str
@@ -81,13 +81,13 @@ class Setup:
         return by_precision * (FEEDBACK if stage.feeds_back else 1)
 
     def engine(self, stage: Stage, bucket: Bucket | None) -> Engine:
-        """The engine that speaks, built if it is not there."""
+        """The engine used for synthesis, built if missing."""
         if stage.name in self.deployment.kernels:
             return make_engine(stage, self.source, KERNELS, self.device, self.threads)
         return self._make(stage, self.source, self.deployment, bucket)
 
     def layered_engine(self, stage: Stage) -> Engine:
-        """An engine that also gives what the layers make; its graph is kept in the cache."""
+        """An engine that also returns the layers' outputs; its graph is kept in the cache."""
         source = replace(self.source, graphs={stage.name: layered_graph(stage, self.source.config)})
         plain = replace(self.deployment, trt_file_path="", trt_file_path_list=())
         return self._make(stage, source, plain, None)
@@ -199,7 +199,7 @@ def share_layers(setups: Mapping[str, Setup]) -> None:
 
 
 def perturb(source: ModelSource, name: str) -> ModelSource:
-    """The source with the largest value of one weight negated: what a comparison must find."""
+    """The source with the largest value of one weight negated: an error that a comparison must find."""
     changed = source.state[name].copy()
     place = np.abs(changed).argmax()
     changed.flat[place] = -changed.flat[place]
@@ -220,7 +220,7 @@ def perturb_one(setups: Mapping[str, Setup], name: str) -> None:
 
 @dataclass(eq=False)
 class Verification:
-    """What was compared, in the order in which it ran."""
+    """The results, in the order of execution."""
 
     text: str
     setups: list[Setup]
@@ -303,7 +303,7 @@ def verify(
 
 
 def stepwise_form(setup: Setup, source: ModelSource, engines: ComparedEngines) -> str | None:
-    """The form that calls single steps, where one of the engines is a whole loop of them, on no kernel."""
+    """The form that runs single steps, where one of the engines is a loop of all steps, and not a kernel."""
     loops = {stage.name for stage in source_stages(source) if stage.graph}
     if loops.isdisjoint(engines) or not loops.isdisjoint(setup.deployment.kernels):
         return None
@@ -312,7 +312,7 @@ def stepwise_form(setup: Setup, source: ModelSource, engines: ComparedEngines) -
 
 @contextlib.contextmanager
 def exact_products() -> Iterator[None]:
-    """PyTorch's products in float32 on a GPU too: what is right must not round to TF32 itself."""
+    """PyTorch's products in float32 on a GPU too: the reference must not round to TF32."""
     before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     try:

@@ -29,7 +29,7 @@ from common.verify.report import draw
 from common.verify.stages import Setup, verify
 from common.weights.voices import FrontendSpec, ModelSource, load_voice
 
-# What a row is about.
+# The columns that identify a row.
 KEYS = ("origin", "model", "acoustic", "vocoder", "backend", "precision", "example")
 
 Job = dict[str, Any]  # a check's arguments; its row has those of KEYS and what was found, or why it "failed"
@@ -118,12 +118,12 @@ VERIFY_COLUMNS: tuple[Column, ...] = (
 
 
 class Check(NamedTuple):
-    """One step: what a worker does with a job, and its table on the page."""
+    """One step: the function of a job, and its table on the page."""
 
     run: Callable[..., Row]
     timed: bool  # one at a time
     columns: Sequence[Column]
-    head: int  # so many columns say what a row is about
+    head: int  # the number of columns that identify a row
 
 
 INTRODUCTION = """# TensorRT on a GPU: results of the checks
@@ -183,7 +183,7 @@ def run_checks(step: str, jobs: Sequence[Job], limit: float, parallel: int = 1) 
 
 
 def check(given: tuple[str, Job]) -> Iterator[Row]:
-    """What a worker does, with PyTorch's products in float32."""
+    """In a worker: a check, with PyTorch's products in float32."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     step, job = given
     try:
@@ -193,7 +193,7 @@ def check(given: tuple[str, Job]) -> Iterator[Row]:
 
 
 def line_of(step: str, row: Row) -> str:
-    """A row in short, for those who wait."""
+    """A row in short, to show progress."""
     words = [step, *(value for value in row.values() if isinstance(value, str) and len(value) < 40)]
     if "failed" in row:
         return f"{' '.join(words)}: FAILED: {row['failed']}"
@@ -206,7 +206,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Writes the rows, in the place of those about the same that are there."""
+    """Writes the rows; they replace those with the same KEYS."""
     kept = {tuple(row.get(key) for key in KEYS): row for row in [*read_rows(path), *rows]}
     path.write_text(json.dumps(list(kept.values()), indent=1))
 

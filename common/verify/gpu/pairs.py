@@ -51,7 +51,7 @@ def pair_jobs(precisions: Sequence[str], **more: str) -> list[Row]:
 def load_pair(
     acoustic: str, vocoder: str, backend: str, precision: str = "fp32", how: Deployment | None = None
 ) -> TextToSpeech:
-    """A pair on this GPU, its engines built if they are not there."""
+    """A pair on this GPU; missing engines are built."""
     how = replace(how or Deployment(), batch_size=1, use_fp16=precision == "fp16")
     deployments = {acoustic: how, vocoder: how} if "trt" in backend else {}
     for model in deployments:
@@ -60,7 +60,7 @@ def load_pair(
 
 
 def check_pair(acoustic: str, vocoder: str, backend: str, precision: str) -> Row:
-    """One sentence by a pair: how long it takes from text to samples, and how far it is from PyTorch's."""
+    """One sentence with a pair: the times from text to samples, and the difference from PyTorch's samples."""
     reference = load_pair(acoustic, vocoder, "torch")
     wanted = reference.speak(SENTENCE).samples
     row: Row = {"torch": times_of(lambda: reference.speak(SENTENCE))}
