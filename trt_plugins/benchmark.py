@@ -40,19 +40,18 @@ STAGE_CALLS = 5  # in one graph, the launch of which takes a part of what one ca
 Rows = Iterator[tuple[str, ...]]
 
 
-def times(seconds: Sequence[float]) -> tuple[float, float]:
+def times(seconds: Sequence[float]) -> list[float]:
     """Median and 95th percentile, in milliseconds."""
-    found = summary(seconds)
-    return found["p50"] * 1e3, found["p95"] * 1e3
+    return [summary(seconds)[key] * 1e3 for key in ("p50", "p95")]
 
 
 def time_together(
     call: Callable[[], Any], calls: int, runs: int, graph: bool = True, queued: bool = False
 ) -> tuple[float, float, Any]:
-    """Median and 95th percentile in microseconds a call, of `runs` groups of calls, and what a call gives.
+    """Median and 95th percentile in microseconds a call, of `runs` groups of calls, and a call's output.
 
-    Each group is a CUDA graph, or launched anew. With `queued` it does not wait for the group before it, and
-    kernels overlap as far as they were launched to.
+    A group is a CUDA graph, or launched call by call. With `queued` it does not wait for the group before it,
+    and kernels may overlap.
     """
 
     def group() -> Any:
@@ -144,7 +143,7 @@ def stage_rows(
 
 
 def largest_error(found: Tensor, wanted: Tensor) -> float:
-    """Of the largest value."""
+    """Relative to the largest value."""
     return float((found.float() - wanted).abs().max() / wanted.abs().max().clamp(min=SMALLEST_SCALE))
 
 
@@ -163,10 +162,10 @@ def time_stages(args: argparse.Namespace) -> None:
 
 
 def decoder_rows(name: str, source: ModelSource, args: argparse.Namespace) -> Rows:
-    """The launch alone, and a call as a driver makes it, with products of the memory and copies."""
+    """The kernel's launch alone, and a driver's call, with products of the memory and copies."""
     config = source.config
-    stages = plan_of("tacotron2").stages(config)
-    engine = DecoderLoop(next(stage for stage in stages if stage.name == "decoder_loop"), source, "cuda")
+    (stage,) = (one for one in plan_of("tacotron2").stages(config) if one.name == "decoder_loop")
+    engine = DecoderLoop(stage, source, "cuda")
     for batch in BATCHES:
         torch.manual_seed(0)
         inputs = {
@@ -210,23 +209,17 @@ def title(text: str) -> None:
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, {text}", flush=True)
 
 
-# What is timed, of what, and the options with their defaults.
+# By name: the function, its help, and the options with their defaults.
 BESIDE = "kernels and PyTorch's half precision"
 STAGES: dict[str, Any] = {"frames": 640, "runs": 20, "batch": BATCHES}
+TRANSFORMER = {**STAGES, "symbols": 128, "model": ["fastpitch", "fastspeech"]}
+LOOP = {"runs": 20, "text": 128, "steps": 600}
 COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], None], str, dict[str, Any]]] = {
     "operations": (time_operations, "the plugins' kernels and PyTorch's decompositions", {"samples": 100}),
     "hifigan": (time_stages, f"HiFi-GAN's {BESIDE}", {**STAGES, "chunks": [32, 50, 100, 200]}),
     "waveglow": (time_stages, f"WaveGlow's {BESIDE}", {**STAGES, "channels": 256}),
-    "transformer": (
-        time_stages,
-        f"FastPitch's and FastSpeech's {BESIDE}, all in CUDA graphs",
-        {**STAGES, "symbols": 128, "model": ["fastpitch", "fastspeech"]},
-    ),
-    "tacotron2_decoder": (
-        time_decoder,
-        "the kernel of Tacotron 2's decoder",
-        {"runs": 20, "text": 128, "steps": 600},
-    ),
+    "transformer": (time_stages, f"FastPitch's and FastSpeech's {BESIDE}, all in CUDA graphs", TRANSFORMER),
+    "tacotron2_decoder": (time_decoder, "the kernel of Tacotron 2's decoder", LOOP),
 }
 OPTIONS = {
     "samples": f"groups of {OPERATION_CALLS} calls",

@@ -1,7 +1,6 @@
 """How much a stage computes: operations counted from its network's layers, at the sizes of a call."""
 
 import functools
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -37,18 +36,15 @@ def count_flops(
     return {key: value * steps for key, value in counted.items()}
 
 
-def _count(stage: Stage, config: Any, sizes: Mapping[str, int]) -> dict[str, float]:
+def _count(stage: Stage, config: Any, sizes: dict[str, int]) -> dict[str, float]:
     with torch.device("meta"):
         network = load_attribute(stage.network)(config)
         remove_weight_norm(network)
         network.to("meta").eval().requires_grad_(False)  # buffers made from numpy too
-        inputs = {
-            tensor.name: torch.zeros(
-                [dim if isinstance(dim, int) else sizes[dim.name] for dim in tensor.dims],
-                dtype=getattr(torch, tensor.dtype),
-            )
-            for tensor in stage.inputs
-        }
+        inputs = {}
+        for tensor in stage.inputs:
+            shape = [dim if isinstance(dim, int) else sizes[dim.name] for dim in tensor.dims]
+            inputs[tensor.name] = torch.zeros(shape, dtype=getattr(torch, tensor.dtype))
         used = WeightsRead(network)
         with torch.no_grad(), FlopCounterMode(display=False) as counter, used:
             outputs = method_of(network, replace(stage, layers=()))(**inputs)

@@ -1,6 +1,5 @@
 """The machine that is measured: what it is, how fast it can be, and how much of its memory is taken."""
 
-import importlib
 import importlib.metadata
 import os
 import platform
@@ -26,15 +25,19 @@ GPU_COPY, CPU_COPY = 1 << 30, 1 << 28  # bytes
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes of `ru_maxrss`'s unit
 
 
+def child_environment() -> dict[str, str]:
+    """The variables of a child process that imports this copy of the packages."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return os.environ | {"PYTHONPATH": path}
+
+
 def describe(device: str) -> Iterator[dict[str, Any]]:
-    """What a worker does: `versions`, with `peaks`: FLOP/s by precision, and bytes/s of memory."""
+    """In a worker: `versions`, with `peaks`: FLOP/s by precision, and bytes/s of memory."""
     found = versions(device)
-    peaks = cpu_peaks() if device == "cpu" else gpu_peaks(device) if "gpu" in found else {}
-    yield found | {"peaks": peaks}
+    yield found | {"peaks": cpu_peaks() if device == "cpu" else gpu_peaks(device) if "gpu" in found else {}}
 
 
 def versions(device: str) -> dict[str, Any]:
-    """Date, hardware and versions."""
     found: dict[str, Any] = {"date": date.today().isoformat(), "commit": commit()}
     found |= {"cpu": cpu_name(), "cores": os.cpu_count(), "python": platform.python_version()}
     for package in PACKAGES:
@@ -53,11 +56,15 @@ def versions(device: str) -> dict[str, Any]:
 
 
 def cpu_name() -> str:
+    return proc_value("/proc/cpuinfo", "model name") or platform.processor() or platform.machine()
+
+
+def proc_value(path: str, key: str) -> str:
+    """The value of a key in a file of Linux's /proc, or "" where there is none."""
     with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if "model name" in line:
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
+        lines = (line.partition(":") for line in Path(path).read_text().splitlines())
+        return next((value.strip() for name, _, value in lines if name.strip() == key), "")
+    return ""
 
 
 def commit() -> str:
@@ -92,12 +99,11 @@ def gpu_peaks(device: str) -> dict[str, float]:
 
 
 def fastest(run: Callable[[], Any], device: str = "cpu") -> float:
-    """Seconds of the fastest of a few runs."""
     return min(timed(run, 5, device, warm_up=1))
 
 
 def reset_peak(device: str) -> None:
-    """What is held at most counts from now on."""
+    """Restarts the count behind `peak_bytes`."""
     if device != "cpu":
         importlib.import_module("torch").cuda.reset_peak_memory_stats(device)
         return
@@ -111,8 +117,6 @@ def peak_bytes(device: str, engines: Sequence[Engine]) -> int:
         torch = importlib.import_module("torch")
         others = {id(e.memory_owner): e.memory_bytes for e in engines if e.backend not in ("torch", KERNELS)}
         return torch.cuda.max_memory_allocated(device) + sum(others.values())
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
+    if held := proc_value("/proc/self/status", "VmHWM"):  # in kB
+        return int(held.split()[0]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT

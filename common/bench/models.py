@@ -1,8 +1,4 @@
-"""What a row runs: a pair, a model or a stage on its engines.
-
-Its output is as long in every run: durations that a row gives take the place of the predicted ones, which are
-predicted all the same, and Tacotron 2 makes so many steps.
-"""
+"""The calls that a row times: of a pair, a model or a stage on its engines, with outputs of fixed length."""
 
 import functools
 import importlib
@@ -70,20 +66,19 @@ class FixedDurations(WrappedEngine):
     """An acoustic model's encoder with durations that are given: its own are predicted, and not used."""
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
-        return fixed_durations(inputs, self.inner(**inputs))
+        return self._fixed(inputs, self.inner(**inputs))
 
     def capturable(self, bucket: Bucket | None = None) -> Run:
         run = self.inner.capturable(bucket)
-        return lambda inputs: fixed_durations(inputs, run(inputs))
+        return lambda inputs: self._fixed(inputs, run(inputs))
 
-
-def fixed_durations(inputs: Mapping[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
-    inside = length_mask(inputs["lengths"], outputs["duration"].shape[1])
-    return {**outputs, "duration": as_float32(inside) * FRAMES_PER_SYMBOL}
+    def _fixed(self, inputs: Mapping[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
+        inside = length_mask(inputs["lengths"], outputs["duration"].shape[1])
+        return {**outputs, "duration": as_float32(inside) * FRAMES_PER_SYMBOL}
 
 
 class Remembered(WrappedEngine):
-    """An engine that runs once for each shape and gives the same from then on: others are measured."""
+    """An engine that runs once for each shape and returns the same outputs again: others are measured."""
 
     def __init__(self, inner: Engine):
         super().__init__(inner)
@@ -128,8 +123,9 @@ class LoadedModels:
     """The workload's models on their engines, which are watched."""
 
     def __init__(self, workload: Workload):
-        self.workload = workload
-        self.fixed = bool(workload.symbols)
+        self.workload, self.fixed = workload, bool(workload.symbols)
+        model, _, stage = workload.target.part.partition(".")
+        self._decoder_alone = stage == "decoder" and has_decoders(model)  # whichever stage makes its steps
         self.engines: list[Engine] = []
         self.timer = StageTimer()
         sources = sources_of(workload)
@@ -140,9 +136,7 @@ class LoadedModels:
         first = next(iter(sources.values()))
         self.sampling_rate, self.hop = first.mel.sampling_rate, first.mel.hop_length
         frontend = first.frontend.build() if first.frontend and not self.fixed else None
-        self.tts = TextToSpeech(
-            frontend, self.drivers.get("acoustic"), self.drivers.get("vocoder"), self.sampling_rate
-        )
+        self.tts = TextToSpeech(frontend, *map(self.drivers.get, KINDS), self.sampling_rate)
 
     def _driver(self, source: ModelSource) -> Any:
         workload, kind = self.workload, get_model(source.model).kind
@@ -178,12 +172,6 @@ class LoadedModels:
             engine = FixedDurations(engine)
         return WatchedEngine(engine, self.timer)
 
-    @property
-    def _decoder_alone(self) -> bool:
-        """Whether the workload is all steps of Tacotron 2's decoder, whichever stage makes them."""
-        model, _, stage = self.workload.target.part.partition(".")
-        return stage == "decoder" and has_decoders(model)
-
     def measured(self, batch: int, symbols: int | None) -> Measured:
         model, _, stage = self.workload.target.part.partition(".")
         first_audio = None
@@ -193,10 +181,8 @@ class LoadedModels:
             run = self._vocoder(batch, symbols or SYMBOLS)
         else:
             driver = self.tts.acoustic
-            if batch > driver.largest_batch:
-                raise InputError(
-                    f"batch size {batch}: {driver.source.model} goes up to {driver.largest_batch}"
-                )
+            if batch > (most := driver.largest_batch):
+                raise InputError(f"batch size {batch}: {driver.source.model} goes up to {most}")
             ids = ids_of(self.tts.frontend, driver.config.n_symbols, batch, symbols)
             # With fixed lengths Tacotron 2's gate never ends it.
             endless = self.fixed and has_decoders(self.workload.target.acoustic)
@@ -230,13 +216,11 @@ class LoadedModels:
     def _stage(self, model: str, name: str, batch: int, symbols: int) -> Callable[[], Output]:
         (driver,) = self.drivers.values()
         if name not in driver.engines:
-            more = ["decoder"] if has_decoders(model) else []
-            raise InputError(unknown(f"stage of {model} as it runs here", name, [*driver.engines, *more]))
-        engine = driver.engines[name]
-        stage = engine.stage
-        frames = symbols * FRAMES_PER_SYMBOL
-        if has_decoders(model):
-            frames = STEPS * driver.config.n_frames_per_step
+            known = [*driver.engines, *["decoder"] * has_decoders(model)]
+            raise InputError(unknown(f"stage of {model} as it runs here", name, known))
+        engine, stage = driver.engines[name], driver.engines[name].stage
+        by_steps = has_decoders(model)
+        frames = STEPS * driver.config.n_frames_per_step if by_steps else symbols * FRAMES_PER_SYMBOL
         samples = frames * self.hop
         lengths = {"text": symbols, "mel": frames, "steps": STEPS, "batch": batch, "samples": samples}
         sizes = {
@@ -286,10 +270,7 @@ def ids_of(frontend: Any, n_symbols: int, batch: int, symbols: int | None) -> li
 
 
 class Peer:
-    """A user's "module:function": a list of int64 arrays of ids -> the audio of each, in one array or a list.
-
-    It gets the ids that the workload's acoustic model gets.
-    """
+    """A user's function: a list of int64 arrays of ids -> the audio of each, in one array or a list."""
 
     engines: Sequence[Engine] = ()
 
@@ -335,7 +316,7 @@ def require_peer(path: str) -> None:
 
 
 def find_peer(path: str) -> Iterator[dict[str, str]]:
-    """What a worker does: a row that says why the function is not there."""
+    """In a worker: a row with the reason where the function is missing."""
     try:
         load_peer(path)
     except ValueError as error:

@@ -1,7 +1,4 @@
-"""Networks of the published sizes with seeded random weights, where speed and rounding are measured.
-
-They do as much work as trained ones: neither depends on what the weights say.
-"""
+"""Networks of the published sizes with seeded random weights, to measure speed and rounding."""
 
 import dataclasses
 from collections.abc import Mapping

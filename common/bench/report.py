@@ -1,24 +1,27 @@
-"""Measurements as Markdown and CSV, and the page that joins those of several machines."""
+"""Measurements as Markdown, CSV and plots, and the page that joins those of several machines."""
 
 import csv
 import importlib.util
 import io
 import json
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.bench.plots import draw_latency, draw_stages
 from common.bench.run import WARM_UPS
 from common.bench.table import Row, columns_of, grouped, merged, ms, table, table_of, title_of
 from common.errors import InputError
 from common.files import write_bytes
 from common.runner import FIRST_CHUNK
 
+WIDTH, HEIGHT = 5.0, 3.4  # of a plot's panel, in inches
+LABEL = 26  # letters of a label's line
+
 PAGE = """# Benchmarks
 
-Speed and memory on the machines that the tables name. The last of these commands makes this page from what
-others left.
+Speed and memory of the machines named below. The last of these commands makes this page from the results of
+the others.
 
 ```bash
 python scripts/benchmark.py                                         # the voice's first pair, sentences
@@ -30,41 +33,41 @@ python scripts/benchmark.py --suite onnx-options                    # options of
 python scripts/benchmark.py --document docs/benchmarks.md docs/benchmarks/*.json
 ```
 
-`torch` is our own networks in PyTorch, eager; `torch-compile` and `torch-graph` the same compiled, or with a
-CUDA graph for each stage, as `trt-graph` has for TensorRT. In fp16 PyTorch has all weights halved (`half()`);
-tf32 and fp32 are PyTorch with and without TF32. ONNX Runtime runs float32. With `--symbols` lengths are
-fixed: random ids, 5 frames for each, whatever FastPitch and FastSpeech predict, and 600 steps of Tacotron 2.
-Published sizes (`--weights published`) have seeded random weights: speed does not depend on what they say.
-Their graphs are exported to `build/graphs`, by `python scripts/check_gpu.py --export-only` or when they are
-needed, and can be taken along.
+`torch` runs the networks in PyTorch, eagerly; `torch-compile` uses `torch.compile`, and `torch-graph` one
+CUDA graph for each stage. `trt-graph` is TensorRT with one CUDA graph for each stage. In fp16 all weights of
+PyTorch's networks are float16 (`half()`); fp32 and tf32 are PyTorch without and with TF32. ONNX Runtime runs
+in float32. `--symbols` fixes the lengths: random symbol ids, 5 frames for each symbol, not the durations that
+FastPitch and FastSpeech predict, and 600 decoder steps of Tacotron 2. `--weights published` takes the
+published network sizes with random weights; the speed does not depend on their values. Their graphs are
+exported to `build/graphs` when they are needed, or before by `python scripts/check_gpu.py --export-only`; the
+folder can be copied to other machines.
 
-A baseline of your own stands in the same tables: a function that is given symbol ids and gives audio, such as
-the one in [examples/benchmark_peer.py](../examples/benchmark_peer.py).
+`--peer` adds a function of your own to the tables. It takes a batch of symbol ids and returns audio, as in
+[examples/benchmark_peer.py](../examples/benchmark_peer.py).
 
 ```bash
 python scripts/benchmark.py --backend onnx --symbols 128 --peer examples.benchmark_peer:speak
 ```
 
 """
-EXPLAINED = (
-    "Latency: from text ids on the host to audio on the host (a model alone: its mel where it is made; a "
-    f"stage alone: tensors where they are), mean and percentiles of the runs after up to {1 + WARM_UPS} "
-    "warm-up runs; host clock (`perf_counter`), the device waited for before and after. Device ms: from the "
-    "first engine's start to the last one's end, by CUDA events (on the CPU by the host's clock), in runs of "
-    "its own. Samples/s: of the whole batch. Speed-up: against the table's first row of the same batch size. "
-    "Mels, audio s: of one utterance, on average. RTF: its seconds of audio for each second of latency. "
-    f"First audio: ids to the first {FIRST_CHUNK} frames' samples on the host, median. Memory: on the CPU "
-    "the most that the process held (resident), on a GPU the most that PyTorch had allocated, and the "
-    "weights and scratch of other engines.\n\n"
-    "Stages: each one's part of a run. TFLOP/s: products and convolutions counted from the layers, 2 for a "
-    "multiplication and addition. GB/s: weights, inputs and outputs, each once. Of peak: of what a product "
-    "of large matrices and a large copy reached in the same run."
-)
-STREAMS = (
-    "`stream` of a paragraph. Margin: what a player that starts at once still has to play, at worst, when "
-    "the next chunk comes."
-)
-COLD = "scripts/infer.py from its start to its wav file, with its peak memory."
+EXPLAINED = f"""\
+- Latency: from symbol ids on the host to audio on the host, by `perf_counter`, with the device synchronised
+  before and after; statistics of the runs after at most {1 + WARM_UPS} warm-up runs. An acoustic model alone
+  ends with its mel, a vocoder alone starts from a mel, and a stage alone has its tensors on the device.
+- Device ms: from the start of the first engine to the end of the last one, by CUDA events (on a CPU by
+  `perf_counter`), in separate runs.
+- Samples/s: of the whole batch. Speed-up: over the first row of the table with the same batch size.
+- Mel frames, audio s: the mean of the batch's utterances. RTF: audio s divided by latency.
+- First audio: from symbol ids to the samples of the first {FIRST_CHUNK} mel frames on the host, median.
+- Memory: on a CPU the peak resident memory of the process; on a GPU the peak of PyTorch's allocations and
+  the weights and workspace of other runtimes' engines.
+- Stages: the mean of one run. TFLOP/s: matrix products and convolutions, a multiply-add counted as 2. GB/s:
+  weights, inputs and outputs, each counted once. Of peak: relative to a large matrix product and a large copy
+  measured in the same run."""
+STREAMS = """\
+`TextToSpeech.stream` of a paragraph. Margin: the least audio left to play when a chunk arrives, if playback
+starts with the first chunk."""
+COLD = "`melforge speak` in a new process, from its start to the finished wav file, and its peak memory."
 
 # The headings of a latency's statistics, as `summary` names them.
 STATISTICS = {"latency ms": "mean", "std": "std", "50 %": "p50", "90 %": "p90", "95 %": "p95", "99 %": "p99"}
@@ -76,7 +79,7 @@ COLUMNS = columns_of(
     "device ms: device_s ms",
     "samples/s: samples_per_s ,.0f",
     "speed-up: speed_up .2f",
-    "mels: frames .0f",
+    "mel frames: frames .0f",
     "audio s: audio_s .2f",
     "RTF: rtf .1f",
     "first audio ms: first_audio.p50 ms",
@@ -92,17 +95,15 @@ STAGE_COLUMNS = columns_of(
     "GB/s: byte_rate giga",
     "of peak: byte_share .1%",
 )
+MODELS = ("models: name", "backend: backend")
 STREAM_COLUMNS = columns_of(
-    "models: name",
-    "backend: backend",
+    *MODELS,
     "first audio ms: first_audio_s ms",
     "slowest: slowest_first_audio_s ms",
     "margin ms: smallest_margin_s margin",
     "audio s: audio_s .1f",
 )
-COLD_COLUMNS = columns_of(
-    "models: name", "backend: backend", "seconds: seconds .2f", "memory MB: peak_bytes MB"
-)
+COLD_COLUMNS = columns_of(*MODELS, "seconds: seconds .2f", "memory MB: peak_bytes MB")
 # What the CSV has of a row: plain numbers in seconds and bytes.
 CSV_KEYS = (
     *("name", "backend", "precision", "device", "weights", "symbols", "batch", "failed", "runs"),
@@ -138,26 +139,19 @@ def tables(results: dict[str, Any], head: str) -> str:
     for title, rows in stages.items():
         lines += ["", f"{title}:", "", *table_of(STAGE_COLUMNS, rows)] if rows else []
     if results.get("streams"):
-        lines += [
-            "",
-            f"{head} Streams",
-            "",
-            STREAMS,
-            "",
-            *table_of(STREAM_COLUMNS, succeeded(results["streams"])),
-        ]
+        streams = table_of(STREAM_COLUMNS, succeeded(results["streams"]))
+        lines += ["", f"{head} Streams", "", STREAMS, "", *streams]
     if results.get("cold"):
         rows = succeeded(results["cold"])
         parts = dict.fromkeys(part for row in rows for part in row["parts"])
         headings = ("part, ms", *(f"{row['name']}, {row['backend']}" for row in rows))
-        spent = ([part, *(_thousandths(row["parts"].get(part)) for row in rows)] for part in parts)
+        spent = (
+            [part, *(f"{row['parts'][part] * 1e3:.0f}" if part in row["parts"] else "" for row in rows)]
+            for part in parts
+        )
         lines += ["", f"{head} A cold process", "", COLD, "", *table_of(COLD_COLUMNS, rows)]
         lines += ["", *table(headings, spent)]
     return "\n".join(lines) + "\n"
-
-
-def _thousandths(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds * 1e3:.0f}"
 
 
 def succeeded(rows: Iterable[Row]) -> list[Row]:
@@ -165,13 +159,13 @@ def succeeded(rows: Iterable[Row]) -> list[Row]:
 
 
 def line(row: Row) -> str:
-    """A row in short, for those who wait."""
+    """A row in short, to show progress."""
     what = f"failed: {row['failed']}" if "failed" in row else f"{ms(row['latency']['mean'])} ms"
     return f"{title_of(row)}: {row['backend']} {row['precision']} batch {row['batch']}: {what}"
 
 
 def by_batch(rows: Iterable[Row]) -> list[Row]:
-    """What is compared stands together."""
+    """Rows of the same batch size together."""
     return sorted(rows, key=lambda row: row["batch"])
 
 
@@ -209,8 +203,72 @@ def write_all(results: dict[str, Any], folder: Path) -> None:
 def plots(results: dict[str, Any]) -> dict[str, bytes]:
     if importlib.util.find_spec("matplotlib") is None:
         return {}
-    made = {"latency.png": draw_latency(results["rows"]), "stages.png": draw_stages(results["rows"])}
+    rows = succeeded(results["rows"])
+    made = {"latency.png": draw_latency(rows), "stages.png": draw_stages(rows)}
     return {name: content for name, content in made.items() if content}
+
+
+def draw_latency(rows: Sequence[Row]) -> bytes | None:
+    """A PNG with a panel for each table that has several batch sizes: mean latency, a line a backend."""
+    several = {title: found for title, found in grouped(rows).items() if len({r["batch"] for r in found}) > 1}
+
+    def draw(axis: Any, rows: Sequence[Row]) -> None:
+        for label in dict.fromkeys(map(_label, rows)):
+            line = by_batch(row for row in rows if _label(row) == label)
+            latencies = [row["latency"]["mean"] * 1e3 for row in line]
+            axis.plot([row["batch"] for row in line], latencies, "o-", label=label)
+        axis.set(xlabel="batch size", ylabel="latency, ms", ylim=(0, None))
+        axis.set_xticks(sorted({row["batch"] for row in rows}))
+
+    return _draw(several, HEIGHT, draw)
+
+
+def draw_stages(rows: Sequence[Row]) -> bytes | None:
+    """A PNG with a panel for each table: a bar for each backend at batch 1, made of its stages' times."""
+    single = grouped(row for row in rows if row.get("stages") and row["batch"] == 1)
+
+    def draw(axis: Any, rows: Sequence[Row]) -> None:
+        lefts = [0.0] * len(rows)
+        stages = [{one["stage"]: one["seconds"] * 1e3 for one in merged(row["stages"])} for row in rows]
+        for name in dict.fromkeys(name for row in stages for name in row):
+            widths = [row.get(name, 0.0) for row in stages]
+            axis.barh([_label(row) for row in rows], widths, left=lefts, label=name)
+            lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
+        axis.set(xlabel="ms")
+        axis.invert_yaxis()
+        axis.tick_params(axis="y", labelsize=8)
+
+    return _draw(single, 1.2 + 0.3 * max(map(len, single.values()), default=0), draw)
+
+
+def _label(row: Row) -> str:
+    """In short lines: kernels of several stages make a long name."""
+    return textwrap.fill(f"{row['backend']} {row['precision']}".strip().replace(",", ", "), LABEL)
+
+
+def _draw(tables: dict[str, list[Row]], height: float, draw: Callable[..., None]) -> bytes | None:
+    """A panel for each table; None without any."""
+    if not tables:
+        return None
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    columns = min(len(tables), 2)
+    lines = -(-len(tables) // columns)
+    size = (WIDTH * columns, height * lines)
+    figure, axes = pyplot.subplots(lines, columns, figsize=size, layout="constrained", squeeze=False)
+    for axis in axes.flat[len(tables) :]:
+        axis.set_visible(False)
+    for axis, (title, rows) in zip(axes.flat, tables.items(), strict=False):
+        draw(axis, rows)
+        axis.set_title(title, fontsize=9)
+        axis.legend(fontsize=7)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=90)
+    pyplot.close(figure)
+    return buffer.getvalue()
 
 
 def as_csv(results: dict[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import importlib
 import importlib.util
 import itertools
 import json
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.bench.machine import ROOT, RSS_UNIT, peak_bytes, reset_peak
+from common.bench.machine import ROOT, RSS_UNIT, child_environment, peak_bytes, reset_peak
 from common.bench.models import SENTENCES, LoadedModels, Measured, Peer, config_of
 from common.bench.table import Row
 from common.bench.timer import summary, timed
@@ -41,9 +40,9 @@ def measure(
     budget: float | None = None,
     show: Callable[[Row], None] = lambda row: None,
 ) -> dict[str, Any]:
-    """What the reports show; `show` is called with each row, which may have what warming up took beside it.
+    """What the reports show; `show` is called with each row, which may have a report of the warm-up.
 
-    With `--warm-up` cold processes come behind one that warms up too, and find what it left in files.
+    With `--warm-up` a process that warms up comes before the cold ones, which find the files that it left.
     """
     # First of all, while this process is small: a new process counts the memory of the one it came from.
     cold = [cold_row(workload) for workload in workloads if workload.streams]
@@ -53,10 +52,9 @@ def measure(
         raise InputError(f"this machine's peaks cannot be measured: {machine['ended']}")
     rows = run_workloads(workloads, limit, budget, show)
     add_flops(rows, workloads)
-    named = (
-        {key: row[key] for key in ("name", "backend")} | row.pop("stream") for row in rows if "stream" in row
-    )
-    return {"command": command, "machine": machine, "rows": rows, "streams": list(named), "cold": cold}
+    streamed = [row for row in rows if "stream" in row]
+    streams = [{key: row[key] for key in ("name", "backend")} | row.pop("stream") for row in streamed]
+    return {"command": command, "machine": machine, "rows": rows, "streams": streams, "cold": cold}
 
 
 def run_workloads(
@@ -83,9 +81,7 @@ def run_workloads(
 
 
 def groups(workloads: Sequence[Workload]) -> list[list[Workload]]:
-    """Those on the CPU get a process each, so that their memory is their own; those on a GPU that follow each
-    other share one, since starting takes long there.
-    """
+    """On the CPU a process for each, whose memory is measured; on a GPU one for all in succession."""
     runs = itertools.groupby(enumerate(workloads), lambda one: one[0] if one[1].device == "cpu" else -1)
     return [[workload for _, workload in run] for _, run in runs]
 
@@ -113,10 +109,9 @@ def add_flops(rows: Sequence[Row], workloads: Sequence[Workload]) -> None:
 
 
 def measure_workload(job: tuple[Workload, float]) -> Iterator[Row]:
-    """What a worker does with a workload: a row for each batch size and text length; one that fails says why.
+    """In a worker: a row for each batch size and text length, with "failed": why where it fails.
 
-    None begins after a time (as `time.time()` has it). Where it warms up, the first one has what that took as
-    "warm_up".
+    No row begins after the job's time, as `time.time()` has it. The first row has the warm-up's as "warm_up".
     """
     workload, until = job
     device, labels = workload.clock_device, list(workload.rows())
@@ -164,11 +159,8 @@ def take_notes(caught: list[warnings.WarningMessage]) -> list[str]:
 def reason(error: BaseException) -> str:
     """An error in one line."""
     text = " ".join(str(error).split())[:300]
-    return (
-        text
-        if type(error) in (InputError, ValueError, FileNotFoundError)
-        else f"{type(error).__name__}: {text}"
-    )
+    plain = type(error) in (InputError, ValueError, FileNotFoundError)
+    return text if plain else f"{type(error).__name__}: {text}"
 
 
 def measure_row(workload: Workload, measured: Measured, batch: int) -> Row:
@@ -178,17 +170,15 @@ def measure_row(workload: Workload, measured: Measured, batch: int) -> Row:
     timed(measured.run, WARM_UPS - 1, device, longest=LONGEST_WARM_UP, least=0)
     output = measured.run()
     seconds = timed(measured.run, runs, device, longest=LONGEST_RUNS)
-    latency = summary(seconds)
-    samples = sum(output.samples)
-    audio_s = samples / batch / measured.sampling_rate
+    latency, samples = summary(seconds), sum(output.samples)
+    audio_s = samples / batch / measured.sampling_rate if output.samples else None
     row: Row = {
-        "runs": len(seconds),
-        "first_s": first_s,  # of all calls: what is compiled or captured is, here
-        "latency": latency,
+        # The first call compiles or captures.
+        **{"runs": len(seconds), "first_s": first_s, "latency": latency},
         "samples_per_s": samples / latency["mean"] if output.samples else None,
         "frames": sum(output.frames) / batch if output.frames else None,
-        "audio_s": audio_s if output.samples else None,
-        "rtf": audio_s / latency["mean"] if output.samples else None,
+        "audio_s": audio_s,
+        "rtf": audio_s and audio_s / latency["mean"],
     }
     if measured.timer:
         few = min(STAGE_RUNS, max(1, int(LONGEST_RUNS / latency["mean"])))
@@ -201,10 +191,7 @@ def measure_row(workload: Workload, measured: Measured, batch: int) -> Row:
 
 @contextlib.contextmanager
 def surroundings(workload: Workload) -> Iterator[None]:
-    """What is set for a whole process while a workload is measured.
-
-    On a GPU a stream too: on the default one nothing can be captured, and TensorRT waits.
-    """
+    """The runtimes' settings of a workload; on a GPU a stream too: the default one cannot be captured."""
     device = workload.clock_device
     if workload.modes.get("torch") == "compile":
         importlib.import_module("torch")._dynamo.reset()
@@ -263,19 +250,15 @@ def stream(tts: TextToSpeech, runs: int) -> dict[str, float]:
                 margin = min(margin, firsts[-1] + seconds - arrived)
             seconds += len(chunk) / tts.sampling_rate
         margins.append(margin)
-    return {
-        "first_audio_s": statistics.median(firsts),
-        "slowest_first_audio_s": max(firsts),
-        "smallest_margin_s": min(margins),
-        "audio_s": seconds,
-    }
+    row = {"first_audio_s": statistics.median(firsts), "slowest_first_audio_s": max(firsts)}
+    return row | {"smallest_margin_s": min(margins), "audio_s": seconds}
 
 
 def cold_row(workload: Workload) -> Row:
-    """A new process of scripts/infer.py from start to its wav file: the median of several."""
+    """A new process of `melforge speak` from start to its wav file: the median of several."""
     row: Row = {"name": workload.target.name, "backend": workload.backend}
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(ROOT / "scripts" / "infer.py"), "--text", SENTENCES[0], "--json"]
+        command = [sys.executable, "-m", "melforge", "speak", "--text", SENTENCES[0], "--json"]
         command += ["-o", f"{folder}/x.wav", *workload.arguments]
         try:
             if workload.warm_up:
@@ -293,9 +276,10 @@ def cold_row(workload: Workload) -> Row:
 
 def time_process(command: list[str]) -> tuple[float, int, dict[str, Any]]:
     """Seconds, peak memory in bytes, and the JSON that it printed."""
+    environment = child_environment()
     start = time.perf_counter()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, stdout=out, stderr=errors)
+        process = subprocess.Popen(command, stdout=out, stderr=errors, env=environment)
         # Not process.wait(): only this tells the memory of this one process.
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -303,5 +287,5 @@ def time_process(command: list[str]) -> tuple[float, int, dict[str, Any]]:
         out.seek(0)
         errors.seek(0)
         if process.returncode:
-            raise InputError(f"scripts/infer.py failed: {errors.read().decode().strip()}")
+            raise InputError(f"melforge speak failed: {errors.read().decode().strip()}")
         return seconds, usage.ru_maxrss * RSS_UNIT, json.load(out)

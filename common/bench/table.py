@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 Row = dict[str, Any]
-Column = tuple[str, Callable[[Row], str]]  # a heading, and what stands below it for a row
+Column = tuple[str, Callable[[Row], str]]  # a heading, and the text of a row's cell
 
 
 def title_of(row: Row) -> str:
@@ -13,7 +13,7 @@ def title_of(row: Row) -> str:
 
 
 def grouped(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """The rows of each table, by its title; a peer stands beside what it is compared with."""
+    """The rows of each table, by its title."""
     tables: dict[str, list[Row]] = {}
     for row in rows:
         tables.setdefault(title_of(row), []).append(row)

@@ -1,5 +1,6 @@
 """Times calls, by the host's clock or by CUDA events: of anything, or of each engine within a run."""
 
+import functools
 import importlib
 import math
 import sys
@@ -13,7 +14,6 @@ from common.arrays import Array
 from common.engines import Engine, WrappedEngine
 from common.stages import Dim
 
-PERCENTILES = (50, 90, 95, 99)
 TOGETHER = "runs together"  # among a call's sizes: so many runs of the stage are one call
 
 Sizes = dict[str, int]  # of the dynamic dimensions in a call
@@ -54,7 +54,7 @@ def timed(
 
 def summary(seconds: Sequence[float]) -> dict[str, float]:
     """Mean, standard deviation and percentiles."""
-    points = {f"p{point}": float(np.percentile(seconds, point)) for point in PERCENTILES}
+    points = {f"p{point}": float(np.percentile(seconds, point)) for point in (50, 90, 95, 99)}
     return {"mean": float(np.mean(seconds)), "std": float(np.std(seconds)), **points}
 
 
@@ -94,10 +94,8 @@ def works(device: str) -> bool:
 
 
 class StageTimer:
-    """Measures the calls of the engines that it watches, while it is on.
-
-    On a GPU by CUDA events around each call, read when all has run: the host waits for nothing, as without
-    the timer. On the CPU by the host's clock.
+    """Measures the calls of engines while it is on: on a GPU by CUDA events, which are read after the run and
+    do not make the host wait; on the CPU by the host's clock.
     """
 
     def __init__(self) -> None:
@@ -111,10 +109,8 @@ class StageTimer:
 
     def _watched(self, call: Callable[..., Any], engine: Engine) -> Callable[..., Any]:
         def watched(first: Any, *inputs: Any, **more: Any) -> Any:
-            given = first if isinstance(first, Mapping) else {}
-            return self.time(
-                engine, lambda: call(first, *inputs, **more), lambda outputs: sizes_of(engine, given, outputs)
-            )
+            sizes = functools.partial(sizes_of, engine, first if isinstance(first, Mapping) else {})
+            return self.time(engine, lambda: call(first, *inputs, **more), sizes)
 
         return watched
 
@@ -130,9 +126,8 @@ class StageTimer:
         return outputs
 
     def measure(self, run: Callable[[], Any], runs: int, device: str) -> dict[str, Any]:
-        """Of one run, on average: seconds from the first engine's start to the last one's end, and of each.
-
-        An engine's calls at the same sizes are one entry.
+        """Of one run, on average: seconds from the first engine's start to the last one's end, and of each
+        engine at each of its sizes.
         """
         span, found = 0.0, {}
         for _ in range(runs):
@@ -166,14 +161,13 @@ class WatchedEngine(WrappedEngine):
         self._timer = timer
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
-        return self._timer.time(
-            self.inner, lambda: self.inner(**inputs), lambda outputs: sizes_of(self.inner, inputs)
-        )
+        inner = self.inner
+        return self._timer.time(inner, lambda: inner(**inputs), lambda outputs: sizes_of(inner, inputs))
 
     def repeated(
         self, fixed: Mapping[str, Array], state: Mapping[str, Array], *how: Any
     ) -> Callable[[Array], dict[str, Array]]:
-        """Steps that an engine makes together are one call, whose sizes say how many."""
+        """Steps that run together are one call, with their number among its sizes."""
         steps_of = self.inner.repeated(fixed, state, *how)
         sizes = sizes_of(self.inner, {**fixed, **state})
         return lambda rows: self._timer.time(

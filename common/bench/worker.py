@@ -12,18 +12,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from common.bench.machine import ROOT
+from common.bench.machine import child_environment
 from common.bench.table import Row
 from common.bench.timer import works
 from common.registry import load_attribute
 
 
 def run_jobs(task: str, jobs: Sequence[Any], limit: float, device: str = "cpu") -> Iterator[tuple[int, Row]]:
-    """Each row (of what JSON holds) that `task`, a "module:function", yields of a job, with the job's number.
+    """The rows (JSON) that `task`, a "module:function", yields for each job, with the job's number.
 
-    One child takes the jobs in order. Where it ends early, or gives nothing for `limit` seconds, the job has
-    {"ended": why} as its last row, and another child goes on with the next one. A job that had given nothing
-    and was not its child's first is run once more: an earlier one may have left the process broken.
+    One child runs the jobs in order. Where it ends early, or yields nothing for `limit` seconds, the job has
+    {"ended": why} as its last row, and a new child goes on with the next job. A job without rows that was not
+    its child's first is run once more: an earlier one may have left the process broken.
     """
     done = 0
     while done < len(jobs):
@@ -43,7 +43,6 @@ def run_jobs(task: str, jobs: Sequence[Any], limit: float, device: str = "cpu") 
 
 def _listen(task: str, jobs: Sequence[Any], limit: float, device: str) -> Iterator[Row | str | None]:
     """A child's rows, None behind those of each job, and at last why there are no more."""
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     with tempfile.TemporaryFile() as file:
         pickle.dump((task, jobs, device), file)
         file.seek(0)
@@ -52,7 +51,7 @@ def _listen(task: str, jobs: Sequence[Any], limit: float, device: str) -> Iterat
             stdin=file,
             stdout=subprocess.PIPE,
             bufsize=0,  # a line that Python had read ahead would not wake the selector
-            env=os.environ | {"PYTHONPATH": path},
+            env=child_environment(),
             start_new_session=True,
         )
     selector = selectors.DefaultSelector()
@@ -73,7 +72,7 @@ def _listen(task: str, jobs: Sequence[Any], limit: float, device: str) -> Iterat
 
 
 def main() -> None:
-    """What a child does: a line of JSON for each row. All else that is printed goes to stderr."""
+    """In a child: a line of JSON for each row. All else that is printed goes to stderr."""
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     task, jobs, device = pickle.load(sys.stdin.buffer)

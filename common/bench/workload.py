@@ -53,8 +53,7 @@ class Target:
     @property
     def models(self) -> dict[str, str]:
         """The models that run, by kind."""
-        both = {"acoustic": self.acoustic, "vocoder": self.vocoder}
-        return {kind: model for kind, model in both.items() if model}
+        return {kind: model for kind in KINDS if (model := getattr(self, kind))}
 
     @property
     def name(self) -> str:
@@ -69,9 +68,8 @@ class Target:
         """The target of a model's name, or of "model.stage"."""
         model, _, stage = part.partition(".")
         found = get_model(model)
-        known = [one.name for one in stages_of(model, found.config_class())] + ["decoder"] * has_decoders(
-            model
-        )
+        known = [one.name for one in stages_of(model, found.config_class())]
+        known += ["decoder"] * has_decoders(model)
         if stage and stage not in known:
             raise InputError(unknown(f"stage of {model}", stage, known))
         return cls(*(model if found.kind == one else None for one in KINDS), part)
@@ -79,17 +77,13 @@ class Target:
 
 @dataclass(frozen=True)
 class Workload:
-    """One way to run one target; it has a row for each batch size and text length.
-
-    With `peer`, a function of the user's stands in the target's place. `symbols` are text lengths; without
-    any, sentences are spoken.
-    """
+    """One way to run one target, with a row for each batch size and text length."""
 
     target: Target
     backend: str = "onnx"  # as the runner takes it, but for the modes behind its words
     precision: str = "fp32"
     device: str = "cpu"
-    peer: str = ""  # "module:function"
+    peer: str = ""  # "module:function" of the user's, run instead of the target
     weights: str = "voice"
     voice: str | None = None
     checkpoints: Sequence[str] = ()
@@ -98,7 +92,7 @@ class Workload:
     deployments: Mapping[str, Deployment] = field(default_factory=dict)  # by model, as `load` takes them
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     batches: Sequence[int] = (1,)
-    symbols: Sequence[int] = ()
+    symbols: Sequence[int] = ()  # text lengths; without any, sentences are spoken
     graphs: Path = GRAPHS
     runs: int = 10
     warm_up: bool = False  # run every engine first, and say on stderr what that took
@@ -123,7 +117,7 @@ class Workload:
         return whole and self.weights == "voice" and not self.symbols and not self.modes
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """What tells each of its rows from others."""
+        """The labels of each of its rows."""
         row = {"name": self.target.name, "backend": self.peer or self.backend, "precision": self.precision}
         row |= {"device": self.device, "weights": self.weights}
         for symbols, batch in itertools.product(self.symbols or (None,), self.batches):
@@ -131,7 +125,7 @@ class Workload:
 
     @property
     def arguments(self) -> list[str]:
-        """The same for scripts/infer.py, which speaks with a voice."""
+        """The same for `melforge speak`, which speaks with a voice."""
         given = {
             "--acoustic": self.target.acoustic,
             "--vocoder": self.target.vocoder,
@@ -175,10 +169,8 @@ def make_workloads(
     device: str | None = None,
     **how: Any,
 ) -> list[Workload]:
-    """A workload for each target, backend and precision that the backend has there.
-
-    Of what `how` and the backends say, each has what is for its models. Without precisions, it is what the
-    deployments say (`use_fp16`), else float32.
+    """A workload for each target, backend and precision of that backend; without precisions, the deployments'
+    (`use_fp16`), else float32. Each takes what applies to its models from `how` and the backends.
     """
     texts = [one for text in backends for one in backend_texts(text)]
     made = []
@@ -231,29 +223,28 @@ def with_peers(workloads: Sequence[Workload], peers: Sequence[str]) -> list[Work
 
 
 def default_backends(deployments: Mapping[str, Deployment]) -> list[str]:
-    """Where none are asked for: those that hparams say, else all that needs no GPU."""
-    on_trt = [model for model, how in deployments.items() if how.use_trt]
-    if on_trt:
-        return [",".join(f"{model}={'trt' if model in on_trt else 'onnx'}" for model in deployments)]
+    """Without --backend: those of the hparams, else all that need no GPU."""
+    if any(how.use_trt for how in deployments.values()):
+        return [",".join(f"{model}={'trt' if how.use_trt else 'onnx'}" for model, how in deployments.items())]
     return ["onnx", "torch"] if importlib.util.find_spec("torch") else ["onnx"]
 
 
 def place_of(backends: Mapping[str, str], device: str | None) -> str:
-    """Where a workload runs: on the CPU if nothing else is said, but with TensorRT where each model can."""
+    """The device: the CPU by default; "auto" with TensorRT, where each model runs on its backend's."""
     if "trt" in backends.values() and device in (None, "auto"):
         return "auto"
     return pick_device(next(iter(backends.values()))) if device == "auto" else device or "cpu"
 
 
 def precisions_of(backend: str, device: str) -> set[str]:
-    """What a backend can be run in. ONNX Runtime runs the graphs as they are exported, in float32."""
+    """The precisions of a backend. ONNX Runtime runs the graphs as they are exported, in float32."""
     words = {part.rpartition("=")[2].strip() for part in backend.split(",")}
     on_gpu = {"fp16", "tf32"} if "torch" in words and device != "cpu" else set()
     return {"fp32", *on_gpu, *(["fp16"] if "trt" in words else [])}
 
 
 def backend_of(text: str, models: Iterable[str]) -> str:
-    """The backends' text without what it says of other models than these."""
+    """The part of the backends' text that applies to these models."""
     models = list(models)
     mine = {*models, *(get_model(model).kind for model in models), *kernels_of(*models)}
     others = {*MODELS, *KINDS, *kernels_of(*MODELS)} - mine
@@ -267,7 +258,7 @@ def has_decoders(model: str | None) -> bool:
 
 
 def form_of(model: str | None, decoder: str | None) -> str | None:
-    """What `--decoder` says of this model, where it is one of its forms."""
+    """The value of `--decoder` where it is a form of this model."""
     return decoder if model is not None and decoder in decoder_forms(model) else None
 
 
@@ -279,8 +270,7 @@ def choose_models(
     if words == "all":
         return published if weights == "published" else load_voice(voice).models_of(kind)
     if words:
-        wanted = [word.strip() for word in words.split(",")]
-        return [get_model(name, kind).name for name in wanted]
+        return [get_model(word.strip(), kind).name for word in words.split(",")]
     if weights == "published":
         return published[:1]
     return [choose_sources(dict.fromkeys(KINDS), voice, checkpoints)[kind].model]
@@ -303,7 +293,7 @@ def choices(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
     return words
 
 
-# What a table of a suite holds: a target, backends, and what else `make_workloads` takes.
+# A table of a suite: a target, backends, and further arguments of `make_workloads`.
 Table = tuple[Target, Sequence[str], dict[str, Any]]
 
 
@@ -341,7 +331,7 @@ def onnx_options() -> Iterator[Table]:
         yield target, backends, {}
 
 
-# The tables, what holds for all of their workloads unless it is given, and the seconds that they may take.
+# The tables, the defaults of their workloads, and the most seconds for all.
 SUITES: dict[str, tuple[Any, dict[str, Any], float | None]] = {
     "h200": (h200, {"precisions": ("fp16",), "weights": "published", "device": "cuda", "runs": 100}, 270.0),
     "cpu": (cpu, {"weights": "voice", "device": "cpu", "runs": 20}, None),

@@ -32,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     from common.bench.run import measure
 
-    command = shlex.join(["python", "scripts/benchmark.py", *sys.argv[1:]])
+    called = sys.argv[0] if sys.argv[0].startswith("melforge ") else "python scripts/benchmark.py"
+    command = f"{called} {shlex.join(sys.argv[1:])}".strip()
     workloads, budget = make_workloads(args)
     results = measure(workloads, command, args.limit, budget, show)
     if args.out:
@@ -50,49 +51,43 @@ def show(row: dict) -> None:
     print(line(row), file=sys.stderr)
 
 
-# argparse's keywords by option; the shared ones of common.cli.options have none here, or words of their own.
-OPTIONS: dict[str, dict[str, dict[str, Any] | str | None]] = {
+# By option: argparse's keywords, or its metavar and help; the help of a shared option, or None for its own.
+OPTIONS: dict[str, dict[str, dict[str, Any] | tuple[str, str] | str | None]] = {
     "what is measured": {
         "acoustic": "acoustic models: one, several (a,b) or all of the voice's (default: the voice's first)",
         "vocoder": "vocoders, as --acoustic",
-        "part": {
-            "metavar": "NAMES",
-            "help": "models or stages alone instead of pairs: fastpitch,hifigan.generator,tacotron2.decoder",
-        },
-        "suite": {"metavar": "NAME", "help": "tables that belong together: h200, cpu or onnx-options"},
-        "weights": {
-            "metavar": "KIND",
-            "help": "the voice's, or published: seeded random ones in the published sizes (default: voice)",
-        },
+        "part": (
+            "NAMES",
+            "models or stages alone instead of pairs: fastpitch,hifigan.generator,tacotron2.decoder",
+        ),
+        "suite": ("NAME", "tables that belong together: h200, cpu or onnx-options"),
+        "weights": (
+            "KIND",
+            "the voice's, or published: seeded random ones in the published sizes (default: voice)",
+        ),
         "voice": None,
         "checkpoint": None,
-        "symbols": {
-            "metavar": "N,...",
-            "help": "text lengths, in symbols: random ids, 5 frames for each, 600 steps of Tacotron 2 "
+        "symbols": (
+            "N,...",
+            "text lengths, in symbols: random ids, 5 frames for each, 600 steps of Tacotron 2 "
             "(default: sentences, as long as they become; 128 with --part and published weights)",
-        },
+        ),
         "batches": {"default": "1", "metavar": "N,...", "help": "batch sizes, in utterances (default: 1)"},
     },
     "how it runs": {
         "backend": {
-            "dest": "backends",
-            "action": "append",
-            "default": [],
-            "metavar": "NAMES",
+            **{"dest": "backends", "action": "append", "default": [], "metavar": "NAMES"},
             "help": "onnx, torch, trt, torch-compile, torch-graph, trt-graph (CUDA graphs), several "
             "(onnx,torch), or one for each model or stage (acoustic=trt,vocoder=onnx); may be repeated "
             "(default: onnx, and torch if it is installed)",
         },
         "precision": {
-            "dest": "precisions",
-            "metavar": "NAMES",
+            **{"dest": "precisions", "metavar": "NAMES"},
             "help": "fp32, tf32, fp16, of those that a backend has (default: fp32, or what use_fp16 says)",
         },
         "device": {"help": "cpu, cuda, cuda:N or auto (default: cpu, with trt a GPU)"},
         "peer": {
-            "action": "append",
-            "default": [],
-            "metavar": "MODULE:FUNCTION",
+            **{"action": "append", "default": [], "metavar": "MODULE:FUNCTION"},
             "help": "a function of yours in the same tables: a list of ids -> their audio; may be repeated",
         },
         "decoder": None,
@@ -102,8 +97,7 @@ OPTIONS: dict[str, dict[str, dict[str, Any] | str | None]] = {
         "limit": {"type": float, "default": 120.0, "help": "seconds for a row, with loading (default: 120)"},
         "budget": {"type": float, "help": "seconds for all rows: no further one begins then"},
         "graphs": {
-            "type": Path,
-            "default": GRAPHS,
+            **{"type": Path, "default": GRAPHS},
             "help": f"folder of graphs of published sizes, exported if missing (default: {GRAPHS})",
         },
     },
@@ -119,6 +113,8 @@ def add_arguments(parser: options.Parser) -> None:
     for heading, group in OPTIONS.items():
         arguments = parser.add_argument_group(heading)
         for name, how in group.items():
+            if isinstance(how, tuple):
+                how = dict(zip(("metavar", "help"), how, strict=True))
             if isinstance(how, dict):
                 arguments.add_argument(f"--{name}", **how)
             else:
@@ -159,9 +155,8 @@ def make_workloads(args: argparse.Namespace):
     if args.decoder and not any(workload.form_of(target.acoustic, args.decoder) for target in targets):
         raise InputError(f"--decoder {args.decoder}: none of the models that are measured has this form")
     backends = args.backends or workload.default_backends(args.deployments)
-    precisions = (
-        workload.choices(args.precisions, workload.PRECISIONS, "precision") if args.precisions else ()
-    )
+    known = workload.PRECISIONS
+    precisions = workload.choices(args.precisions, known, "precision") if args.precisions else ()
     how["batches"] = workload.numbers(args.batches, "--batches")
     made = workload.make_workloads(targets, backends, precisions, **how)
     return workload.with_peers(made, args.peer), args.budget

@@ -1,7 +1,7 @@
 """Checks TensorRT on this machine's GPU against PyTorch: stages, layers, speech, mixed backends, kernels.
 
-Each step writes its rows into --out, in the place of those about the same. `--document FILE` puts them on one
-page, on any machine.
+Each step writes its rows into --out and replaces earlier ones of the same check. `--document FILE` makes a
+page of them, on any machine.
 """
 
 import subprocess
@@ -27,18 +27,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         "weights": ("voice,published", "published (its sizes, random weights) and voice (default: both)"),
         "precision": (",".join(PRECISIONS), "with commas (default: fp32,fp16)"),
     }
+    add = parser.add_argument
     for name, (default, text) in texts.items():
-        parser.add_argument(f"--{name}", default=default, metavar="NAMES", help=text)
-    parser.add_argument(
-        "--export-only", action="store_true", help="make the graphs of published sizes and stop"
-    )
+        add(f"--{name}", default=default, metavar="NAMES", help=text)
+    add("--export-only", action="store_true", help="make the graphs of published sizes and stop")
     text = f"folder of the graphs of published sizes (default: {GRAPHS})"
-    parser.add_argument("--graphs", type=Path, default=GRAPHS, help=text)
-    text = f"checks at a time that measure no time (default: {PARALLEL})"
-    parser.add_argument("--parallel", type=options.positive, default=PARALLEL, help=text)
-    parser.add_argument("--limit", type=float, default=90.0, help="seconds for one check (default: 90)")
-    parser.add_argument("--out", type=Path, default=Path("build/gpu_check"), help="folder of the results")
-    parser.add_argument("--document", type=Path, help="write this page of the results and stop")
+    add("--graphs", type=Path, default=GRAPHS, help=text)
+    text = f"checks in parallel, of those that are not timed (default: {PARALLEL})"
+    add("--parallel", type=options.positive, default=PARALLEL, help=text)
+    add("--limit", type=float, default=90.0, help="seconds for one check (default: 90)")
+    add("--out", type=Path, default=Path("build/gpu_check"), help="folder of the results")
+    add("--document", type=Path, help="write this page of the results and stop")
     args = parser.parse_args(argv)
 
     if args.document:
@@ -67,28 +66,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     require_gpu("cuda")
     from common.bench.machine import versions
     from common.engines.tensorrt.api import load_tensorrt
-    from common.verify.gpu import models, pairs
-    from common.verify.gpu.checks import run_checks, write_rows
+    from common.verify.gpu import checks, pairs
 
     load_tensorrt()
     args.out.mkdir(parents=True, exist_ok=True)
-    write_rows(args.out / "machine.json", [versions("cuda")])
+    checks.write_rows(args.out / "machine.json", [versions("cuda")])
+    plots = f"{args.out}/plots"
     todo = {
-        "verify": lambda: models.verify_jobs(
-            chosen, origins, precisions, f"{args.out}/plots", str(args.graphs)
-        ),
-        "sentences": lambda: pairs.sentence_jobs(precisions, f"{args.out}/sentences"),
+        "verify": lambda: checks.verify_jobs(chosen, origins, precisions, plots, str(args.graphs)),
+        "sentences": lambda: pairs.pair_jobs([pairs.PYTORCH, *precisions], folder=f"{args.out}/sentences"),
         "example": lambda: [{"folder": f"{args.out}/example", "precision": p} for p in precisions],
-        "pairs": lambda: pairs.pair_jobs(precisions, "trt"),
-        "mix": lambda: pairs.pair_jobs(["fp16"], pairs.MIX),
+        "pairs": lambda: pairs.pair_jobs(precisions, backend="trt"),
+        "mix": lambda: pairs.pair_jobs(["fp16"], backend=pairs.MIX),
     }
     failed = False
     for step in steps:
         if step == "tests":
             failed |= run_tests(args.out / "tests.txt")
             continue
-        rows = run_checks(step, todo[step](), args.limit, args.parallel)
-        write_rows(args.out / f"{step}.json", rows)
+        rows = checks.run_checks(step, todo[step](), args.limit, args.parallel)
+        checks.write_rows(args.out / f"{step}.json", rows)
         failed |= any("failed" in row for row in rows)
     return 1 if failed else 0
 

@@ -24,21 +24,29 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     args = parser.parse_args(argv)
 
     require_torch("comparing with PyTorch")
+    from common.audio.sound_files import encode_audio
+    from common.files import write_bytes
+    from common.verify import report
     from common.verify.stages import verify
 
     sources, setups = prepare(args, model)
     found = verify(args.text, sources, setups, args.decoder)
     if args.json != "-":
-        show(found)
+        for setup in found.setups:
+            print(
+                f"{setup.source.model}: PyTorch and {setup.backend} in {setup.precision}, on {setup.device}"
+            )
+        run.print_table(report.HEADINGS, map(report.row_of, found.comparisons))
+        print("\n".join(report.conclusion(found)))
     if args.json:
         text = json.dumps(found.report(), indent=1) + "\n"
         sys.stdout.write(text) if args.json == "-" else Path(args.json).write_text(text, encoding="utf-8")
-    if args.plot:
-        from common.verify.report import draw
-
-        write(Path(args.plot), draw(found))
-    if args.output:
-        write_sounds(found, Path(args.output))
+    files = {args.plot: report.draw(found)} if args.plot else {}
+    for name, audio in (("pytorch", found.speech.wanted), ("other", found.speech.got)) if args.output else ():
+        files[f"{args.output}/{name}.wav"] = encode_audio(audio.samples, audio.sampling_rate)
+    for name, content in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(Path(name), content)
     return 0 if found.ok else 1
 
 
@@ -65,34 +73,18 @@ def make_parser(model: str | None) -> options.Parser:
     options.add_options(parser, "backend", default=default, backend=backends)
     options.add_options(parser, "precision", "device", "threads")
     options.add_decoder_argument(parser, "the backend's")
-    parser.add_argument(
-        "--layers",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="which layers, such as 'encoder.layers.0.*' (default: the model's list); may be repeated",
-    )
-    parser.add_argument(
-        "--calls",
-        type=options.positive,
-        default=40,
-        metavar="N",
-        help="of each stage that are compared, such as a decoder's steps (default: 40)",
-    )
-    parser.add_argument(
-        "--trt_force_build", "--trt-force-build", action="store_true", help="build engines again"
-    )
-    parser.add_argument(
-        "--perturb",
-        metavar="WEIGHT",
-        help="negate the largest value of this weight on the other side: shows that it is found",
-    )
-    parser.add_argument("--full", action="store_true", help="print every tensor, difference and error count")
-    parser.add_argument("--json", metavar="FILE", help="write a report; - for stdout, without the table")
-    parser.add_argument("--plot", metavar="PNG", help="draw the error over the layers, and both mels")
-    parser.add_argument(
-        "-o", "--output", metavar="FOLDER", help="write what both say: pytorch.wav and other.wav"
-    )
+    add, again = parser.add_argument, {"action": "append", "default": []}
+    text = "which layers, such as 'encoder.layers.0.*' (default: the model's list); may be repeated"
+    add("--layers", metavar="PATTERN", help=text, **again)
+    text = "of each stage that are compared, such as a decoder's steps (default: 40)"
+    add("--calls", type=options.positive, default=40, metavar="N", help=text)
+    add("--trt_force_build", "--trt-force-build", action="store_true", help="build engines again")
+    text = "negate the largest value of this weight on the other side: shows that it is found"
+    add("--perturb", metavar="WEIGHT", help=text)
+    add("--full", action="store_true", help="print every tensor, difference and error count")
+    add("--json", metavar="FILE", help="write a report; - for stdout, without the table")
+    add("--plot", metavar="PNG", help="draw the error over the layers, and both mels")
+    add("-o", "--output", metavar="FOLDER", help="write both sounds: pytorch.wav and other.wav")
     return parser
 
 
@@ -140,43 +132,13 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
         deployment = replace(deployment, mask_padding=masked, trt_force_build=anew)
         form = args.decoder if kind == "acoustic" else None
         stages = needed_stages(sources[kind], deployment, form, backend=backends[kind])
-        setups[kind] = Setup(
-            source=with_graphs(sources[kind], stages),
-            backend=backends[kind],
-            device=device,
-            deployment=deployment,
-            patterns=tuple(args.layers) or plan_of(names[kind]).layers,
-            asked=bool(args.layers),
-            threads=args.threads,
-            calls=args.calls,
-            watch=full() if args.full else None,
-        )
+        patterns = tuple(args.layers) or plan_of(names[kind]).layers
+        how = {"asked": bool(args.layers), "threads": args.threads, "calls": args.calls}
+        how["watch"] = full if args.full else None
+        source = with_graphs(sources[kind], stages)
+        setups[kind] = Setup(source, backends[kind], device, deployment, patterns, **how)
     if args.layers:
         share_layers(setups)
     if args.perturb:
         perturb_one(setups, args.perturb)
     return sources, setups
-
-
-def show(found: Any) -> None:
-    from common.verify.report import HEADINGS, conclusion, rows
-
-    for setup in found.setups:
-        print(f"{setup.source.model}: PyTorch and {setup.backend} in {setup.precision}, on {setup.device}")
-    run.print_table(HEADINGS, rows(found))
-    for line in conclusion(found):
-        print(line)
-
-
-def write(path: Path, content: bytes) -> None:
-    from common.files import write_bytes
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, content)
-
-
-def write_sounds(found: Any, folder: Path) -> None:
-    from common.audio.sound_files import encode_audio
-
-    for name, audio in (("pytorch", found.speech.wanted), ("other", found.speech.got)):
-        write(folder / f"{name}.wav", encode_audio(audio.samples, audio.sampling_rate))

@@ -13,13 +13,13 @@ from common.stages.choose import KERNELS
 
 # The largest error of a tensor, as a part of its largest value. docs/verify.md gives the reasons.
 TOLERANCES = {"onnx": {"fp32": 1e-4}, "trt": {"fp32": 3e-2, "fp16": 5e-2}, KERNELS: {"fp16": 5e-2}}
-# What is taken for a tensor's largest value at least: almost zero needs no more digits than that.
+# The least scale of a tensor: values near zero need no smaller tolerance.
 SMALLEST_SCALE = 0.05
-# A stage that takes up what its own steps made multiplies their rounding.
+# A stage that feeds its outputs back amplifies the rounding of its steps.
 FEEDBACK = 10.0
 # The mean difference of two mels in their own unit, the natural logarithm: 0.115 is a decibel.
 MEL_TOLERANCES = {"onnx": {"fp32": 0.01}, "trt": {"fp32": 0.05, "fp16": 0.1}}
-# Of the symbols, so many may last other than on PyTorch, where a duration lay near the middle of two frames.
+# The part of the symbols whose durations may differ: they lie near the middle between two frames.
 DURATIONS_TOLERANCE = 0.1
 
 
@@ -63,14 +63,12 @@ class Comparison:
     def add(self, wanted: np.ndarray, got: np.ndarray) -> None:
         """Takes in one call's values, and keeps the worse one."""
         self.calls += 1
-        new = replace(self, call=self.calls, shape=wanted.shape, reason="")
+        new = replace(self, call=self.calls, shape=wanted.shape, max_error=0.0, reason="")
         if got.shape != wanted.shape:
             new.reason = f"its shape is {list(got.shape)}, not {list(wanted.shape)}"
             new.max_error = float("inf")
         elif wanted.size:
             new._measure(wanted.astype(np.float64), got.astype(np.float64))
-        else:
-            new.max_error = 0.0
         worse = new.share / max(new.tolerance, 1e-12) >= self.share / max(self.tolerance, 1e-12)
         if self.calls == 1 or (worse and not self.reason):
             self.__dict__.update(new.__dict__)
@@ -88,25 +86,24 @@ class Comparison:
         self.scale = max(SMALLEST_SCALE, float(np.abs(wanted).max()))
 
     def row(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        row = dataclasses.asdict(self) | {"ok": self.ok, "share": self.share, "snr_db": self.snr}
-        return for_json(row)
+        return for_json(dataclasses.asdict(self) | {"ok": self.ok, "share": self.share, "snr_db": self.snr})
 
 
 def for_json(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with infinities and NaN as strings."""
     return {key: str(x) if isinstance(x, float) and not np.isfinite(x) else x for key, x in row.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class Speech:
-    """The same sentence by both sides, each from its own text to its own audio."""
+    """The same sentence on both sides, end to end."""
 
     wanted: Audio
     got: Audio
     tolerance: float  # of the mean difference of mels, natural logarithm
     judged: bool  # False: the model is autoregressive, and rounding may change its path
-    reach: tuple[np.ndarray, np.ndarray]  # the frames of either that belong together
-    other_durations: int  # symbols that last other than on PyTorch
+    reach: tuple[np.ndarray, np.ndarray]  # the aligned frames of each side
+    other_durations: int  # symbols with durations that differ from PyTorch's
     symbols: int
 
     @property
@@ -114,10 +111,6 @@ class Speech:
         """(n_mels, frames) where both have the same symbols at the same lengths."""
         ours, theirs = self.reach
         return np.abs(self.got.mel[:, theirs] - self.wanted.mel[:, ours])
-
-    @property
-    def frames(self) -> tuple[int, int]:
-        return self.wanted.mel.shape[1], self.got.mel.shape[1]
 
     def audio_mel_error(self, contract: MelContract) -> float:
         """The mean difference of the mels of the audio."""
@@ -145,7 +138,7 @@ class Speech:
         near = max(mel, audio_mel) <= self.tolerance and bool(len(self.reach[0]))
         near = near and self.other_durations <= DURATIONS_TOLERANCE * self.symbols
         return {
-            "frames": self.frames,
+            "frames": (self.wanted.mel.shape[1], self.got.mel.shape[1]),
             "frames_compared": len(self.reach[0]),
             "symbols": self.symbols,
             "other_durations": self.other_durations,
@@ -164,7 +157,7 @@ def mean(values: np.ndarray) -> float:
 
 
 def shared_frames(wanted: Audio, got: Audio) -> tuple[tuple[np.ndarray, np.ndarray], int, int]:
-    """The frames of symbols that last as long on both sides, in either's mel; and how many do not, of all."""
+    """The frames, in each mel, of symbols with equal durations; the number of other symbols, and of all."""
     ours, theirs, other, symbols = [], [], 0, 0
     starts = [0, 0]
     for a, b, mel_a, mel_b in zip(wanted.durations, got.durations, wanted.mels, got.mels, strict=True):

@@ -1,20 +1,15 @@
-"""What a comparison found: as a table, in full, and drawn."""
+"""The results of a comparison: as a table, in full, and drawn."""
 
 import io
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from common.verify.compare import Comparison, mean
-from common.verify.stages import Verification, Watch
+from common.verify.stages import Verification
 
 HEADINGS = ("tensor", "shape", "max", "mean", "relative", "SNR dB", "of largest", "tolerance", "worst at", "")
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # of which --full counts the errors above
-
-
-def rows(found: Verification) -> Iterator[tuple[str, ...]]:
-    return map(row_of, found.comparisons)
 
 
 def row_of(one: Comparison) -> tuple[str, ...]:
@@ -36,23 +31,18 @@ def row_of(one: Comparison) -> tuple[str, ...]:
 
 
 def conclusion(found: Verification) -> list[str]:
-    """What it comes to, in sentences."""
+    """The summary, in sentences."""
     speech = found.speech.report(found.contract)
     wanted, got = speech["frames"]
     snr = speech["audio_snr_db"]
+    judged = " - OUT" if speech["judged"] else " - not judged: the model is autoregressive"
     lines = [
-        f"the sentence by both: {wanted} and {got} mel frames, {speech['other_durations']} of "
-        f"{speech['symbols']} symbols last other; in {speech['frames_compared']} frames that belong together "
-        f"the mels differ by {speech['mel']:.1e} and those of the audio by {speech['audio_mel']:.1e} "
-        f"(mean, natural logarithm; tolerance {speech['tolerance']:g})"
-        + (f"; the samples' SNR is {snr:.1f} dB" if snr is not None else "")
-        + (
-            ""
-            if speech["within"]
-            else " - OUT"
-            if speech["judged"]
-            else " - not judged: the model is autoregressive"
-        )
+        f"the sentence on both: {wanted} and {got} mel frames; {speech['other_durations']} of "
+        f"{speech['symbols']} durations differ; mean error of {speech['frames_compared']} aligned frames: "
+        f"mels {speech['mel']:.1e}, mels of the audio {speech['audio_mel']:.1e} (natural logarithm; "
+        f"tolerance {speech['tolerance']:g})"
+        + (f"; SNR of the samples {snr:.1f} dB" if snr is not None else "")
+        + ("" if speech["within"] else judged)
     ]
     compared, first = found.comparisons, found.first_wrong
     wrong = sum(not one.ok for one in compared)
@@ -69,26 +59,21 @@ def conclusion(found: Verification) -> list[str]:
     return lines
 
 
-def full(limit: int = 3) -> Watch:
-    """What prints each pair of tensors: both, their difference, and how many elements are how far off."""
-
-    def show(one: Comparison, wanted: np.ndarray, got: np.ndarray) -> None:
-        print(f"\n## {one.full_name} {list(wanted.shape)}, call {one.calls}")
-        with np.printoptions(precision=5, edgeitems=limit, threshold=1, linewidth=110):
-            print(f"PyTorch:\n{wanted}\nother:\n{got}")
-            if wanted.shape != got.shape:
-                return
-            difference = np.abs(got.astype(np.float64) - wanted.astype(np.float64))
-            print(f"difference:\n{difference}")
-        scale = max(one.scale, 1e-12)
-        counts = [f"{int((difference > level).sum())} above {level:g}" for level in LEVELS]
-        out = int((~(difference <= one.tolerance * scale)).sum())
-        print(
-            f"largest {difference.max(initial=0):.3e}, mean {mean(difference):.3e}; "
-            f"of {difference.size} elements {', '.join(counts)}; {out} out of tolerance"
-        )
-
-    return show
+def full(one: Comparison, wanted: np.ndarray, got: np.ndarray) -> None:
+    """Prints a pair of tensors, their difference, and how many elements have which error."""
+    print(f"\n## {one.full_name} {list(wanted.shape)}, call {one.calls}")
+    with np.printoptions(precision=5, edgeitems=3, threshold=1, linewidth=110):
+        print(f"PyTorch:\n{wanted}\nother:\n{got}")
+        if wanted.shape != got.shape:
+            return
+        difference = np.abs(got.astype(np.float64) - wanted.astype(np.float64))
+        print(f"difference:\n{difference}")
+    counts = [f"{int((difference > level).sum())} above {level:g}" for level in LEVELS]
+    out = int((~(difference <= one.tolerance * max(one.scale, 1e-12))).sum())
+    print(
+        f"largest {difference.max(initial=0):.3e}, mean {mean(difference):.3e}; "
+        f"of {difference.size} elements {', '.join(counts)}; {out} out of tolerance"
+    )
 
 
 def draw(found: Verification) -> bytes:
@@ -105,7 +90,7 @@ def draw(found: Verification) -> bytes:
     for axis, (title, mel) in zip(axes[1:3], mels, strict=True):
         _image(axis, mel, f"mel, {title}", vmin=-11.5, vmax=1.0)
     _image(axes[3], found.speech.mel_error, "difference of the mels")
-    axes[3].set_xlabel("frames that belong together")
+    axes[3].set_xlabel("aligned frames")
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     pyplot.close(figure)

@@ -1,7 +1,6 @@
 """Compares a model on another backend with PyTorch: layer by layer, stage by stage, and the audio.
 
-The sentence goes through the model on PyTorch. At each stage the other side is given the same inputs, so that
-an error is found where it is made, and does not come from the stage before.
+PyTorch runs the sentence; each stage of the other backend gets PyTorch's inputs: errors do not add up.
 """
 
 import contextlib
@@ -35,7 +34,6 @@ from common.stages.choose import KERNELS, KINDS, choose_stages, pads_masked
 from common.synthesis.driver import Driver
 from common.synthesis.loading import make_driver
 from common.synthesis.stage_engines import StageEngines
-from common.text import Frontend
 from common.verify.compare import (
     FEEDBACK,
     MEL_TOLERANCES,
@@ -54,7 +52,7 @@ Watch = Callable[[Comparison, np.ndarray, np.ndarray], None]
 
 @dataclass
 class Setup:
-    """How one model's other side is run, and what is compared of it."""
+    """The backend and deployment that one model is compared on, and the results."""
 
     source: ModelSource  # the other side's
     backend: str
@@ -83,30 +81,28 @@ class Setup:
         return by_precision * (FEEDBACK if stage.feeds_back else 1)
 
     def engine(self, stage: Stage, bucket: Bucket | None) -> Engine:
-        """The engine that speaks, built if it is not there."""
+        """The engine used for synthesis, built if missing."""
         if stage.name in self.deployment.kernels:
             return make_engine(stage, self.source, KERNELS, self.device, self.threads)
         return self._make(stage, self.source, self.deployment, bucket)
 
     def layered_engine(self, stage: Stage) -> Engine:
-        """An engine that also gives what the layers make; its graph is kept in the cache."""
+        """An engine that also returns the layers' outputs; its graph is kept in the cache."""
         source = replace(self.source, graphs={stage.name: layered_graph(stage, self.source.config)})
         plain = replace(self.deployment, trt_file_path="", trt_file_path_list=())
         return self._make(stage, source, plain, None)
 
-    def _make(
-        self, stage: Stage, source: ModelSource, deployment: Deployment, bucket: Bucket | None
-    ) -> Engine:
+    def _make(self, stage: Stage, source: ModelSource, how: Deployment, bucket: Bucket | None) -> Engine:
         if self.backend == "trt":
             from common.engines.tensorrt.api import load_tensorrt
             from common.engines.tensorrt.build import build_stage
             from common.engines.tensorrt.engine_file import engine_file
 
             trt = load_tensorrt()
-            file = engine_file(stage, source, deployment, trt, bucket)
-            build_stage(file, source, trt, deployment.trt_force_build, deployment.trt_max_ws_size)
-            deployment = replace(deployment, trt_force_build=False)
-        return make_engine(stage, source, self.backend, self.device, self.threads, deployment, bucket)
+            file = engine_file(stage, source, how, trt, bucket)
+            build_stage(file, source, trt, how.trt_force_build, how.trt_max_ws_size)
+            how = replace(how, trt_force_build=False)
+        return make_engine(stage, source, self.backend, self.device, self.threads, how, bucket)
 
 
 def layered_graph(stage: Stage, config: object) -> Path:
@@ -125,8 +121,7 @@ def layered_graph(stage: Stage, config: object) -> Path:
 class ComparedEngine(WrappedEngine):
     """A stage on PyTorch whose outputs are compared with the other side's, on the same inputs.
 
-    The stage's outputs come from the engine that speaks, the layers' from a second one: what an engine has to
-    give out it cannot fuse, so that one alone would not be the one that speaks.
+    The layers' outputs come from a second engine, because an engine cannot fuse across its outputs.
     """
 
     def __init__(self, stage: Stage, source: ModelSource, setup: Setup, bucket: Bucket | None):
@@ -151,13 +146,12 @@ class ComparedEngine(WrappedEngine):
             wanted, got = reference(**inputs), other(**inputs)
             names = reference.stage.layers if layers else [t.name for t in self.stage.outputs]
             for name in names:
-                self._take(name, layers, to_numpy(wanted[name]), to_numpy(got[name]))
+                self._add(name, layers, to_numpy(wanted[name]), to_numpy(got[name]))
 
-    def _take(self, name: str, layer: bool, wanted: np.ndarray, got: np.ndarray) -> None:
-        kept, key = self._setup.comparisons, (self.stage.full_name, name)
-        exact = wanted.dtype.kind != "f"
-        tolerance = 0.0 if exact else self._setup.tolerance(self.stage)
-        comparison = kept.setdefault(key, Comparison(*key, layer, tolerance))
+    def _add(self, name: str, layer: bool, wanted: np.ndarray, got: np.ndarray) -> None:
+        key = self.stage.full_name, name
+        tolerance = self._setup.tolerance(self.stage) if wanted.dtype.kind == "f" else 0.0
+        comparison = self._setup.comparisons.setdefault(key, Comparison(*key, layer, tolerance))
         comparison.add(wanted, got)
         if self._setup.watch:
             self._setup.watch(comparison, wanted, got)
@@ -191,10 +185,7 @@ class ComparedEngines(StageEngines):
 
 
 def share_layers(setups: Mapping[str, Setup]) -> None:
-    """Gives each model those of the patterns that mean layers of it.
-
-    An InputError for a pattern that means none of any, with names that are like it.
-    """
+    """Each model keeps the patterns that match its layers; an InputError for one that matches none at all."""
     patterns = next(iter(setups.values())).patterns
     networks = {kind: build_network(source_stages(s.source)[0], s.source) for kind, s in setups.items()}
     found = {kind: match(network, patterns) for kind, network in networks.items()}
@@ -208,7 +199,7 @@ def share_layers(setups: Mapping[str, Setup]) -> None:
 
 
 def perturb(source: ModelSource, name: str) -> ModelSource:
-    """The source with the largest value of one weight negated: what a comparison must find."""
+    """The source with the largest value of one weight negated: an error that a comparison must find."""
     changed = source.state[name].copy()
     place = np.abs(changed).argmax()
     changed.flat[place] = -changed.flat[place]
@@ -229,7 +220,7 @@ def perturb_one(setups: Mapping[str, Setup], name: str) -> None:
 
 @dataclass(eq=False)
 class Verification:
-    """What was compared, in the order in which it ran."""
+    """The results, in the order of execution."""
 
     text: str
     setups: list[Setup]
@@ -250,12 +241,11 @@ class Verification:
 
     def report(self) -> dict[str, Any]:
         first = self.first_wrong
-        speech = self.speech.report(self.contract)
         return {
             "text": self.text,
             "models": [setup.report() for setup in self.setups],
             "tensors": [one.row() for one in self.comparisons],
-            "speech": for_json(speech),
+            "speech": for_json(self.speech.report(self.contract)),
             "first_wrong": first and first.full_name,
             "ok": self.ok,
         }
@@ -286,14 +276,19 @@ def verify(
             if setup is None:
                 references[kind] = others[kind] = make_driver(source, "torch", device)
                 continue
-            if kind == "acoustic":
-                _compare_steps(text, frontend, setup, source, form, controls)
-            engines = ComparedEngines(setup, source, form)
-            references[kind] = get_model(source.model).driver_class(source, engines)
+            engines, driver_class = ComparedEngines(setup, source, form), get_model(source.model).driver_class
+            stepwise = stepwise_form(setup, source, engines) if kind == "acoustic" else None
+            if stepwise:  # each step from PyTorch's state, layer by layer, before the whole loop
+                driver = driver_class(source, ComparedEngines(setup, source, stepwise))
+                for utterance in frontend(text).utterances:
+                    driver.synthesise([utterance.ids], controls)
+            references[kind] = driver_class(source, engines)
         rate = first.mel.sampling_rate
         wanted = TextToSpeech(frontend, **references, sampling_rate=rate).speak(text, controls)
         for kind, setup in setups.items():
-            _require_ran(setup)
+            for pattern in setup.patterns if setup.asked else ():
+                if pattern not in setup.ran:
+                    raise InputError(f"--layers {pattern!r}: no such layer runs in the stages that speak")
             form = decoder if kind == "acoustic" else None
             deployment = replace(setup.deployment, trt_force_build=False)
             how = (setup.backend, setup.device, setup.threads, form, None, deployment)
@@ -307,35 +302,17 @@ def verify(
     return Verification(text, ordered, speech, first.mel)
 
 
-def _compare_steps(
-    text: str,
-    frontend: Frontend,
-    setup: Setup,
-    source: ModelSource,
-    decoder: str | None,
-    controls: Controls | None,
-) -> None:
-    """Where a whole loop speaks, compares its steps first: each from PyTorch's state, and layer by layer."""
-    engines = ComparedEngines(setup, source, decoder)
-    forms = plan_of(source.model).forms
+def stepwise_form(setup: Setup, source: ModelSource, engines: ComparedEngines) -> str | None:
+    """The form that runs single steps, where one of the engines is a loop of all steps, and not a kernel."""
     loops = {stage.name for stage in source_stages(source) if stage.graph}
     if loops.isdisjoint(engines) or not loops.isdisjoint(setup.deployment.kernels):
-        return
-    stepwise = next(form for form, names in forms.items() if loops.isdisjoint(names))
-    driver = get_model(source.model).driver_class(source, ComparedEngines(setup, source, stepwise))
-    for utterance in frontend(text).utterances:
-        driver.synthesise([utterance.ids], controls)
-
-
-def _require_ran(setup: Setup) -> None:
-    for pattern in setup.patterns if setup.asked else ():
-        if pattern not in setup.ran:
-            raise InputError(f"--layers {pattern!r}: no such layer runs in the stages that speak")
+        return None
+    return next(form for form, names in plan_of(source.model).forms.items() if loops.isdisjoint(names))
 
 
 @contextlib.contextmanager
 def exact_products() -> Iterator[None]:
-    """PyTorch's products in float32 on a GPU too: what is right must not round to TF32 itself."""
+    """PyTorch's products in float32 on a GPU too: the reference must not round to TF32."""
     before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from common.bench.table import cells_of
-from common.verify.gpu import checks, models, pairs
+from common.verify.gpu import checks, pairs
 from common.verify.gpu.checks import document
 
 ROOT = Path(__file__).parents[2]
@@ -22,11 +22,8 @@ def run(*words: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
 
 
+@pytest.mark.no_gpu
 def test_without_a_gpu_it_says_so(tmp_path):
-    import torch
-
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
     found = run("--out", str(tmp_path / "x"))
     assert found.returncode == 2 and "PyTorch sees none here" in found.stderr
     assert not (tmp_path / "x").exists()
@@ -41,9 +38,9 @@ def test_an_unknown_step_and_an_empty_folder_are_named(tmp_path):
 
 
 def test_jobs_cover_all_pairs_and_precisions():
-    assert len(pairs.pair_jobs(["fp16"], "trt")) == 6
-    assert len(pairs.sentence_jobs(["fp16"], "x")) == 12
-    assert len(models.verify_jobs(["tacotron2"], ["voice", "published"], ["fp32"], "p", "g")) == 2
+    assert len(pairs.pair_jobs(["fp16"], backend="trt")) == 6
+    assert len(pairs.pair_jobs([pairs.PYTORCH, "fp16"], folder="x")) == 12
+    assert len(checks.verify_jobs(["tacotron2"], ["voice", "published"], ["fp32"], "p", "g")) == 2
 
 
 def test_a_child_that_fails_leaves_a_row_and_the_others_go_on():
@@ -59,16 +56,16 @@ def test_a_child_that_fails_leaves_a_row_and_the_others_go_on():
 
 def test_verification_compares_every_layer_and_draws(tmp_path):
     about = {"origin": "voice", "model": "hifigan", "precision": "fp32"}
-    row = models.check("voice", "hifigan", "fp32", str(tmp_path), backend="onnx", device="cpu")
+    row = checks.check_model("voice", "hifigan", "fp32", str(tmp_path), backend="onnx", device="cpu")
     assert row["report"]["ok"]
-    assert cells_of(models.COLUMNS, about | row)[-1] == "ok"
+    assert cells_of(checks.VERIFY_COLUMNS, about | row)[-1] == "ok"
     assert (tmp_path / "verify-voice-hifigan-fp32.png").stat().st_size > 1000
 
 
 def test_symbols_last_with_random_weights(tmp_path):
     from common.bench.random_weights import random_source
 
-    source = models.lasting(random_source("fastspeech", tmp_path))
+    source = checks.lasting(random_source("fastspeech", tmp_path))
     biases = [x for name, x in source.state.items() if "duration_predictor" in name and x.shape == (1,)]
     assert [float(x[0]) for x in biases] == [pytest.approx(math.log(6))]
     assert source.frontend.name == "fastspeech"

@@ -1,90 +1,166 @@
-"""Runs the checks of a GPU, each in a worker process, several at a time; keeps their rows; writes a page."""
+"""The checks of a GPU: verify_trt of every model, and runs of the checks in worker processes; their page."""
 
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
-from common.bench.table import Column, Row, table_of
+from common.bench.random_weights import random_source
+from common.bench.table import Column, Row, columns_of, counts, table_of
 from common.bench.worker import run_jobs
+from common.bench.workload import GRAPHS
+from common.config.deployment import Deployment
+from common.engines.tensorrt.engine_file import needed_stages
 from common.errors import InputError
-from common.verify.gpu import models, pairs
+from common.export.to_onnx import with_graphs
+from common.files import write_bytes
+from common.registry import get_model
+from common.speech import Controls
+from common.stages import plan_of
+from common.stages.choose import KINDS, pads_masked
+from common.verify.gpu import pairs
+from common.verify.report import draw
+from common.verify.stages import Setup, verify
+from common.weights.voices import FrontendSpec, ModelSource, load_voice
 
-# What a row is about.
+# The columns that identify a row.
 KEYS = ("origin", "model", "acoustic", "vocoder", "backend", "precision", "example")
 
 Job = dict[str, Any]  # a check's arguments; its row has those of KEYS and what was found, or why it "failed"
+TEXT = "It just works."
+FRAMES = 5  # that a symbol of a network with random weights lasts
+RESULTS = ("mel", "refined", "audio")  # a model's last output
+STEPS = 60  # of a decoder with random weights, which stops at any time
+
+
+def verify_jobs(
+    models: Sequence[str], origins: Sequence[str], precisions: Sequence[str], plots: str, graphs: str
+) -> list[dict[str, Any]]:
+    """A job for each model in each precision; the largest networks come first."""
+    return [
+        {"origin": origin, "model": model, "precision": precision, "plots": plots, "graphs": graphs}
+        for origin in sorted(origins)
+        for model in reversed(list(models))
+        for precision in precisions
+    ]
+
+
+def check_model(
+    origin: str,
+    model: str,
+    precision: str,
+    plots: str = "",
+    graphs: str | Path = GRAPHS,
+    backend: str = "trt",
+    device: str = "cuda",
+) -> Row:
+    """One model: the whole report of `verify`."""
+    kind, published = get_model(model).kind, origin == "published"
+    source = lasting(random_source(model, Path(graphs))) if published else load_voice().source(model)
+    deployment = Deployment(batch_size=1, use_fp16=precision == "fp16")
+    deployment = replace(deployment, mask_padding=pads_masked(source, deployment))
+    decoder = "steps" if model == "tacotron2" else None
+    stages = needed_stages(source, deployment, decoder, backend=backend)
+    setup = Setup(with_graphs(source, stages), backend, device, deployment, plan_of(model).layers)
+    controls = Controls(step_limit=STEPS, gate_threshold=1.0) if published and decoder else None
+    others = dict(zip(KINDS, ("fastpitch", "hifigan"), strict=True))
+    sources = {one: source if one == kind else load_voice().source(others[one]) for one in KINDS}
+    found = verify(TEXT, sources, {kind: setup}, decoder, controls)
+    if plots:
+        Path(plots).mkdir(parents=True, exist_ok=True)
+        write_bytes(Path(plots) / f"verify-{origin}-{model}-{precision}.png", draw(found))
+    return {"report": found.report()}
+
+
+def lasting(source: ModelSource) -> ModelSource:
+    """The network with durations of FRAMES: random weights alone predict durations of zero."""
+    spec = FrontendSpec(source.model, {}) if get_model(source.model).kind == "acoustic" else None
+    state = dict(source.state)
+    for name, bias in state.items():
+        if "duration_predictor" in name and bias.shape == (1,):  # of its last layer: log(1 + frames)
+            state[name] = np.full(1, math.log(1 + FRAMES), np.float32)
+    return replace(source, given_state=state, frontend=spec)
+
+
+def worst_of(row: Row) -> Row:
+    """The tensor that is nearest to its tolerance."""
+    return max(row["report"]["tensors"], key=lambda one: float(one["share"]) / max(one["tolerance"], 1e-12))
+
+
+def output_of(row: Row) -> Row:
+    tensors = reversed(row["report"]["tensors"])
+    return next(one for one in tensors if one["name"] in RESULTS and not one["layer"])
+
+
+def verdict_of(row: Row) -> str:
+    return "ok" if row["report"]["ok"] else f"OUT: {row['report']['first_wrong'] or 'the sentence'}"
+
+
+VERIFY_COLUMNS: tuple[Column, ...] = (
+    *columns_of("model: model", "weights: origin", "precision: precision"),
+    ("tensors", lambda row: str(len(row["report"]["tensors"]))),
+    ("worst", lambda row: "{stage}: {name}".format(**worst_of(row))),
+    ("worst error", lambda row: f"{float(worst_of(row)['share']):.1e}"),
+    ("tolerance", lambda row: f"{worst_of(row)['tolerance']:.0e}"),
+    ("output error", lambda row: f"{float(output_of(row)['share']):.1e}"),
+    ("SNR dB", lambda row: f"{float(output_of(row)['snr_db']):.0f}"),
+    ("mel", lambda row: f"{float(row['report']['speech']['mel']):.1e}"),
+    ("audio mel", lambda row: f"{float(row['report']['speech']['audio_mel']):.1e}"),
+    ("frames", lambda row: counts(row["report"]["speech"]["frames"])),
+    ("verdict", verdict_of),
+)
 
 
 class Check(NamedTuple):
-    """One step: what a worker does with a job, and its table on the page."""
+    """One step: the function of a job, and its table on the page."""
 
     run: Callable[..., Row]
     timed: bool  # one at a time
     columns: Sequence[Column]
-    head: int  # so many columns say what a row is about
-    text: str  # above the table
+    head: int  # the number of columns that identify a row
 
 
-INTRODUCTION = """# TensorRT on a GPU, checked
+INTRODUCTION = """# TensorRT on a GPU: results of the checks
 
-What `python scripts/check_gpu.py` found, put on this page by its `--document`. Where no unit is given, errors
-are shares of the tensor's largest value. Published sizes have seeded random weights; the voice is the shipped
-one. [verify.md](verify.md) says how layers are compared and why the tolerances are what they are."""
-CHECKS = {
-    "verify": Check(
-        models.check,
-        False,
-        models.COLUMNS,
-        3,
-        """## Layers and stages against PyTorch (verify_trt)
+The results of `python scripts/check_gpu.py`, written by its option `--document`. Errors without a unit are
+relative to the largest absolute value of the tensor. Weights: `voice` are those of the shipped voice,
+`published` are random ones in networks of the published sizes. [verify.md](verify.md) describes the
+comparison and the tolerances."""
+TEXTS = {
+    "verify": """## Layers and stages against PyTorch (verify_trt)
 
-`--steps verify`: every layer in each model's list and every output of its stages, both sides on the same
-inputs; then the sentence "It just works." by either side. "mel" and "audio's mel" are the mean differences of
-its mels (natural logarithm). The worst tensor is the one nearest to its tolerance.""",
-    ),
-    "sentences": Check(
-        pairs.check_sentences,
-        False,
-        pairs.SENTENCE_COLUMNS,
-        3,
-        """## Twenty sentences by every pair
+`--steps verify`: the layers listed in each model's `stages.py` and all outputs of its stages, with the same
+inputs on both backends; then the sentence "It just works." end to end. "mel" and "audio mel" are the mean
+absolute differences of the mels and of the mels of the audio (natural logarithm). "worst" is the tensor with
+the largest error relative to its tolerance.""",
+    "sentences": """## Twenty sentences with every pair
 
-`--steps sentences`: engines for buckets of 384, 768 and 1024 frames, warmed up first; the slowest sentence
-afterwards. What a judge says of them stands in [verify.md](verify.md).""",
-    ),
-    "example": Check(
-        pairs.check_example,
-        False,
-        pairs.EXAMPLE_COLUMNS,
-        2,
-        """## Without PyTorch
+`--steps sentences`: TensorRT engines for buckets of 384, 768 and 1024 frames, and PyTorch in float32.
+"slowest ms" is the longest time of a sentence, after warming up. [verify.md](verify.md) has the scores.""",
+    "example": """## Without PyTorch
 
-`--steps example`: examples/speak_tensorrt.py (numpy, pycuda and TensorRT) against the runner on the same
-engines. The file has 16 bits, so that 3e-05 is its rounding.""",
-    ),
-    "pairs": Check(
-        pairs.check_pair,
-        True,
-        pairs.COLUMNS,
-        4,
-        f"""## One sentence by every pair
+`--steps example`: examples/speak_tensorrt.py (numpy, pycuda and TensorRT) against the runner with the same
+engines. The wav file has 16 bits: its rounding error is up to 3e-05.""",
+    "pairs": f"""## One sentence with every pair
 
-`--steps pairs`: {pairs.RUNS} calls from text to samples on the host after 3 that are not counted; PyTorch
-in float32, eager, in the same process. "copies" is what moves between host and GPU in the vocoder's part.""",
-    ),
-    "mix": Check(
-        pairs.check_pair,
-        True,
-        pairs.COLUMNS,
-        4,
-        f"""## A mix of backends
+`--steps pairs`: {pairs.RUNS} calls from text to samples on the host, after 3 warm-up calls. "PyTorch ms" is
+PyTorch in float32, eager, in the same process. "copies" are those between host and GPU during vocoding.""",
+    "mix": f"""## A mix of backends
 
 `--steps mix`: `--backend {pairs.MIX}`, ONNX Runtime with its CUDA provider and I/O binding.""",
-    ),
+}
+CHECKS = {
+    "verify": Check(check_model, False, VERIFY_COLUMNS, 3),
+    "sentences": Check(pairs.check_sentences, False, pairs.SENTENCE_COLUMNS, 3),
+    "example": Check(pairs.check_example, False, pairs.EXAMPLE_COLUMNS, 2),
+    "pairs": Check(pairs.check_pair, True, pairs.COLUMNS, 4),
+    "mix": Check(pairs.check_pair, True, pairs.COLUMNS, 4),
 }
 
 
@@ -107,7 +183,7 @@ def run_checks(step: str, jobs: Sequence[Job], limit: float, parallel: int = 1) 
 
 
 def check(given: tuple[str, Job]) -> Iterator[Row]:
-    """What a worker does; PyTorch's float32 is all of it."""
+    """In a worker: a check, with PyTorch's products in float32."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     step, job = given
     try:
@@ -117,8 +193,8 @@ def check(given: tuple[str, Job]) -> Iterator[Row]:
 
 
 def line_of(step: str, row: Row) -> str:
-    """A row in short, for those who wait."""
-    words = [step, *(str(value) for value in row.values() if isinstance(value, str) and len(value) < 40)]
+    """A row in short, to show progress."""
+    words = [step, *(value for value in row.values() if isinstance(value, str) and len(value) < 40)]
     if "failed" in row:
         return f"{' '.join(words)}: FAILED: {row['failed']}"
     numbers = (f"{key} {value:.4g}" for key, value in row.items() if isinstance(value, float))
@@ -130,7 +206,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Writes the rows, in the place of those about the same that are there."""
+    """Writes the rows; they replace those with the same KEYS."""
     kept = {tuple(row.get(key) for key in KEYS): row for row in [*read_rows(path), *rows]}
     path.write_text(json.dumps(list(kept.values()), indent=1))
 
@@ -144,7 +220,7 @@ def document(folder: Path) -> str:
     parts = [INTRODUCTION, "; ".join(f"{name} {value}" for name, value in about.items()) + "."]
     for step, made in CHECKS.items():
         if rows[step]:
-            parts += [made.text, "\n".join(table_of(made.columns, rows[step], made.head))]
+            parts += [TEXTS[step], "\n".join(table_of(made.columns, rows[step], made.head))]
     tests = folder / "tests.txt"
     if tests.is_file():
         last = tests.read_text().strip().splitlines()[-1].strip("= ")

@@ -25,7 +25,7 @@ from common.speech import Controls
 from common.synthesis.warm_up import TEXT as SENTENCE
 from common.weights.voices import load_voice
 
-# What the judge is given: sentences of LJSpeech's transcripts (public domain), held out from training.
+# The sentences that are scored: of LJSpeech's transcripts (public domain), held out from training.
 SENTENCES = Path(__file__).with_name("sentences.txt")
 RUNS = 20
 PYTORCH = "pytorch"  # instead of an engine's precision
@@ -37,31 +37,21 @@ BUCKETS = Deployment(
 )
 
 
-def pair_jobs(precisions: Sequence[str], backend: str) -> list[Row]:
+def pair_jobs(precisions: Sequence[str], **more: str) -> list[Row]:
+    """A job for each of the shipped voice's pairs in each precision, with further arguments of its check."""
+    voice = load_voice()
     return [
-        {"acoustic": acoustic, "vocoder": vocoder, "backend": backend, "precision": precision}
-        for acoustic, vocoder in pairs()
+        {"acoustic": acoustic, "vocoder": vocoder, "precision": precision} | more
+        for acoustic in voice.models_of("acoustic")
+        for vocoder in voice.models_of("vocoder")
         for precision in precisions
     ]
-
-
-def sentence_jobs(precisions: Sequence[str], folder: str) -> list[Row]:
-    return [
-        {"acoustic": acoustic, "vocoder": vocoder, "precision": precision, "folder": folder}
-        for acoustic, vocoder in pairs()
-        for precision in (PYTORCH, *precisions)
-    ]
-
-
-def pairs() -> list[tuple[str, str]]:
-    voice = load_voice()
-    return [(a, v) for a in voice.models_of("acoustic") for v in voice.models_of("vocoder")]
 
 
 def load_pair(
     acoustic: str, vocoder: str, backend: str, precision: str = "fp32", how: Deployment | None = None
 ) -> TextToSpeech:
-    """A pair on this GPU, its engines built if they are not there."""
+    """A pair on this GPU; missing engines are built."""
     how = replace(how or Deployment(), batch_size=1, use_fp16=precision == "fp16")
     deployments = {acoustic: how, vocoder: how} if "trt" in backend else {}
     for model in deployments:
@@ -70,7 +60,7 @@ def load_pair(
 
 
 def check_pair(acoustic: str, vocoder: str, backend: str, precision: str) -> Row:
-    """One sentence by a pair: how long it takes from text to samples, and how far it is from PyTorch's."""
+    """One sentence with a pair: the times from text to samples, and the difference from PyTorch's samples."""
     reference = load_pair(acoustic, vocoder, "torch")
     wanted = reference.speak(SENTENCE).samples
     row: Row = {"torch": times_of(lambda: reference.speak(SENTENCE))}
@@ -85,32 +75,24 @@ def check_pair(acoustic: str, vocoder: str, backend: str, precision: str) -> Row
 
 
 def times_of(speak: Callable[[], Any]) -> list[float]:
-    """Milliseconds of each of RUNS calls, after three that are not counted."""
+    """Milliseconds of each of RUNS calls, after three to warm up."""
     return [seconds * 1000 for seconds in timed(speak, RUNS, "cuda", warm_up=3)]
 
 
 def difference(got: np.ndarray, wanted: np.ndarray) -> Row:
-    """How many samples there are on either side, and if they are as many, how far they are off at most."""
-    same = len(got) == len(wanted)
-    largest = float(np.abs(got - wanted).max()) if same else None
+    """The numbers of samples, and the largest difference where these are equal."""
+    largest = float(np.abs(got - wanted).max()) if len(got) == len(wanted) else None
     return {"samples": [len(got), len(wanted)], "difference": largest}
 
 
 def copies_between(tts: TextToSpeech) -> Row:
-    """What moves between host and GPU while the vocoder turns the acoustic model's mel into audio.
-
-    A mel that went over the host would be seen: copies of `mel_bytes` in either direction.
-    """
+    """The copies between host and GPU during vocoding; one of `mel_bytes` would be the mel itself."""
     made = tts.acoustic.synthesise([tts.analyse(SENTENCE).utterances[0].ids])
     lengths = np.asarray(to_numpy(made.mel_lengths))
     found = copies_of(lambda: tts.vocoder.vocode(made.mel, lengths))
-    return {
-        "mel_on": str(made.mel.device),
-        "mel_bytes": made.mel.nbytes,
-        "to_host": found["DtoH"],
-        "to_gpu": found["HtoD"],
-        "mel_copied": made.mel.nbytes in (*found["DtoH"], *found["HtoD"]),
-    }
+    mel_copied = made.mel.nbytes in (*found["DtoH"], *found["HtoD"])
+    row = {"mel_on": str(made.mel.device), "mel_bytes": made.mel.nbytes, "mel_copied": mel_copied}
+    return row | {"to_host": found["DtoH"], "to_gpu": found["HtoD"]}
 
 
 def copies_of(run: Callable[[], Any]) -> dict[str, list[int]]:
@@ -133,7 +115,7 @@ def copies_of(run: Callable[[], Any]) -> dict[str, list[int]]:
 
 
 def check_sentences(acoustic: str, vocoder: str, precision: str, folder: str) -> Row:
-    """Writes the sentences as FLAC files for the judge, by engines for buckets that were warmed up."""
+    """Writes the sentences as FLAC files to be scored, by engines for buckets, after a warm-up."""
     row: Row = {}
     if precision == PYTORCH:
         tts = load_pair(acoustic, vocoder, "torch")
@@ -161,7 +143,8 @@ def check_example(folder: str, precision: str) -> Row:
     out = Path(folder) / precision
     out.mkdir(parents=True, exist_ok=True)
     fp16 = str(precision == "fp16").lower()
-    paths = [f"{model}.trt_file_path={out}/{model}.trt" for model in ("fastpitch", "hifigan")]
+    models = ("fastpitch", "hifigan")
+    paths = [f"{model}.trt_file_path={out}/{model}.trt" for model in models]
     sets = [word for value in (*paths, f"use_fp16={fp16}", "use_trt=true") for word in ("--set", value)]
     pair = ["--acoustic", "fastpitch", "--vocoder", "hifigan"]
     run = lambda *command: subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: E731
@@ -174,11 +157,9 @@ def check_example(folder: str, precision: str) -> Row:
     except subprocess.CalledProcessError as error:
         raise InputError(f"{error.cmd[1]}: {error.stderr[-300:]}") from None
     got, _ = soundfile.read(out / "speech.wav", dtype="float32")
-    how = {
-        model: Deployment(trt_file_path=f"{out}/{model}.trt", use_fp16=precision == "fp16")
-        for model in ("fastpitch", "hifigan")
-    }
-    tts = TextToSpeech.load("fastpitch", "hifigan", backend="trt", device="cuda", deployments=how)
+    half = precision == "fp16"
+    how = {model: Deployment(trt_file_path=f"{out}/{model}.trt", use_fp16=half) for model in models}
+    tts = TextToSpeech.load(*models, backend="trt", device="cuda", deployments=how)
     made = tts.acoustic.synthesise([np.load(out / "ids.npy")])
     lengths = np.asarray(to_numpy(made.mel_lengths))
     (wanted,) = tts.vocoder.vocode(made.mel, lengths, Controls(denoising_strength=0.0))
@@ -193,16 +174,15 @@ def copies_text(copies: Row) -> str:
     return (
         f"{len(copies['to_host'])} to host ({sum(copies['to_host'])} B), "
         f"{len(copies['to_gpu'])} to GPU ({sum(copies['to_gpu'])} B); the mel ({copies['mel_bytes']} B, "
-        f"{copies['mel_on']}) {'is copied' if copies['mel_copied'] else 'stays'}"
+        f"{copies['mel_on']}) {'is copied' if copies['mel_copied'] else 'is not copied'}"
     )
 
 
 PAIR = ("acoustic: acoustic", "vocoder: vocoder")
 DIFFERENCE: Column = ("largest difference", difference_of)
 COLUMNS: tuple[Column, ...] = (
-    *columns_of(
-        *PAIR, "backends: backend", "precision: precision", "audio s: audio .2f", "first s: first .2f"
-    ),
+    *columns_of(*PAIR, "backends: backend", "precision: precision"),
+    *columns_of("audio s: audio .2f", "first call s: first .2f"),
     ("median ms", lambda row: f"{np.median(row['ms']):.2f}"),
     ("p95 ms", lambda row: f"{np.percentile(row['ms'], 95):.2f}"),
     ("x real time", lambda row: f"{row['audio'] / np.median(row['ms']) * 1000:.0f}"),
@@ -212,7 +192,7 @@ COLUMNS: tuple[Column, ...] = (
 )
 SENTENCE_COLUMNS = columns_of(
     *PAIR,
-    "runs on: precision",
+    "precision: precision",
     "warm-up s: warm_up .1f",
     "engines: warmed",
     "audio s: audio .1f",

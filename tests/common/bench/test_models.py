@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from common.bench import models
 from common.bench.models import FixedDurations, LoadedModels, audio_of
@@ -105,6 +106,7 @@ def test_half_precision_runs_and_keeps_float32_outside(workload, name):
         assert all(tensor.dtype != "float16" for tensor in stage.stage.outputs)
 
 
+@pytest.mark.no_gpu
 def test_what_a_machine_lacks_is_a_row_that_says_so(workload):
     target = Target("fastpitch", "hifigan")
     (row,) = measured(workload(target, "torch-graph"))
@@ -133,8 +135,6 @@ def test_a_peers_audio_is_an_array_or_a_list():
 
 def test_durations_are_given_to_what_is_captured_too():
     """Of a stage's engine by itself, and of what runs beside it; padding lasts no frame."""
-    torch = pytest.importorskip("torch")
-
     stage = next(stage for stage in stages_of("fastpitch", FastPitchConfig()) if stage.name == "encoder")
 
     class Predicting(Engine):
