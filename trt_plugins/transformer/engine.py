@@ -15,9 +15,8 @@ from common.config.deployment import Bucket
 from common.engines import Engine, Recent, check_inputs
 from common.engines.buckets import cut, resized
 from common.engines.cuda_graphs import MEL_STEP, TEXT_STEP, Captured
-from common.engines.torch_engine import build_network
 from common.stages import Dim, Stage
-from trt_plugins.graphs import TritonLaunch, check_machine, processors_of
+from trt_plugins.graphs import TritonLaunch, check_machine, folded_network, processors_of
 from trt_plugins.transformer.fold import (
     CHUNK,
     COLUMNS,
@@ -93,6 +92,10 @@ class SequenceBuffer:
         self.x32 = self.new(self.width, torch.float32)
         self.x16 = self.new(self.width)
         self.mask, self.inside = (self.new(1, torch.float32).view(-1) for _ in range(2))
+        self.memory = self.x32, self.x16, self.mask, self.inside  # the outputs of the embedding kernels
+        self.residual = self.mask, self.x32, self.x16  # what layer norms read and write
+        self.layout = size, self.stride, margin, batch  # arguments of the embedding kernels
+        self.widths = {"WIDTH": self.width, "BLOCK": block_of(channels)}
 
     def new(self, width: int, dtype: torch.dtype = torch.float16, count: int = 1) -> Tensor:
         return torch.zeros(count * self.all_rows, width, dtype=dtype, device=self.device)
@@ -102,25 +105,6 @@ class SequenceBuffer:
         """The layers' output, float32 [B, size, channels]: a view."""
         whole = self.x32[self.margin : self.margin + self.rows]
         return whole.unflatten(0, (self.batch, self.stride))[:, : self.size, : self.channels]
-
-    @property
-    def memory(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The outputs of the embedding kernels."""
-        return self.x32, self.x16, self.mask, self.inside
-
-    @property
-    def layout(self) -> tuple[int, int, int, int]:
-        """Arguments of the embedding kernels: size, stride, margin, items."""
-        return self.size, self.stride, self.margin, self.batch
-
-    @property
-    def residual(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What layer norms read and write."""
-        return self.mask, self.x32, self.x16
-
-    @property
-    def widths(self) -> dict[str, int]:
-        return {"WIDTH": self.width, "BLOCK": block_of(self.channels)}
 
     def grid(self, rows: int) -> tuple[int, int]:
         return -(-self.size // rows), self.batch
@@ -395,10 +379,7 @@ class TransformerEngine(Engine):
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
         check_machine(device, self.name)
         self.stage, self.device, self.config = stage, device, source.config
-        key = (stage.full_name, device, self.backend)
-        self.folded = source.networks.get(key)
-        if self.folded is None:
-            self.folded = source.networks[key] = self.fold(build_network(stage, source).to(device))
+        self.folded = folded_network(stage, source, device, stage.full_name, self.fold)
         self.memory_owner, self.memory_bytes = self.folded, nbytes(self.folded)
         self.processors = processors_of(device)
 
