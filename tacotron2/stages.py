@@ -51,33 +51,16 @@ def stages(config: Tacotron2Config) -> tuple[Stage, ...]:
     )
     stage = partial(Stage, "tacotron2", network="tacotron2.model:Tacotron2")
     decoder = partial(stage, small_steps=True, float32_layers=FLOAT32_LAYERS)
+    symbols = TensorSpec("symbols", "int64", (BATCH, TEXT))
+    step_inputs = memory, processed, lengths, *state, step_noise, dropout
+    loop = {"inputs": loop_inputs, "outputs": loop_outputs, "graph": "tacotron2.export_loop:loop_graph"}
+    gate, refined = TensorSpec("gate", "float32", (BATCH,)), TensorSpec("refined", "float32", mel.dims)
+    masked = (lengths,) if config.mask_text_padding else ()
     return (
-        stage(
-            "encoder",
-            method="encode",
-            inputs=(TensorSpec("symbols", "int64", (BATCH, TEXT)), lengths),
-            outputs=(memory, processed),
-        ),
-        decoder(
-            "decoder_iter",
-            method="decode_step",
-            inputs=(memory, processed, lengths, *state, step_noise, dropout),
-            outputs=(TensorSpec("gate", "float32", (BATCH,)), *after),
-        ),
-        decoder(
-            "decoder_loop",
-            method="decode_loop",
-            inputs=loop_inputs,
-            outputs=loop_outputs,
-            graph="tacotron2.export_loop:loop_graph",
-            feeds_back=True,
-        ),
-        stage(
-            "postnet",
-            method="refine",
-            inputs=(mel, lengths) if config.mask_text_padding else (mel,),
-            outputs=(TensorSpec("refined", "float32", mel.dims),),
-        ),
+        stage("encoder", method="encode", inputs=(symbols, lengths), outputs=(memory, processed)),
+        decoder("decoder_iter", method="decode_step", inputs=step_inputs, outputs=(gate, *after)),
+        decoder("decoder_loop", method="decode_loop", feeds_back=True, **loop),
+        stage("postnet", method="refine", inputs=(mel, *masked), outputs=(refined,)),
     )
 
 

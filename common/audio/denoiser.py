@@ -30,19 +30,14 @@ def denoiser_stage(model: str, hop_length: int, batch: Dim, mel: Dim) -> Stage:
     fewest = fewest_samples(hop_length)
     sizes = [max(fewest, frames * hop_length) for frames in (mel.min, mel.typical, mel.max)]
     samples, whole = Dim("samples", *sizes), Dim("whole", *sizes)
-    return Stage(
-        model=model,
-        name="denoiser",
-        network="common.audio.denoiser_network:DenoiserNetwork",
-        method="denoise",
-        inputs=(
-            TensorSpec("audio", "float32", (batch, samples)),
-            TensorSpec("strength", "float32", (batch,)),
-            TensorSpec("bias", "float32", (fewest,)),  # a bin for each of half a window's samples, and one
-        ),
-        outputs=(TensorSpec("denoised", "float32", (batch, whole)),),
-        float32_layers=("*",),  # it takes a small spectrum from a large one
-    )
+    audio = TensorSpec("audio", "float32", (batch, samples))
+    denoised = TensorSpec("denoised", "float32", (batch, whole))
+    strength = TensorSpec("strength", "float32", (batch,))
+    bias = TensorSpec("bias", "float32", (fewest,))  # a bin for each of half a window's samples, and one
+    network = "common.audio.denoiser_network:DenoiserNetwork"
+    inputs, outputs = (audio, strength, bias), (denoised,)
+    # In float32: it takes a small spectrum from a large one.
+    return Stage(model, "denoiser", network, "denoise", inputs, outputs, float32_layers=("*",))
 
 
 def vocoder_stages(generator: Stage, hop_length: int) -> tuple[Stage, ...]:
