@@ -166,8 +166,7 @@ class Shape(GraphedShape):
                 else:
                     source = buffer["second"]
                     launches.append(self._conv(product, after, x, source))
-        level, buffer = levels[-1], buffers[-1]["mean"]
-        samples = self.audio.shape[1]
+        level, buffer, samples = levels[-1], buffers[-1]["mean"], self.audio.shape[1]
         tensors = buffer.memory, folded.last, folded.last_bias, self.audio
         last = TritonLaunch(
             kernels.last_kernel,
