@@ -48,13 +48,10 @@ def infer_sizes(state: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     sizes |= read("pitch_emb.weight", pitch_embedding_kernel_size=2)
     sizes |= read("energy_emb.weight", energy_embedding_kernel_size=2)
     sizes |= read("duration_predictor.layers.0.conv.weight", in_fft_output_size=1)
-    for name, prefix in (
-        ("dur", "duration_predictor"),
-        *((x, f"{x}_predictor") for x in ("pitch", "energy")),
-    ):
-        sizes |= count(f"{prefix}.layers.", f"{name}_predictor_n_layers")
+    for name, word in (("dur", "duration"), ("pitch", "pitch"), ("energy", "energy")):
+        sizes |= count(f"{word}_predictor.layers.", f"{name}_predictor_n_layers")
         filters, kernel = f"{name}_predictor_filter_size", f"{name}_predictor_kernel_size"
-        sizes |= read(f"{prefix}.layers.0.conv.weight", **{filters: 0, kernel: 2})
+        sizes |= read(f"{word}_predictor.layers.0.conv.weight", **{filters: 0, kernel: 2})
     for side, prefix in (("in", "encoder.layers."), ("out", "decoder.layers.")):
         sizes |= count(prefix, f"{side}_fft_n_layers")
         filters, kernel = f"{side}_fft_conv1d_filter_size", f"{side}_fft_conv1d_kernel_size"
@@ -72,14 +69,7 @@ def _info(content: Mapping[str, Any], state: Mapping[str, torch.Tensor]) -> dict
         mean, std = DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD
     setup = content.get("train_setup")
     settings = setup if isinstance(setup, Mapping) else {}
-    return {
-        "ema_available": bool(content.get("ema_state_dict")),
-        "pitch_mean": mean,
-        "pitch_std": std,
-        **{key: content[key] for key in ("epoch", "iteration") if key in content},
-        **{
-            key: settings[key]
-            for key in (*TEXT_SETTINGS, *AUDIO_SETTINGS, "max_wav_value")
-            if key in settings
-        },
-    }
+    found = {"ema_available": bool(content.get("ema_state_dict")), "pitch_mean": mean, "pitch_std": std}
+    found |= {key: content[key] for key in ("epoch", "iteration") if key in content}
+    names = (*TEXT_SETTINGS, *AUDIO_SETTINGS, "max_wav_value")
+    return found | {key: settings[key] for key in names if key in settings}

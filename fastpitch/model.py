@@ -346,19 +346,10 @@ class FastPitch(nn.Module):
 
         n_frames = mel.size(2)
         decoded_lengths = durations.sum(1).clamp(max=n_frames)
-        return Prediction(
-            self._decode_frames(encoded, make_repeat_index(durations, n_frames), decoded_lengths),
-            length_mask(decoded_lengths, n_frames),
-            log_duration,
-            predicted_pitch,
-            predicted_energy,
-            durations,
-            pitch_target,
-            energy_target,
-            attn_soft,
-            attn_hard,
-            attn_logprob,
-        )
+        decoded = self._decode_frames(encoded, make_repeat_index(durations, n_frames), decoded_lengths)
+        predicted = log_duration, predicted_pitch, predicted_energy
+        targets, attention = (durations, pitch_target, energy_target), (attn_soft, attn_hard, attn_logprob)
+        return Prediction(decoded, length_mask(decoded_lengths, n_frames), *predicted, *targets, *attention)
 
     def _symbol_mask(self, symbols: Tensor, lengths: Tensor) -> Tensor:
         return (symbols != self.config.padding_idx) & length_mask(lengths, symbols.size(1))

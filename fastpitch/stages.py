@@ -1,23 +1,17 @@
 """The two stages of FastPitch: what runs before and after the length regulator's index is known."""
 
+from functools import partial
+
 from common.stages import Dim, Stage, StagePlan, TensorSpec
 from fastpitch.config import FastPitchConfig
 
-NETWORK = "fastpitch.model:FastPitch"
+NETWORK, KERNELS = "fastpitch.model:FastPitch", "trt_plugins.transformer.fastpitch"
 # The layers' norms, and with them what runs past the layers; angles, of which half precision cannot count
 # beyond 2048; and durations and pitch: a sound that is a frame longer shifts all that follow.
-FLOAT32_LAYERS = (
-    "*layer_norm",
-    "*norm",
-    "*pos_emb",
-    "duration_predictor",
-    "pitch_predictor",
-    "energy_predictor",
-)
+PREDICTORS = ("duration_predictor", "pitch_predictor", "energy_predictor")
+FLOAT32_LAYERS = ("*layer_norm", "*norm", "*pos_emb", *PREDICTORS)
 
-BATCH = Dim("batch", 1, 1, 16)
-TEXT = Dim("text", 1, 128, 512)
-MEL = Dim("mel", 1, 640, 4096)
+BATCH, TEXT, MEL = Dim("batch", 1, 1, 16), Dim("text", 1, 128, 512), Dim("mel", 1, 640, 4096)
 
 
 def stages(config: FastPitchConfig) -> tuple[Stage, ...]:
@@ -27,40 +21,32 @@ def stages(config: FastPitchConfig) -> tuple[Stage, ...]:
     pitch = TensorSpec("pitch", "float32", (BATCH, 1, TEXT))
     speaker = (TensorSpec("speaker", "int64", (BATCH,)),) if config.n_speakers > 1 else ()
     energy = (TensorSpec("energy", "float32", (BATCH, TEXT)),) if config.energy_conditioning else ()
-    encoder = Stage(
-        model="fastpitch",
-        name="encoder",
-        network=NETWORK,
-        method="encode",
-        inputs=(TensorSpec("symbols", "int64", (BATCH, TEXT)), lengths, *speaker),
-        outputs=(encoded, TensorSpec("duration", "float32", (BATCH, TEXT)), pitch),
-        float32_layers=FLOAT32_LAYERS,
+    symbols, duration = (
+        TensorSpec("symbols", "int64", (BATCH, TEXT)),
+        TensorSpec("duration", "float32", (BATCH, TEXT)),
     )
-    decoder = Stage(
-        model="fastpitch",
-        name="decoder",
-        network=NETWORK,
-        method="decode",
-        inputs=(
-            encoded,
-            lengths,
-            pitch,
-            TensorSpec("repeat_index", "int64", (BATCH, MEL)),
-            TensorSpec("mel_lengths", "int64", (BATCH,)),
+    index, mel_lengths = (
+        TensorSpec("repeat_index", "int64", (BATCH, MEL)),
+        TensorSpec("mel_lengths", "int64", (BATCH,)),
+    )
+    mel = TensorSpec("mel", "float32", (BATCH, config.n_mel_channels, MEL))
+    stage = partial(Stage, "fastpitch", network=NETWORK, float32_layers=FLOAT32_LAYERS)
+    inputs = encoded, lengths, pitch, index, mel_lengths
+    return (
+        stage(
+            "encoder",
+            method="encode",
+            inputs=(symbols, lengths, *speaker),
+            outputs=(encoded, duration, pitch),
         ),
-        outputs=(TensorSpec("mel", "float32", (BATCH, config.n_mel_channels, MEL)), *energy),
-        float32_layers=FLOAT32_LAYERS,
+        stage("decoder", method="decode", inputs=inputs, outputs=(mel, *energy)),
     )
-    return encoder, decoder
 
 
 PLAN = StagePlan(
     stages=stages,
     forms={"parallel": ("encoder", "decoder")},
     default="parallel",
-    kernels={
-        "encoder": "trt_plugins.transformer.fastpitch:Encoder",
-        "decoder": "trt_plugins.transformer.fastpitch:Decoder",
-    },
+    kernels={"encoder": f"{KERNELS}:Encoder", "decoder": f"{KERNELS}:Decoder"},
     layers=("encoder.*", "*_predictor*", "*_emb", "decoder.*", "proj"),
 )

@@ -42,15 +42,10 @@ def place(encoded: Array, durations: Array, mel_lengths: Array, frames: int, tab
 
 
 def place_by(
-    operations: Operations,
-    encoded: Array,
-    durations: Array,
-    mel_lengths: Array,
-    counting: Array,
-    table: Array,
+    operations: Operations, encoded: Array, durations: Array, mel_lengths: Array, frames: Array, table: Array
 ) -> Array:
-    """The same by a pair of operations; `counting` holds 0 to T - 1, and lengths go up to T."""
-    repeated = operations.repeat(encoded, durations, counting)
+    """The same by a pair of operations; `frames` holds 0 to T - 1, and lengths go up to T."""
+    repeated = operations.repeat(encoded, durations, frames)
     return operations.add_pos_enc(repeated, mel_lengths, table)
 
 

@@ -1,11 +1,12 @@
 """The stages of FastSpeech in its forms: in two parts of any length, whole with its lengths given, or in two
 parts between which kernels of our own run."""
 
+from functools import partial
+
 from common.stages import Dim, Stage, StagePlan, TensorSpec
 from fastspeech.config import FastSpeechConfig
 
-MODEL = "fastspeech"
-NETWORK = "fastspeech.model:FastSpeech"
+NETWORK, KERNELS = "fastspeech.model:FastSpeech", "trt_plugins.transformer.fastspeech"
 LONGEST_TEXT = 512
 # The layers' norms, and with them what runs past the layers; the sinusoids; and the durations: a sound that
 # is a frame longer shifts all that follow.
@@ -29,48 +30,17 @@ def stages(config: FastSpeechConfig) -> tuple[Stage, ...]:
     duration = TensorSpec("duration", "float32", (BATCH, text))
     made = TensorSpec("mel", "float32", (BATCH, config.n_mel_channels, mel))
     mel_lengths = TensorSpec("mel_lengths", "int64", (BATCH,))
+    index = TensorSpec("repeat_index", "int64", (BATCH, mel))
+    placed = TensorSpec("placed", "float32", (BATCH, mel, config.d_model))
+    given = TensorSpec("alpha", "float32", (1,)), TensorSpec("frames", "int64", (mel,))
+    total_frames = TensorSpec("total_frames", "int64", (BATCH,))
+    stage = partial(Stage, "fastspeech", network=NETWORK, float32_layers=FLOAT32_LAYERS)
+    whole = made, mel_lengths, total_frames, duration
     return (
-        Stage(
-            model=MODEL,
-            name="encoder",
-            network=NETWORK,
-            method="encode",
-            inputs=(symbols, lengths),
-            outputs=(encoded, duration),
-            float32_layers=FLOAT32_LAYERS,
-        ),
-        Stage(
-            model=MODEL,
-            name="decoder",
-            network=NETWORK,
-            method="decode",
-            inputs=(encoded, TensorSpec("repeat_index", "int64", (BATCH, mel)), mel_lengths),
-            outputs=(made,),
-            float32_layers=FLOAT32_LAYERS,
-        ),
-        Stage(
-            model=MODEL,
-            name="synthesis",
-            network=NETWORK,
-            method="synthesise",
-            inputs=(
-                symbols,
-                lengths,
-                TensorSpec("alpha", "float32", (1,)),
-                TensorSpec("frames", "int64", (mel,)),
-            ),
-            outputs=(made, mel_lengths, TensorSpec("total_frames", "int64", (BATCH,)), duration),
-            float32_layers=FLOAT32_LAYERS,
-        ),
-        Stage(
-            model=MODEL,
-            name="mel_side",
-            network=NETWORK,
-            method="render",
-            inputs=(TensorSpec("placed", "float32", (BATCH, mel, config.d_model)), mel_lengths),
-            outputs=(made,),
-            float32_layers=FLOAT32_LAYERS,
-        ),
+        stage("encoder", method="encode", inputs=(symbols, lengths), outputs=(encoded, duration)),
+        stage("decoder", method="decode", inputs=(encoded, index, mel_lengths), outputs=(made,)),
+        stage("synthesis", method="synthesise", inputs=(symbols, lengths, *given), outputs=whole),
+        stage("mel_side", method="render", inputs=(placed, mel_lengths), outputs=(made,)),
     )
 
 
@@ -83,11 +53,7 @@ PLAN = StagePlan(
     },
     default="dynamic",
     bucketed="fixed",
-    kernels={
-        "encoder": "trt_plugins.transformer.fastspeech:Encoder",
-        "decoder": "trt_plugins.transformer.fastspeech:Decoder",
-        "mel_side": "trt_plugins.transformer.fastspeech:Decoder",
-    },
+    kernels={"encoder": f"{KERNELS}:Encoder", **dict.fromkeys(("decoder", "mel_side"), f"{KERNELS}:Decoder")},
     operations="trt_plugins.operations:KERNELS",
     layers=("word_emb", "phoneme_side.*", "length_regulator.*", "mel_side.*", "mel_linear"),
 )

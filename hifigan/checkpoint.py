@@ -17,15 +17,11 @@ from common.weights import checkpoint as weights
 from hifigan.config import HifiganConfig
 from hifigan.model import HifiganGenerator
 
-# Fields of the mel contract under both projects' names for them.
-AUDIO_SETTINGS = {
-    "sampling_rate": ("sampling_rate",),
-    "filter_length": ("filter_length", "n_fft"),
-    "hop_length": ("hop_length", "hop_size"),
-    "win_length": ("win_length", "win_size"),
-    "mel_fmin": ("mel_fmin", "fmin"),
-    "mel_fmax": ("mel_fmax", "fmax"),
-}
+AUDIO_SETTINGS = ("sampling_rate", "filter_length", "hop_length", "win_length", "mel_fmin", "mel_fmax")
+# The original authors' names for them.
+THEIR_NAMES = dict(
+    zip(("sampling_rate", "n_fft", "hop_size", "win_size", "fmin", "fmax"), AUDIO_SETTINGS, strict=True)
+)
 # Shapes do not determine dilations: the published ones, by block type and kernel size.
 PUBLISHED_DILATIONS = {
     "1": {3: (1, 3, 5), 7: (1, 3, 5), 11: (1, 3, 5)},
@@ -197,9 +193,8 @@ def infer_sizes(state: Mapping[str, torch.Tensor], path: str | Path) -> dict[str
 def _info(
     content: Mapping[str, Any], settings: Mapping[str, Any], config: HifiganConfig, path: Path
 ) -> dict[str, Any]:
-    found = {
-        field: settings[name] for field, names in AUDIO_SETTINGS.items() for name in names if name in settings
-    }
+    both = [(name, name) for name in AUDIO_SETTINGS] + list(THEIR_NAMES.items())
+    found = {field: settings[name] for name, field in both if name in settings}
     progress = content.get("train_state")
     epoch = progress.get("epoch") if isinstance(progress, Mapping) else content.get("epoch")
     return {
@@ -212,7 +207,7 @@ def _info(
 
 def _mel_contract(found: Mapping[str, Any], config: HifiganConfig, path: Path) -> MelContract | None:
     """The contract from the settings; None if a part of it is missing."""
-    if found.keys() < AUDIO_SETTINGS.keys():
+    if len(found) < len(AUDIO_SETTINGS):
         return None
     for name, value in found.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,10 +1,8 @@
 """The stages of a HiFi-GAN vocoder: from mel to audio, and its denoiser."""
 
-from common.audio.denoiser import denoiser_stage, masked_denoiser_stage
-from common.stages import Dim, Stage, StagePlan, TensorSpec
+from common.audio.denoiser import vocoder_plan, vocoder_stages
+from common.stages import Dim, Stage, TensorSpec
 from hifigan.config import HifiganConfig
-
-MODEL = "hifigan"
 
 
 def stages(config: HifiganConfig) -> tuple[Stage, ...]:
@@ -14,7 +12,7 @@ def stages(config: HifiganConfig) -> tuple[Stage, ...]:
     hop = config.hop_length
     samples = Dim("samples", mel.min * hop, mel.typical * hop, mel.max * hop, of="mel", times=hop)
     generator = Stage(
-        model=MODEL,
+        model="hifigan",
         name="generator",
         network="hifigan.model:HifiganGenerator",
         method="generate",
@@ -22,25 +20,9 @@ def stages(config: HifiganConfig) -> tuple[Stage, ...]:
         outputs=(TensorSpec("audio", "float32", (batch, samples)),),
         float32_layers=("conv_post", "Tanh"),  # the waveform itself
     )
-    return (
-        generator,
-        denoiser_stage(MODEL, hop, batch, mel),
-        generator.masked(),
-        masked_denoiser_stage(MODEL, hop, batch, mel),
-    )
+    return vocoder_stages(generator, hop)
 
 
-PLAN = StagePlan(
-    stages=stages,
-    # Padded mels (buckets) are masked by their lengths, so that padding changes no sample. That takes time.
-    forms={
-        "whole": ("generator", "denoiser"),
-        "masked": ("masked_generator", "masked_denoiser"),
-        "unmasked": ("generator", "masked_denoiser"),
-    },
-    default="whole",
-    bucketed="masked",
-    bucketed_unmasked="unmasked",
-    kernels=dict.fromkeys(("generator", "masked_generator"), "trt_plugins.hifigan.engine:Generator"),
-    layers=("conv_pre", "ups.*", "resblocks.*", "conv_post"),
+PLAN = vocoder_plan(
+    stages, "trt_plugins.hifigan.engine:Generator", ("conv_pre", "ups.*", "resblocks.*", "conv_post")
 )

@@ -40,23 +40,16 @@ def infer_sizes(state: Mapping[str, torch.Tensor]) -> dict[str, int]:
     sizes = read("embedding.weight", n_symbols=0, symbols_embedding_dim=1, encoder_embedding_dim=1)
     sizes |= read("encoder.lstm.weight_ih_l0", encoder_embedding_dim=1)
     sizes |= read("encoder.convolutions.0.0.conv.weight", encoder_kernel_size=2)
-    sizes |= read(
-        "postnet.convolutions.0.0.conv.weight",
-        postnet_embedding_dim=0,
-        n_mel_channels=1,
-        postnet_kernel_size=2,
-    )
+    postnet = "postnet.convolutions.0.0.conv.weight"
+    sizes |= read(postnet, postnet_embedding_dim=0, n_mel_channels=1, postnet_kernel_size=2)
     for side in ("encoder", "postnet"):
         sizes |= weights.count_layers(state, f"{side}.convolutions.", f"{side}_n_convolutions")
     sizes |= read("decoder.prenet.layers.0.linear_layer.weight", prenet_dim=0)
     sizes |= read("decoder.attention_rnn.weight_hh", attention_rnn_dim=1)
     sizes |= read("decoder.decoder_rnn.weight_hh", decoder_rnn_dim=1)
     sizes |= read("decoder.attention_layer.memory_layer.linear_layer.weight", attention_dim=0)
-    sizes |= read(
-        "decoder.attention_layer.location_layer.location_conv.conv.weight",
-        attention_location_n_filters=0,
-        attention_location_kernel_size=2,
-    )
+    location = "decoder.attention_layer.location_layer.location_conv.conv.weight"
+    sizes |= read(location, attention_location_n_filters=0, attention_location_kernel_size=2)
     values = state.get("decoder.linear_projection.linear_layer.bias")
     if values is not None and sizes.get("n_mel_channels"):
         sizes["n_frames_per_step"] = values.numel() // sizes["n_mel_channels"]

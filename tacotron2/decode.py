@@ -74,7 +74,7 @@ class Decoded:
     stopped: np.ndarray  # bool [B], False: the step limit came first
 
 
-def decode_loop(
+def decode(
     engine: Engine,
     config: Tacotron2Config,
     encoded: Mapping[str, Array],
@@ -84,34 +84,32 @@ def decode_loop(
     threshold: float,
     limit: int,
 ) -> Decoded:
-    """The whole decoder in one call of stage "decoder_loop"; `encoded` holds the encoder's outputs."""
-    out = engine(
-        **{name: to_device(encoded[name], engine.device) for name in ("memory", "processed_memory")},
-        lengths=to_device(lengths, engine.device),
-        prenet_noise=first_rows(noise, limit, engine.device),
-        prenet_dropout=to_device(np.full(1, dropout, np.float32), engine.device),
-        gate_threshold=to_device(np.full(1, threshold, np.float32), engine.device),
-    )
+    """All steps by one call of stage "decoder_loop", or step by step with "decoder_iter".
+
+    `encoded` holds the encoder's outputs.
+    """
+    fixed = {name: to_device(encoded[name], engine.device) for name in ("memory", "processed_memory")}
+    fixed["lengths"] = to_device(lengths, engine.device)
+    fixed["prenet_dropout"] = to_device(np.full(1, dropout, np.float32), engine.device)
+    if engine.stage.name == "decoder_iter":
+        return _decode_steps(engine, config, fixed, noise, threshold, limit)
+    fixed["gate_threshold"] = to_device(np.full(1, threshold, np.float32), engine.device)
+    out = engine(**fixed, prenet_noise=first_rows(noise, limit, engine.device))
     rest = {name: to_numpy(out[name]) for name in ("mel_lengths", "gate", "alignment", "stopped")}
     return Decoded(mel=out["mel"], **rest)
 
 
-def decode_steps(
+def _decode_steps(
     engine: Engine,
     config: Tacotron2Config,
-    encoded: Mapping[str, Array],
-    lengths: Array,
+    fixed: dict[str, Array],
     noise: Noise,
-    dropout: float,
     threshold: float,
     limit: int,
 ) -> Decoded:
-    """The same, step by step with stage "decoder_iter", whose outputs are the next step's inputs."""
-    batch = len(lengths)
-    texts = text = encoded["memory"].shape[1]
-    fixed = {name: to_device(encoded[name], engine.device) for name in ("memory", "processed_memory")}
-    fixed["lengths"] = to_device(lengths, engine.device)
-    fixed["prenet_dropout"] = to_device(np.full(1, dropout, np.float32), engine.device)
+    """A step's outputs are the next one's inputs; `fixed` are the inputs that stay."""
+    batch, texts, _ = fixed["memory"].shape
+    text = texts
     if engine.buckets:  # padded once, not at every step
         text = bucket_for(engine, text=texts).text
     elif engine.can_be_repeated:  # a graph of its steps for each of few lengths

@@ -14,7 +14,7 @@ from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource
 from tacotron2.attention import attention_problem
 from tacotron2.config import PRENET_DROPOUT, Tacotron2Config
-from tacotron2.decode import Decoded, NoNoise, SeededNoise, decode_loop, decode_steps
+from tacotron2.decode import Decoded, NoNoise, SeededNoise, decode
 from tacotron2.stages import longest_steps
 
 SHARPENED_BANDS = 2  # on either side: harmonics of a voice stand two to four bands apart
@@ -67,7 +67,6 @@ class Tacotron2Acoustic(AcousticModel[Tacotron2Config]):
         dropout = PRENET_DROPOUT if controls.dropout else 0.0
         threshold = controls.gate_threshold
         threshold = self.config.gate_threshold if threshold is None else threshold
-        decode = decode_loop if self.decoder.stage.name == "decoder_loop" else decode_steps
         decoded = decode(self.decoder, self.config, encoded, lengths, noise, dropout, threshold, limit)
         sharpness = self.sharpness if controls.sharpness is None else controls.sharpness
         mel = sharpen(self._refine(decoded), sharpness)

@@ -1,11 +1,11 @@
 """The stages of Tacotron 2: encoder, decoder (a step at a time, or all of it as a loop), postnet."""
 
+from functools import partial
+
 from common.stages import Dim, Stage, StagePlan, TensorSpec
 from tacotron2.config import PRENET_LAYERS, Tacotron2Config
 from tacotron2.state import BATCH, TEXT, state_tensors
 
-MODEL = "tacotron2"
-NETWORK = "tacotron2.model:Tacotron2"
 LONGEST_LOOP = 2000
 # What the decoder's steps make of each other: where to look, what was said, and when to stop. Other products
 # are in half precision, the states that steps carry are not. In half precision TensorRT for RTX 1.4 gives NaN
@@ -35,62 +35,33 @@ def stages(config: Tacotron2Config) -> tuple[Stage, ...]:
     made = Dim("made_steps", 1, limit.typical, limit.max)  # known when the loop has ended
     frames = Dim("mel", 1, 640, max(640, limit.max * config.n_frames_per_step))
     mel = TensorSpec("mel", "float32", (BATCH, config.n_mel_channels, frames))
-    encoder = Stage(
-        model=MODEL,
-        name="encoder",
-        network=NETWORK,
-        method="encode",
-        inputs=(TensorSpec("symbols", "int64", (BATCH, TEXT)), lengths),
-        outputs=(memory, processed),
-    )
     state = state_tensors(config)
-    decoder_iter = Stage(
-        model=MODEL,
-        name="decoder_iter",
-        network=NETWORK,
-        method="decode_step",
-        inputs=(memory, processed, lengths, *state, TensorSpec("prenet_noise", "float32", noise), dropout),
-        outputs=(
-            TensorSpec("gate", "float32", (BATCH,)),
-            *(TensorSpec(f"next_{tensor.name}", tensor.dtype, tensor.dims) for tensor in state),
-        ),
-        small_steps=True,
-        float32_layers=FLOAT32_LAYERS,
+    after = (TensorSpec(f"next_{tensor.name}", tensor.dtype, tensor.dims) for tensor in state)
+    step_noise = TensorSpec("prenet_noise", "float32", noise)
+    loop_inputs = (
+        *(memory, processed, lengths, TensorSpec("prenet_noise", "float32", (limit, *noise)), dropout),
+        TensorSpec("gate_threshold", "float32", (1,)),
     )
-    decoder_loop = Stage(
-        model=MODEL,
-        name="decoder_loop",
-        network=NETWORK,
-        method="decode_loop",
-        inputs=(
-            memory,
-            processed,
-            lengths,
-            TensorSpec("prenet_noise", "float32", (limit, *noise)),
-            dropout,
-            TensorSpec("gate_threshold", "float32", (1,)),
-        ),
-        outputs=(
-            mel,
-            TensorSpec("mel_lengths", "int64", (BATCH,)),
-            TensorSpec("gate", "float32", (BATCH, made)),
-            TensorSpec("alignment", "float32", (BATCH, made, TEXT)),
-            TensorSpec("stopped", "bool", (BATCH,)),
-        ),
-        graph="tacotron2.export_loop:loop_graph",
-        small_steps=True,
-        feeds_back=True,
-        float32_layers=FLOAT32_LAYERS,
+    loop_outputs = (
+        mel,
+        TensorSpec("mel_lengths", "int64", (BATCH,)),
+        TensorSpec("gate", "float32", (BATCH, made)),
+        TensorSpec("alignment", "float32", (BATCH, made, TEXT)),
+        TensorSpec("stopped", "bool", (BATCH,)),
     )
-    postnet = Stage(
-        model=MODEL,
-        name="postnet",
-        network=NETWORK,
-        method="refine",
-        inputs=(mel, lengths) if config.mask_text_padding else (mel,),
-        outputs=(TensorSpec("refined", "float32", mel.dims),),
+    stage = partial(Stage, "tacotron2", network="tacotron2.model:Tacotron2")
+    decoder = partial(stage, small_steps=True, float32_layers=FLOAT32_LAYERS)
+    symbols = TensorSpec("symbols", "int64", (BATCH, TEXT))
+    step_inputs = memory, processed, lengths, *state, step_noise, dropout
+    loop = {"inputs": loop_inputs, "outputs": loop_outputs, "graph": "tacotron2.export_loop:loop_graph"}
+    gate, refined = TensorSpec("gate", "float32", (BATCH,)), TensorSpec("refined", "float32", mel.dims)
+    masked = (lengths,) if config.mask_text_padding else ()
+    return (
+        stage("encoder", method="encode", inputs=(symbols, lengths), outputs=(memory, processed)),
+        decoder("decoder_iter", method="decode_step", inputs=step_inputs, outputs=(gate, *after)),
+        decoder("decoder_loop", method="decode_loop", feeds_back=True, **loop),
+        stage("postnet", method="refine", inputs=(mel, *masked), outputs=(refined,)),
     )
-    return encoder, decoder_iter, decoder_loop, postnet
 
 
 PLAN = StagePlan(

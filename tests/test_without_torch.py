@@ -34,10 +34,10 @@ def voice(request, tiny_voice) -> Path:
     return ROOT / "voices" / "hazel"
 
 
-def run(tmp_path: Path, *arguments: object) -> subprocess.CompletedProcess:
+def run(tmp_path: Path, *arguments: object, script: str = "infer.py") -> subprocess.CompletedProcess:
     slim = os.environ.get("MELFORGE_SLIM_PYTHON")
     python = [slim] if slim else [sys.executable, "-c", HIDE]
-    command = [*python, str(ROOT / "scripts" / "infer.py"), *map(str, arguments)]
+    command = [*python, str(ROOT / "scripts" / script), *map(str, arguments)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
 
@@ -69,3 +69,8 @@ def test_what_needs_torch_says_so(tiny_voice, tmp_path, arguments):
     result = run(tmp_path, "--voice", tiny_voice, "--text", "Hello.", *arguments)
     assert result.returncode == 2
     assert result.stderr.startswith("error: ") and "needs PyTorch: pip install -e '.[torch]'" in result.stderr
+
+
+def test_help_of_the_letters_training_needs_no_torch(tmp_path):
+    result = run(tmp_path, "--help", script="train_g2p.py")
+    assert result.returncode == 0 and "--dictionary" in result.stdout, result.stderr

@@ -32,11 +32,8 @@ def check_machine(device: str, model: str) -> None:
         raise InputError(f"device {device!r}: PyTorch sees no GPU here")
     found = torch.cuda.get_device_capability(device)
     if found < CAPABILITY:
-        raise InputError(
-            "{}'s kernels need a GPU of compute capability {}.{} or later, not {}.{}".format(
-                model, *CAPABILITY, *found
-            )
-        )
+        needed, has = ("{}.{}".format(*capability) for capability in (CAPABILITY, found))
+        raise InputError(f"{model}'s kernels need a GPU of compute capability {needed} or later, not {has}")
     try:
         import triton  # noqa: F401
     except ImportError:
@@ -47,15 +44,24 @@ def check_machine(device: str, model: str) -> None:
 
 def processors_of(device: str) -> int:
     """The GPU's number of multiprocessors; on a CPU an H200's."""
-    if device == "cpu":
-        return 132
-    return torch.cuda.get_device_properties(device).multi_processor_count
+    return 132 if device == "cpu" else torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def padded(frames: int) -> int:
     """The padded length of a mel: capturing a graph for every length would take longer than running it."""
     step = SHORT_STEP if frames <= SHORT else STEP
     return -(-frames // step) * step
+
+
+def folded_network(
+    stage: Stage, source: ModelSource, device: str, name: str, fold: Callable[[Any], Any]
+) -> Any:
+    """The network's weights in the kernels' layout, which the source's engines share by `name`."""
+    key = (name, device, "cuda")
+    folded = source.networks.get(key)
+    if folded is None:
+        folded = source.networks[key] = fold(build_network(stage, source).to(device))
+    return folded
 
 
 class TritonLaunch(NamedTuple):
@@ -105,10 +111,14 @@ class ShapedGenerator(Engine):
 
     The first call with a batch size and length launches the kernels once (Triton compiles what its cache
     lacks) and captures them in a CUDA graph; later calls replay it. The last SHAPES graphs are kept.
+    Calls may come on different streams.
     """
 
     backend = "cuda"
     name: str  # the model's, in messages
+    check: Callable[[Any], Any]  # an InputError where the kernels do not support a config
+    fold: Callable[[Any], Any]  # the network's weights in the kernels' layout; `nbytes` is their size
+    shape: Callable[..., GraphedShape]  # of (config, folded, batch, frames, device)
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
         if stage.name not in STAGES:
@@ -116,53 +126,24 @@ class ShapedGenerator(Engine):
         self.check(source.config)
         check_machine(device, self.name)
         self.stage, self.device, self.config = stage, device, source.config
-        key = (stage.network, device, self.backend)
-        self.folded = source.networks.get(key)
-        if self.folded is None:
-            self.folded = source.networks[key] = self.fold(build_network(stage, source).to(device))
+        self.folded = folded_network(stage, source, device, stage.network, self.fold)
         self.memory_owner, self.memory_bytes = self.folded, self.folded.nbytes
-        self.shapes = Shapes(self.shape, device)
-
-    @staticmethod
-    @abstractmethod
-    def check(config: Any) -> None:
-        """A ValueError where the kernels do not support a config."""
-
-    @staticmethod
-    @abstractmethod
-    def fold(network: torch.nn.Module) -> Any:
-        """The network's weights in the kernels' layout; `nbytes` is their size."""
-
-    @abstractmethod
-    def shape(self, batch: int, frames: int) -> GraphedShape:
-        """The buffers and launches of one batch and length."""
+        self.kept: Recent[tuple[int, int], GraphedShape] = Recent(SHAPES)
+        self._done: torch.cuda.Event | None = None
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         check_inputs(self.stage, inputs)
         batch, _, frames = inputs["mel"].shape
-        return {self.stage.outputs[0].name: self.shapes.run(batch, frames, inputs)}
-
-
-class Shapes:
-    """The last SHAPES shapes that were run; calls may come on different streams."""
-
-    def __init__(self, make: Callable[[int, int], GraphedShape], device: str):
-        self._make = make
-        self._device = device
-        self.kept: Recent[tuple[int, int], GraphedShape] = Recent(SHAPES)
-        self._done: torch.cuda.Event | None = None
-
-    def run(self, batch: int, frames: int, inputs: Mapping[str, Array]) -> torch.Tensor:
-        with torch.cuda.device(self._device), torch.inference_mode():
+        with torch.cuda.device(self.device), torch.inference_mode():
             stream = torch.cuda.current_stream()
             if self._done is not None:  # the buffers may be in use on another stream
                 stream.wait_event(self._done)
             shape = self.kept.get_or_make((batch, padded(frames)), lambda: self._new(batch, padded(frames)))
             audio = shape(inputs, frames)
             self._done = stream.record_event()
-        return audio
+        return {self.stage.outputs[0].name: audio}
 
     def _new(self, batch: int, frames: int) -> GraphedShape:
         if len(self.kept) == self.kept.largest:  # before more memory is taken
             self.kept.drop_oldest()
-        return self._make(batch, frames)
+        return self.shape(self.config, self.folded, batch, frames, self.device)

@@ -10,8 +10,6 @@ from trt_plugins.kernel import Launch, current_device
 
 NAMESPACE = "melforge"  # of the plugins in TensorRT, and of their nodes in ONNX
 VERSION = "1"
-
-
 # TensorRT for RTX has plugin classes and a registry too, but its networks take no plugins.
 trt = load_tensorrt().api
 TYPE_NAMES = {
@@ -43,15 +41,11 @@ class KernelPlugin(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, t
         """The launch for the inputs' shapes; `addresses` are those of the inputs and the output."""
         raise NotImplementedError
 
-    # CORE
-
     def get_capability_interface(self, type):
         return self
 
     def clone(self):
         return type(self)()
-
-    # BUILD
 
     def get_output_data_types(self, input_types):
         return [input_types[0]]
@@ -73,8 +67,6 @@ class KernelPlugin(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, t
 
     def configure_plugin(self, inputs, outputs):
         pass  # independent of the range of shapes
-
-    # RUNTIME
 
     def get_fields_to_serialize(self):
         return trt.PluginFieldCollection([])

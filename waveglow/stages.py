@@ -1,11 +1,9 @@
 """The stages of a WaveGlow vocoder: from mel and noise to audio, and its denoiser."""
 
-from common.audio.denoiser import denoiser_stage, masked_denoiser_stage
+from common.audio.denoiser import vocoder_plan, vocoder_stages
 from common.errors import InputError
-from common.stages import Dim, Stage, StagePlan, TensorSpec
+from common.stages import Dim, Stage, TensorSpec
 from waveglow.config import WaveglowConfig
-
-MODEL = "waveglow"
 
 
 def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
@@ -28,7 +26,7 @@ def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
         for name, size in (("steps", config.noise_length(1)), ("samples", config.hop_length))
     )
     generator = Stage(
-        model=MODEL,
+        model="waveglow",
         name="generator",
         network="waveglow.model:Waveglow",
         method="generate",
@@ -41,25 +39,11 @@ def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
         float32_layers=("convinv", "Exp"),
         rtx_in_order=True,
     )
-    return (
-        generator,
-        denoiser_stage(MODEL, config.hop_length, batch, mel),
-        generator.masked(),
-        masked_denoiser_stage(MODEL, config.hop_length, batch, mel),
-    )
+    return vocoder_stages(generator, config.hop_length)
 
 
-PLAN = StagePlan(
-    stages=stages,
-    # Padded mels (buckets) are masked by their lengths, so that padding changes no sample. That takes time.
-    forms={
-        "whole": ("generator", "denoiser"),
-        "masked": ("masked_generator", "masked_denoiser"),
-        "unmasked": ("generator", "masked_denoiser"),
-    },
-    default="whole",
-    bucketed="masked",
-    bucketed_unmasked="unmasked",
-    kernels=dict.fromkeys(("generator", "masked_generator"), "trt_plugins.waveglow.engine:Generator"),
-    layers=(":_upsampled", "cond", "WN.*.start", "WN.*.*_layers.*", "WN.*.end", "convinv.*:undo"),
+PLAN = vocoder_plan(
+    stages,
+    "trt_plugins.waveglow.engine:Generator",
+    (":_upsampled", "cond", "WN.*.start", "WN.*.*_layers.*", "WN.*.end", "convinv.*:undo"),
 )

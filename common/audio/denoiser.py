@@ -4,13 +4,15 @@ The published WaveGlow denoiser, for any vocoder, as a stage of its own: here it
 and the spectrum of the hum; common/audio/denoiser_network.py has the network. No torch.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from common.arrays import random_lengths
 from common.audio.mel import OVERLAP, analysis_window, spectra_of
-from common.stages import Dim, Stage, TensorSpec
+from common.stages import Dim, Stage, StagePlan, TensorSpec
 
 BIAS_FRAMES = 88  # of the silent mel, as published
 
@@ -28,40 +30,49 @@ def denoiser_stage(model: str, hop_length: int, batch: Dim, mel: Dim) -> Stage:
     fewest = fewest_samples(hop_length)
     sizes = [max(fewest, frames * hop_length) for frames in (mel.min, mel.typical, mel.max)]
     samples, whole = Dim("samples", *sizes), Dim("whole", *sizes)
-    return Stage(
-        model=model,
-        name="denoiser",
-        network="common.audio.denoiser_network:DenoiserNetwork",
-        method="denoise",
-        inputs=(
-            TensorSpec("audio", "float32", (batch, samples)),
-            TensorSpec("strength", "float32", (batch,)),
-            TensorSpec("bias", "float32", (fewest,)),  # a bin for each of half a window's samples, and one
-        ),
-        outputs=(TensorSpec("denoised", "float32", (batch, whole)),),
-        float32_layers=("*",),  # it takes a small spectrum from a large one
-    )
+    audio = TensorSpec("audio", "float32", (batch, samples))
+    denoised = TensorSpec("denoised", "float32", (batch, whole))
+    strength = TensorSpec("strength", "float32", (batch,))
+    bias = TensorSpec("bias", "float32", (fewest,))  # a bin for each of half a window's samples, and one
+    network = "common.audio.denoiser_network:DenoiserNetwork"
+    inputs, outputs = (audio, strength, bias), (denoised,)
+    # In float32: it takes a small spectrum from a large one.
+    return Stage(model, "denoiser", network, "denoise", inputs, outputs, float32_layers=("*",))
 
 
-def masked_denoiser_stage(model: str, hop_length: int, batch: Dim, mel: Dim) -> Stage:
-    """The same for padded audio: an item of so many frames is denoised as if it ended there.
+def vocoder_stages(generator: Stage, hop_length: int) -> tuple[Stage, ...]:
+    """The generator and its denoiser, and both for padded mels: an item is processed as if it ended at its
+    length.
 
-    Its audio has whole frames, and so many of them that it is long enough for a spectrum.
+    A masked denoiser's audio has whole frames, and so many of them that it is long enough for a spectrum.
     """
+    batch, mel = generator.batch, generator.dynamic_dims["mel"]
     fewest = -(-fewest_samples(hop_length) // hop_length)
     sizes = [max(fewest, frames) * hop_length for frames in (mel.min, mel.typical, mel.max)]
-    samples = Dim("samples", *sizes, of=mel.name, times=hop_length)
-    plain = denoiser_stage(model, hop_length, batch, mel)
-    _, *others = plain.inputs
-    return replace(
-        plain,
-        name="masked_denoiser",
-        inputs=(
-            TensorSpec("audio", "float32", (batch, samples)),
-            *others,
-            TensorSpec("lengths", "int64", (batch,)),
-        ),
-        outputs=(TensorSpec("denoised", "float32", (batch, samples)),),
+    dims = batch, Dim("samples", *sizes, of=mel.name, times=hop_length)
+    denoiser = denoiser_stage(generator.model, hop_length, batch, mel)
+    inputs = TensorSpec("audio", "float32", dims), *denoiser.inputs[1:]
+    whole = replace(denoiser, inputs=inputs, outputs=(TensorSpec("denoised", "float32", dims),))
+    return generator, denoiser, generator.masked(), whole.masked()
+
+
+def vocoder_plan(
+    stages: Callable[[Any], tuple[Stage, ...]], engine: str, layers: tuple[str, ...]
+) -> StagePlan:
+    """The plan of a vocoder whose stages are `vocoder_stages`; `engine` is the generator on our kernels."""
+    return StagePlan(
+        stages=stages,
+        # Padded mels (buckets) are masked by their lengths, so that padding changes no sample; it takes time.
+        forms={
+            "whole": ("generator", "denoiser"),
+            "masked": ("masked_generator", "masked_denoiser"),
+            "unmasked": ("generator", "masked_denoiser"),
+        },
+        default="whole",
+        bucketed="masked",
+        bucketed_unmasked="unmasked",
+        kernels=dict.fromkeys(("generator", "masked_generator"), engine),
+        layers=layers,
     )
 
 

@@ -24,15 +24,8 @@ class MelSpectrogram(nn.Module):
         audio = audio.squeeze(1) if audio.dim() == 3 else audio
         with torch.autocast(audio.device.type, enabled=False):
             padded = F.pad(audio.float()[:, None], (self.padding, self.padding), mode="reflect")[:, 0]
-            spectrum = torch.stft(
-                padded,
-                self.contract.filter_length,
-                self.contract.hop_length,
-                self.contract.win_length,
-                self.window,
-                center=False,
-                return_complex=True,
-            )
+            sizes = self.contract.filter_length, self.contract.hop_length, self.contract.win_length
+            spectrum = torch.stft(padded, *sizes, self.window, center=False, return_complex=True)
             magnitude = (spectrum.real.square() + spectrum.imag.square() + self.floor).sqrt()
             mel = (self.basis @ magnitude).clamp(min=self.contract.mel_clamp)
             return mel.log() if self.contract.mel_log == "natural" else mel.log10()

@@ -1,5 +1,6 @@
 """Phrases from a file to sound files: what `melforge speak` does around the runner."""
 
+import argparse
 import io
 import sys
 import time
@@ -165,16 +166,10 @@ def describe_audio(phrase: Phrase, audio: Audio) -> list[str]:
 
 
 def speak_phrases(
-    tts: TextToSpeech,
-    phrases: Sequence[Phrase],
-    writer: Writer,
-    controls: Controls,
-    batch_size: int | None,
-    retries: int,
-    strict: bool,
-    quiet: bool,
+    tts: TextToSpeech, phrases: Sequence[Phrase], writer: Writer, controls: Controls, args: argparse.Namespace
 ) -> tuple[list[dict[str, Any]], int]:
-    """Speaks and writes every phrase that can be spoken; a record for each file made, and how many failed.
+    """Speaks and writes every phrase that can be spoken, as the options of `melforge speak` say; a record
+    for each file made, and how many failed.
 
     A lone phrase that cannot be spoken is an error. Of several, the others are still made.
     """
@@ -184,7 +179,7 @@ def speak_phrases(
         try:
             text = tts.analyse(phrase.text)
             lines = describe_unspoken(phrase, text.unspoken)
-            if strict and lines:
+            if args.strict and lines:
                 raise InputError("; ".join(lines))
         except InputError as error:
             if len(phrases) == 1:
@@ -196,8 +191,9 @@ def speak_phrases(
         for line in lines:
             print(f"warning: {line}", file=sys.stderr)
         speakable.append((phrase, text))
-    batch_size = batch_size if len(phrases) > 1 else batch_size or 1
-    answers = tts.speak_each([text for _, text in speakable], controls, batch_size, retries)
+    batch_size = args.batch_size if len(phrases) > 1 else args.batch_size or 1
+    quiet = args.json or writer.to_stdout
+    answers = tts.speak_each([text for _, text in speakable], controls, batch_size, args.retry)
     records: dict[int, dict[str, Any]] = {}
     for number, audio in _with_progress(answers, len(speakable)):
         phrase, _ = speakable[number]

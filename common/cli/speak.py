@@ -84,10 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.warm_up:
         several = len(phrases) > 1 and tts.choose_batch_size(args.batch_size)
         options.warm_up(tts, several or args.batch_size)
-    quiet = args.json or writer.to_stdout
-    records, failures = speak_phrases(
-        tts, phrases, writer, controls, args.batch_size, args.retry, args.strict, quiet
-    )
+    records, failures = speak_phrases(tts, phrases, writer, controls, args)
     if args.json:
         content = {"phrases": records, "load": tts.load_timings.stages, "buckets": tts.bucket_report()}
         print(json.dumps(content, indent=1, ensure_ascii=False))

@@ -10,6 +10,9 @@ import torch
 
 from common.audio.contract import MelContract
 from common.audio.sound_files import to_pcm16
+from common.engines.onnx_engine import OnnxEngine
+from common.export.to_onnx import export_source, source_stages
+from common.weights.published import read_checkpoint
 from hifigan.checkpoint import load_checkpoint
 from hifigan.config import HifiganConfig
 from hifigan.model import HifiganGenerator
@@ -46,6 +49,20 @@ def test_golden_audio(path):
     if "audio_int16" in golden:
         steps = to_pcm16(audio[:, 0].numpy()).astype(int) - golden["audio_int16"]
         assert np.abs(steps).max() <= 1 and np.mean(steps != 0) < 0.02  # float noise at a rounding edge
+
+
+def test_the_masked_graph_of_a_published_file_makes_the_golden_audio(tmp_path, monkeypatch):
+    """The export checks it with PyTorch too, on an item shorter than the batch."""
+    monkeypatch.setattr("common.export.to_onnx.check_sizes", lambda stage: [{"batch": 2, "mel": 9}])
+    source = read_checkpoint(NVIDIA / "checkpoint.pt")
+    stage = next(stage for stage in source_stages(source) if stage.name == "masked_generator")
+    source, checks = export_source(source, tmp_path, [stage])
+    assert [(check.stage, check.ok) for check in checks] == [("hifigan.masked_generator", True)]
+    golden = np.load(NVIDIA / "io.npz")
+    batch, _, frames = golden["mel"].shape
+    padded = np.pad(golden["mel"], [(0, 0), (0, 0), (0, 5)], constant_values=3.0)
+    audio = OnnxEngine(stage, source)(mel=padded, lengths=np.full(batch, frames))["audio"]
+    np.testing.assert_allclose(audio[:, : frames * 256], golden["audio"][:, 0], rtol=0, atol=1e-5)
 
 
 @torch.no_grad()

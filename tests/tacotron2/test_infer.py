@@ -13,7 +13,7 @@ from common.speech import Controls
 from common.synthesis.loading import make_driver
 from common.weights.voices import ModelSource
 from tacotron2.config import Tacotron2Config
-from tacotron2.decode import NOISE_BLOCK, SeededNoise, decode_loop, decode_steps
+from tacotron2.decode import NOISE_BLOCK, SeededNoise, decode
 from tacotron2.examples import firing_threshold
 from tacotron2.infer import durations, sharpen
 from tacotron2.model import Tacotron2
@@ -61,7 +61,6 @@ def threshold_of(acoustic, ids, seeds) -> float:
     """One at which items stop, at different steps."""
     symbols, lengths = pad_batch(ids)
     encoded = acoustic.encoder(symbols=symbols, lengths=lengths)
-    decode = decode_loop if acoustic.decoder.stage.name == "decoder_loop" else decode_steps
     noise = SeededNoise(seeds, CONFIG.prenet_dim)
     out = decode(acoustic.decoder, acoustic.config, encoded, lengths, noise, 0.5, 1.0, 90)
     assert not out.stopped.any() and out.mel.shape == (len(ids), 80, 180)

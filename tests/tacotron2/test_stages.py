@@ -17,7 +17,7 @@ from common.export.examples import examples_of
 from common.weights.published import read_checkpoint
 from common.weights.voices import ModelSource
 from tacotron2.config import STOP_CHECK_STEPS, Tacotron2Config
-from tacotron2.decode import NoNoise, SeededNoise, decode_loop, decode_steps, sigmoid
+from tacotron2.decode import NoNoise, SeededNoise, decode, sigmoid
 from tacotron2.examples import firing_threshold
 from tacotron2.model import Tacotron2
 from tacotron2.stages import PLAN, stages
@@ -101,9 +101,8 @@ def engines_of(source: ModelSource, backend: str) -> dict:
     return {stage.name: make_engine(stage, source, backend) for stage in stages(source.config)}
 
 
-def decode(engines: dict, form: str, *arguments):
-    name, function = {"loop": ("decoder_loop", decode_loop), "steps": ("decoder_iter", decode_steps)}[form]
-    return function(engines[name], *arguments)
+def decode_with(engines: dict, form: str, *arguments):
+    return decode(engines[{"loop": "decoder_loop", "steps": "decoder_iter"}[form]], *arguments)
 
 
 def assert_close(actual: np.ndarray, golden: np.ndarray) -> None:
@@ -124,7 +123,9 @@ def test_stages_give_the_published_answers(published, answers, backend, form, ca
     encoded = engines["encoder"](symbols=symbols, lengths=lengths)
     encoded = {name: value[:, : lengths.max()] for name, value in encoded.items()}
     limit = published.config.max_decoder_steps
-    out = decode(engines, form, published.config, encoded, lengths, Rows(keep), dropout, threshold, limit)
+    out = decode_with(
+        engines, form, published.config, encoded, lengths, Rows(keep), dropout, threshold, limit
+    )
     np.testing.assert_array_equal(out.mel_lengths, answers[f"{case}_mel_lengths"])
     assert_close(engines["postnet"](mel=out.mel)["refined"], answers[f"{case}_mel"])
     assert_close(out.alignment, answers[f"{case}_align"])
@@ -145,7 +146,7 @@ def test_both_forms_and_backends_stop_items_at_the_same_steps(tiny, dropout):
 
     def run(backend: str, form: str, threshold: float):
         noise = SeededNoise(range(4), config.prenet_dim) if dropout else NoNoise(4, config.prenet_dim)
-        return decode(both[backend], form, config, encoded, lengths, noise, dropout, threshold, limit)
+        return decode_with(both[backend], form, config, encoded, lengths, noise, dropout, threshold, limit)
 
     endless = run("torch", "loop", 1.0)
     assert endless.mel.shape == (4, 10, limit * config.n_frames_per_step) and not endless.stopped.any()
@@ -171,9 +172,9 @@ def test_items_that_stop_one_by_one(tiny, backend, form):
     engines = engines_of(tiny, backend)
     encoded = engines["encoder"](symbols=rng.integers(1, 20, (3, 4)), lengths=lengths)
     arguments = (config, encoded, lengths, NoNoise(3, config.prenet_dim), 0.0)
-    gates = sigmoid(decode(engines, form, *arguments, 1.0, limit).gate).max(axis=1)
+    gates = sigmoid(decode_with(engines, form, *arguments, 1.0, limit).gate).max(axis=1)
     threshold = float(np.sort(gates)[1:].mean())  # the largest alone is above
-    out = decode(engines, form, *arguments, threshold, limit)
+    out = decode_with(engines, form, *arguments, threshold, limit)
     np.testing.assert_array_equal(out.stopped, gates > threshold)
     assert (out.mel_lengths[~out.stopped] == limit * config.n_frames_per_step).all()
     assert (out.mel_lengths[out.stopped] < limit * config.n_frames_per_step).all()
@@ -188,8 +189,8 @@ def test_stops_are_looked_for_every_few_steps_on_a_gpu(tiny, monkeypatch):
     symbols = np.random.default_rng(2).integers(1, 20, (2, 5))
     encoded = engines["encoder"](symbols=symbols, lengths=lengths)
     arguments = (config, encoded, lengths, NoNoise(2, config.prenet_dim), 0.0)
-    threshold = firing_threshold(decode_steps(engines["decoder_iter"], *arguments, 1.0, limit).gate)
-    wanted = decode_steps(engines["decoder_iter"], *arguments, threshold, limit)
+    threshold = firing_threshold(decode(engines["decoder_iter"], *arguments, 1.0, limit).gate)
+    wanted = decode(engines["decoder_iter"], *arguments, threshold, limit)
 
     class Pretended(WrappedEngine):
         """Says that it is on a GPU, and takes tensors."""
@@ -207,7 +208,7 @@ def test_stops_are_looked_for_every_few_steps_on_a_gpu(tiny, monkeypatch):
 
     monkeypatch.setattr("tacotron2.decode.to_device", lambda array, device: torch.as_tensor(array))
     pretended = Pretended()
-    got = decode_steps(pretended, *arguments, threshold, limit)
+    got = decode(pretended, *arguments, threshold, limit)
     for name in ("mel", "mel_lengths", "gate", "alignment", "stopped"):
         np.testing.assert_array_equal(np.asarray(getattr(got, name)), np.asarray(getattr(wanted, name)))
     assert pretended.calls == min(limit, -(-got.gate.shape[1] // STOP_CHECK_STEPS) * STOP_CHECK_STEPS)
@@ -225,9 +226,9 @@ def test_without_early_stopping_all_steps_are_made(tmp_path):
     encoded = engines["encoder"](symbols=np.ones((1, 4), np.int64), lengths=lengths)
     arguments = (config, encoded, lengths, NoNoise(1, config.prenet_dim), 0.0, 0.0, 7)
     for out in (
-        decode_loop(make_engine(loop, source, "onnx"), *arguments),
-        decode_loop(engines["decoder_loop"], *arguments),
-        decode_steps(engines["decoder_iter"], *arguments),
+        decode(make_engine(loop, source, "onnx"), *arguments),
+        decode(engines["decoder_loop"], *arguments),
+        decode(engines["decoder_iter"], *arguments),
     ):
         assert out.mel.shape == (1, 10, 7) and out.mel_lengths.tolist() == [0] and out.stopped.all()
 
@@ -239,7 +240,7 @@ def test_the_loop_takes_the_step_limit_from_the_noise(tiny):
     encoded = engines["encoder"](symbols=np.arange(1, 6)[None], lengths=lengths)
     for limit in (1, 2, 29):
         noise = SeededNoise([7], tiny.config.prenet_dim)
-        out = decode(engines, "loop", tiny.config, encoded, lengths, noise, 0.5, 1.0, limit)
+        out = decode_with(engines, "loop", tiny.config, encoded, lengths, noise, 0.5, 1.0, limit)
         assert out.gate.shape == (1, limit)
 
 

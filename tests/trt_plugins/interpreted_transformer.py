@@ -21,6 +21,7 @@ from fastpitch.model import FastPitch
 from fastspeech import regulate
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech
+from trt_plugins import graphs
 from trt_plugins.transformer import engine, fastpitch, fastspeech, length_regulator
 
 patch_tensor = interpreter._patch_lang_tensor
@@ -115,7 +116,7 @@ network = MADE[model][0](config).eval().requires_grad_(False)
 for parameter in network.parameters():
     if parameter.dim() == 1:
         parameter += 0.1 * torch.randn_like(parameter)
-engine.build_network = lambda stage, source: network
+graphs.build_network = lambda stage, source: network
 source = ModelSource(model, config, Path(model), MelContract())
 symbols = torch.randint(1, 100, (2, TEXT))
 symbols[0, 4] = symbols[1, 9:] = config.padding_idx

@@ -117,7 +117,8 @@ def test_enqueue_launches_on_the_given_addresses_and_stream(kind, monkeypatch):
     from trt_plugins import plugin
 
     calls = []
-    module = importlib.import_module(kind.__module__)
+    package = {"Repeat": "repeat", "AddPosEnc": "add_pos_enc"}[kind.name]
+    module = importlib.import_module(f"trt_plugins.{package}.launch")
     monkeypatch.setattr(plugin, "current_device", lambda: 3)
     monkeypatch.setattr(module, "launch", lambda *given: lambda stream: calls.append((*given, stream)))
     dtypes = ("float16", "int64", "int64" if kind.name == "Repeat" else "float16", "float16")

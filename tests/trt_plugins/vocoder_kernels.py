@@ -89,10 +89,10 @@ class OnGpu:
         kernels = kernels_of(voice)
         inputs = inputs_for(voice, kernels.stage, 1, 20)
         wanted = kernels(**inputs)["audio"]
-        monkeypatch.setattr(kernels.shapes.kept, "largest", 2)
+        monkeypatch.setattr(kernels.kept, "largest", 2)
         for frames in (40, 60):
             kernels(**inputs_for(voice, kernels.stage, 1, frames))
-        assert list(kernels.shapes.kept) == [(1, 48), (1, 64)]
+        assert list(kernels.kept) == [(1, 48), (1, 64)]
         assert torch.equal(kernels(**inputs)["audio"], wanted)
 
     def test_another_stream_gives_the_same_audio(self, voice):

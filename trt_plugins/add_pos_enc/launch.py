@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_plugins.kernel import ROWS, Launch, widest_word
+from trt_plugins.kernel import ROWS, Four, Launch, widest_word
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -15,13 +15,7 @@ SOURCE = Path(__file__).with_name("add_pos_enc.cu")
 TYPES = {"float32": ("float", 4), "float16": ("half", 2)}
 
 
-def launch(
-    device: int,
-    dtype: str,
-    sizes: tuple[int, int, int, int],
-    addresses: tuple[int, int, int, int],
-    keep: tuple = (),
-) -> Launch:
+def launch(device: int, dtype: str, sizes: Four, addresses: Four, keep: tuple = ()) -> Launch:
     """`sizes` B, T, C and the table's rows; `addresses` of x, lengths, table and out."""
     batch, frames, channels, positions = sizes
     if positions <= frames:

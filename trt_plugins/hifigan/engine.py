@@ -59,15 +59,6 @@ def tile_for(product: Product, rows: int, processors: int) -> ConvTile:
     return min(fitting, key=time)
 
 
-class Generator(ShapedGenerator):
-    name = "HiFi-GAN"
-    check = staticmethod(layout_of)
-    fold = staticmethod(fold)
-
-    def shape(self, batch: int, frames: int) -> Shape:
-        return Shape(self.config, self.folded, batch, frames, self.device)
-
-
 class LevelBuffer(NamedTuple):
     """A level's activations, (blocks, rows, C) float16; zero outside the items."""
 
@@ -95,12 +86,11 @@ class Shape(GraphedShape):
         self.batch, self.frames = batch, frames
         self.stride = frames + self.layout.margin  # frames from one item to the next
         self.processors = processors_of(device)
-        samples = frames * config.hop_length
         self.inputs = {
             "mel": torch.zeros(batch, config.n_mel_channels, frames, device=device),
             "lengths": torch.full((batch,), frames, dtype=torch.int64, device=device),
         }
-        self.audio = torch.zeros(batch, samples, device=device)
+        self.audio = torch.zeros(batch, frames * config.hop_length, device=device)
         self.launches = self._describe()
 
     def launch(self) -> None:
@@ -176,8 +166,7 @@ class Shape(GraphedShape):
                 else:
                     source = buffer["second"]
                     launches.append(self._conv(product, after, x, source))
-        level, buffer = levels[-1], buffers[-1]["mean"]
-        samples = self.audio.shape[1]
+        level, buffer, samples = levels[-1], buffers[-1]["mean"], self.audio.shape[1]
         tensors = buffer.memory, folded.last, folded.last_bias, self.audio
         last = TritonLaunch(
             kernels.last_kernel,
@@ -245,3 +234,8 @@ class Shape(GraphedShape):
             (*tensors, product.dilation, *steps_apart, *places),
             {**taps, **apart, **chunks, **outs, **ends, **of_tile},
         )
+
+
+class Generator(ShapedGenerator):
+    name, shape = "HiFi-GAN", Shape
+    check, fold = staticmethod(layout_of), staticmethod(fold)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_plugins.kernel import ROWS, Launch, widest_word
+from trt_plugins.kernel import ROWS, Four, Launch, widest_word
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -15,13 +15,7 @@ WORDS = (16, 8, 4, 2)  # bytes; the kernel has an entry point for each
 NUMBER_BYTES = {"float32": 4, "float16": 2, "int32": 4}  # of x, which the kernel only copies
 
 
-def launch(
-    device: int,
-    dtype: str,
-    sizes: tuple[int, int, int, int],
-    addresses: tuple[int, int, int, int],
-    keep: tuple = (),
-) -> Launch:
+def launch(device: int, dtype: str, sizes: Four, addresses: Four, keep: tuple = ()) -> Launch:
     """`sizes` B, N, T, C; `addresses` of x, counts, frames and out."""
     batch, steps, frames, channels = sizes
     if not steps:

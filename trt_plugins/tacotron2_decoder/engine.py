@@ -12,7 +12,7 @@ from common.engines.torch_engine import build_network
 from common.errors import InputError
 from common.stages import Stage
 from trt_plugins.kernel import Launch, device_limits
-from trt_plugins.tacotron2_decoder.launch import check_sizes, exchange_bytes, launch, sizes_of
+from trt_plugins.tacotron2_decoder.launch import INPUTS, check_sizes, exchange_bytes, launch, sizes_of
 from trt_plugins.tacotron2_decoder.weights import arrange, fold, products
 
 if TYPE_CHECKING:
@@ -78,37 +78,21 @@ class DecoderLoop(Engine):
                 "stopped": made.stopped,
             }
 
-    def prepare(
-        self,
-        memory: Tensor,
-        processed_memory: Tensor,
-        lengths: Tensor,
-        prenet_noise: Tensor,
-        prenet_dropout: Tensor,
-        gate_threshold: Tensor,
-    ) -> tuple[Launch, DecoderOutput]:
+    def prepare(self, memory: Tensor, **inputs: Tensor) -> tuple[Launch, DecoderOutput]:
         """The launch for the stage's inputs, which may run once, and its output tensors."""
-        (batch, text, _), limit, sizes = memory.shape, len(prenet_noise), self._sizes
+        (batch, text, _), limit, sizes = memory.shape, len(inputs["prenet_noise"]), self._sizes
         made = DecoderOutput(
             torch.zeros(exchange_bytes(sizes), dtype=torch.uint8, device=self._at),
             memory.new_empty(batch, limit, sizes.frame),
-            torch.empty_like(lengths),
+            torch.empty_like(inputs["lengths"]),
             memory.new_empty(batch, limit),
             memory.new_empty(batch, limit, text),
             torch.empty(batch, dtype=torch.bool, device=self._at),
             torch.zeros(2, dtype=torch.int32, device=self._at),
         )
         *weights, context = self._weights
-        of_memory = products(memory, context)
-        given = processed_memory, lengths, prenet_noise, prenet_dropout, gate_threshold
-        tensors = (*weights, of_memory, *given, *made)
-        run = launch(
-            self._at.index,
-            sizes,
-            (batch, text, limit),
-            tuple(tensor.data_ptr() for tensor in tensors),
-            self.config.n_frames_per_step,
-            not self.config.decoder_no_early_stopping,
-            keep=tensors,
-        )
-        return run, made
+        given = {**inputs, "products": products(memory, context)}
+        tensors = (*weights, *(given[name] for name in INPUTS), *made)
+        addresses = tuple(tensor.data_ptr() for tensor in tensors)
+        options = self.config.n_frames_per_step, not self.config.decoder_no_early_stopping
+        return launch(self._at.index, sizes, (batch, text, limit), addresses, *options, keep=tensors), made

@@ -15,22 +15,9 @@ from common.config.deployment import Bucket
 from common.engines import Engine, Recent, check_inputs
 from common.engines.buckets import cut, resized
 from common.engines.cuda_graphs import MEL_STEP, TEXT_STEP, Captured
-from common.engines.torch_engine import build_network
 from common.stages import Dim, Stage
-from trt_plugins.graphs import TritonLaunch, check_machine, processors_of
-from trt_plugins.transformer.fold import (
-    CHUNK,
-    COLUMNS,
-    Attention,
-    Layer,
-    Norm,
-    PredictorLayer,
-    Predictors,
-    Product,
-    Value,
-    block_of,
-    nbytes,
-)
+from trt_plugins.graphs import TritonLaunch, check_machine, folded_network, processors_of
+from trt_plugins.transformer import fold
 from trt_plugins.transformer.length_regulator import LENGTH_REGULATOR
 
 if TYPE_CHECKING:
@@ -62,7 +49,7 @@ PART_TIME = 1.2e-6
 
 
 def tile_for(
-    product: Product, rows: int, processors: int, splittable: bool = False, widest: int = COLUMNS
+    product: fold.Product, rows: int, processors: int, splittable: bool = False, widest: int = fold.COLUMNS
 ) -> ProductTile:
     """The tile with the least estimated time for `rows` on `processors` multiprocessors."""
     steps = product.taps * product.chunks
@@ -88,11 +75,15 @@ class SequenceBuffer:
         self.stride = size + margin
         self.rows = batch * self.stride  # from the first item's first step
         self.all_rows = margin + self.rows + SLACK
-        self.width = -(-channels // CHUNK) * CHUNK
+        self.width = -(-channels // fold.CHUNK) * fold.CHUNK
         self.device = device
         self.x32 = self.new(self.width, torch.float32)
         self.x16 = self.new(self.width)
         self.mask, self.inside = (self.new(1, torch.float32).view(-1) for _ in range(2))
+        self.memory = self.x32, self.x16, self.mask, self.inside  # the outputs of the embedding kernels
+        self.residual = self.mask, self.x32, self.x16  # what layer norms read and write
+        self.layout = size, self.stride, margin, batch  # arguments of the embedding kernels
+        self.widths = {"WIDTH": self.width, "BLOCK": fold.block_of(channels)}
 
     def new(self, width: int, dtype: torch.dtype = torch.float16, count: int = 1) -> Tensor:
         return torch.zeros(count * self.all_rows, width, dtype=dtype, device=self.device)
@@ -102,25 +93,6 @@ class SequenceBuffer:
         """The layers' output, float32 [B, size, channels]: a view."""
         whole = self.x32[self.margin : self.margin + self.rows]
         return whole.unflatten(0, (self.batch, self.stride))[:, : self.size, : self.channels]
-
-    @property
-    def memory(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The outputs of the embedding kernels."""
-        return self.x32, self.x16, self.mask, self.inside
-
-    @property
-    def layout(self) -> tuple[int, int, int, int]:
-        """Arguments of the embedding kernels: size, stride, margin, items."""
-        return self.size, self.stride, self.margin, self.batch
-
-    @property
-    def residual(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What layer norms read and write."""
-        return self.mask, self.x32, self.x16
-
-    @property
-    def widths(self) -> dict[str, int]:
-        return {"WIDTH": self.width, "BLOCK": block_of(self.channels)}
 
     def grid(self, rows: int) -> tuple[int, int]:
         return -(-self.size // rows), self.batch
@@ -132,7 +104,7 @@ def items_of(batch: int) -> int:
 
 
 def product_launch(
-    product: Product,
+    product: fold.Product,
     sequence: SequenceBuffer,
     source: Tensor,
     out: Tensor,
@@ -151,15 +123,15 @@ def product_launch(
 
     describe = TensorDescriptor.from_tensor
     tensors = (
-        describe(source, [tile.rows, CHUNK]),
-        describe(product.weight, [tile.columns, CHUNK]),
+        describe(source, [tile.rows, fold.CHUNK]),
+        describe(product.weight, [tile.columns, fold.CHUNK]),
         product.bias,
         mask,
         out if parts or channels else describe(out, [tile.rows, tile.columns]),
     )
     rows = sequence.all_rows, sequence.margin, sequence.stride
     columns = {"COLUMNS": product.columns, "GROUP": group or product.columns}
-    of_product = {"TAPS": product.taps, "CHUNKS": product.chunks, "CHUNK": CHUNK, **columns}
+    of_product = {"TAPS": product.taps, "CHUNKS": product.chunks, "CHUNK": fold.CHUNK, **columns}
     of_tile = {"BM": tile.rows, "BN": tile.columns, "SPLITS": tile.splits, "STAGES": LOADS_AHEAD}
     of_tile["num_warps"] = 8 if tile.rows * tile.columns > 8192 else 4
     return TritonLaunch(
@@ -173,7 +145,7 @@ def product_launch(
 class LayerLaunches:
     """The launches of a transformer's layers, on the memory of a `SequenceBuffer`."""
 
-    def __init__(self, layers: Sequence[Layer], sequence: SequenceBuffer, processors: int):
+    def __init__(self, layers: Sequence[fold.Layer], sequence: SequenceBuffer, processors: int):
         self.layers, self.sequence, self.processors = layers, sequence, processors
         first = layers[0]
         self.qkv = sequence.new(first.attention.qkv.columns)
@@ -198,15 +170,15 @@ class LayerLaunches:
             yield product_launch(contract, sequence, self.hidden, self.parts, self.contract_tile, parts=True)
             yield self._norm(contract.bias, layer.norm, self.contract_tile.splits)
 
-    def _tile(self, product: Product) -> ProductTile:
+    def _tile(self, product: fold.Product) -> ProductTile:
         return tile_for(product, self.sequence.rows, self.processors)
 
-    def mel(self, product: Product, mel: Tensor) -> TritonLaunch:
+    def mel(self, product: fold.Product, mel: Tensor) -> TritonLaunch:
         """The final projection, into mel (B, n_mels, size)."""
         tile = self._tile(product)
         return product_launch(product, self.sequence, self.sequence.x16, mel, tile, channels=mel.shape[1])
 
-    def _attention(self, attention: Attention, lengths: Tensor) -> TritonLaunch:
+    def _attention(self, attention: fold.Attention, lengths: Tensor) -> TritonLaunch:
         from trt_plugins.transformer import kernels
 
         sequence, norm = self.sequence, attention.norm
@@ -221,7 +193,7 @@ class LayerLaunches:
             {**heads, **sequence.widths, **tile, "ITEMS": items_of(sequence.batch), "COLUMNS": self.columns},
         )
 
-    def _norm(self, bias: Tensor, norm: Norm, splits: int) -> TritonLaunch:
+    def _norm(self, bias: Tensor, norm: fold.Norm, splits: int) -> TritonLaunch:
         """Adds a product's partial sums and bias to the residual, then layer norm."""
         from trt_plugins.transformer import kernels
 
@@ -238,7 +210,7 @@ class LayerLaunches:
 class PredictorLaunches:
     """The launches of predictors of equal sizes, and their output `numbers` (predictors, B, size)."""
 
-    def __init__(self, predictors: Predictors, sequence: SequenceBuffer, processors: int):
+    def __init__(self, predictors: fold.Predictors, sequence: SequenceBuffer, processors: int):
         self.weights, self.sequence = predictors, sequence
         count, layers = len(predictors.last), predictors.layers
         self.tiles = [
@@ -264,7 +236,7 @@ class PredictorLaunches:
             source = out
 
     def _layer(
-        self, layer: PredictorLayer, tile: ProductTile, parts: Tensor, out: Tensor, longest: float
+        self, layer: fold.PredictorLayer, tile: ProductTile, parts: Tensor, out: Tensor, longest: float
     ) -> TritonLaunch:
         from trt_plugins.transformer import kernels
 
@@ -342,7 +314,7 @@ def frames_launch(
     positions: Tensor | None,
     mask_padding: bool,
     numbers: Tensor | None = None,
-    value: Value | None = None,
+    value: fold.Value | None = None,
 ) -> TritonLaunch:
     """The decoder's input: rows of `source` (`steps` per item), gathered by `repeat_index` if there is one.
 
@@ -395,11 +367,8 @@ class TransformerEngine(Engine):
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
         check_machine(device, self.name)
         self.stage, self.device, self.config = stage, device, source.config
-        key = (stage.full_name, device, self.backend)
-        self.folded = source.networks.get(key)
-        if self.folded is None:
-            self.folded = source.networks[key] = self.fold(build_network(stage, source).to(device))
-        self.memory_owner, self.memory_bytes = self.folded, nbytes(self.folded)
+        self.folded = folded_network(stage, source, device, stage.full_name, self.fold)
+        self.memory_owner, self.memory_bytes = self.folded, fold.nbytes(self.folded)
         self.processors = processors_of(device)
 
     @cached_property

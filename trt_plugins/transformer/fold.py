@@ -6,7 +6,7 @@ Channels are zero-padded to whole chunks of a product.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +18,7 @@ NARROWEST = 16  # the fewest channels that tensor cores multiply
 LOG2_E = 1.4426950408889634
 
 
-@dataclass(frozen=True)
-class Product:
+class Product(NamedTuple):
     """A convolution along rows; with one tap a linear layer."""
 
     weight: Tensor  # (taps * chunks * columns, CHUNK) float16
@@ -29,14 +28,12 @@ class Product:
     columns: int
 
 
-@dataclass(frozen=True)
-class Norm:
+class Norm(NamedTuple):
     gain: Tensor  # (channels,) float32
     shift: Tensor
 
 
-@dataclass(frozen=True)
-class Attention:
+class Attention(NamedTuple):
     heads: int
     head: int  # channels of a head, a power of two
     masked: float  # added to the scores of padding
@@ -46,16 +43,14 @@ class Attention:
     norm: Norm
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(NamedTuple):
     attention: Attention
     expand: Product
     contract: Product
     norm: Norm
 
 
-@dataclass(frozen=True)
-class PredictorLayer:
+class PredictorLayer(NamedTuple):
     """The same layer of several predictors, each with `block` columns of the product."""
 
     product: Product  # without bias
@@ -66,8 +61,7 @@ class PredictorLayer:
     shift: Tensor
 
 
-@dataclass(frozen=True)
-class Predictors:
+class Predictors(NamedTuple):
     layers: tuple[PredictorLayer, ...]
     last: Tensor  # (predictors, block) float32
     last_bias: Tensor  # (predictors,) float32
@@ -85,8 +79,7 @@ class Encoder:
     predictors: tuple[Predictors, ...]  # grouped by equal sizes
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(NamedTuple):
     """The embedding of a scalar per symbol, such as its pitch."""
 
     weight: Tensor  # (taps, channels) float32

@@ -40,21 +40,10 @@ def regulating(encode: Run) -> Run:
         }
         if pitch is not None:
             made["pitch"], made["numbers"] = torch.empty_like(pitch), duration.new_empty(2, batch, size)
-        kernels.durations_kernel[(batch,)](
-            duration,
-            pitch,
-            inputs["lengths"],
-            settings,
-            made["repeats"],
-            made.get("pitch"),
-            made["lengths"],
-            made.get("numbers"),
-            size,
-            batch,
-            LONGEST=LONGEST_SYMBOL,
-            HALF_UP=alpha is None,
-            BLOCK=block_of(size),
-        )
+        sources = duration, pitch, inputs["lengths"], settings
+        outputs = made["repeats"], made.get("pitch"), made["lengths"], made.get("numbers")
+        options = {"LONGEST": LONGEST_SYMBOL, "HALF_UP": alpha is None, "BLOCK": block_of(size)}
+        kernels.durations_kernel[(batch,)](*sources, *outputs, size, batch, **options)
         return made
 
     return run

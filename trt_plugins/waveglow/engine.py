@@ -14,15 +14,6 @@ RESIDUAL_ROWS, RESIDUAL_COLUMNS, RESIDUAL = 64, 256, {"num_warps": 4, "STAGES": 
 FLOW_ROWS = WINDOW_ROWS = 16
 
 
-class Generator(ShapedGenerator):
-    name = "WaveGlow"
-    check = staticmethod(layout_of)
-    fold = staticmethod(fold)
-
-    def shape(self, batch: int, frames: int) -> Shape:
-        return Shape(self.config, self.folded, batch, frames, self.device)
-
-
 class Shape(GraphedShape):
     """One batch size and length: buffers and launches."""
 
@@ -135,3 +126,8 @@ class Shape(GraphedShape):
         rows = {"PHASES": layout.phases, "GROUP": config.n_group, "MARGIN": layout.margin, "BLOCK": FLOW_ROWS}
         grid = -(-self.tiles * GATE_ROWS // FLOW_ROWS), layout.phases
         kernels.flow_kernel[grid](*tensors, *places, *sizes, **channels, **drawn, **rows, num_warps=4)
+
+
+class Generator(ShapedGenerator):
+    name, shape = "WaveGlow", Shape
+    check, fold = staticmethod(layout_of), staticmethod(fold)

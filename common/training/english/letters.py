@@ -1,17 +1,10 @@
-"""Trains the letter-to-sound network of the English frontend on CMUdict (twenty minutes on one CPU thread).
-
-Every letter is aligned with the nought to two phones that it stands for (expectation-maximisation over all
-alignments), so that reading a word is one classification a letter: nothing autoregressive, one pass of a
-small transformer whose second half also sees what the first half thinks (self-conditioning).
-"""
+"""The letter-to-sound network in PyTorch, and its training, for train_g2p.py."""
 
 import argparse
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,7 +13,6 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from common.cli import options
 from common.text.english.letters import with_primary_stress
 from common.training.english.dictionary import edit_distance, read_cmudict
 
@@ -156,14 +148,7 @@ def phone_errors(model: Reader, words: dict, names: list[str], chunks: list) -> 
     )
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = options.Parser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--dictionary", type=Path, required=True, help="CMUdict 0.7b, the text file")
-    parser.add_argument("--out", type=Path, required=True, help="safetensors file to write")
-    parser.add_argument("--minutes", type=float, default=20.0, help="training time in minutes")
-    parser.add_argument("--batch-size", type=int, default=384, help="words a step")
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args(argv)
+def train(args: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     random = np.random.default_rng(args.seed)
@@ -171,8 +156,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     words = read_words(args.dictionary.read_text(encoding="latin-1"))
     names = sorted(words)
     random.shuffle(names)
-    held_out, train = names[:HELD_OUT], names[HELD_OUT:]
-    plain = [(w, v) for w in train for v in words[w]]
+    held_out, learnt = names[:HELD_OUT], names[HELD_OUT:]
+    plain = [(w, v) for w in learnt for v in words[w]]
     phones = sorted({p for _, v in plain for p in v})
     start = {(): 0.2} | {(p,): 0.02 for p in phones} | {(p, q): 1e-5 for p in phones for q in phones}
     chance = dict.fromkeys(LETTERS, start)
