@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
-from common.training.corpus.utterances import Bucket, Utterances
+from common.training.corpus.batches import Bucket, Utterances
 from common.training.loop import autocast, recipe_parser, run_training
 from fastpitch.model import FastPitch, Prediction, Synthesis, make_repeat_index
 

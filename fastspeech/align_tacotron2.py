@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from common.arrays import length_mask
 from common.registry import get_model
-from common.training.corpus.mels import save_array
+from common.training.corpus.batches import Utterances
+from common.training.corpus.dataset import save_array
 from common.training.corpus.predict import by_length, load, prediction_parser
-from common.training.corpus.utterances import Utterances
 from common.training.loop import plot_alignment
 
 TEACHER = "tacotron2"

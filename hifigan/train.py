@@ -9,7 +9,7 @@ import argparse
 import torch
 from torch import Tensor
 
-from common.training.corpus.segments import Segments
+from common.training.corpus.batches import Segments
 from common.training.loop import adamw, autocast, run_training
 from common.training.vocoder import VocoderRecipe, VocoderTrainer, load_segments, vocoder_parser
 from hifigan.model import HifiganGenerator

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from common.arrays import length_mask
 from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
-from common.training.corpus.utterances import Bucket, Utterances
+from common.training.corpus.batches import Bucket, Utterances
 from common.training.loop import plot_alignment, recipe_parser, run_training
 from tacotron2.config import Tacotron2Config
 from tacotron2.model import PRENET_LAYERS, Prediction, Tacotron2

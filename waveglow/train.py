@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from common.training.corpus.segments import Segments
+from common.training.corpus.batches import Segments
 from common.training.loop import adamw, load_checkpoint, run_training
 from common.training.vocoder import VocoderRecipe, VocoderTrainer, load_segments, vocoder_parser
 from waveglow.model import Waveglow

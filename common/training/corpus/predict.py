@@ -12,8 +12,8 @@ from tqdm import tqdm
 from common.cli.parser import Parser
 from common.registry import load_attribute
 from common.stages import stages_of
-from common.training.corpus.mels import save_array
-from common.training.corpus.utterances import Utterances
+from common.training.corpus.batches import Utterances
+from common.training.corpus.dataset import save_array
 from common.weights.published import read_checkpoint
 from common.weights.voices import load_voice
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from common.cli import options
 from common.text.cmudict import DATA, load_cmudict
-from common.training.corpus.misaki import from_misaki
+from common.training.corpus.teacher import from_misaki
 from common.training.english.dictionary import edit_distance
 
 if TYPE_CHECKING:
