@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from common.arrays import length_mask
+from common.cli.run import run
 from common.registry import get_model
 from common.training.corpus.batches import Utterances
 from common.training.corpus.dataset import save_array
@@ -70,6 +71,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from common.cli.run import run
-
     run(main)

@@ -9,6 +9,7 @@ import argparse
 import torch
 from torch import Tensor
 
+from common.cli.run import run
 from common.training.corpus.batches import Segments
 from common.training.loop import adamw, autocast, run_training
 from common.training.vocoder import VocoderRecipe, VocoderTrainer, load_segments, vocoder_parser
@@ -43,6 +44,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from common.cli.run import run
-
     run(main)

@@ -44,7 +44,7 @@ def write_voice(
             exported, made = export_source(kept, weights.parent)
             checks += made
             entries[source.model] = {
-                "config": plain(dataclasses.asdict(source.config)),
+                "config": dataclasses.asdict(source.config),
                 "weights": weights.relative_to(draft).as_posix(),
                 "graphs": {
                     name: graph.relative_to(draft).as_posix() for name, graph in exported.graphs.items()
@@ -54,8 +54,8 @@ def write_voice(
         content = {
             "name": folder.name,
             **(about or {}),
-            "frontend": {"name": frontend.name, **plain(frontend.options)},
-            "mel": plain(dataclasses.asdict(first.mel)),
+            "frontend": {"name": frontend.name, **frontend.options},
+            "mel": dataclasses.asdict(first.mel),
             "models": entries,
         }
         text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)
@@ -93,9 +93,8 @@ def with_setting(sources: Sequence[ModelSource], setting: str, text: str) -> lis
 
 def set_by_voice(source: ModelSource) -> dict[str, Any]:
     """The settings that are not the model's defaults."""
-    values = dataclasses.asdict(source.settings)
-    defaults = {field.name: field.default for field in dataclasses.fields(source.settings)}
-    return {name: value for name, value in values.items() if value != defaults[name]}
+    values, fields = dataclasses.asdict(source.settings), dataclasses.fields(source.settings)
+    return {field.name: values[field.name] for field in fields if values[field.name] != field.default}
 
 
 def check_symbols(frontend: FrontendSpec, sources: Sequence[ModelSource]) -> None:
@@ -125,10 +124,3 @@ def halve(source: ModelSource) -> dict[str, np.ndarray]:
         if narrow and not np.isfinite(halved[name]).all():
             raise InputError(f"{source.weights}: {name} has values beyond half precision")
     return halved
-
-
-def plain(value: Any) -> Any:
-    """Tuples as lists, for YAML."""
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -129,7 +129,8 @@ class _PublishedFrontend(ABC):
             written = self._to_ascii(char)
             lost = [c for c in (char.lower(), *written.lower()) if left[c]]
             left.subtract(lost[:1])
-            if (lost or not written) and not _is_silent(char):
+            is_silent = char in _SILENT or unicodedata.category(char) in _SILENT_CATEGORIES
+            if (lost or not written) and not is_silent:
                 found.append((offset + i, char))
         return [Unspoken(symbol, position, text) for position, symbol in sorted(found)]
 
@@ -138,12 +139,15 @@ class _PublishedFrontend(ABC):
         return _BRACES.sub(lambda match: " " * len(match[0]), text)
 
 
-def _is_silent(char: str) -> bool:
-    return char in _SILENT or unicodedata.category(char) in _SILENT_CATEGORIES
-
-
-def _phones(text: str) -> list[str]:
-    return ["@" + phone for phone in text.split()]
+def _spelt(text: str, clean: Callable[[str], str] = str) -> list[str]:
+    """The characters of a cleaned text; of what stands in braces the phones."""
+    symbols: list[str] = []
+    end = 0
+    for match in _BRACES.finditer(text):
+        symbols += clean(text[end : match.start()])
+        symbols += ["@" + phone for phone in match[1].split()]
+        end = match.end()
+    return [*symbols, *clean(text[end:])]
 
 
 def _character_map(cleaners: str | Sequence[str], to_ascii: Callable[[str], str]) -> Callable[[str], str]:
@@ -165,19 +169,8 @@ class Tacotron2Frontend(_PublishedFrontend):
 
     def _spell(self, text: str) -> tuple[str, str, list[str]]:
         # The published cleaners know nothing of braces; the ids are made from what stands between them.
-        normalised = self._clean(text)
-        spelt: list[str] = []
-        rest = text
-        while match := _BRACES.search(rest, 0, _line_end(rest)):
-            spelt += self._clean(rest[: match.start()])
-            spelt += _phones(match[1])
-            rest = rest[match.end() : _line_end(rest)]
-        return normalised, "", spelt + list(normalised if rest == text else self._clean(rest))
-
-
-def _line_end(text: str) -> int:
-    end = text.find("\n")
-    return end if end >= 0 else len(text)
+        normalised, line = self._clean(text), text.partition("\n")[0]
+        return normalised, "", _spelt(line, self._clean) if _BRACES.search(line) else list(normalised)
 
 
 class FastSpeechFrontend(Tacotron2Frontend):
@@ -231,14 +224,8 @@ class FastPitchFrontend(_PublishedFrontend):
         cleaned = " ".join(token if token[0] == "{" else self._clean(token) for token in tokens)
         cleaned = collapse_blanks(cleaned)
         phonemes = self._look_up(cleaned) if self._p_arpabet else ""
-        spelt = list(self._before)
-        end = 0
         written = phonemes if self._p_arpabet else cleaned
-        for match in _BRACES.finditer(written):
-            spelt += written[end : match.start()]
-            spelt += _phones(match[1])
-            end = match.end()
-        return cleaned, phonemes, [*spelt, *written[end:], *self._after]
+        return cleaned, phonemes, [*self._before, *_spelt(written), *self._after]
 
     def _look_up(self, text: str) -> str:
         """The text with pronunciations in braces in place of some words; a stray brace is lost."""
