@@ -57,11 +57,8 @@ def compare(found: list[np.ndarray], corpus: Utterances) -> str:
 
 @torch.no_grad()
 def main() -> None:
-    args = prediction_parser(
-        "fastspeech.align_tacotron2",
-        "Writes a corpus's durations from Tacotron 2's attention.",
-        "durations (.npy)",
-    ).parse_args()
+    about = "Writes a corpus's durations from Tacotron 2's attention."
+    args = prediction_parser("fastspeech.align_tacotron2", about, "durations (.npy)").parse_args()
     model, corpus = load(args, TEACHER)
     found = align(model, corpus)
     save_array(args.out, np.concatenate(found))

@@ -1,7 +1,6 @@
 """Trains a HiFi-GAN generator: `python -m hifigan.train --corpus DIR --out DIR`.
 
-The losses and the discriminators are training/vocoder.py's. `--mels` fine-tunes on mels predicted by acoustic
-models.
+The losses and the discriminators are training/vocoder.py's. `--mels` fine-tunes on predicted mels.
 """
 
 import argparse

@@ -38,14 +38,13 @@ def batch(
 ) -> dict[str, Tensor]:
     """Utterance numbers (B,) -> the arguments of `Tacotron2.forward`, padded to these sizes."""
     steps = frames // config.n_frames_per_step
+    noise = torch.rand(PRENET_LAYERS, steps, len(members), config.prenet_dim, device=corpus.device)
     return {
         "symbols": corpus.ids[members, :symbols],
         "lengths": corpus.lengths[members],
         "mel": corpus.padded_mel(members, frames, padding=SILENCE),
         "mel_lengths": corpus.frames[members],
-        "prenet_noise": torch.rand(
-            PRENET_LAYERS, steps, len(members), config.prenet_dim, device=corpus.device
-        ),
+        "prenet_noise": noise,
     }
 
 

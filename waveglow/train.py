@@ -118,9 +118,8 @@ class WaveglowTrainer(VocoderTrainer):
 
 def main() -> None:
     parser = vocoder_parser("waveglow", WaveglowRecipe)
-    parser.add_argument(
-        "--judges", type=Path, help="checkpoint of a vocoder's run whose discriminators judge from the start"
-    )
+    what = "checkpoint of a vocoder's run whose discriminators judge from the start"
+    parser.add_argument("--judges", type=Path, help=what)
     args = parser.parse_args()
     trainer = WaveglowTrainer(args, load_segments(args))
     if args.judges:

@@ -1,7 +1,4 @@
-"""What the training recipes share: their command line and loop, CUDA-graph steps, EMA, checkpoints, logs.
-
-Imported by the recipes only; needs PyTorch.
-"""
+"""What the training recipes share: their command line and loop, CUDA-graph steps, EMA, checkpoints, logs."""
 
 import argparse
 import contextlib

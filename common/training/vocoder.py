@@ -53,10 +53,8 @@ class VocoderTrainer(Trainer):
         self.discriminators = make_discriminators(recipe.period_channels, recipe.resolution_channels)
         self.discriminators.to(self.device)
         shapes = zip(recipe.mel_loss_filter_lengths, recipe.mel_loss_channels, strict=True)
-        contracts = [
-            MelContract(contract.sampling_rate, size, size // 4, size, bands, mel_fmax=None)
-            for size, bands in shapes
-        ]
+        rate = contract.sampling_rate
+        contracts = [MelContract(rate, n, n // 4, n, bands, mel_fmax=None) for n, bands in shapes]
         self.mels = nn.ModuleList(map(MelSpectrogram, contracts)).to(self.device)
 
     def batches(self, seed: int) -> Iterator[tuple[str, dict[str, Tensor]]]:

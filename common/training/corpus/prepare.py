@@ -179,20 +179,13 @@ def split_sentences_into_lines(lines: list[Line]) -> list[Line]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = options.Parser(description=__doc__)
-    parser.add_argument(
-        "--corpus", type=Path, required=True, help="folder with metadata.csv and wavs/, LJSpeech's format"
-    )
-    parser.add_argument(
-        "--transcripts", type=Path, help="name|text lines for the teacher voice to read into the folder"
-    )
-    parser.add_argument(
-        "--extra", action="store_true", help="with --transcripts: add words, questions, numbers, names"
-    )
-    parser.add_argument(
-        "--respeak", action="store_true", help="let the teacher make the wavs of an existing labels.npz"
-    )
-    parser.add_argument("--limit", type=int, help="use the first N lines only")
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
+    option = parser.add_argument
+    option("--corpus", type=Path, required=True, help="folder with metadata.csv and wavs/, LJSpeech's format")
+    option("--transcripts", type=Path, help="name|text lines for the teacher voice to read into the folder")
+    option("--extra", action="store_true", help="with --transcripts: add words, questions, numbers, names")
+    option("--respeak", action="store_true", help="let the teacher make the wavs of an existing labels.npz")
+    option("--limit", type=int, help="use the first N lines only")
+    option("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
     args = parser.parse_args(argv)
 
     if args.respeak:
