@@ -55,10 +55,7 @@ def teach(model: Tacotron2, corpus: Utterances, members: Tensor) -> Prediction:
 
 
 def spoken_symbols(durations: Tensor, frames: int, step: int) -> Tensor:
-    """Durations in frames (B, N) -> each decoder step's symbol (B, frames / step).
-
-    It is the symbol at the middle of a step, and behind the end the last symbol.
-    """
+    """Durations in frames (B, N) -> the symbol at each step's middle, behind the end the last (B, steps)."""
     ends = durations.cumsum(1)
     middles = torch.arange(step // 2, frames, step, device=durations.device)
     symbol = torch.searchsorted(ends, middles.expand(len(ends), -1).contiguous(), right=True)

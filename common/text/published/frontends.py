@@ -232,24 +232,22 @@ class FastPitchFrontend(_PublishedFrontend):
         words = self._WORD.finditer(text)
         return "".join(match["other"] or self._pronounce(match["word"]) for match in words)
 
-    def _pronounce(self, word: str) -> str:
-        phones = self._pronunciation(word) if self._random.uniform() < self._p_arpabet else None
-        return f"{{{phones}}}" if phones else word
-
-    def _pronunciation(self, word: str) -> str | None:
-        """The phones of a word, or of its stem with a Z for each s taken off; None to keep the letters."""
-        endings = ""
+    def _pronounce(self, written: str) -> str:
+        """The phones of a word, or of its stem with a Z for each s taken off; or else its letters."""
+        word, endings = written, ""
+        if self._random.uniform() >= self._p_arpabet:
+            return written
         while word.lower() not in load_heteronyms():
             variants = self._variants(word)
             if len(variants) == 1 or (variants and self._ambiguous != "ignore"):
                 random = len(variants) > 1 and self._ambiguous == "random"
                 choice = self._random.choice(len(variants)) if random else 0
-                return " ".join(variants[choice]) + endings
+                return f"{{{' '.join(variants[choice])}{endings}}}"
             ending = "'s" if word.endswith("'s") else "s"
             if variants or len(word) <= len(ending) or not word.endswith(ending):
                 break
             word, endings = word.removesuffix(ending), endings + " Z"
-        return None
+        return written
 
     def _try(self, text: str) -> Encoded | None:
         state = self._random.get_state()

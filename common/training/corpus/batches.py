@@ -146,10 +146,7 @@ class Utterances:
         return Bucket(symbols, -(-frames // 8) * 8, len(members), tuple(members.tolist()))
 
     def replace_durations(self, path: Path) -> None:
-        """Takes the durations of a .npy file (`[symbols of all utterances]`, frames) for the corpus's own.
-
-        An InputError where they are another corpus's.
-        """
+        """Takes a .npy file's durations in frames `[symbols of all utterances]`; InputError for another corpus."""
         durations, cuts = np.load(path), self.lengths.cumsum(0).cpu().numpy()
         if durations.dtype.kind in "iu" and durations.shape == (cuts[-1],):
             rows = np.split(durations, cuts[:-1])
@@ -166,10 +163,9 @@ def _table(rows: list[np.ndarray], device: torch.device) -> Tensor:
 def utterance_batches(
     corpus: Utterances, bucket_frames: Sequence[int], frames_per_batch: int, max_batch_size: int, seed: int
 ) -> Iterator[tuple[Bucket, dict[str, Tensor]]]:
-    """Endless batches from length buckets with these upper ends.
+    """Endless batches from length buckets with these upper ends; what is longer than the last is left out.
 
-    All utterances but those that validate come equally often, in a new order each time. Those longer than the
-    last bucket are left out.
+    All utterances but those that validate come equally often, in a new order each time.
     """
     frames, lengths = corpus.frames.cpu().numpy(), corpus.lengths.cpu().numpy()
     usable = np.arange(len(frames)) < len(frames) - VALIDATION_UTTERANCES

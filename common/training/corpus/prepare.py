@@ -151,11 +151,8 @@ def _respeak(job: tuple[str, np.ndarray]) -> int:
     return len(_speak(name, [_worker["frontend"].symbols[i] for i in ids])) // HOP
 
 
-def respeak(folder: Path, workers: int) -> Labels:
-    """Makes the wavs of an existing labels.npz again: labels are small and travel, audio does not.
-
-    ValueError where the teacher's timing is not the one that was labelled.
-    """
+def respeak(folder: Path, workers: int) -> None:
+    """Makes the wavs of an existing labels.npz again; InputError where the teacher's timing is another."""
     labels = load_labels(folder)
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
     jobs = list(zip(labels.names, labels.ids, strict=True))
@@ -165,7 +162,6 @@ def respeak(folder: Path, workers: int) -> Labels:
         raise InputError(
             f"{different} of {len(frames)} lines have another length than their labels: label them again"
         )
-    return labels
 
 
 def split_sentences_into_lines(lines: list[Line]) -> list[Line]:
