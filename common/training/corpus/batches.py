@@ -146,7 +146,7 @@ class Utterances:
         return Bucket(symbols, -(-frames // 8) * 8, len(members), tuple(members.tolist()))
 
     def replace_durations(self, path: Path) -> None:
-        """Takes a .npy file's durations in frames `[symbols of all utterances]`; InputError for another corpus."""
+        """Takes a .npy file's durations, frames `[all symbols]`; InputError for another corpus's."""
         durations, cuts = np.load(path), self.lengths.cumsum(0).cpu().numpy()
         if durations.dtype.kind in "iu" and durations.shape == (cuts[-1],):
             rows = np.split(durations, cuts[:-1])
