@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from common.cli.run import run
 from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
-from common.training.corpus.utterances import Bucket, Utterances
+from common.training.corpus.batches import Bucket, Utterances
 from common.training.loop import autocast, recipe_parser, run_training
 from fastpitch.model import FastPitch, Prediction, Synthesis, make_repeat_index
 
@@ -85,6 +86,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from common.cli.run import run
-
     run(main)

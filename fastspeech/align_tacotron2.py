@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from common.arrays import length_mask
+from common.cli.run import run
 from common.registry import get_model
-from common.training.corpus.mels import save_array
+from common.training.corpus.batches import Utterances
+from common.training.corpus.dataset import save_array
 from common.training.corpus.predict import by_length, load, prediction_parser
-from common.training.corpus.utterances import Utterances
 from common.training.loop import plot_alignment
 
 TEACHER = "tacotron2"
@@ -56,11 +57,8 @@ def compare(found: list[np.ndarray], corpus: Utterances) -> str:
 
 @torch.no_grad()
 def main() -> None:
-    args = prediction_parser(
-        "fastspeech.align_tacotron2",
-        "Writes a corpus's durations from Tacotron 2's attention.",
-        "durations (.npy)",
-    ).parse_args()
+    about = "Writes a corpus's durations from Tacotron 2's attention."
+    args = prediction_parser("fastspeech.align_tacotron2", about, "durations (.npy)").parse_args()
     model, corpus = load(args, TEACHER)
     found = align(model, corpus)
     save_array(args.out, np.concatenate(found))
@@ -70,6 +68,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from common.cli.run import run
-
     run(main)

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from common.arrays import length_mask
+from common.cli.run import run
 from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
-from common.training.corpus.mels import load_mels
-from common.training.corpus.utterances import Bucket
+from common.training.corpus.batches import Bucket, load_mels
 from common.training.loop import autocast, recipe_parser, run_training
 from fastspeech.model import FastSpeech
 
@@ -55,6 +55,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from common.cli.run import run
-
     run(main)

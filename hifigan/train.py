@@ -1,7 +1,6 @@
 """Trains a HiFi-GAN generator: `python -m hifigan.train --corpus DIR --out DIR`.
 
-The losses and the discriminators are training/vocoder.py's. `--mels` fine-tunes on mels predicted by acoustic
-models.
+The losses and the discriminators are training/vocoder.py's. `--mels` fine-tunes on predicted mels.
 """
 
 import argparse
@@ -9,7 +8,8 @@ import argparse
 import torch
 from torch import Tensor
 
-from common.training.corpus.segments import Segments
+from common.cli.run import run
+from common.training.corpus.batches import Segments
 from common.training.loop import adamw, autocast, run_training
 from common.training.vocoder import VocoderRecipe, VocoderTrainer, load_segments, vocoder_parser
 from hifigan.model import HifiganGenerator
@@ -43,6 +43,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from common.cli.run import run
-
     run(main)

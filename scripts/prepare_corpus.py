@@ -7,4 +7,4 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from common.cli import run_command
 
-    run_command("common.training.corpus.command")
+    run_command("common.training.corpus.prepare")

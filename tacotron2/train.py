@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from common.arrays import length_mask
+from common.cli.run import run
 from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
-from common.training.corpus.utterances import Bucket, Utterances
+from common.training.corpus.batches import Bucket, Utterances
 from common.training.loop import plot_alignment, recipe_parser, run_training
 from tacotron2.config import Tacotron2Config
 from tacotron2.model import PRENET_LAYERS, Prediction, Tacotron2
@@ -37,14 +38,13 @@ def batch(
 ) -> dict[str, Tensor]:
     """Utterance numbers (B,) -> the arguments of `Tacotron2.forward`, padded to these sizes."""
     steps = frames // config.n_frames_per_step
+    noise = torch.rand(PRENET_LAYERS, steps, len(members), config.prenet_dim, device=corpus.device)
     return {
         "symbols": corpus.ids[members, :symbols],
         "lengths": corpus.lengths[members],
         "mel": corpus.padded_mel(members, frames, padding=SILENCE),
         "mel_lengths": corpus.frames[members],
-        "prenet_noise": torch.rand(
-            PRENET_LAYERS, steps, len(members), config.prenet_dim, device=corpus.device
-        ),
+        "prenet_noise": noise,
     }
 
 
@@ -55,10 +55,7 @@ def teach(model: Tacotron2, corpus: Utterances, members: Tensor) -> Prediction:
 
 
 def spoken_symbols(durations: Tensor, frames: int, step: int) -> Tensor:
-    """Durations in frames (B, N) -> each decoder step's symbol (B, frames / step).
-
-    It is the symbol at the middle of a step, and behind the end the last symbol.
-    """
+    """Durations in frames (B, N) -> the symbol at each step's middle, behind the end the last (B, steps)."""
     ends = durations.cumsum(1)
     middles = torch.arange(step // 2, frames, step, device=durations.device)
     symbol = torch.searchsorted(ends, middles.expand(len(ends), -1).contiguous(), right=True)
@@ -118,6 +115,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from common.cli.run import run
-
     run(main)

@@ -328,7 +328,7 @@ def trained(tmp_path_factory) -> dict[str, Path]:
 def tiny_voice(trained, tmp_path_factory) -> Path:
     """The folder of a voice made of them, with graphs; its parent serves as MELFORGE_VOICES."""
     from common.export import to_onnx
-    from common.training.make_voice import write_voice
+    from common.training.voice import write_voice
     from common.weights.published import read_checkpoint
 
     folder = tmp_path_factory.mktemp("voices") / "tiny"

@@ -16,7 +16,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from common.training.corpus.segments import Segments
+from common.cli.run import run
+from common.training.corpus.batches import Segments
 from common.training.loop import adamw, load_checkpoint, run_training
 from common.training.vocoder import VocoderRecipe, VocoderTrainer, load_segments, vocoder_parser
 from waveglow.model import Waveglow
@@ -117,9 +118,8 @@ class WaveglowTrainer(VocoderTrainer):
 
 def main() -> None:
     parser = vocoder_parser("waveglow", WaveglowRecipe)
-    parser.add_argument(
-        "--judges", type=Path, help="checkpoint of a vocoder's run whose discriminators judge from the start"
-    )
+    what = "checkpoint of a vocoder's run whose discriminators judge from the start"
+    parser.add_argument("--judges", type=Path, help=what)
     args = parser.parse_args()
     trainer = WaveglowTrainer(args, load_segments(args))
     if args.judges:
@@ -129,6 +129,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from common.cli.run import run
-
     run(main)

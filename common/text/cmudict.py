@@ -57,14 +57,10 @@ class CmuDict:
         return b""
 
 
-def load_cmudict(path: Path = DICTIONARY) -> CmuDict:
-    """The dictionary; read once for each file."""
-    return _load(Path(path))
-
-
-@lru_cache(maxsize=2)
-def _load(path: Path) -> CmuDict:
-    return CmuDict(zlib.decompress(path.read_bytes(), wbits=31))  # 31: gzip framing
+@lru_cache(maxsize=1)
+def load_cmudict() -> CmuDict:
+    """The dictionary; read once."""
+    return CmuDict(zlib.decompress(DICTIONARY.read_bytes(), wbits=31))  # 31: gzip framing
 
 
 @lru_cache(maxsize=1)

@@ -5,6 +5,7 @@ import string
 from common.errors import InputError, unknown
 
 _VOWELS = ("AA", "AE", "AH", "AO", "AW", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH", "UW")
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase
 _CONSONANTS = (
     *("B", "CH", "D", "DH", "F", "G", "HH", "JH", "K", "L", "M", "N", "NG"),
     *("P", "R", "S", "SH", "T", "TH", "V", "W", "Y", "Z", "ZH"),
@@ -19,17 +20,9 @@ ARPABET: tuple[str, ...] = tuple(
 _PHONES = tuple("@" + phone for phone in ARPABET)
 
 SYMBOL_SETS: dict[str, tuple[str, ...]] = {
-    "english_basic": (*"_-!'(),.:;? ", *string.ascii_uppercase, *string.ascii_lowercase, *_PHONES),
+    "english_basic": (*"_-!'(),.:;? ", *_LETTERS, *_PHONES),
     "english_basic_lowercase": (*"_-!'\"(),.:;? ", *string.ascii_lowercase, *_PHONES),
-    "english_expanded": (
-        *"!'\",.:;? ",
-        *"#%&*+-/[]()",
-        *"_@©°½—₩€$",
-        *"áçéêëñöøćž",
-        *string.ascii_uppercase,
-        *string.ascii_lowercase,
-        *_PHONES,
-    ),
+    "english_expanded": (*"!'\",.:;? #%&*+-/[]()_@©°½—₩€$áçéêëñöøćž", *_LETTERS, *_PHONES),
 }
 # Tacotron 2 and FastSpeech have one set each, the one that FastPitch calls english_basic.
 SYMBOL_SETS["tacotron2"] = SYMBOL_SETS["english_basic"]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from common.training.corpus.utterances import Bucket, Utterances, batches
+from common.training.corpus.batches import Bucket, Utterances, utterance_batches
 from common.training.loop import Recipe, Trainer, adamw, start
 
 # Scalars by name, without their weights, and the network's prediction.
@@ -48,7 +48,7 @@ class AcousticTrainer(Trainer):
 
     def batches(self, seed: int) -> Iterator[tuple[Bucket, dict[str, Tensor]]]:
         sizes = self.recipe.bucket_frames, self.recipe.frames_per_batch, self.recipe.max_batch_size
-        return batches(self.corpus, *sizes, seed)
+        return utterance_batches(self.corpus, *sizes, seed)
 
     def step(self, key: Bucket, members: Tensor) -> dict[str, Tensor]:
         self.optimisers["optimiser"].zero_grad()

@@ -1,7 +1,4 @@
-"""What the training recipes share: their command line and loop, CUDA-graph steps, EMA, checkpoints, logs.
-
-Imported by the recipes only; needs PyTorch.
-"""
+"""What the training recipes share: their command line and loop, CUDA-graph steps, EMA, checkpoints, logs."""
 
 import argparse
 import contextlib
@@ -32,8 +29,7 @@ class GraphedSteps:
 
     A compact network's step is hundreds of small kernels: launching them costs more than running them.
     The step must have static shapes, no host synchronisation and capturable optimisers. It takes the key
-    (what is static about this call: a bucket, say) and named tensors, and returns a dict of scalar tensors;
-    each distinct key is warmed up eagerly, then captured.
+    of its graph (a bucket, say) and named tensors, and returns a dict of scalar tensors.
     """
 
     def __init__(self, step: Callable[..., dict[str, torch.Tensor]]):
@@ -239,11 +235,7 @@ class Trainer(ABC):
         model = self.shipped_model()
         tensors = {name: value.detach().half() for name, value in model.named_parameters()}
         tensors |= {name: value.float() for name, value in model.named_buffers()}
-        tensors = {
-            name: value.cpu().contiguous()
-            for name, value in tensors.items()
-            if not name.startswith(self.leave_out)
-        }
+        tensors = {n: v.cpu().contiguous() for n, v in tensors.items() if not n.startswith(self.leave_out)}
         info = {"mel": asdict(self.contract), **info}
         metadata = {"config": json.dumps(asdict(model.config)), "info": json.dumps(info)}
         write_bytes(path, safetensors.torch.save(tensors, metadata))

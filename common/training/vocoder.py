@@ -5,21 +5,24 @@ HiFi-GAN's losses (LSGAN, feature matching; arXiv:2010.05646) with UnivNet's spe
 """
 
 import argparse
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from common.audio.contract import MelContract
 from common.audio.mel_torch import MelSpectrogram
 from common.cli.parser import Parser
-from common.training.corpus.segments import Segments
-from common.training.discriminators import MultiPeriodDiscriminator, MultiResolutionDiscriminator
+from common.training.corpus.batches import Segments
 from common.training.loop import Recipe, Trainer, autocast, recipe_parser, start
+
+LEAKY_SLOPE = 0.1
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,8 @@ class VocoderTrainer(Trainer):
         self.discriminators = make_discriminators(recipe.period_channels, recipe.resolution_channels)
         self.discriminators.to(self.device)
         shapes = zip(recipe.mel_loss_filter_lengths, recipe.mel_loss_channels, strict=True)
-        contracts = [
-            MelContract(contract.sampling_rate, size, size // 4, size, bands, mel_fmax=None)
-            for size, bands in shapes
-        ]
+        rate = contract.sampling_rate
+        contracts = [MelContract(rate, n, n // 4, n, bands, mel_fmax=None) for n, bands in shapes]
         self.mels = nn.ModuleList(map(MelSpectrogram, contracts)).to(self.device)
 
     def batches(self, seed: int) -> Iterator[tuple[str, dict[str, Tensor]]]:
@@ -71,25 +72,22 @@ class VocoderTrainer(Trainer):
         twice a step instead of four times; it sees the generator of this step, not of the last.
         """
         discriminator, adversarial, matching = (torch.zeros((), device=self.device) for _ in range(3))
-        for (real_scores, targets), (fake_scores, features) in zip(
-            self._judge(audio), self._judge(fake), strict=True
-        ):
-            for real, generated in zip(real_scores, fake_scores, strict=True):
-                real, generated = real.float(), generated.float()
-                discriminator = discriminator + (1 - real).square().mean() + generated.square().mean()
-                adversarial = adversarial + (1 - generated).square().mean()
-            for maps, target_maps in zip(features, targets, strict=True):
-                for mine, target in zip(maps, target_maps, strict=True):
-                    matching = matching + F.l1_loss(mine.float(), target.detach().float())
+        looks = zip(self._judge(audio), self._judge(fake), strict=True)
+        for (real, target_maps), (generated, maps) in looks:
+            real, generated = real.float(), generated.float()
+            discriminator = discriminator + (1 - real).square().mean() + generated.square().mean()
+            adversarial = adversarial + (1 - generated).square().mean()
+            for mine, target in zip(maps, target_maps, strict=True):
+                matching = matching + F.l1_loss(mine.float(), target.detach().float())
         mel = self.mel_loss(fake, audio)
         recipe = self.recipe
         generator = adversarial + recipe.feature_loss_weight * matching + recipe.mel_loss_weight * mel
         parts = {"adversarial": adversarial, "matching": matching, "mel": mel}
         return {"generator": generator, "discriminator": discriminator, **parts}
 
-    def _judge(self, audio: Tensor) -> list[tuple[list[Tensor], list[list[Tensor]]]]:
+    def _judge(self, audio: Tensor) -> list[tuple[Tensor, list[Tensor]]]:
         with autocast(self.device):
-            return [judge(audio) for judge in self.discriminators]
+            return [judge(audio) for panel in self.discriminators for judge in panel["judges"]]
 
     def mel_loss(self, fake: Tensor, audio: Tensor) -> Tensor:
         """Mean absolute difference of log mels over all resolutions and up to the Nyquist frequency."""
@@ -111,9 +109,70 @@ class VocoderTrainer(Trainer):
         return self.averaged_model().remove_weight_norm()
 
 
+class Judge(nn.Module, ABC):
+    """Two-dimensional convolutions over an image of the audio (B, 1, S): a score, and the feature maps."""
+
+    def __init__(self, convs: list[nn.Conv2d], score: nn.Conv2d) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(weight_norm(conv) for conv in convs)
+        self.score = weight_norm(score)
+
+    @abstractmethod
+    def image(self, audio: Tensor) -> Tensor:
+        """audio (B, 1, S) -> (B, 1, height, width)."""
+
+    def forward(self, audio: Tensor) -> tuple[Tensor, list[Tensor]]:
+        x = self.image(audio)
+        features = []
+        for index, conv in enumerate(self.convs):
+            x = F.leaky_relu(conv(x), LEAKY_SLOPE)
+            if index == 0:  # from here on in the layout of the tensor cores, not converted for every layer
+                x = x.contiguous(memory_format=torch.channels_last)
+            features.append(x)
+        features.append(self.score(x))
+        return features[-1].flatten(1), features
+
+
+class PeriodDiscriminator(Judge):
+    """Looks at every `period`-th sample: audio folded to a width of `period`, strided along the height."""
+
+    def __init__(self, period: int, channels: int) -> None:
+        widths = [1, channels, 4 * channels, 16 * channels, 32 * channels]
+        convs = [nn.Conv2d(narrow, wide, (5, 1), (3, 1), padding=(2, 0)) for narrow, wide in pairwise(widths)]
+        convs.append(nn.Conv2d(widths[-1], widths[-1], (5, 1), padding=(2, 0)))
+        super().__init__(convs, nn.Conv2d(widths[-1], 1, (3, 1), padding=(1, 0)))
+        self.period = period
+
+    def image(self, audio: Tensor) -> Tensor:
+        missing = -audio.shape[2] % self.period
+        return F.pad(audio, (0, missing), mode="reflect").unflatten(2, (-1, self.period))
+
+
+class SpectrogramDiscriminator(Judge):
+    """Looks at the magnitude spectrogram of windows of so many samples, a quarter of a window apart."""
+
+    def __init__(self, window: int, channels: int) -> None:
+        convs = [nn.Conv2d(1, channels, (3, 9), padding=(1, 4))]
+        convs += [nn.Conv2d(channels, channels, (3, 9), (1, 2), padding=(1, 4)) for _ in range(3)]
+        convs.append(nn.Conv2d(channels, channels, 3, padding=1))
+        super().__init__(convs, nn.Conv2d(channels, 1, 3, padding=1))
+        self.register_buffer("window", torch.hann_window(window), persistent=False)
+
+    def image(self, audio: Tensor) -> Tensor:
+        size, hop = len(self.window), len(self.window) // 4
+        padding = (size - hop) // 2
+        with torch.autocast(audio.device.type, enabled=False):
+            padded = F.pad(audio.float(), (padding, padding), mode="reflect")[:, 0]
+            spectrum = torch.stft(padded, size, hop, window=self.window, center=False, return_complex=True)
+            # Silence must not give the square root an infinite slope.
+            return (spectrum.real.square() + spectrum.imag.square() + 1e-9).sqrt()[:, None]
+
+
 def make_discriminators(period_channels: int, resolution_channels: int) -> nn.ModuleList:
-    panels = MultiPeriodDiscriminator(period_channels), MultiResolutionDiscriminator(resolution_channels)
-    return nn.ModuleList(panels)
+    """Two panels of judges. HiFi-GAN's paper has 32 channels for the periods."""
+    periods = nn.ModuleList(PeriodDiscriminator(n, period_channels) for n in (2, 3, 5, 7, 11))
+    windows = nn.ModuleList(SpectrogramDiscriminator(n, resolution_channels) for n in (512, 1024, 2048))
+    return nn.ModuleList(nn.ModuleDict({"judges": panel}) for panel in (periods, windows))
 
 
 def set_gradients(parameters: list[Tensor], loss: Tensor, keep_graph: bool = False) -> None:

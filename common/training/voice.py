@@ -1,10 +1,29 @@
 """Makes a voice folder of trained or published weights: half precision, ONNX graphs, checks, voice.yaml."""
 
-import argparse
-from collections.abc import Sequence
-from pathlib import Path
+from __future__ import annotations
 
+import argparse
+import dataclasses
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import yaml
+
+from common.audio.contract import require_same_contract
 from common.cli import options, run
+from common.errors import InputError, require_torch, unknown
+from common.registry import get_model, load_attribute
+from common.speech import Controls
+from common.synthesis.loading import override
+from common.weights.published import parse_checkpoint, read_checkpoint
+from common.weights.voices import VOICE_FILE, FrontendSpec, ModelSource, read_voice, voices_folder
+
+if TYPE_CHECKING:
+    from common.export.to_onnx import Check
 
 ABOUT = ("description", "language", "licence")
 
@@ -18,9 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--frontend", help="text frontend (default: the acoustic model's)")
     parser.add_argument("--description", default="", help="one sentence about the voice")
     parser.add_argument("--language", default="", help="language code (default: en)")
-    parser.add_argument(
-        "--add", action="store_true", help="keep the models that the folder holds, but for those given anew"
-    )
+    kept = "keep the models that the folder holds, but for those given anew"
+    parser.add_argument("--add", action="store_true", help=kept)
     for option, what in (
         ("--denoising-strength", "how much of the vocoder's hum is taken out"),
         ("--sigma", "spread of WaveGlow's noise"),
@@ -31,14 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--licence", default="", help="licence of the weights")
     args = parser.parse_args(argv)
 
-    from common.errors import require_torch
-
     require_torch("making a voice")
     from common.export.to_onnx import HEADINGS
-    from common.synthesis.loading import override
-    from common.training.make_voice import with_setting, write_voice
-    from common.weights.published import parse_checkpoint, read_checkpoint
-    from common.weights.voices import FrontendSpec, read_voice, voices_folder
 
     folder = Path(args.name) if "/" in args.name else voices_folder() / args.name
     sources = [read_checkpoint(path, word) for word, path in map(parse_checkpoint, args.checkpoint)]
@@ -61,6 +73,115 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def models_of(args: argparse.Namespace) -> list[str]:
-    from common.weights.published import parse_checkpoint, read_checkpoint
-
     return [read_checkpoint(path, word).model for word, path in map(parse_checkpoint, args.checkpoint)]
+
+
+def write_voice(
+    folder: Path,
+    sources: Sequence[ModelSource],
+    frontend: FrontendSpec | None = None,
+    about: Mapping[str, str] | None = None,
+) -> list[Check]:
+    """Makes `folder` a voice of these models; its other files stay. Nothing is written unless all is well."""
+    from common.export.to_onnx import export_source, save_weights
+
+    first, *others = sources
+    for other in others:
+        require_same_contract(first.mel, other.mel, (first.model, other.model))
+    frontend = frontend or next((source.frontend for source in sources if source.frontend), None)
+    if frontend is None:
+        raise InputError("a voice needs an acoustic model, or --frontend")
+    check_symbols(frontend, sources)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    checks: list[Check] = []
+    with tempfile.TemporaryDirectory(prefix=".voice-", dir=folder.parent) as name:
+        draft = Path(name)
+        entries = {}
+        for source in sources:
+            weights = draft / source.model / "weights.safetensors"
+            save_weights(weights, halve(source))
+            kept = dataclasses.replace(source, weights=weights, graphs={}, given_state=None, networks={})
+            exported, made = export_source(kept, weights.parent)
+            checks += made
+            graphs = {name: graph.relative_to(draft).as_posix() for name, graph in exported.graphs.items()}
+            entries[source.model] = {
+                "config": dataclasses.asdict(source.config),
+                "weights": weights.relative_to(draft).as_posix(),
+                "graphs": graphs,
+                **({"extra": extra} if (extra := set_by_voice(source)) else {}),
+            }
+        content = {
+            "name": folder.name,
+            **(about or {}),
+            "frontend": {"name": frontend.name, **frontend.options},
+            "mel": dataclasses.asdict(first.mel),
+            "models": entries,
+        }
+        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)
+        (draft / VOICE_FILE).write_text(text, encoding="utf-8")
+        for source in sources:
+            shutil.rmtree(folder / source.model, ignore_errors=True)
+            (folder / source.model).parent.mkdir(exist_ok=True)
+            (draft / source.model).rename(folder / source.model)
+        (draft / VOICE_FILE).replace(folder / VOICE_FILE)
+    return checks
+
+
+def with_setting(sources: Sequence[ModelSource], setting: str, text: str) -> list[ModelSource]:
+    """The sources with a model's control set for the voice: `text` is a value, or "model=value"."""
+    word, equals, number = text.rpartition("=")
+    takers = [s.model for s in sources if setting in get_model(s.model).controls]
+    if not takers:
+        models = ", ".join(source.model for source in sources)
+        raise InputError(f"{setting} {text!r}: none of {models} has this setting")
+    if equals and word not in takers:
+        raise InputError(f"{setting} {text!r}: {unknown('model with this setting', word, takers)}")
+    try:
+        value = float(number)
+    except ValueError:
+        raise InputError(f"{setting} {text!r}: {number!r} is not a number") from None
+    Controls(**{setting: value})  # refuses what is out of range
+    chosen = [word] if equals else takers
+
+    def changed(source: ModelSource) -> ModelSource:
+        settings = dataclasses.replace(source.settings, **{setting: value})
+        return dataclasses.replace(source, settings=settings)
+
+    return [changed(source) if source.model in chosen else source for source in sources]
+
+
+def set_by_voice(source: ModelSource) -> dict[str, Any]:
+    """The settings that are not the model's defaults."""
+    values, fields = dataclasses.asdict(source.settings), dataclasses.fields(source.settings)
+    return {field.name: values[field.name] for field in fields if values[field.name] != field.default}
+
+
+def check_symbols(frontend: FrontendSpec, sources: Sequence[ModelSource]) -> None:
+    symbols = len(frontend.build().symbols)
+    for source in sources:
+        known = getattr(source.config, "n_symbols", symbols)
+        if known < symbols:
+            raise InputError(
+                f"{source.weights} knows {known} symbols, the frontend {frontend.name!r} has {symbols}: "
+                "it was trained with another frontend"
+            )
+
+
+def halve(source: ModelSource) -> dict[str, np.ndarray]:
+    """Parameters in half precision. Buffers are constants, such as angular frequencies, that would suffer."""
+    from common.export.to_onnx import source_stages
+
+    network = load_attribute(source_stages(source)[0].network)(source.config)
+    if hasattr(network, "remove_weight_norm"):  # stored weights are folded, and have their constants
+        network.remove_weight_norm()
+    buffers = {name for name, _ in network.named_buffers()}
+    unused = get_model(source.model).training_only
+    halved = {}
+    for name, value in source.state.items():
+        if name.startswith(unused):
+            continue
+        narrow = name not in buffers and value.dtype.kind == "f"
+        halved[name] = value.astype(np.float16) if narrow else value
+        if narrow and not np.isfinite(halved[name]).all():
+            raise InputError(f"{source.weights}: {name} has values beyond half precision")
+    return halved

@@ -7,7 +7,7 @@ import pytest
 import soundfile
 import torch
 
-from common.training.corpus import segments, utterances
+from common.training.corpus import batches
 from common.training.corpus.dataset import Labels, save_labels
 from common.training.loop import Ema, GraphedSteps, Schedule, save_checkpoint
 from common.training.vocoder import make_discriminators
@@ -65,8 +65,8 @@ def corpus(tmp_path, monkeypatch) -> Path:
         labels.pitch.append(np.array([0, 200 + i, 0, 180 + i, 220 + i], np.float32))
         soundfile.write(folder / "wavs" / f"u{i}.wav", 0.1 * rng.standard_normal(durations.sum() * HOP), RATE)
     save_labels(folder, labels)
-    monkeypatch.setattr(utterances, "VALIDATION_UTTERANCES", 2)
-    monkeypatch.setattr(segments, "VALIDATION_FRAMES", 40)
+    monkeypatch.setattr(batches, "VALIDATION_UTTERANCES", 2)
+    monkeypatch.setattr(batches, "VALIDATION_FRAMES", 40)
     monkeypatch.chdir(ROOT)
     return folder
 

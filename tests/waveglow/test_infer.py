@@ -19,7 +19,7 @@ from common.export.to_onnx import export_source, source_stages
 from common.runner import TextToSpeech
 from common.speech import Controls
 from common.synthesis.loading import make_driver
-from common.training.make_voice import write_voice
+from common.training.voice import write_voice
 from common.weights.published import read_checkpoint
 from common.weights.voices import load_voice
 from tests import conftest

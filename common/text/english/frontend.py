@@ -102,15 +102,9 @@ class EnglishFrontend:
                 symbols.pop()
             if symbols[-1] not in _MAY_END:
                 symbols.append("." if number + 1 == len(parts) else ",")
-            utterances.append(
-                Utterance(
-                    text=sentence[start:end].strip(),
-                    normalised=words,
-                    symbols=tuple(symbols),
-                    ids=np.array([self._ids[symbol] for symbol in symbols], dtype=np.int64),
-                    pause=pause if number + 1 == len(parts) else CLAUSE_PAUSE,
-                )
-            )
+            ids = np.array([self._ids[symbol] for symbol in symbols], dtype=np.int64)
+            after = pause if number + 1 == len(parts) else CLAUSE_PAUSE
+            utterances.append(Utterance(sentence[start:end].strip(), words, tuple(symbols), ids, after))
         return utterances
 
     def _parts(self, tokens: list[_Token]) -> list[list[_Token]]:

@@ -4,15 +4,27 @@ One pass from left to right. At each place the rules for the character there are
 that applies says how its stretch of text is spoken. So every spoken word has its place in the written text.
 """
 
+import re
+import unicodedata
 from typing import NamedTuple
 
+from common.text.english.reading import tables
 from common.text.english.reading.addresses import address
-from common.text.english.reading.characters import LeftOut, clean
-from common.text.english.reading.cursor import begin, first_reading
+from common.text.english.reading.cursor import LeftOut, begin, first_reading
 from common.text.english.reading.formats import NUMBERS
 from common.text.english.reading.signs import SIGNS
 from common.text.english.reading.words import WORDS
 
+_ALIKE = {
+    **dict.fromkeys("‘’‛ʼ`´ʹ＇", "'"),
+    **dict.fromkeys("“”„‟«»〝〞＂", '"'),
+    **dict.fromkeys("‐‑⁃", "-"),
+    **dict.fromkeys("―⸺⸻", "—"),
+    **dict(zip("⁄∕、，‚،。।；؛：∶！？؟・【】（）˚∗∼⁓", "//,,,,..;;::!?? ()()°*~~", strict=True)),
+    **dict.fromkeys("「」『』", '"'),
+}
+_WORD_BREAKS = frozenset("\u00ad\u200b\ufeff\u2060")  # invisible, and nothing is lost
+_NOT_CLEAN = re.compile("[^\t-\r -~]")
 _LETTERS = (address, *WORDS, *SIGNS)  # not every letter begins a word: "ⁿ"
 
 
@@ -29,7 +41,7 @@ def normalise(text: str) -> tuple[list[Span], list[LeftOut]]:
 
     Words in capitals are spelled; a word's "-" joins it to the next.
     """
-    characters, positions, left_out = clean(text)
+    characters, positions, left_out = _clean(text)
     spans, unread = _read(characters)
     if positions is not None:
         spans = [Span(s.text, positions[s.start], positions[s.end - 1] + 1) for s in spans]
@@ -52,3 +64,43 @@ def _read(text: str) -> tuple[list[Span], list[LeftOut]]:
         left_out += reading.left_out
         cursor.advance(reading)
     return spans, left_out
+
+
+def _clean(text: str) -> tuple[str, list[int] | None, list[LeftOut]]:
+    """Look-alikes unified, what is invisible removed; where each character was written (None: the same)."""
+    if not _NOT_CLEAN.search(text):
+        return text, None, []
+    out: list[str] = []
+    positions: list[int] = []
+    left_out: list[LeftOut] = []
+    for position, char in enumerate(text):
+        new = char if " " <= char <= "~" or char.isspace() else _clean_char(char, out, left_out, position)
+        out.extend(new)
+        positions.extend([position] * len(new))
+    return "".join(out), positions, left_out
+
+
+def _clean_char(char: str, out: list[str], left_out: list[LeftOut], position: int) -> str:
+    """What stands for a character; a combining mark joins the letter before it."""
+    if char in _ALIKE:
+        return _ALIKE[char]
+    if char in _WORD_BREAKS:
+        return ""
+    if char in tables.SYMBOLS or char in tables.SUPERSCRIPTS or char in tables.EMOJI:
+        return char
+    category = unicodedata.category(char)
+    if category == "Nd":
+        return str(unicodedata.decimal(char))
+    if category in ("Mn", "Me"):
+        if out and len(joined := unicodedata.normalize("NFC", out[-1] + char)) == 1:
+            out[-1] = joined
+        return ""
+    if category[0] == "C":
+        if char == tables.JOINER and out and out[-1] > "\u2190":  # inside an emoji
+            return char
+        left_out.append(LeftOut(char, position, char))
+        return " " if category == "Cc" else ""
+    plain = unicodedata.normalize("NFKC", char)
+    if plain != char and all((c.isascii() and c.isalnum()) or c in ".,()/°'\u2044 " for c in plain):
+        return plain.replace("\u2044", "/")
+    return char

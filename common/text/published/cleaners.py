@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from functools import reduce
 
 from common.errors import InputError, unknown
 from common.text.published.numbers import basic_numbers, clock_times, letters_and_digits, numbers
@@ -74,16 +75,12 @@ def _basic(text: str) -> str:
     return collapse_blanks(text.lower())
 
 
-def _english(to_ascii: Cleaner) -> Cleaner:
-    def clean(text: str) -> str:
-        text = basic_numbers(to_ascii(text).lower())
-        return collapse_blanks(_expand_abbreviations(text))
+def _cleaners(to_ascii: Cleaner) -> dict[str, Cleaner]:
+    def english(text: str) -> str:
+        return collapse_blanks(_expand_abbreviations(basic_numbers(to_ascii(text).lower())))
 
-    return clean
-
-
-def _transliteration(to_ascii: Cleaner) -> Cleaner:
-    return lambda text: _basic(to_ascii(text))
+    transliteration = {"transliteration_cleaners": lambda text: _basic(to_ascii(text))}
+    return {"english_cleaners": english, **transliteration, "basic_cleaners": _basic}
 
 
 def _english_fastpitch(text: str) -> str:
@@ -99,34 +96,14 @@ def _english_fastpitch_v2(text: str) -> str:
     return re.sub("/+", " ", _basic(_spell_acronyms(text)))
 
 
-TACOTRON2: dict[str, Cleaner] = {
-    "english_cleaners": _english(to_ascii_bundled),
-    "transliteration_cleaners": _transliteration(to_ascii_bundled),
-    "basic_cleaners": _basic,
-}
-FASTSPEECH: dict[str, Cleaner] = {
-    "english_cleaners": _english(to_ascii_unidecode),
-    "transliteration_cleaners": _transliteration(to_ascii_unidecode),
-    "basic_cleaners": _basic,
-}
-FASTPITCH: dict[str, Cleaner] = {
-    **TACOTRON2,
-    "english_cleaners": _english_fastpitch,
-    "english_cleaners_v2": _english_fastpitch_v2,
-}
+TACOTRON2, FASTSPEECH = _cleaners(to_ascii_bundled), _cleaners(to_ascii_unidecode)
+FASTPITCH = TACOTRON2 | {"english_cleaners": _english_fastpitch, "english_cleaners_v2": _english_fastpitch_v2}
 
 
 def chain(names: str | Iterable[str], cleaners: dict[str, Cleaner]) -> Cleaner:
     """The cleaners of these names, one after the other."""
-    steps = []
-    for name in [names] if isinstance(names, str) else names:
+    names = [names] if isinstance(names, str) else list(names)
+    for name in names:
         if name not in cleaners:
             raise InputError(unknown("text cleaner", name, cleaners))
-        steps.append(cleaners[name])
-
-    def clean(text: str) -> str:
-        for step in steps:
-            text = step(text)
-        return text
-
-    return clean
+    return lambda text: reduce(lambda cleaned, name: cleaners[name](cleaned), names, text)

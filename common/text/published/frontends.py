@@ -129,7 +129,8 @@ class _PublishedFrontend(ABC):
             written = self._to_ascii(char)
             lost = [c for c in (char.lower(), *written.lower()) if left[c]]
             left.subtract(lost[:1])
-            if (lost or not written) and not _is_silent(char):
+            is_silent = char in _SILENT or unicodedata.category(char) in _SILENT_CATEGORIES
+            if (lost or not written) and not is_silent:
                 found.append((offset + i, char))
         return [Unspoken(symbol, position, text) for position, symbol in sorted(found)]
 
@@ -138,12 +139,15 @@ class _PublishedFrontend(ABC):
         return _BRACES.sub(lambda match: " " * len(match[0]), text)
 
 
-def _is_silent(char: str) -> bool:
-    return char in _SILENT or unicodedata.category(char) in _SILENT_CATEGORIES
-
-
-def _phones(text: str) -> list[str]:
-    return ["@" + phone for phone in text.split()]
+def _spelt(text: str, clean: Callable[[str], str] = str) -> list[str]:
+    """The characters of a cleaned text; of what stands in braces the phones."""
+    symbols: list[str] = []
+    end = 0
+    for match in _BRACES.finditer(text):
+        symbols += clean(text[end : match.start()])
+        symbols += ["@" + phone for phone in match[1].split()]
+        end = match.end()
+    return [*symbols, *clean(text[end:])]
 
 
 def _character_map(cleaners: str | Sequence[str], to_ascii: Callable[[str], str]) -> Callable[[str], str]:
@@ -165,19 +169,8 @@ class Tacotron2Frontend(_PublishedFrontend):
 
     def _spell(self, text: str) -> tuple[str, str, list[str]]:
         # The published cleaners know nothing of braces; the ids are made from what stands between them.
-        normalised = self._clean(text)
-        spelt: list[str] = []
-        rest = text
-        while match := _BRACES.search(rest, 0, _line_end(rest)):
-            spelt += self._clean(rest[: match.start()])
-            spelt += _phones(match[1])
-            rest = rest[match.end() : _line_end(rest)]
-        return normalised, "", spelt + list(normalised if rest == text else self._clean(rest))
-
-
-def _line_end(text: str) -> int:
-    end = text.find("\n")
-    return end if end >= 0 else len(text)
+        normalised, line = self._clean(text), text.partition("\n")[0]
+        return normalised, "", _spelt(line, self._clean) if _BRACES.search(line) else list(normalised)
 
 
 class FastSpeechFrontend(Tacotron2Frontend):
@@ -231,38 +224,30 @@ class FastPitchFrontend(_PublishedFrontend):
         cleaned = " ".join(token if token[0] == "{" else self._clean(token) for token in tokens)
         cleaned = collapse_blanks(cleaned)
         phonemes = self._look_up(cleaned) if self._p_arpabet else ""
-        spelt = list(self._before)
-        end = 0
         written = phonemes if self._p_arpabet else cleaned
-        for match in _BRACES.finditer(written):
-            spelt += written[end : match.start()]
-            spelt += _phones(match[1])
-            end = match.end()
-        return cleaned, phonemes, [*spelt, *written[end:], *self._after]
+        return cleaned, phonemes, [*self._before, *_spelt(written), *self._after]
 
     def _look_up(self, text: str) -> str:
         """The text with pronunciations in braces in place of some words; a stray brace is lost."""
         words = self._WORD.finditer(text)
         return "".join(match["other"] or self._pronounce(match["word"]) for match in words)
 
-    def _pronounce(self, word: str) -> str:
-        phones = self._pronunciation(word) if self._random.uniform() < self._p_arpabet else None
-        return f"{{{phones}}}" if phones else word
-
-    def _pronunciation(self, word: str) -> str | None:
-        """The phones of a word, or of its stem with a Z for each s taken off; None to keep the letters."""
-        endings = ""
+    def _pronounce(self, written: str) -> str:
+        """The phones of a word, or of its stem with a Z for each s taken off; or else its letters."""
+        word, endings = written, ""
+        if self._random.uniform() >= self._p_arpabet:
+            return written
         while word.lower() not in load_heteronyms():
             variants = self._variants(word)
             if len(variants) == 1 or (variants and self._ambiguous != "ignore"):
                 random = len(variants) > 1 and self._ambiguous == "random"
                 choice = self._random.choice(len(variants)) if random else 0
-                return " ".join(variants[choice]) + endings
+                return f"{{{' '.join(variants[choice])}{endings}}}"
             ending = "'s" if word.endswith("'s") else "s"
             if variants or len(word) <= len(ending) or not word.endswith(ending):
                 break
             word, endings = word.removesuffix(ending), endings + " Z"
-        return None
+        return written
 
     def _try(self, text: str) -> Encoded | None:
         state = self._random.get_state()

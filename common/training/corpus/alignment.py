@@ -60,8 +60,8 @@ class Aligner:
         scale = 0.5 / max(1e-6, np.abs(audio).max()) * 32767
         pcm = (audio * scale).astype("<i2").tobytes()
         self.decoder.set_align_text(" ".join(names))
-        for phones in (False, True):  # the first pass finds words, the second their phones
-            if phones:
+        for are_words_known in (False, True):  # the first pass finds words, the second their phones
+            if are_words_known:
                 self.decoder.set_alignment()
             self.decoder.start_utt()
             self.decoder.process_raw(pcm, full_utt=True)
@@ -70,12 +70,8 @@ class Aligner:
         if alignment is None:
             raise InputError("pocketsphinx found no alignment")
         known = set(names)
-        times = [
-            (p.start / 100, (p.start + p.duration) / 100)
-            for w in alignment.words()
-            if w.name in known
-            for p in w
-        ]
+        phones = (phone for word in alignment.words() if word.name in known for phone in word)
+        times = [(phone.start / 100, (phone.start + phone.duration) / 100) for phone in phones]
         if len(times) != sum(len(word) for word in words):
             raise InputError(f"pocketsphinx aligned {len(times)} phones of {sum(len(w) for w in words)}")
         return np.array(times)

@@ -41,6 +41,13 @@ def save_labels(folder: Path, labels: Labels) -> None:
     temporary.replace(folder / LABELS)
 
 
+def save_array(path: Path, array: np.ndarray) -> None:
+    """Writes a .npy file; it appears only when it is whole."""
+    temporary = path.with_suffix(".tmp.npy")
+    np.save(temporary, array)
+    temporary.replace(path)
+
+
 def load_labels(folder: Path) -> Labels:
     """FileNotFoundError with the command to run where the corpus has not been prepared."""
     path = folder / LABELS

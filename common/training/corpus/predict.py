@@ -12,8 +12,8 @@ from tqdm import tqdm
 from common.cli.parser import Parser
 from common.registry import load_attribute
 from common.stages import stages_of
-from common.training.corpus.mels import save_array
-from common.training.corpus.utterances import Utterances
+from common.training.corpus.batches import Utterances
+from common.training.corpus.dataset import save_array
 from common.weights.published import read_checkpoint
 from common.weights.voices import load_voice
 
@@ -55,11 +55,8 @@ def main(model: str, batch_size: int, predict: Predict, freely: Predict | None =
     description = "Writes a trained model's mels of a whole corpus, for a vocoder to be fine-tuned on."
     parser = prediction_parser(f"{model}.predict_mels", description, ".npy")
     if freely:
-        parser.add_argument(
-            "--predicted",
-            action="store_true",
-            help="pitch and energy as the model predicts them: targets for another model to learn from",
-        )
+        what = "pitch and energy as the model predicts them: targets for another model to learn from"
+        parser.add_argument("--predicted", action="store_true", help=what)
     args = parser.parse_args()
     network, corpus = load(args, model)
     chosen = freely if freely and args.predicted else predict

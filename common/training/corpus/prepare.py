@@ -1,7 +1,8 @@
-"""From transcripts to a labelled corpus: the teacher speaks (or real recordings stand there), then every
-utterance gets its symbols, durations (forced alignment) and pitch (WORLD's DIO with StoneMask)."""
+"""Makes a training corpus: the teacher voice reads transcripts, or a real LJSpeech download is labelled."""
 
 import multiprocessing
+import os
+import random
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -10,9 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
+from common.cli import options
 from common.errors import InputError
+from common.text.cmudict import load_cmudict
 from common.text.frontends import get_frontend
+from common.text.split import split_sentences
 from common.training.corpus.dataset import Labels, load_labels, save_labels
+from common.training.corpus.texts import extra_sentences
 
 RATE, HOP = 22_050, 256
 PITCH_FLOOR, PITCH_CEILING = 65.0, 500.0  # Hz
@@ -120,6 +125,7 @@ def _in_workers(do: Callable, jobs: Sequence, workers: int, *settings) -> Iterat
 def prepare(folder: Path, lines: list[Line], speak: bool, workers: int) -> Labels:
     """Labels every line (speaking it first when `speak`), writes labels.npz and, when speaking, metadata.csv.
 
+    A line gets its symbols, durations (forced alignment) and pitch (WORLD's DIO with StoneMask).
     Lines that fail are left out and listed in failed.txt with the reason.
     """
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
@@ -145,11 +151,8 @@ def _respeak(job: tuple[str, np.ndarray]) -> int:
     return len(_speak(name, [_worker["frontend"].symbols[i] for i in ids])) // HOP
 
 
-def respeak(folder: Path, workers: int) -> Labels:
-    """Makes the wavs of an existing labels.npz again: labels are small and travel, audio does not.
-
-    ValueError where the teacher's timing is not the one that was labelled.
-    """
+def respeak(folder: Path, workers: int) -> None:
+    """Makes the wavs of an existing labels.npz again; InputError where the teacher's timing is another."""
     labels = load_labels(folder)
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
     jobs = list(zip(labels.names, labels.ids, strict=True))
@@ -159,15 +162,43 @@ def respeak(folder: Path, workers: int) -> Labels:
         raise InputError(
             f"{different} of {len(frames)} lines have another length than their labels: label them again"
         )
-    return labels
 
 
 def split_sentences_into_lines(lines: list[Line]) -> list[Line]:
     """One line a sentence, as the runner will feed the models: name, name-b, name-c ..."""
-    from common.text.split import split_sentences
-
     out = []
     for line in lines:
         for i, (text, _) in enumerate(split_sentences(line.text)):
             out.append(Line(line.name + (f"-{chr(97 + i)}" if i else ""), text))
     return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = options.Parser(description=__doc__)
+    option = parser.add_argument
+    option("--corpus", type=Path, required=True, help="folder with metadata.csv and wavs/, LJSpeech's format")
+    option("--transcripts", type=Path, help="name|text lines for the teacher voice to read into the folder")
+    option("--extra", action="store_true", help="with --transcripts: add words, questions, numbers, names")
+    option("--respeak", action="store_true", help="let the teacher make the wavs of an existing labels.npz")
+    option("--limit", type=int, help="use the first N lines only")
+    option("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
+    args = parser.parse_args(argv)
+
+    if args.respeak:
+        respeak(args.corpus, args.workers)
+        return
+    if args.transcripts:
+        lines = read_transcripts(args.transcripts)
+        if args.extra:
+            words = [w.lower() for w in load_cmudict().words() if w.isalpha()]
+            extra = extra_sentences([line.text for line in lines], words)
+            lines += [Line(f"extra-{i:05d}", text) for i, text in enumerate(extra)]
+        lines = split_sentences_into_lines(lines)
+        random.Random(0).shuffle(lines)  # the recipes validate on the last ones
+    else:
+        lines = read_metadata(args.corpus)
+    if args.limit:
+        lines = lines[:: max(1, len(lines) // args.limit)][: args.limit]
+    labels = prepare(args.corpus, lines, speak=args.transcripts is not None, workers=args.workers)
+    hours = labels.frames.sum() * 256 / 22_050 / 3600
+    print(f"{len(labels.names)} of {len(lines)} lines labelled, {hours:.2f} h in {args.corpus}")

@@ -71,9 +71,7 @@ def extra_sentences(transcripts: Sequence[str], dictionary: Sequence[str], seed:
     """About 6,500 sentences; `dictionary` is a list of words with known pronunciations."""
     rng = random.Random(seed)
     words = sorted({w for line in transcripts for w in re.findall(r"[A-Za-z']{2,}", line)})
-    out = []
-    for word in rng.sample(words, min(1100, len(words))):
-        out.append(word.capitalize() + rng.choice("...?!"))
+    out = [word.capitalize() + rng.choice("...?!") for word in rng.sample(words, min(1100, len(words)))]
     for line in rng.sample(list(transcripts), min(1600, len(transcripts))):
         tokens = re.findall(r"[A-Za-z']+", line)
         count = rng.randint(2, 6)
@@ -83,11 +81,8 @@ def extra_sentences(transcripts: Sequence[str], dictionary: Sequence[str], seed:
     for line in rng.sample(list(transcripts), min(700, len(transcripts))):
         tokens = re.findall(r"[A-Za-z']+", line)[: rng.randint(5, 14)]
         out.append(f"{rng.choice(QUESTION_STARTS)} that {' '.join(tokens)}?".capitalize())
-    for _ in range(1400):
-        out.append(_fill(rng.choice(TEMPLATES), rng))
+    out += [_fill(rng.choice(TEMPLATES), rng) for _ in range(1400)]
     for _ in range(1500):
         chosen = rng.sample(list(dictionary), rng.randint(3, 6))
         out.append(rng.choice((" ", ", ")).join(chosen).capitalize() + ".")
-    for _ in range(200):
-        out.append(", ".join(rng.sample(LETTERS, rng.randint(2, 6))) + ".")
-    return out
+    return out + [", ".join(rng.sample(LETTERS, rng.randint(2, 6))) + "." for _ in range(200)]

@@ -4,44 +4,31 @@
 `variants.tsv` holds, for other words with several pronunciations in CMUdict, the one nearest to the teacher.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from common.cli import options
 from common.text.cmudict import DATA, load_cmudict
-from common.training.corpus.misaki import from_misaki
+from common.text.english.word_parts import words
+from common.training.corpus.teacher import from_misaki
 from common.training.english.dictionary import edit_distance
 
-if TYPE_CHECKING:
-    from hibari.g2p import G2P
+FUNCTION_WORDS = words("""a an the of to and for from at as is was were are am that than in on with by or but
+    nor he she it his her him them they you your yours i my me we our us its their be been do does did have
+    has had can could would should will shall may might must not so if this these those there who whom whose
+    which what when where while why how then some any such out up down off over into onto upon until till
+    since because though about above after before between through during against among toward towards within
+    without under once though unless whether ours theirs hers mine himself herself itself themselves myself
+    ourselves yourself no yes all both each every either neither own just i'm i've i'd i'll it's he's she's
+    that's there's they're they've they'd they'll we're we've we'd we'll you're you've you'd you'll he'd
+    he'll she'd she'll it'd it'll don't didn't doesn't wasn't isn't aren't weren't hadn't hasn't haven't
+    can't couldn't wouldn't shouldn't won't mustn't who's who'd who'll what's where's how's let's here's""")
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-FUNCTION_WORDS = _words(
-    """a an the of to and for from at as is was were are am that than in on with by or but nor he she it
-    his her him them they you your yours i my me we our us its their be been do does did have has had
-    can could would should will shall may might must not so if this these those there who whom whose
-    which what when where while why how then some any such out up down off over into onto upon until
-    till since because though about above after before between through during against among toward
-    towards within without under once though unless whether ours theirs hers mine himself herself
-    itself themselves myself ourselves yourself no yes all both each every either neither own just i'm
-    i've i'd i'll it's he's she's that's there's they're they've they'd they'll we're we've we'd we'll
-    you're you've you'd you'll he'd he'll she'd she'll it'd it'll don't didn't doesn't wasn't isn't
-    aren't weren't hadn't hasn't haven't can't couldn't wouldn't shouldn't won't mustn't who's who'd
-    who'll what's where's how's let's here's"""
-)
-
-
-def readings(teacher: G2P, text: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    """(written, marks that follow, phones) of every whitespace-delimited word."""
+def readings(teacher, text: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    """hibari's G2P: (written, marks that follow, phones) of every whitespace-delimited word."""
     out, written, spoken = [], "", ""
     for token in teacher.phonemize_tokens(teacher.tokenize(text)):
         written, spoken = written + token.text, spoken + (token.phonemes or "")
@@ -81,14 +68,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     for path in args.transcripts:
         for line in path.read_text(encoding="utf-8").splitlines():
             for sentence in Hibari.split_sentences(line.partition("|")[2]):
-                words = readings(teacher, sentence)
-                for i, (written, marks, phones) in enumerate(words):
+                spoken = readings(teacher, sentence)
+                for i, (written, marks, phones) in enumerate(spoken):
                     word = written.lower().replace("’", "'")
                     if not re.fullmatch(r"[a-z]+(?:'[a-z]+)?", word) or not phones:
                         continue
                     if len(written) == 1 and written not in ("a", "I"):
                         continue  # an initial, or a sentence that begins with "A"
-                    follower = words[i + 1][2][:1] if i + 1 < len(words) else ()
+                    follower = spoken[i + 1][2][:1] if i + 1 < len(spoken) else ()
                     place = "initial" if i == 0 else "final" if marks or not follower else ""
                     place = place or ("vowel" if follower[0][-1].isdigit() else "else")
                     everywhere[word][phones] += 1

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import NamedTuple
 
-from common.text.english.reading.characters import LeftOut
-
 # Every pattern of this package is tried at one place only and never looks far beyond what it reads: a long
 # text costs time in proportion to its length.
 LETTER = r"[^\W\d_²³¹¼-¾⁰-ⁿ₀-₉⅐-↏①-⓿]"
@@ -16,6 +14,14 @@ NUMBER = re.compile(N)
 WORD = re.compile(rf"{LETTER}+(?:'{LETTER}+)*")
 _NEXT = re.compile(rf"\s*(\d+|{LETTER}+|[^\w\s])?")
 _LONG = 100  # characters; no rule compares what was read before with anything so long
+
+
+class LeftOut(NamedTuple):
+    """Something that is not spoken as written. The frontend reports each kind once."""
+
+    symbol: str
+    position: int
+    kind: str
 
 
 class Reading(NamedTuple):

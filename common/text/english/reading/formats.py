@@ -6,7 +6,6 @@ from common.text.english.reading import number_words as say
 from common.text.english.reading import tables
 from common.text.english.reading.amounts import amount, plural_unit, unit_after
 from common.text.english.reading.capitals import letters_and_digits
-from common.text.english.reading.characters import SUPERSCRIPTS
 from common.text.english.reading.cursor import NUMBER, Cursor, Reading, Rule, first_reading, form
 from common.text.english.word_parts import words
 
@@ -185,7 +184,7 @@ def scientific(cursor: Cursor) -> Reading | None:
     m = _SCIENTIFIC.match(cursor.text, cursor.at)
     if not m:
         return None
-    power = "".join(SUPERSCRIPTS.get(c, c) for c in m[2])
+    power = "".join(tables.SUPERSCRIPTS.get(c, c) for c in m[2])
     minus = "minus " if power[0] == "-" else ""
     mantissa = "" if m[0].startswith(("10⁰", "10^")) else f"{say.decimal(m[1])} times "
     unit, end = unit_after(cursor, m.end(), is_one=False)

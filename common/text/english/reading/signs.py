@@ -8,7 +8,6 @@ from common.text.english.reading import tables
 from common.text.english.reading.addresses import address, tag
 from common.text.english.reading.amounts import amount
 from common.text.english.reading.capitals import letter_name
-from common.text.english.reading.characters import EMOJI_PARTS, JOINER, SUPERSCRIPTS, name_of
 from common.text.english.reading.cursor import Cursor, Reading, Rule
 from common.text.english.reading.formats import number, phone, short_fraction
 from common.text.english.word_parts import words
@@ -183,12 +182,12 @@ def bracket(cursor: Cursor) -> Reading | None:
 
 def power(cursor: Cursor) -> Reading | None:
     """x², 10^-3, e^{x}."""
-    if cursor.char != "^" and cursor.char not in SUPERSCRIPTS:
+    if cursor.char != "^" and cursor.char not in tables.SUPERSCRIPTS:
         return None
     match = _POWER.match(cursor.text, cursor.at)
     if not match:
         return Reading(tables.SYMBOLS.get(cursor.char, ""), cursor.at + 1)
-    power = "".join(SUPERSCRIPTS[char] for char in match[1]) if match[1] else match[2]
+    power = "".join(tables.SUPERSCRIPTS[char] for char in match[1]) if match[1] else match[2]
     minus, rest = "minus " if power[0] == "-" else "", power.lstrip("+-")
     letters = " ".join(letter_name(char.upper()) for char in rest if char.isascii() and char.isalpha())
     said = minus + (say.integer(rest) if rest.isdecimal() else letters)
@@ -235,11 +234,11 @@ def named(cursor: Cursor) -> Reading:
         return Reading(tables.SYMBOLS[char], start + 1)
     end, names = start, []
     while end - start < _MAX_CLUSTER:  # emoji that are joined to one
-        names.append(name_of(text[end]))
+        names.append(_name(text[end]))
         end += 1
-        while text[end : end + 1] in EMOJI_PARTS:
+        while text[end : end + 1] in tables.EMOJI_PARTS:
             end += 1
-        if text[end : end + 1] != JOINER or end + 1 == len(text):
+        if text[end : end + 1] != tables.JOINER or end + 1 == len(text):
             break
         end += 1
     if not any(names):
@@ -248,6 +247,20 @@ def named(cursor: Cursor) -> Reading:
     while text.startswith(cluster, end):
         end += len(cluster)
     return Reading(" ".join(filter(None, names)) + ",", end)
+
+
+def _name(char: str) -> str:
+    """The name of a symbol or emoji, "" where it has none."""
+    if char in tables.EMOJI or char in tables.SYMBOLS:
+        return tables.EMOJI.get(char) or tables.SYMBOLS[char]
+    if char < "\u2190":
+        return ""
+    from anyascii import anyascii
+
+    short = anyascii(char)
+    if len(short) > 2 and short[0] == short[-1] == ":":
+        return " ".join(re.findall(r"[a-z]+", short.lower()))
+    return ""
 
 
 def _row(cursor: Cursor, chars: str) -> int:

@@ -165,9 +165,13 @@ SIGNS = {
     **{"</3": "broken heart", "^_^": "happy face", "XD": "laughing face", "&amp;": "and"},
     **{"&lt;": "less than", "&gt;": "greater than", "&nbsp;": "", "&quot;": "", "&#39;": ""},
 }
+SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ", "0123456789-+n", strict=True))
 # Layout, which is silent: quotation marks, bullets, lines.
 SILENT = frozenset('"*_`«»‹›“”„‟•·‣⁃◦▪▫■□●○◆◇►▶▸¿¡⟨⟩\u2500\u2501\u2502\u2503')
 
+JOINER = "\u200d"
+# Variation selectors, the keycap, skin tones.
+EMOJI_PARTS = frozenset("\ufe0f\ufe0e\u20e3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff")
 EMOJI = _pairs("""😀 😃 😄 😁: grinning face; 😆: laughing face; 😅: nervous laugh; 😂: tears of joy; 🤣:
     rolling on the floor laughing; 😊 ☺: smiling face; 🙂: slight smile; 🙃: upside-down smile; 😉: winking
     face; 😍: heart eyes; 🥰: smiling with hearts; 😘: blowing a kiss; 😎: smiling with sunglasses; 🤔:

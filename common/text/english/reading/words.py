@@ -1,6 +1,7 @@
 """Words as written to words as said: abbreviations, initials, contractions, foreign letters."""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -8,8 +9,7 @@ from common.text.english.reading import number_words as say
 from common.text.english.reading import tables
 from common.text.english.reading.amounts import amount
 from common.text.english.reading.capitals import NAME_PARTS, cased, letter_name, letters_and_digits, roman
-from common.text.english.reading.characters import SUPERSCRIPTS, LeftOut, script_of
-from common.text.english.reading.cursor import LETTER, Cursor, Reading, Rule, form
+from common.text.english.reading.cursor import LETTER, Cursor, LeftOut, Reading, Rule, form
 from common.text.english.word_parts import words
 
 _CALENDAR = "Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec"
@@ -93,7 +93,7 @@ def letter_with_sign(cursor: Cursor) -> Reading | None:
     name = letter_name(letter.upper())
     if cursor.text.startswith("++", end):
         return Reading(f"{name} plus plus", end + 2)
-    if sign == "^" or sign in SUPERSCRIPTS:
+    if sign == "^" or sign in tables.SUPERSCRIPTS:
         return Reading(name, end)
     if sign == "#" and letter.isupper():
         return Reading(f"{name} sharp", end + 1)
@@ -214,8 +214,9 @@ def _latin(word: str) -> list[str]:
 
 
 def _scripts(word: str) -> set[str]:
-    """The scripts of a word other than the Latin one."""
-    return {script_of(char) for char in word if not char.isascii()} - {"LATIN"}
+    """The scripts of a word other than the Latin one: "GREEK", "CJK"."""
+    names = (unicodedata.name(char, "UNKNOWN") for char in word if not char.isascii())
+    return {name.split(" ")[0] for name in names} - {"LATIN"}
 
 
 def left_out_of(cursor: Cursor, parts: Sequence[str]) -> tuple[LeftOut, ...]:

@@ -13,7 +13,7 @@ from common.text.english.letters import load_letter_reader
 from common.text.english.pronounce import of_word, read
 from common.text.frontends import get_frontend
 from common.text.split import CLAUSE_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
-from common.training.corpus.misaki import from_misaki, to_misaki
+from common.training.corpus.teacher import from_misaki, to_misaki
 
 ROOT = Path(__file__).parents[4]
 FRONTEND = get_frontend("english")

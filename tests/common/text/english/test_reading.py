@@ -5,8 +5,7 @@ import copy
 import pytest
 
 from common.text.english.reading import addresses, amounts, formats, signs, words
-from common.text.english.reading.characters import LeftOut
-from common.text.english.reading.cursor import Cursor, Reading, begin
+from common.text.english.reading.cursor import Cursor, LeftOut, Reading, begin
 
 
 @pytest.mark.parametrize(

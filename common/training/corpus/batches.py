@@ -1,5 +1,7 @@
-"""Whole utterances of a labelled corpus on the device, in padded batches of similar length: what an acoustic
-model is trained on."""
+"""A labelled corpus on the training device: its mel spectrogram, and batches of it.
+
+Vocoders are trained on random segments, acoustic models on padded whole utterances of similar length.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,11 +14,80 @@ from torch.nn.utils.rnn import pad_sequence
 
 from common.arrays import length_mask
 from common.audio.contract import MelContract
+from common.audio.mel_torch import MelSpectrogram
 from common.errors import InputError
 from common.training.corpus.dataset import load_audio, load_labels
-from common.training.corpus.mels import corpus_mel
 
-VALIDATION_UTTERANCES = 64  # the corpus's last ones are never trained on
+BLOCK, CONTEXT = 32_768, 4  # frames computed at once, and frames on each side that settle its edges
+VALIDATION_FRAMES = 6_000  # the corpus's last 70 seconds are never trained on
+VALIDATION_UTTERANCES = 64  # nor are its last utterances
+
+
+@torch.no_grad()
+def corpus_mel(audio: Tensor, contract: MelContract) -> Tensor:
+    """int16 samples `[frames * hop]` -> float16 mel `[n_mels, frames]`, HiFi-GAN's framing.
+
+    The utterances stand end to end: the first and last frame of each sees a little of its neighbour's
+    silence where the mel of the single file would see its own reflected.
+    """
+    hop = contract.hop_length
+    frames = len(audio) // hop
+    transform = MelSpectrogram(contract).to(audio.device)
+    out = torch.empty(contract.n_mel_channels, frames, dtype=torch.float16, device=audio.device)
+    for start in range(0, frames, BLOCK):
+        end = min(frames, start + BLOCK)
+        first, last = max(0, start - CONTEXT), min(frames, end + CONTEXT)
+        block = audio[first * hop : last * hop].float() / 32768
+        out[:, start:end] = transform(block[None])[0, :, start - first : end - first].half()
+    return out
+
+
+def load_mels(path: Path, frames: int, device: torch.device) -> Tensor:
+    """Mels of the whole corpus in its order, float16 `[n_mels, frames]`; InputError for another corpus's."""
+    mels = np.load(path, mmap_mode="r")
+    if mels.shape[1] != frames:
+        raise InputError(f"{path} holds {mels.shape[1]} frames, the corpus has {frames}: predict them again")
+    return torch.from_numpy(np.array(mels)).to(device)
+
+
+class Segments:
+    """The corpus's audio, its true mel, and mels that acoustic models predicted for it."""
+
+    def __init__(self, corpus: Path, contract: MelContract, mels: Sequence[Path], device: torch.device):
+        samples, _ = load_audio(corpus, load_labels(corpus), contract.hop_length)
+        self.device, self.audio = device, torch.from_numpy(samples).to(device)
+        self.hop = contract.hop_length
+        self.frames = len(self.audio) // self.hop
+        self.mels = [corpus_mel(self.audio, contract)]
+        self.mels += [load_mels(path, self.frames, device) for path in mels]
+
+    def cut(self, starts: Tensor, frames: int, source: Tensor) -> tuple[Tensor, Tensor]:
+        """Start frames (B,) and which mel each takes -> mel (B, n_mels, frames), audio (B, 1, S)."""
+        at = starts[:, None] + torch.arange(frames, device=starts.device)
+        mel = self.mels[0][:, at]
+        for index, other in enumerate(self.mels[1:], 1):
+            mel = torch.where((source == index)[None, :, None], other[:, at], mel)
+        samples = starts[:, None] * self.hop + torch.arange(frames * self.hop, device=starts.device)
+        return mel.transpose(0, 1).float(), self.audio[samples][:, None].float() / 32768
+
+    def held_out(self) -> tuple[Tensor, Tensor]:
+        """The corpus's last frames, which no batch holds: mel (1, n_mels, T), audio (1, 1, T * hop)."""
+        start = torch.tensor([self.frames - VALIDATION_FRAMES], device=self.device)
+        return self.cut(start, VALIDATION_FRAMES, torch.zeros_like(start))
+
+    def batches(
+        self, batch_size: int, frames: int, predicted_share: float, seed: int
+    ) -> Iterator[tuple[str, dict[str, Tensor]]]:
+        """Endless batches of random segments, a share of them with a predicted mel where there are any."""
+        device, size = self.device, (batch_size,)
+        random = torch.Generator(device).manual_seed(seed)
+        limit = self.frames - VALIDATION_FRAMES - frames
+        while True:
+            starts = torch.randint(0, limit, size, device=device, generator=random)
+            source = torch.randint(1, max(2, len(self.mels)), size, device=device, generator=random)
+            true = torch.rand(size, device=device, generator=random) >= predicted_share
+            mel, audio = self.cut(starts, frames, torch.where(true, 0, source))
+            yield "segment", {"mel": mel, "audio": audio}
 
 
 @dataclass(frozen=True, eq=False)  # compared by identity: a bucket is the key of its CUDA graph
@@ -75,10 +146,7 @@ class Utterances:
         return Bucket(symbols, -(-frames // 8) * 8, len(members), tuple(members.tolist()))
 
     def replace_durations(self, path: Path) -> None:
-        """Takes the durations of a .npy file (`[symbols of all utterances]`, frames) for the corpus's own.
-
-        An InputError where they are another corpus's.
-        """
+        """Takes a .npy file's durations, frames `[all symbols]`; InputError for another corpus's."""
         durations, cuts = np.load(path), self.lengths.cumsum(0).cpu().numpy()
         if durations.dtype.kind in "iu" and durations.shape == (cuts[-1],):
             rows = np.split(durations, cuts[:-1])
@@ -92,13 +160,12 @@ def _table(rows: list[np.ndarray], device: torch.device) -> Tensor:
     return pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True).to(device)
 
 
-def batches(
+def utterance_batches(
     corpus: Utterances, bucket_frames: Sequence[int], frames_per_batch: int, max_batch_size: int, seed: int
 ) -> Iterator[tuple[Bucket, dict[str, Tensor]]]:
-    """Endless batches from length buckets with these upper ends.
+    """Endless batches from length buckets with these upper ends; what is longer than the last is left out.
 
-    All utterances but those that validate come equally often, in a new order each time. Those longer than the
-    last bucket are left out.
+    All utterances but those that validate come equally often, in a new order each time.
     """
     frames, lengths = corpus.frames.cpu().numpy(), corpus.lengths.cpu().numpy()
     usable = np.arange(len(frames)) < len(frames) - VALIDATION_UTTERANCES
