@@ -3,6 +3,8 @@
 Torch is never imported here: an array that is not numpy's brings its own methods.
 """
 
+from __future__ import annotations  # np.random, which speaking does not need, stays unloaded
+
 import importlib
 from collections.abc import Callable, Sequence
 from typing import Any

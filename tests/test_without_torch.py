@@ -58,6 +58,19 @@ def test_the_main_job_needs_no_torch(voice, tmp_path):
     assert soundfile.info(tmp_path / "speech.wav").duration > 0.1
 
 
+def test_a_cold_start_loads_nothing_that_takes_long(tiny_voice):
+    """FastPitch draws no noise, and hashes nothing: each of these takes a twentieth of the start."""
+    code = (
+        "import sys; from melforge import TextToSpeech; "
+        f"TextToSpeech.load('fastpitch', 'hifigan', {str(tiny_voice)!r}, device='cpu').speak('Hello.'); "
+        "print(*sorted({'torch', 'numpy.random', 'hashlib', 'logging'} & sys.modules.keys()))"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [os.environ.get("MELFORGE_SLIM_PYTHON") or sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert result.stdout == "\n", result.stdout + result.stderr
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

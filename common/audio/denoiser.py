@@ -4,6 +4,8 @@ The published WaveGlow denoiser, for any vocoder, as a stage of its own: here it
 and the spectrum of the hum; common/audio/denoiser_network.py has the network. No torch.
 """
 
+from __future__ import annotations  # np.random, which speaking does not need, stays unloaded
+
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
