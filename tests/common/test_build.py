@@ -426,6 +426,7 @@ def start_build(voice: Path, path: Path) -> subprocess.Popen:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.trt
 def test_of_two_processes_one_builds(tiny_voice, tmp_path):
     both = [start_build(tiny_voice, tmp_path / "h.trt") for _ in range(2)]
@@ -434,6 +435,7 @@ def test_of_two_processes_one_builds(tiny_voice, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["h.generator.trt", "h.generator.trt.json"]
 
 
+@pytest.mark.slow
 @pytest.mark.trt
 @pytest.mark.parametrize("seconds", [1.0, 2.0, 3.0])
 def test_a_build_that_is_killed_leaves_nothing_half_made(tiny_voice, tmp_path, seconds):

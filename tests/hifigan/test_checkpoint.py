@@ -51,6 +51,7 @@ def test_golden_audio(path):
         assert np.abs(steps).max() <= 1 and np.mean(steps != 0) < 0.02  # float noise at a rounding edge
 
 
+@pytest.mark.slow
 def test_the_masked_graph_of_a_published_file_makes_the_golden_audio(tmp_path, monkeypatch):
     """The export checks it with PyTorch too, on an item shorter than the batch."""
     monkeypatch.setattr("common.export.to_onnx.check_sizes", lambda stage: [{"batch": 2, "mel": 9}])

@@ -30,6 +30,7 @@ def run(tiny_voice, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_the_proposal_is_a_hparams_file_that_speaks(run, tmp_path):
     result = run("buckets.py", "-i", "texts.txt", "--count", 2)
     assert result.returncode == 0, result.stderr

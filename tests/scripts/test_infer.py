@@ -160,6 +160,7 @@ def test_controls_that_would_change_nothing(fails, arguments, message):
     assert message in fails("--text", "Hello.", *arguments)
 
 
+@pytest.mark.slow
 def test_plot(infer, tmp_path):
     assert infer("--text", "Hello there.", "--plot", "x.png").returncode == 0
     assert (tmp_path / "x.png").read_bytes()[:4] == b"\x89PNG"
@@ -304,6 +305,7 @@ def test_names_in_a_table_stay_in_the_folder(fails, tmp_path):
     assert "in.tsv line 2: the name 'a' stands at in.tsv line 1 already" in fails("-i", "in.tsv")
 
 
+@pytest.mark.slow
 def test_interrupting_keeps_what_is_finished(tiny_voice, tmp_path):
     (tmp_path / "in.txt").write_text("This is one of the many phrases, and it takes its time.\n" * 4000)
     command = [sys.executable, str(ROOT / "scripts" / "infer.py"), "-i", "in.txt", "-o", "out"]

@@ -26,6 +26,7 @@ def peer(tmp_path, monkeypatch, tiny_voice):
     return lambda name: Workload(target, "", "", peer=f"my_peers:{name}", batches=(1, 2), **how)
 
 
+@pytest.mark.slow
 def test_a_failure_leaves_the_others(peer):
     names = ("raises", "crashes", "hangs", "few", "good")
     shown = []
@@ -59,6 +60,7 @@ def at_once(job):
 """
 
 
+@pytest.mark.slow
 def test_a_child_that_ends_is_followed_by_another(tmp_path, monkeypatch):
     """A job that gave nothing, and was not the first of its child, runs once more."""
     (tmp_path / "my_task.py").write_text(TASK)
