@@ -274,7 +274,7 @@ class TextToSpeech:
             with clock.stage("acoustic"):
                 spoken = self._speak_utterances(utterances, controls, retries)
             with clock.stage("vocoder"):
-                audio = [self._vocode(one, controls) for one in spoken]
+                audio = self._vocode(spoken, controls)
             return [
                 _SpokenPart(require_finite(samples), replace(one, mel=to_numpy(one.mel)))
                 for samples, one in zip(audio, spoken, strict=True)
@@ -285,12 +285,15 @@ class TextToSpeech:
     ) -> list[SpokenUtterance]:
         return speak_utterances(self.acoustic, self.frontend.symbols, utterances, controls, retries)
 
-    def _vocode(self, spoken: SpokenUtterance, controls: Controls) -> np.ndarray:
-        """One utterance's samples; without frames there is no sound."""
-        frames = spoken.mel.shape[1]
-        if not frames:
-            return np.zeros(0, np.float32)
-        return self.vocoder.vocode(spoken.mel[None], np.array([frames]), controls)[0]
+    def _vocode(self, spoken: Sequence[SpokenUtterance], controls: Controls) -> list[np.ndarray]:
+        """Each utterance's samples; without frames there is no sound."""
+        audio = [np.zeros(0, np.float32)] * len(spoken)
+        heard = [i for i, one in enumerate(spoken) if one.mel.shape[1]]
+        for i, samples in zip(
+            heard, self.vocoder.vocode_each([spoken[i].mel for i in heard], controls), strict=True
+        ):
+            audio[i] = samples
+        return audio
 
     def _join(self, job: _Job, controls: Controls, retries: int) -> Audio:
         """The utterances' audio in order, with their pauses."""

@@ -11,7 +11,7 @@ NETWORK, KERNELS = "fastpitch.model:FastPitch", "trt_plugins.transformer.fastpit
 PREDICTORS = ("duration_predictor", "pitch_predictor", "energy_predictor")
 FLOAT32_LAYERS = ("*layer_norm", "*norm", "*pos_emb", *PREDICTORS)
 
-BATCH, TEXT, MEL = Dim("batch", 1, 1, 16), Dim("text", 1, 128, 512), Dim("mel", 1, 640, 4096)
+BATCH, TEXT, MEL = Dim("batch", 1, 1, 32), Dim("text", 1, 128, 512), Dim("mel", 1, 640, 4096)
 
 
 def stages(config: FastPitchConfig) -> tuple[Stage, ...]:
@@ -48,5 +48,6 @@ PLAN = StagePlan(
     forms={"parallel": ("encoder", "decoder")},
     default="parallel",
     kernels={"encoder": f"{KERNELS}:Encoder", "decoder": f"{KERNELS}:Decoder"},
+    on_cuda="parallel",
     layers=("encoder.*", "*_predictor*", "*_emb", "decoder.*", "proj"),
 )

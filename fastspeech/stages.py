@@ -12,7 +12,7 @@ LONGEST_TEXT = 512
 # is a frame longer shifts all that follow.
 FLOAT32_LAYERS = ("*layer_norm*", "position", "length_regulator")
 
-BATCH = Dim("batch", 1, 1, 16)
+BATCH = Dim("batch", 1, 1, 32)
 
 
 def stages(config: FastSpeechConfig) -> tuple[Stage, ...]:
@@ -54,6 +54,7 @@ PLAN = StagePlan(
     default="dynamic",
     bucketed="fixed",
     kernels={"encoder": f"{KERNELS}:Encoder", **dict.fromkeys(("decoder", "mel_side"), f"{KERNELS}:Decoder")},
+    on_cuda="dynamic",
     operations="trt_plugins.operations:KERNELS",
     layers=("word_emb", "phoneme_side.*", "length_regulator.*", "mel_side.*", "mel_linear"),
 )

@@ -7,7 +7,7 @@ from hifigan.config import HifiganConfig
 
 def stages(config: HifiganConfig) -> tuple[Stage, ...]:
     """The declarations for the generator of this size."""
-    batch = Dim("batch", 1, 1, 16)
+    batch = Dim("batch", 1, 1, 32)
     mel = Dim("mel", 1, 640, 4096)
     hop = config.hop_length
     samples = Dim("samples", mel.min * hop, mel.typical * hop, mel.max * hop, of="mel", times=hop)
@@ -24,5 +24,8 @@ def stages(config: HifiganConfig) -> tuple[Stage, ...]:
 
 
 PLAN = vocoder_plan(
-    stages, "trt_plugins.hifigan.engine:Generator", ("conv_pre", "ups.*", "resblocks.*", "conv_post")
+    stages,
+    generator="trt_plugins.hifigan.engine:Generator",
+    denoiser="common.engines.padded:CapturedNetwork",
+    layers=("conv_pre", "ups.*", "resblocks.*", "conv_post"),
 )

@@ -92,13 +92,16 @@ class Encoder(nn.Module):
         )
         self.lstm = nn.LSTM(channels, channels // 2, batch_first=True, bidirectional=True)
         self.mask_text_padding = config.mask_text_padding
+        self.mask_behind_longest = False  # in a network that does not mask padding: behind the longest item
         self.p_dropout = config.p_convolution_dropout
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """x (B, C, N) -> (B, N, C), zeros behind the lengths."""
         mask = length_mask(lengths, x.size(2))
+        inside = mask if self.mask_text_padding else length_mask(lengths.amax()[None], x.size(2))
+        masks = self.mask_text_padding or self.mask_behind_longest
         for convolution in self.convolutions:
-            x = x * mask[:, None] if self.mask_text_padding else x
+            x = x * inside[:, None] if masks else x
             x = F.dropout(F.relu(convolution(x)), self.p_dropout, self.training)
         x = x.transpose(1, 2)
         # Each item is reversed within its own length, as packed sequences do, which cannot be exported.

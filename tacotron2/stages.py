@@ -69,6 +69,11 @@ PLAN = StagePlan(
     forms={"loop": ("encoder", "decoder_loop", "postnet"), "steps": ("encoder", "decoder_iter", "postnet")},
     default="loop",
     on_trt="steps",  # on a GPU a loop inside an engine takes twice as long a step
-    kernels={"decoder_loop": "trt_plugins.tacotron2_decoder.engine:DecoderLoop"},
+    kernels={
+        "encoder": "trt_plugins.tacotron2_encoder:Encoder",
+        "decoder_loop": "trt_plugins.tacotron2_decoder.engine:DecoderLoop",
+        "postnet": "common.engines.padded:CapturedNetwork",
+    },
+    on_cuda="loop",
     layers=("embedding", "encoder*", "decoder*", "postnet*"),
 )

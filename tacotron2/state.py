@@ -3,7 +3,7 @@
 from common.stages import Dim, TensorSpec
 from tacotron2.config import Tacotron2Config
 
-BATCH = Dim("batch", 1, 1, 16)
+BATCH = Dim("batch", 1, 1, 32)
 TEXT = Dim("text", 1, 128, 512)
 
 

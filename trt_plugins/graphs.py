@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from common.weights.voices import ModelSource
 
 STAGES = ("generator", "masked_generator")
-SHAPES = 24  # kept graphs with their buffers: all padded lengths up to 1024 frames of one batch size
+SHAPES = 96  # kept graphs; their activations share memory
 SHORT, SHORT_STEP, STEP = 128, 16, 64  # frames: mels up to SHORT are padded to SHORT_STEP, others to STEP
+ALIGNMENT = 256  # bytes, of what tensor descriptors describe
 CAPABILITY = (9, 0)  # the first with the tensor memory accelerator that the Triton kernels use
 
 
@@ -76,6 +78,41 @@ class TritonLaunch(NamedTuple):
         self.kernel[self.grid](*self.arguments, **self.options)
 
 
+Zeros = Callable[..., torch.Tensor]  # as torch.zeros: a shape and a dtype
+
+
+class SharedMemory:
+    """Activations of shapes that never run at the same time. A shape finds zeros, or what it left itself."""
+
+    def __init__(self, size: int, device: str):
+        self._block = torch.zeros(size, dtype=torch.uint8, device=device)
+        self._user: object = None
+
+    def __len__(self) -> int:
+        return len(self._block)
+
+    def zeros(self) -> Zeros:
+        """Takes tensors from its beginning on."""
+        used = 0
+
+        def take(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+            nonlocal used
+            start, used = used, used + aligned_bytes(shape, dtype)
+            return self._block[start : start + math.prod(shape) * dtype.itemsize].view(dtype).view(shape)
+
+        return take
+
+    def use(self, shape: object) -> None:
+        """Before the shape runs, on its stream."""
+        if self._user is not shape:
+            self._block.zero_()
+            self._user = shape
+
+
+def aligned_bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
+    return -(-math.prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
+
+
 class GraphedShape(ABC):
     """One batch and length: buffers for its inputs, and the CUDA graph that fills `audio` from them.
 
@@ -85,13 +122,36 @@ class GraphedShape(ABC):
     inputs: dict[str, torch.Tensor]
     audio: torch.Tensor
     graph: torch.cuda.CUDAGraph | None = None
+    memory: SharedMemory | None = None
+
+    @abstractmethod
+    def allocate(self, zeros: Zeros) -> None:
+        """Takes the memory of the activations: all zeros before a first run."""
+
+    @abstractmethod
+    def describe(self) -> None:
+        """Makes ready to launch, on the memory allocated."""
 
     @abstractmethod
     def launch(self) -> None:
         """Puts all kernels on the current stream."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of the activations."""
+        sizes: list[int] = []
+
+        def count(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+            sizes.append(aligned_bytes(shape, dtype))
+            return torch.empty(shape, dtype=dtype, device="meta")
+
+        self.allocate(count)
+        return sum(sizes)
+
     def __call__(self, inputs: Mapping[str, Array], frames: int) -> torch.Tensor:
         """Audio (B, frames * hop); mels and noise may be shorter than the buffers."""
+        if self.memory:
+            self.memory.use(self)
         self.inputs["lengths"].fill_(frames)  # overwritten below where they are among the inputs
         for name, value in inputs.items():
             size = value.shape[-1]
@@ -115,6 +175,7 @@ class ShapedGenerator(Engine):
     """
 
     backend = "cuda"
+    prefers_batches = True
     name: str  # the model's, in messages
     check: Callable[[Any], Any]  # an InputError where the kernels do not support a config
     fold: Callable[[Any], Any]  # the network's weights in the kernels' layout; `nbytes` is their size
@@ -129,6 +190,7 @@ class ShapedGenerator(Engine):
         self.folded = folded_network(stage, source, device, stage.network, self.fold)
         self.memory_owner, self.memory_bytes = self.folded, self.folded.nbytes
         self.kept: Recent[tuple[int, int], GraphedShape] = Recent(SHAPES)
+        self._memory = SharedMemory(0, device)
         self._done: torch.cuda.Event | None = None
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
@@ -144,6 +206,12 @@ class ShapedGenerator(Engine):
         return {self.stage.outputs[0].name: audio}
 
     def _new(self, batch: int, frames: int) -> GraphedShape:
-        if len(self.kept) == self.kept.largest:  # before more memory is taken
-            self.kept.drop_oldest()
-        return self.shape(self.config, self.folded, batch, frames, self.device)
+        shape = self.shape(self.config, self.folded, batch, frames, self.device)
+        if (size := shape.size) > len(self._memory):
+            self.kept.clear()  # their graphs have the addresses of the memory that goes
+            self._memory = SharedMemory(0, self.device)
+            self._memory = SharedMemory(size, self.device)
+        shape.memory = self._memory
+        shape.allocate(self._memory.zeros())
+        shape.describe()
+        return shape

@@ -20,7 +20,7 @@ def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
             f"hop_length {config.hop_length} must be a multiple of n_group {config.n_group}: "
             "mels are vocoded in pieces, and a frame must have whole groups of samples"
         )
-    batch, mel = Dim("batch", 1, 1, 16), Dim("mel", 1, 256, 1024)
+    batch, mel = Dim("batch", 1, 1, 32), Dim("mel", 1, 256, 1024)
     steps, samples = (
         Dim(name, mel.min * size, mel.typical * size, mel.max * size, of="mel", times=size)
         for name, size in (("steps", config.noise_length(1)), ("samples", config.hop_length))
@@ -44,6 +44,7 @@ def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
 
 PLAN = vocoder_plan(
     stages,
-    "trt_plugins.waveglow.engine:Generator",
-    (":_upsampled", "cond", "WN.*.start", "WN.*.*_layers.*", "WN.*.end", "convinv.*:undo"),
+    generator="trt_plugins.waveglow.engine:Generator",
+    denoiser="common.engines.padded:CapturedNetwork",
+    layers=(":_upsampled", "cond", "WN.*.start", "WN.*.*_layers.*", "WN.*.end", "convinv.*:undo"),
 )

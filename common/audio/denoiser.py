@@ -59,9 +59,12 @@ def vocoder_stages(generator: Stage, hop_length: int) -> tuple[Stage, ...]:
 
 
 def vocoder_plan(
-    stages: Callable[[Any], tuple[Stage, ...]], engine: str, layers: tuple[str, ...]
+    stages: Callable[[Any], tuple[Stage, ...]], generator: str, denoiser: str, layers: tuple[str, ...]
 ) -> StagePlan:
-    """The plan of a vocoder whose stages are `vocoder_stages`; `engine` is the generator on our kernels."""
+    """The plan of a vocoder whose stages are `vocoder_stages`, and the engines of two on kernels.
+
+    On kernels lengths are padded, so that few CUDA graphs do for all: the masked stages run.
+    """
     return StagePlan(
         stages=stages,
         # Padded mels (buckets) are masked by their lengths, so that padding changes no sample; it takes time.
@@ -73,7 +76,9 @@ def vocoder_plan(
         default="whole",
         bucketed="masked",
         bucketed_unmasked="unmasked",
-        kernels=dict.fromkeys(("generator", "masked_generator"), engine),
+        kernels={**dict.fromkeys(("generator", "masked_generator"), generator), "masked_denoiser": denoiser},
+        on_cuda="masked",
+        kernels_together=True,
         layers=layers,
     )
 

@@ -6,6 +6,7 @@ written; here the edges of a captured graph are made full ones, so that its kern
 """
 
 import contextlib
+import gc
 import importlib
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -17,7 +18,7 @@ from torch import Tensor
 from common.engines import Recent, Run
 from common.errors import InputError
 
-MOST_SHAPES = 16  # whose graphs stay, each with memory of its own
+MOST_SHAPES = 128  # whose graphs stay; they share the memory of what is computed between
 WARM_UPS = 2  # what a first run loads or compiles cannot be captured
 # Without buckets, symbols and frames are padded to multiples of these, so that few graphs do for all lengths.
 TEXT_STEP, MEL_STEP = 32, 64
@@ -68,31 +69,36 @@ def capture(
     run: Callable[[], T],
     stream: torch.cuda.Stream | None = None,
     *,
-    pool_of: torch.cuda.CUDAGraph | None = None,
+    pool: Handle = None,
     error_mode: str = "thread_local",
     keep: bool = False,
 ) -> tuple[torch.cuda.CUDAGraph, T]:
     """A graph of all that `run` launches, and what `run` gave, which each replay of the graph fills anew.
 
-    Without a `stream` it is captured on PyTorch's own one. It takes its memory from the pool of the graph
-    `pool_of`, which must never replay at the same time. With `keep` the graph can be changed, and must be
+    Without a `stream` it is captured on PyTorch's own one. Graphs that take their memory from the same `pool`
+    must never replay at the same time. With `keep` the graph can be changed, and must be
     instantiated then.
     """
     graph = torch.cuda.CUDAGraph(keep_graph=keep)
-    pool = pool_of.pool() if pool_of else None
-    with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode=error_mode):
-        outputs = run()
+    collects = gc.isenabled()
+    gc.disable()  # a graph that is collected meanwhile would end the capture
+    try:
+        with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode=error_mode):
+            outputs = run()
+    finally:
+        if collects:
+            gc.enable()
     return graph, outputs
 
 
 def record(
-    run: Callable[[], T], stream: torch.cuda.Stream, in_order: bool = True
+    run: Callable[[], T], stream: torch.cuda.Stream, in_order: bool = True, pool: Handle = None
 ) -> tuple[Callable[[], None], T]:
     """What launches again all that `run` launches, and what `run` gave, such as outputs, which this fills.
 
     `in_order`: every kernel waits for the end of those before it, however it was launched.
     """
-    graph, outputs = capture(run, stream, keep=True)
+    graph, outputs = capture(run, stream, keep=True, pool=pool)
     if in_order:
         put_in_order(graph.raw_cuda_graph())
     graph.instantiate()
@@ -125,11 +131,12 @@ def put_in_order(graph: Handle) -> int:
 class Graph:
     """A run at one set of shapes as a CUDA graph, with memory of its own that inputs are copied to."""
 
-    def __init__(self, run: Run, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream):
+    def __init__(
+        self, run: Run, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream, pool: Handle = None
+    ):
         self._run = run  # whose addresses, such as those of a context, the graph has
         self._inputs = dict(inputs)
-        self._replay, self._outputs = record(lambda: run(inputs), stream)
-        self._done = stream.record_event()
+        self._replay, self._outputs = record(lambda: run(inputs), stream, pool=pool)
 
     def gives(self, wanted: Mapping[str, Tensor]) -> bool:
         """Whether it fills its outputs with these, bit for bit."""
@@ -138,26 +145,13 @@ class Graph:
         self._replay()
         return all(torch.equal(wanted[name], tensor) for name, tensor in self._outputs.items())
 
-    def __call__(
-        self, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream, own: bool = False
-    ) -> dict[str, Tensor]:
+    def __call__(self, inputs: Mapping[str, Tensor], own: bool = False) -> dict[str, Tensor]:
         """The outputs in memory of the caller's, or in its own, which the next call fills anew."""
-        stream.wait_event(self._done)  # the memory may be in use on another stream
         for name, tensor in inputs.items():
             if self._inputs[name].data_ptr() != tensor.data_ptr():
                 self._inputs[name].copy_(tensor, non_blocking=True)
         self._replay()
-        outputs = self._outputs if own else {name: tensor.clone() for name, tensor in self._outputs.items()}
-        self._done = stream.record_event()
-        return outputs
-
-    def in_use(self) -> None:
-        """Others read its memory in what the current stream does up to now."""
-        self._done = torch.cuda.current_stream(self._done.device).record_event()
-
-    def wait(self) -> None:
-        """Until it has run: then its memory may be given away."""
-        self._done.synchronize()
+        return self._outputs if own else {name: tensor.clone() for name, tensor in self._outputs.items()}
 
 
 class Captured:
@@ -178,8 +172,10 @@ class Captured:
     ):
         self.name = name
         # By shapes; None where there is no graph.
-        self.graphs: Recent[tuple, Graph | None] = Recent(MOST_SHAPES, lambda graph: graph and graph.wait())
+        self.graphs: Recent[tuple, Graph | None] = Recent(MOST_SHAPES, lambda graph: self._done.synchronize())
         self._make, self._stream, self._shared = make, stream, shared
+        self._pool = torch.cuda.graph_pool_handle()
+        self._done = torch.cuda.Event()  # of the last run: the graphs' memory may be in use on another stream
 
     def __call__(self, inputs: Mapping[str, Tensor], own: bool = False) -> dict[str, Tensor] | None:
         """What the function gives, in memory of the caller's, or of the graph's own, which the next call
@@ -189,13 +185,15 @@ class Captured:
         if self._shared:
             key += tuple([tensor.data_ptr() for name, tensor in inputs.items() if name in self._shared])
         with own_stream(self._stream) as stream:
+            stream.wait_event(self._done)
             graph = self.graphs.get_or_make(key, lambda: self._capture(inputs, stream))
-            return graph(inputs, stream, own) if graph else None
+            outputs = graph(inputs, own) if graph else None
+            self._done.record(stream)
+            return outputs
 
     def in_use(self) -> None:
-        """Says so of the graph that was used last."""
-        if graph := next(reversed(self.graphs.values())):
-            graph.in_use()
+        """Others read its graphs' memory in what the current stream does up to now."""
+        self._done.record(torch.cuda.current_stream(self._stream.device))
 
     def _capture(self, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream) -> Graph | None:
         own = {"memory_format": torch.contiguous_format, "copy": True}
@@ -207,7 +205,7 @@ class Captured:
         stream.synchronize()
         reason = "it gave other numbers"
         try:
-            graph = Graph(run, held, stream)
+            graph = Graph(run, held, stream, self._pool)
         except (RuntimeError, ValueError) as error:
             graph, reason = None, str(error)
         if graph and graph.gives(wanted):

@@ -120,7 +120,9 @@ class StagePlan:
     on_trt: str = ""  # the form on TensorRT, where it is another
     bucketed: str = ""  # the form in buckets, where it is another
     bucketed_unmasked: str = ""  # that form where the network is to attend to padding, as published
-    kernels: Mapping[str, str] = field(default_factory=dict)  # engines on kernels of our own, by stage
+    kernels: Mapping[str, str] = field(default_factory=dict)  # engines on CUDA kernels, by stage
+    on_cuda: str = ""  # the form all of whose stages have kernels, which `--backend cuda` runs
+    kernels_together: bool = False  # whether the kernels of one stage bring those of all others
     operations: str = ""  # kernels of what a driver computes between stages
     layers: tuple[str, ...] = ()  # of the network: patterns that verify compares inside the stages
 

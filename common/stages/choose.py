@@ -9,7 +9,8 @@ from common.errors import InputError, unknown
 from common.stages import Stage, plan_of, stages_of
 
 BACKENDS = ("torch", "onnx", "trt")
-KERNELS = "cuda"  # the backend of single stages that have kernels of our own: a model's `StagePlan.kernels`
+# CUDA kernels instead of a runtime: of all stages of a model, or of single ones (its `StagePlan.kernels`).
+KERNELS = "cuda"
 KINDS = ("acoustic", "vocoder")  # what speaking takes one model of
 
 
@@ -34,10 +35,10 @@ def parse_backends(text: str, models: Mapping[str, str]) -> dict[str, str]:
     for word, backend in _backend_parts(text):
         if backend == KERNELS and word in kernels_of(*models.values()):
             continue
-        if backend == KERNELS:
-            raise InputError(f"--backend {text}: {kernel_advice(models)}")
-        if backend not in BACKENDS:
+        if backend not in (*BACKENDS, KERNELS):
             raise InputError(unknown("backend", backend, (*BACKENDS, KERNELS)))
+        if word and word not in words and backend == KERNELS:
+            raise InputError(f"--backend {text}: {kernel_advice(models)}")
         if word and word not in words:
             raise InputError(unknown("model in --backend", word, words))
         chosen.update(dict.fromkeys([words[word]] if word else models, backend))
@@ -46,13 +47,25 @@ def parse_backends(text: str, models: Mapping[str, str]) -> dict[str, str]:
 
 def parse_kernels(text: str, model: str) -> tuple[str, ...]:
     """The stages of a model that `--backend` gives to kernels: "trt,decoder_loop=cuda"."""
-    return tuple(w for w, backend in _backend_parts(text) if backend == KERNELS and w in kernels_of(model))
+    words = [w for w, backend in _backend_parts(text) if backend == KERNELS and w in kernels_of(model)]
+    return with_companions(model, words)
+
+
+def with_companions(model: str, kernels: Sequence[str]) -> tuple[str, ...]:
+    """These stages, or all of the model's where their kernels come together."""
+    return kernel_stages(model) if kernels and plan_of(model).kernels_together else tuple(kernels)
+
+
+def kernel_stages(model: str) -> tuple[str, ...]:
+    """The stages that run where all of a model runs on kernels."""
+    plan = plan_of(model)
+    return plan.forms[plan.on_cuda]
 
 
 def deployment_of(model: str, deployments: Mapping[str, Deployment], backend: str) -> Deployment:
     """How a model's engines are run: what `deployments` say, with the kernels that `--backend` asks for."""
     how = deployments.get(model, Deployment())
-    return replace(how, kernels=parse_kernels(backend, model) or how.kernels)
+    return replace(how, kernels=parse_kernels(backend, model) or with_companions(model, how.kernels))
 
 
 def kernels_of(*models: str) -> dict[str, str]:
@@ -69,7 +82,7 @@ def _backend_parts(text: str) -> Iterator[tuple[str, str]]:
 def kernel_advice(models: Mapping[str, str]) -> str:
     stages = ", ".join(f"{stage}={KERNELS}" for stage in kernels_of(*models.values()))
     have = f"of these models there are {stages}" if stages else "these models have none"
-    return f"{KERNELS} is for single stages, beside what runs the others; {have}"
+    return f"{KERNELS} is for whole models or for single stages; {have}"
 
 
 def pads_masked(source: Source, deployment: Deployment) -> bool:

@@ -13,7 +13,15 @@ from common.config.hparams import shown
 from common.engines import Engine
 from common.errors import InputError, require_torch, unknown
 from common.registry import get_model
-from common.stages.choose import KERNELS, KINDS, choose_stages, kernel_advice, kernels_of, pads_masked
+from common.stages.choose import (
+    KERNELS,
+    KINDS,
+    choose_stages,
+    kernel_advice,
+    kernel_stages,
+    kernels_of,
+    pads_masked,
+)
 from common.synthesis.driver import Driver
 from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource, load_voice
@@ -89,12 +97,14 @@ def make_driver(
 ) -> Driver:
     """The acoustic model or vocoder of a source, on engines of this backend; the rest as in `load`."""
     model = get_model(source.model)
-    if backend in ("torch", "trt"):
+    if backend in ("torch", "trt", KERNELS):
         require_torch(f"the {backend} backend")
     device = pick_device(backend) if device == "auto" else device
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise InputError(f"unknown device {device!r}: use cpu, cuda, cuda:N or auto")
     deployment = deployment or Deployment()
+    if backend == KERNELS:
+        backend, deployment = "torch", replace(deployment, kernels=kernel_stages(source.model))
     try:
         buckets = deployment.buckets(model.kind)
     except InputError as error:
@@ -137,7 +147,7 @@ def require_kernels(source: ModelSource, kernels: Sequence[str], device: str) ->
 
 def pick_device(backend: str) -> str:
     """A GPU where there is one that the backend can use, else the CPU."""
-    if backend == "trt":
+    if backend in ("trt", KERNELS):
         return "cuda"
     if backend == "onnx":
         providers = importlib.import_module("onnxruntime").get_available_providers()

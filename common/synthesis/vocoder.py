@@ -3,13 +3,13 @@
 A model's own vocoder says what its receptive field is, and what the network takes beside the mel.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
 
-from common.arrays import Array, concatenate, read_later, to_device
+from common.arrays import Array, concatenate, pad_to, read_later, stack, to_device
 from common.audio.denoiser import BIAS_FRAMES, OVERLAP, bias_spectrum, fewest_samples
 from common.errors import InputError
 from common.speech import Controls
@@ -17,6 +17,7 @@ from common.synthesis.driver import Driver, bucket_for
 from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource
 
+MOST_FRAMES = 8192  # that a launch makes of a batch: more take memory, and no less time
 # (first frame, last frame + 1) of a mel -> the generator's further inputs for these.
 Excerpts = Callable[[int, int], dict[str, Array]]
 
@@ -78,14 +79,53 @@ class Vocoder(Driver[Config]):
         """mel [B, n_mels, T_mel] -> audio float32 [lengths[b] * hop] for each item.
 
         Items run alone at their own length: near its end a padded item would depend on the padding, where the
-        network pads with zeros in every layer.
+        network pads with zeros in every layer. Where padding is masked and a batch takes less time, they run
+        together.
         """
-        return [
-            concatenate(
-                list(self.vocode_chunks(mel[b : b + 1, :, :length], self.longest_chunk, None, controls))
-            )
-            for b, length in enumerate(lengths.tolist())
+        return self.vocode_each([mel[b, :, :length] for b, length in enumerate(lengths.tolist())], controls)
+
+    def vocode_each(self, mels: Sequence[Array], controls: Controls | None = None) -> list[np.ndarray]:
+        """The same for mels [n_mels, T_mel] of any number and lengths."""
+        together = self.generator.prefers_batches and self.batch_safe
+        shortest = -(-fewest_samples(self.hop) // self.hop)  # for the denoiser
+        fitting = [
+            i for i, mel in enumerate(mels) if together and shortest <= mel.shape[1] <= self.longest_mel
         ]
+        audio: dict[int, np.ndarray] = {}
+        for batch in self._batches({i: mels[i].shape[1] for i in fitting}):
+            made = self._vocode_batch([mels[i] for i in batch], controls or Controls())
+            audio.update(zip(batch, made, strict=True))
+        for i, mel in enumerate(mels):
+            if i not in audio:
+                chunks = self.vocode_chunks(mel[None], self.longest_chunk, None, controls)
+                audio[i] = concatenate(list(chunks))
+        return [audio[i] for i in range(len(mels))]
+
+    def _batches(self, frames: Mapping[int, int]) -> Iterator[list[int]]:
+        """Mels of similar lengths, by their numbers, in batches that a launch takes."""
+        batch: list[int] = []
+        for i in sorted(frames, key=lambda i: -frames[i]):
+            most = min(self.generator.stage.batch.max, MOST_FRAMES // max(frames[(batch or [i])[0]], 1))
+            if batch and len(batch) >= most:
+                yield batch
+                batch = []
+            batch.append(i)
+        if batch:
+            yield batch
+
+    def _vocode_batch(self, mels: Sequence[Array], controls: Controls) -> list[np.ndarray]:
+        """In one launch of each stage; the first is the longest."""
+        device, frames = self.generator.device, mels[0].shape[1]
+        lengths = to_device(np.array([mel.shape[1] for mel in mels]), device)
+        shape = (self.config.n_mel_channels, frames)
+        mel = stack([pad_to(to_device(mel, device), shape) for mel in mels])
+        others = self.excerpts(frames, controls)(0, frames)
+        others = {name: concatenate([value] * len(mels)) for name, value in others.items()}
+        audio = self.generator(mel=mel, lengths=lengths, **others)["audio"]
+        if strength := self._strength(controls):
+            audio = self.denoise(audio, strength, lengths)
+        samples = read_later(audio)()
+        return [samples[row, : mel.shape[1] * self.hop] for row, mel in enumerate(mels)]
 
     @property
     def longest_chunk(self) -> int:
@@ -101,11 +141,14 @@ class Vocoder(Driver[Config]):
         computed with the frames around it that it depends on; the mel's true ends stay ends.
         """
         controls = controls or Controls()
-        strength = controls.denoising_strength
-        strength = self.denoising_strength if strength is None else strength
+        strength = self._strength(controls)
         if mel.shape[2] * self.hop < fewest_samples(self.hop):
             strength = 0.0  # too short for a spectrum
         yield from self._generate_chunks(mel, first_chunk, chunk, controls, strength)
+
+    def _strength(self, controls: Controls) -> float:
+        strength = controls.denoising_strength
+        return self.denoising_strength if strength is None else strength
 
     def _generate_chunks(
         self, mel: Array, first_chunk: int, chunk: int | None, controls: Controls, strength: float
@@ -147,10 +190,15 @@ class Vocoder(Driver[Config]):
     def _length(self, frames: int) -> Array:
         return to_device(np.full(1, frames, np.int64), self.generator.device)
 
-    def denoise(self, audio: Array, strength: float) -> Array:
-        """audio [1, S], whole frames, without the hum, on the engine's device."""
+    def denoise(self, audio: Array, strength: float, lengths: Array | None = None) -> Array:
+        """audio [B, S], whole frames, without the hum, on the engine's device.
+
+        `lengths` [B] are the items' frames; without them all are as long as the audio.
+        """
         masked = "masked_denoiser" in self.engines
         denoiser = self.engines["masked_denoiser" if masked else "denoiser"]
-        share = to_device(np.full(1, strength, np.float32), denoiser.device)
-        lengths = {"lengths": self._length(audio.shape[1] // self.hop)} if masked else {}
-        return denoiser(audio=audio, strength=share, bias=self.bias, **lengths)["denoised"]
+        share = to_device(np.full(len(audio), strength, np.float32), denoiser.device)
+        if masked and lengths is None:
+            lengths = self._length(audio.shape[1] // self.hop)
+        ends = {"lengths": lengths} if masked else {}
+        return denoiser(audio=audio, strength=share, bias=self.bias, **ends)["denoised"]

@@ -56,7 +56,9 @@ class GraphedSteps:
             return outputs
         static = {name: value.clone() for name, value in inputs.items()}
         first = next((graph for graph, *_ in self.graphs.values()), None)
-        graph, outputs = capture(lambda: self.step(key, **static), pool_of=first, error_mode="global")
+        graph, outputs = capture(
+            lambda: self.step(key, **static), pool=first and first.pool(), error_mode="global"
+        )
         self.graphs[key] = (graph, static, outputs)
         graph.replay()
         return outputs

@@ -173,8 +173,8 @@ def test_profiles_come_from_the_declaration(sources):
     mel = stage.dynamic_dims["mel"]
     profile = profile_of(stage)
     steps = hop // source.config.n_group
-    assert profile["mel"] == ((1, 80, mel.min), (1, 80, mel.typical), (16, 80, mel.max))
-    assert profile["z"][2] == (16, source.config.n_group, mel.max * steps)
+    assert profile["mel"] == ((1, 80, mel.min), (1, 80, mel.typical), (32, 80, mel.max))
+    assert profile["z"][2] == (32, source.config.n_group, mel.max * steps)
 
 
 def test_a_bucket_fixes_its_lengths(sources):
@@ -188,8 +188,8 @@ def test_engines_are_tuned_for_the_batch_that_is_asked_for(sources):
     source = sources("fastpitch")
     file = engine_of(source, "encoder", Path("x.trt"), batch_size=4)
     assert [shape[0] for shape in file.profile["lengths"]] == [1, 4, 4]
-    with pytest.raises(ValueError, match=r"batch_size 17: stage fastpitch.encoder goes up to 16"):
-        engine_of(source, "encoder", Path("x.trt"), batch_size=17)
+    with pytest.raises(ValueError, match=r"batch_size 33: stage fastpitch.encoder goes up to 32"):
+        engine_of(source, "encoder", Path("x.trt"), batch_size=33)
 
 
 def test_a_path_for_a_model_gets_its_stages_names(sources):

@@ -14,8 +14,10 @@ from common.engines.backends import make_engine
 from common.engines.cuda_graphs import capture, put_in_order
 from common.engines.tensorrt.api import load_tensorrt
 from common.engines.tensorrt.build import build_stage
+from common.engines.tensorrt.context import LoadedPlan
 from common.engines.tensorrt.engine import MOST_CONTEXTS
 from common.engines.tensorrt.engine_file import engine_file
+from common.engines.tensorrt.steps import ItemByItem
 from common.export import to_onnx
 from common.export.to_onnx import example_inputs, export_source, source_stages
 from common.speech import Controls
@@ -89,8 +91,9 @@ def test_engines_of_one_file_share_weights_and_run_at_a_time(sources, tmp_path):
     _, others = stage_and_inputs(source, "generator", seed=1)
     engines = [make_engine(stage, source, "trt", "cuda", None, deployment) for _ in range(2)]
     assert engines[0].loaded is engines[1].loaded
-    assert engines[0]._context is not engines[1]._context
     alone = [engines[0](**given)["audio"].clone() for given in (inputs, others)]
+    engines[1](**inputs)
+    assert engines[0]._first[True] is not engines[1]._first[True]
     found: list[list[torch.Tensor]] = [[], []]
 
     def work(i: int) -> None:
@@ -173,6 +176,25 @@ def test_steps_in_one_cuda_graph_are_those_of_single_calls(sources, tmp_path):
         assert np.array_equal(got.mel_lengths, wanted.mel_lengths)
         assert near(got.mel, wanted.mel)
         assert np.abs(got.alignment - wanted.alignment).max() < TOLERANCE
+
+
+def test_a_batch_whose_steps_give_other_numbers_runs_item_by_item(sources, tmp_path, monkeypatch):
+    """TensorRT for RTX goes wrong where code compiled for a batch of one runs larger ones."""
+    source = sources["tacotron2"]
+    deployment = build(source, tmp_path, ["encoder", "decoder_iter", "postnet"])
+    controls = Controls(step_limit=37, gate_threshold=1.0)
+    driver = make_driver(source, "trt", "cuda", deployment=deployment)
+    monkeypatch.setattr(LoadedPlan, "has_ones", lambda self, inputs: False)
+    driver.synthesise([np.arange(1, 18)], controls)  # compiled for a batch of one
+    ids = [np.arange(1, 18), np.arange(3, 12)]
+    wanted = make_driver(source, "torch", "cuda", decoder="steps").synthesise(ids, controls)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        got = driver.synthesise(ids, controls)
+    assert np.array_equal(got.mel_lengths, wanted.mel_lengths) and near(got.mel, wanted.mel)
+    (engine,) = (driver.engines[name] for name in ("decoder_iter",))
+    alone = any(isinstance(steps, ItemByItem) for steps in engine._repeated.values())
+    assert alone == any("run one by one" in str(one.message) for one in seen)
 
 
 def test_the_loop_inside_an_engine_makes_the_frames_of_the_steps(sources, tmp_path):

@@ -163,7 +163,7 @@ def test_durations_are_the_steps_that_looked_at_a_symbol_most():
         ([np.array([3, 30])], "symbol ids from 3 to 30, but the model has 30 symbols"),
         ([np.array([-1, 3])], "symbol ids from -1 to 3"),
         ([], "there is no utterance"),
-        ([SHORT] * 17, "17 utterances at a time; this model goes up to 16"),
+        ([SHORT] * 33, "33 utterances at a time; this model goes up to 32"),
     ],
 )
 def test_texts_that_cannot_be_spoken_are_refused(acoustic, ids, message):

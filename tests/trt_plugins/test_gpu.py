@@ -163,14 +163,14 @@ def test_what_does_not_fit_is_refused():
 
 def test_other_streams_and_threads():
     x, counts, frames = numbers(2, 50, 384), durations(2, 50), torch.arange(99, device="cuda")
-    wanted, found = DECOMPOSED.repeat(x, counts, frames), {}
+    wanted, found = DECOMPOSED.repeat(x, counts, frames), []
     torch.cuda.synchronize()
 
     def run(stream: torch.cuda.Stream) -> None:
         out = torch.empty_like(wanted)
         repeat_launch.bind(x, counts, frames, out)(stream.cuda_stream)
         stream.synchronize()
-        found[threading.get_ident()] = out
+        found.append(out)
 
     threads = [threading.Thread(target=run, args=(torch.cuda.Stream(),)) for _ in range(3)]
     for thread in threads:
@@ -178,7 +178,7 @@ def test_other_streams_and_threads():
     for thread in threads:
         thread.join()
     assert len(found) == 3
-    for out in found.values():
+    for out in found:
         assert_same(out, wanted)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hifigan.config import HifiganConfig
 from hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
-from trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, processors_of
+from trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, Zeros, processors_of
 from trt_plugins.hifigan.fold import CHUNK, Folded, KernelLayout, Level, Product, fold, layout_of
 
 WINDOW_ROWS, LAST_ROWS = 16, 128
@@ -91,7 +91,11 @@ class Shape(GraphedShape):
             "lengths": torch.full((batch,), frames, dtype=torch.int64, device=device),
         }
         self.audio = torch.zeros(batch, frames * config.hop_length, device=device)
-        self.launches = self._describe()
+
+    def allocate(self, zeros: Zeros) -> None:
+        self.buffers = self._level_buffers(zeros)
+        rows, width = self.buffers[0]["mean"].rows, self.layout.window * CHUNK
+        self.windows = LevelBuffer(zeros(rows * width, dtype=torch.float16), 1, rows, width)
 
     def launch(self) -> None:
         for launch in self.launches:
@@ -103,7 +107,7 @@ class Shape(GraphedShape):
         within = (self.batch * self.stride - self.layout.margin) * level.rate + 1
         return 2 * self.layout.margin * level.rate + -(-within // tile) * tile
 
-    def _level_buffers(self) -> list[dict[str, LevelBuffer]]:
+    def _level_buffers(self, zeros: Zeros) -> list[dict[str, LevelBuffer]]:
         """Each level's buffers. Levels whose items have the same addresses share them."""
         layout, folded = self.layout, self.folded
         count = len(layout.order)
@@ -126,27 +130,27 @@ class Shape(GraphedShape):
             for name, number in blocks.items():
                 memory = made.get((width, name))
                 if memory is None:
-                    memory = torch.zeros(number * size, dtype=torch.float16, device=self.device)
-                    made[width, name] = memory
+                    memory = made[width, name] = zeros(number * size, dtype=torch.float16)
                 level_buffers[name] = LevelBuffer(memory, number, size // level.channels, level.channels)
             buffers.append(level_buffers)
         return buffers
 
-    def _describe(self) -> list[TritonLaunch]:
+    def describe(self) -> None:
         from trt_plugins.hifigan import kernels
 
         config, folded, layout = self.config, self.folded, self.layout
         levels, margin = layout.levels, layout.margin
-        buffers = self.buffers = self._level_buffers()
-        width = layout.window * CHUNK
-        rows = buffers[0]["mean"].rows
-        memory = torch.zeros(rows * width, dtype=torch.float16, device=self.device)
-        windows = LevelBuffer(memory, 1, rows, width)
+        buffers, windows = self.buffers, self.windows
         window = TritonLaunch(
             kernels.window_kernel,
             (-(-self.frames // WINDOW_ROWS), self.batch, layout.window),
             (self.inputs["mel"], windows.memory, self.inputs["lengths"], self.frames, self.stride),
-            {"MELS": config.n_mel_channels, "MARGIN": margin, "WIDTH": width, "BLOCK": WINDOW_ROWS},
+            {
+                "MELS": config.n_mel_channels,
+                "MARGIN": margin,
+                "WIDTH": windows.channels,
+                "BLOCK": WINDOW_ROWS,
+            },
         )
         launches = [window, self._conv(folded.first, levels[0], windows, buffers[0]["mean"], chunk=CHUNK)]
         for index, up in enumerate(folded.ups):
@@ -174,7 +178,7 @@ class Shape(GraphedShape):
             (*tensors, samples, margin * level.rate, self.stride * level.rate),
             {"CHANNELS": level.channels, "BLOCK": LAST_ROWS},
         )
-        return [*launches, last]
+        self.launches = [*launches, last]
 
     def _conv(
         self,

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
+from common.arrays import pad_to
 from common.engines import Engine, check_inputs
 from common.engines.torch_engine import build_network
 from common.errors import InputError
 from common.stages import Stage
 from trt_plugins.kernel import Launch, device_limits
-from trt_plugins.tacotron2_decoder.launch import INPUTS, check_sizes, exchange_bytes, launch, sizes_of
+from trt_plugins.tacotron2_decoder.launch import (
+    INPUTS,
+    check_sizes,
+    exchange_bytes,
+    largest_batch,
+    launch,
+    sizes_of,
+)
 from trt_plugins.tacotron2_decoder.weights import arrange, fold, products
 
 if TYPE_CHECKING:
@@ -42,8 +51,18 @@ def steps_made(status: Tensor) -> int:
     return steps
 
 
+def items_of(inputs: Mapping[str, Tensor], start: int, count: int) -> dict[str, Tensor]:
+    """Some of a batch's items."""
+    axes = {"memory": 0, "processed_memory": 0, "lengths": 0, "prenet_noise": 2}
+    taken = {n: inputs[n].narrow(a, start, min(count, inputs[n].shape[a] - start)) for n, a in axes.items()}
+    return {**inputs, **taken}
+
+
 class DecoderLoop(Engine):
-    """All decoder steps in one launch, on PyTorch's current stream; CUDA tensors in and out."""
+    """All decoder steps in one launch, on PyTorch's current stream; CUDA tensors in and out.
+
+    A batch that does not fit one launch is decoded in several, one after the other.
+    """
 
     backend = "cuda"
 
@@ -64,19 +83,35 @@ class DecoderLoop(Engine):
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         check_inputs(self.stage, inputs)
+        batch, text, _ = inputs["memory"].shape
+        size = largest_batch(self._sizes, device_limits(self._at.index), text)
         with torch.inference_mode(), torch.cuda.device(self._at):
-            inputs = {name: x.to(self._at).contiguous() for name, x in inputs.items()}
-            run, made = self.prepare(**inputs)
-            run(torch.cuda.current_stream().cuda_stream)
-            steps = steps_made(made.status)
-            frames = made.frames[:, :steps].reshape(len(made.frames), -1, self.config.n_mel_channels)
-            return {
-                "mel": frames.mT.contiguous(),
-                "mel_lengths": made.mel_lengths,
-                "gate": made.gate[:, :steps].contiguous(),
-                "alignment": made.alignment[:, :steps].contiguous(),
-                "stopped": made.stopped,
-            }
+            parts = [self._decode(items_of(inputs, start, size)) for start in range(0, batch, size)]
+        if len(parts) == 1:
+            return parts[0]
+        longest = {
+            "mel": (2, max(part["mel"].shape[2] for part in parts)),
+            **dict.fromkeys(("gate", "alignment"), (1, max(part["gate"].shape[1] for part in parts))),
+        }
+        for name, (axis, steps) in longest.items():
+            for part in parts:
+                shape = list(part[name].shape)
+                shape[axis] = steps
+                part[name] = pad_to(part[name], shape)
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+    def _decode(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        run, made = self.prepare(**{name: x.to(self._at).contiguous() for name, x in inputs.items()})
+        run(torch.cuda.current_stream().cuda_stream)
+        steps = steps_made(made.status)
+        frames = made.frames[:, :steps].reshape(len(made.frames), -1, self.config.n_mel_channels)
+        return {
+            "mel": frames.mT.contiguous(),
+            "mel_lengths": made.mel_lengths,
+            "gate": made.gate[:, :steps].contiguous(),
+            "alignment": made.alignment[:, :steps].contiguous(),
+            "stopped": made.stopped,
+        }
 
     def prepare(self, memory: Tensor, **inputs: Tensor) -> tuple[Launch, DecoderOutput]:
         """The launch for the stage's inputs, which may run once, and its output tensors."""

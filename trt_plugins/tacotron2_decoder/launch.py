@@ -139,6 +139,18 @@ def plan(sizes: Sizes, limits: Limits, batch: int, text: int) -> Plan:
     return Plan(Grid(limits.multiprocessors, THREADS, needed, cooperative=True), *kept)
 
 
+def largest_batch(sizes: Sizes, limits: Limits, text: int) -> int:
+    """How many texts of this padded length fit one launch; raises if not even one does."""
+    for batch in range(ITEMS, 1, -1):
+        try:
+            plan(sizes, limits, batch, text)
+        except InputError:
+            continue
+        return batch
+    plan(sizes, limits, 1, text)
+    return 1
+
+
 def padded(size: int) -> int:
     """Rounded up to a multiple of 16 bytes."""
     return size + -size % 16

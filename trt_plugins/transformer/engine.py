@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from common.arrays import pad_to
 from common.config.deployment import Bucket
-from common.engines import Engine, Recent, check_inputs
-from common.engines.buckets import cut, resized
-from common.engines.cuda_graphs import MEL_STEP, TEXT_STEP, Captured
-from common.stages import Dim, Stage
+from common.engines import Recent
+from common.engines.padded import PaddedEngine
+from common.stages import Stage
 from trt_plugins.graphs import TritonLaunch, check_machine, folded_network, processors_of
 from trt_plugins.transformer import fold
 from trt_plugins.transformer.length_regulator import LENGTH_REGULATOR
@@ -28,7 +25,6 @@ STEP_ROWS = 8  # of a program of an embedding kernel
 NORM_ROWS = 1
 ATTENTION_ROWS, ATTENTION_KEYS = 16, 128
 NO_LIMIT = 3e38
-UNITS = {"text": TEXT_STEP, "mel": MEL_STEP}  # lengths are padded to multiples of these
 
 
 class ProductTile(NamedTuple):
@@ -351,16 +347,9 @@ class KernelRun:
         return outputs
 
 
-class TransformerEngine(Engine):
-    """A stage on these kernels, in half precision: CUDA tensors in and out, a CUDA graph for every shape.
+class TransformerEngine(PaddedEngine):
+    """A stage on these kernels, in half precision."""
 
-    Lengths are padded, so that few graphs are needed. Steps behind the longest item are masked, even in a
-    network that attends to the padding of shorter items.
-    """
-
-    backend = "cuda"
-    attends_to_padding = False  # behind the longest item
-    can_be_captured = True
     length_regulator = LENGTH_REGULATOR
     name: str  # the model's, in messages
 
@@ -370,11 +359,6 @@ class TransformerEngine(Engine):
         self.folded = folded_network(stage, source, device, stage.full_name, self.fold)
         self.memory_owner, self.memory_bytes = self.folded, fold.nbytes(self.folded)
         self.processors = processors_of(device)
-
-    @cached_property
-    def _captured(self) -> Captured:
-        stream = torch.cuda.Stream(self.device)
-        return Captured(self.stage.full_name, lambda inputs: self.capturable(), stream)
 
     @abstractmethod
     def fold(self, network: torch.nn.Module) -> Any:
@@ -386,23 +370,3 @@ class TransformerEngine(Engine):
 
     def capturable(self, bucket: Bucket | None = None) -> KernelRun:
         return KernelRun(self.work_buffers)
-
-    def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
-        check_inputs(self.stage, inputs)
-        lengths = {
-            dim.name: size
-            for tensor in self.stage.inputs
-            for dim, size in zip(tensor.dims, inputs[tensor.name].shape, strict=True)
-            if isinstance(dim, Dim) and dim.name in UNITS
-        }
-        wanted = {name: -(-size // UNITS[name]) * UNITS[name] for name, size in lengths.items()}
-        with torch.inference_mode():
-            padded = {
-                t.name: pad_to(inputs[t.name], resized(t, inputs[t.name], wanted)) for t in self.stage.inputs
-            }
-            outputs = self._captured(padded)
-            if outputs is None:  # no graph; a warning gave the reason
-                outputs = {name: tensor.clone() for name, tensor in self.capturable()(padded).items()}
-        return {
-            t.name: cut(outputs[t.name], resized(t, outputs[t.name], lengths)) for t in self.stage.outputs
-        }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from trt_plugins.graphs import GraphedShape, ShapedGenerator
+from trt_plugins.graphs import GraphedShape, ShapedGenerator, Zeros
 from trt_plugins.waveglow.fold import CHUNK, NARROW, Folded, fold, layout_of
 from waveglow.config import WaveglowConfig
 
@@ -26,26 +26,24 @@ class Shape(GraphedShape):
         self.rows = 2 * layout.margin + self.tiles * GATE_ROWS  # of a phase
         self.blocks = -(-layout.window // layout.chunks)  # of `rows` rows each, for the windows of mels
 
-        def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-            return torch.zeros(shape, dtype=dtype, device=device)
-
         steps = config.noise_length(frames)
         self.inputs = {
-            "mel": zeros(batch, config.n_mel_channels, frames),
-            "z": zeros(batch, config.n_group, steps),
+            "mel": torch.zeros(batch, config.n_mel_channels, frames, device=device),
+            "z": torch.zeros(batch, config.n_group, steps, device=device),
             "lengths": torch.full((batch,), frames, dtype=torch.int64, device=device),
         }
-        self.audio = zeros(batch, steps * config.n_group)
-        area = layout.phases * self.rows
-        # Windows of mels, then x. Margins between items stay zero.
-        self.left = zeros(self.blocks * self.rows + area, layout.channels, dtype=torch.float16)
-        self.acts = zeros(area, layout.channels, dtype=torch.float16)
-        self.states = [zeros(area, NARROW) for _ in range(2)]
-        self.ends = zeros(area, NARROW)
-        self.narrow = zeros(area, NARROW, dtype=torch.float16)
-        self._describe()
+        self.audio = torch.zeros(batch, steps * config.n_group, device=device)
 
-    def _describe(self) -> None:
+    def allocate(self, zeros: Zeros) -> None:
+        channels, area = self.layout.channels, self.layout.phases * self.rows
+        # Windows of mels, then x. Margins between items stay zero.
+        self.left = zeros(self.blocks * self.rows + area, channels, dtype=torch.float16)
+        self.acts = zeros(area, channels, dtype=torch.float16)
+        self.states = [zeros(area, NARROW, dtype=torch.float32) for _ in range(2)]
+        self.ends = zeros(area, NARROW, dtype=torch.float32)
+        self.narrow = zeros(area, NARROW, dtype=torch.float16)
+
+    def describe(self) -> None:
         from triton.tools.tensor_descriptor import TensorDescriptor
 
         describe, folded, channels = TensorDescriptor.from_tensor, self.folded, self.layout.channels

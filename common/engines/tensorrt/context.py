@@ -1,20 +1,18 @@
-"""A TensorRT plan in GPU memory, its execution contexts, and several steps on one as a CUDA graph."""
+"""A TensorRT plan in GPU memory and its execution contexts."""
 
 import math
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from common.arrays import Array
-from common.engines.cuda_graphs import InOrder, record
+from common.engines.cuda_graphs import InOrder
 from common.engines.tensorrt.api import ApiObject, TensorRT, make_logger
 from common.errors import InputError
 from common.files import write_bytes
-from common.stages import Dim, Stage
 
 DTYPES = {
     "FLOAT": torch.float32,
@@ -31,10 +29,16 @@ ALIGNMENT = 256  # of the addresses that TensorRT reads and writes
 
 
 class LoadedPlan:
-    """A plan in the GPU's memory. Its contexts share the weights and the code compiled for this GPU."""
+    """A plan in the GPU's memory. Its contexts share the weights and the code compiled for this GPU.
+
+    TensorRT for RTX compiles a product's kernel at the first shape and uses it at others. Compiled for one
+    row it gives wrong numbers in all others (docs/tensorrt.md): shapes with a dynamic dimension of 1 get
+    compiled code of their own.
+    """
 
     def __init__(self, plan: bytes, trt: TensorRT, device: str, file: Path, in_order: bool):
-        self.trt, self.device, self.name, self.in_order = trt, torch.device(device), str(file), in_order
+        self.trt, self.device, self.in_order = trt, torch.device(device), in_order
+        self.name, self._file = str(file), file
         self.memory_bytes = len(plan)
         self.logger = make_logger(trt)
         self._runtime = trt.api.Runtime(self.logger)
@@ -42,22 +46,41 @@ class LoadedPlan:
             self.executable = self._runtime.deserialize_cuda_engine(plan)
             if self.executable is None:
                 raise InputError(f"{file} does not load: {self.logger.reason()}{self.free_memory()}")
-            self.config: ApiObject = getattr(self.executable, "create_runtime_config", lambda: None)()
         names = [self.executable.get_tensor_name(i) for i in range(self.executable.num_io_tensors)]
         inputs = trt.api.TensorIOMode.INPUT
         self.inputs = [n for n in names if self.executable.get_tensor_mode(n) == inputs]
         others = (n for n in names if n not in self.inputs)
         self.outputs = {n: DTYPES[self.executable.get_tensor_dtype(n).name] for n in others}
-        self.cache = RuntimeCache(self, file)
+        # The axes of each input that are dynamic.
+        shapes = {name: self.executable.get_tensor_shape(name) for name in self.inputs}
+        self._dynamic = {n: [i for i, size in enumerate(shape) if size == -1] for n, shape in shapes.items()}
+        self._compiled: dict[bool, RuntimeCache] = {}
 
-    def make_context(self) -> ApiObject:
-        """A context with activation memory of its own; runs at the same time need one each."""
+    def has_ones(self, inputs: Mapping[str, Tensor]) -> bool:
+        """Whether a dynamic dimension is 1, for which TensorRT for RTX must compile code of its own."""
+        return self.trt.portable and any(
+            inputs[name].shape[axis] == 1 for name, axes in self._dynamic.items() for axis in axes
+        )
+
+    def make_context(self, ones: bool) -> ApiObject:
+        """A context with activation memory of its own; runs at the same time need one each.
+
+        It is for inputs of which `has_ones` says the same.
+        """
+        if ones not in self._compiled:
+            self._compiled[ones] = RuntimeCache(self, self._file, ones)
+        config = self._compiled[ones].config
         with torch.cuda.device(self.device):
             make = self.executable.create_execution_context
-            context = make() if self.config is None else make(self.config)
+            context = make() if config is None else make(config)
         if context is None:
             raise InputError(f"{self.name} cannot run: {self.logger.reason()}{self.free_memory()}")
         return context
+
+    def save_compiled(self) -> None:
+        """Writes what was compiled since the last time."""
+        for cache in self._compiled.values():
+            cache.save()
 
     @property
     def scratch_bytes(self) -> int:
@@ -76,14 +99,17 @@ class RuntimeCache:
     The full TensorRT compiles when it builds: for its engines this does nothing.
     """
 
-    def __init__(self, loaded: LoadedPlan, file: Path):
+    def __init__(self, loaded: LoadedPlan, file: Path, ones: bool):
         self._cache = None
-        if not hasattr(loaded.config, "create_runtime_cache"):
+        with torch.cuda.device(loaded.device):
+            self.config: ApiObject = getattr(loaded.executable, "create_runtime_config", lambda: None)()
+        if not hasattr(self.config, "create_runtime_cache"):
             return
         trt, gpu = loaded.trt, torch.cuda.get_device_name(loaded.device)
         words = re.sub(r"[^A-Za-z0-9]+", "-", gpu).strip("-")
+        words += "-ones" if ones else ""
         self.file = file.with_name(f"{file.name}.{words}.{trt.flavour}-{trt.version}.cache")
-        self._cache = loaded.config.create_runtime_cache()
+        self._cache = self.config.create_runtime_cache()
         self._size = 0
         if self.file.is_file():
             content = self.file.read_bytes()
@@ -91,7 +117,7 @@ class RuntimeCache:
                 self._size = len(content)
             else:
                 warnings.warn(f"{self.file} is damaged: compiling anew", stacklevel=2)
-        loaded.config.set_runtime_cache(self._cache)
+        self.config.set_runtime_cache(self._cache)
 
     def save(self) -> None:
         """Writes the file if the cache has grown."""
@@ -148,11 +174,14 @@ def make_allocator(trt: TensorRT, device: torch.device) -> OutputMemory:
 
 
 class TrtContext:
-    """A context run on named tensors. Addresses and shapes are set only where they change."""
+    """A context run on named tensors. Addresses and shapes are set only where they change.
 
-    def __init__(self, loaded: LoadedPlan):
-        self.loaded = loaded
-        self.context = loaded.make_context()
+    It is made for inputs such as these: all others must have the same `LoadedPlan.has_ones`.
+    """
+
+    def __init__(self, loaded: LoadedPlan, inputs: Mapping[str, Tensor]):
+        self.loaded, self.ones = loaded, loaded.has_ones(inputs)
+        self.context = loaded.make_context(self.ones)
         self._in_order = InOrder() if loaded.in_order else None
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._addresses: dict[str, int] = {}
@@ -235,18 +264,20 @@ class ContextRun:
     """Runs a plan on a context of its own and the current stream; a graph of it uses the context's memory."""
 
     def __init__(self, loaded: LoadedPlan):
-        self._context = TrtContext(loaded)
+        self._loaded = loaded
+        self._context: TrtContext | None = None  # made for the first inputs
         self._kept = False
 
     def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        context, loaded = self._context, self._context.loaded
+        loaded = self._loaded
+        self._context = context = self._context or TrtContext(loaded, inputs)
         context.bind({name: addressable(inputs[name]) for name in loaded.inputs})
         if context.data_dependent and torch.cuda.is_current_stream_capturing():
             raise ValueError("the length of an output is known only when it has run")
         stream = torch.cuda.current_stream(loaded.device)
         context.run(stream)
         if not self._kept:
-            loaded.cache.save()
+            loaded.save_compiled()
             self._kept = True
         return context.results(stream)
 
@@ -255,102 +286,3 @@ def addressable(tensor: Tensor) -> Tensor:
     """The tensor itself where TensorRT can read it, else a copy."""
     tensor = tensor.contiguous()
     return tensor.clone() if tensor.data_ptr() % ALIGNMENT else tensor
-
-
-class RepeatedSteps:
-    """Several steps of a stage whose outputs `next_x` are the next step's inputs `x`, as one CUDA graph.
-
-    Every step writes rows of its own, which the next step reads without a copy. The first step reads the last
-    rows, so that a launch of the graph goes on where the one before ended.
-    """
-
-    def __init__(self, context: TrtContext, fixed: Mapping[str, Tensor], noise: str, steps: int):
-        self._context, self._noise, self._steps = context, noise, steps
-        self.fixed = {name: tensor.clone() for name, tensor in fixed.items()}
-        self._rows: dict[str, Tensor] = {}
-        self._replay: Callable[[], None] | None = None  # of their graph
-
-    def prepare(
-        self, shapes: Mapping[str, tuple[int, ...]], noise: tuple[int, ...], stream: torch.cuda.Stream
-    ) -> None:
-        """Allocates rows for outputs of these shapes; keeps a graph of the steps if it gives what they do."""
-        loaded = self._context.loaded
-        self._rows = {
-            n: aligned_rows(self._steps, s, loaded.outputs[n], loaded.device) for n, s in shapes.items()
-        }
-        self._rows[self._noise] = aligned_rows(self._steps, noise, torch.float32, loaded.device)
-        self._rows[self._noise].uniform_()
-        self._run(stream)  # what a first run sets up cannot be captured
-        self._reset(None)
-        self._run(stream)
-        plain = {name: self._rows[name].clone() for name in shapes}
-        stream.synchronize()
-        try:
-            replay, _ = record(lambda: self._run(stream), stream)
-        except (RuntimeError, ValueError) as error:
-            warnings.warn(f"{loaded.name}: no CUDA graph of its steps: {error}", stacklevel=2)
-            return
-        # Plain runs of TensorRT for RTX are not in order, as the graph is: there it need only repeat itself.
-        for _ in range(2 if loaded.trt.portable else 1):
-            self._reset(None)
-            replay()
-            if all(torch.equal(plain[name], self._rows[name]) for name in shapes):
-                self._replay = replay
-                return
-            plain = {name: self._rows[name].clone() for name in shapes}
-        warnings.warn(f"{loaded.name}: a CUDA graph of its steps gives other numbers", stacklevel=2)
-
-    def _reset(self, state: Mapping[str, Tensor] | None) -> None:
-        """The state before the first step: zeros, or the one given."""
-        for name, rows in self._rows.items():
-            if name.startswith("next_"):
-                given = (state or {}).get(name.removeprefix("next_"))
-                rows[-1].zero_() if given is None else rows[-1].copy_(given)
-
-    def start(self, fixed: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
-        for name, tensor in fixed.items():
-            self.fixed[name].copy_(tensor)
-        self._reset(state)
-
-    def run(self, noise: Array, stream: torch.cuda.Stream) -> None:
-        given = torch.as_tensor(noise)
-        if not given.is_cuda:
-            given = given.pin_memory()
-        self._rows[self._noise][: len(given)].copy_(given, non_blocking=True)
-        if self._replay is None:
-            self._run(stream)
-        else:
-            self._replay()
-
-    def _run(self, stream: torch.cuda.Stream) -> None:
-        states = [name.removeprefix("next_") for name in self._rows if name.startswith("next_")]
-        for step in range(self._steps):
-            before = {name: self._rows[f"next_{name}"][step - 1] for name in states}
-            inputs = {**self.fixed, **before, self._noise: self._rows[self._noise][step]}
-            outputs = {name: self._rows[name][step] for name in self._context.loaded.outputs}
-            self._context.bind(inputs, outputs)
-            self._context.run(stream)
-
-    def rows(self, name: str, count: int) -> Tensor:
-        return self._rows[name][:count].clone(memory_format=torch.contiguous_format)
-
-
-def aligned_rows(count: int, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Zeros [count, *shape] whose rows begin at addresses that TensorRT takes."""
-    size = math.prod(shape)
-    padded = -(-size * dtype.itemsize // ALIGNMENT) * ALIGNMENT // dtype.itemsize
-    rows = torch.zeros(count, padded, dtype=dtype, device=device)[:, :size]
-    return rows.unflatten(1, shape)
-
-
-def batch_shape(stage: Stage, output: str, inputs: Mapping[str, Tensor]) -> tuple[int, ...]:
-    """An output's shape, from the sizes that the inputs' dimensions have."""
-    sizes = {
-        dim.name: size
-        for tensor in stage.inputs
-        if tensor.name in inputs
-        for dim, size in zip(tensor.dims, inputs[tensor.name].shape, strict=True)
-        if isinstance(dim, Dim)
-    }
-    dims = next(tensor.dims for tensor in stage.outputs if tensor.name == output)
-    return tuple(dim if isinstance(dim, int) else sizes[dim.name] for dim in dims)

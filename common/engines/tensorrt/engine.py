@@ -11,15 +11,9 @@ from common.engines import Arrays, Engine, Recent, check_inputs
 from common.engines.cuda_graphs import Captured, Graph, own_stream
 from common.engines.tensorrt.api import load_tensorrt
 from common.engines.tensorrt.build import build_stage
-from common.engines.tensorrt.context import (
-    ContextRun,
-    LoadedPlan,
-    RepeatedSteps,
-    TrtContext,
-    addressable,
-    batch_shape,
-)
+from common.engines.tensorrt.context import ContextRun, LoadedPlan, TrtContext, addressable
 from common.engines.tensorrt.engine_file import engine_file
+from common.engines.tensorrt.steps import ItemByItem, RepeatedSteps, make_steps, shape_of, sizes_of
 from common.errors import InputError
 from common.stages import Stage
 from common.weights.voices import ModelSource
@@ -63,14 +57,14 @@ class TrtEngine(Engine):
             loaded = source.networks[key] = LoadedPlan(plan, trt, device, file.path, in_order)
         self.memory_owner = self.loaded = loaded
         self.memory_bytes = loaded.memory_bytes + loaded.scratch_bytes
-        self._context = TrtContext(loaded)
+        self._first: dict[bool, TrtContext] = {}  # by `LoadedPlan.has_ones`: for shapes that are new
         self._contexts: Recent[tuple, TrtContext] = Recent(MOST_CONTEXTS)
         self._stream = torch.cuda.Stream(device)
         self._captured = None
         if deployment.trt_cuda_graph:
             self._captured = Captured(self.stage.full_name, lambda inputs: self.capturable(), self._stream)
         self._seen: set[tuple] = set()
-        self._repeated: Recent[tuple, RepeatedSteps] = Recent(MOST_REPEATED)
+        self._repeated: Recent[tuple, RepeatedSteps | ItemByItem] = Recent(MOST_REPEATED)
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         check_inputs(self.stage, inputs)
@@ -84,7 +78,7 @@ class TrtEngine(Engine):
             ) from None
         if key not in self._seen:
             self._seen.add(key)
-            self.loaded.cache.save()
+            self.loaded.save_compiled()
         return outputs
 
     @property
@@ -99,18 +93,14 @@ class TrtEngine(Engine):
         self, fixed: Arrays, state: Arrays, noise: str, steps: int, kept: Sequence[str]
     ) -> Callable[[Array], dict[str, Tensor]]:
         sample = next(tensor for tensor in self.stage.inputs if tensor.name == noise)
-        batch = len(next(iter(state.values())))
-        shape = tuple(dim if isinstance(dim, int) else batch for dim in sample.dims)
-        example = torch.zeros(shape, device=self.device)
-        check_inputs(self.stage, {**fixed, **state, noise: example})
+        shape = shape_of(sample, sizes_of(self.stage, {**fixed, **state}))
+        check_inputs(self.stage, {**fixed, **state, noise: torch.zeros(shape, device=self.device)})
         key = (steps, *(tuple(fixed[name].shape) for name in sorted(fixed)))
         with own_stream(self._stream) as stream:
 
-            def make() -> RepeatedSteps:
-                made = RepeatedSteps(TrtContext(self.loaded), fixed, noise, steps)
-                outputs = {n: batch_shape(self.stage, n, {**fixed, **state}) for n in self.loaded.outputs}
-                made.prepare(outputs, shape, stream)
-                self.loaded.cache.save()
+            def make() -> RepeatedSteps | ItemByItem:
+                made = make_steps(self.loaded, self.stage, fixed, state, noise, steps, stream)
+                self.loaded.save_compiled()
                 return made
 
             repeated = self._repeated.get_or_make(key, make)
@@ -127,16 +117,19 @@ class TrtEngine(Engine):
         outputs = self._captured(inputs) if self._captured else None
         if outputs is not None:
             return outputs
-        context = self._context_for(key)
+        context = self._context_for(key, inputs)
         context.bind(inputs)
         context.run(stream)
         return context.results(stream)
 
-    def _context_for(self, key: tuple) -> TrtContext:
+    def _context_for(self, key: tuple, inputs: dict[str, Tensor]) -> TrtContext:
         """Shapes that recur between others get a context each: changing a context's shapes takes 20 ms."""
-        if key not in self._contexts and (key not in self._seen or self._context.shapes == key):
-            return self._context
-        return self._contexts.get_or_make(key, lambda: TrtContext(self.loaded))
+        ones = self.loaded.has_ones(inputs)
+        if ones not in self._first:
+            self._first[ones] = TrtContext(self.loaded, inputs)
+        if key not in self._contexts and (key not in self._seen or self._first[ones].shapes == key):
+            return self._first[ones]
+        return self._contexts.get_or_make(key, lambda: TrtContext(self.loaded, inputs))
 
 
 def require_gpu(device: str) -> None:

@@ -1,0 +1,108 @@
+"""Engines that pad lengths to few, with a CUDA graph for each: stages on kernels, ours or PyTorch's own."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from common.arrays import pad_to
+from common.config.deployment import Bucket
+from common.engines import Engine, Run, check_inputs
+from common.engines.buckets import cut, resized
+from common.engines.cuda_graphs import MEL_STEP, TEXT_STEP, Captured
+from common.engines.torch_engine import build_network
+from common.errors import InputError
+from common.stages import Dim, Stage, root
+from common.weights.voices import ModelSource
+
+UNITS = {"text": TEXT_STEP, "mel": MEL_STEP}  # lengths are padded to multiples of these
+
+
+class PaddedEngine(Engine):
+    """CUDA tensors in and out. Steps behind the longest item are masked, even in a network that attends to
+    the padding of shorter items.
+    """
+
+    backend = "cuda"
+    attends_to_padding = False  # behind the longest item
+    can_be_captured = True
+
+    @abstractmethod
+    def capturable(self, bucket: Bucket | None = None) -> Run: ...
+
+    @cached_property
+    def _captured(self) -> Captured:
+        stream = torch.cuda.Stream(self.device)
+        return Captured(self.stage.full_name, lambda inputs: self.capturable(), stream)
+
+    def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
+        check_inputs(self.stage, inputs)
+        lengths = {
+            root(dim): -(-size // dim.times)
+            for tensor in self.stage.inputs
+            for dim, size in zip(tensor.dims, inputs[tensor.name].shape, strict=True)
+            if isinstance(dim, Dim) and root(dim) in UNITS
+        }
+        wanted = {name: -(-size // UNITS[name]) * UNITS[name] for name, size in lengths.items()}
+        with torch.inference_mode():
+            padded = {
+                t.name: pad_to(inputs[t.name], resized(t, inputs[t.name], wanted)) for t in self.stage.inputs
+            }
+            padded |= self.further_inputs(inputs, lengths)
+            outputs = self._captured(padded)
+            if outputs is None:  # no graph; a warning gave the reason
+                outputs = {name: tensor.clone() for name, tensor in self.capturable()(padded).items()}
+        return {
+            t.name: cut(outputs[t.name], resized(t, outputs[t.name], lengths)) for t in self.stage.outputs
+        }
+
+    def further_inputs(self, inputs: Mapping[str, Tensor], lengths: Mapping[str, int]) -> dict[str, Tensor]:
+        """What the run takes beside the stage's own inputs; `lengths` are those without padding."""
+        return {}
+
+
+class CapturedNetwork(PaddedEngine):
+    """A stage on PyTorch's kernels, in half precision but for stages that are all float32.
+
+    A stage that takes no `lengths` is given the length of the longest item, for all of them: it must mask
+    what is behind it.
+    """
+
+    def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
+        if device == "cpu" or not torch.cuda.is_available():
+            raise InputError(f"device {device!r}: {stage.full_name} as a CUDA graph needs an NVIDIA GPU")
+        self.stage, self.device = stage, device
+        self._type = torch.float32 if stage.float32_layers == ("*",) else torch.float16
+        key = (stage.network, device, "captured", self._type)
+        network: Any = source.networks.get(key)
+        if network is None:
+            network = source.networks[key] = build_network(stage, source).to(device, self._type)
+        self._method = self.method_of(network)
+        self.memory_owner = network
+        self.memory_bytes = sum(tensor.nbytes for tensor in (*network.parameters(), *network.buffers()))
+        self._masks = any(tensor.name == "lengths" for tensor in stage.inputs)
+
+    def method_of(self, network: Any) -> Any:
+        """What computes the stage on padded inputs."""
+        return getattr(network, self.stage.method)
+
+    def further_inputs(self, inputs: Mapping[str, Tensor], lengths: Mapping[str, int]) -> dict[str, Tensor]:
+        if self._masks:
+            return {}
+        first = inputs[self.stage.inputs[0].name]
+        (length,) = lengths.values()
+        return {"lengths": torch.full((len(first),), length, device=first.device)}
+
+    def capturable(self, bucket: Bucket | None = None) -> Run:
+        def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            given = {n: x.to(self._type) if x.is_floating_point() else x for n, x in inputs.items()}
+            with torch.inference_mode():
+                outputs = self._method(**given)
+            names = (tensor.name for tensor in self.stage.outputs)
+            floats = (x.float() if x.is_floating_point() else x for x in outputs)
+            return dict(zip(names, floats, strict=True))
+
+        return run

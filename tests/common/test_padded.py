@@ -1,0 +1,125 @@
+"""Stages on PyTorch's kernels with padded lengths, and whole pairs on kernels: PyTorch's numbers."""
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from common.engines.backends import make_engine
+from common.runner import TextToSpeech
+from common.speech import Controls
+from common.stages import plan_of, stages_of
+from common.stages.choose import KERNELS, kernel_stages, parse_backends, parse_kernels
+from common.weights.voices import load_voice
+from tests.conftest import tiny_tacotron2
+
+TEXTS = (
+    "Yes.",
+    "It just works.",
+    "What did she say to the man at the door, and why did he leave so soon?",
+    "The earliest book printed with movable types is a work of great beauty.",
+    "Twelve men came in at nine o'clock. None of them stayed.",
+)
+
+
+def test_what_is_behind_the_longest_text_changes_nothing_in_an_encoder_that_masks_it():
+    network = tiny_tacotron2()[0].eval()
+    network.encoder.mask_text_padding = False
+    symbols, lengths = torch.randint(1, 20, (2, 11)), torch.tensor([11, 7])
+    symbols[1, 7:] = 0
+    wanted = network.encode(symbols, lengths)
+    network.encoder.mask_behind_longest = True
+    got = network.encode(torch.nn.functional.pad(symbols, (0, 5)), lengths)
+    for one, other in zip(got, wanted, strict=True):
+        torch.testing.assert_close(one[:, :11], other, atol=1e-6, rtol=1e-5)
+
+
+def test_all_of_a_model_runs_on_kernels_and_a_vocoders_come_together():
+    models = {"acoustic": "tacotron2", "vocoder": "hifigan"}
+    assert parse_backends("cuda", models) == dict.fromkeys(models, KERNELS)
+    assert kernel_stages("tacotron2") == ("encoder", "decoder_loop", "postnet")
+    assert parse_kernels("trt,decoder_loop=cuda", "tacotron2") == ("decoder_loop",)
+    assert parse_kernels("trt,generator=cuda", "hifigan") == ("masked_generator", "masked_denoiser")
+    for model in ("tacotron2", "fastpitch", "fastspeech", "hifigan", "waveglow"):
+        assert set(kernel_stages(model)) <= set(plan_of(model).kernels)
+
+
+def near(got: torch.Tensor, wanted: torch.Tensor, tolerance: float = 5e-3) -> bool:
+    """By the root mean square."""
+    return float((got - wanted).square().mean().sqrt()) <= tolerance * float(wanted.square().mean().sqrt())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("masked", [True, False])
+def test_tacotron2s_encoder_and_postnet_are_pytorchs_at_any_length(masked):
+    source = load_voice().source("tacotron2")
+    source = replace(source, config=replace(source.config, mask_text_padding=masked), networks={})
+    encoder, _, _, postnet = stages_of("tacotron2", source.config)
+    mine, theirs = (
+        [make_engine(s, source, b, "cuda") for s in (encoder, postnet)] for b in (KERNELS, "torch")
+    )
+    rng = np.random.default_rng(0)
+    for lengths in ([5], [32], [61, 40, 7], [200, 3]):
+        ends = torch.tensor(lengths, device="cuda")
+        symbols = torch.tensor(rng.integers(1, 90, (len(lengths), max(lengths))), device="cuda")
+        symbols *= torch.arange(max(lengths), device="cuda") < ends[:, None]
+        wanted = theirs[0](symbols=symbols, lengths=ends)
+        got = mine[0](symbols=symbols, lengths=ends)
+        assert all(near(got[name], wanted[name]) for name in wanted)
+        mel = torch.randn(len(lengths), 80, 3 * max(lengths), device="cuda") * 2 - 5
+        inputs = {"mel": mel, "lengths": 3 * ends} if masked else {"mel": mel}
+        assert near(mine[1](**inputs)["refined"], theirs[1](**inputs)["refined"])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("vocoder", ["hifigan", "waveglow"])
+@pytest.mark.parametrize("acoustic", ["fastpitch", "fastspeech", "tacotron2"])
+def test_a_batch_on_kernels_is_each_text_alone_and_pytorchs(acoustic, vocoder):
+    tts = TextToSpeech.load(acoustic, vocoder, backend="cuda")
+    controls = Controls(denoising_strength=0.1)
+    alone = [tts.speak(text, controls) for text in TEXTS]
+    many = tts.speak_many(TEXTS, controls, batch_size=4)
+    theirs = TextToSpeech.load(acoustic, vocoder, backend="torch", device="cuda")
+    for one, other in zip(alone, many, strict=True):
+        assert one.mel.shape == other.mel.shape and len(one.samples) == len(other.samples)
+        assert np.abs(one.mel - other.mel).mean() < 0.02
+    mel = torch.as_tensor(alone[3].mels[0], device="cuda")
+    short = mel[:, : mel.shape[1] // 3]
+    got = tts.vocoder.vocode_each([mel, short], controls)
+    for samples, given in zip(got, (mel, short), strict=True):
+        (wanted,) = theirs.vocoder.vocode_each([given], controls)
+        assert len(samples) == len(wanted)
+        assert near(
+            torch.as_tensor(samples), torch.as_tensor(wanted), 4e-2
+        )  # 28 dB: a vocoder in half precision
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("pair", ["fastpitch hifigan", "tacotron2 waveglow"])
+def test_many_threads_on_a_gpu_get_what_they_would_get_alone(pair):
+    """500 calls of 16 threads on two objects, spoken and streamed."""
+    objects = [TextToSpeech.load(*pair.split(), backend="cuda") for _ in range(2)]
+    spoken = [objects[0].speak(text).samples for text in TEXTS]
+    streamed = [np.concatenate(list(objects[0].stream(text))) for text in TEXTS]
+    wrong: list[str] = []
+
+    def work(thread: int) -> None:
+        rng = np.random.default_rng(thread)
+        for call in range(32):
+            tts, i = objects[(thread + call) % 2], int(rng.integers(len(TEXTS)))
+            streams = (thread + call) % 3 == 0
+            try:
+                got = np.concatenate(list(tts.stream(TEXTS[i]))) if streams else tts.speak(TEXTS[i]).samples
+                if not np.array_equal(got, (streamed if streams else spoken)[i]):
+                    wrong.append(f"thread {thread}, call {call}: text {i} has other samples")
+            except Exception as error:
+                wrong.append(f"thread {thread}, call {call}: {error!r}")
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong[:5]
