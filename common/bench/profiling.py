@@ -174,8 +174,8 @@ def as_markdown(found: dict[str, Any], trace: str) -> str:
         lines += [f"The GPU was busy for {busy * 1e3:.2f} ms of these."]
     if memory := found["memory"]:
         levels = [level for _, level in memory]
-        lines += [f"PyTorch held {levels[0] / 1e6:.1f} MB at first and {max(levels) / 1e6:.1f} MB at most,"]
-        lines += [f"in {len(memory)} allocations and releases."]
+        lines += [f"PyTorch's memory: {levels[0] / 1e6:.1f} MB at first, {max(levels) / 1e6:.1f} MB at most,"]
+        lines += [f"{len(memory)} allocations and releases."]
     lines += [f"Trace, for ui.perfetto.dev: {trace}."]
     for key, rows in found["tables"].items():
         columns = COPY_COLUMNS if key == "copies" else COLUMNS

@@ -73,24 +73,26 @@ EXPLAINED = f"""\
 - First audio: from symbol ids to the samples of the first {FIRST_CHUNK} mel frames on the host, median.
 - Memory: on a CPU the peak resident memory of the process; on a GPU the peak of PyTorch's allocations and
   the weights and workspace of other runtimes' engines.
-- New texts: each text of a file is spoken once, one after the other in the file's order, by
-  `TextToSpeech.speak`, and in another process by `stream`, from the text on the host to the last sample on
-  the host; the frontend's time is in it. Other texts of the file, at equal distances, are spoken before and
-  not measured, for {LONGEST_TEXT_WARM_UP:.0f} s at most unless `--text-warm-up` says so. First audio: until
-  the stream's first chunk. RTF: all audio divided by all time. Speed-up: of medians. Letters: the mean, the
-  fewest and the most, blanks and marks included. Load s: until the models are loaded; first call s: the first
-  text, with what is compiled for it. Both find the files that earlier processes compiled and kept.
-- Held MB: after the last text, on a GPU what of its memory the process took since it began, without its CUDA
-  context, on a CPU the process's resident memory.
-- Throughput: all texts by one call of `speak_many` with that batch size, after such a warm-up in batches of
-  that size; again: the median of further calls with the same texts, for {LONGEST_PASSES:.0f} s, where the
-  first took less. GPU busy: the mean of what the driver says (NVML: the share of time in which any kernel
-  ran) during the last of these calls.
 - A new seed in each run: noise (Tacotron 2's dropout, WaveGlow's z) is drawn anew. With the same seed it is
-  drawn once and kept on the device, which all other rows of fixed lengths measure.
+  drawn once and kept on the device, which is what rows without this remark measure.
 - Stages: the mean of one run. TFLOP/s: matrix products and convolutions, a multiply-add counted as 2. GB/s:
   weights, inputs and outputs, each counted once. Of peak: relative to a large matrix product and a large copy
   measured in the same run."""
+TEXTS_EXPLAINED = f"""\
+- New texts: each text of a file is spoken once, one after the other in the file's order, by
+  `TextToSpeech.speak`, and in another process by `stream`. Latency: from the text on the host to its last
+  sample on the host, the frontend's time included. Other texts of the file, at equal distances, are spoken
+  before and not measured, for {LONGEST_TEXT_WARM_UP:.0f} s at most unless `--text-warm-up` says so. First
+  audio: until the stream's first chunk is on the host. RTF: all audio divided by all time. Speed-up: of
+  medians. Letters: the mean, the fewest and the most, blanks and marks included. Load s: until the models are
+  loaded; first call s: the first text, with what is compiled for it. Both find the files that earlier
+  processes compiled and kept.
+- Held MB: after the last text, on a GPU what of its memory the process took since it began, without its CUDA
+  context, on a CPU the process's resident memory.
+- Throughput: all texts by one call of `speak_many` with that batch size, after such a warm-up in batches of
+  that size. Again: the median of further calls with the same texts, for {LONGEST_PASSES:.0f} s, where the
+  first call took less. GPU busy: the mean of what the driver says (NVML: the share of time in which any
+  kernel ran) during the last of these calls."""
 STREAMS = """\
 `TextToSpeech.stream` of a paragraph. Margin: the least audio left to play when a chunk arrives, if playback
 starts with the first chunk."""
@@ -122,7 +124,7 @@ TEXT_COLUMNS = columns_of(
     "longest: latency.max ms",
     "speed-up: speed_up .2f",
     "first audio 50 % ms: first_audio.p50 ms",
-    "95 %: first_audio.p95 ms",
+    "first audio 95 %: first_audio.p95 ms",
     "audio s: audio_s .2f",
     "RTF: rtf .1f",
     "warm-up texts: warm_up_texts",
@@ -180,7 +182,10 @@ CSV_KEYS = (
 
 def markdown(results: dict[str, Any]) -> str:
     """All tables of one run, and what their columns mean."""
-    return f"{tables(results, '##')}\n{EXPLAINED}\n"
+    rows = results["rows"]
+    explained = [EXPLAINED] if any(not row.get("texts") for row in rows) else []
+    explained += [TEXTS_EXPLAINED] if any(row.get("texts") for row in rows) else []
+    return "\n".join([tables(results, "##"), *explained, ""])
 
 
 def tables(results: dict[str, Any], head: str) -> str:
@@ -365,7 +370,7 @@ def write_document(path: Path, files: Sequence[Path]) -> None:
     if not files:
         raise InputError("--document needs the JSON files of earlier runs (results.json of --out FOLDER)")
     found = {file.parent.name if file.stem == "results" else file.stem: read_results(file) for file in files}
-    parts = [f"{PAGE}{EXPLAINED}\n"]
+    parts = [f"{PAGE}{EXPLAINED}\n{TEXTS_EXPLAINED}\n"]
     folder = path.parent / path.stem
     for name, results in found.items():
         machine = results["machine"]

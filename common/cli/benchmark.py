@@ -79,7 +79,7 @@ OPTIONS: dict[str, dict[str, dict[str, Any] | tuple[str, str] | str | None]] = {
         "texts": {
             **{"type": Path, "metavar": "FILE"},
             "help": "a text a line: each is spoken once, one after the other, whole and as a stream, "
-            "after a warm-up with others of them",
+            "after a warm-up with others of them; with --symbols beside rows of fixed lengths",
         },
         "batch-sizes": (
             "N,...",
@@ -172,7 +172,7 @@ def make_workloads(args: argparse.Namespace):
         raise InputError("--warm-up speaks a sentence: it is not for random ids, nor parts of models")
     if args.symbols:
         how["symbols"] = workload.numbers(args.symbols, "--symbols")
-    elif not texts and (args.part or args.weights == "published"):
+    elif args.part or args.weights == "published":
         how["symbols"] = (128,)
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", args.device or "auto"):
         raise InputError(f"unknown device {args.device!r}: use cpu, cuda, cuda:N or auto")
@@ -192,9 +192,8 @@ def make_workloads(args: argparse.Namespace):
     how["batches"] = workload.numbers(args.batches, "--batches")
     sizes = workload.numbers(args.batch_sizes, "--batch-sizes") if args.batch_sizes else ()
     made = workload.make_workloads(targets, backends, precisions, **how)
-    if texts:
-        return workload.with_texts(made, texts, sizes), args.budget
-    return workload.with_peers(made, args.peer), args.budget
+    fixed = [] if texts and not args.symbols else workload.with_peers(made, args.peer)
+    return fixed + (workload.with_texts(made, texts, sizes) if texts else []), args.budget
 
 
 def read_texts(args: argparse.Namespace):
@@ -206,11 +205,14 @@ def read_texts(args: argparse.Namespace):
             if getattr(args, name) is not None:
                 raise InputError(f"--{name.replace('_', '-')} is for --texts FILE")
         return None
-    for name in ("symbols", "part", "suite", "peer"):
+    for name in ("part", "suite"):
         if getattr(args, name):
-            raise InputError(f"--texts speaks texts as users do: it does not go with --{name}")
-    if args.batches != "1":
-        raise InputError("--texts goes one by one: --batch-sizes has it speak in batches, not --batches")
+            raise InputError(f"--texts is spoken by pairs: it does not go with --{name}")
+    if not args.symbols and (args.peer or args.batches != "1"):
+        raise InputError(
+            "--peer and --batches are for fixed lengths, which --symbols N adds beside --texts; "
+            "--batch-sizes has texts spoken in batches"
+        )
     if args.text_warm_up is not None and args.text_warm_up < 0:
         raise InputError(f"--text-warm-up must be at least 0 seconds, not {args.text_warm_up:g}")
     return Texts.read(args.texts)
