@@ -80,13 +80,14 @@ EXPLAINED = f"""\
   measured in the same run."""
 TEXTS_EXPLAINED = f"""\
 - New texts: each text of a file is spoken once, one after the other in the file's order, by
-  `TextToSpeech.speak`, and in another process by `stream`. Latency: from the text on the host to its last
-  sample on the host, the frontend's time included. Other texts of the file, at equal distances, are spoken
-  before and not measured, for {LONGEST_TEXT_WARM_UP:.0f} s at most unless `--text-warm-up` says so. First
-  audio: until the stream's first chunk is on the host. RTF: all audio divided by all time. Speed-up: of
-  medians. Letters: the mean, the fewest and the most, blanks and marks included. Load s: until the models are
-  loaded; first call s: the first text, with what is compiled for it. Both find the files that earlier
-  processes compiled and kept.
+  `TextToSpeech.speak`, and in another process by `stream`: from the text on the host to its last sample on
+  the host, the frontend's time included. Other texts of the file, at equal distances, are spoken before and
+  not measured, for {LONGEST_TEXT_WARM_UP:.0f} s at most unless `--text-warm-up` says so. First audio: until
+  the stream's first chunk is on the host. RTF: all audio divided by all time. Speed-up: of medians. On a GPU
+  PyTorch's networks run without cuDNN's search for algorithms, which fixed lengths have: each length would
+  begin it anew. Letters: the mean, the fewest and the most, blanks and marks included. Load s: until the
+  models are loaded; first call s: the first text, with what is compiled for it. Both find the files that
+  earlier processes compiled and kept.
 - Held MB: after the last text, on a GPU what of its memory the process took since it began, without its CUDA
   context, on a CPU the process's resident memory.
 - Throughput: all texts by one call of `speak_many` with that batch size, after such a warm-up in batches of
