@@ -184,8 +184,7 @@ class LoadedModels:
         how = deployment_of(source.model, workload.deployments, workload.plain_backend)
         if backend == "trt":
             if how.batch_size is None and kind == "acoustic":
-                most = min(stage.batch.max for stage in stages_of(source.model, source.config))
-                how = replace(how, batch_size=min(max(workload.batches), most))
+                how = replace(how, batch_size=self._batch_size(source))
             build_engines(source, how, form)
         driver = make_driver(source, backend, workload.device, workload.threads, form, self._watch, how)
         if isinstance(driver, AcousticModel) and driver.two_graphs:
@@ -193,6 +192,14 @@ class LoadedModels:
         if self.fixed and workload.texts and has_decoders(source.model):
             driver.synthesise = endless(driver.synthesise)
         return driver
+
+    def _batch_size(self, source: ModelSource) -> int | None:
+        """What engines are built for. With texts as users have them, unless larger batches are measured."""
+        from common.engines.tensorrt.engine_file import BATCH_SIZES
+
+        most = min(stage.batch.max for stage in stages_of(source.model, source.config))
+        wanted = min(max(self.workload.batches), most)
+        return None if self.workload.texts and wanted <= BATCH_SIZES["acoustic"] else wanted
 
     def _watch(self, engine: Engine) -> Engine:
         self.engines.append(engine)
@@ -207,7 +214,7 @@ class LoadedModels:
             if stage.name != "encoder":
                 raise InputError(
                     f"{stage.full_name} makes durations of its own, so that lengths cannot be fixed: "
-                    "leave --symbols out, or run the model without buckets"
+                    "leave --symbols or --weights published out, or run the model without buckets"
                 )
             engine = FixedDurations(engine)
         return WatchedEngine(engine, self.timer)

@@ -34,6 +34,7 @@ TABLES = {
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 COLUMNS = columns_of("name: name", "calls: calls", "ms: seconds ms.3", "share: share .1%")
 COPY_COLUMNS = (*COLUMNS, *columns_of("MB: bytes MB.3"))
+RUN = "run"  # the name that a trace has for all of it
 Event = dict[str, Any]  # of a Chrome trace: name, cat, and in microseconds ts and dur
 Span = tuple[float, float]
 
@@ -84,7 +85,7 @@ def trace_run(run: Callable[[], object], timer: StageTimer | None, device: str) 
             with profiler.profile(activities=activities, profile_memory=True) as profile:
                 if timer:
                     timer.label = profiler.record_function
-                with profiler.record_function("run"):
+                with profiler.record_function(RUN):
                     run()
                     wait_for(device)
         finally:
@@ -109,12 +110,12 @@ def write_snapshot(run: Callable[[], object], device: str, path: Path) -> None:
 def summarise(events: Sequence[Event], device: str) -> dict[str, Any]:
     """Tables by time, the time that the GPU was busy, and the memory that PyTorch held over time."""
     timed = [event for event in events if event.get("ph") == "X"]
-    whole = next(event for event in timed if event["name"] == "run" and event["cat"] == "user_annotation")
-    inside = [event for event in timed if event is not whole and event["name"] != "run"]
+    whole = next(event for event in timed if (event.get("cat"), event["name"]) == ("user_annotation", RUN))
+    inside = [event for event in timed if event["name"] != RUN]
     tables = {key: table_rows(inside, categories) for key, (_, categories) in TABLES.items()}
     found = {"profiled_s": whole["dur"] / 1e6, "tables": {key: rows for key, rows in tables.items() if rows}}
     if device != "cpu":
-        spans = ((e["ts"], e["ts"] + e["dur"]) for e in inside if e["cat"] in ON_GPU)
+        spans = ((e["ts"], e["ts"] + e["dur"]) for e in inside if e.get("cat") in ON_GPU)
         found["gpu_busy_s"] = covered(spans) / 1e6
     wanted = 0 if device == "cpu" else 1  # c10::DeviceType
     history = [

@@ -21,7 +21,7 @@ from common.bench.models import SENTENCES, LoadedModels, Measured, Peer, config_
 from common.bench.profiling import write_profile
 from common.bench.table import Row
 from common.bench.texts import Speaker, measure_texts
-from common.bench.timer import summary, timed
+from common.bench.timer import StageTimer, summary, timed
 from common.bench.worker import run_jobs
 from common.bench.workload import ONNX_OPTIONS, Workload
 from common.errors import InputError
@@ -154,7 +154,7 @@ def measure_workload(job: tuple[Workload, float]) -> Iterator[Row]:
                     found = measure_row(workload, measured, label["batch"])
                 found["memory_bytes"] = peak_bytes(device, loaded.engines)
                 if workload.profile:
-                    found["profile"] = write_profile(run, timer, device, workload.profile, label)
+                    found["profile"] = profile(run, timer, device, workload.profile, label)
                 if workload.streams and label["batch"] == 1:
                     found["stream"] = stream(loaded.tts, workload.runs)
                 yield label | {"load_s": load_s, **found, "notes": take_notes(caught)}
@@ -165,6 +165,14 @@ def measure_workload(job: tuple[Workload, float]) -> Iterator[Row]:
                     break
         del loaded
     gc.collect()
+
+
+def profile(run: Callable[[], Any], timer: StageTimer | None, device: str, folder: Path, label: Row) -> str:
+    """Where the profile is, or why there is none: what was measured before counts all the same."""
+    try:
+        return f"profile: {write_profile(run, timer, device, folder, label)}"
+    except Exception as error:
+        return f"no profile: {reason(error)}"
 
 
 def take_notes(caught: list[warnings.WarningMessage]) -> list[str]:
