@@ -202,7 +202,8 @@ def draw(found: dict[str, Any]) -> bytes | None:
 
 
 def draw_bars(axis: Any, rows: Sequence[Row]) -> None:
-    axis.barh([shortened(row["name"], 40) for row in rows], [row["seconds"] * 1e3 for row in rows])
+    axis.barh(range(len(rows)), [row["seconds"] * 1e3 for row in rows])  # short names may be the same
+    axis.set_yticks(range(len(rows)), [shortened(row["name"], 40) for row in rows])
     axis.invert_yaxis()
     axis.tick_params(axis="y", labelsize=7)
     axis.set_xlabel("ms")
