@@ -1,13 +1,15 @@
 """The machine that is measured: what it is, how fast it can be, and how much of its memory is taken."""
 
+import ctypes
 import importlib.metadata
 import os
 import platform
 import resource
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("numpy", "onnxruntime", "onnxruntime-gpu", "torch", "tensorrt-rtx-cu13-bindings", "tensorrt")
 GPU_MATRIX, CPU_MATRIX = 8192, 2048
 GPU_COPY, CPU_COPY = 1 << 30, 1 << 28  # bytes
+BUSY_PERIOD = 0.05  # seconds between looks at how busy a GPU is
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes of `ru_maxrss`'s unit
 
 
@@ -120,3 +123,60 @@ def peak_bytes(device: str, engines: Sequence[Engine]) -> int:
     if held := proc_value("/proc/self/status", "VmHWM"):  # in kB
         return int(held.split()[0]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT
+
+
+def held_bytes(device: str) -> int:
+    """What is taken now: of a GPU's memory, by whatever process, or of the host's by this one."""
+    if device != "cpu":
+        free, total = importlib.import_module("torch").cuda.mem_get_info(device)
+        return total - free
+    held = proc_value("/proc/self/status", "VmRSS")  # in kB
+    return int(held.split()[0]) * 1024 if held else peak_bytes(device, ())
+
+
+@contextmanager
+def busy_share(device: str) -> Iterator[Callable[[], float | None]]:
+    """Within it the GPU's driver is asked how busy it is; what it gives says the mean share afterwards.
+
+    That is the share of time in which any kernel ran. None on a CPU, and where the driver says nothing.
+    """
+    shares: list[float] = []
+    read, over = utilisation(device), threading.Event()
+
+    def watch() -> None:
+        while read and (share := read()) is not None and not over.wait(BUSY_PERIOD):
+            shares.append(share)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield lambda: sum(shares) / len(shares) if shares else None
+    finally:
+        over.set()
+        thread.join()
+
+
+class Utilisation(ctypes.Structure):
+    """`nvmlUtilization_t`: in how many % of the time kernels ran, and memory was accessed."""
+
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
+
+
+def utilisation(device: str) -> Callable[[], float | None] | None:
+    """What asks NVML, the driver's library; None where there is none."""
+    if device == "cpu":
+        return None
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return None
+    handle, found = ctypes.c_void_p(), Utilisation()
+    uuid = str(importlib.import_module("torch").cuda.get_device_properties(device).uuid).removeprefix("GPU-")
+    if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}".encode(), ctypes.byref(handle)):
+        return None
+
+    def read() -> float | None:
+        failed = nvml.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(found))
+        return None if failed else found.gpu / 100
+
+    return read

@@ -21,11 +21,12 @@ from common.errors import InputError, unknown
 from common.export.examples import examples_of
 from common.registry import get_model
 from common.runner import FIRST_CHUNK, LARGEST_CHUNK, TextToSpeech
-from common.speech import Controls
-from common.stages import root
+from common.speech import AcousticOutput, Controls
+from common.stages import root, stages_of
 from common.stages.choose import KINDS, deployment_of, parse_backends
 from common.synthesis.acoustic import AcousticModel
 from common.synthesis.loading import choose_sources, make_driver
+from common.text.frontends import get_frontend
 from common.weights.voices import ModelSource
 
 SYMBOLS = 128  # where a stage or a vocoder is given none
@@ -77,6 +78,38 @@ class FixedDurations(WrappedEngine):
         return {**outputs, "duration": as_float32(inside) * FRAMES_PER_SYMBOL}
 
 
+class Seeds:
+    """The controls of each run: the same, or each with the next seed, for which noise is drawn anew.
+
+    The drivers keep the noise of the seeds used last, so that runs with one seed measure no drawing.
+    """
+
+    def __init__(self, controls: Controls, new: bool):
+        self._given, self._new = controls, new
+
+    def controls(self) -> Controls:
+        given = self._given
+        if self._new:
+            self._given = replace(given, seed=given.seed + 1)
+        return given
+
+
+def endless(synthesise: Callable[..., AcousticOutput]) -> Callable[..., AcousticOutput]:
+    """An autoregressive model's `synthesise` whose gate never ends it: so many frames for each symbol.
+
+    Steps go on for the longest item of a batch; each item's mel is as long as its own text asks for.
+    """
+
+    def run(ids: Sequence[np.ndarray], controls: Controls | None = None, **more: Any) -> AcousticOutput:
+        steps = np.array([len(row) * FRAMES_PER_SYMBOL for row in ids], np.int64)
+        controls = replace(controls or Controls(), gate_threshold=1.0, step_limit=int(steps.max()))
+        made = synthesise(ids, controls, **more)
+        per_step = made.mel_lengths.max() // steps.max()
+        return replace(made, mel_lengths=steps * per_step, alignment_lengths=steps)
+
+    return run
+
+
 class Remembered(WrappedEngine):
     """An engine that runs once for each shape and returns the same outputs again: others are measured."""
 
@@ -123,7 +156,7 @@ class LoadedModels:
     """The workload's models on their engines, which are watched."""
 
     def __init__(self, workload: Workload):
-        self.workload, self.fixed = workload, bool(workload.symbols)
+        self.workload, self.fixed = workload, workload.fixes_lengths
         model, _, stage = workload.target.part.partition(".")
         self._decoder_alone = stage == "decoder" and has_decoders(model)  # whichever stage makes its steps
         self.engines: list[Engine] = []
@@ -135,7 +168,11 @@ class LoadedModels:
         self.drivers = {kind: self._driver(source) for kind, source in sources.items()}
         first = next(iter(sources.values()))
         self.sampling_rate, self.hop = first.mel.sampling_rate, first.mel.hop_length
-        frontend = first.frontend.build() if first.frontend and not self.fixed else None
+        frontend = None
+        if workload.texts and workload.weights == "published":
+            frontend = get_frontend(first.model)  # the published one, of the model's name
+        elif first.frontend and not self.fixed:
+            frontend = first.frontend.build()
         self.tts = TextToSpeech(frontend, *map(self.drivers.get, KINDS), self.sampling_rate)
 
     def _driver(self, source: ModelSource) -> Any:
@@ -147,12 +184,22 @@ class LoadedModels:
         how = deployment_of(source.model, workload.deployments, workload.plain_backend)
         if backend == "trt":
             if how.batch_size is None and kind == "acoustic":
-                how = replace(how, batch_size=max(workload.batches))
+                how = replace(how, batch_size=self._batch_size(source))
             build_engines(source, how, form)
         driver = make_driver(source, backend, workload.device, workload.threads, form, self._watch, how)
         if isinstance(driver, AcousticModel) and driver.two_graphs:
             self.timer.watch_graphs(driver.two_graphs)
+        if self.fixed and workload.texts and has_decoders(source.model):
+            driver.synthesise = endless(driver.synthesise)
         return driver
+
+    def _batch_size(self, source: ModelSource) -> int | None:
+        """What engines are built for. With texts as users have them, unless larger batches are measured."""
+        from common.engines.tensorrt.engine_file import BATCH_SIZES
+
+        most = min(stage.batch.max for stage in stages_of(source.model, source.config))
+        wanted = min(max(self.workload.batches), most)
+        return None if self.workload.texts and wanted <= BATCH_SIZES["acoustic"] else wanted
 
     def _watch(self, engine: Engine) -> Engine:
         self.engines.append(engine)
@@ -167,7 +214,7 @@ class LoadedModels:
             if stage.name != "encoder":
                 raise InputError(
                     f"{stage.full_name} makes durations of its own, so that lengths cannot be fixed: "
-                    "leave --symbols out, or run the model without buckets"
+                    "leave --symbols or --weights published out, or run the model without buckets"
                 )
             engine = FixedDurations(engine)
         return WatchedEngine(engine, self.timer)
@@ -185,15 +232,17 @@ class LoadedModels:
                 raise InputError(f"batch size {batch}: {driver.source.model} goes up to {most}")
             ids = ids_of(self.tts.frontend, driver.config.n_symbols, batch, symbols)
             # With fixed lengths Tacotron 2's gate never ends it.
-            endless = self.fixed and has_decoders(self.workload.target.acoustic)
-            controls = Controls(gate_threshold=1.0, step_limit=STEPS) if endless else Controls()
+            no_end = self.fixed and has_decoders(self.workload.target.acoustic)
+            controls = Controls(gate_threshold=1.0, step_limit=STEPS) if no_end else Controls()
+            controls = Seeds(controls, self.workload.new_seeds)
             run = functools.partial(self._speak, ids, controls)
             if self.tts.vocoder and batch == 1 and "compile" not in self.workload.modes.values():
                 first_audio = functools.partial(self._first_audio, ids, controls)
         return Measured(run, first_audio, self.timer, self.sampling_rate)
 
-    def _speak(self, ids: Sequence[np.ndarray], controls: Controls) -> Output:
+    def _speak(self, ids: Sequence[np.ndarray], seeds: Seeds) -> Output:
         """By an acoustic model, and a vocoder where there is one."""
+        controls = seeds.controls()
         spoken = self.tts.acoustic.synthesise(ids, controls)
         frames = spoken.mel_lengths.tolist()
         if not self.tts.vocoder:
@@ -201,17 +250,24 @@ class LoadedModels:
         audio = self.tts.vocoder.vocode(spoken.mel, spoken.mel_lengths, controls)
         return Output(frames, [len(samples) for samples in audio])
 
-    def _first_audio(self, ids: Sequence[np.ndarray], controls: Controls) -> np.ndarray:
+    def _first_audio(self, ids: Sequence[np.ndarray], seeds: Seeds) -> np.ndarray:
+        controls = seeds.controls()
         spoken = self.tts.acoustic.synthesise(ids, controls)
         mel = spoken.mel[:1, :, : int(spoken.mel_lengths[0])]
         return next(self.tts.vocoder.vocode_chunks(mel, FIRST_CHUNK, LARGEST_CHUNK, controls))
 
     def _vocoder(self, batch: int, symbols: int) -> Callable[[], Output]:
+        seeds = Seeds(Controls(), self.workload.new_seeds)
         driver, frames = self.tts.vocoder, symbols * FRAMES_PER_SYMBOL
         rng = np.random.default_rng(0)
         drawn = rng.standard_normal((batch, driver.config.n_mel_channels, frames), np.float32) * 2 - 5
         mel, lengths = to_device(drawn, driver.generator.device), np.full(batch, frames)
-        return lambda: Output([frames] * batch, [len(audio) for audio in driver.vocode(mel, lengths)])
+
+        def run() -> Output:
+            audio = driver.vocode(mel, lengths, seeds.controls())
+            return Output([frames] * batch, [len(samples) for samples in audio])
+
+        return run
 
     def _stage(self, model: str, name: str, batch: int, symbols: int) -> Callable[[], Output]:
         (driver,) = self.drivers.values()

@@ -1,21 +1,24 @@
 """Measurements as Markdown, CSV and plots, and the page that joins those of several machines."""
 
 import csv
-import importlib.util
 import io
 import json
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from common.bench.picture import draw_panels
 from common.bench.run import WARM_UPS
-from common.bench.table import Row, columns_of, grouped, merged, ms, table, table_of, title_of
+from common.bench.table import Column, Row, columns_of, grouped, merged, ms, table, table_of, title_of
+from common.bench.texts import LONGEST_PASSES
+from common.bench.workload import LONGEST_TEXT_WARM_UP, SPEAK_MANY
 from common.errors import InputError
 from common.files import write_bytes
 from common.runner import FIRST_CHUNK
 
-WIDTH, HEIGHT = 5.0, 3.4  # of a plot's panel, in inches
+HEIGHT = 3.4  # of a plot's panel, in inches
 LABEL = 26  # letters of a label's line
 
 PAGE = """# Benchmarks
@@ -31,6 +34,9 @@ python scripts/benchmark.py --suite cpu --out build/benchmarks/cpu
 python scripts/benchmark.py --suite h200 --out build/benchmarks/h200   # needs an NVIDIA GPU
 python scripts/benchmark.py --suite onnx-options                    # options of ONNX Runtime
 python scripts/benchmark.py --document docs/benchmarks.md docs/benchmarks/*.json
+python scripts/benchmark.py --texts examples/sentences.txt          # new texts, one after the other
+python scripts/benchmark.py --texts examples/sentences.txt --batch-sizes 1,4,8,16,32    # throughput
+python scripts/benchmark.py --backend torch --profile build/profile # kernels, copies, API calls, memory
 ```
 
 `torch` runs the networks in PyTorch, eagerly; `torch-compile` uses `torch.compile`, and `torch-graph` one
@@ -41,6 +47,12 @@ FastPitch and FastSpeech predict, and 600 decoder steps of Tacotron 2. `--weight
 published network sizes with random weights; the speed does not depend on their values. Their graphs are
 exported to `build/graphs` when they are needed, or before by `python scripts/check_gpu.py --export-only`; the
 folder can be copied to other machines.
+
+`--texts` measures what users meet: texts of all lengths, none of them spoken before. With
+`--weights published` the published frontends read them, every symbol lasts 5 frames, and Tacotron 2 makes
+5 steps a symbol. `examples/sentences.txt` has sentences of the LJ Speech transcripts. `--new-seeds` draws
+noise anew in each run. `--profile` takes one more run under torch.profiler: tables of kernels, of copies and
+sets, of CUDA API calls and of operators, a picture, a trace, and on a GPU a snapshot of PyTorch's memory.
 
 `--peer` adds a function of your own to the tables. It takes a batch of symbol ids and returns audio, as in
 [examples/benchmark_peer.py](../examples/benchmark_peer.py).
@@ -61,9 +73,27 @@ EXPLAINED = f"""\
 - First audio: from symbol ids to the samples of the first {FIRST_CHUNK} mel frames on the host, median.
 - Memory: on a CPU the peak resident memory of the process; on a GPU the peak of PyTorch's allocations and
   the weights and workspace of other runtimes' engines.
+- A new seed in each run: noise (Tacotron 2's dropout, WaveGlow's z) is drawn anew. With the same seed it is
+  drawn once and kept on the device, which is what rows without this remark measure.
 - Stages: the mean of one run. TFLOP/s: matrix products and convolutions, a multiply-add counted as 2. GB/s:
   weights, inputs and outputs, each counted once. Of peak: relative to a large matrix product and a large copy
   measured in the same run."""
+TEXTS_EXPLAINED = f"""\
+- New texts: each text of a file is spoken once, one after the other in the file's order, by
+  `TextToSpeech.speak`, and in another process by `stream`: from the text on the host to its last sample on
+  the host, the frontend's time included. Other texts of the file, at equal distances, are spoken before and
+  not measured, for {LONGEST_TEXT_WARM_UP:.0f} s at most unless `--text-warm-up` says so. First audio: until
+  the stream's first chunk is on the host. RTF: all audio divided by all time. Speed-up: of medians. On a GPU
+  PyTorch's networks run without cuDNN's search for algorithms, which fixed lengths have: each length would
+  begin it anew. Letters: the mean, the fewest and the most, blanks and marks included. Load s: until the
+  models are loaded; first call s: the first text, with what is compiled for it. Both find the files that
+  earlier processes compiled and kept.
+- Held MB: after the last text, on a GPU what of its memory the process took since it began, without its CUDA
+  context, on a CPU the process's resident memory.
+- Throughput: all texts by one call of `speak_many` with that batch size, after such a warm-up in batches of
+  that size. Again: the median of further calls with the same texts, for {LONGEST_PASSES:.0f} s, where the
+  first call took less. GPU busy: the mean of what the driver says (NVML: the share of time in which any
+  kernel ran) during the last of these calls."""
 STREAMS = """\
 `TextToSpeech.stream` of a paragraph. Margin: the least audio left to play when a chunk arrives, if playback
 starts with the first chunk."""
@@ -84,6 +114,42 @@ COLUMNS = columns_of(
     "RTF: rtf .1f",
     "first audio ms: first_audio.p50 ms",
     "memory MB: memory_bytes MB",
+)
+TEXT_COLUMNS = columns_of(
+    *WAY[:2],
+    "call: call",
+    "texts: runs",
+    "letters: letters range",
+    "50 % ms: latency.p50 ms",
+    "95 %: latency.p95 ms",
+    "longest: latency.max ms",
+    "speed-up: speed_up .2f",
+    "first audio 50 % ms: first_audio.p50 ms",
+    "first audio 95 %: first_audio.p95 ms",
+    "audio s: audio_s .2f",
+    "RTF: rtf .1f",
+    "warm-up texts: warm_up_texts",
+    "warm-up s: warm_up_s .1f",
+    "load s: load_s .1f",
+    "first call s: first_s .2f",
+    "memory MB: memory_bytes MB",
+    "held MB: held_bytes MB",
+)
+THROUGHPUT_COLUMNS = columns_of(
+    *WAY,
+    "texts: runs",
+    "letters: letters range",
+    "utterances/s: utterances_per_s .1f",
+    "again: again_per_s .1f",
+    "speed-up: speed_up .2f",
+    "audio s: audio_s .2f",
+    "audio s/s: rtf .1f",
+    "GPU busy: gpu_busy .0%",
+    "warm-up texts: warm_up_texts",
+    "warm-up s: warm_up_s .1f",
+    "first call s: first_s .2f",
+    "memory MB: memory_bytes MB",
+    "held MB: held_bytes MB",
 )
 STAGE_COLUMNS = columns_of(
     *WAY,
@@ -106,16 +172,21 @@ STREAM_COLUMNS = columns_of(
 COLD_COLUMNS = columns_of(*MODELS, "seconds: seconds .2f", "memory MB: peak_bytes MB")
 # What the CSV has of a row: plain numbers in seconds and bytes.
 CSV_KEYS = (
-    *("name", "backend", "precision", "device", "weights", "symbols", "batch", "failed", "runs"),
-    *(f"latency_{key}_s" for key in STATISTICS.values()),
+    *("name", "backend", "precision", "device", "weights", "symbols", "texts", "call", "new_seeds"),
+    *("batch", "failed", "runs"),
+    *(f"latency_{key}_s" for key in (*STATISTICS.values(), "max")),
     *("device_s", "samples_per_s", "frames", "audio_s", "rtf", "memory_bytes", "load_s", "first_s"),
-    *("first_audio_s", "speed_up"),
+    *("first_audio_s", "first_audio_p95_s", "speed_up", "utterances_per_s", "again_per_s", "gpu_busy"),
+    *("warm_up_texts", "warm_up_s", "held_bytes"),
 )
 
 
 def markdown(results: dict[str, Any]) -> str:
     """All tables of one run, and what their columns mean."""
-    return f"{tables(results, '##')}\n{EXPLAINED}\n"
+    rows = results["rows"]
+    explained = [EXPLAINED] if any(not row.get("texts") for row in rows) else []
+    explained += [TEXTS_EXPLAINED] if any(row.get("texts") for row in rows) else []
+    return "\n".join([tables(results, "##"), *explained, ""])
 
 
 def tables(results: dict[str, Any], head: str) -> str:
@@ -127,9 +198,10 @@ def tables(results: dict[str, Any], head: str) -> str:
     lines = ["```bash", results["command"], "```", "", about]
     found = grouped(results["rows"])
     for title, rows in found.items():
-        lines += ["", f"{head} {title}", "", *table_of(COLUMNS, by_batch(with_speed_up(rows)))]
-        # What engines warned of.
+        lines += ["", f"{head} {title}", "", *table_of(columns(rows[0]), by_batch(with_speed_up(rows)))]
+        # What engines warned of, and where profiles are.
         notes = [f"- {r['backend']}, {r['precision']}: {note}" for r in rows for note in r.get("notes", ())]
+        notes += [f"- {r['backend']}, {r['precision']}: {r['profile']}" for r in rows if "profile" in r]
         lines += ["", *dict.fromkeys(notes)] if notes else []
     stages = {title: list(stage_rows(rows, peaks)) for title, rows in found.items()}
     if any(stages.values()):
@@ -154,13 +226,27 @@ def tables(results: dict[str, Any], head: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def columns(row: Row) -> Sequence[Column]:
+    """Those of a table that has this row."""
+    if not row.get("texts"):
+        return COLUMNS
+    return THROUGHPUT_COLUMNS if row["call"] == SPEAK_MANY else TEXT_COLUMNS
+
+
 def succeeded(rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if "failed" not in row]
 
 
 def line(row: Row) -> str:
     """A row in short, to show progress."""
-    what = f"failed: {row['failed']}" if "failed" in row else f"{ms(row['latency']['mean'])} ms"
+    if "failed" in row:
+        what = f"failed: {row['failed']}"
+    elif "utterances_per_s" in row:
+        what = f"{row['utterances_per_s']:.1f} utterances/s"
+    elif row.get("texts"):
+        what = f"{row['call']}: {ms(row['latency']['p50'])} ms, 95 %: {ms(row['latency']['p95'])} ms"
+    else:
+        what = f"{ms(row['latency']['mean'])} ms"
     return f"{title_of(row)}: {row['backend']} {row['precision']} batch {row['batch']}: {what}"
 
 
@@ -170,11 +256,19 @@ def by_batch(rows: Iterable[Row]) -> list[Row]:
 
 
 def with_speed_up(rows: Sequence[Row]) -> Iterable[Row]:
-    """Against the first of the rows that has the same batch size."""
+    """Against the first of the rows that has the same batch size, and of texts the same call."""
     for row in rows:
-        first = next(other for other in rows if other["batch"] == row["batch"])
+        same = (row["batch"], row.get("call"))
+        first = next(other for other in rows if (other["batch"], other.get("call")) == same)
         known = "failed" not in row and "failed" not in first
-        yield row | {"speed_up": first["latency"]["mean"] / row["latency"]["mean"] if known else None}
+        yield row | {"speed_up": seconds_of(first) / seconds_of(row) if known else None}
+
+
+def seconds_of(row: Row) -> float:
+    """What speed-ups compare: the mean of equal runs, the median of texts, or an utterance's share."""
+    if "utterances_per_s" in row:
+        return 1 / row["utterances_per_s"]
+    return row["latency"]["p50" if row.get("texts") else "mean"]
 
 
 def stage_rows(rows: Iterable[Row], peaks: dict[str, float]) -> Iterable[Row]:
@@ -201,23 +295,32 @@ def write_all(results: dict[str, Any], folder: Path) -> None:
 
 
 def plots(results: dict[str, Any]) -> dict[str, bytes]:
-    if importlib.util.find_spec("matplotlib") is None:
-        return {}
     rows = succeeded(results["rows"])
-    made = {"latency.png": draw_latency(rows), "stages.png": draw_stages(rows)}
+    made = {"latency.png": draw_latency(rows), "throughput.png": draw_throughput(rows)}
+    made["stages.png"] = draw_stages(rows)
     return {name: content for name, content in made.items() if content}
 
 
 def draw_latency(rows: Sequence[Row]) -> bytes | None:
     """A PNG with a panel for each table that has several batch sizes: mean latency, a line a backend."""
+    timed = [row for row in rows if "latency" in row]
+    return _draw_by_batch(timed, "latency, ms", lambda row: row["latency"]["mean"] * 1e3)
+
+
+def draw_throughput(rows: Sequence[Row]) -> bytes | None:
+    """The same of utterances a second."""
+    found = [row for row in rows if "utterances_per_s" in row]
+    return _draw_by_batch(found, "utterances/s", lambda row: row["utterances_per_s"])
+
+
+def _draw_by_batch(rows: Sequence[Row], what: str, value: Callable[[Row], float]) -> bytes | None:
     several = {title: found for title, found in grouped(rows).items() if len({r["batch"] for r in found}) > 1}
 
     def draw(axis: Any, rows: Sequence[Row]) -> None:
         for label in dict.fromkeys(map(_label, rows)):
             line = by_batch(row for row in rows if _label(row) == label)
-            latencies = [row["latency"]["mean"] * 1e3 for row in line]
-            axis.plot([row["batch"] for row in line], latencies, "o-", label=label)
-        axis.set(xlabel="batch size", ylabel="latency, ms", ylim=(0, None))
+            axis.plot([row["batch"] for row in line], [value(row) for row in line], "o-", label=label)
+        axis.set(xlabel="batch size", ylabel=what, ylim=(0, None))
         axis.set_xticks(sorted({row["batch"] for row in rows}))
 
     return _draw(several, HEIGHT, draw)
@@ -247,28 +350,7 @@ def _label(row: Row) -> str:
 
 
 def _draw(tables: dict[str, list[Row]], height: float, draw: Callable[..., None]) -> bytes | None:
-    """A panel for each table; None without any."""
-    if not tables:
-        return None
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    columns = min(len(tables), 2)
-    lines = -(-len(tables) // columns)
-    size = (WIDTH * columns, height * lines)
-    figure, axes = pyplot.subplots(lines, columns, figsize=size, layout="constrained", squeeze=False)
-    for axis in axes.flat[len(tables) :]:
-        axis.set_visible(False)
-    for axis, (title, rows) in zip(axes.flat, tables.items(), strict=False):
-        draw(axis, rows)
-        axis.set_title(title, fontsize=9)
-        axis.legend(fontsize=7)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=90)
-    pyplot.close(figure)
-    return buffer.getvalue()
+    return draw_panels({title: partial(draw, rows=rows) for title, rows in tables.items()}, height)
 
 
 def as_csv(results: dict[str, Any]) -> str:
@@ -278,7 +360,9 @@ def as_csv(results: dict[str, Any]) -> str:
     writer.writeheader()
     for row in (row for rows in grouped(results["rows"]).values() for row in with_speed_up(rows)):
         latency = {f"latency_{key}_s": value for key, value in row.get("latency", {}).items()}
-        writer.writerow(row | latency | {"first_audio_s": (row.get("first_audio") or {}).get("p50")})
+        first = row.get("first_audio") or {}
+        firsts = {"first_audio_s": first.get("p50"), "first_audio_p95_s": first.get("p95")}
+        writer.writerow(row | latency | firsts)
     return text.getvalue()
 
 
@@ -287,7 +371,7 @@ def write_document(path: Path, files: Sequence[Path]) -> None:
     if not files:
         raise InputError("--document needs the JSON files of earlier runs (results.json of --out FOLDER)")
     found = {file.parent.name if file.stem == "results" else file.stem: read_results(file) for file in files}
-    parts = [f"{PAGE}{EXPLAINED}\n"]
+    parts = [f"{PAGE}{EXPLAINED}\n{TEXTS_EXPLAINED}\n"]
     folder = path.parent / path.stem
     for name, results in found.items():
         machine = results["machine"]

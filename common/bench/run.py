@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.bench.machine import ROOT, RSS_UNIT, child_environment, peak_bytes, reset_peak
+from common.bench.machine import ROOT, RSS_UNIT, child_environment, held_bytes, peak_bytes, reset_peak
 from common.bench.models import SENTENCES, LoadedModels, Measured, Peer, config_of
+from common.bench.profiling import write_profile
 from common.bench.table import Row
-from common.bench.timer import summary, timed
+from common.bench.texts import Speaker, measure_texts
+from common.bench.timer import StageTimer, summary, timed
 from common.bench.worker import run_jobs
 from common.bench.workload import ONNX_OPTIONS, Workload
 from common.errors import InputError
@@ -81,9 +83,15 @@ def run_workloads(
 
 
 def groups(workloads: Sequence[Workload]) -> list[list[Workload]]:
-    """On the CPU a process for each, whose memory is measured; on a GPU one for all in succession."""
-    runs = itertools.groupby(enumerate(workloads), lambda one: one[0] if one[1].device == "cpu" else -1)
-    return [[workload for _, workload in run] for _, run in runs]
+    """On the CPU, and with texts, a process for each, whose memory and first call are measured; on a GPU one
+    for all in succession.
+    """
+
+    def key(one: tuple[int, Workload]) -> int:
+        number, workload = one
+        return number if workload.device == "cpu" or workload.texts else -1
+
+    return [[workload for _, workload in run] for _, run in itertools.groupby(enumerate(workloads), key)]
 
 
 def add_flops(rows: Sequence[Row], workloads: Sequence[Workload]) -> None:
@@ -116,7 +124,7 @@ def measure_workload(job: tuple[Workload, float]) -> Iterator[Row]:
     workload, until = job
     device, labels = workload.clock_device, list(workload.rows())
     loaded: Any = None
-    load_s = 0.0
+    load_s, held = 0.0, 0
     with contextlib.ExitStack() as stack:
         caught = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("default")
@@ -128,15 +136,25 @@ def measure_workload(job: tuple[Workload, float]) -> Iterator[Row]:
                     begun = time.perf_counter()
                     stack.enter_context(surroundings(workload))
                     reset_peak(device)
+                    held = 0 if device == "cpu" else held_bytes(device)
                     made: Any = Peer(workload) if workload.peer else LoadedModels(workload)
                     if workload.warm_up:
                         label["warm_up"] = [warmed.row for warmed in made.tts.warm_up()]
                     loaded, load_s = made, time.perf_counter() - begun
                     del made
-                measured = loaded.measured(label["batch"], label["symbols"])
-                reset_peak(device)
-                found = measure_row(workload, measured, label["batch"])
+                if workload.texts:
+                    reset_peak(device)
+                    speaker = Speaker(workload, loaded.tts, label["batch"])
+                    run, timer = speaker.profiled, loaded.timer
+                    found = measure_texts(workload, speaker) | {"held_bytes": held_bytes(device) - held}
+                else:
+                    measured = loaded.measured(label["batch"], label["symbols"])
+                    run, timer = measured.run, measured.timer
+                    reset_peak(device)
+                    found = measure_row(workload, measured, label["batch"])
                 found["memory_bytes"] = peak_bytes(device, loaded.engines)
+                if workload.profile:
+                    found["profile"] = profile(run, timer, device, workload.profile, label)
                 if workload.streams and label["batch"] == 1:
                     found["stream"] = stream(loaded.tts, workload.runs)
                 yield label | {"load_s": load_s, **found, "notes": take_notes(caught)}
@@ -147,6 +165,14 @@ def measure_workload(job: tuple[Workload, float]) -> Iterator[Row]:
                     break
         del loaded
     gc.collect()
+
+
+def profile(run: Callable[[], Any], timer: StageTimer | None, device: str, folder: Path, label: Row) -> str:
+    """Where the profile is, or why there is none: what was measured before counts all the same."""
+    try:
+        return f"profile: {write_profile(run, timer, device, folder, label)}"
+    except Exception as error:
+        return f"no profile: {reason(error)}"
 
 
 def take_notes(caught: list[warnings.WarningMessage]) -> list[str]:
@@ -204,7 +230,7 @@ def surroundings(workload: Workload) -> Iterator[None]:
             raise InputError(f"device {device}: PyTorch sees no GPU here")
         torch.cuda.init()  # before which there are no statistics to reset
         torch.cuda.empty_cache()
-        torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.benchmark = not workload.texts  # it would try kernels for each new length
         for part in (torch.backends.cuda.matmul, torch.backends.cudnn):
             part.allow_tf32 = workload.precision == "tf32"
         with torch.cuda.stream(torch.cuda.Stream(device)):

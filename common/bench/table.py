@@ -3,13 +3,19 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from common.bench.workload import SPEAK_MANY
+
 Row = dict[str, Any]
 Column = tuple[str, Callable[[Row], str]]  # a heading, and the text of a row's cell
 
 
 def title_of(row: Row) -> str:
-    length = f"{row['symbols']} symbols" if row["symbols"] else "a sentence"
-    return f"{row['name']}, {length}, {'the voice' if row['weights'] == 'voice' else 'published sizes'}"
+    what = f"{row['symbols']} symbols" if row["symbols"] else "a sentence"
+    if file := row.get("texts"):
+        what = f"{'throughput' if row['call'] == SPEAK_MANY else 'new texts'} of {file}"
+    seeds = ", a new seed in each run" if row.get("new_seeds") else ""
+    weights = "the voice" if row["weights"] == "voice" else "published sizes"
+    return f"{row['name']}, {what}, {weights}{seeds}"
 
 
 def grouped(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -86,6 +92,9 @@ FORMS: dict[str, Callable[[Any], str]] = {
     "ms": ms,
     "margin": lambda seconds: ms(seconds) + " (gap!)" * (seconds < 0),
     "MB": lambda count: f"{count / 1e6:.0f}",
+    "MB.3": lambda count: f"{count / 1e6:.3f}",
+    "ms.3": lambda seconds: f"{seconds * 1e3:.3f}",
+    "range": lambda found: f"{found['mean']:.0f} ({found['min']} to {found['max']})",
     "MB.1": lambda count: f"{count / 1e6:.1f}",
     "giga": lambda rate: f"{rate / 1e9:.3g}",
     "tera": lambda rate: f"{rate / 1e12:.3g}",

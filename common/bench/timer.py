@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,7 @@ class StageTimer:
 
     def __init__(self) -> None:
         self.on = False
+        self.label: Callable[[str], AbstractContextManager] | None = None  # around each call, for a profiler
         self._marks: list[tuple[str, Sizes, Any, Any]] = []
 
     def watch_graphs(self, graphs: Any) -> None:
@@ -116,6 +118,9 @@ class StageTimer:
 
     def time(self, engine: Engine, call: Callable[[], Any], sizes: Callable[[Any], Sizes]) -> Any:
         """What the call gives. While the timer is on it counts as one of the engine, unless it gave None."""
+        if self.label:
+            with self.label(engine.stage.full_name):
+                return call()
         if not self.on:
             return call()
         start = mark(engine.device)

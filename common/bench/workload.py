@@ -20,6 +20,10 @@ from common.synthesis.loading import choose_sources, pick_device
 from common.weights.voices import load_voice
 
 WEIGHTS = ("voice", "published")
+# How a file's texts are spoken: one by one, whole or as a stream of chunks, or in batches.
+SPEAK, STREAM, SPEAK_MANY = "speak", "stream", "speak_many"
+MEASURED_TEXTS = 200  # of a file that has them: what it has beyond that may go to the warm-up
+LONGEST_TEXT_WARM_UP = 60.0  # seconds
 GRAPHS = Path("build/graphs")  # of published sizes, exported if missing
 PRECISIONS = ("fp32", "tf32", "fp16")
 # ONNX Runtime's options, each beside those that the engine sets, as the word behind "onnx-": attributes of
@@ -76,6 +80,37 @@ class Target:
 
 
 @dataclass(frozen=True)
+class Texts:
+    """New texts: those that are measured, each once, and others for the warm-up before."""
+
+    name: str  # of their file
+    measured: tuple[str, ...]
+    warm_up: tuple[str, ...]
+
+    @classmethod
+    def read(cls, path: Path) -> Texts:
+        """A text a line, in the file's order; empty lines and comments (#) are left out.
+
+        The warm-up's texts are taken from the whole file at equal distances, a quarter of it at most.
+        """
+        lines = [line.strip() for line in path.read_text().splitlines()]
+        texts = [line for line in lines if line and not line.startswith("#")]
+        if len(texts) < 2:
+            raise InputError(f"{path} needs at least two texts, a line each: one of them is for the warm-up")
+        beyond = len(texts) - MEASURED_TEXTS
+        count = min(beyond, len(texts) // 4) if beyond > 0 else max(1, len(texts) // 10)
+        chosen = {i * len(texts) // count for i in range(count)}
+        measured = tuple(text for i, text in enumerate(texts) if i not in chosen)
+        return cls(path.name, measured, tuple(texts[i] for i in sorted(chosen)))
+
+    @property
+    def letters(self) -> dict[str, float]:
+        """Of the texts that are measured, blanks and marks included."""
+        counts = [len(text) for text in self.measured]
+        return {"mean": sum(counts) / len(counts), "min": min(counts), "max": max(counts)}
+
+
+@dataclass(frozen=True)
 class Workload:
     """One way to run one target, with a row for each batch size and text length."""
 
@@ -96,6 +131,11 @@ class Workload:
     graphs: Path = GRAPHS
     runs: int = 10
     warm_up: bool = False  # run every engine first, and say on stderr what that took
+    texts: Texts | None = None  # spoken through `TextToSpeech`, in place of one length again and again
+    call: str = SPEAK  # how, of `TextToSpeech`
+    text_warm_up: float = LONGEST_TEXT_WARM_UP  # seconds
+    new_seeds: bool = False  # each run draws noise anew
+    profile: Path | None = None  # a folder for what a profiler sees of one more run
 
     @property
     def clock_device(self) -> str:
@@ -113,13 +153,20 @@ class Workload:
     @property
     def streams(self) -> bool:
         """Whether texts are spoken as users do: a voice's pair, without modes, which fit one length."""
-        whole = self.target.is_pair and not self.peer
+        whole = self.target.is_pair and not self.peer and self.texts is None
         return whole and self.weights == "voice" and not self.symbols and not self.modes
+
+    @property
+    def fixes_lengths(self) -> bool:
+        """Whether lengths follow from the number of symbols: random weights would predict any."""
+        return bool(self.symbols) or (self.texts is not None and self.weights == "published")
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The labels of each of its rows."""
         row = {"name": self.target.name, "backend": self.peer or self.backend, "precision": self.precision}
         row |= {"device": self.device, "weights": self.weights}
+        row |= {"new_seeds": True} if self.new_seeds else {}
+        row |= {"texts": self.texts.name, "call": self.call} if self.texts else {}
         for symbols, batch in itertools.product(self.symbols or (None,), self.batches):
             yield {**row, "symbols": symbols, "batch": batch}
 
@@ -220,6 +267,21 @@ def with_peers(workloads: Sequence[Workload], peers: Sequence[str]) -> list[Work
     if peers and not any(workload.peer for workload in made):
         raise InputError("--peer is for pairs: it makes audio of ids, as no model or stage alone does")
     return made
+
+
+def with_texts(
+    workloads: Iterable[Workload], texts: Texts, batch_sizes: Sequence[int] = ()
+) -> list[Workload]:
+    """The workloads with these texts: whole and as streams, or with batch sizes in batches alone.
+
+    Each is for a process of its own: a text is new to those who speak it.
+    """
+    ways = [(SPEAK_MANY, batch_sizes)] if batch_sizes else [(SPEAK, (1,)), (STREAM, (1,))]
+    return [
+        replace(workload, texts=texts, symbols=(), call=call, batches=tuple(batches))
+        for workload in workloads
+        for call, batches in ways
+    ]
 
 
 def default_backends(deployments: Mapping[str, Deployment]) -> list[str]:

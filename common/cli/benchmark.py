@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.bench.workload import GRAPHS
+from common.bench.workload import GRAPHS, LONGEST_TEXT_WARM_UP
 from common.cli import options, run
 from common.errors import InputError
+
+LIMIT, TEXT_LIMIT = 120.0, 900.0  # seconds of a row
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     called = sys.argv[0] if sys.argv[0].startswith("melforge ") else "python scripts/benchmark.py"
     command = f"{called} {shlex.join(sys.argv[1:])}".strip()
     workloads, budget = make_workloads(args)
-    results = measure(workloads, command, args.limit, budget, show)
+    limit = args.limit or (TEXT_LIMIT if args.texts else LIMIT)
+    results = measure(workloads, command, limit, budget, show)
     if args.out:
         report.write_all(results, args.out)
     print(json.dumps(results, indent=1) if args.json else report.markdown(results), end="")
@@ -73,6 +76,15 @@ OPTIONS: dict[str, dict[str, dict[str, Any] | tuple[str, str] | str | None]] = {
             "(default: sentences, as long as they become; 128 with --part and published weights)",
         ),
         "batches": {"default": "1", "metavar": "N,...", "help": "batch sizes, in utterances (default: 1)"},
+        "texts": {
+            **{"type": Path, "metavar": "FILE"},
+            "help": "a text a line: each is spoken once, one after the other, whole and as a stream, "
+            "after a warm-up with others of them; with --symbols beside rows of fixed lengths",
+        },
+        "batch-sizes": (
+            "N,...",
+            "with --texts: all of them by speak_many, so many at a time: utterances a second",
+        ),
     },
     "how it runs": {
         "backend": {
@@ -94,7 +106,18 @@ OPTIONS: dict[str, dict[str, dict[str, Any] | tuple[str, str] | str | None]] = {
         "threads": None,
         "runs": {"type": options.positive, "help": "runs for each row, fewer of slow ones (default: 10)"},
         "warm-up": None,
-        "limit": {"type": float, "default": 120.0, "help": "seconds for a row, with loading (default: 120)"},
+        "text-warm-up": {
+            **{"type": float, "metavar": "SECONDS"},
+            "help": f"that --texts may speak others before (default: {LONGEST_TEXT_WARM_UP:.0f})",
+        },
+        "new-seeds": {
+            "action": "store_true",
+            "help": "a new seed in each run: noise is drawn, not kept from the run before",
+        },
+        "limit": {
+            "type": float,
+            "help": f"seconds for a row, with loading (default: {LIMIT:.0f}, with --texts {TEXT_LIMIT:.0f})",
+        },
         "budget": {"type": float, "help": "seconds for all rows: no further one begins then"},
         "graphs": {
             **{"type": Path, "default": GRAPHS},
@@ -104,6 +127,11 @@ OPTIONS: dict[str, dict[str, dict[str, Any] | tuple[str, str] | str | None]] = {
     "output": {
         "json": {"action": "store_true", "help": "print all numbers as JSON"},
         "out": {"type": Path, "help": "a folder: also write results.json, .csv, .md and plots there"},
+        "profile": {
+            **{"type": Path, "metavar": "FOLDER"},
+            "help": "one more run of each row under a profiler: tables of kernels, copies, CUDA calls and "
+            "operators, a picture, a trace and PyTorch's memory",
+        },
         "document": {"type": Path, "help": "measure nothing: make this page of earlier results"},
     },
 }
@@ -129,6 +157,8 @@ def make_workloads(args: argparse.Namespace):
     from common.errors import require_torch
 
     keys = ("voice", "threads", "decoder", "deployments", "overrides", "warm_up", "runs", "device", "graphs")
+    keys += ("text_warm_up", "new_seeds", "profile")
+    texts = read_texts(args)
     how = {"checkpoints": args.checkpoint, **{key: getattr(args, key) for key in keys}}
     for peer in args.peer:
         require_peer(peer)
@@ -136,6 +166,8 @@ def make_workloads(args: argparse.Namespace):
         how["weights"] = workload.choices(args.weights, workload.WEIGHTS, "weights")[0]
     if args.weights == "published":
         require_torch("--weights published")
+    if args.profile:
+        require_torch("--profile")
     if args.warm_up and (args.symbols or args.part or args.suite or args.weights == "published"):
         raise InputError("--warm-up speaks a sentence: it is not for random ids, nor parts of models")
     if args.symbols:
@@ -158,8 +190,32 @@ def make_workloads(args: argparse.Namespace):
     known = workload.PRECISIONS
     precisions = workload.choices(args.precisions, known, "precision") if args.precisions else ()
     how["batches"] = workload.numbers(args.batches, "--batches")
+    sizes = workload.numbers(args.batch_sizes, "--batch-sizes") if args.batch_sizes else ()
     made = workload.make_workloads(targets, backends, precisions, **how)
-    return workload.with_peers(made, args.peer), args.budget
+    fixed = [] if texts and not args.symbols else workload.with_peers(made, args.peer)
+    return fixed + (workload.with_texts(made, texts, sizes) if texts else []), args.budget
+
+
+def read_texts(args: argparse.Namespace):
+    """The texts of --texts. An InputError with what they do not go with, or that goes with them alone."""
+    from common.bench.workload import Texts
+
+    if not args.texts:
+        for name in ("batch_sizes", "text_warm_up"):
+            if getattr(args, name) is not None:
+                raise InputError(f"--{name.replace('_', '-')} is for --texts FILE")
+        return None
+    for name in ("part", "suite"):
+        if getattr(args, name):
+            raise InputError(f"--texts is spoken by pairs: it does not go with --{name}")
+    if not args.symbols and (args.peer or args.batches != "1"):
+        raise InputError(
+            "--peer and --batches are for fixed lengths, which --symbols N adds beside --texts; "
+            "--batch-sizes has texts spoken in batches"
+        )
+    if args.text_warm_up is not None and args.text_warm_up < 0:
+        raise InputError(f"--text-warm-up must be at least 0 seconds, not {args.text_warm_up:g}")
+    return Texts.read(args.texts)
 
 
 def choose(args: argparse.Namespace) -> list[list[str]]:

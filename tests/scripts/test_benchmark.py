@@ -39,6 +39,19 @@ def test_results_of_a_pair(tiny_voice):
     assert 20e6 < cold["peak_bytes"] < 4e9 and 20e6 < row["memory_bytes"] < 4e9
 
 
+@pytest.mark.slow
+def test_new_texts_beside_a_fixed_length(tiny_voice, tmp_path):
+    (tmp_path / "texts.txt").write_text("The first of them.\nA second one.\nThe third.\n")
+    words = ("--texts", str(tmp_path / "texts.txt"), "--symbols", "8", "--backend", "onnx", "--json")
+    result = benchmark(tiny_voice, *words)
+    assert result.returncode == 0, result.stderr
+    results = json.loads(result.stdout)
+    calls = [(row["symbols"], row.get("call"), row["runs"]) for row in results["rows"]]
+    assert calls == [(8, None, 1), (None, "speak", 2), (None, "stream", 2)]
+    assert not results["cold"] and not results["streams"]
+    assert "new texts of texts.txt, the voice: onnx fp32 batch 1: speak: " in result.stderr
+
+
 def test_unknown_models_are_named(tiny_voice):
     result = benchmark(tiny_voice, "--acoustic", "fastpitch,tacotron")
     assert result.returncode == 2
@@ -84,6 +97,11 @@ def test_fixed_lengths_a_peer_and_files(tiny_voice, tmp_path):
         ("--warm-up --symbols 8", "--warm-up speaks a sentence"),
         ("results.json", "results are for --document FILE"),
         ("--document page.md", "--document needs the JSON files"),
+        ("--batch-sizes 1,4", "--batch-sizes is for --texts FILE"),
+        ("--text-warm-up 5", "--text-warm-up is for --texts FILE"),
+        ("--texts x.txt --part fastpitch", "it does not go with --part"),
+        ("--texts x.txt --batches 4", "--peer and --batches are for fixed lengths"),
+        ("--texts x.txt --text-warm-up -1", "--text-warm-up must be at least 0 seconds, not -1"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_in_a_sentence(tiny_voice, monkeypatch, words, message):

@@ -1,0 +1,148 @@
+"""Rows of new texts: each is spoken once, lengths follow the text, and what a model does not take is said."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from common.bench import run
+from common.bench.models import LoadedModels, Seeds
+from common.bench.report import as_csv, markdown, plots
+from common.bench.run import groups, measure_workload
+from common.bench.workload import MEASURED_TEXTS, SPEAK_MANY, STREAM, Target, Texts, Workload, with_texts
+from common.runner import TextToSpeech
+from common.speech import Controls
+from tests.common.bench.test_models import sizes
+from tests.conftest import tiny_fastspeech, tiny_hifigan, tiny_tacotron2
+
+SHIPPED = Path(__file__).parents[3] / "examples" / "sentences.txt"
+TEXTS = Texts("some.txt", ("One.", "Two words.", "And three more."), ("To begin with.", "Then this."))
+
+
+@pytest.fixture
+def workload(tiny_voice, tmp_path):
+    def make(acoustic: str, backend: str = "onnx", **how) -> Workload:
+        if how.get("weights") == "published":
+            made = {"fastspeech": tiny_fastspeech, "tacotron2": tiny_tacotron2, "hifigan": tiny_hifigan}
+            how["overrides"] = {model: sizes(made[model]()) for model in (acoustic, "hifigan")}
+        return Workload(
+            Target(acoustic, "hifigan"), backend, voice=str(tiny_voice), graphs=tmp_path, texts=TEXTS, **how
+        )
+
+    return make
+
+
+def measured(workload: Workload) -> list[dict]:
+    return list(measure_workload((workload, math.inf)))
+
+
+def test_the_shipped_texts_are_of_all_lengths():
+    texts = Texts.read(SHIPPED)
+    letters = [len(text) for text in (*texts.measured, *texts.warm_up)]
+    assert (
+        len(letters) == 260
+        and len(texts.measured) == MEASURED_TEXTS
+        and (min(letters), max(letters)) == (15, 220)
+    )
+    assert SHIPPED.stat().st_size < 40_000 and len({*texts.measured, *texts.warm_up}) == 260
+
+
+@pytest.mark.parametrize(("count", "warm_up"), [(2, 1), (40, 4), (200, 20), (220, 20), (1000, 250)])
+def test_the_warm_ups_texts_are_never_measured(tmp_path, count, warm_up):
+    lines = [f"Text {i}." for i in range(count)]
+    (tmp_path / "texts.txt").write_text("# a comment\n\n" + "\n".join(lines) + "\n")
+    texts = Texts.read(tmp_path / "texts.txt")
+    assert len(texts.warm_up) == warm_up and list(texts.measured) == [
+        t for t in lines if t not in texts.warm_up
+    ]
+
+
+def test_one_text_is_not_enough(tmp_path):
+    (tmp_path / "texts.txt").write_text("One.\n")
+    with pytest.raises(ValueError, match=r"texts\.txt needs at least two texts, a line each"):
+        Texts.read(tmp_path / "texts.txt")
+
+
+@pytest.mark.parametrize("call", ["speak", STREAM])
+def test_each_text_is_spoken_once_behind_the_others(workload, monkeypatch, call):
+    spoken = []
+    plain = getattr(TextToSpeech, call)
+
+    def noted(self, text, controls):
+        spoken.append((text, controls.seed))
+        return plain(self, text, controls)
+
+    monkeypatch.setattr(TextToSpeech, call, noted)
+    (row,) = measured(workload("fastpitch", call=call, new_seeds=True))
+    assert spoken == [(text, i) for i, text in enumerate((*TEXTS.warm_up, *TEXTS.measured))]
+    assert (row["texts"], row["runs"], row["warm_up_texts"]) == ("some.txt", 3, 2)
+    assert row["letters"] == {"mean": pytest.approx(29 / 3), "min": 4, "max": 15}
+    latency = row["latency"]
+    assert 0 < latency["p50"] <= latency["p95"] <= latency["max"] and row["first_s"] > 0 and row["rtf"] > 0
+    assert row["held_bytes"] > 20e6
+    if call == STREAM:
+        assert 0 < row["first_audio"]["p50"] <= row["first_audio"]["max"] <= latency["max"]
+
+
+def test_the_warm_up_ends_with_its_time_but_not_before_the_first_text(workload):
+    (row,) = measured(workload("fastpitch", text_warm_up=0.0))
+    assert (row["warm_up_texts"], row["runs"]) == (1, 3)
+
+
+@pytest.mark.parametrize("acoustic", ["fastspeech", "tacotron2"])
+def test_random_weights_speak_as_long_as_the_text(workload, acoustic):
+    tts = LoadedModels(workload(acoustic, "torch", weights="published")).tts
+    both = tts.speak_many(["Two words.", "And three more words, so to speak."], batch_size=2)
+    for audio in both:
+        (mel,), (utterance,) = audio.mels, audio.utterances
+        assert mel.shape[1] == 5 * len(utterance.ids)
+        alone = tts.speak(audio.text)
+        assert np.shape(alone.mels[0]) == np.shape(mel)
+
+
+def test_throughput_of_each_batch_size_and_of_those_that_are_too_large(workload):
+    rows = measured(workload("fastpitch", call=SPEAK_MANY, batches=(1, 2, 999)))
+    assert [row["batch"] for row in rows] == [1, 2, 999]
+    for row in rows[:2]:
+        assert row["utterances_per_s"] > 0 and row["again_per_s"] > 0 and row["gpu_busy"] is None
+    assert rows[2]["failed"] == "batch size must be from 1 to 16, not 999"
+    results = {"command": "it", "machine": {"date": "2026-11-22"}, "rows": rows}
+    text = markdown(results)
+    assert (
+        "## fastpitch -> hifigan, throughput of some.txt, the voice" in text
+        and "- Throughput: all texts" in text
+    )
+    assert "- Latency: from symbol ids" not in text and as_csv(results).count("speak_many") == 3
+    assert plots(results)["throughput.png"].startswith(b"\x89PNG")
+
+
+def test_texts_stand_beside_fixed_lengths(workload, monkeypatch):
+    monkeypatch.setattr(run, "WARM_UPS", 1)
+    fixed = Workload(Target("fastpitch", "hifigan"), voice=workload("fastpitch").voice, symbols=(7,), runs=1)
+    made = [fixed, *with_texts([fixed], TEXTS)]
+    assert [(one.call, one.batches) for one in made[1:]] == [("speak", (1,)), ("stream", (1,))]
+    assert [len(group) for group in groups(made)] == [1, 1, 1]
+    rows = [row for one in made for row in measured(one)]
+    text = markdown({"command": "it", "machine": {"date": "2026-11-22"}, "rows": rows})
+    assert text.index("## fastpitch -> hifigan, 7 symbols") < text.index(
+        "## fastpitch -> hifigan, new texts of some"
+    )
+    lines = [line for line in text.splitlines() if line.startswith("| onnx | fp32 | s")]
+    assert [line.split(" | ")[7:9] for line in lines] == [
+        lines[0].split(" | ")[7:9],
+        lines[1].split(" | ")[7:9],
+    ]
+    assert [line.split(" | ")[2:4] for line in lines] == [["speak", "3"], ["stream", "3"]]
+
+
+def test_a_gpu_gives_texts_a_process_of_their_own():
+    fixed = Workload(Target("fastpitch", "hifigan"), device="cuda", symbols=(7,))
+    made = [fixed, fixed, *with_texts([fixed], TEXTS, (1, 4))]
+    assert [len(group) for group in groups(made)] == [2, 1] and made[-1].batches == (1, 4)
+
+
+def test_new_seeds_are_new_for_each_run():
+    same, new = Seeds(Controls(seed=3), False), Seeds(Controls(seed=3), True)
+    assert [same.controls().seed for _ in range(3)] == [3, 3, 3]
+    assert [new.controls().seed for _ in range(3)] == [3, 4, 5]
