@@ -15,7 +15,7 @@ from common.config.hparams import backend_texts, shown
 from common.errors import InputError, unknown
 from common.registry import MODELS, decoder_forms, get_model
 from common.stages import stages_of
-from common.stages.choose import KINDS, kernels_of, parse_backends
+from common.stages.choose import KERNELS, KINDS, kernels_of, parse_backends
 from common.synthesis.loading import choose_sources, pick_device
 from common.weights.voices import load_voice
 
@@ -232,7 +232,7 @@ def make_workloads(
             for key in ("deployments", "overrides")
         )
         half = any(deployment.use_fp16 for deployment in given.values())
-        for precision in precisions or ("fp16" if half else "fp32",):
+        for precision in precisions or ("fp16" if half or set(chosen.values()) == {KERNELS} else "fp32",):
             if precisions and precision not in precisions_of(plain, where):
                 continue
             deployments = {}
@@ -293,14 +293,18 @@ def default_backends(deployments: Mapping[str, Deployment]) -> list[str]:
 
 def place_of(backends: Mapping[str, str], device: str | None) -> str:
     """The device: the CPU by default; "auto" with TensorRT, where each model runs on its backend's."""
-    if "trt" in backends.values() and device in (None, "auto"):
+    if {"trt", KERNELS} & set(backends.values()) and device in (None, "auto"):
         return "auto"
     return pick_device(next(iter(backends.values()))) if device == "auto" else device or "cpu"
 
 
 def precisions_of(backend: str, device: str) -> set[str]:
-    """The precisions of a backend. ONNX Runtime runs the graphs as they are exported, in float32."""
+    """The precisions of a backend. ONNX Runtime runs the graphs as they are exported, in float32; kernels
+    compute in half precision.
+    """
     words = {part.rpartition("=")[2].strip() for part in backend.split(",")}
+    if words == {KERNELS}:
+        return {"fp16"}
     on_gpu = {"fp16", "tf32"} if "torch" in words and device != "cpu" else set()
     return {"fp32", *on_gpu, *(["fp16"] if "trt" in words else [])}
 
@@ -364,14 +368,9 @@ def h200() -> Iterator[Table]:
     first = Target("fastpitch", "hifigan")
     pairs = Target("fastspeech", "hifigan"), Target("fastpitch", "waveglow"), Target("tacotron2", "waveglow")
     for target in (first, *pairs[:2], Target.of("tacotron2.decoder"), pairs[2]):
-        # Masked stages are for buckets, where they take the place of the others; mel_side is another form's.
-        others = ("masked_generator", "mel_side")
-        kernels = [f"{stage}=cuda" for stage in kernels_of(*target.models.values()) if stage not in others]
         yield target, ["torch"], {"batches": (1, 4, 8)}
         yield target, ["torch-graph", "trt"], {}
-        yield target, ["trt-graph"], {"batches": (1, 4, 8)}
-        if kernels:
-            yield target, [",".join(["trt-graph", *kernels])], {"batches": (1, 4, 8)}
+        yield target, ["trt-graph", KERNELS], {"batches": (1, 4, 8)}
         if target == first:  # compiling takes long: once is enough
             yield target, ["torch-compile"], {}
 

@@ -7,7 +7,7 @@ from typing import Any
 from common.cli import options, run
 from common.files import engines_folder, exports_folder
 from common.registry import MODELS
-from common.stages.choose import BACKENDS
+from common.stages.choose import BACKENDS, KERNELS
 from common.weights.voices import Voice, list_voices, load_voice
 
 
@@ -48,14 +48,14 @@ def list_available(as_json: bool) -> int:
         content = {
             "voices": named,
             "models": {model.name: model.kind for model in MODELS.values()},
-            "backends": list(BACKENDS),
+            "backends": [*BACKENDS, KERNELS],
             "built": [{**one, "mb": round(one["mb"], 3)} for one in built],
         }
         print(json.dumps(content, indent=1, ensure_ascii=False))
         return 0
     rows = [("voice", voice.name, voice.description or ", ".join(voice.models)) for voice in voices]
     rows += [(model.kind, model.name, "") for model in MODELS.values()]
-    rows += [("backend", name, "") for name in BACKENDS]
+    rows += [("backend", name, "") for name in (*BACKENDS, KERNELS)]
     run.print_table(("kind", "name", ""), rows)
     print()
     rows = [(f"{one['model']}.{one['part']}", one["kind"], one["owner"], f"{one['mb']:.2f}") for one in built]

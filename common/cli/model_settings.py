@@ -19,7 +19,7 @@ from common.config.typed import build, require_known, typed_entry
 from common.config.yaml_file import Entry
 from common.errors import InputError, unknown
 from common.registry import get_model
-from common.stages.choose import parse_backends
+from common.stages.choose import KERNELS, parse_backends
 
 DEFAULT = "default"
 PRECISION = "precision"  # the commands' word for `use_fp16`
@@ -138,7 +138,7 @@ def _of(entries: Mapping[str, Entry], names: Iterable[str]) -> dict[str, Entry]:
 def choose_backend(models: Mapping[str, ModelSettings], backend: Entry, precision: Entry | None) -> Entry:
     """`use_trt` means the backend trt unless one is given; `use_fp16` is for engines of that one.
 
-    `precision`, said for all models, counts for those that run on it.
+    `precision`, said for all models, counts for those that run on it. CUDA kernels compute in half precision.
     """
     on_trt = [model for model, settings in models.items() if settings.deployment.use_trt]
     if on_trt and backend.place == DEFAULT:
@@ -149,14 +149,17 @@ def choose_backend(models: Mapping[str, ModelSettings], backend: Entry, precisio
     texts = backend_texts(backend.value or "onnx")
     runs = [parse_backends(by_model(text, models), {model: model for model in models}) for text in texts]
     asked = precision is not None and precision.value is not None
-    if asked and not any("trt" in backends.values() for backends in runs):
+    on_kernels = any(KERNELS in backends.values() for backends in runs)
+    if asked and on_kernels and precision.value != "fp16":
+        raise InputError(f"{precision.place}: the backend {KERNELS} computes in fp16: leave precision out")
+    if asked and not on_kernels and not any("trt" in backends.values() for backends in runs):
         raise InputError(
             f"{precision.place}: precision is for the backend trt, and no model runs on it here: "
             "add --backend trt, or leave precision out"
         )
     for model, settings in models.items():
         word = next((b[model] for b in runs if b[model] == "trt"), runs[0][model])
-        if word == "trt" or not settings.deployment.use_fp16:
+        if word in ("trt", KERNELS) or not settings.deployment.use_fp16:
             continue
         if asked and settings.place("use_fp16") == precision.place:
             settings.deployment = on_another(settings.deployment)

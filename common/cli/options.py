@@ -34,8 +34,8 @@ SHARED: dict[str, dict[str, Any]] = {
     "backend": {
         "default": "onnx",
         "metavar": "NAME",
-        "help": "onnx, torch or trt (TensorRT), or one for each: acoustic=trt,vocoder=onnx; stages with a "
-        "CUDA kernel on that: trt,decoder_loop=cuda (default: onnx)",
+        "help": "onnx, torch, trt (TensorRT) or cuda (CUDA kernels, the fastest), or one for each: "
+        "acoustic=trt,vocoder=onnx; single stages on kernels: trt,decoder_loop=cuda (default: onnx)",
     },
     "precision": {
         "choices": PRECISIONS,

@@ -140,8 +140,8 @@ def require_kernels(source: ModelSource, kernels: Sequence[str], device: str) ->
     if device == "cpu" or not importlib.import_module("torch").cuda.is_available():
         where = "--device cpu" if device == "cpu" else "no GPU that PyTorch sees"
         raise InputError(
-            f"{kernels[0]}={KERNELS} with {where}: kernels run on an NVIDIA GPU; "
-            f"leave {kernels[0]} out of --backend"
+            f"{source.model}'s {', '.join(kernels)} on {KERNELS} with {where}: kernels run on an NVIDIA GPU; "
+            "use another backend, such as onnx"
         )
 
 

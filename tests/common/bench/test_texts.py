@@ -106,7 +106,7 @@ def test_throughput_of_each_batch_size_and_of_those_that_are_too_large(workload)
     assert [row["batch"] for row in rows] == [1, 2, 999]
     for row in rows[:2]:
         assert row["utterances_per_s"] > 0 and row["again_per_s"] > 0 and row["gpu_busy"] is None
-    assert rows[2]["failed"] == "batch size must be from 1 to 16, not 999"
+    assert rows[2]["failed"] == "batch size must be from 1 to 32, not 999"
     results = {"command": "it", "machine": {"date": "2026-11-22"}, "rows": rows}
     text = markdown(results)
     assert (
