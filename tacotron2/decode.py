@@ -8,14 +8,13 @@ from typing import Protocol
 import numpy as np
 
 from common.arrays import Array, concatenate, pad_to, read_later, stack, to_device, to_numpy
-from common.engines import Engine
+from common.engines import TEXT_STEP, Engine
 from common.synthesis.driver import bucket_for
 from tacotron2.config import GRAPH_STEPS, PRENET_LAYERS, STOP_CHECK_STEPS, Tacotron2Config
 from tacotron2.state import state_tensors
 
 # Steps for which the stepwise form draws noise at a time; a multiple of the steps between its checks.
 NOISE_BLOCK = 64
-TEXT_STEP = 32
 # Rows of the prenet's noise, one for each step -> rows of the outputs to keep.
 RunSteps = Callable[[np.ndarray], Mapping[str, Array]]
 

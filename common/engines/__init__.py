@@ -10,6 +10,10 @@ from common.config.deployment import Bucket
 from common.errors import unknown
 from common.stages import Dim, Stage, TensorSpec
 
+# Where padding is masked, symbols and frames are padded to multiples of these on a GPU: few CUDA graphs do
+# for all lengths.
+TEXT_STEP, MEL_STEP = 32, 64
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 

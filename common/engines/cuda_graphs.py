@@ -20,8 +20,6 @@ from common.errors import InputError
 
 MOST_SHAPES = 128  # whose graphs stay; they share the memory of what is computed between
 WARM_UPS = 2  # what a first run loads or compiles cannot be captured
-# Without buckets, symbols and frames are padded to multiples of these, so that few graphs do for all lengths.
-TEXT_STEP, MEL_STEP = 32, 64
 
 T = TypeVar("T")
 Handle = Any  # of cuda.bindings, which has no types: a module, or what its functions take and give

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from common.arrays import pad_to
 from common.config.deployment import Bucket
-from common.engines import Engine, Run, check_inputs
+from common.engines import MEL_STEP, TEXT_STEP, Engine, Run, check_inputs
 from common.engines.buckets import cut, resized
-from common.engines.cuda_graphs import MEL_STEP, TEXT_STEP, Captured
+from common.engines.cuda_graphs import Captured
 from common.engines.torch_engine import build_network
 from common.errors import InputError
 from common.stages import Dim, Stage, root

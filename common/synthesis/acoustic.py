@@ -115,6 +115,10 @@ class AcousticModel(Driver[Config]):
         """Whether this driver runs several engines as CUDA graphs."""
         return self.two_graphs is not None
 
+    @property
+    def captures_all(self) -> bool:
+        return self.two_graphs is not None and self.engines.on_kernels
+
     def capture(self, bucket: Bucket | None, batch: int) -> None:
         """Has what a bucket runs for such a batch captured, or what a text of typical length runs."""
         text, mel = (

@@ -41,6 +41,11 @@ class Driver(ABC, Generic[Config]):
     def batch_safe(self) -> bool:
         """Whether an item of a padded batch equals the same item alone."""
 
+    @property
+    def captures_all(self) -> bool:
+        """Whether its stages never run one by one on kernels, but as CUDA graphs of several."""
+        return False
+
     def warm_ups(self, bucket: Bucket | None, batch: int) -> Iterator[WarmUp]:
         """What this driver runs beside single stages, in a bucket or at typical lengths."""
         return iter(())

@@ -69,7 +69,12 @@ class StageEngines(Mapping[str, Engine]):
         """Whether a driver may capture several engines together: a graph would keep those let go of."""
         how = self._deployment
         graphs = self._backend == "trt" and how.trt_cuda_graph
-        return (graphs or set(self._stages) <= set(how.kernels)) and not how.engine_memory_limit
+        return (graphs or self.on_kernels) and not how.engine_memory_limit
+
+    @property
+    def on_kernels(self) -> bool:
+        """Whether all stages run on CUDA kernels, which pad lengths to few."""
+        return set(self._stages) <= set(self._deployment.kernels)
 
     def covering(self, text: int) -> Bucket | None:
         """The bucket that a text of so many symbols needs; None without buckets."""

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from common.arrays import pad_to
 from common.config.deployment import Bucket
-from common.engines import Engine, LengthRegulator, Recent, Run, attend_to_padding
-from common.engines.cuda_graphs import MEL_STEP, MOST_SHAPES, TEXT_STEP, Captured
+from common.engines import MEL_STEP, TEXT_STEP, Engine, LengthRegulator, Recent, Run, attend_to_padding
+from common.engines.cuda_graphs import MOST_SHAPES, Captured
 from common.synthesis.driver import bucket_for
 
 

@@ -4,6 +4,7 @@ TensorRT for RTX compiles for the GPU at hand when a shape first runs, for secon
 in a file beside the engine. Other backends read weights and plan memory then.
 """
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import numpy as np
 
 from common.arrays import to_device, to_numpy
 from common.config.deployment import Bucket
-from common.engines import Engine
+from common.engines import MEL_STEP, TEXT_STEP, Engine
 from common.export.examples import examples_of
 from common.stages import Stage, bucket_roots, root
 from common.synthesis.acoustic import AcousticModel
@@ -21,6 +22,7 @@ from common.synthesis.vocoder import Vocoder
 from common.weights.voices import ModelSource
 
 TEXT = "Printing was the first of the arts that anybody could afford, and it has never been dear since then."
+KERNELS_LONGEST, FRAMES_PER_SYMBOL = 1024, 6
 HEADINGS = ("warm-up", "lengths", "batch", "first ms", "again ms")
 
 
@@ -59,23 +61,31 @@ class Speaker(Protocol):
 def warm_up(tts: Speaker, batch_size: int | None = None) -> Iterator[Warmed]:
     """Every stage of both models in every bucket, then a sentence; acoustic models also in a larger batch.
 
-    Without buckets, stages run at the lengths that they call typical. The batch is as large as `batch_size`,
-    or as a deployment says.
+    Without buckets, stages run at the lengths that they call typical; on CUDA kernels, at those that texts
+    of up to KERNELS_LONGEST frames are padded to. The batch is as large as `batch_size`, or as a deployment
+    says.
     """
     largest = tts.batch_size if batch_size is None else batch_size
     for driver, batches in ((tts.acoustic, sorted({1, largest or 1})), (tts.vocoder, [1])):
+        lengths = driver.engines.buckets or (padded_lengths() if driver.engines.on_kernels else (None,))
         for name in driver.engines:
             engine = driver.engines[name]
-            for bucket in driver.engines.buckets or (None,):
-                for batch in batches:
+            if not driver.captures_all:
+                for bucket, batch in itertools.product(lengths, batches):
                     yield _run_stage(engine, driver.source, bucket, batch)
-        for bucket in driver.engines.buckets or (None,):
+        for bucket in lengths:
             for batch in batches:
                 for one in driver.warm_ups(bucket, batch):
                     yield _timed(one.what, one.lengths, batch, one.run)
     yield _timed("a sentence", "", 1, lambda: tts.speak(TEXT))
     for driver in (tts.acoustic, tts.vocoder):
         driver.engines.count_anew()
+
+
+def padded_lengths() -> list[Bucket]:
+    """Texts with as many frames a symbol as speech has, and what CUDA kernels pad them to."""
+    mels = range(MEL_STEP, KERNELS_LONGEST + 1, MEL_STEP)
+    return [Bucket(-(-mel // FRAMES_PER_SYMBOL // TEXT_STEP) * TEXT_STEP, mel) for mel in mels]
 
 
 def _run_stage(engine: Engine, source: ModelSource, bucket: Bucket | None, batch: int) -> Warmed:
