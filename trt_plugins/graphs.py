@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from common.arrays import Array
-from common.engines import Engine, Recent, check_inputs
+from common.engines import MEL_STEP, SHORT, SHORT_STEP, Engine, Recent, check_inputs
 from common.engines.cuda_graphs import capture
 from common.engines.torch_engine import build_network
 from common.errors import InputError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 STAGES = ("generator", "masked_generator")
 SHAPES = 96  # kept graphs; their activations share memory
-SHORT, SHORT_STEP, STEP = 128, 16, 64  # frames: mels up to SHORT are padded to SHORT_STEP, others to STEP
 ALIGNMENT = 256  # bytes, of what tensor descriptors describe
 CAPABILITY = (9, 0)  # the first with the tensor memory accelerator that the Triton kernels use
 
@@ -51,7 +50,7 @@ def processors_of(device: str) -> int:
 
 def padded(frames: int) -> int:
     """The padded length of a mel: capturing a graph for every length would take longer than running it."""
-    step = SHORT_STEP if frames <= SHORT else STEP
+    step = SHORT_STEP if frames <= SHORT else MEL_STEP
     return -(-frames // step) * step
 
 

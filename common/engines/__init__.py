@@ -13,6 +13,7 @@ from common.stages import Dim, Stage, TensorSpec
 # Where padding is masked, symbols and frames are padded to multiples of these on a GPU: few CUDA graphs do
 # for all lengths.
 TEXT_STEP, MEL_STEP = 32, 64
+SHORT, SHORT_STEP = 128, 16  # frames: a vocoder's kernels pad mels up to SHORT to SHORT_STEP
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

@@ -14,7 +14,7 @@ import numpy as np
 
 from common.arrays import to_device, to_numpy
 from common.config.deployment import Bucket
-from common.engines import MEL_STEP, TEXT_STEP, Engine
+from common.engines import MEL_STEP, SHORT, SHORT_STEP, TEXT_STEP, Engine
 from common.export.examples import examples_of
 from common.stages import Stage, bucket_roots, root
 from common.synthesis.acoustic import AcousticModel
@@ -84,8 +84,8 @@ def warm_up(tts: Speaker, batch_size: int | None = None) -> Iterator[Warmed]:
 
 def padded_lengths() -> list[Bucket]:
     """Texts with as many frames a symbol as speech has, and what CUDA kernels pad them to."""
-    mels = range(MEL_STEP, KERNELS_LONGEST + 1, MEL_STEP)
-    return [Bucket(-(-mel // FRAMES_PER_SYMBOL // TEXT_STEP) * TEXT_STEP, mel) for mel in mels]
+    mels = {*range(MEL_STEP, KERNELS_LONGEST + 1, MEL_STEP), *range(SHORT_STEP, SHORT, SHORT_STEP)}
+    return [Bucket(-(-mel // FRAMES_PER_SYMBOL // TEXT_STEP) * TEXT_STEP, mel) for mel in sorted(mels)]
 
 
 def _run_stage(engine: Engine, source: ModelSource, bucket: Bucket | None, batch: int) -> Warmed:

@@ -97,6 +97,18 @@ def test_a_batch_on_kernels_is_each_text_alone_and_pytorchs(acoustic, vocoder):
 
 
 @pytest.mark.gpu
+def test_after_a_warm_up_a_new_text_meets_no_new_shape():
+    tts = TextToSpeech.load("fastpitch", "hifigan", backend="cuda")
+    warmed = list(tts.warm_up(1))
+    assert all(one.again < 1 for one in warmed)
+    kept = set(tts.vocoder.generator.kept)
+    for text in TEXTS:
+        tts.speak(text)
+        list(tts.stream(text))
+    assert set(tts.vocoder.generator.kept) == kept
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("pair", ["fastpitch hifigan", "tacotron2 waveglow"])
 def test_many_threads_on_a_gpu_get_what_they_would_get_alone(pair):
     """500 calls of 16 threads on two objects, spoken and streamed."""
