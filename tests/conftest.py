@@ -133,7 +133,7 @@ def exported_once(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("common.export.to_onnx.export_stage", exported)
-        patch.setattr("common.verify.stages.export_stage", exported)
+        patch.setattr("common.verify.graphs.export_stage", exported)
         yield
 
 

@@ -12,8 +12,13 @@ from torch import Tensor, nn
 from common.stages import Stage, TensorSpec
 
 
-def method_of(network: nn.Module, stage: Stage) -> Callable[..., tuple[Tensor, ...]]:
-    """The network's method that computes a stage; behind its outputs come those of the stage's layers."""
+def method_of(
+    network: nn.Module, stage: Stage, given: Mapping[str, Tensor] | None = None
+) -> Callable[..., tuple[Tensor, ...]]:
+    """The network's method that computes a stage; behind its outputs come those of the stage's layers.
+
+    With `given` outputs of layers, each layer is computed from those of the layers before it.
+    """
     method = getattr(network, stage.method)
     if not stage.layers:
         return method
@@ -21,7 +26,7 @@ def method_of(network: nn.Module, stage: Stage) -> Callable[..., tuple[Tensor, .
     def run(**inputs: Tensor) -> tuple[Tensor, ...]:
         made: dict[str, Tensor] = {}
         names = {name.partition("#")[0] for name in stage.layers}
-        with listening(network, names, made):
+        with listening(network, names, made, given):
             outputs = method(**inputs)
         # Copies, since a layer's output may be an output of the stage as well.
         return (*outputs, *(made[name].clone() for name in stage.layers))
@@ -30,22 +35,34 @@ def method_of(network: nn.Module, stage: Stage) -> Callable[..., tuple[Tensor, .
 
 
 @contextlib.contextmanager
-def listening(network: nn.Module, names: Iterable[str], made: dict[str, Tensor]) -> Iterator[None]:
-    """Collects these layers' outputs in `made`, in the order in which they end; a second call is "name#2"."""
+def listening(
+    network: nn.Module,
+    names: Iterable[str],
+    made: dict[str, Tensor],
+    given: Mapping[str, Tensor] | None = None,
+) -> Iterator[None]:
+    """Collects these layers' outputs in `made`, in the order in which they end; a second call is "name#2".
 
-    def keep(name: str, output: object) -> None:
+    What follows a layer is computed from its output in `given`, where that has one of the same shape.
+    """
+
+    def keep(name: str, output: object) -> object:
         first = output[0] if isinstance(output, tuple | list) else output
-        if isinstance(first, Tensor) and first.is_floating_point():
-            calls = 1
-            while (key := name if calls == 1 else f"{name}#{calls}") in made:
-                calls += 1
-            made[key] = first
+        if not (isinstance(first, Tensor) and first.is_floating_point()):
+            return output
+        calls = 1
+        while (key := name if calls == 1 else f"{name}#{calls}") in made:
+            calls += 1
+        made[key] = first
+        instead: Tensor = given.get(key, first) if given else first
+        if instead is first or instead.shape != first.shape:
+            return output
+        instead = instead.clone()  # it may be changed in place
+        return (instead, *output[1:]) if isinstance(output, tuple | list) else instead
 
     def watched(method: Callable, name: str) -> Callable:
         def call(*args: object, **options: object) -> object:
-            output = method(*args, **options)
-            keep(name, output)
-            return output
+            return keep(name, method(*args, **options))
 
         return call
 

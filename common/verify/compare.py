@@ -1,7 +1,6 @@
 """The comparison of two tensors, and of a sentence spoken on two backends, with their tolerances."""
 
-import dataclasses
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,14 +8,12 @@ import numpy as np
 from common.audio.contract import MelContract
 from common.audio.mel import mel_spectrogram
 from common.speech import Audio
-from common.stages.choose import KERNELS
 
-# The largest error of a tensor, as a part of its largest value. docs/verify.md gives the reasons.
-TOLERANCES = {"onnx": {"fp32": 1e-4}, "trt": {"fp32": 3e-2, "fp16": 5e-2}, KERNELS: {"fp16": 5e-2}}
-# The least scale of a tensor: values near zero need no smaller tolerance.
-SMALLEST_SCALE = 0.05
-# A stage that feeds its outputs back amplifies the rounding of its steps.
-FEEDBACK = 10.0
+# A tensor may be off by so many times what rounding costs it, beside its precision's floor: the root mean
+# square of its error, and the largest, which varies more. docs/verify.md gives the reasons.
+FACTOR, LARGEST_FACTOR = 4.0, 8.0
+# What tensors of zeros are compared with.
+SMALLEST = 1e-6
 # The mean difference of two mels in their own unit, the natural logarithm: 0.115 is a decibel.
 MEL_TOLERANCES = {"onnx": {"fp32": 0.01}, "trt": {"fp32": 0.05, "fp16": 0.1}}
 # The part of the symbols whose durations may differ: they lie near the middle between two frames.
@@ -25,21 +22,25 @@ DURATIONS_TOLERANCE = 0.1
 
 @dataclass
 class Comparison:
-    """One tensor on both sides; of several calls of its stage, the one that is furthest out."""
+    """One tensor on both sides, in all calls of its stage; where it is, the worst element is meant."""
 
     stage: str
     name: str
     layer: bool
-    tolerance: float  # times `scale`
+    floor: float  # the error that any tensor is allowed, relative; 0: both sides must be equal
     calls: int = 0
-    call: int = 0  # the one that the rest is about
-    shape: tuple[int, ...] = ()
-    max_error: float = 0.0
-    mean_error: float = 0.0
-    relative: float = 0.0  # root mean square of the error, over that of PyTorch's values
-    scale: float = SMALLEST_SCALE
+    call: int = 0  # with the worst element
+    shape: tuple[int, ...] = ()  # in that call
     at: tuple[int, ...] = ()
     values: tuple[float, float] = (0.0, 0.0)  # PyTorch's and the other's, there
+    max_error: float = 0.0
+    max_cost: float = 0.0  # the largest error by rounding alone
+    largest: float = SMALLEST
+    elements: int = 0
+    absolute: float = 0.0  # sums over all elements: of the error, and of squares
+    squared_error: float = 0.0
+    squared_cost: float = 0.0
+    squares: float = 0.0
     reason: str = ""  # why nothing could be compared
 
     @property
@@ -47,46 +48,84 @@ class Comparison:
         return f"{self.stage}: {self.name}"
 
     @property
+    def mean_error(self) -> float:
+        return self.absolute / max(self.elements, 1)
+
+    @property
+    def relative(self) -> float:
+        """The root mean square of the error over that of PyTorch's values."""
+        return (self.squared_error / self._power) ** 0.5
+
+    @property
     def share(self) -> float:
         """The largest error as a part of the largest value."""
-        return self.max_error / self.scale
+        return self.max_error / self.largest
+
+    @property
+    def tolerance(self) -> float:
+        """Of `relative`."""
+        return self.floor and self.floor + FACTOR * (self.squared_cost / self._power) ** 0.5
+
+    @property
+    def share_tolerance(self) -> float:
+        """Of `share`."""
+        return self.floor and self.floor + LARGEST_FACTOR * self.max_cost / self.largest
+
+    @property
+    def excess(self) -> float:
+        """The error as a part of its tolerance: the root mean square's or the largest, whichever is more."""
+        if self.reason or not self.floor:
+            return float("inf") if self.reason or self.max_error else 0.0
+        found = self.relative / self.tolerance, self.share / self.share_tolerance
+        return float(np.max(found)) if np.isfinite(found).all() else float("inf")
 
     @property
     def ok(self) -> bool:
-        return not self.reason and self.max_error <= self.tolerance * self.scale  # false for NaN
+        return self.excess <= 1
 
     @property
     def snr(self) -> float:
         """In decibels."""
         return float("inf") if not self.relative else -20 * float(np.log10(self.relative))
 
-    def add(self, wanted: np.ndarray, got: np.ndarray) -> None:
-        """Takes in one call's values, and keeps the worse one."""
-        self.calls += 1
-        new = replace(self, call=self.calls, shape=wanted.shape, max_error=0.0, reason="")
-        if got.shape != wanted.shape:
-            new.reason = f"its shape is {list(got.shape)}, not {list(wanted.shape)}"
-            new.max_error = float("inf")
-        elif wanted.size:
-            new._measure(wanted.astype(np.float64), got.astype(np.float64))
-        worse = new.share / max(new.tolerance, 1e-12) >= self.share / max(self.tolerance, 1e-12)
-        if self.calls == 1 or (worse and not self.reason):
-            self.__dict__.update(new.__dict__)
+    @property
+    def _power(self) -> float:
+        return max(self.squares, self.elements * SMALLEST**2, SMALLEST**2)
 
-    def _measure(self, wanted: np.ndarray, got: np.ndarray) -> None:
-        error = np.abs(got - wanted)
+    def add(
+        self, wanted: np.ndarray, got: np.ndarray, rounded: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> None:
+        """Takes in one call's values. `rounded` are PyTorch's with and without rounding, of equal inputs."""
+        self.calls += 1
+        if got.shape != wanted.shape:
+            self.call, self.shape, self.max_error = self.calls, wanted.shape, float("inf")
+            self.reason = f"its shape is {list(got.shape)}, not {list(wanted.shape)}"
+        if self.reason or not wanted.size:
+            return
+        wanted = wanted.astype(np.float64)
+        error = np.abs(got.astype(np.float64) - wanted)
         error = np.where(np.isfinite(error), error, np.inf)
-        place = int(error.argmax())
-        self.at = tuple(int(i) for i in np.unravel_index(place, error.shape))
-        self.values = (float(wanted.flat[place]), float(got.flat[place]))
-        self.max_error, self.mean_error = float(error.max()), float(error.mean())
-        power = float(np.square(wanted).mean())
+        if self.call == 0 or error.max() > self.max_error:
+            place = int(error.argmax())
+            self.call, self.shape, self.max_error = self.calls, wanted.shape, float(error.max())
+            self.at = tuple(int(i) for i in np.unravel_index(place, error.shape))
+            self.values = (float(wanted.flat[place]), float(got.flat[place]))
         with np.errstate(over="ignore", invalid="ignore"):
-            self.relative = float(np.sqrt(np.square(error).mean() / power)) if power else float(error.max())
-        self.scale = max(SMALLEST_SCALE, float(np.abs(wanted).max()))
+            self.largest = max(self.largest, float(np.abs(wanted).max()))
+            self.elements += wanted.size
+            self.absolute += float(error.sum())
+            self.squared_error += float(np.square(error).sum())
+            self.squares += float(np.square(wanted).sum())
+        if rounded:
+            cost = np.abs(rounded[0].astype(np.float64) - rounded[1])
+            self.max_cost = max(self.max_cost, float(cost.max()))
+            self.squared_cost += float(np.square(cost).sum())
 
     def row(self) -> dict[str, Any]:
-        return for_json(dataclasses.asdict(self) | {"ok": self.ok, "share": self.share, "snr_db": self.snr})
+        names = "stage name layer calls call shape at values max_error mean_error relative share tolerance"
+        names += " share_tolerance excess ok snr reason"
+        row = {name: getattr(self, name) for name in names.split()}
+        return for_json({"snr_db" if name == "snr" else name: value for name, value in row.items()})
 
 
 def for_json(row: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,10 @@ import numpy as np
 from common.verify.compare import Comparison, mean
 from common.verify.stages import Verification
 
-HEADINGS = ("tensor", "shape", "max", "mean", "relative", "SNR dB", "of largest", "tolerance", "worst at", "")
+HEADINGS = (
+    *("tensor", "shape", "max", "mean", "SNR dB", "relative", "allowed", "of largest", "allowed", "worst at"),
+    "",
+)
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # of which --full counts the errors above
 
 
@@ -21,10 +24,11 @@ def row_of(one: Comparison) -> tuple[str, ...]:
         "x".join(map(str, one.shape)) or "1",
         f"{one.max_error:.1e}",
         f"{one.mean_error:.1e}",
-        f"{one.relative:.1e}",
         f"{one.snr:.0f}",
+        f"{one.relative:.1e}",
+        f"{one.tolerance:.1e}" if one.floor else "equal",
         f"{one.share:.1e}",
-        f"{one.tolerance:.0e}" if one.tolerance else "equal",
+        f"{one.share_tolerance:.1e}" if one.floor else "equal",
         where,
         verdict,
     )
@@ -51,11 +55,14 @@ def conclusion(found: Verification) -> list[str]:
     else:
         what = "layer" if first.layer else "output"
         why = first.reason or (
-            f"its largest error is {first.max_error:.2g}, {first.share:.1e} of its largest value "
-            f"(tolerance {first.tolerance:.0e})"
+            f"its relative error is {first.relative:.1e} (tolerance {first.tolerance:.1e}), the largest "
+            f"{first.share:.1e} of its largest value (tolerance {first.share_tolerance:.1e})"
         )
         lines.append(f"{wrong} of {len(compared)} tensors are out of tolerance")
         lines.append(f"the first that went wrong: {what} {first.name} of {first.stage}: {why}")
+    unseen = list(dict.fromkeys(name for setup in found.setups for name in setup.unseen))
+    if unseen:
+        lines.append(f"the graphs in use do not have these layers as tensors: {', '.join(unseen)}")
     return lines
 
 
@@ -69,7 +76,7 @@ def full(one: Comparison, wanted: np.ndarray, got: np.ndarray) -> None:
         difference = np.abs(got.astype(np.float64) - wanted.astype(np.float64))
         print(f"difference:\n{difference}")
     counts = [f"{int((difference > level).sum())} above {level:g}" for level in LEVELS]
-    out = int((~(difference <= one.tolerance * max(one.scale, 1e-12))).sum())
+    out = int((~(difference <= one.share_tolerance * one.largest)).sum())
     print(
         f"largest {difference.max(initial=0):.3e}, mean {mean(difference):.3e}; "
         f"of {difference.size} elements {', '.join(counts)}; {out} out of tolerance"
@@ -98,9 +105,9 @@ def draw(found: Verification) -> bytes:
 
 
 def _draw_errors(axis: Any, found: Verification) -> None:
-    compared = [one for one in found.comparisons if one.tolerance]
+    compared = [one for one in found.comparisons if one.floor]
     places = np.arange(len(compared))
-    shares = np.array([one.share for one in compared])
+    shares = np.array([one.relative for one in compared])
     shares = np.clip(np.nan_to_num(shares, posinf=10.0), 1e-9, 10.0)
     stages = list(dict.fromkeys(one.stage for one in compared))
     for number, stage in enumerate(stages):
@@ -112,7 +119,7 @@ def _draw_errors(axis: Any, found: Verification) -> None:
         place = compared.index(first)
         axis.annotate(first.name, (place, shares[place]), color="tab:red", rotation=30, va="bottom")
         axis.plot(place, shares[place], "o", color="tab:red", fillstyle="none")
-    axis.set(ylabel="largest error, of largest value", xlabel="tensors in the order of execution")
+    axis.set(ylabel="relative error", xlabel="tensors in the order of execution")
     axis.legend(fontsize=8)
     axis.grid(alpha=0.3)
 

@@ -1,15 +1,13 @@
 """Compares a model on another backend with PyTorch: layer by layer, stage by stage, and the audio.
 
-PyTorch runs the sentence; each stage of the other backend gets PyTorch's inputs: errors do not add up.
+PyTorch runs the sentence; each stage of the other backend gets PyTorch's inputs, and PyTorch computes each
+layer from the other side's outputs of the layers before it: an error is found where it is made.
 """
 
 import contextlib
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,12 +18,11 @@ from common.audio.contract import MelContract, require_same_contract
 from common.config.deployment import Bucket, Deployment
 from common.engines import Engine, WrappedEngine
 from common.engines.backends import make_engine
-from common.engines.layer_outputs import match, nearest_layers, with_layers
+from common.engines.layer_outputs import match, method_of, nearest_layers, with_layers
 from common.engines.torch_engine import TorchEngine, build_network
 from common.errors import InputError
 from common.export.examples import examples_of
-from common.export.to_onnx import EXPORTER_VERSION, export_stage, source_stages
-from common.files import cache_folder, config_hash, write_bytes
+from common.export.to_onnx import source_stages
 from common.registry import get_model
 from common.runner import TextToSpeech
 from common.speech import Controls
@@ -34,18 +31,13 @@ from common.stages.choose import KERNELS, KINDS, choose_stages, pads_masked
 from common.synthesis.driver import Driver
 from common.synthesis.loading import make_driver
 from common.synthesis.stage_engines import StageEngines
-from common.verify.compare import (
-    FEEDBACK,
-    MEL_TOLERANCES,
-    TOLERANCES,
-    Comparison,
-    Speech,
-    for_json,
-    shared_frames,
-)
+from common.verify.compare import MEL_TOLERANCES, Comparison, Speech, for_json, shared_frames
+from common.verify.graphs import layered_graph
+from common.verify.rounding import PRECISIONS, Precision, Rounding
 from common.weights.voices import ModelSource
 
 CALLS = 40  # of a stage that are compared; the decoder's steps are many
+ROUNDING = 3e-6  # by which PyTorch's own outputs may differ, relative
 # What sees every pair of tensors, such as what prints them.
 Watch = Callable[[Comparison, np.ndarray, np.ndarray], None]
 
@@ -63,34 +55,41 @@ class Setup:
     threads: int | None = None
     calls: int = CALLS
     watch: Watch | None = None
+    loops: Mapping[str, Stage] = field(default_factory=dict)  # whose bodies are compared as these stages
+    perturbed: str = ""  # the weight that was changed on the other side
+    changed: set[str] = field(default_factory=set)  # the stages whose outputs that changes
     comparisons: dict[tuple[str, str], Comparison] = field(default_factory=dict)
     ran: set[str] = field(default_factory=set)  # the patterns for which a layer has run
+    unseen: list[str] = field(default_factory=list)  # layers that the graphs in use do not have as tensors
 
     @property
     def precision(self) -> str:
         return "fp16" if self.deployment.use_fp16 else "fp32"
 
     def report(self) -> dict[str, Any]:
-        tolerance = TOLERANCES[self.backend][self.precision]
         how = {"backend": self.backend, "precision": self.precision, "device": self.device}
-        return {"model": self.source.model, **how, "tolerance": tolerance, "layers": list(self.patterns)}
+        floor = PRECISIONS[self.backend, self.precision].floor
+        return {"model": self.source.model, **how, "floor": floor, "layers": list(self.patterns)}
 
-    def tolerance(self, stage: Stage) -> float:
-        on_kernel = stage.name in self.deployment.kernels
-        by_precision = TOLERANCES[KERNELS]["fp16"] if on_kernel else TOLERANCES[self.backend][self.precision]
-        return by_precision * (FEEDBACK if stage.feeds_back else 1)
+    def rounds(self, stage: Stage) -> Precision:
+        """How the other side's engine of a stage rounds."""
+        if stage.name in self.deployment.kernels:
+            return PRECISIONS["trt", "fp16"]
+        return PRECISIONS[self.backend, "fp32" if "*" in stage.float32_layers else self.precision]
 
     def engine(self, stage: Stage, bucket: Bucket | None) -> Engine:
         """The engine used for synthesis, built if missing."""
         if stage.name in self.deployment.kernels:
             return make_engine(stage, self.source, KERNELS, self.device, self.threads)
+        if stage.name in self.loops:
+            return self.layered_engine(stage)
         return self._make(stage, self.source, self.deployment, bucket)
 
     def layered_engine(self, stage: Stage) -> Engine:
-        """An engine that also returns the layers' outputs; its graph is kept in the cache."""
-        source = replace(self.source, graphs={stage.name: layered_graph(stage, self.source.config)})
+        """An engine that also returns the outputs of those layers that its graph has."""
         plain = replace(self.deployment, trt_file_path="", trt_file_path_list=())
-        return self._make(stage, source, plain, None)
+        layered, graph = layered_graph(stage, self.source, self.loops.get(stage.name))
+        return self._make(layered, replace(self.source, graphs={stage.name: graph}), plain, None)
 
     def _make(self, stage: Stage, source: ModelSource, how: Deployment, bucket: Bucket | None) -> Engine:
         if self.backend == "trt":
@@ -105,30 +104,17 @@ class Setup:
         return make_engine(stage, source, self.backend, self.device, self.threads, how, bucket)
 
 
-def layered_graph(stage: Stage, config: object) -> Path:
-    """The graph of a stage with the outputs of its layers, exported if it is not in the cache."""
-    words = [stage.full_name, config_hash(config), EXPORTER_VERSION, *stage.layers]
-    key = hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
-    path = cache_folder() / "verify" / f"{stage.full_name}.{key}.onnx"
-    if not (path.is_file() and path.with_suffix(".json").is_file()):
-        graph, weights = export_stage(stage, config)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path.with_suffix(".json"), json.dumps({"weights": weights}).encode())
-        write_bytes(path, graph)
-    return path
-
-
 class ComparedEngine(WrappedEngine):
-    """A stage on PyTorch whose outputs are compared with the other side's, on the same inputs.
+    """A stage on PyTorch that is compared with the other side's, on the same inputs.
 
     The layers' outputs come from a second engine, because an engine cannot fuse across its outputs.
     """
 
     def __init__(self, stage: Stage, source: ModelSource, setup: Setup, bucket: Bucket | None):
-        self._reference = TorchEngine(stage, source, setup.device, setup.threads)
-        super().__init__(self._reference)
-        self._source, self._setup, self._bucket = source, setup, bucket
-        self._pairs: list[tuple[Engine, Engine, bool]] | None = None
+        self.reference = TorchEngine(stage, source, setup.device, setup.threads)
+        super().__init__(self.reference)
+        self._setup, self._bucket = setup, bucket
+        self._engines: list[Engine] = []
         self._calls = 0
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
@@ -136,37 +122,72 @@ class ComparedEngine(WrappedEngine):
         if self._calls <= self._setup.calls:
             # Moved to where rounding does not decide how long something lasts.
             steady = examples_of(self.stage.model).steady_inputs
-            self._compare(steady(self.stage, self._reference, inputs))
-        return self._reference(**inputs)
+            self._compare(steady(self.stage, self.reference, inputs))
+        return self.reference(**inputs)
 
     def _compare(self, inputs: dict[str, Array]) -> None:
-        if self._pairs is None:
-            self._pairs = list(self._make_pairs(inputs))
-        for reference, other, layers in self._pairs:
-            wanted, got = reference(**inputs), other(**inputs)
-            names = reference.stage.layers if layers else [t.name for t in self.stage.outputs]
-            for name in names:
-                self._add(name, layers, to_numpy(wanted[name]), to_numpy(got[name]))
+        tensors = {name: torch.as_tensor(array, device=self.device) for name, array in inputs.items()}
+        self._engines = self._engines or list(self._make_engines(tensors))
+        for engine in self._engines:
+            made, layers = engine(**inputs), engine.stage.layers
+            got = {name: torch.as_tensor(array, device=self.device) for name, array in made.items()}
+            exact = self._run(engine.stage, tensors)
+            rounded = self._run(engine.stage, tensors, exact, rounds=True)
+            wanted = self._run(engine.stage, tensors, got) if layers else exact
+            for name in layers or made:
+                self._add(name, bool(layers), *(to_numpy(x[name]) for x in (wanted, got, rounded, exact)))
+        if self._setup.perturbed and self.stage.name not in self._setup.changed:
+            changed = TorchEngine(self.stage, self._setup.source, self.device, self._setup.threads)(**inputs)
+            for name, value in changed.items():
+                change = Comparison(self.stage.full_name, name, False, ROUNDING)
+                change.add(to_numpy(exact[name]), to_numpy(value))
+                if not change.ok:
+                    self._setup.changed.add(self.stage.name)
 
-    def _add(self, name: str, layer: bool, wanted: np.ndarray, got: np.ndarray) -> None:
+    def _run(
+        self,
+        stage: Stage,
+        inputs: Mapping[str, torch.Tensor],
+        given: Mapping[str, torch.Tensor] | None = None,
+        rounds: bool = False,
+    ) -> dict[str, torch.Tensor]:
+        """PyTorch's outputs and layers, each computed from the `given` outputs of the layers before it."""
+        network = self.reference.network
+        rounding = Rounding(self._setup.rounds(stage), network, stage.float32_layers)
+        with torch.inference_mode(), rounding if rounds else contextlib.nullcontext():
+            outputs = method_of(network, stage, given)(**inputs)
+        return dict(zip((tensor.name for tensor in stage.outputs), outputs, strict=True))
+
+    def _add(
+        self,
+        name: str,
+        layer: bool,
+        wanted: np.ndarray,
+        got: np.ndarray,
+        rounded: np.ndarray,
+        exact: np.ndarray,
+    ) -> None:
         key = self.stage.full_name, name
-        tolerance = self._setup.tolerance(self.stage) if wanted.dtype.kind == "f" else 0.0
-        comparison = self._setup.comparisons.setdefault(key, Comparison(*key, layer, tolerance))
-        comparison.add(wanted, got)
+        floor = self._setup.rounds(self.stage).floor if wanted.dtype.kind == "f" else 0.0
+        comparison = self._setup.comparisons.setdefault(key, Comparison(*key, layer, floor))
+        # Where rounding decides how long something lasts, it may change everything.
+        rounded = rounded if rounded.shape == exact.shape else np.zeros_like(exact)
+        comparison.add(wanted, got, (rounded, exact) if floor else None)
         if self._setup.watch:
             self._setup.watch(comparison, wanted, got)
 
-    def _make_pairs(self, inputs: dict[str, Array]) -> Iterator[tuple[Engine, Engine, bool]]:
-        given = {name: torch.as_tensor(array, device=self.device) for name, array in inputs.items()}
-        network = self._reference.network
-        layered = with_layers(self.stage, network, self._setup.patterns, given)
-        if layered.layers and self.stage.name not in self._setup.deployment.kernels:  # nothing inside is seen
-            for pattern, names in match(network, self._setup.patterns).items():
-                if {name.partition("#")[0] for name in layered.layers} & set(names):
-                    self._setup.ran.add(pattern)
-            reference = TorchEngine(layered, self._source, self.device, self._setup.threads)
-            yield reference, self._setup.layered_engine(layered), True
-        yield self._reference, self._setup.engine(self.stage, self._bucket), False
+    def _make_engines(self, inputs: dict[str, torch.Tensor]) -> Iterator[Engine]:
+        setup, network = self._setup, self.reference.network
+        layered = with_layers(self.stage, network, setup.patterns, inputs)
+        if layered.layers and self.stage.name not in setup.deployment.kernels:  # nothing inside is seen
+            engine = setup.layered_engine(layered)
+            seen = {name.partition("#")[0] for name in engine.stage.layers}
+            unseen = (name for name in layered.layers if name not in engine.stage.layers)
+            setup.unseen.extend(f"{self.stage.name}: {name}" for name in unseen)
+            setup.ran.update(p for p, names in match(network, setup.patterns).items() if seen & set(names))
+            if engine.stage.layers:
+                yield engine
+        yield setup.engine(self.stage, self._bucket)
 
 
 class ComparedEngines(StageEngines):
@@ -211,7 +232,7 @@ def perturb_one(setups: Mapping[str, Setup], name: str) -> None:
     """The same on the other side of the first model that has this weight."""
     for setup in setups.values():
         if name in setup.source.state:
-            setup.source = perturb(setup.source, name)
+            setup.source, setup.perturbed = perturb(setup.source, name), name
             return
     names = [name for setup in setups.values() for name in setup.source.state]
     near = get_close_matches(name, names, n=3, cutoff=0.4)
@@ -278,14 +299,22 @@ def verify(
                 continue
             engines, driver_class = ComparedEngines(setup, source, form), get_model(source.model).driver_class
             stepwise = stepwise_form(setup, source, engines) if kind == "acoustic" else None
-            if stepwise:  # each step from PyTorch's state, layer by layer, before the whole loop
-                driver = driver_class(source, ComparedEngines(setup, source, stepwise))
+            if stepwise:  # the loop's body, each step from PyTorch's state, before the whole loop
+                loop = next(s for s in source_stages(source) if s.graph and s.name in engines)
+                names = plan_of(source.model).forms[stepwise]
+                bodies = replace(setup, loops={name: loop for name in names if name not in engines})
+                driver = driver_class(source, ComparedEngines(bodies, source, stepwise))
                 for utterance in frontend(text).utterances:
                     driver.synthesise([utterance.ids], controls)
             references[kind] = driver_class(source, engines)
         rate = first.mel.sampling_rate
         wanted = TextToSpeech(frontend, **references, sampling_rate=rate).speak(text, controls)
         for kind, setup in setups.items():
+            if setup.perturbed and not setup.changed:
+                raise InputError(
+                    f"--perturb {setup.perturbed}: its largest value changes nothing: the stages that speak "
+                    "this text do not use it; give another weight or --text"
+                )
             for pattern in setup.patterns if setup.asked else ():
                 if pattern not in setup.ran:
                     raise InputError(f"--layers {pattern!r}: no such layer runs in the stages that speak")

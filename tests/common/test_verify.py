@@ -1,102 +1,27 @@
 """Layers and stages of every model on ONNX Runtime against PyTorch, and a weight that is wrong is found."""
 
 import json
-from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 import torch
 from torch import nn
 
-from common.audio.contract import MelContract
 from common.config.deployment import Deployment
-from common.engines.layer_outputs import layer_names, listening, match, with_layers
+from common.engines.layer_outputs import layer_names, listening, match
 from common.engines.torch_engine import build_network
-from common.export.to_onnx import example_inputs, export_stage, source_stages
+from common.export.to_onnx import source_stages
 from common.registry import get_model
 from common.speech import Audio, Timings
 from common.stages import plan_of
-from common.stages.choose import choose_stages
 from common.verify.compare import Comparison, shared_frames
-from common.verify.stages import Setup, layered_graph, perturb, share_layers, verify
-from common.weights.voices import FrontendSpec, ModelSource, load_voice
-from tests.conftest import tiny_fastspeech, tiny_tacotron2
-from waveglow.config import WaveglowConfig
-from waveglow.model import Waveglow
+from common.verify.stages import Setup, perturb, share_layers, verify
 
 TEXT = "Hello."
-SIZES = {"batch": 1, "text": 6, "mel": 12, "steps": 12 * 32, "samples": 12 * 256}
-
-
-def tiny_waveglow():
-    torch.manual_seed(0)
-    config = WaveglowConfig(
-        n_flows=2, n_early_every=1, wn_layers=2, wn_channels=8, upsample_kernel_size=512, upsample_groups=80
-    )
-    network = Waveglow(config, weight_norm=False)
-    with torch.no_grad():
-        for net in network.WN:
-            net.end.weight.normal_(0, 0.1)
-    return network, config
-
-
-MADE = {"fastspeech": tiny_fastspeech, "tacotron2": tiny_tacotron2, "waveglow": tiny_waveglow}
-
-
-def make_source(model: str, folder: Path) -> ModelSource:
-    """A tiny network with graphs, made of those that have layers, since exports take seconds."""
-    network, config = MADE[model]()
-    state = {name: value.numpy() for name, value in network.state_dict().items()}
-    spec = FrontendSpec("english") if get_model(model).kind == "acoustic" else None
-    source = ModelSource(model, config, Path("weights"), MelContract(), frontend=spec, given_state=state)
-    graphs = {}
-    stages = choose_stages(source, None) + (choose_stages(source, "steps") if model == "tacotron2" else [])
-    for stage in stages:
-        if stage.name in graphs or "denoiser" in stage.name:
-            continue
-        graphs[stage.name] = path = folder / f"{model}.{stage.name}.onnx"
-        if stage.graph:
-            graph, weights = export_stage(stage, config)
-            path.write_bytes(graph)
-        else:
-            inputs = example_inputs(stage, config, SIZES, 0)
-            given = {name: torch.from_numpy(value) for name, value in inputs.items()}
-            layered = with_layers(stage, build_network(stage, source), layers_of(model), given)
-            kept = layered_graph(layered, config)
-            weights = json.loads(kept.with_suffix(".json").read_text())["weights"]
-            proto = onnx.load(kept, load_external_data=False)
-            del proto.graph.output[len(stage.outputs) :]
-            path.write_bytes(proto.SerializeToString())
-        path.with_suffix(".json").write_text(json.dumps({"weights": weights}))
-    return ModelSource(
-        model, config, Path("weights"), MelContract(), graphs, frontend=spec, given_state=state
-    )
 
 
 def layers_of(model: str) -> tuple[str, ...]:
     return plan_of(model).layers
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("cache")
-        patch.setenv("MELFORGE_CACHE", str(folder))
-        yield folder
-
-
-@pytest.fixture(scope="module")
-def sources(cache, tiny_voice):
-    """A source of each model, made when it is asked for."""
-    made = dict(load_voice(tiny_voice).models)
-
-    def source(model: str) -> ModelSource:
-        if model not in made:
-            made[model] = make_source(model, cache)
-        return made[model]
-
-    return source
 
 
 def run(sources, model: str, wrong: str = "", patterns: tuple[str, ...] = (), decoder: str | None = None):
@@ -123,7 +48,7 @@ def test_every_layer_agrees(sources, model):
     weights = {name.rpartition(".")[0] for name in found.setups[0].source.state}
     called = set(layer_names(build_network(source_stages(sources(model))[0], sources(model))))
     assert len(layers & weights & called) >= 5
-    assert all(one.calls and one.share < 3e-5 for one in found.comparisons)
+    assert all(one.calls and one.excess < 0.5 for one in found.comparisons)
     report = json.loads(json.dumps(found.report()))
     assert report["ok"] and report["speech"]["mel"] < 1e-3
     assert len(report["tensors"]) == len(found.comparisons)

@@ -62,6 +62,15 @@ def test_a_wrong_weight_gives_status_1_and_is_named(run):
     assert json.loads(out)["first_wrong"] == "fastpitch.decoder: decoder.layers.0.pos_ff.CoreNet.2"
 
 
+@pytest.mark.slow
+def test_a_weight_that_nothing_uses_is_refused(run):
+    """The largest embedding is that of a symbol that this text does not have."""
+    words = ("--backend", "onnx", "--text", "It works.", "--perturb", "encoder.word_emb.weight")
+    status, _, errors = run("fastpitch.verify_trt", *words)
+    assert status == 2 and len(errors.splitlines()) == 1
+    assert "encoder.word_emb.weight: its largest value changes nothing: the stages that speak" in errors
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

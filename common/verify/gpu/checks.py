@@ -90,7 +90,7 @@ def lasting(source: ModelSource) -> ModelSource:
 
 def worst_of(row: Row) -> Row:
     """The tensor that is nearest to its tolerance."""
-    return max(row["report"]["tensors"], key=lambda one: float(one["share"]) / max(one["tolerance"], 1e-12))
+    return max(row["report"]["tensors"], key=lambda one: float(one["excess"]))
 
 
 def output_of(row: Row) -> Row:
@@ -106,9 +106,8 @@ VERIFY_COLUMNS: tuple[Column, ...] = (
     *columns_of("model: model", "weights: origin", "precision: precision"),
     ("tensors", lambda row: str(len(row["report"]["tensors"]))),
     ("worst", lambda row: "{stage}: {name}".format(**worst_of(row))),
-    ("worst error", lambda row: f"{float(worst_of(row)['share']):.1e}"),
-    ("tolerance", lambda row: f"{worst_of(row)['tolerance']:.0e}"),
-    ("output error", lambda row: f"{float(output_of(row)['share']):.1e}"),
+    ("of its tolerance", lambda row: f"{float(worst_of(row)['excess']):.2f}"),
+    ("output error", lambda row: f"{float(output_of(row)['relative']):.1e}"),
     ("SNR dB", lambda row: f"{float(output_of(row)['snr_db']):.0f}"),
     ("mel", lambda row: f"{float(row['report']['speech']['mel']):.1e}"),
     ("audio mel", lambda row: f"{float(row['report']['speech']['audio_mel']):.1e}"),
@@ -129,7 +128,7 @@ class Check(NamedTuple):
 INTRODUCTION = """# TensorRT on a GPU: results of the checks
 
 The results of `python scripts/check_gpu.py`, written by its option `--document`. Errors without a unit are
-relative to the largest absolute value of the tensor. Weights: `voice` are those of the shipped voice,
+relative: root mean squares over that of the tensor. Weights: `voice` are those of the shipped voice,
 `published` are random ones in networks of the published sizes. [verify.md](verify.md) describes the
 comparison and the tolerances."""
 TEXTS = {
@@ -138,7 +137,7 @@ TEXTS = {
 `--steps verify`: the layers listed in each model's `stages.py` and all outputs of its stages, with the same
 inputs on both backends; then the sentence "It just works." end to end. "mel" and "audio mel" are the mean
 absolute differences of the mels and of the mels of the audio (natural logarithm). "worst" is the tensor with
-the largest error relative to its tolerance.""",
+the largest error as a part of its tolerance.""",
     "sentences": """## Twenty sentences with every pair
 
 `--steps sentences`: TensorRT engines for buckets of 384, 768 and 1024 frames, and PyTorch in float32.

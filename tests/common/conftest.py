@@ -1,0 +1,88 @@
+"""Sources of tiny networks of every model, with graphs."""
+
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+import torch
+
+from common.audio.contract import MelContract
+from common.engines.layer_outputs import with_layers
+from common.engines.torch_engine import build_network
+from common.export import to_onnx
+from common.export.to_onnx import example_inputs
+from common.registry import get_model
+from common.stages import plan_of
+from common.stages.choose import choose_stages
+from common.weights.voices import FrontendSpec, ModelSource, load_voice
+from tests.conftest import tiny_fastspeech, tiny_tacotron2
+from waveglow.config import WaveglowConfig
+from waveglow.model import Waveglow
+
+SIZES = {"batch": 1, "text": 6, "mel": 12, "steps": 12 * 32, "samples": 12 * 256}
+
+
+def tiny_waveglow():
+    torch.manual_seed(0)
+    config = WaveglowConfig(
+        n_flows=2, n_early_every=1, wn_layers=2, wn_channels=8, upsample_kernel_size=512, upsample_groups=80
+    )
+    network = Waveglow(config, weight_norm=False)
+    with torch.no_grad():
+        for net in network.WN:
+            net.end.weight.normal_(0, 0.1)
+    return network, config
+
+
+MADE = {"fastspeech": tiny_fastspeech, "tacotron2": tiny_tacotron2, "waveglow": tiny_waveglow}
+
+
+def make_source(model: str, folder: Path) -> ModelSource:
+    """A tiny network with graphs, made of those that have layers, since exports take seconds."""
+    network, config = MADE[model]()
+    state = {name: value.numpy() for name, value in network.state_dict().items()}
+    spec = FrontendSpec("english") if get_model(model).kind == "acoustic" else None
+    source = ModelSource(model, config, Path("weights"), MelContract(), frontend=spec, given_state=state)
+    graphs = {}
+    stages = choose_stages(source, None) + (choose_stages(source, "steps") if model == "tacotron2" else [])
+    for stage in stages:
+        if stage.name in graphs or "denoiser" in stage.name:
+            continue
+        graphs[stage.name] = path = folder / f"{model}.{stage.name}.onnx"
+        if stage.graph:
+            graph, weights = to_onnx.export_stage(stage, config)
+            path.write_bytes(graph)
+        else:
+            inputs = example_inputs(stage, config, SIZES, 0)
+            given = {name: torch.from_numpy(value) for name, value in inputs.items()}
+            layered = with_layers(stage, build_network(stage, source), plan_of(model).layers, given)
+            graph, weights = to_onnx.export_stage(layered, config)
+            proto = onnx.load_from_string(graph)
+            del proto.graph.output[len(stage.outputs) :]
+            path.write_bytes(proto.SerializeToString())
+        path.with_suffix(".json").write_text(json.dumps({"weights": weights}))
+    return ModelSource(
+        model, config, Path("weights"), MelContract(), graphs, frontend=spec, given_state=state
+    )
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache")
+        patch.setenv("MELFORGE_CACHE", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def sources(cache, tiny_voice):
+    """A source of each model, made when it is asked for."""
+    made = dict(load_voice(tiny_voice).models)
+
+    def source(model: str) -> ModelSource:
+        if model not in made:
+            made[model] = make_source(model, cache)
+        return made[model]
+
+    return source
