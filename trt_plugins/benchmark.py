@@ -21,7 +21,6 @@ from common.engines.cuda_graphs import record
 from common.errors import InputError
 from common.stages import Stage, plan_of
 from common.stages.choose import KERNELS
-from common.verify.compare import SMALLEST_SCALE
 from common.weights.voices import ModelSource, load_voice
 from fastspeech.config import FastSpeechConfig
 from fastspeech.operations import DECOMPOSED
@@ -32,6 +31,7 @@ from trt_plugins.tacotron2_decoder.engine import DecoderLoop, steps_made
 
 WARM_UP = 5
 BATCHES = [1, 4, 8]
+SMALLEST_SCALE = 0.05  # of a tensor: almost zero needs no more digits than that
 # Batch, symbols and frames of single operations; the channels are the published network's.
 SIZES = ((1, 128, 640), (8, 128, 640), (16, 512, 2048))
 OPERATION_CALLS = 20  # that are timed together: one is shorter than what the GPU's clock can tell

@@ -208,6 +208,7 @@ class ShapedGenerator(Engine):
         shape = self.shape(self.config, self.folded, batch, frames, self.device)
         if (size := shape.size) > len(self._memory):
             self.kept.clear()  # their graphs have the addresses of the memory that goes
+            size = max(size, 2 * len(self._memory))  # so that it goes seldom
             self._memory = SharedMemory(0, self.device)
             self._memory = SharedMemory(size, self.device)
         shape.memory = self._memory

@@ -63,6 +63,11 @@ def own_stream(stream: torch.cuda.Stream) -> Iterator[torch.cuda.Stream]:
     current.wait_stream(stream)
 
 
+def new_pool() -> Handle:
+    """Memory for graphs that never replay at the same time."""
+    return torch.cuda.graph_pool_handle()
+
+
 def capture(
     run: Callable[[], T],
     stream: torch.cuda.Stream | None = None,
@@ -170,10 +175,10 @@ class Captured:
     ):
         self.name = name
         # By shapes; None where there is no graph.
-        self.graphs: Recent[tuple, Graph | None] = Recent(MOST_SHAPES, lambda graph: self._done.synchronize())
+        self.graphs: Recent[tuple, Graph | None] = Recent(MOST_SHAPES, lambda graph: self._wait())
         self._make, self._stream, self._shared = make, stream, shared
-        self._pool = torch.cuda.graph_pool_handle()
-        self._done = torch.cuda.Event()  # of the last run: the graphs' memory may be in use on another stream
+        self._pool: Handle = None
+        self._done: torch.cuda.Event | None = None  # the memory may be in use on another stream until then
 
     def __call__(self, inputs: Mapping[str, Tensor], own: bool = False) -> dict[str, Tensor] | None:
         """What the function gives, in memory of the caller's, or of the graph's own, which the next call
@@ -183,15 +188,21 @@ class Captured:
         if self._shared:
             key += tuple([tensor.data_ptr() for name, tensor in inputs.items() if name in self._shared])
         with own_stream(self._stream) as stream:
-            stream.wait_event(self._done)
+            if self._done is not None:
+                stream.wait_event(self._done)
             graph = self.graphs.get_or_make(key, lambda: self._capture(inputs, stream))
             outputs = graph(inputs, own) if graph else None
-            self._done.record(stream)
+            self._done = stream.record_event()
             return outputs
 
     def in_use(self) -> None:
         """Others read its graphs' memory in what the current stream does up to now."""
-        self._done.record(torch.cuda.current_stream(self._stream.device))
+        self._done = torch.cuda.current_stream(self._stream.device).record_event()
+
+    def _wait(self) -> None:
+        """Until the last run is over: then memory may be given away."""
+        if self._done is not None:
+            self._done.synchronize()
 
     def _capture(self, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream) -> Graph | None:
         own = {"memory_format": torch.contiguous_format, "copy": True}
@@ -203,9 +214,11 @@ class Captured:
         stream.synchronize()
         reason = "it gave other numbers"
         try:
+            self._pool = self._pool or new_pool()
             graph = Graph(run, held, stream, self._pool)
         except (RuntimeError, ValueError) as error:
             graph, reason = None, str(error)
+            self._pool = None  # a capture that failed leaves it unusable
         if graph and graph.gives(wanted):
             return graph
         warnings.warn(f"{self.name} runs without a CUDA graph: {reason}", stacklevel=6)

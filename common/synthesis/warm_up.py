@@ -83,9 +83,15 @@ def warm_up(tts: Speaker, batch_size: int | None = None) -> Iterator[Warmed]:
 
 
 def padded_lengths() -> list[Bucket]:
-    """Texts with as many frames a symbol as speech has, and what CUDA kernels pad them to."""
+    """Texts with as many frames a symbol as speech has, and what CUDA kernels pad them to.
+
+    The longest come first: those after them do with the memory that is there.
+    """
     mels = {*range(MEL_STEP, KERNELS_LONGEST + 1, MEL_STEP), *range(SHORT_STEP, SHORT, SHORT_STEP)}
-    return [Bucket(-(-mel // FRAMES_PER_SYMBOL // TEXT_STEP) * TEXT_STEP, mel) for mel in sorted(mels)]
+    return [
+        Bucket(-(-mel // FRAMES_PER_SYMBOL // TEXT_STEP) * TEXT_STEP, mel)
+        for mel in sorted(mels, reverse=True)
+    ]
 
 
 def _run_stage(engine: Engine, source: ModelSource, bucket: Bucket | None, batch: int) -> Warmed:

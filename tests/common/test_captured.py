@@ -53,7 +53,7 @@ def replays(monkeypatch):
     """Counts launches of what was recorded."""
     launched = []
 
-    def record(run, stream):
+    def record(run, stream, pool):
         outputs = run()
 
         def replay() -> None:
@@ -65,6 +65,7 @@ def replays(monkeypatch):
 
     monkeypatch.setattr(cuda_graphs, "own_stream", contextlib.nullcontext)
     monkeypatch.setattr(cuda_graphs, "record", record)
+    monkeypatch.setattr(cuda_graphs, "new_pool", object)
     return launched
 
 
@@ -98,8 +99,8 @@ def test_inputs_that_do_not_lie_in_one_piece(replays):
 def test_a_graph_that_gives_other_numbers_is_not_used(replays, monkeypatch):
     recorded = cuda_graphs.record
 
-    def wrong(run, stream):
-        replay, outputs = recorded(run, stream)
+    def wrong(run, stream, pool):
+        replay, outputs = recorded(run, stream, pool)
 
         def off() -> None:
             replay()
@@ -117,7 +118,7 @@ def test_a_graph_that_gives_other_numbers_is_not_used(replays, monkeypatch):
 
 @pytest.mark.parametrize("error", [RuntimeError, ValueError])
 def test_what_cannot_be_captured_says_why(replays, monkeypatch, error):
-    def refuse(run, stream):
+    def refuse(run, stream, pool):
         raise error("operation not permitted when stream is capturing")
 
     monkeypatch.setattr(cuda_graphs, "record", refuse)

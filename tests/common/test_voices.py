@@ -222,8 +222,8 @@ def test_stages_with_kernels_stand_beside_a_backend(monkeypatch):
     assert parse_backends(text, models) == {"acoustic": "trt", "vocoder": "onnx"}
     assert parse_kernels(text, "tacotron2") == ("decoder_loop",)
     assert parse_kernels(text, "hifigan") == ()
-    with pytest.raises(ValueError, match=r"is for single stages.*decoder_loop=cuda"):
-        parse_backends("cuda", models)
+    with pytest.raises(ValueError, match=r"or for single stages.*decoder_loop=cuda"):
+        parse_backends("trt,vocoders=cuda", models)
     for model in ("fastpitch", "hifigan"):
         monkeypatch.setattr(f"{model}.stages.PLAN", replace(plan_of(model), kernels={}))
     with pytest.raises(ValueError, match="these models have none"):

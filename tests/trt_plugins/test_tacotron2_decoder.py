@@ -360,8 +360,8 @@ def test_the_shipped_voice():
 
 
 @pytest.mark.gpu
-def test_what_the_engine_cannot_do():
-    from trt_plugins.tacotron2_decoder.engine import DecoderLoop
+def test_a_cpu_is_refused_and_a_batch_of_nine_is_two():
+    from trt_plugins.tacotron2_decoder.engine import DecoderLoop, items_of
 
     network = seeded_network(RAGGED)
     stage = loop_stage(RAGGED)
@@ -369,8 +369,13 @@ def test_what_the_engine_cannot_do():
         DecoderLoop(stage, source_of(network), "cpu")
     engine = DecoderLoop(stage, source_of(network), "cuda")
     assert engine.memory_bytes and engine.memory_owner is engine
-    with pytest.raises(ValueError, match="batches of 1 to 8, not 9"):
-        engine(**{name: x.cuda() for name, x in inputs(network, [4] * 9, 3).items()})
+    given = {name: x.cuda() for name, x in inputs(network, [4] * 9, 3).items()}
+    together = engine(**given)  # in two launches
+    for start, count in ((0, 8), (8, 1)):
+        alone = engine(**items_of(given, start, count))
+        for name, tensor in alone.items():
+            whole = together[name][start : start + count]
+            assert torch.equal(whole[tuple(slice(size) for size in tensor.shape)], tensor), name
 
 
 def test_a_stall_is_a_sentence_on_the_command_line(capsys, monkeypatch):
