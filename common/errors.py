@@ -1,5 +1,7 @@
 """Errors that a user can mend, and the sentences that name the way out."""
 
+from __future__ import annotations
+
 import importlib
 from collections.abc import Iterable
 from types import ModuleType

@@ -1,5 +1,7 @@
 """Files and folders that every room needs: atomic writes, the cache, locks, hashes."""
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import json

@@ -1,5 +1,7 @@
 """Model names -> packages, imported when they are used. The only place where common/ names a model."""
 
+from __future__ import annotations
+
 import importlib
 from dataclasses import dataclass
 from types import ModuleType

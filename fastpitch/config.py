@@ -1,5 +1,7 @@
 """Sizes of a FastPitch 1.1 network, under the names that published checkpoints carry in `config`."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from common.config.typed import require_sizes

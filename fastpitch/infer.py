@@ -1,5 +1,7 @@
 """Drives FastPitch's two stages; between them pace, pitch transforms and the length regulator's index."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 import numpy as np

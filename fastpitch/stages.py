@@ -1,5 +1,7 @@
 """The two stages of FastPitch: what runs before and after the length regulator's index is known."""
 
+from __future__ import annotations
+
 from functools import partial
 
 from common.stages import Dim, Stage, StagePlan, TensorSpec

@@ -1,5 +1,7 @@
 """Sizes of a FastSpeech network, under the names that NVIDIA's FastSpeech project gives them."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from common.config.typed import require_sizes

@@ -1,6 +1,8 @@
 """The stages of FastSpeech in its forms: in two parts of any length, whole with its lengths given, or in two
 parts between which kernels of our own run."""
 
+from __future__ import annotations
+
 from functools import partial
 
 from common.stages import Dim, Stage, StagePlan, TensorSpec

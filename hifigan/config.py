@@ -1,5 +1,7 @@
 """Sizes of a HiFi-GAN generator, under the names that published checkpoints carry in their config."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 

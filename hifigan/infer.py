@@ -1,5 +1,7 @@
 """Drives the HiFi-GAN generator, which takes nothing but the mel."""
 
+from __future__ import annotations
+
 from common.synthesis.stage_engines import StageEngines
 from common.synthesis.vocoder import Vocoder
 from common.weights.voices import ModelSource

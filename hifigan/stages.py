@@ -1,5 +1,7 @@
 """The stages of a HiFi-GAN vocoder: from mel to audio, and its denoiser."""
 
+from __future__ import annotations
+
 from common.audio.denoiser import vocoder_plan, vocoder_stages
 from common.stages import Dim, Stage, TensorSpec
 from hifigan.config import HifiganConfig

@@ -4,6 +4,8 @@ Attention errors of an autoregressive decoder show in the alignment. The thresho
 speech does: pauses of a second, silent letters without attention, short returns to earlier symbols.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 # The summed attention weight from which a symbol counts as read; blur from a neighbouring symbol is enough.

@@ -1,5 +1,7 @@
 """Runs Tacotron 2's decoder: as a loop in one call, or step by step; and draws the prenet's noise."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

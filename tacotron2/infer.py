@@ -1,5 +1,7 @@
 """Drives Tacotron 2's stages: symbols to memory, the decoder as a loop or step by step, the postnet."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 
 import numpy as np

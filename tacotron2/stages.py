@@ -1,5 +1,7 @@
 """The stages of Tacotron 2: encoder, decoder (a step at a time, or all of it as a loop), postnet."""
 
+from __future__ import annotations
+
 from functools import partial
 
 from common.stages import Dim, Stage, StagePlan, TensorSpec

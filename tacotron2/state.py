@@ -1,5 +1,7 @@
 """The state of Tacotron 2's decoder between two steps."""
 
+from __future__ import annotations
+
 from common.stages import Dim, TensorSpec
 from tacotron2.config import Tacotron2Config
 

@@ -1,5 +1,7 @@
 """Sizes of a WaveGlow vocoder, under their published names; those of WN_config have the prefix `wn_`."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from common.errors import InputError

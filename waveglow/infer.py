@@ -1,5 +1,7 @@
 """Drives WaveGlow's flows: seeded noise and a mel to audio."""
 
+from __future__ import annotations
+
 from functools import lru_cache
 
 from common.arrays import Array, to_device

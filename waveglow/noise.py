@@ -4,6 +4,8 @@ z (B, n_group, L) starts with the channels that pass through every flow. The ear
 in which they are used when generating, the last flow's first.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from common.arrays import Array

@@ -1,5 +1,7 @@
 """The stages of a WaveGlow vocoder: from mel and noise to audio, and its denoiser."""
 
+from __future__ import annotations
+
 from common.audio.denoiser import vocoder_plan, vocoder_stages
 from common.errors import InputError
 from common.stages import Dim, Stage, TensorSpec

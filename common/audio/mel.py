@@ -1,5 +1,7 @@
 """Mel spectrograms in numpy, as NVIDIA's example programs compute them."""
 
+from __future__ import annotations
+
 from functools import lru_cache
 
 import numpy as np

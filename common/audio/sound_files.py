@@ -1,5 +1,7 @@
 """Reading, resampling and writing sound files."""
 
+from __future__ import annotations
+
 import io
 import math
 import os

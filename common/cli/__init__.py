@@ -1,5 +1,7 @@
 """The commands: their parser, options, and a module for each command. Importing this needs only Python."""
 
+from __future__ import annotations
+
 import importlib
 import sys
 import time

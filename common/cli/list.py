@@ -1,5 +1,7 @@
 """Lists models, voices, backends, and what was exported or built."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -4,6 +4,8 @@ The engines' keys count as they stand (`Deployment`). A network's own sizes belo
 says of them is checked and gives way, and only an explicit `--set` changes them.
 """
 
+from __future__ import annotations
+
 import argparse
 import itertools
 import typing

@@ -1,5 +1,7 @@
 """Options that several commands share, and what the commands do with them."""
 
+from __future__ import annotations
+
 import argparse
 import functools
 import sys

@@ -1,5 +1,7 @@
 """Phrases from a file to sound files: what `melforge speak` does around the runner."""
 
+from __future__ import annotations
+
 import argparse
 import io
 import sys

@@ -1,5 +1,7 @@
 """What surrounds every command: errors as a sentence with an exit status, warnings, tables."""
 
+from __future__ import annotations
+
 import os
 import sys
 import warnings

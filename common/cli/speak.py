@@ -1,5 +1,7 @@
 """Speaks text: one sentence, a file of phrases, or standard input, to sound files or standard output."""
 
+from __future__ import annotations
+
 import argparse
 import json
 import sys

@@ -4,6 +4,8 @@ The `trt_` keys keep NVIDIA's names, but their lengths hold for every backend: a
 engine is made for, whatever runs it.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 
 from common.errors import InputError

@@ -4,6 +4,8 @@ Every value stands once. A key belongs to each dataclass that has a field of its
 is an error that names the file, the line and the nearest known key. `model` says whose file it is.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields

@@ -1,5 +1,7 @@
 """Values of files as dataclasses: types by the fields' hints, and errors that name the place."""
 
+from __future__ import annotations
+
 import re
 import types
 import typing

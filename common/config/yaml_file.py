@@ -1,5 +1,7 @@
 """YAML files as values that know their file and line. Aliases, repeated keys and tags are refused."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

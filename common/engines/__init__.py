@@ -1,5 +1,7 @@
 """Engines: a stage made runnable on one backend, named tensors in and named tensors out."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """The engines of each backend."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from common.config.deployment import Bucket, Deployment

@@ -1,5 +1,7 @@
 """Engines for fixed lengths: a call runs on the smallest bucket that covers it, padded and cut back."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

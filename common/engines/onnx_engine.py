@@ -1,5 +1,7 @@
 """A stage run by ONNX Runtime from a graph without weights and the safetensors file that holds them."""
 
+from __future__ import annotations
+
 import importlib
 import json
 import os

@@ -1,5 +1,7 @@
 """Which stages of a model run, and on which backend each."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol

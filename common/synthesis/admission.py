@@ -1,5 +1,7 @@
 """Texts admitted as they come: a list's at once, a generator's when it gives them."""
 
+from __future__ import annotations
+
 import itertools
 import queue
 import threading

@@ -1,5 +1,7 @@
 """What drivers share: a driver runs a model's stages on whatever engines it is given."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

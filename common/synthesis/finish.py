@@ -1,5 +1,7 @@
 """Volume, fades, pauses and soft clipping: what is done to an utterance's samples at the end."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from common.errors import InputError

@@ -1,5 +1,7 @@
 """From names to drivers: which weights speak, on which backends, with which stages."""
 
+from __future__ import annotations
+
 import importlib
 import importlib.util
 import re

@@ -3,6 +3,8 @@
 Cutting works on symbols, so it needs nothing of the frontend but its symbol set.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

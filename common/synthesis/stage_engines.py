@@ -1,5 +1,7 @@
 """A model's engines by the names of their stages."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -3,6 +3,8 @@
 A model's own vocoder says what its receptive field is, and what the network takes beside the mel.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol, TypeVar

@@ -1,5 +1,7 @@
 """Text frontends: written text in, the symbol ids of an acoustic model out. Here what they give."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Protocol
 

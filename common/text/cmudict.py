@@ -5,6 +5,8 @@ Its first line lists the phones. A lookup is a binary search over the bytes, so 
 decompression. `scripts/make_text_data.py` makes the file.
 """
 
+from __future__ import annotations
+
 import zlib
 from functools import lru_cache
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The frontends by name. A model was trained on the symbols of one of them, and a voice names it."""
 
+from __future__ import annotations
+
 import importlib
 from typing import Any
 

@@ -4,6 +4,8 @@ Text is not split at an ambiguous full stop ("U.S. Steel", "in the U.S. He left"
 utterance are a smaller error than a sentence cut in two.
 """
 
+from __future__ import annotations
+
 import re
 
 from common.errors import InputError

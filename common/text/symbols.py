@@ -1,5 +1,7 @@
 """The published symbol sets. A symbol's index is the id that the checkpoints were trained with."""
 
+from __future__ import annotations
+
 import string
 
 from common.errors import InputError, unknown

@@ -1,5 +1,7 @@
 """Voices: a folder with voice.yaml becomes a `ModelSource` for each of its models, which engines run."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, fields

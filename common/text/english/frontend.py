@@ -3,6 +3,8 @@
 Unlike the published frontends it makes phonemes of every word. It reports what it can't speak.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -3,6 +3,8 @@
 `data/homographs.tsv` gives each word its two readings and the cues that call for the second one.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import lru_cache
 

@@ -4,6 +4,8 @@
 unknown word.
 """
 
+from __future__ import annotations
+
 from functools import lru_cache
 from pathlib import Path
 

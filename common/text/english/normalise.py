@@ -4,6 +4,8 @@ One pass from left to right. At each place the rules for the character there are
 that applies says how its stretch of text is spoken. So every spoken word has its place in the written text.
 """
 
+from __future__ import annotations
+
 import re
 import unicodedata
 from typing import NamedTuple

@@ -3,6 +3,8 @@
 Every word gets phones (ARPAbet with stress); nothing is left in letters.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from functools import lru_cache

@@ -1,5 +1,7 @@
 """Words made of known words: inflected (palmprints), derived (unspeakable) and compound (roominghouse)."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from common.text.cmudict import DATA

@@ -1,5 +1,7 @@
 """E-mail and web addresses, files and paths, hashtags and handles."""
 
+from __future__ import annotations
+
 import re
 
 from common.text.english.pronounce import is_known

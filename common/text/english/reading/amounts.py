@@ -1,5 +1,7 @@
 """Numbers that count something: ranges, money, percentages, units, years."""
 
+from __future__ import annotations
+
 import re
 
 from common.text.english.reading import number_words as say

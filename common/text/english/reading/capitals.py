@@ -1,5 +1,7 @@
 """Words in capitals and in mixed case: acronyms, shouting, Roman numerals, names like YouTube or MP3."""
 
+from __future__ import annotations
+
 import re
 
 from common.text.english.pronounce import is_known, of_word, spell

@@ -1,5 +1,7 @@
 """The input and the output of a reading rule: a place in a text, and how a stretch from there is spoken."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,5 +1,7 @@
 """Numbers in fixed forms: dates, times, telephone numbers, fractions, versions, ordinals."""
 
+from __future__ import annotations
+
 import re
 
 from common.text.english.reading import number_words as say

@@ -1,5 +1,7 @@
 """Numbers in English words, as an American reader says them."""
 
+from __future__ import annotations
+
 import re
 
 _UNITS = (

@@ -1,5 +1,7 @@
 """Punctuation, mathematical signs, symbols and emoji."""
 
+from __future__ import annotations
+
 import re
 from dataclasses import replace
 

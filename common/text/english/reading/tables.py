@@ -1,5 +1,7 @@
 """What units, currencies, abbreviations, symbols and emoji are called: data of the English normaliser."""
 
+from __future__ import annotations
+
 from common.text.english.word_parts import words
 
 

@@ -1,5 +1,7 @@
 """Words as written to words as said: abbreviations, initials, contractions, foreign letters."""
 
+from __future__ import annotations
+
 import re
 import unicodedata
 from collections.abc import Sequence
