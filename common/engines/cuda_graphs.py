@@ -178,7 +178,7 @@ class Captured:
         self.graphs: Recent[tuple, Graph | None] = Recent(MOST_SHAPES, lambda graph: self._wait())
         self._make, self._stream, self._shared = make, stream, shared
         self._pool: Handle = None
-        self._done: torch.cuda.Event | None = None  # the memory may be in use on another stream until then
+        self._done: Handle = None  # event: the memory may be in use on another stream until then
 
     def __call__(self, inputs: Mapping[str, Tensor], own: bool = False) -> dict[str, Tensor] | None:
         """What the function gives, in memory of the caller's, or of the graph's own, which the next call

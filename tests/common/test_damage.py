@@ -156,7 +156,8 @@ def test_tensorrt_and_pytorch_with_a_damage_differ_where_it_is(sources, float32_
                 setup.comparisons.clear()
                 engine(**inputs)
                 wrong = first_wrong(list(setup.comparisons.values()))
-                assert wrong and wrong.name == layer, (weight, kind, wrong)
+                # A weight of no listed layer shows in the one after it.
+                assert wrong and layer in ("", wrong.name), (weight, kind, wrong)
         setup.comparisons.clear()
 
 
