@@ -1,9 +1,8 @@
 """Engines that pad lengths to few, with a CUDA graph for each: stages on kernels, ours or PyTorch's own."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -77,7 +76,7 @@ class CapturedNetwork(PaddedEngine):
         self.stage, self.device = stage, device
         self._type = torch.float32 if stage.float32_layers == ("*",) else torch.float16
         key = (stage.network, device, "captured", self._type)
-        network: Any = source.networks.get(key)
+        network: torch.nn.Module | None = source.networks.get(key)
         if network is None:
             network = source.networks[key] = build_network(stage, source).to(device, self._type)
         self._method = self.method_of(network)
@@ -85,7 +84,7 @@ class CapturedNetwork(PaddedEngine):
         self.memory_bytes = sum(tensor.nbytes for tensor in (*network.parameters(), *network.buffers()))
         self._masks = any(tensor.name == "lengths" for tensor in stage.inputs)
 
-    def method_of(self, network: Any) -> Any:
+    def method_of(self, network: torch.nn.Module) -> Callable[..., tuple[Tensor, ...]]:
         """What computes the stage on padded inputs."""
         return getattr(network, self.stage.method)
 
