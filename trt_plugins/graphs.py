@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 STAGES = ("generator", "masked_generator")
 SHAPES = 96  # kept graphs; their activations share memory
 ALIGNMENT = 256  # bytes, of what tensor descriptors describe
+COMPILERS = 16  # threads
 CAPABILITY = (9, 0)  # the first with the tensor memory accelerator that the Triton kernels use
 
 
@@ -77,6 +79,15 @@ class TritonLaunch(NamedTuple):
         self.kernel[self.grid](*self.arguments, **self.options)
 
 
+def compile_missing(launches: Iterable[TritonLaunch]) -> None:
+    """Compiles the kernels that have not run yet, several at a time; a launch compiles its own alone."""
+    from triton.runtime._async_compile import AsyncCompileMode
+
+    with ThreadPoolExecutor(COMPILERS) as compilers, AsyncCompileMode(compilers):
+        for kernel, grid, arguments, options in launches:
+            kernel.warmup(*arguments, grid=grid, **options)
+
+
 Zeros = Callable[..., torch.Tensor]  # as torch.zeros: a shape and a dtype
 
 
@@ -120,6 +131,7 @@ class GraphedShape(ABC):
 
     inputs: dict[str, torch.Tensor]
     audio: torch.Tensor
+    launches: list[TritonLaunch]
     graph: torch.cuda.CUDAGraph | None = None
     memory: SharedMemory | None = None
 
@@ -129,11 +141,12 @@ class GraphedShape(ABC):
 
     @abstractmethod
     def describe(self) -> None:
-        """Makes ready to launch, on the memory allocated."""
+        """Makes `launches`, on the memory allocated."""
 
-    @abstractmethod
     def launch(self) -> None:
         """Puts all kernels on the current stream."""
+        for launch in self.launches:
+            launch()
 
     @property
     def size(self) -> int:
@@ -157,7 +170,8 @@ class GraphedShape(ABC):
             self.inputs[name][..., :size].copy_(value)
             self.inputs[name][..., size:].zero_()
         if self.graph is None:
-            self.launch()  # Triton compiles and CUDA loads at a first launch, which cannot be captured
+            compile_missing(self.launches)
+            self.launch()  # CUDA loads at a first launch, which cannot be captured
             torch.cuda.current_stream().synchronize()
             self.graph, _ = capture(self.launch)
         self.graph.replay()

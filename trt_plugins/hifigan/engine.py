@@ -97,10 +97,6 @@ class Shape(GraphedShape):
         rows, width = self.buffers[0]["mean"].rows, self.layout.window * CHUNK
         self.windows = LevelBuffer(zeros(rows * width, dtype=torch.float16), 1, rows, width)
 
-    def launch(self) -> None:
-        for launch in self.launches:
-            launch()
-
     def _rows(self, level: Level) -> int:
         """Rows for all items and margins, rounded up to whole tiles."""
         tile = MOST_ROWS * level.group

@@ -13,7 +13,7 @@ from common.config.deployment import Bucket
 from common.engines import Recent
 from common.engines.padded import PaddedEngine
 from common.stages import Stage
-from trt_plugins.graphs import TritonLaunch, check_machine, folded_network, processors_of
+from trt_plugins.graphs import TritonLaunch, check_machine, compile_missing, folded_network, processors_of
 from trt_plugins.transformer import fold
 from trt_plugins.transformer.length_regulator import LENGTH_REGULATOR
 
@@ -341,7 +341,10 @@ class KernelRun:
     def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         inputs = {name: tensor.contiguous() for name, tensor in inputs.items()}
         shapes = tuple((name, tensor.shape) for name, tensor in sorted(inputs.items()))
+        known = shapes in self._buffers
         launches, outputs = self._buffers.get_or_make(shapes, lambda: self._make(inputs)).describe(inputs)
+        if not known:
+            compile_missing(launches)
         for launch in launches:
             launch()
         return outputs

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 
-from trt_plugins.graphs import GraphedShape, ShapedGenerator, Zeros
+from trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, Zeros
 from trt_plugins.waveglow.fold import CHUNK, NARROW, Folded, fold, layout_of
 from waveglow.config import WaveglowConfig
 
@@ -68,26 +70,26 @@ class Shape(GraphedShape):
             self.ends,
             self.inputs["lengths"],
         )
+        self.launches = list(self._launches())
 
-    def launch(self) -> None:
-        """Launches all kernels on the current stream."""
+    def _launches(self) -> Iterator[TritonLaunch]:
         from trt_plugins.waveglow import kernels
 
         config, layout = self.config, self.layout
         given = self.inputs["mel"], self.left, self.frames, self.stride
         sizes = config.n_mel_channels, layout.delays, layout.margin, self.rows, layout.channels, WINDOW_ROWS
         grid = -(-self.frames // WINDOW_ROWS), self.batch, layout.window
-        kernels.window_kernel[grid](*given, *sizes)
+        yield TritonLaunch(kernels.window_kernel, grid, (*given, *sizes), {})
         used = config.n_remaining
-        self._flow(None, config.n_flows - 1, 0, 0)
+        yield self._flow(None, config.n_flows - 1, 0, 0)
         for flow in reversed(range(config.n_flows)):
             for layer in range(layout.layers):
-                self._layer(flow * layout.layers + layer, layer)
+                yield from self._layer(flow * layout.layers + layer, layer)
             early = config.n_early_size if config.is_early(flow) else 0
-            self._flow(flow, flow - 1, early, used)
+            yield self._flow(flow, flow - 1, early, used)
             used += early
 
-    def _layer(self, index: int, layer: int) -> None:
+    def _layer(self, index: int, layer: int) -> Iterator[TritonLaunch]:
         from trt_plugins.waveglow import kernels
 
         layout = self.layout
@@ -96,20 +98,26 @@ class Shape(GraphedShape):
         common |= {"WINDOW": layout.window, "CHUNKS": layout.chunks}
         splits = 2 * layout.channels // self.gate_columns
         tile = {"BM": GATE_ROWS, "BN": self.gate_columns, **GATE}
-        kernels.gate_kernel[(layout.phases * self.tiles * splits,)](
-            *self.gate_tensors, *at, 2**layer, self.tiles, self.rows, **common, TAPS=layout.taps, **tile
+        yield TritonLaunch(
+            kernels.gate_kernel,
+            (layout.phases * self.tiles * splits,),
+            (*self.gate_tensors, *at, 2**layer, self.tiles, self.rows),
+            {**common, "TAPS": layout.taps, **tile},
         )
         last = layer == layout.layers - 1
         splits = 1 if last else layout.channels // self.residual_columns
         tiles = self.tiles * (GATE_ROWS // RESIDUAL_ROWS)
         rows = tiles, self.rows, self.stride, self.batch
         tile = {"BM": RESIDUAL_ROWS, "BN": self.residual_columns, **RESIDUAL}
-        kernels.residual_kernel[(layout.phases * tiles * splits,)](
-            *self.residual_tensors, *at, *rows, **common, LAST=last, **tile
+        yield TritonLaunch(
+            kernels.residual_kernel,
+            (layout.phases * tiles * splits,),
+            (*self.residual_tensors, *at, *rows),
+            {**common, "LAST": last, **tile},
         )
 
-    def _flow(self, flow: int | None, after: int, early: int, used: int) -> None:
-        """Launches flow_kernel: before the first coupling net, between two, or after the last."""
+    def _flow(self, flow: int | None, after: int, early: int, used: int) -> TritonLaunch:
+        """flow_kernel: before the first coupling net, between two, or after the last."""
         from trt_plugins.waveglow import kernels
 
         config, layout, folded = self.config, self.layout, self.folded
@@ -123,7 +131,8 @@ class Shape(GraphedShape):
         drawn = {"EARLY": early, "USED": used, "FIRST": flow is None, "FINAL": after < 0}
         rows = {"PHASES": layout.phases, "GROUP": config.n_group, "MARGIN": layout.margin, "BLOCK": FLOW_ROWS}
         grid = -(-self.tiles * GATE_ROWS // FLOW_ROWS), layout.phases
-        kernels.flow_kernel[grid](*tensors, *places, *sizes, **channels, **drawn, **rows, num_warps=4)
+        options = {**channels, **drawn, **rows, "num_warps": 4}
+        return TritonLaunch(kernels.flow_kernel, grid, (*tensors, *places, *sizes), options)
 
 
 class Generator(ShapedGenerator):
