@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -15,6 +17,7 @@ from common.engines import MEL_STEP, SHORT, SHORT_STEP, Engine, Recent, check_in
 from common.engines.cuda_graphs import capture
 from common.engines.torch_engine import build_network
 from common.errors import InputError
+from common.files import cache_folder
 from common.stages import Stage
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ STAGES = ("generator", "masked_generator")
 SHAPES = 96  # kept graphs; their activations share memory
 ALIGNMENT = 256  # bytes, of what tensor descriptors describe
 COMPILERS = 16  # threads
+PATIENCE = 1.0  # seconds, more than reading them from the cache takes
 CAPABILITY = (9, 0)  # the first with the tensor memory accelerator that the Triton kernels use
 
 
@@ -37,6 +41,7 @@ def check_machine(device: str, model: str) -> None:
     if found < CAPABILITY:
         needed, has = ("{}.{}".format(*capability) for capability in (CAPABILITY, found))
         raise InputError(f"{model}'s kernels need a GPU of compute capability {needed} or later, not {has}")
+    os.environ.setdefault("TRITON_CACHE_DIR", str(cache_folder() / "triton"))
     try:
         import triton  # noqa: F401
     except ImportError:
@@ -80,12 +85,18 @@ class TritonLaunch(NamedTuple):
 
 
 def compile_missing(launches: Iterable[TritonLaunch]) -> None:
-    """Compiles the kernels that have not run yet, several at a time; a launch compiles its own alone."""
-    from triton.runtime._async_compile import AsyncCompileMode
+    """Compiles the kernels that have not run yet, several at a time; a launch compiles its own alone.
 
-    with ThreadPoolExecutor(COMPILERS) as compilers, AsyncCompileMode(compilers):
+    A line on stderr says so where Triton's cache does not have them.
+    """
+    from triton import AsyncCompileMode
+
+    with ThreadPoolExecutor(COMPILERS) as compilers, AsyncCompileMode(compilers) as compiling:
         for kernel, grid, arguments, options in launches:
             kernel.warmup(*arguments, grid=grid, **options)
+        if wait(compiling.raw_futures, PATIENCE).not_done:
+            count, folder = len(compiling.raw_futures), os.environ["TRITON_CACHE_DIR"]
+            print(f"compiling {count} kernels for this GPU into {folder}", file=sys.stderr)
 
 
 Zeros = Callable[..., torch.Tensor]  # as torch.zeros: a shape and a dtype

@@ -6,7 +6,7 @@ in a file beside the engine. Other backends read weights and plan memory then.
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,25 +58,25 @@ class Speaker(Protocol):
     def speak(self, text: str) -> object: ...
 
 
-def warm_up(tts: Speaker, batch_size: int | None = None) -> Iterator[Warmed]:
-    """Every stage of both models in every bucket, then a sentence; acoustic models also in a larger batch.
+def warm_up(tts: Speaker, batch_sizes: Sequence[int] = ()) -> Iterator[Warmed]:
+    """Every stage of both models in every bucket, then a sentence; in batches too, where a model runs them.
 
     Without buckets, stages run at the lengths that they call typical; on CUDA kernels, at those that texts
-    of up to KERNELS_LONGEST frames are padded to. The batch is as large as `batch_size`, or as a deployment
-    says.
+    of up to KERNELS_LONGEST frames are padded to. Beside single items there are batches of `batch_sizes`,
+    or as large as a deployment says.
     """
-    largest = tts.batch_size if batch_size is None else batch_size
-    for driver, batches in ((tts.acoustic, sorted({1, largest or 1})), (tts.vocoder, [1])):
+    batches = sorted({1, *(batch_sizes or [tts.batch_size or 1])})
+    for driver in (tts.acoustic, tts.vocoder):
         lengths = driver.engines.buckets or (padded_lengths() if driver.engines.on_kernels else (None,))
+        runs = [(b, n) for b, n in itertools.product(lengths, batches) if n == 1 or driver.takes(n, b)]
         for name in driver.engines:
             engine = driver.engines[name]
             if not driver.captures_all:
-                for bucket, batch in itertools.product(lengths, batches):
+                for bucket, batch in runs:
                     yield _run_stage(engine, driver.source, bucket, batch)
-        for bucket in lengths:
-            for batch in batches:
-                for one in driver.warm_ups(bucket, batch):
-                    yield _timed(one.what, one.lengths, batch, one.run)
+        for bucket, batch in runs:
+            for one in driver.warm_ups(bucket, batch):
+                yield _timed(one.what, one.lengths, batch, one.run)
     yield _timed("a sentence", "", 1, lambda: tts.speak(TEXT))
     for driver in (tts.acoustic, tts.vocoder):
         driver.engines.count_anew()

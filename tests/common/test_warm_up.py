@@ -17,7 +17,7 @@ BUCKETS = {
 
 def test_every_stage_runs_in_every_bucket(tiny_voice):
     tts = TextToSpeech.load(voice=tiny_voice, device="cpu", deployments=BUCKETS)
-    made = list(tts.warm_up(batch_size=3))
+    made = list(tts.warm_up(3))
     assert [(one.what, one.lengths, one.batch) for one in made] == [
         ("fastpitch.encoder", "text 32", 1),
         ("fastpitch.encoder", "text 32", 3),
