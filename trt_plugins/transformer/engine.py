@@ -37,7 +37,8 @@ class ProductTile(NamedTuple):
 
 TILES = ((64, 32), (64, 64), (64, 128), (128, 128))
 LOADS_AHEAD = 4
-MOST_SPLITS = 12
+MOST_SPLITS = 6  # more take memory, and gain less than a microsecond a product
+SPLIT_FOR = 2  # items of typical length
 # Cost model in microseconds, measured on an H200: a launch, and each program of it; a chunk's minimum, or a
 # chunk and each of its output elements; an element of a partial sum, written and read.
 START, PROGRAM_TIME, FASTEST_CHUNK, CHUNK_TIME, NUMBER_TIME = 1.7, 0.003, 0.22, 0.18, 1.1e-5
@@ -45,22 +46,37 @@ PART_TIME = 1.2e-6
 
 
 def tile_for(
-    product: fold.Product, rows: int, processors: int, splittable: bool = False, widest: int = fold.COLUMNS
+    product: fold.Product, rows: int, processors: int, splits: Sequence[int] = (), widest: int = fold.COLUMNS
 ) -> ProductTile:
-    """The tile with the least estimated time for `rows` on `processors` multiprocessors."""
+    """The tile with the least estimated time for `rows` on `processors` multiprocessors.
+
+    With `splits`, the partial sums of one of these numbers of splits are written.
+    """
     steps = product.taps * product.chunks
 
     def time(tile: ProductTile) -> float:
         programs = -(-rows // tile.rows) * (product.columns // tile.columns) * tile.splits
         chunk = max(FASTEST_CHUNK, CHUNK_TIME + NUMBER_TIME * tile.rows * tile.columns)
         chunks = -(-programs // processors) * -(-steps // tile.splits)
-        parts = tile.splits * rows * product.columns * PART_TIME if splittable else 0.0
+        parts = tile.splits * rows * product.columns * PART_TIME if splits else 0.0
         return START + PROGRAM_TIME * programs + chunks * chunk + parts
 
-    most = min(steps, MOST_SPLITS) if splittable else 1
     sizes = [size for size in TILES if size[1] <= widest]
-    tiles = [ProductTile(*size, splits) for size in sizes for splits in range(1, most + 1)]
+    tiles = [ProductTile(*size, number) for size in sizes for number in splits or (1,)]
     return min(tiles, key=time)
+
+
+def split_tile_for(
+    product: fold.Product, rows: int, typical: int, processors: int, widest: int = fold.COLUMNS
+) -> ProductTile:
+    """The tile of a product that may be split, into as many sums as suit SPLIT_FOR items of `typical` rows.
+
+    So each row's sums are added in the same order in every batch and at every padded length: an item has the
+    same numbers, to the bit, as alone.
+    """
+    most = min(product.taps * product.chunks, MOST_SPLITS)
+    best = tile_for(product, SPLIT_FOR * typical, processors, range(1, most + 1), widest)
+    return tile_for(product, rows, processors, (best.splits,), widest)
 
 
 class SequenceBuffer:
@@ -139,14 +155,17 @@ def product_launch(
 
 
 class LayerLaunches:
-    """The launches of a transformer's layers, on the memory of a `SequenceBuffer`."""
+    """The launches of a transformer's layers, on the memory of a `SequenceBuffer`.
 
-    def __init__(self, layers: Sequence[fold.Layer], sequence: SequenceBuffer, processors: int):
+    `typical` is the length that the products are split for.
+    """
+
+    def __init__(self, layers: Sequence[fold.Layer], sequence: SequenceBuffer, typical: int, processors: int):
         self.layers, self.sequence, self.processors = layers, sequence, processors
         first = layers[0]
         self.qkv = sequence.new(first.attention.qkv.columns)
         self.hidden = sequence.new(first.expand.columns)
-        self.contract_tile = tile_for(first.contract, sequence.rows, processors, splittable=True)
+        self.contract_tile = split_tile_for(first.contract, sequence.rows, typical, processors)
         self.columns = first.contract.columns
         most = max(self.contract_tile.splits, first.attention.heads)
         self.parts = sequence.new(self.columns, torch.float32, most)
@@ -206,12 +225,11 @@ class LayerLaunches:
 class PredictorLaunches:
     """The launches of predictors of equal sizes, and their output `numbers` (predictors, B, size)."""
 
-    def __init__(self, predictors: fold.Predictors, sequence: SequenceBuffer, processors: int):
+    def __init__(self, predictors: fold.Predictors, sequence: SequenceBuffer, typical: int, processors: int):
         self.weights, self.sequence = predictors, sequence
         count, layers = len(predictors.last), predictors.layers
         self.tiles = [
-            tile_for(layer.product, sequence.rows, processors, splittable=True, widest=layer.block)
-            for layer in layers
+            split_tile_for(layer.product, sequence.rows, typical, processors, layer.block) for layer in layers
         ]
         self.parts = [
             sequence.new(layer.product.columns, torch.float32, tile.splits)
@@ -273,9 +291,10 @@ class EncoderBuffers:
         folded, processors = engine.folded, engine.processors
         self.folded, self.sequence, self.longest = folded, sequence, longest
         self.options = {**embedding_options(sequence, engine.config.mask_padding), "PADDING": padding}
-        self.stack = LayerLaunches(folded.layers, sequence, processors)
+        typical = engine.stage.dynamic_dims["text"].typical
+        self.stack = LayerLaunches(folded.layers, sequence, typical, processors)
         self.predictors = [
-            PredictorLaunches(predictors, sequence, processors) for predictors in folded.predictors
+            PredictorLaunches(predictors, sequence, typical, processors) for predictors in folded.predictors
         ]
 
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:

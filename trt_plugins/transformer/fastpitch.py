@@ -123,9 +123,11 @@ class DecoderBuffers:
             SequenceBuffer(batch, size, config.symbols_embedding_dim, margin_of(config), device)
             for size in (text, mel)
         )
-        energy = folded.predictors
-        self.energy = PredictorLaunches(energy, self.text, processors) if energy else None
-        self.stack = LayerLaunches(folded.layers, self.sequence, processors)
+        energy, dims = folded.predictors, engine.stage.dynamic_dims
+        self.energy = (
+            PredictorLaunches(energy, self.text, dims["text"].typical, processors) if energy else None
+        )
+        self.stack = LayerLaunches(folded.layers, self.sequence, dims["mel"].typical, processors)
         self.mel = torch.zeros(batch, config.n_mel_channels, mel, device=device)
 
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:

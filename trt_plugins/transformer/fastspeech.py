@@ -99,7 +99,8 @@ class DecoderBuffers:
         config, device = engine.config, engine.device
         self.config, self.folded = config, engine.folded
         self.sequence = SequenceBuffer(batch, mel, config.d_model, margin_of(config), device)
-        self.stack = LayerLaunches(self.folded.layers, self.sequence, engine.processors)
+        typical = engine.stage.dynamic_dims["mel"].typical
+        self.stack = LayerLaunches(self.folded.layers, self.sequence, typical, engine.processors)
         self.mel = torch.zeros(batch, config.n_mel_channels, mel, device=device)
 
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:
