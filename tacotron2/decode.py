@@ -90,14 +90,27 @@ def decode(
     `encoded` holds the encoder's outputs.
     """
     fixed = {name: to_device(encoded[name], engine.device) for name in ("memory", "processed_memory")}
+    texts = fixed["memory"].shape[1]
+    text = padded_text(engine, texts)
+    fixed = {name: pad_to(array, (len(array), text, array.shape[2])) for name, array in fixed.items()}
     fixed["lengths"] = to_device(lengths, engine.device)
     fixed["prenet_dropout"] = to_device(np.full(1, dropout, np.float32), engine.device)
     if engine.stage.name == "decoder_iter":
-        return _decode_steps(engine, config, fixed, noise, threshold, limit)
+        return _decode_steps(engine, config, fixed, noise, threshold, limit, texts)
     fixed["gate_threshold"] = to_device(np.full(1, threshold, np.float32), engine.device)
     out = engine(**fixed, prenet_noise=first_rows(noise, limit, engine.device))
     rest = {name: to_numpy(out[name]) for name in ("mel_lengths", "gate", "alignment", "stopped")}
+    rest["alignment"] = rest["alignment"][:, :, :texts]
     return Decoded(mel=out["mel"], **rest)
+
+
+def padded_text(engine: Engine, text: int) -> int:
+    """The symbols that a text of so many is padded to, once for all steps."""
+    if engine.stage.name == "decoder_iter" and engine.buckets:
+        return bucket_for(engine, text=text).text
+    # A graph of several steps is kept for each of few lengths.
+    step = TEXT_STEP if engine.can_be_repeated else engine.text_step
+    return min(-(-text // step) * step, engine.stage.dynamic_dims["text"].max)
 
 
 def _decode_steps(
@@ -107,16 +120,12 @@ def _decode_steps(
     noise: Noise,
     threshold: float,
     limit: int,
+    texts: int,
 ) -> Decoded:
-    """A step's outputs are the next one's inputs; `fixed` are the inputs that stay."""
-    batch, texts, _ = fixed["memory"].shape
-    text = texts
-    if engine.buckets:  # padded once, not at every step
-        text = bucket_for(engine, text=texts).text
-    elif engine.can_be_repeated:  # a graph of its steps for each of few lengths
-        text = min(-(-texts // TEXT_STEP) * TEXT_STEP, engine.stage.dynamic_dims["text"].max)
-    for name in ("memory", "processed_memory"):
-        fixed[name] = pad_to(fixed[name], (batch, text, fixed[name].shape[2]))
+    """A step's outputs are the next one's inputs; `fixed` are the inputs that stay, `texts` symbols long
+    without padding.
+    """
+    batch, text, _ = fixed["memory"].shape
     state = {
         tensor.name: to_device(np.zeros((batch, size), np.float32), engine.device)
         for tensor in state_tensors(config)

@@ -49,6 +49,9 @@ class Engine(ABC):
     can_be_captured: bool = False  # in a CUDA graph, by way of `capturable`
     prefers_batches: bool = False  # a padded batch at a time takes less time than its items one by one
     can_be_repeated: bool = False  # several autoregressive steps as one CUDA graph, by way of `repeated`
+    text_step: int = (
+        1  # its numbers are right for texts of multiples of so many symbols, and it takes no other
+    )
     buckets: tuple[Bucket, ...] = ()  # the fixed lengths that it runs at; (): lengths are dynamic
     length_regulator: LengthRegulator | None = None
 
@@ -115,7 +118,7 @@ class WrappedEngine(Engine):
         self.memory_owner = inner.memory_owner
         self.attends_to_padding = inner.attends_to_padding
         self.can_be_captured, self.can_be_repeated = inner.can_be_captured, inner.can_be_repeated
-        self.prefers_batches = inner.prefers_batches
+        self.prefers_batches, self.text_step = inner.prefers_batches, inner.text_step
         self.buckets, self.length_regulator = inner.buckets, inner.length_regulator
         self.covering, self.report, self.count_anew = inner.covering, inner.report, inner.count_anew
         self.count_call, self.count_miss = inner.count_call, inner.count_miss

@@ -41,6 +41,7 @@ class StageEngines(Mapping[str, Engine]):
         self._pool = EnginePool(self._deployment.engine_memory_limit)
         self._made: dict[str, Engine] = {}
         self.buckets = self._deployment.buckets(get_model(source.model).kind)
+        self.batch_frames = self._deployment.batch_frames
 
     def __getitem__(self, name: str) -> Engine:
         if name not in self._made:

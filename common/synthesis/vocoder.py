@@ -20,7 +20,6 @@ from common.synthesis.driver import Driver, bucket_for
 from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource
 
-MOST_FRAMES = 8192  # that a launch makes of a batch: more take memory, and no less time
 # (first frame, last frame + 1) of a mel -> the generator's further inputs for these.
 Excerpts = Callable[[int, int], dict[str, Array]]
 
@@ -135,7 +134,7 @@ class Vocoder(Driver[Config]):
 
     def _largest_batch(self, frames: int) -> int:
         """That one launch takes, of items of so many frames."""
-        return min(self.generator.stage.batch.max, MOST_FRAMES // max(frames, 1))
+        return min(self.generator.stage.batch.max, self.engines.batch_frames // max(frames, 1))
 
     @property
     def longest_chunk(self) -> int:

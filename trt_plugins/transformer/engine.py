@@ -10,10 +10,18 @@ import torch
 from torch import Tensor
 
 from common.config.deployment import Bucket
-from common.engines import Recent
 from common.engines.padded import PaddedEngine
 from common.stages import Stage
-from trt_plugins.graphs import TritonLaunch, check_machine, compile_missing, folded_network, processors_of
+from trt_plugins.graphs import (
+    TritonLaunch,
+    Zeros,
+    bytes_of,
+    check_machine,
+    compile_missing,
+    folded_network,
+    processors_of,
+    taking_from,
+)
 from trt_plugins.transformer import fold
 from trt_plugins.transformer.length_regulator import LENGTH_REGULATOR
 
@@ -80,16 +88,19 @@ def split_tile_for(
 
 
 class SequenceBuffer:
-    """The activations of a batch's symbols or frames; kernels.py describes the layout."""
+    """The activations of a batch's symbols or frames; kernels.py describes the layout.
 
-    def __init__(self, batch: int, size: int, channels: int, margin: int, device: Any):
+    What the stage does not return is of the memory that `zeros` takes.
+    """
+
+    def __init__(self, batch: int, size: int, channels: int, margin: int, zeros: Zeros, device: str):
         self.batch, self.size, self.channels, self.margin = batch, size, channels, margin
         self.stride = size + margin
         self.rows = batch * self.stride  # from the first item's first step
         self.all_rows = margin + self.rows + SLACK
         self.width = -(-channels // fold.CHUNK) * fold.CHUNK
-        self.device = device
-        self.x32 = self.new(self.width, torch.float32)
+        self.zeros, self.device = zeros, device
+        self.x32 = torch.zeros(self.all_rows, self.width, device=device)
         self.x16 = self.new(self.width)
         self.mask, self.inside = (self.new(1, torch.float32).view(-1) for _ in range(2))
         self.memory = self.x32, self.x16, self.mask, self.inside  # the outputs of the embedding kernels
@@ -98,7 +109,7 @@ class SequenceBuffer:
         self.widths = {"WIDTH": self.width, "BLOCK": fold.block_of(channels)}
 
     def new(self, width: int, dtype: torch.dtype = torch.float16, count: int = 1) -> Tensor:
-        return torch.zeros(count * self.all_rows, width, dtype=dtype, device=self.device)
+        return self.zeros(count * self.all_rows, width, dtype=dtype)
 
     @property
     def steps(self) -> Tensor:
@@ -351,19 +362,20 @@ def frames_launch(
 
 
 class KernelRun:
-    """A stage's launches on the current stream; the next run overwrites the outputs."""
+    """A stage's launches on the current stream, in memory of each run: graphs of one pool share it."""
 
-    def __init__(self, make: Callable[[Mapping[str, Tensor]], WorkBuffers]):
-        self._make = make
-        self._buffers: Recent[tuple, WorkBuffers] = Recent(1)  # by shapes
+    def __init__(self, make: Callable[[Mapping[str, Tensor], Zeros, str], WorkBuffers], device: str):
+        self._make, self._device = make, device
+        self._compiled = False
 
     def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         inputs = {name: tensor.contiguous() for name, tensor in inputs.items()}
-        shapes = tuple((name, tensor.shape) for name, tensor in sorted(inputs.items()))
-        known = shapes in self._buffers
-        launches, outputs = self._buffers.get_or_make(shapes, lambda: self._make(inputs)).describe(inputs)
-        if not known:
+        size = bytes_of(lambda zeros: self._make(inputs, zeros, "meta"))
+        block = torch.zeros(size, dtype=torch.uint8, device=self._device)
+        launches, outputs = self._make(inputs, taking_from(block), self._device).describe(inputs)
+        if not self._compiled:
             compile_missing(launches)
+            self._compiled = True
         for launch in launches:
             launch()
         return outputs
@@ -387,8 +399,8 @@ class TransformerEngine(PaddedEngine):
         """The network's weights in the kernels' layout, as a dataclass."""
 
     @abstractmethod
-    def work_buffers(self, inputs: Mapping[str, Tensor]) -> WorkBuffers:
-        """The memory for inputs of these shapes."""
+    def work_buffers(self, inputs: Mapping[str, Tensor], zeros: Zeros, device: str) -> WorkBuffers:
+        """The memory for inputs of these shapes: of `zeros`, and outputs of their own on the device."""
 
     def capturable(self, bucket: Bucket | None = None) -> KernelRun:
-        return KernelRun(self.work_buffers)
+        return KernelRun(self.work_buffers, self.device)

@@ -28,15 +28,14 @@ class Shape(GraphedShape):
         self.rows = 2 * layout.margin + self.tiles * GATE_ROWS  # of a phase
         self.blocks = -(-layout.window // layout.chunks)  # of `rows` rows each, for the windows of mels
 
-        steps = config.noise_length(frames)
-        self.inputs = {
-            "mel": torch.zeros(batch, config.n_mel_channels, frames, device=device),
-            "z": torch.zeros(batch, config.n_group, steps, device=device),
-            "lengths": torch.full((batch,), frames, dtype=torch.int64, device=device),
-        }
-        self.audio = torch.zeros(batch, steps * config.n_group, device=device)
-
     def allocate(self, zeros: Zeros) -> None:
+        config, batch, steps = self.config, self.batch, self.config.noise_length(self.frames)
+        self.inputs = {
+            "mel": zeros(batch, config.n_mel_channels, self.frames, dtype=torch.float32),
+            "z": zeros(batch, config.n_group, steps, dtype=torch.float32),
+            "lengths": zeros(batch, dtype=torch.int64),
+        }
+        self.audio = zeros(batch, steps * config.n_group, dtype=torch.float32)
         channels, area = self.layout.channels, self.layout.phases * self.rows
         # Windows of mels, then x. Margins between items stay zero.
         self.left = zeros(self.blocks * self.rows + area, channels, dtype=torch.float16)
