@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from common.arrays import to_numpy
+from common.arrays import read_later, to_numpy
 from common.audio.contract import require_same_contract
 from common.config.deployment import Bucket, Deployment
 from common.engines import Engine
@@ -274,11 +274,13 @@ class TextToSpeech:
         with self._models_turn:
             with clock.stage("acoustic"):
                 spoken = self._speak_utterances(utterances, controls, retries)
+                mels = [read_later(one.mel) for one in spoken]
             with clock.stage("vocoder"):
                 audio = self._vocode(spoken, controls)
+            # Copies, since what was read from a GPU is in memory that is scarce.
             return [
-                _SpokenPart(require_finite(samples), replace(one, mel=to_numpy(one.mel)))
-                for samples, one in zip(audio, spoken, strict=True)
+                _SpokenPart(require_finite(samples), replace(one, mel=np.array(mel())))
+                for samples, one, mel in zip(audio, spoken, mels, strict=True)
             ]
 
     def _speak_utterances(
@@ -307,7 +309,7 @@ class TextToSpeech:
                 starts.append(position / self.sampling_rate)
                 finished.append(soft_clip(samples))
                 position += len(samples)
-            joined = np.concatenate(finished)
+            joined = np.concatenate(finished) if len(finished) > 1 else finished[0]
         job.clock.audio = len(joined) / self.sampling_rate
         job.clock.first_audio = job.clock.total
         spoken = [part.spoken for part in parts]
