@@ -168,7 +168,8 @@ def make_workloads(args: argparse.Namespace):
         require_torch("--weights published")
     if args.profile:
         require_torch("--profile")
-    if args.warm_up and (args.symbols or args.part or args.suite or args.weights == "published"):
+    random_ids = args.symbols or (args.weights == "published" and not args.texts)
+    if args.warm_up and (args.part or args.suite or random_ids):
         raise InputError("--warm-up speaks a sentence: it is not for random ids, nor parts of models")
     if args.symbols:
         how["symbols"] = workload.numbers(args.symbols, "--symbols")
