@@ -13,7 +13,14 @@ from common.engines.tensorrt.api import load_tensorrt
 from common.engines.tensorrt.build import build_stage
 from common.engines.tensorrt.context import ContextRun, LoadedPlan, TrtContext, addressable
 from common.engines.tensorrt.engine_file import engine_file
-from common.engines.tensorrt.steps import ItemByItem, RepeatedSteps, make_steps, shape_of, sizes_of
+from common.engines.tensorrt.steps import (
+    ItemByItem,
+    RepeatedSteps,
+    Repetition,
+    make_steps,
+    shape_of,
+    sizes_of,
+)
 from common.errors import InputError
 from common.stages import Stage
 from common.weights.voices import ModelSource
@@ -103,7 +110,7 @@ class TrtEngine(Engine):
         with own_stream(self._stream) as stream:
 
             def make() -> RepeatedSteps | ItemByItem:
-                made = make_steps(self.loaded, self.stage, fixed, state, noise, steps, stream)
+                made = make_steps(self.loaded, Repetition(self.stage, noise, steps), fixed, state, stream)
                 self.loaded.save_compiled()
                 return made
 
