@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from common.arrays import Array, dtype_name
 from common.config.deployment import Bucket
 from common.errors import unknown
+from common.noise import Distribution, draw
 from common.stages import Dim, Stage, TensorSpec
 
 # Where padding is masked, symbols and frames are padded to multiples of these on a GPU: few CUDA graphs do
@@ -77,6 +78,13 @@ class Engine(ABC):
         """
         raise TypeError(f"{self.stage.full_name} on {self.backend} has no CUDA graph of several steps")
 
+    def draw(self, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> Array:
+        """Noise for its inputs, the same numbers as `common.noise.draw`: on the host, or on its device.
+
+        Float32 [B, count], a row for each seed.
+        """
+        return draw(distribution, seeds, first, count)
+
     def covering(self, text: int = 0, mel: int = 0) -> Bucket | None:
         """The smallest bucket for so many symbols and frames, 0 where a stage has none of them; else None."""
         return None
@@ -122,7 +130,7 @@ class WrappedEngine(Engine):
         self.buckets, self.length_regulator = inner.buckets, inner.length_regulator
         self.covering, self.report, self.count_anew = inner.covering, inner.report, inner.count_anew
         self.count_call, self.count_miss = inner.count_call, inner.count_miss
-        self.count_padding = inner.count_padding
+        self.count_padding, self.draw = inner.count_padding, inner.draw
 
     @property
     def memory_bytes(self) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
+from common.noise import Distribution
+from trt_plugins import noise
 from trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, Zeros
 from trt_plugins.waveglow.fold import CHUNK, NARROW, Folded, fold, layout_of
 from waveglow.config import WaveglowConfig
@@ -137,3 +139,7 @@ class Shape(GraphedShape):
 class Generator(ShapedGenerator):
     name, shape = "WaveGlow", Shape
     check, fold = staticmethod(layout_of), staticmethod(fold)
+
+    def draw(self, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> torch.Tensor:
+        with torch.cuda.device(self.device):
+            return noise.draw(self.device, distribution, seeds, first, count)
