@@ -9,12 +9,16 @@ from tacotron2.model import Tacotron2
 
 
 class Encoder(CapturedNetwork):
-    """Symbols behind the longest item are zeros to every convolution, as at the text's own length."""
+    """Symbols behind the longest item are zeros to every convolution, as at the text's own length.
+
+    In half precision cuDNN's LSTM was a tenth off in batches of 8 and more, and in smaller ones no faster.
+    """
+
+    in_float32 = True
 
     def method_of(self, network: Tacotron2) -> Callable[..., tuple[Tensor, ...]]:
-        if (
-            not network.encoder.mask_behind_longest
-        ):  # else another engine's graphs have the weights' addresses
+        # Once: later the graphs of another engine have the weights' addresses.
+        if not network.encoder.mask_behind_longest:
             network.encoder.mask_behind_longest = True
             flatten_directions(network.encoder.lstm)
         return network.encode
