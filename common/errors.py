@@ -28,7 +28,8 @@ PACKAGES = {
     **dict.fromkeys(("inflect", "anyascii", "tqdm"), ""),
     **dict.fromkeys(("torch", "onnx", "onnxscript"), "torch"),
     "matplotlib": "plot",
-    **dict.fromkeys(("hibari", "pocketsphinx", "pyworld", "soxr"), "train"),
+    **dict.fromkeys(("hibari", "pocketsphinx", "pyworld"), "train"),
+    "soxr": "serve",
     "jiwer": "eval",
 }
 

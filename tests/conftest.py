@@ -82,6 +82,7 @@ NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
     "nvrtc": ("cuda.bindings and NVRTC", has_nvrtc),
     "nvcc": ("nvcc", lambda: shutil.which("nvcc") is not None),
     "gxx": ("a g++ that knows _Float16", has_half_on_host),
+    "ffmpeg": ("ffmpeg", lambda: shutil.which("ffmpeg") is not None),
     "dev_full": ("/dev/full", lambda: Path("/dev/full").exists()),
 }
 
