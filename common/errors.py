@@ -29,7 +29,7 @@ PACKAGES = {
     **dict.fromkeys(("torch", "onnx", "onnxscript"), "torch"),
     "matplotlib": "plot",
     **dict.fromkeys(("hibari", "pocketsphinx", "pyworld"), "train"),
-    "soxr": "serve",
+    **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client", "soxr"), "serve"),
     "jiwer": "eval",
 }
 

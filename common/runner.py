@@ -28,6 +28,8 @@ from common.synthesis.utterances import ADVICE, ADVICE_AFTER_RETRIES, SpokenUtte
 from common.text import Analysis, Frontend, Utterance
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from common.synthesis.acoustic import AcousticModel
     from common.synthesis.vocoder import Vocoder
     from common.synthesis.warm_up import Warmed
@@ -72,9 +74,18 @@ class TextToSpeech:
 
     It may be called from several threads: each gets what it would get alone. Calls take turns at the models,
     a batch of utterances or a stream's chunk at a time, so that they add up to the throughput of one thread.
+    `models_turn` is what they hold meanwhile (default: a lock of this object). Several objects that share
+    drivers need one lock, or none (`nullcontext()`) where all engines say `can_be_shared`.
     """
 
-    def __init__(self, frontend: Frontend, acoustic: AcousticModel, vocoder: Vocoder, sampling_rate: int):
+    def __init__(
+        self,
+        frontend: Frontend,
+        acoustic: AcousticModel,
+        vocoder: Vocoder,
+        sampling_rate: int,
+        models_turn: AbstractContextManager[Any] | None = None,
+    ):
         self.frontend = frontend
         self.acoustic = acoustic
         self.vocoder = vocoder
@@ -82,7 +93,8 @@ class TextToSpeech:
         self.batch_size: int | None = None  # where a call says nothing; None: as many as the models allow
         self.load_timings = Timings()
         # Engines keep buffers, contexts and CUDA graphs between calls: one thread at a time.
-        self._models_turn, self._frontend_turn = threading.RLock(), threading.Lock()
+        self._models_turn = threading.RLock() if models_turn is None else models_turn
+        self._frontend_turn = threading.Lock()
 
     @classmethod
     def load(

@@ -8,6 +8,7 @@ from melforge import __version__
 
 COMMANDS = {
     "speak": ("common.cli.speak", "speak text to sound files or standard output"),
+    "serve": ("common.cli.serve", "serve speech over HTTP, as OpenAI's audio API"),
     "list": ("common.cli.list", "list voices, models, backends and what is exported or built"),
     "benchmark": ("common.cli.benchmark", "measure speed and memory on this machine"),
     "verify": ("common.cli.verify", "compare a backend with PyTorch, layer by layer"),

@@ -85,6 +85,7 @@ class OnnxEngine(Engine):
         key = (graph, device, threads)
         loaded = source.networks.get(key) or LoadedGraph(graph, source, device, threads)
         self.session, self.memory_bytes, self.memory_owner = loaded.session, loaded.memory_bytes, loaded
+        self.can_be_shared = device == "cpu"  # a session keeps nothing of a run
         self._inputs, self._outputs = ([t.name for t in tensors] for tensors in (stage.inputs, stage.outputs))
         for what, names, found in (
             ("takes", self._inputs, [value.name for value in self.session.get_inputs()]),

@@ -5,8 +5,8 @@ A model's own vocoder says what its receptive field is, and what the network tak
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -58,6 +58,8 @@ class Vocoder(Driver[Config]):
                 f"{OVERLAP + 2 * (context + OVERLAP)} frames"
             )
         self.denoising_strength = source.settings.denoising_strength
+        self._bias: Array | None = None
+        self._measuring = threading.Lock()
 
     @property
     def batch_safe(self) -> bool:
@@ -67,15 +69,18 @@ class Vocoder(Driver[Config]):
         """What the generator takes beside the mel, of so many frames."""
         return lambda first, last: {}
 
-    @cached_property
+    @property
     def bias(self) -> Array:
         """What the generator adds to everything, float32 (bins,) on its device; measured on first use.
 
         Its first frame depends on the first frames of the silent mel only.
         """
-        silent = np.zeros((1, self.config.n_mel_channels, BIAS_FRAMES), np.float32)
-        audio = next(self._generate_chunks(silent, OVERLAP, None, Controls(sigma=0.0), 0.0))
-        return to_device(bias_spectrum(audio, self.hop), self.generator.device)
+        with self._measuring:
+            if self._bias is None:
+                silent = np.zeros((1, self.config.n_mel_channels, BIAS_FRAMES), np.float32)
+                audio = next(self._generate_chunks(silent, OVERLAP, None, Controls(sigma=0.0), 0.0))
+                self._bias = to_device(bias_spectrum(audio, self.hop), self.generator.device)
+            return self._bias
 
     def vocode(self, mel: Array, lengths: np.ndarray, controls: Controls | None = None) -> list[np.ndarray]:
         """mel [B, n_mels, T_mel] -> audio float32 [lengths[b] * hop] for each item.
