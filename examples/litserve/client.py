@@ -37,7 +37,7 @@ def with_sizes(wav: bytes) -> bytes:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Asks examples/litserve/server.py for speech.")
     parser.add_argument("text")
     parser.add_argument("-o", "--output", type=Path, default=Path("speech.wav"))
     parser.add_argument("--server", default="http://127.0.0.1:8010", metavar="URL")

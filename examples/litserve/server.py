@@ -3,8 +3,8 @@
     pip install -e '.[serve,litserve]'
     python examples/litserve/server.py --port 8010
 
-POST /speech answers with a whole wav, POST /speech/stream with one that leaves as it is made. README.md says what
-`melforge serve` does beside this.
+POST /speech answers with a whole wav, POST /speech/stream with one that leaves as it is made. README.md says
+what `melforge serve` does beside this.
 """
 
 import argparse
@@ -125,7 +125,7 @@ def stop_all_at(number: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="FastPitch -> HiFi-GAN behind LitServe.")
     parser.add_argument("--port", type=int, default=8010)
     parser.add_argument("--host", default="127.0.0.1", help="127.0.0.1 or 0.0.0.0")
     parser.add_argument("--workers", type=int, default=1, help="processes for each of the two routes")
