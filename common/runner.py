@@ -44,6 +44,16 @@ OWN_CONTROLS = frozenset({"volume", "seed"})
 
 
 @dataclass(frozen=True)
+class ChunkSizes:
+    """Mel frames of a stream's chunks, as `Vocoder.vocode_chunks` takes them."""
+
+    first: int = FIRST_CHUNK
+    largest: int = LARGEST_CHUNK
+    growth: int = 2
+    even: bool = False
+
+
+@dataclass(frozen=True)
 class AnalysedText(Analysis):
     """A text with what the frontend made of it, cut where the acoustic model takes no longer utterances."""
 
@@ -230,11 +240,17 @@ class TextToSpeech:
             jobs = [self._job(number, text) for number, text in admitted]
             yield from self._speak_jobs(jobs, controls, batch_size, retries)
 
-    def stream(self, text: str | AnalysedText, controls: Controls | None = None, retries: int = 0) -> Stream:
+    def stream(
+        self,
+        text: str | AnalysedText,
+        controls: Controls | None = None,
+        retries: int = 0,
+        sizes: ChunkSizes | None = None,
+    ) -> Stream:
         """Speaks one text in chunks that join to what `speak` gives; the first leaves as early as it can."""
         controls = controls or Controls()
         self.require_controls(controls)
-        return Stream(self, self._job(0, text), controls, _require_retries(retries))
+        return Stream(self, self._job(0, text), controls, _require_retries(retries), sizes or ChunkSizes())
 
     def choose_batch_size(self, batch_size: int | None) -> int:
         """Utterances at a time, where a call asks for so many, or leaves it open."""
@@ -357,7 +373,7 @@ class Stream:
     utterance's first chunk leaves: `common.synthesis.timestamps` takes a stream as it takes `Audio`.
     """
 
-    def __init__(self, tts: TextToSpeech, job: _Job, controls: Controls, retries: int):
+    def __init__(self, tts: TextToSpeech, job: _Job, controls: Controls, retries: int, sizes: ChunkSizes):
         self.sampling_rate = tts.sampling_rate
         self.analysis = job.text
         self.utterances = job.text.utterances
@@ -367,7 +383,7 @@ class Stream:
         self.durations: list[np.ndarray] = []  # int64 [T_text], frames
         self.notes: list[str] = []  # of each utterance so far, "" for most
         self.problems: list[Problem] = []
-        self._chunks = self._run(tts, job.text.utterances, controls, retries)
+        self._chunks = self._run(tts, job.text.utterances, controls, retries, sizes)
 
     def __iter__(self) -> Stream:
         return self
@@ -380,9 +396,14 @@ class Stream:
         return samples
 
     def _run(
-        self, tts: TextToSpeech, utterances: Sequence[Utterance], controls: Controls, retries: int
+        self,
+        tts: TextToSpeech,
+        utterances: Sequence[Utterance],
+        controls: Controls,
+        retries: int,
+        sizes: ChunkSizes,
     ) -> Iterator[np.ndarray]:
-        first_chunk, position = FIRST_CHUNK, 0
+        first_chunk, position = sizes.first, 0
         for number, utterance in enumerate(utterances):
             with tts._models_turn, self.timings.stage("acoustic"):
                 (spoken,) = tts._speak_utterances([utterance], controls, retries)
@@ -396,8 +417,9 @@ class Stream:
             if not left:  # no sound, as in `speak`
                 yield finish(np.zeros(0, np.float32), self.sampling_rate, pause=utterance.pause)
                 continue
-            chunks = tts.vocoder.vocode_chunks(spoken.mel[None], first_chunk, LARGEST_CHUNK, controls)
-            first_chunk = LARGEST_CHUNK
+            how = {"growth": sizes.growth, "even": sizes.even}
+            chunks = tts.vocoder.vocode_chunks(spoken.mel[None], first_chunk, sizes.largest, controls, **how)
+            first_chunk = sizes.largest
             is_first = True
             held = np.zeros(0, np.float32)
             while left:
