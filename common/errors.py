@@ -30,6 +30,7 @@ PACKAGES = {
     "matplotlib": "plot",
     **dict.fromkeys(("hibari", "pocketsphinx", "pyworld"), "train"),
     **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client", "soxr"), "serve"),
+    "sounddevice": "play",
     "jiwer": "eval",
 }
 

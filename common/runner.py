@@ -369,13 +369,18 @@ def _all(arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...] | None:
 class Stream:
     """An iterator of float32 chunks of one text's audio.
 
-    `timings`, `notes` and `problems` grow while it is read.
+    `timings`, `notes`, `problems`, `starts` and `durations` grow while it is read, the last two before their
+    utterance's first chunk leaves: `common.synthesis.timestamps` takes a stream as it takes `Audio`.
     """
 
     def __init__(self, tts: TextToSpeech, job: _Job, controls: Controls, retries: int, sizes: ChunkSizes):
         self.sampling_rate = tts.sampling_rate
         self.analysis = job.text
+        self.utterances = job.text.utterances
+        self.frame_seconds = tts.vocoder.hop / tts.sampling_rate
         self.timings = job.clock
+        self.starts: list[float] = []  # seconds at which each utterance begins
+        self.durations: list[np.ndarray] = []  # int64 [T_text], frames
         self.notes: list[str] = []  # of each utterance so far, "" for most
         self.problems: list[Problem] = []
         self._chunks = self._run(tts, job.text.utterances, controls, retries, sizes)
@@ -398,14 +403,17 @@ class Stream:
         retries: int,
         sizes: ChunkSizes,
     ) -> Iterator[np.ndarray]:
-        first_chunk = sizes.first
+        first_chunk, position = sizes.first, 0
         for number, utterance in enumerate(utterances):
             with tts._models_turn, self.timings.stage("acoustic"):
                 (spoken,) = tts._speak_utterances([utterance], controls, retries)
             self.notes.append(spoken.note)
+            self.starts.append(position / self.sampling_rate)
+            self.durations.append(spoken.durations)
             if spoken.problem:
                 self.problems.append(describe_problem(number, utterance, spoken, retries))
             left = spoken.mel.shape[1] * tts.vocoder.hop
+            position += left + round(utterance.pause * self.sampling_rate)
             if not left:  # no sound, as in `speak`
                 yield finish(np.zeros(0, np.float32), self.sampling_rate, pause=utterance.pause)
                 continue

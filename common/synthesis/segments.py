@@ -14,6 +14,7 @@ import numpy as np
 from common.errors import InputError
 from common.text import Utterance
 from common.text.split import CLAUSE_PAUSE
+from common.text.words import words_of
 
 MARKS = frozenset(",;:.?!")
 BLANK, COMMA = " ", ","
@@ -85,11 +86,23 @@ def _part(utterance: Utterance, start: int, end: int, symbols: Sequence[str], pa
         part, ids = (*part, COMMA), np.append(ids, symbols.index(COMMA))
     return Utterance(
         text=_same_words(utterance.text, utterance.symbols, start, end),
-        normalised=_same_words(utterance.normalised, utterance.symbols, start, end),
+        normalised=_normalised(utterance, start, end),
         symbols=tuple(part),
         ids=ids.astype(np.int64),
         pause=pause,
     )
+
+
+def _normalised(utterance: Utterance, start: int, end: int) -> str:
+    """The words that these symbols speak, and the marks behind them."""
+    words = words_of(utterance.normalised, utterance.symbols)
+    inside = [number for number, word in enumerate(words) if word.end > start and word.start < end]
+    if not inside:
+        return ""
+    first, following = inside[0], inside[-1] + 1
+    begin = words[first].place if first else 0
+    stop = words[following].place if following < len(words) else len(utterance.normalised)
+    return utterance.normalised[begin:stop].strip()
 
 
 def _same_words(text: str, symbols: Sequence[str], start: int, end: int) -> str:
