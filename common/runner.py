@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -395,6 +395,10 @@ class Stream:
             self.timings.first_audio = self.timings.total
         return samples
 
+    def close(self) -> None:
+        """Ends it; not while another thread reads it."""
+        self._chunks.close()
+
     def _run(
         self,
         tts: TextToSpeech,
@@ -402,7 +406,7 @@ class Stream:
         controls: Controls,
         retries: int,
         sizes: ChunkSizes,
-    ) -> Iterator[np.ndarray]:
+    ) -> Generator[np.ndarray, None, None]:
         first_chunk, position = sizes.first, 0
         for number, utterance in enumerate(utterances):
             with tts._models_turn, self.timings.stage("acoustic"):

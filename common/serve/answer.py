@@ -16,8 +16,10 @@ from common.errors import InputError
 from common.serve.errors import ApiError, bad_request, overloaded
 from common.serve.metrics import LOG, milliseconds
 from common.serve.requests import SpeechFields, SpeechRequest, ignored_header
-from common.serve.scheduler import Cancelled, Job
-from common.serve.service import Service
+from common.serve.scheduler import Cancelled
+from common.serve.service import Service, Speaking
+from common.synthesis.subtitles import srt, vtt
+from common.synthesis.timestamps import as_rows, timestamps, utterance_timestamps
 
 FAULT = "this text could not be spoken: the fault is the server's"
 
@@ -35,7 +37,7 @@ class SpeechAnswer(Response):
         self.service, self.wanted, self.key, self.arrived = service, wanted, key, arrived
         self.record = record  # of the request, for the log
         self.background = None
-        self.job: Job | None = None
+        self.spoken: Speaking | None = None
         self.began = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,55 +60,57 @@ class SpeechAnswer(Response):
                 for task in (speaking, leaving):
                     task.cancel()
                 await asyncio.gather(speaking, leaving, return_exceptions=True)
-                if self.job is not None:
-                    self.job.cancel()
-                    self._note(self.job)
+                if self.spoken is not None:
+                    self.spoken.job.cancel()
+                    self.service.metrics.spoken(self.spoken.job.progress, len(self.wanted.input))
+                    self.record |= described(self.spoken)
 
     async def _speak(self, send: Send) -> None:
-        self.job = job = await self.service.speak(self.wanted, self.arrived)
-        pieces = events(job, len(self.wanted.input)) if self.wanted.stream_format == "sse" else job
+        form = self.wanted.stream_format
+        self.spoken = spoken = await self.service.speak(self.wanted, self.arrived, whole=form == "json")
+        pieces = {"audio": lambda _: spoken.job, "sse": events, "json": document}[form](spoken)
         try:
             async for piece in pieces:
                 if not self.began:
                     self.began = True
-                    await send(self._start(job))
+                    await send(self._start(spoken))
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         except Exception as error:
             self._fail(error)
         else:
             if not self.began:
-                await send(self._start(job))
+                await send(self._start(spoken))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             self.record["end"] = "whole"
 
     def _fail(self, error: Exception) -> None:
         self.record["end"] = type(error).__name__
-        answer = error if isinstance(error, ApiError) else answer_for(error)
+        answer = answer_for(error)
         if answer.status == 500:
             LOG.error("fault", exc_info=error, extra={"fields": {"id": self.record["id"]}})
         if not self.began:
             raise answer from None
 
-    def _start(self, job: Job) -> MutableMapping[str, Any]:
-        sse = self.wanted.stream_format == "sse"
+    def _start(self, spoken: Speaking) -> MutableMapping[str, Any]:
+        types = {"sse": "text/event-stream", "json": "application/json"}
         headers = {
-            "content-type": "text/event-stream" if sse else job.encoder.content_type,
+            "content-type": types.get(self.wanted.stream_format, spoken.job.encoder.content_type),
             "cache-control": "no-store",
             "x-accel-buffering": "no",  # a proxy is to pass chunks on as they come
             "x-sample-rate": str(self.wanted.sample_rate),
         }
         if ignored := ignored_header(self.wanted):
             headers["x-melforge-ignored"] = ignored
+        if unspoken := spoken.unspoken:
+            headers["x-melforge-unspoken"] = str(unspoken)
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         return {"type": "http.response.start", "status": 200, "headers": raw}
-
-    def _note(self, job: Job) -> None:
-        self.service.metrics.spoken(job.progress, len(self.wanted.input))
-        self.record |= described(job, self.wanted)
 
 
 def answer_for(error: Exception) -> ApiError:
     """A 400 for what the text or the controls ask for; anything else is the server's."""
+    if isinstance(error, ApiError):
+        return error
     if isinstance(error, Cancelled):
         return overloaded("the server is about to stop")
     if isinstance(error, InputError):
@@ -114,14 +118,15 @@ def answer_for(error: Exception) -> ApiError:
     return ApiError(500, FAULT, code="internal_error")
 
 
-def described(job: Job, wanted: SpeechFields) -> dict[str, Any]:
+def described(spoken: Speaking) -> dict[str, Any]:
     """A spoken text in the log: everything but the text."""
-    progress = job.progress
+    progress, wanted = spoken.job.progress, spoken.wanted
     return {
         "model": wanted.model,
         "voice": wanted.voice_name,
         "format": wanted.response_format,
         "characters": len(wanted.input),
+        "unspoken": spoken.unspoken,
         "audio_s": round(progress.made, 3),
         "queue_ms": milliseconds(progress.arrived, progress.started),
         "first_audio_ms": milliseconds(progress.arrived, progress.first_audio),
@@ -129,18 +134,41 @@ def described(job: Job, wanted: SpeechFields) -> dict[str, Any]:
     }
 
 
-async def events(job: Job, characters: int) -> AsyncIterator[bytes]:
-    """OpenAI's server-sent events: audio in base64, then what it took."""
-    async for piece in job:
-        audio = base64.b64encode(piece).decode()
-        yield event({"type": "speech.audio.delta", "audio": audio})
-    seconds = round(job.progress.made)
+async def events(spoken: Speaking) -> AsyncIterator[bytes]:
+    """OpenAI's server-sent events: audio in base64, then what it took.
+
+    With `timestamps` each utterance's words are an event before its first audio.
+    """
+    wanted, told = spoken.wanted, 0
+    async for piece in spoken.job:
+        utterances = utterance_timestamps(spoken.stream)[told:] if wanted.timestamps else []
+        for words in utterances:
+            yield event({"type": "speech.audio.timestamps", "words": as_rows(words)})
+        told += len(utterances)
+        yield event({"type": "speech.audio.delta", "audio": base64.b64encode(piece).decode()})
+    characters, seconds = len(wanted.input), round(spoken.job.progress.made)
     usage = {"input_tokens": characters, "output_tokens": seconds, "total_tokens": characters + seconds}
     yield event({"type": "speech.audio.done", "usage": usage})
 
 
 def event(content: dict[str, Any]) -> bytes:
     return f"data: {json.dumps(content)}\n\n".encode()
+
+
+async def document(spoken: Speaking) -> AsyncIterator[bytes]:
+    """All of it as JSON: the audio in base64, the words with their times, and subtitles."""
+    job, stream = spoken.job, spoken.stream
+    audio = b"".join([piece async for piece in job])
+    content = {
+        "audio": base64.b64encode(audio).decode(),
+        "media_type": job.encoder.content_type,
+        "sample_rate": spoken.wanted.sample_rate,
+        "seconds": round(job.progress.made, 6),
+        "words": as_rows(timestamps(stream)),
+        "srt": srt(stream),
+        "vtt": vtt(stream),
+    }
+    yield json.dumps(content).encode()
 
 
 async def left(receive: Receive) -> None:

@@ -49,7 +49,7 @@ class Probe:
         wanted = SpeechRequest(**fields, response_format="pcm")
         job = None
         try:
-            job = await self.service.speak(wanted, clock())
+            job = (await self.service.speak(wanted, clock())).job
             spoken = sum([len(piece) async for piece in job])
         except Exception as error:
             return f"a short text could not be spoken: {error}"

@@ -108,13 +108,14 @@ async def speak_item(
         wanted: SpeechFields = parse(json.dumps(fields).encode(), SpeechRequest)
         if wanted.stream_format != "audio":
             raise ApiError(400, "stream_format: the texts of a batch are answered whole", "stream_format")
-        job = await service.speak(wanted, arrived, whole=True)
+        spoken = await service.speak(wanted, arrived, whole=True)
+        job = spoken.job
         try:
             data = b"".join([piece async for piece in job])
         finally:
             job.cancel()
             service.metrics.spoken(job.progress, len(wanted.input))
-            record.setdefault("texts", []).append(described(job, wanted))
+            record.setdefault("texts", []).append(described(spoken))
     except ApiError as error:
         return {"index": number, **error.content}
     except (InputError, Cancelled) as error:

@@ -46,7 +46,10 @@ class SpeechFields(BaseModel):
     )
     response_format: Literal[tuple(FORMATS)] = Field("mp3", description="of the audio")  # type: ignore
     speed: float = Field(1.0, ge=SLOWEST, le=FASTEST, description="2 is twice as fast")
-    stream_format: Literal["audio", "sse"] = Field("audio", description="bytes, or server-sent events")
+    stream_format: Literal["audio", "sse", "json"] = Field(
+        "audio", description="bytes, server-sent events, or JSON with words and subtitles"
+    )
+    timestamps: bool = Field(False, description="with sse: words and phonemes with their seconds")
     instructions: str | None = Field(None, description="accepted and not used")
     sample_rate: int = Field(DEFAULT_RATE, ge=1, le=LARGEST_NUMBER, description="Hz")
     retries: int = Field(

@@ -12,7 +12,7 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -23,7 +23,13 @@ import numpy as np
 # should have the next chunk.
 TARGET, MARGIN = 0.1, 0.25
 
-Chunks = Generator[np.ndarray, None, None]
+
+class Chunks(Protocol):
+    """What makes a text's audio, float32 (S,) at a time: a `Stream`, or a generator."""
+
+    def __iter__(self) -> Iterator[np.ndarray]: ...
+    def __next__(self) -> np.ndarray: ...
+    def close(self) -> None: ...
 
 
 class Encoder(Protocol):

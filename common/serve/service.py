@@ -8,16 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from common.audio.wire import WireEncoder
 from common.errors import InputError
-from common.runner import AnalysedText, ChunkSizes, TextToSpeech
+from common.runner import AnalysedText, ChunkSizes, Stream, TextToSpeech
 from common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
 from common.serve.metrics import Metrics
 from common.serve.pairs import Pair, Pairs
 from common.serve.requests import SpeechFields, SpeechRequest, controls_of
-from common.serve.scheduler import Chunks, Job, Scheduler
+from common.serve.scheduler import Job, Scheduler
 from common.serve.settings import ServeSettings
 from common.speech import Controls
 
@@ -26,6 +27,20 @@ CHUNKS = ChunkSizes(first=24, largest=256, growth=4, even=True)
 ENCODING_THREADS = 4  # beside the one thread that owns a GPU
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Speaking:
+    """A text on its way: `stream` has what is known of it so far, `job` the bytes."""
+
+    wanted: SpeechFields
+    stream: Stream
+    job: Job
+
+    @property
+    def unspoken(self) -> int:
+        """Symbols of the text that the frontend has no way to speak."""
+        return len(self.stream.analysis.unspoken)
 
 
 class Service:
@@ -82,8 +97,8 @@ class Service:
             return self.pairs.get(pair)
         return await in_thread(self._loader, self.pairs.get, pair)
 
-    async def speak(self, wanted: SpeechFields, arrived: float, whole: bool = False) -> Job:
-        """A job that speaks what was asked for. A 400 says what of it cannot be.
+    async def speak(self, wanted: SpeechFields, arrived: float, whole: bool = False) -> Speaking:
+        """Begins to speak what was asked for. A 400 says what of it cannot be.
 
         `whole`: the bytes are wanted together, so that headers can say their length.
         """
@@ -113,9 +128,8 @@ class Service:
         except InputError as error:
             param = "sample_rate" if "Hz" in str(error) else "response_format"
             raise ApiError(400, str(error), param, "unsupported_value") from None
-        return self.scheduler.submit(
-            speaking(tts, text, controls, wanted.retries, self.sizes), encoder, tts.sampling_rate, arrived
-        )
+        stream = make_stream(tts, text, controls, wanted.retries, self.sizes)
+        return Speaking(wanted, stream, self.scheduler.submit(stream, encoder, tts.sampling_rate, arrived))
 
     def stop(self, seconds: float = 5.0) -> None:
         """Ends all work; waits so long for the workers."""
@@ -125,11 +139,10 @@ class Service:
         self.scheduler.join(seconds)
 
 
-def speaking(
+def make_stream(
     tts: TextToSpeech, text: AnalysedText, controls: Controls, retries: int, sizes: ChunkSizes | None
-) -> Chunks:
-    """The text's chunks, float32 (S,)."""
-    yield from tts.stream(text, controls, retries, sizes)
+) -> Stream:
+    return tts.stream(text, controls, retries, sizes)
 
 
 async def in_thread(executor: ThreadPoolExecutor, function: Callable[..., T], *arguments: Any) -> T:

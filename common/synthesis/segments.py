@@ -85,11 +85,7 @@ def _part(utterance: Utterance, start: int, end: int, symbols: Sequence[str], pa
         part, ids = (*part, COMMA), np.append(ids, symbols.index(COMMA))
     text, normalised = _texts(utterance, start, end)
     return Utterance(
-        text=text,
-        normalised=normalised,
-        symbols=tuple(part),
-        ids=ids.astype(np.int64),
-        pause=pause,
+        text=text, normalised=normalised, symbols=tuple(part), ids=ids.astype(np.int64), pause=pause
     )
 
 

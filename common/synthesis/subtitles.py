@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from common.speech import Audio
-from common.synthesis.timestamps import Word, as_rows, utterance_timestamps
+from common.synthesis.timestamps import Spoken, Word, as_rows, utterance_timestamps
 from common.text.words import common_breaks
 
 LINE = 42  # characters of a line, of which a cue has two
@@ -27,7 +27,7 @@ class Cue:
     end: float
 
 
-def cues(audio: Audio) -> list[Cue]:
+def cues(audio: Spoken) -> list[Cue]:
     """The text as written in cues that a viewer can read: two lines and seven seconds at most, where the text
     can be cut so; they end at marks if possible, and never span two utterances.
     """
@@ -68,7 +68,7 @@ def _last(written: str, words: Sequence[Word], breaks: Sequence[tuple[int, int]]
     return (marked or fitting)[-1]
 
 
-def srt(audio: Audio) -> str:
+def srt(audio: Spoken) -> str:
     """SubRip."""
     blocks = []
     for number, cue in enumerate(cues(audio), start=1):
@@ -77,7 +77,7 @@ def srt(audio: Audio) -> str:
     return "\n".join(blocks)
 
 
-def vtt(audio: Audio) -> str:
+def vtt(audio: Spoken) -> str:
     """WebVTT."""
     blocks = [
         f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}\n{_escaped(_lines(cue.text))}\n"

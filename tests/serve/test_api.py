@@ -15,6 +15,7 @@ import pytest
 import soundfile
 
 from common.serve.pairs import OPENAI_VOICES
+from common.text import Analysis
 from tests.serve.conftest import SPEECH, own_pcm, running, samples_of, speech, wait_for
 
 pytestmark = pytest.mark.serve
@@ -44,6 +45,29 @@ def require_error(answer, status, param=None):
     if param:
         assert error["param"] == param, error
     return error
+
+
+class OtherStream:
+    """Chunks in the place of a `Stream`."""
+
+    analysis = Analysis(())
+
+    def __init__(self, chunks):
+        self.chunks = chunks
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self.chunks)
+
+    def close(self):
+        pass
+
+
+def speak_instead(monkeypatch, chunks):
+    """Has a generator called in the place of `TextToSpeech.stream`."""
+    monkeypatch.setattr("common.serve.service.make_stream", lambda *how: OtherStream(chunks(*how)))
 
 
 # What is spoken
@@ -95,6 +119,29 @@ def test_server_sent_events_carry_the_same_bytes(server):
     assert [event["type"] for event in events[:-1]] == ["speech.audio.delta"] * (len(events) - 1)
     assert events[-1]["type"] == "speech.audio.done" and events[-1]["usage"]["input_tokens"] == len(TEXT)
     assert b"".join(base64.b64decode(event["audio"]) for event in events[:-1]) == whole
+
+
+def test_words_have_the_seconds_at_which_they_are_spoken(server, direct):
+    from common.synthesis.subtitles import srt
+    from common.synthesis.timestamps import as_rows, timestamps
+
+    spoken = direct.speak(TEXT)
+    wanted = as_rows(timestamps(spoken))
+    events = server.speak(TEXT, response_format="pcm", stream_format="sse", timestamps=True).text
+    events = [json.loads(line.removeprefix("data: ")) for line in events.split("\n\n") if line]
+    kinds = [event["type"].rpartition(".")[2] for event in events]
+    assert kinds[:2] == ["timestamps", "delta"] and kinds.count("timestamps") == 2
+    assert [word for event in events for word in event.get("words", ())] == wanted
+    answer = server.speak(TEXT, response_format="wav", stream_format="json").json()
+    assert answer["words"] == wanted and answer["srt"] == srt(spoken)
+    assert answer["vtt"].startswith("WEBVTT") and abs(answer["seconds"] - spoken.seconds) < 1e-3
+    audio, rate = soundfile.read(io.BytesIO(base64.b64decode(answer["audio"])))
+    assert rate == answer["sample_rate"] and abs(len(audio) / rate - spoken.seconds) < 1e-3
+
+
+def test_what_cannot_be_spoken_is_counted_in_a_header(server):
+    assert server.speak("One 你好 two.").headers["x-melforge-unspoken"] == "1"
+    assert "x-melforge-unspoken" not in server.speak().headers
 
 
 def test_chunks_leave_before_the_end_is_made(server):
@@ -175,7 +222,7 @@ def test_readiness_is_a_synthesis(server, monkeypatch):
     with server.client() as client:
         assert client.get("/ready").status_code == 200 and service.last_step > 0
         monkeypatch.setattr(service, "last_step", float("-inf"))
-        monkeypatch.setattr("common.serve.service.speaking", lambda *_: iter(()))
+        speak_instead(monkeypatch, lambda *_: iter(()))
         require_error(client.get("/ready"), 503)
         monkeypatch.setattr(service.scheduler, "slowest_step", lambda: 1e9)
         assert "one step" in require_error(client.get("/ready"), 503)["message"]
@@ -334,7 +381,7 @@ def test_who_leaves_before_the_first_sound_is_not_spoken_to(server, monkeypatch)
         raise AssertionError("spoken to nobody")
         yield
 
-    monkeypatch.setattr("common.serve.service.speaking", held)
+    speak_instead(monkeypatch, held)
     body = json.dumps(speech()).encode()
     blockers = [httpx.URL(server.url) for _ in range(3)]  # one more than there are workers
     sockets = []
@@ -365,16 +412,11 @@ def test_a_slow_reader_is_paused_and_holds_up_nobody():
 
 
 def test_what_breaks_in_the_middle_is_not_taken_for_the_whole(server, monkeypatch):
-    from common.serve import service
-
-    speaking = service.speaking
-
-    def breaking(*how):
-        yield from [next(chunks := speaking(*how))]
-        chunks.close()
+    def breaking(tts, text, *how):
+        yield next(tts.stream(text))
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(service, "speaking", breaking)
+    speak_instead(monkeypatch, breaking)
     with pytest.raises(httpx.RemoteProtocolError):
         server.speak(TEXT, response_format="pcm")
 
@@ -382,7 +424,7 @@ def test_what_breaks_in_the_middle_is_not_taken_for_the_whole(server, monkeypatc
         raise RuntimeError("broken")
         yield
 
-    monkeypatch.setattr(service, "speaking", broken)
+    speak_instead(monkeypatch, broken)
     assert "server" in require_error(server.speak(TEXT), 500)["message"]
     monkeypatch.undo()
     assert server.speak(TEXT).status_code == 200
