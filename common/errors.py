@@ -29,7 +29,7 @@ PACKAGES = {
     **dict.fromkeys(("torch", "onnx", "onnxscript"), "torch"),
     "matplotlib": "plot",
     **dict.fromkeys(("hibari", "pocketsphinx", "pyworld"), "train"),
-    **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client", "soxr"), "serve"),
+    **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client", "websockets", "soxr"), "serve"),
     "sounddevice": "play",
     "jiwer": "eval",
 }

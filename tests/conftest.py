@@ -53,7 +53,7 @@ def has_module(name: str) -> bool:
 
 
 def has_server() -> bool:
-    return all(map(has_module, ("fastapi", "uvicorn", "prometheus_client", "soxr", "httpx")))
+    return all(map(has_module, ("fastapi", "uvicorn", "prometheus_client", "websockets", "soxr", "httpx")))
 
 
 def has_nvrtc() -> bool:

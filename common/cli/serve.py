@@ -23,7 +23,7 @@ docs/serving.md has the endpoints and settings."""
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     settings = settings_from(args)
-    for package in ("fastapi", "uvicorn", "prometheus_client", "soxr"):
+    for package in ("fastapi", "uvicorn", "prometheus_client", "websockets", "soxr"):
         require_package(package, "serving")
     from common.serve.pairs import LoadOptions
     from common.serve.server import serve

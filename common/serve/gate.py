@@ -17,6 +17,8 @@ from common.serve.service import Service
 ID = re.compile(rb"[\w.-]{1,64}")
 GUARDED = ("/v1/", "/metrics")
 QUIET = ("/health", "/ready", "/metrics")  # asked every few seconds: no line in the log
+SWITCHED, POLICY = 101, 1008  # a WebSocket's status, and the code of its end where it may not be
+FAULT = ApiError(500, "this is a fault of the server", code="internal_error")
 RECORD, CALLER = "melforge.record", "melforge.caller"
 
 
@@ -27,33 +29,35 @@ class Gate:
         self.app, self.service = app, service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
         arrived = self.service.scheduler.clock()
         headers = dict(scope["headers"])
         given = headers.get(b"x-request-id", b"")
         name = given if ID.fullmatch(given) else os.urandom(8).hex().encode()
-        record: dict[str, Any] = {"id": name.decode(), "method": scope["method"]}
+        record: dict[str, Any] = {"id": name.decode(), "method": scope.get("method", "WEBSOCKET")}
         scope[RECORD] = record
         status = 0
 
         async def sending(message: Message) -> None:
             nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
+            if message["type"] in ("http.response.start", "websocket.accept"):
+                status = message.get("status", SWITCHED)
                 message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", name)]}
             await send(message)
 
         try:
             scope[CALLER] = self._caller(scope["path"], headers.get(b"authorization", b""))
             await self.app(scope, receive, sending)
-        except ApiError as error:
-            await error.response(scope, receive, sending)
         except Exception as error:
-            LOG.error("fault", exc_info=error, extra={"fields": {"id": record["id"]}})
-            if not status:
-                answer = ApiError(500, "this is a fault of the server", code="internal_error")
+            answer = error if isinstance(error, ApiError) else FAULT
+            if answer is FAULT:
+                LOG.error("fault", exc_info=error, extra={"fields": {"id": record["id"]}})
+            if scope["type"] == "websocket":
+                status = status or 403  # what a socket that is closed before it is accepted answers
+                await send({"type": "websocket.close", "code": POLICY})
+            elif not status:
                 await answer.response(scope, receive, sending)
         finally:
             route = getattr(scope.get("route"), "path", "other")

@@ -77,6 +77,7 @@ async def run(
         log_config=None,
         access_log=False,
         server_header=False,
+        ws_max_size=settings.body_bytes,
         timeout_graceful_shutdown=CLOSING_SECONDS,
     )
     server = Server(config)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from common.audio.wire import WireEncoder
@@ -61,7 +61,7 @@ class Service:
         self._texts = ThreadPoolExecutor(1, "text")
         self._loader = ThreadPoolExecutor(1, "load")
         shared = pairs.options.shares_engines()
-        self.sizes = CHUNKS if shared else None
+        self._even = shared
         beside = None if shared else ThreadPoolExecutor(ENCODING_THREADS, "encode")
         self.last_step = float("-inf")
         self.scheduler = Scheduler(workers, settings.ahead, beside, on_step=self._note_step)
@@ -128,8 +128,13 @@ class Service:
         except InputError as error:
             param = "sample_rate" if "Hz" in str(error) else "response_format"
             raise ApiError(400, str(error), param, "unsupported_value") from None
-        stream = make_stream(tts, text, controls, wanted.retries, self.sizes)
+        stream = make_stream(tts, text, controls, wanted.retries, self._sizes(tts))
         return Speaking(wanted, stream, self.scheduler.submit(stream, encoder, tts.sampling_rate, arrived))
+
+    def _sizes(self, tts: TextToSpeech) -> ChunkSizes | None:
+        """Of a stream's chunks; on a CPU half of what a vocoder makes at a time, in steps and memory."""
+        largest = min(CHUNKS.largest, tts.vocoder.longest_chunk // 2)
+        return replace(CHUNKS, largest=largest) if self._even else None
 
     def stop(self, seconds: float = 5.0) -> None:
         """Ends all work; waits so long for the workers."""
