@@ -28,7 +28,9 @@ PACKAGES = {
     **dict.fromkeys(("inflect", "anyascii", "tqdm"), ""),
     **dict.fromkeys(("torch", "onnx", "onnxscript"), "torch"),
     "matplotlib": "plot",
-    **dict.fromkeys(("hibari", "pocketsphinx", "pyworld", "soxr"), "train"),
+    **dict.fromkeys(("hibari", "pocketsphinx", "pyworld"), "train"),
+    **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client", "websockets", "soxr"), "serve"),
+    "sounddevice": "play",
     "jiwer": "eval",
 }
 

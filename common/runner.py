@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,8 @@ from common.synthesis.utterances import ADVICE, ADVICE_AFTER_RETRIES, SpokenUtte
 from common.text import Analysis, Frontend, Utterance
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from common.synthesis.acoustic import AcousticModel
     from common.synthesis.vocoder import Vocoder
     from common.synthesis.warm_up import Warmed
@@ -39,6 +41,16 @@ BATCH_SIZE = 8
 SORTED_BATCHES = 8
 # What the runner does itself. Every model honours a seed: one that draws no noise speaks the same for all.
 OWN_CONTROLS = frozenset({"volume", "seed"})
+
+
+@dataclass(frozen=True)
+class ChunkSizes:
+    """Mel frames of a stream's chunks, as `Vocoder.vocode_chunks` takes them."""
+
+    first: int = FIRST_CHUNK
+    largest: int = LARGEST_CHUNK
+    growth: int = 2
+    even: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,9 +84,18 @@ class TextToSpeech:
 
     It may be called from several threads: each gets what it would get alone. Calls take turns at the models,
     a batch of utterances or a stream's chunk at a time, so that they add up to the throughput of one thread.
+    `models_turn` is what they hold meanwhile (default: a lock of this object). Several objects that share
+    drivers need one lock, or none (`nullcontext()`) where all engines say `can_be_shared`.
     """
 
-    def __init__(self, frontend: Frontend, acoustic: AcousticModel, vocoder: Vocoder, sampling_rate: int):
+    def __init__(
+        self,
+        frontend: Frontend,
+        acoustic: AcousticModel,
+        vocoder: Vocoder,
+        sampling_rate: int,
+        models_turn: AbstractContextManager[Any] | None = None,
+    ):
         self.frontend = frontend
         self.acoustic = acoustic
         self.vocoder = vocoder
@@ -82,7 +103,8 @@ class TextToSpeech:
         self.batch_size: int | None = None  # where a call says nothing; None: as many as the models allow
         self.load_timings = Timings()
         # Engines keep buffers, contexts and CUDA graphs between calls: one thread at a time.
-        self._models_turn, self._frontend_turn = threading.RLock(), threading.Lock()
+        self._models_turn = threading.RLock() if models_turn is None else models_turn
+        self._frontend_turn = threading.Lock()
 
     @classmethod
     def load(
@@ -219,11 +241,17 @@ class TextToSpeech:
             jobs = [self._job(number, text) for number, text in admitted]
             yield from self._speak_jobs(jobs, controls, batch_size, retries)
 
-    def stream(self, text: str | AnalysedText, controls: Controls | None = None, retries: int = 0) -> Stream:
+    def stream(
+        self,
+        text: str | AnalysedText,
+        controls: Controls | None = None,
+        retries: int = 0,
+        sizes: ChunkSizes | None = None,
+    ) -> Stream:
         """Speaks one text in chunks that join to what `speak` gives; the first leaves as early as it can."""
         controls = controls or Controls()
         self.require_controls(controls)
-        return Stream(self, self._job(0, text), controls, _require_retries(retries))
+        return Stream(self, self._job(0, text), controls, _require_retries(retries), sizes or ChunkSizes())
 
     def choose_batch_size(self, batch_size: int | None) -> int:
         """Utterances at a time, where a call asks for so many, or leaves it open."""
@@ -344,16 +372,21 @@ def _all(arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...] | None:
 class Stream:
     """An iterator of float32 chunks of one text's audio.
 
-    `timings`, `notes` and `problems` grow while it is read.
+    `timings`, `notes`, `problems`, `starts` and `durations` grow while it is read, the last two before their
+    utterance's first chunk leaves: `common.synthesis.timestamps` takes a stream as it takes `Audio`.
     """
 
-    def __init__(self, tts: TextToSpeech, job: _Job, controls: Controls, retries: int):
+    def __init__(self, tts: TextToSpeech, job: _Job, controls: Controls, retries: int, sizes: ChunkSizes):
         self.sampling_rate = tts.sampling_rate
         self.analysis = job.text
+        self.utterances = job.text.utterances
+        self.frame_seconds = tts.vocoder.hop / tts.sampling_rate
         self.timings = job.clock
+        self.starts: list[float] = []  # seconds at which each utterance begins
+        self.durations: list[np.ndarray] = []  # int64 [T_text], frames
         self.notes: list[str] = []  # of each utterance so far, "" for most
         self.problems: list[Problem] = []
-        self._chunks = self._run(tts, job.text.utterances, controls, retries)
+        self._chunks = self._run(tts, job.text.utterances, controls, retries, sizes)
 
     def __iter__(self) -> Stream:
         return self
@@ -365,22 +398,35 @@ class Stream:
             self.timings.first_audio = self.timings.total
         return samples
 
+    def close(self) -> None:
+        """Ends it; not while another thread reads it."""
+        self._chunks.close()
+
     def _run(
-        self, tts: TextToSpeech, utterances: Sequence[Utterance], controls: Controls, retries: int
-    ) -> Iterator[np.ndarray]:
-        first_chunk = FIRST_CHUNK
+        self,
+        tts: TextToSpeech,
+        utterances: Sequence[Utterance],
+        controls: Controls,
+        retries: int,
+        sizes: ChunkSizes,
+    ) -> Generator[np.ndarray, None, None]:
+        first_chunk, position = sizes.first, 0
         for number, utterance in enumerate(utterances):
             with tts._models_turn, self.timings.stage("acoustic"):
                 (spoken,) = tts._speak_utterances([utterance], controls, retries)
             self.notes.append(spoken.note)
+            self.starts.append(position / self.sampling_rate)
+            self.durations.append(spoken.durations)
             if spoken.problem:
                 self.problems.append(describe_problem(number, utterance, spoken, retries))
             left = spoken.mel.shape[1] * tts.vocoder.hop
+            position += left + round(utterance.pause * self.sampling_rate)
             if not left:  # no sound, as in `speak`
                 yield finish(np.zeros(0, np.float32), self.sampling_rate, pause=utterance.pause)
                 continue
-            chunks = tts.vocoder.vocode_chunks(spoken.mel[None], first_chunk, LARGEST_CHUNK, controls)
-            first_chunk = LARGEST_CHUNK
+            how = {"growth": sizes.growth, "even": sizes.even}
+            chunks = tts.vocoder.vocode_chunks(spoken.mel[None], first_chunk, sizes.largest, controls, **how)
+            first_chunk = sizes.largest
             is_first = True
             held = np.zeros(0, np.float32)
             while left:

@@ -8,8 +8,11 @@ from melforge import __version__
 
 COMMANDS = {
     "speak": ("common.cli.speak", "speak text to sound files or standard output"),
+    "serve": ("common.cli.serve", "serve speech over HTTP, as OpenAI's audio API"),
+    "say": ("common.cli.say", "have a server speak: play it, or write it to a file"),
     "list": ("common.cli.list", "list voices, models, backends and what is exported or built"),
     "benchmark": ("common.cli.benchmark", "measure speed and memory on this machine"),
+    "benchmark-server": ("common.cli.benchmark_server", "measure a server under load"),
     "verify": ("common.cli.verify", "compare a backend with PyTorch, layer by layer"),
     "export": ("common.cli.export", "export models to ONNX and check the graphs"),
     "build": ("common.cli.build", "build TensorRT engines"),
@@ -25,7 +28,7 @@ def main() -> None:
     name, *words = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
         print("usage: melforge COMMAND ...      (melforge COMMAND --help shows its options)\n")
-        print("\n".join(f"  {command:<16}{about}" for command, (_, about) in COMMANDS.items()))
+        print("\n".join(f"  {command:<18}{about}" for command, (_, about) in COMMANDS.items()))
     elif name == "--version":
         print(f"melforge {__version__}")
     elif name in COMMANDS:

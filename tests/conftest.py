@@ -52,6 +52,10 @@ def has_module(name: str) -> bool:
     return True
 
 
+def has_server() -> bool:
+    return all(map(has_module, ("fastapi", "uvicorn", "prometheus_client", "websockets", "soxr", "httpx")))
+
+
 def has_nvrtc() -> bool:
     if not has_module("cuda.bindings.nvrtc"):
         return False
@@ -82,6 +86,10 @@ NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
     "nvrtc": ("cuda.bindings and NVRTC", has_nvrtc),
     "nvcc": ("nvcc", lambda: shutil.which("nvcc") is not None),
     "gxx": ("a g++ that knows _Float16", has_half_on_host),
+    "ffmpeg": ("ffmpeg", lambda: shutil.which("ffmpeg") is not None),
+    "serve": ("the extra serve, and httpx", has_server),
+    "openai": ("the package openai", lambda: has_module("openai")),
+    "litserve": ("LitServe", lambda: has_module("litserve")),
     "dev_full": ("/dev/full", lambda: Path("/dev/full").exists()),
 }
 

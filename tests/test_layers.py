@@ -28,6 +28,7 @@ LADDER = (
     ("common.export",),
     ("common.synthesis",),
     ("common.runner",),
+    ("common.serve",),
     ("common.bench",),
     ("common.verify",),
     ("common.cli",),

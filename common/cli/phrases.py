@@ -90,9 +90,17 @@ def file_name(cell: str, place: str) -> str:
 class Writer:
     """Where each phrase's files go; what is wrong with that shows before anything is computed."""
 
-    def __init__(self, output: str | None, phrases: Sequence[Phrase], save_mel: bool, plot: str | None):
+    def __init__(
+        self,
+        output: str | None,
+        phrases: Sequence[Phrase],
+        save_mel: bool = False,
+        plot: str | None = None,
+        subtitles: str | None = None,
+    ):
         many = len(phrases) > 1
         self.save_mel, self.plot, self.to_stdout = save_mel, Path(plot) if plot else None, output == "-"
+        self.subtitles, self.subtitles_form = _subtitles(subtitles, many) if subtitles else (None, "")
         self.folder: Path | None = None
         self.file: Path | None = None
         if self.plot:
@@ -104,6 +112,9 @@ class Writer:
                 raise InputError(f"-o - takes one phrase, not {len(phrases)}: give a folder")
             if save_mel:
                 raise InputError("--save-mel saves beside the sound file, and -o - writes none: give a file")
+            if subtitles and not self.subtitles:
+                beside = f"--subtitles {subtitles} writes beside the sound file, and -o - writes none"
+                raise InputError(f"{beside}: give FILE.{subtitles}")
             return
         path = Path(output or (SINGLE if many else f"{SINGLE}.wav"))
         suffix = path.suffix.lower().removeprefix(".")
@@ -130,6 +141,8 @@ class Writer:
 
             target = self.plot / f"{phrase.name}.png" if self.plot.is_dir() else self.plot
             write_bytes(target, draw(audio))
+        if self.subtitles:
+            self._write_subtitles(self.subtitles, audio)
         if self.to_stdout:
             write_audio(sys.stdout.buffer, audio.samples, audio.sampling_rate)
             sys.stdout.buffer.flush()
@@ -143,7 +156,31 @@ class Writer:
             buffer = io.BytesIO()
             np.save(buffer, audio.mel)
             write_bytes(path.with_suffix(".npy"), buffer.getvalue())
+        if self.subtitles_form and not self.subtitles:
+            self._write_subtitles(path.with_suffix(f".{self.subtitles_form}"), audio)
         return path
+
+    def _write_subtitles(self, path: Path, audio: Audio) -> None:
+        from common.synthesis.subtitles import WRITERS
+
+        write_bytes(path, WRITERS[self.subtitles_form](audio).encode())
+
+
+def _subtitles(asked: str, many: bool) -> tuple[Path | None, str]:
+    """The file of --subtitles (None: one beside each sound file), and its form."""
+    from common.synthesis.subtitles import WRITERS
+
+    forms = ", ".join(WRITERS)
+    if asked in WRITERS:
+        return None, asked
+    path = Path(asked)
+    if (form := path.suffix.lower().removeprefix(".")) not in WRITERS:
+        raise InputError(f"--subtitles {asked}: the suffix does not name a form; use one of {forms}")
+    if many:
+        raise InputError(f"--subtitles {asked} is one file for many phrases: give only its form, {form}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {asked}: the folder {path.parent} does not exist")
+    return path, form
 
 
 def _is_device(path: Path) -> bool:

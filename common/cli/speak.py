@@ -59,6 +59,12 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     options.add_options(more, "batch-size", batch_size="utterances at a time (default: 8)")
     more.add_argument("--save-mel", action="store_true", help="also save each mel as .npy beside its sound")
     more.add_argument("--plot", metavar="PNG", help="draw mel, attention and pitch (many phrases: a folder)")
+    more.add_argument(
+        "--subtitles",
+        metavar="FILE",
+        help="write when each word is spoken: FILE.srt, .vtt or .json (also phonemes), "
+        "or only srt, vtt or json: a file beside each sound",
+    )
     options.add_options(more, "warm-up")
     more.add_argument("--timing", action="store_true", help="print what the time went to, on stderr")
     more.add_argument("--json", action="store_true", help="print what was made, as JSON on stdout")
@@ -79,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.show_text:
         return show_text(args, phrases)
     controls = options.controls_from(args)
-    writer = Writer(args.output, phrases, args.save_mel, args.plot)
+    writer = Writer(args.output, phrases, args.save_mel, args.plot, args.subtitles)
     if args.json and writer.to_stdout:
         raise InputError("--json and -o - both write to stdout: give -o a file")
     tts = options.load_from(args)

@@ -49,6 +49,7 @@ class Engine(ABC):
     attends_to_padding: bool = True  # False: steps behind the longest item's end change no output
     can_be_captured: bool = False  # in a CUDA graph, by way of `capturable`
     prefers_batches: bool = False  # a padded batch at a time takes less time than its items one by one
+    can_be_shared: bool = False  # threads may run it at the same time
     can_be_repeated: bool = False  # several autoregressive steps as one CUDA graph, by way of `repeated`
     text_step: int = (
         1  # its numbers are right for texts of multiples of so many symbols, and it takes no other

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -40,19 +41,21 @@ class StageEngines(Mapping[str, Engine]):
         self._deployment = deployment or Deployment()
         self._pool = EnginePool(self._deployment.engine_memory_limit)
         self._made: dict[str, Engine] = {}
+        self._making = threading.RLock()
         self.buckets = self._deployment.buckets(get_model(source.model).kind)
         self.batch_frames = self._deployment.batch_frames
 
     def __getitem__(self, name: str) -> Engine:
-        if name not in self._made:
-            stage = self._stages[name]
-            if self.buckets and name not in self._deployment.kernels:
-                how = (self._pool, self._backend, self._device)
-                engine: Engine = BucketedEngine(stage, self.buckets, self._make, *how)
-            else:
-                engine = self._make(stage)
-            self._made[name] = self._watch(engine) if self._watch else engine
-        return self._made[name]
+        with self._making:
+            if name not in self._made:
+                stage = self._stages[name]
+                if self.buckets and name not in self._deployment.kernels:
+                    how = (self._pool, self._backend, self._device)
+                    engine: Engine = BucketedEngine(stage, self.buckets, self._make, *how)
+                else:
+                    engine = self._make(stage)
+                self._made[name] = self._watch(engine) if self._watch else engine
+            return self._made[name]
 
     def _make(self, stage: Stage, bucket: Bucket | None = None) -> Engine:
         if stage.name in self._deployment.kernels:
@@ -82,6 +85,17 @@ class StageEngines(Mapping[str, Engine]):
     def covering(self, text: int) -> Bucket | None:
         """The bucket that a text of so many symbols needs; None without buckets."""
         return next((bucket for bucket in self.buckets if bucket.text >= text), None)
+
+    @property
+    def can_be_shared(self) -> bool:
+        """Whether threads may run these engines at the same time."""
+        return all(engine.can_be_shared for engine in self._made.values())
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of the engines that were made, each that shares its memory counted once."""
+        owners = {id(engine.memory_owner): engine.memory_bytes for engine in self._made.values()}
+        return sum(owners.values())
 
     def report(self) -> list[dict[str, Any]]:
         """A row for each bucket of each stage that ran."""

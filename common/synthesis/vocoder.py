@@ -5,8 +5,8 @@ A model's own vocoder says what its receptive field is, and what the network tak
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -58,6 +58,8 @@ class Vocoder(Driver[Config]):
                 f"{OVERLAP + 2 * (context + OVERLAP)} frames"
             )
         self.denoising_strength = source.settings.denoising_strength
+        self._bias: Array | None = None
+        self._measuring = threading.Lock()
 
     @property
     def batch_safe(self) -> bool:
@@ -67,15 +69,18 @@ class Vocoder(Driver[Config]):
         """What the generator takes beside the mel, of so many frames."""
         return lambda first, last: {}
 
-    @cached_property
+    @property
     def bias(self) -> Array:
         """What the generator adds to everything, float32 (bins,) on its device; measured on first use.
 
         Its first frame depends on the first frames of the silent mel only.
         """
-        silent = np.zeros((1, self.config.n_mel_channels, BIAS_FRAMES), np.float32)
-        audio = next(self._generate_chunks(silent, OVERLAP, None, Controls(sigma=0.0), 0.0))
-        return to_device(bias_spectrum(audio, self.hop), self.generator.device)
+        with self._measuring:
+            if self._bias is None:
+                silent = np.zeros((1, self.config.n_mel_channels, BIAS_FRAMES), np.float32)
+                audio = next(self._generate_chunks(silent, (OVERLAP, OVERLAP), Controls(sigma=0.0), 0.0))
+                self._bias = to_device(bias_spectrum(audio, self.hop), self.generator.device)
+            return self._bias
 
     def vocode(self, mel: Array, lengths: np.ndarray, controls: Controls | None = None) -> list[np.ndarray]:
         """mel [B, n_mels, T_mel] -> audio float32 [lengths[b] * hop] for each item.
@@ -142,43 +147,58 @@ class Vocoder(Driver[Config]):
         return self.longest_mel - 2 * (self.context + OVERLAP)
 
     def vocode_chunks(
-        self, mel: Array, first_chunk: int, chunk: int | None = None, controls: Controls | None = None
+        self,
+        mel: Array,
+        first_chunk: int,
+        chunk: int | None = None,
+        controls: Controls | None = None,
+        growth: int = 2,
+        even: bool = False,
     ) -> Iterator[np.ndarray]:
         """mel [1, n_mels, T_mel] -> audio in chunks that join to the whole mel's audio.
 
-        The first chunk has `first_chunk` frames, each further one twice as many, up to `chunk`. A chunk is
-        computed with the frames around it that it depends on; the mel's true ends stay ends.
+        The first chunk has `first_chunk` frames, each further one `growth` times as many, up to `chunk`. A
+        chunk is computed with the frames around it that it depends on; the mel's true ends stay ends. `even`:
+        the last two are alike, or one, of up to a third more: every seam costs those frames again.
         """
         controls = controls or Controls()
         strength = self._strength(controls)
         if mel.shape[2] * self.hop < fewest_samples(self.hop):
             strength = 0.0  # too short for a spectrum
-        yield from self._generate_chunks(mel, first_chunk, chunk, controls, strength)
+        sizes = (first_chunk, chunk or first_chunk)
+        yield from self._generate_chunks(mel, sizes, controls, strength, growth, even)
 
     def _strength(self, controls: Controls) -> float:
         strength = controls.denoising_strength
         return self.denoising_strength if strength is None else strength
 
     def _generate_chunks(
-        self, mel: Array, first_chunk: int, chunk: int | None, controls: Controls, strength: float
+        self,
+        mel: Array,
+        sizes: tuple[int, int],
+        controls: Controls,
+        strength: float,
+        growth: int = 2,
+        even: bool = False,
     ) -> Iterator[np.ndarray]:
         mel = to_device(mel, self.generator.device)
         frames = mel.shape[2]
         excerpts = self.excerpts(frames, controls)
         margin = OVERLAP if strength else 0  # a denoised sample depends on every window that holds it
-        size, largest = (min(count, self.longest_chunk) for count in (first_chunk, chunk or first_chunk))
+        size, largest = (min(count, self.longest_chunk) for count in sizes)
         start = 0
         while start < frames:
-            end = min(start + size, frames)
+            left = frames - start
+            end = start + (even_share(left, size, self.longest_chunk) if even else min(size, left))
             end = min(end + self._free_frames(start, end, frames, margin), frames)
             first, last = max(0, start - margin), min(frames, end + margin)
-            left, right = self._reach(start, end, frames, margin)
-            audio = self._generate(mel[:, :, left:right], excerpts(left, right))
-            audio = audio[:, (first - left) * self.hop : (last - left) * self.hop]
+            before, after = self._reach(start, end, frames, margin)
+            audio = self._generate(mel[:, :, before:after], excerpts(before, after))
+            audio = audio[:, (first - before) * self.hop : (last - before) * self.hop]
             if strength:
                 audio = self.denoise(audio, strength)
             yield read_later(audio[0, (start - first) * self.hop : (end - first) * self.hop])()
-            start, size = end, min(size * 2, largest)
+            start, size = end, min(size * growth, largest)
 
     def _reach(self, start: int, end: int, frames: int, margin: int) -> tuple[int, int]:
         """Where the frames begin and end that these depend on."""
@@ -211,3 +231,10 @@ class Vocoder(Driver[Config]):
             lengths = self._length(audio.shape[1] // self.hop)
         ends = {"lengths": lengths} if masked else {}
         return denoiser(audio=audio, strength=share, bias=self.bias, **ends)["denoised"]
+
+
+def even_share(left: int, size: int, longest: int) -> int:
+    """Of the frames that are left, those of a chunk of about `size`, so that none is short at the end."""
+    if left <= min(size + size // 3, longest):
+        return left
+    return -(-left // 2) if left < 2 * size else size

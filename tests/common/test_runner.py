@@ -107,6 +107,22 @@ def test_chunked_vocoder_equals_one_shot(tts, frames, first, chunk):
     chunks = list(tts.vocoder.vocode_chunks(mel, first, chunk))
     assert len(chunks[0]) == min(first, frames) * 256
     np.testing.assert_allclose(np.concatenate(chunks), whole, atol=1e-4)
+    even = list(tts.vocoder.vocode_chunks(mel, first, chunk, growth=3, even=True))
+    np.testing.assert_allclose(np.concatenate(even), whole, atol=1e-4)
+
+
+def test_chunks_grow_and_the_last_are_even(tts):
+    def frames_of(frames, *sizes, **how):
+        mel = np.full((1, 80, frames), -5, np.float32)
+        return [len(chunk) // 256 for chunk in tts.vocoder.vocode_chunks(mel, *sizes, **how)]
+
+    assert frames_of(150, 10, 40) == [10, 20, 40, 40, 40]
+    assert frames_of(162, 10, 40) == [10, 20, 40, 40, 40, 12]
+    how = {"growth": 4, "even": True}
+    assert frames_of(162, 10, 40, **how) == [10, 40, 40, 36, 36]
+    assert frames_of(143, 10, 40, **how) == [10, 40, 40, 53]
+    assert frames_of(13, 10, 40, **how) == [13]
+    assert frames_of(14, 10, 40, **how) == [7, 7]
 
 
 @pytest.mark.parametrize("frames, first, chunk", [(1, 1, 1), (7, 3, 3), (61, 1, 17), (150, 24, 64)])
@@ -363,7 +379,7 @@ class LoudVocoder:
         counts = [mel.shape[1] * 256 for mel in mels]
         return [2.5 * np.cos(np.arange(n, dtype=np.float32) / 3509 * self.swings) for n in counts]
 
-    def vocode_chunks(self, mel, first_chunk, chunk, controls):
+    def vocode_chunks(self, mel, first_chunk, chunk, controls, **how):
         (samples,) = self.vocode_each(mel, controls)
         yield from np.split(samples, range(first_chunk * 256, len(samples), chunk * 256))
 

@@ -231,6 +231,19 @@ def test_strict_refuses_what_cannot_be_spoken(infer, fails):
     assert "cannot be spoken" in fails("--text", "Hello \ue000 there.", "--strict")
 
 
+def test_subtitles(infer, fails, tmp_path):
+    assert infer("--text", "Hello there.", "--subtitles", "x.vtt").returncode == 0
+    assert (tmp_path / "x.vtt").read_text().startswith("WEBVTT\n\n00:00:00.")
+    (tmp_path / "in.txt").write_text("One phrase.\nAnother one.\n")
+    assert infer("-i", "in.txt", "-o", "out", "--subtitles", "json").returncode == 0
+    words = [json.loads((tmp_path / f"out/{n}.json").read_text())["utterances"][0]["words"] for n in (1, 2)]
+    assert [[word["text"] for word in row] for row in words] == [["One", "phrase"], ["Another", "one"]]
+    assert "is one file for many phrases: give only its form, srt" in fails(
+        "-i", "in.txt", "--subtitles", "x.srt"
+    )
+    assert "give FILE.srt" in fails("--text", "Hello.", "-o", "-", "--subtitles", "srt")
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -244,6 +257,8 @@ def test_strict_refuses_what_cannot_be_spoken(infer, fails):
         (("--speaker", "7"), "speaker 7 does not exist"),
         (("--device", "gpu"), "unknown device 'gpu': use cpu, cuda, cuda:N or auto"),
         (("--plot", "nowhere/x.png"), "the folder nowhere does not exist"),
+        (("--subtitles", "nowhere/x.srt"), "the folder nowhere does not exist"),
+        (("--subtitles", "x.txt"), "the suffix does not name a form; use one of srt, vtt, json"),
     ],
 )
 def test_unknown_names_and_bad_numbers(fails, arguments, message):

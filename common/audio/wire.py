@@ -1,0 +1,366 @@
+"""Audio encoded for the wire as it is made: mp3, opus, aac, flac, wav and pcm. No torch."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import struct
+import subprocess
+import threading
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import IO, Any, Protocol
+
+import numpy as np
+
+from common.audio.sound_files import to_pcm16
+from common.errors import InputError, require_package, unknown
+
+DEFAULT_RATE = 24000  # Hz: what OpenAI's clients take pcm to have
+ANY_RATE = range(8000, 192001)
+MPEG_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
+OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
+UNKNOWN_SIZE = 0xFFFFFFFF  # in a wav header: until the stream ends
+AT_ONCE = 1 << 16  # samples in a call of libsndfile, whose encoders keep them on the stack
+
+# 96 kbit/s at 24 kHz. Constant: readers of a stream take its length from its first frame's bit rate.
+MP3_OPTIONS = {"bitrate_mode": "CONSTANT", "compression_level": 0.4}
+# About 74 kbit/s. Below 64 kbit/s libopus codes speech with SILK, in more than twice the time.
+OPUS_OPTIONS = {"compression_level": 0.75}
+SET_OGG_PAGE_LATENCY = 0x1302  # libsndfile's SFC_SET_OGG_PAGE_LATENCY_MS
+OGG_PAGE_LATENCY = 60.0  # ms
+
+SOUND_FILES = {"mp3": ("MP3", "MPEG_LAYER_III"), "opus": ("OGG", "OPUS"), "flac": ("FLAC", "PCM_16")}
+MP3_BITRATES = {  # kbit/s of MPEG 1 and of MPEG 2 and 2.5, layer III
+    True: (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
+    False: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
+}
+
+
+@dataclass(frozen=True)
+class WireFormat:
+    """A format of the wire: the media type of its answers and the sampling rates (Hz) that it can have."""
+
+    content_type: str
+    rates: Container[int] = ANY_RATE
+
+    @property
+    def rates_in_words(self) -> str:
+        if isinstance(self.rates, range):
+            return f"a whole number from {self.rates[0]} to {self.rates[-1]}"
+        assert isinstance(self.rates, tuple)
+        return "one of " + ", ".join(map(str, self.rates))
+
+
+FORMATS = {
+    "mp3": WireFormat("audio/mpeg", MPEG_RATES),
+    "opus": WireFormat("audio/ogg", OPUS_RATES),
+    "aac": WireFormat("audio/aac", MPEG_RATES),
+    "flac": WireFormat("audio/flac"),
+    "wav": WireFormat("audio/wav"),
+    "pcm": WireFormat("audio/pcm"),
+}
+
+
+def require_format(format: str, rate: int) -> WireFormat:
+    """The format of that name; an InputError where it is unknown or cannot be made here at `rate` Hz."""
+    if format not in FORMATS:
+        raise InputError(unknown("audio format", format, FORMATS))
+    if rate not in FORMATS[format].rates:
+        raise InputError(f"{format} cannot have {rate} Hz: ask for {FORMATS[format].rates_in_words}")
+    if format == "aac" and shutil.which("ffmpeg") is None:
+        others = ", ".join(name for name in FORMATS if name != "aac")
+        raise InputError(f"aac needs ffmpeg on PATH, and there is none: install ffmpeg, or ask for {others}")
+    if format in SOUND_FILES:
+        import soundfile
+
+        container, coding = SOUND_FILES[format]
+        if not soundfile.check_format(container, coding):
+            version = soundfile.__libsndfile_version__
+            raise InputError(f"the installed libsndfile {version} cannot write {format}: ask for wav or pcm")
+    return FORMATS[format]
+
+
+class WireEncoder:
+    """Samples in, bytes out: together they are the same bytes however the samples are divided.
+
+    A stream begins before its length is known: mp3 has no Xing frame, and begins with its encoder's delay of
+    1,105 samples, which no reader cuts off; opus leaves in Ogg pages of 60 ms; wav has sizes of 0xFFFFFFFF;
+    aac (ADTS) and pcm (16 bits, little endian, mono) have none. flac leaves at the end, as readers refuse an
+    unknown length. `whole`: wav and mp3 leave at the end too, wav with its sizes, mp3 with its delay.
+
+    Encoding takes milliseconds for a second of audio: an event loop has it done in a thread. An encoder that
+    will not be closed must be discarded: aac's is a process. Raises InputError as `require_format`.
+    """
+
+    def __init__(self, format: str, source_rate: int, rate: int, whole: bool = False) -> None:
+        self.content_type = require_format(format, rate).content_type
+        self._resampler = None
+        if source_rate != rate:
+            soxr = require_package("soxr", f"audio at {rate} Hz instead of {source_rate}")
+            # VHQ holds back 8 ms; soxr's default, HQ, 20.
+            self._resampler = soxr.ResampleStream(source_rate, rate, 1, dtype="float32", quality="VHQ")
+        self._coder: _Coder | None = _coder(format, rate, whole)
+
+    def write(self, samples: np.ndarray) -> bytes:
+        """float32 (S,) at the source's rate -> what may leave now. Beyond [-1, 1] they saturate."""
+        if self._coder is None:
+            raise ValueError("the encoder is closed")
+        samples = np.ascontiguousarray(samples, np.float32)
+        if samples.ndim != 1:
+            raise ValueError(f"audio to encode must have one axis (samples), not the shape {samples.shape}")
+        if bad := np.count_nonzero(~np.isfinite(samples)):
+            raise ValueError(f"audio to encode holds {bad} NaN or infinite samples of {samples.size}")
+        return self._coder.write(self._resampled(samples, last=False))
+
+    def close(self) -> bytes:
+        """The rest. Further calls give nothing."""
+        if self._coder is None:
+            return b""
+        coder, self._coder = self._coder, None
+        rest = coder.write(self._resampled(np.zeros(0, np.float32), last=True))
+        return rest + coder.close()
+
+    def discard(self) -> None:
+        """Ends without the rest."""
+        if self._coder is not None:
+            self._coder.discard()
+            self._coder = None
+
+    def _resampled(self, samples: np.ndarray, last: bool) -> np.ndarray:
+        return samples if self._resampler is None else self._resampler.resample_chunk(samples, last=last)
+
+
+def encode(samples: np.ndarray, format: str, source_rate: int, rate: int) -> bytes:
+    """float32 (S,) at `source_rate` Hz -> a whole file at `rate` Hz. Raises as `require_format`."""
+    encoder = WireEncoder(format, source_rate, rate, whole=True)
+    return encoder.write(samples) + encoder.close()
+
+
+def wav_header(rate: int, data_bytes: int | None = None) -> bytes:
+    """The header of a mono file of 16 bits; without `data_bytes`, of a stream that may have any length."""
+    data = UNKNOWN_SIZE if data_bytes is None else data_bytes
+    riff = UNKNOWN_SIZE if data_bytes is None else data_bytes + 36
+    format = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
+    return struct.pack("<4sI4s", b"RIFF", riff, b"WAVE") + format + struct.pack("<4sI", b"data", data)
+
+
+class _Coder(Protocol):
+    """float32 (S,) at the rate of the wire -> bytes."""
+
+    def write(self, samples: np.ndarray) -> bytes: ...
+
+    def close(self) -> bytes: ...
+
+    def discard(self) -> None: ...
+
+
+def _coder(format: str, rate: int, whole: bool) -> _Coder:
+    if format in SOUND_FILES:
+        return _SoundFileCoder(format, rate, streamed=format == "opus" or (format == "mp3" and not whole))
+    if format == "aac":
+        return _FfmpegCoder(rate)
+    if format == "wav" and whole:
+        return _WholeWavCoder(rate)
+    return _PcmCoder(wav_header(rate) if format == "wav" else b"")
+
+
+def _pcm(samples: np.ndarray) -> bytes:
+    return to_pcm16(samples).astype("<i2", copy=False).tobytes()
+
+
+class _PcmCoder:
+    def __init__(self, header: bytes) -> None:
+        self.header = header
+
+    def write(self, samples: np.ndarray) -> bytes:
+        header, self.header = self.header, b""
+        return header + _pcm(samples)
+
+    def close(self) -> bytes:
+        return b""
+
+    def discard(self) -> None:
+        pass
+
+
+class _WholeWavCoder:
+    def __init__(self, rate: int) -> None:
+        self.rate = rate
+        self.pcm: list[bytes] = []
+
+    def write(self, samples: np.ndarray) -> bytes:
+        self.pcm.append(_pcm(samples))
+        return b""
+
+    def close(self) -> bytes:
+        pcm = b"".join(self.pcm)
+        return wav_header(self.rate, len(pcm)) + pcm
+
+    def discard(self) -> None:
+        self.pcm.clear()
+
+
+class _SoundFileCoder:
+    """An encoder of libsndfile. Streamed, mp3 loses its first frame: a placeholder until the end."""
+
+    def __init__(self, format: str, rate: int, streamed: bool) -> None:
+        import soundfile
+
+        container, coding = SOUND_FILES[format]
+        self.sink = _Sink(keep=not streamed)
+        options: dict[str, Any] = {"mp3": MP3_OPTIONS, "opus": OPUS_OPTIONS}.get(format, {})
+        sink: Any = self.sink
+        self.file = soundfile.SoundFile(sink, "w", rate, 1, coding, None, container, **options)
+        self.integers = coding == "PCM_16"
+        self.has_placeholder = streamed and format == "mp3"
+        if format == "opus":
+            _set_ogg_page_latency(self.file)
+
+    def write(self, samples: np.ndarray) -> bytes:
+        samples = to_pcm16(samples) if self.integers else np.clip(samples, -1.0, 1.0)
+        for start in range(0, len(samples), AT_ONCE):
+            self.file.write(samples[start : start + AT_ONCE])
+        return self._taken()
+
+    def close(self) -> bytes:
+        self.file.close()
+        self.sink.keep = False
+        return self._taken()
+
+    def discard(self) -> None:
+        self.file.close()
+
+    def _taken(self) -> bytes:
+        data = self.sink.take()
+        if self.has_placeholder and data:
+            self.has_placeholder = False
+            return data[mp3_frame_bytes(data) :]
+        return data
+
+
+class _Sink:
+    """The file that an encoder writes, from which what is new is taken.
+
+    What was taken is forgotten, and so is what is written there again: headers that are completed at the end.
+    """
+
+    def __init__(self, keep: bool) -> None:
+        self.keep = keep  # nothing is taken yet
+        self.data = bytearray()
+        self.taken = 0  # bytes before `data`
+        self.place = 0
+
+    def take(self) -> bytes:
+        if self.keep:
+            return b""
+        data = bytes(self.data)
+        self.taken += len(data)
+        self.data.clear()
+        return data
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self.place, io.SEEK_END: self.taken + len(self.data)}[whence]
+        self.place = start + offset
+        return self.place
+
+    def tell(self) -> int:
+        return self.place
+
+    def write(self, data: bytes) -> int:
+        start = self.place - self.taken
+        self.place += len(data)
+        if start >= 0:
+            self.data[start : start + len(data)] = data
+        elif start + len(data) > 0:
+            self.data[: start + len(data)] = data[-start:]
+        return len(data)
+
+
+def _set_ogg_page_latency(file: Any) -> None:
+    """Ogg pages of 60 ms instead of a second, as libsndfile can and soundfile has no name for."""
+    import soundfile
+
+    # Through soundfile's own cffi handles. Without them pages are larger and everything else is the same.
+    with contextlib.suppress(AttributeError):
+        latency = soundfile._ffi.new("double *", OGG_PAGE_LATENCY)  # type: ignore
+        soundfile._snd.sf_command(file._file, SET_OGG_PAGE_LATENCY, latency, 8)  # type: ignore
+
+
+def mp3_frame_bytes(data: bytes) -> int:
+    """The length of the MPEG layer III frame at the start of `data`."""
+    mpeg_1 = (data[1] >> 3 & 3) == 3
+    version = {3: 1, 2: 2, 0: 4}[data[1] >> 3 & 3]  # MPEG 1, 2 and 2.5: what divides the sampling rate
+    rate = (44100, 48000, 32000)[data[2] >> 2 & 3] // version
+    bitrate = 1000 * MP3_BITRATES[mpeg_1][data[2] >> 4]
+    return (144 if mpeg_1 else 72) * bitrate // rate + (data[2] >> 1 & 1)
+
+
+class _FfmpegCoder:
+    """AAC from the user's own ffmpeg: pcm goes into a pipe, and a thread reads what comes out of another."""
+
+    def __init__(self, rate: int) -> None:
+        source = ("-f", "s16le", "-ar", str(rate), "-ac", "1", "-i", "pipe:0")
+        command = ("ffmpeg", "-hide_banner", "-loglevel", "error", *source, "-c:a", "aac", "-f", "adts")
+        command = (*command, "-flush_packets", "1", "pipe:1")
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+        self.errors = b""
+        self.lock = threading.Lock()
+        self.data = bytearray()
+        self.readers = [
+            threading.Thread(target=read, daemon=True) for read in (self._read, self._read_errors)
+        ]
+        for reader in self.readers:
+            reader.start()
+
+    def write(self, samples: np.ndarray) -> bytes:
+        if len(samples):
+            self._send(_pcm(samples))
+        return self._taken()
+
+    def close(self) -> bytes:
+        self._end()
+        if status := self.process.returncode:
+            reason = self.errors.decode(errors="replace").strip()
+            raise RuntimeError(f"ffmpeg ended with status {status}: {reason}")
+        return self._taken()
+
+    def discard(self) -> None:
+        self.process.kill()
+        self._end()
+
+    def _send(self, pcm: bytes) -> None:
+        stdin = _pipe(self.process.stdin)
+        with contextlib.suppress(BrokenPipeError):  # it has ended: `close` says why
+            stdin.write(pcm)
+            stdin.flush()
+
+    def _end(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            _pipe(self.process.stdin).close()
+        self.process.wait()
+        for reader in self.readers:
+            reader.join()
+
+    def _taken(self) -> bytes:
+        with self.lock:
+            data = bytes(self.data)
+            self.data.clear()
+        return data
+
+    def _read(self) -> None:
+        with _pipe(self.process.stdout) as stdout:
+            while data := stdout.read1(1 << 16):  # type: ignore
+                with self.lock:
+                    self.data += data
+
+    def _read_errors(self) -> None:
+        with _pipe(self.process.stderr) as stderr:
+            self.errors = stderr.read()
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None
+    return pipe

@@ -1,0 +1,180 @@
+"""Measures a speech server as its callers meet it: tables, JSON and plots."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from common.bench.machine import versions
+from common.bench.picture import draw_panels
+from common.bench.server_load import CLOSED, LISTENERS, OPEN, Answer, Load, Target, by_error, run_load
+from common.bench.table import Column, Row, columns_of, table_of
+from common.bench.timer import summary
+from common.files import write_bytes
+
+AUDIBLE = 0.1  # seconds without sound that a listener notices
+HEIGHT = 3.4  # of a plot's panel, in inches
+
+# NVIDIA's method for Riva: so many streams at a time, each of which has ten sentences of LJ Speech spoken so
+# many times, and waits for the last chunk of one before it asks for the next.
+RIVA_STREAMS, RIVA_ITERATIONS = (1, 4, 6, 8, 16, 32, 64), 20
+# From the transcripts of the LJ Speech data set (public domain).
+RIVA_TEXTS = (
+    "Mrs. De Mohrenschildt thought that Oswald,",
+    "The Secret Service believed that it was very doubtful that any President would ride regularly in a"
+    " vehicle with a fixed top, even though transparent.",
+    "Between the hours of eight and nine p.m. they were occupied with the children in the bedrooms "
+    "located at the extreme east end of the house.",
+    "The prisoner had nothing to deal with but wooden panels, and by dint of cutting and chopping he "
+    "got both the lower panels out.",
+    "Under these circumstances, unnatural as they are, with proper management, the bean will thrust "
+    "forth its radicle and its plumule;",
+    "Oswald demonstrated his thinking in connection with his return to the United States by preparing "
+    "two sets of identical questions of the type which he might have thought",
+    "It is not possible to state with scientific certainty that a particular small group of fibers come"
+    " from a certain piece of clothing.",
+    "has confidence in the dedicated Secret Service men who are ready to lay down their lives for him",
+    "Since these agencies are already obliged constantly to evaluate the activities of such groups,",
+    "Jeanne De Mohrenschildt said,",
+)
+
+COUNTED = {CLOSED: "streams", OPEN: "requests/s", LISTENERS: "listeners"}
+POINTS = {"avg": "mean", "50 %": "p50", "90 %": "p90", "95 %": "p95", "99 %": "p99"}
+EXPLAINED = f"""\
+- Closed loop: each stream sends its next request when it has the last chunk of the one before. Open loop:
+  requests are sent at random times, so many a second, whatever became of those before; times count from when
+  they were due. Listeners: each hears an answer to its end in real time before it asks for the next.
+- First audio, total: from sending the request to its first and its last chunk at the client, in ms. Between
+  chunks: from each chunk to the next of the same answer.
+- Dry: answers whose listener would hear nothing for more than {AUDIBLE * 1e3:.0f} ms, if playback starts with
+  the first chunk; longest: the longest such time of all answers.
+- RTFX: seconds of audio of all answers, divided by the time from the first request to the last chunk."""
+
+
+def columns(kind: str) -> Sequence[Column]:
+    times = {"first audio": "first_audio", "total": "total", "between chunks": "chunk_gap"}
+    spread = [
+        f"{point if number else f'{name} {point}'}: {key}.{statistic} ms"
+        for name, key in times.items()
+        for number, (point, statistic) in enumerate(POINTS.items())
+    ]
+    return columns_of(
+        f"{COUNTED[kind]}: number g",
+        "answers: answers",
+        "errors: errors",
+        *spread,
+        "dry: dry",
+        "longest ms: longest_dry_s ms",
+        "answers/s: answers_per_s .1f",
+        "RTFX: rtfx .1f",
+    )
+
+
+def measure(
+    target: Target, loads: Sequence[Load], processes: int, show: Callable[[Row], object]
+) -> list[Row]:
+    """A row for each load, one after the other."""
+    rows = []
+    for load in loads:
+        row = row_of(load, run_load(target, load, processes))
+        show(row)
+        rows.append(row)
+    return rows
+
+
+def row_of(load: Load, answers: Sequence[Answer]) -> Row:
+    """What a load's answers came to."""
+    good = [answer for answer in answers if not answer.error]
+    row: Row = {"load": load.kind, "number": load.number, "answers": len(good)}
+    row |= {"errors": len(answers) - len(good), "by_error": by_error(answers)}
+    if not good:
+        return row | {"failed": "; ".join(row["by_error"]) or "nothing was asked"}
+    elapsed = max(answer.ended for answer in good) - min(answer.due for answer in answers)
+    audio = sum(answer.audio for answer in good)
+    gaps = [gap for answer in good for gap in answer.gaps]
+    dry = [answer.dry for answer in good]
+    return row | {
+        "first_audio": _spread([answer.first_audio for answer in good]),
+        "total": _spread([answer.total for answer in good]),
+        "chunk_gap": _spread(gaps) if gaps else None,
+        "dry": sum(seconds > AUDIBLE for seconds in dry),
+        "longest_dry_s": max(dry),
+        "audio_s": audio,
+        "elapsed_s": elapsed,
+        "answers_per_s": len(good) / elapsed,
+        "rtfx": audio / elapsed,
+    }
+
+
+def _spread(seconds: Sequence[float]) -> dict[str, float]:
+    return summary(seconds) | {"max": max(seconds)}
+
+
+def line(row: Row) -> str:
+    """A row in short, to show progress."""
+    what = f"{row['load']}, {row['number']:g} {COUNTED[row['load']]}"
+    if "failed" in row:
+        return f"{what}: failed: {row['failed']}"
+    first = f"first audio {row['first_audio']['p50'] * 1e3:.0f} ms"
+    return f"{what}: {first}, {row['rtfx']:.1f} times real time, {row['errors']} errors, {row['dry']} dry"
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The command, the client's machine, a table for each kind of load, and what their columns mean."""
+    known = (f"{name} {value}" for name, value in results["client"].items() if value is not None)
+    lines = ["```bash", results["command"], "```", "", results["asked"], "", f"Client: {', '.join(known)}"]
+    for kind in COUNTED:
+        if rows := [row for row in results["rows"] if row["load"] == kind]:
+            lines += ["", f"## {kind.capitalize()}", "", *table_of(columns(kind), rows, head=3)]
+            errors = [
+                f"- {row['number']:g}: {count} times {what}"
+                for row in rows
+                for what, count in row["by_error"].items()
+            ]
+            lines += ["", *errors] if errors else []
+    return "\n".join([*lines, "", EXPLAINED, ""])
+
+
+def results_of(target: Target, rows: Sequence[Row], command: str) -> dict[str, Any]:
+    fields = ", ".join(f"{name} {value}" for name, value in target.fields.items())
+    asked = f"{target.address}: {fields}, pcm at {target.rate} Hz, {len(target.texts)} texts"
+    return {"command": command, "asked": asked, "client": versions("cpu"), "rows": list(rows)}
+
+
+def write_all(results: dict[str, Any], folder: Path) -> None:
+    """server.json and .md, and the plot where matplotlib is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_bytes(folder / "server.json", (json.dumps(results, indent=1) + "\n").encode())
+    write_bytes(folder / "server.md", markdown(results).encode())
+    if picture := draw(results["rows"]):
+        write_bytes(folder / "server.png", picture)
+
+
+def draw(rows: Sequence[Row]) -> bytes | None:
+    """A PNG: for each kind of load with several numbers, times of first audio and total, and the RTFX."""
+    panels: dict[str, Callable[[Any], object]] = {}
+    for kind in COUNTED:
+        found = [row for row in rows if row["load"] == kind and "failed" not in row]
+        if len(found) > 1:
+            panels[f"{kind}: latency"] = partial(_draw_times, rows=found)
+            panels[f"{kind}: speed"] = partial(_draw_speed, rows=found)
+    return draw_panels(panels, HEIGHT)
+
+
+def _draw_times(axis: Any, rows: Sequence[Row]) -> None:
+    numbers = [row["number"] for row in rows]
+    for key, name in (("first_audio", "first audio"), ("total", "total")):
+        for point, style in (("p50", "o-"), ("p95", "o--")):
+            axis.plot(numbers, [row[key][point] * 1e3 for row in rows], style, label=f"{name}, {point[1:]} %")
+    axis.set(xlabel=COUNTED[rows[0]["load"]], ylabel="ms", yscale="log", xticks=numbers)
+
+
+def _draw_speed(axis: Any, rows: Sequence[Row]) -> None:
+    numbers, speeds = [row["number"] for row in rows], [row["rtfx"] for row in rows]
+    axis.plot(numbers, speeds, "o-")
+    axis.set(
+        xlabel=COUNTED[rows[0]["load"]], ylabel="times real time", xticks=numbers, ylim=(0, 1.1 * max(speeds))
+    )

@@ -1,0 +1,149 @@
+"""Measures a speech server as its callers meet it: time to the first audio, throughput, gaps, errors."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from common.audio.wire import DEFAULT_RATE
+from common.bench.server_load import CLOSED, LISTENERS, OPEN, Load, Target, warm_up
+from common.cli import options
+from common.cli.say import KEY_VARIABLE, MODEL, SERVER, VOICE, report
+from common.errors import InputError
+from common.serve.client import Address, ServerError
+
+SECONDS = 30.0
+EPILOG = f"""examples:
+  %(prog)s --streams 1,8,16                       # each sends its next request when one is answered
+  %(prog)s --rates 2,4 --listeners 6 --seconds 60
+  %(prog)s --riva --model fastpitch-hifigan --out build/server
+
+An API key is taken from ${KEY_VARIABLE}."""
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = options.Parser(description=__doc__, epilog=EPILOG)
+    asked = parser.add_argument_group("what is asked")
+    asked.add_argument(
+        "--server", default=SERVER, metavar="URL", help=f"where it listens (default: {SERVER})"
+    )
+    asked.add_argument("--model", default=MODEL, help=f"a pair, as the server names it (default: {MODEL})")
+    asked.add_argument("--voice", default=VOICE, help=f"a voice, as the server names it (default: {VOICE})")
+    asked.add_argument(
+        "--sample-rate", type=options.positive, metavar="HZ", help=f"of the sound (default: {DEFAULT_RATE})"
+    )
+    asked.add_argument(
+        "--texts", type=Path, metavar="FILE", help="a text a line (default: ten sentences of LJ Speech)"
+    )
+    how = parser.add_argument_group("how it is asked")
+    how.add_argument("--streams", metavar="N,...", help="closed loop: streams at a time (default: 1,4,8)")
+    how.add_argument(
+        "--iterations", type=options.positive, metavar="N", help="of all texts by each stream (default: 1)"
+    )
+    how.add_argument("--rates", metavar="X,...", help="open loop: requests a second")
+    how.add_argument("--listeners", metavar="N,...", help="listeners in real time")
+    how.add_argument(
+        "--seconds",
+        type=float,
+        default=SECONDS,
+        help=f"for which rates and listeners send requests (default: {SECONDS:.0f})",
+    )
+    how.add_argument(
+        "--riva",
+        action="store_true",
+        help="NVIDIA's method for Riva: 1, 4, 6, 8, 16, 32 and 64 streams, 20 iterations",
+    )
+    how.add_argument(
+        "--processes",
+        type=options.positive,
+        default=1,
+        metavar="N",
+        help="that share the load, where one is too slow for it (default: 1)",
+    )
+    how.add_argument(
+        "--timeout", type=float, default=300.0, metavar="S", help="longest wait for a chunk (default: 300 s)"
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument("--json", action="store_true", help="print all numbers as JSON")
+    output.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="also write server.json, .md and a plot there"
+    )
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parse(argv)
+    loads = make_loads(args)
+
+    from common.bench import server
+
+    fields = {"model": args.model, "voice": args.voice}
+    if args.sample_rate:
+        fields["sample_rate"] = args.sample_rate
+    rate = args.sample_rate or DEFAULT_RATE
+    texts = read_texts(args.texts) if args.texts else server.RIVA_TEXTS
+    address = Address.parse(args.server)
+    target = Target(address, os.environ.get(KEY_VARIABLE), fields, rate, texts, args.timeout)
+    try:
+        warm_up(target)
+    except ServerError as error:
+        return report(error, address)
+    except OSError as error:
+        raise InputError(
+            f"no server at {address} ({error.strerror or error}): start one, or give --server URL"
+        ) from None
+    called = sys.argv[0] if sys.argv[0].startswith("melforge ") else "python scripts/benchmark_server.py"
+    command = f"{called} {shlex.join(sys.argv[1:])}".strip()
+    rows = server.measure(target, loads, args.processes, lambda row: print(server.line(row), file=sys.stderr))
+    results = server.results_of(target, rows, command)
+    if args.out:
+        server.write_all(results, args.out)
+    print(json.dumps(results, indent=1) if args.json else server.markdown(results), end="")
+    return 0 if any("failed" not in row for row in rows) else 1
+
+
+def make_loads(args: argparse.Namespace) -> list[Load]:
+    from common.bench.server import RIVA_ITERATIONS, RIVA_STREAMS
+
+    if not args.seconds > 0 or not args.timeout > 0:
+        raise InputError("--seconds and --timeout must be positive")
+    streams = numbers("--streams", args.streams, whole=True)
+    rates = numbers("--rates", args.rates)
+    listeners = numbers("--listeners", args.listeners, whole=True)
+    iterations = args.iterations or (RIVA_ITERATIONS if args.riva else 1)
+    if args.riva and not streams:
+        streams = list(RIVA_STREAMS)
+    if not (streams or rates or listeners):
+        streams = [1, 4, 8]
+    loads = [Load(CLOSED, number, iterations=iterations) for number in streams]
+    loads += [Load(OPEN, number, seconds=args.seconds) for number in rates]
+    return loads + [Load(LISTENERS, number, seconds=args.seconds) for number in listeners]
+
+
+def numbers(option: str, text: str | None, whole: bool = False) -> list[float]:
+    found = []
+    for word in text.split(",") if text else ():
+        try:
+            number = int(word) if whole else float(word)
+        except ValueError:
+            number = 0
+        if not 0 < number < 1e6:
+            raise InputError(
+                f"{option} takes {'whole ' if whole else ''}positive numbers with commas, not {word!r}"
+            )
+        found.append(number)
+    return found
+
+
+def read_texts(path: Path) -> tuple[str, ...]:
+    """The lines of a file, without blank ones and those that begin with #."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    texts = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
+    if not texts:
+        raise InputError(f"{path} holds no text to speak")
+    return texts

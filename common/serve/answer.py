@@ -1,0 +1,178 @@
+"""The answer to a request for speech: bytes, or server-sent events, as they are made."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, MutableMapping
+from contextlib import suppress
+from typing import Any
+
+from fastapi import Response
+from starlette.types import Receive, Scope, Send
+
+from common.errors import InputError
+from common.serve.errors import ApiError, bad_request, overloaded
+from common.serve.metrics import LOG, milliseconds
+from common.serve.requests import SpeechFields, SpeechRequest, ignored_header
+from common.serve.scheduler import Cancelled
+from common.serve.service import Service, Speaking
+from common.synthesis.subtitles import srt, vtt
+from common.synthesis.timestamps import as_rows, timestamps, utterance_timestamps
+
+FAULT = "this text could not be spoken: the fault is the server's"
+
+
+class SpeechAnswer(Response):
+    """Begins when the first bytes are there; whoever leaves before the end stops the work.
+
+    A fault before that is an answer in OpenAI's form. After it the connection is closed without the end that
+    HTTP has for a whole answer, so that no listener takes a part for the whole.
+    """
+
+    def __init__(
+        self, service: Service, wanted: SpeechFields, key: str, arrived: float, record: dict[str, Any]
+    ):
+        self.service, self.wanted, self.key, self.arrived = service, wanted, key, arrived
+        self.record = record  # of the request, for the log
+        self.background = None
+        self.spoken: Speaking | None = None
+        self.began = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self.service.admitted(self.key):
+            speaking = asyncio.create_task(self._speak(send))
+            leaving = asyncio.create_task(left(receive))
+            limit = self.service.settings.seconds
+            try:
+                await asyncio.wait({speaking, leaving}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+                if speaking.done():
+                    speaking.result()
+                elif leaving.done():
+                    self.record["end"] = "disconnect"
+                    self.service.metrics.left.inc()
+                else:
+                    self.record["end"] = "timeout"
+                    if not self.began:
+                        raise ApiError(503, f"not spoken within {limit:g} seconds", code="timeout")
+            finally:
+                for task in (speaking, leaving):
+                    task.cancel()
+                await asyncio.gather(speaking, leaving, return_exceptions=True)
+                if self.spoken is not None:
+                    self.spoken.job.cancel()
+                    self.service.metrics.spoken(self.spoken.job.progress, len(self.wanted.input))
+                    self.record |= described(self.spoken)
+
+    async def _speak(self, send: Send) -> None:
+        form = self.wanted.stream_format
+        self.spoken = spoken = await self.service.speak(self.wanted, self.arrived, whole=form == "json")
+        pieces = {"audio": lambda _: spoken.job, "sse": events, "json": document}[form](spoken)
+        try:
+            async for piece in pieces:
+                if not self.began:
+                    self.began = True
+                    await send(self._start(spoken))
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except Exception as error:
+            self._fail(error)
+        else:
+            if not self.began:
+                await send(self._start(spoken))
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            self.record["end"] = "whole"
+
+    def _fail(self, error: Exception) -> None:
+        self.record["end"] = type(error).__name__
+        answer = answer_for(error)
+        if answer.status == 500:
+            LOG.error("fault", exc_info=error, extra={"fields": {"id": self.record["id"]}})
+        if not self.began:
+            raise answer from None
+
+    def _start(self, spoken: Speaking) -> MutableMapping[str, Any]:
+        types = {"sse": "text/event-stream", "json": "application/json"}
+        headers = {
+            "content-type": types.get(self.wanted.stream_format, spoken.job.encoder.content_type),
+            "cache-control": "no-store",
+            "x-accel-buffering": "no",  # a proxy is to pass chunks on as they come
+            "x-sample-rate": str(self.wanted.sample_rate),
+        }
+        if ignored := ignored_header(self.wanted):
+            headers["x-melforge-ignored"] = ignored
+        if unspoken := spoken.unspoken:
+            headers["x-melforge-unspoken"] = str(unspoken)
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        return {"type": "http.response.start", "status": 200, "headers": raw}
+
+
+def answer_for(error: Exception) -> ApiError:
+    """A 400 for what the text or the controls ask for; anything else is the server's."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, Cancelled):
+        return overloaded("the server is about to stop")
+    if isinstance(error, InputError):
+        return bad_request(str(error), SpeechRequest.model_fields)
+    return ApiError(500, FAULT, code="internal_error")
+
+
+def described(spoken: Speaking) -> dict[str, Any]:
+    """A spoken text in the log: everything but the text."""
+    progress, wanted = spoken.job.progress, spoken.wanted
+    return {
+        "model": wanted.model,
+        "voice": wanted.voice_name,
+        "format": wanted.response_format,
+        "characters": len(wanted.input),
+        "unspoken": spoken.unspoken,
+        "audio_s": round(progress.made, 3),
+        "queue_ms": milliseconds(progress.arrived, progress.started),
+        "first_audio_ms": milliseconds(progress.arrived, progress.first_audio),
+        "underruns": progress.underruns,
+    }
+
+
+async def events(spoken: Speaking) -> AsyncIterator[bytes]:
+    """OpenAI's server-sent events: audio in base64, then what it took.
+
+    With `timestamps` each utterance's words are an event before its first audio.
+    """
+    wanted, told = spoken.wanted, 0
+    async for piece in spoken.job:
+        utterances = utterance_timestamps(spoken.stream)[told:] if wanted.timestamps else []
+        for words in utterances:
+            yield event({"type": "speech.audio.timestamps", "words": as_rows(words)})
+        told += len(utterances)
+        yield event({"type": "speech.audio.delta", "audio": base64.b64encode(piece).decode()})
+    characters, seconds = len(wanted.input), round(spoken.job.progress.made)
+    usage = {"input_tokens": characters, "output_tokens": seconds, "total_tokens": characters + seconds}
+    yield event({"type": "speech.audio.done", "usage": usage})
+
+
+def event(content: dict[str, Any]) -> bytes:
+    return f"data: {json.dumps(content)}\n\n".encode()
+
+
+async def document(spoken: Speaking) -> AsyncIterator[bytes]:
+    """All of it as JSON: the audio in base64, the words with their times, and subtitles."""
+    job, stream = spoken.job, spoken.stream
+    audio = b"".join([piece async for piece in job])
+    content = {
+        "audio": base64.b64encode(audio).decode(),
+        "media_type": job.encoder.content_type,
+        "sample_rate": spoken.wanted.sample_rate,
+        "seconds": round(job.progress.made, 6),
+        "words": as_rows(timestamps(stream)),
+        "srt": srt(stream),
+        "vtt": vtt(stream),
+    }
+    yield json.dumps(content).encode()
+
+
+async def left(receive: Receive) -> None:
+    """Returns when the client has gone."""
+    with suppress(asyncio.CancelledError):
+        while (await receive())["type"] != "http.disconnect":
+            pass

@@ -1,0 +1,86 @@
+"""The ASGI application of a `Service`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from common.serve import health, live, openai_api
+from common.serve.errors import ApiError
+from common.serve.gate import Gate
+from common.serve.metrics import log
+from common.serve.service import Service, in_thread
+
+IDLE_CHECKS = 10  # in the time after which an idle pair is unloaded
+
+
+def make_app(service: Service) -> FastAPI:
+    """Routes, errors in OpenAI's form, and the first pair loaded in the background."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(load_first(service))]
+        if service.settings.idle_unload is not None:
+            tasks.append(asyncio.create_task(unload_idle(service, service.settings.idle_unload)))
+        yield
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    app = FastAPI(
+        title="Melforge",
+        description="Text to speech over OpenAI's audio API.",
+        lifespan=lifespan,
+        redirect_slashes=False,
+        redoc_url=None,
+    )
+    app.include_router(openai_api.make_router(service))
+    app.include_router(live.make_router(service))
+    app.include_router(health.make_router(service))
+    app.add_exception_handler(ApiError, answer_api_error)  # type: ignore[arg-type]
+    app.add_exception_handler(HTTPException, answer_http_error)  # type: ignore[arg-type]
+    app.add_exception_handler(RequestValidationError, answer_validation_error)  # type: ignore[arg-type]
+    app.add_middleware(Gate, service=service)
+    return app
+
+
+async def load_first(service: Service) -> None:
+    clock = service.scheduler.clock
+    begun = clock()
+    try:
+        await service.load(service.pairs.first)
+    except Exception as error:
+        log("not loaded", pair=service.pairs.first.name, error=str(error))
+        raise
+    service.last_step = clock()  # loading spoke a few words
+    log("ready", pair=service.pairs.first.name, seconds=round(clock() - begun, 3))
+
+
+async def unload_idle(service: Service, seconds: float) -> None:
+    """Looks now and then for pairs that nobody asked for."""
+    while True:
+        await asyncio.sleep(seconds / IDLE_CHECKS)
+        with suppress(RuntimeError):  # the server is about to stop
+            await in_thread(service._loader, service.pairs.unload_idle, seconds)
+
+
+async def answer_api_error(request: Request, error: ApiError) -> JSONResponse:
+    return error.response
+
+
+async def answer_http_error(request: Request, error: HTTPException) -> JSONResponse:
+    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code)
+    message = f"{request.method} {request.url.path[:100]}: {error.detail}"
+    return ApiError(error.status_code, message, code=code, headers=error.headers).response
+
+
+async def answer_validation_error(request: Request, error: RequestValidationError) -> JSONResponse:
+    first = error.errors()[0]
+    name = str(first["loc"][-1])
+    return ApiError(400, f"{name}: {first['msg']}", name, "invalid_value").response

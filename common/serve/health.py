@@ -1,0 +1,85 @@
+"""Alive, ready, measured: what those who run the server ask it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse, Response
+
+from common.serve.errors import ApiError
+from common.serve.requests import SpeechRequest
+from common.serve.service import Service
+
+RECENT = 10.0  # seconds for which speech that was made says that more can be made
+STEP_LIMIT = 30.0  # seconds after which a worker's step counts as hanging
+PROBE_SECONDS = 10.0
+PROBE_TEXT = "Ready."
+
+
+class Probe:
+    """Whether the server speaks: it did lately, or does now."""
+
+    def __init__(self, service: Service):
+        self.service = service
+        self._asking = asyncio.Lock()
+
+    async def fault(self) -> str:
+        """What keeps the server from speaking; "" if it speaks."""
+        service = self.service
+        if service.draining:
+            return "the server is about to stop"
+        if not service.pairs.is_ready(service.pairs.first):
+            return "the first pair is not loaded yet"
+        if service.scheduler.slowest_step() > STEP_LIMIT:
+            return f"a worker has been at one step for more than {STEP_LIMIT:g} seconds"
+        async with self._asking:
+            if service.scheduler.clock() - service.last_step < RECENT:
+                return ""
+            try:
+                async with asyncio.timeout(PROBE_SECONDS):
+                    return await self._speak()
+            except TimeoutError:
+                return f"a short text was not spoken within {PROBE_SECONDS:g} seconds"
+
+    async def _speak(self) -> str:
+        pairs, clock = self.service.pairs, self.service.scheduler.clock
+        fields = {"model": pairs.first.name, "voice": pairs.first.voice, "input": PROBE_TEXT}
+        wanted = SpeechRequest(**fields, response_format="pcm")
+        job = None
+        try:
+            job = (await self.service.speak(wanted, clock())).job
+            spoken = sum([len(piece) async for piece in job])
+        except Exception as error:
+            return f"a short text could not be spoken: {error}"
+        finally:
+            if job is not None:
+                job.cancel()
+        return "" if spoken else "a short text gave no audio"
+
+
+def make_router(service: Service) -> APIRouter:
+    router = APIRouter()
+    probe = Probe(service)
+
+    @router.get("/health")
+    async def health() -> dict[str, Any]:
+        """The process is alive and its event loop runs."""
+        return {"status": "ok"}
+
+    @router.get("/ready")
+    async def ready() -> Response:
+        """200 if speech was made in the last seconds, or a short text is spoken now; else 503."""
+        if fault := await probe.fault():
+            return ApiError(503, fault, code="not_ready", headers={"Retry-After": "1"}).response
+        return JSONResponse({"status": "ready"})
+
+    @router.get("/metrics", response_class=Response)
+    async def metrics() -> Response:
+        """Figures in Prometheus' form."""
+        service.metrics.queue.set(service.scheduler.waiting)
+        service.metrics.models.set(len(service.pairs.loaded))
+        return Response(service.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return router

@@ -1,0 +1,230 @@
+"""A WebSocket that takes text as it is written, an LLM's tokens, and speaks it sentence by sentence.
+
+The client sends JSON: {"type": "session", ...} with the fields of a request for speech (but for its input),
+then {"type": "text", "text": "..."} as often as it likes, {"type": "flush"} where what is there should be
+spoken although its sentence may go on, {"type": "cancel"} to be silent at once, and {"type": "end"}.
+
+The server answers each sentence with {"type": "sentence", ...}, its audio in binary messages, and
+{"type": "sentence.done", ...}. It has "cancelled", "error" and "done" too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+
+from common.errors import InputError
+from common.serve.answer import answer_for, described
+from common.serve.errors import ApiError, overloaded
+from common.serve.gate import CALLER, RECORD
+from common.serve.metrics import log
+from common.serve.requests import SpeechFields, SpeechRequest, parse
+from common.serve.scheduler import Cancelled
+from common.serve.service import Service, Speaking
+from common.synthesis.timestamps import as_rows, utterance_timestamps
+from common.text.split import split_sentences
+
+AHEAD = 2  # sentences that are spoken or wait to be sent: the next is begun while one is sent
+DEFAULTS = {"model": "tts-1", "voice": "alloy", "response_format": "pcm"}
+MOST_WAITING = 256  # sentences
+
+
+class GrowingText:
+    """Text that grows, cut where a sentence is certainly over: behind its mark and a word of the next one."""
+
+    def __init__(self, most: int) -> None:
+        self.text, self.most = "", most
+
+    def add(self, text: str) -> list[str]:
+        """The sentences that are whole now. What grows beyond the longest text is cut at its last blank."""
+        self.text += text
+        known = max(self.text.rfind(" "), self.text.rfind("\n"))
+        found = split_sentences(self.text[:known]) if known > 0 else []
+        whole = [sentence for sentence, _ in found[:-1]]
+        if whole:
+            self.text = self.text[found[-1][1] :]
+        while len(self.text) > self.most:
+            cut = self.text.rfind(" ", 1, self.most)
+            cut = cut if cut > 0 else self.most
+            whole.append(self.text[:cut].strip())
+            self.text = self.text[cut:].lstrip()
+        return whole
+
+    def rest(self) -> list[str]:
+        text, self.text = self.text.strip(), ""
+        return [text] if text else []
+
+
+@dataclass(eq=False)
+class Sentence:
+    """One on its way: its speech, or why there is none."""
+
+    number: int  # from 1
+    text: str
+    admission: ExitStack = field(default_factory=ExitStack)
+    spoken: Speaking | None = None
+    error: ApiError | None = None
+
+    def release(self) -> None:
+        if self.spoken is not None:
+            self.spoken.job.cancel()
+        self.admission.close()
+
+
+class Session:
+    """One WebSocket. Its sentences are requests like others', and their audio is sent in order."""
+
+    def __init__(self, service: Service, socket: WebSocket) -> None:
+        self.service, self.socket = service, socket
+        self.fields: dict[str, Any] = dict(DEFAULTS)
+        self.text = GrowingText(service.settings.max_characters)
+        self.waiting: asyncio.Queue[str | None] = asyncio.Queue()
+        self.begun: list[Sentence] = []
+        self.number = 0
+        self.speaker = asyncio.create_task(self._speak())
+
+    async def run(self) -> None:
+        """Until the client ends or leaves."""
+        try:
+            async for text in self.socket.iter_text():
+                try:
+                    if await self._take(message_of(text)):
+                        await self.speaker
+                        break
+                except ApiError as error:
+                    await self._send({"type": "error", **error.content})
+        finally:
+            await self._be_silent()
+
+    async def _take(self, message: dict[str, Any]) -> bool:
+        """Does what a message says; whether it was the last."""
+        kind = message.pop("type", None)
+        if kind == "session":
+            fields = {**DEFAULTS, **message}
+            request_of(fields, "The fields are right.")
+            self.fields = fields
+        elif kind == "text":
+            if not isinstance(text := message.get("text"), str):
+                raise ApiError(400, "text: a text is wanted", "text", "invalid_value")
+            if self.waiting.qsize() > MOST_WAITING:
+                raise overloaded(f"{self.waiting.qsize()} sentences wait: this text was not taken")
+            self._enqueue(self.text.add(text))
+        elif kind in ("flush", "end"):
+            self._enqueue(self.text.rest())
+            if kind == "end":
+                self.waiting.put_nowait(None)
+                return True
+        elif kind == "cancel":
+            await self._be_silent()
+            self.text.rest()
+            self.waiting = asyncio.Queue()
+            self.speaker = asyncio.create_task(self._speak())
+            await self._send({"type": "cancelled"})
+        else:
+            raise ApiError(
+                400, "type: session, text, flush, cancel or end is wanted", "type", "invalid_value"
+            )
+        return False
+
+    def _enqueue(self, sentences: list[str]) -> None:
+        for sentence in sentences:
+            self.waiting.put_nowait(sentence)
+
+    async def _be_silent(self) -> None:
+        self.speaker.cancel()
+        await asyncio.gather(self.speaker, return_exceptions=True)
+
+    async def _speak(self) -> None:
+        """Sends sentence after sentence, of which a few are begun ahead."""
+        begun: asyncio.Queue[Sentence | None] = asyncio.Queue(AHEAD - 1)
+        beginning = asyncio.create_task(self._begin(begun))
+        try:
+            while (sentence := await begun.get()) is not None:
+                await self._send_sentence(sentence)
+                self.begun.remove(sentence)
+                sentence.release()
+            await self._send({"type": "done"})
+        finally:
+            beginning.cancel()
+            await asyncio.gather(beginning, return_exceptions=True)
+            for sentence in self.begun:
+                sentence.release()
+            self.begun.clear()
+
+    async def _begin(self, begun: asyncio.Queue[Sentence | None]) -> None:
+        service = self.service
+        while (text := await self.waiting.get()) is not None:
+            self.number += 1
+            sentence = Sentence(self.number, text)
+            self.begun.append(sentence)
+            try:
+                sentence.admission.enter_context(service.admitted(self.socket.scope[CALLER]))
+                wanted = request_of(self.fields, text)
+                sentence.spoken = await service.speak(wanted, service.scheduler.clock())
+            except Exception as error:
+                sentence.error = answer_for(error)
+            await begun.put(sentence)
+        await begun.put(None)
+
+    async def _send_sentence(self, sentence: Sentence) -> None:
+        spoken, error = sentence.spoken, sentence.error
+        if spoken is not None:
+            await self._send({"type": "sentence", "number": sentence.number, "text": sentence.text})
+            try:
+                await self._send_audio(spoken)
+            except (Cancelled, InputError) as fault:
+                error = answer_for(fault)
+            finally:
+                self.service.metrics.spoken(spoken.job.progress, len(sentence.text))
+                log("sentence", id=self.socket.scope[RECORD]["id"], **described(spoken))
+        if error is not None:
+            await self._send({"type": "error", "number": sentence.number, **error.content})
+        elif spoken is not None:
+            seconds = round(spoken.job.progress.made, 6)
+            await self._send({"type": "sentence.done", "number": sentence.number, "seconds": seconds})
+
+    async def _send_audio(self, spoken: Speaking) -> None:
+        told = 0
+        async for piece in spoken.job:
+            utterances = utterance_timestamps(spoken.stream)[told:] if spoken.wanted.timestamps else []
+            for words in utterances:
+                await self._send({"type": "timestamps", "words": as_rows(words)})
+            told += len(utterances)
+            await self.socket.send_bytes(piece)
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        await self.socket.send_text(json.dumps(message))
+
+
+def request_of(fields: dict[str, Any], text: str) -> SpeechFields:
+    return parse(json.dumps({**fields, "input": text}).encode(), SpeechRequest)
+
+
+def message_of(text: str) -> dict[str, Any]:
+    """A client's message; a 400 for what is none."""
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ApiError(400, "the message is no JSON", code="invalid_json") from None
+    if not isinstance(message, dict):
+        raise ApiError(400, "a message is a JSON object", code="invalid_json")
+    return message
+
+
+def make_router(service: Service) -> APIRouter:
+    router = APIRouter()
+
+    @router.websocket("/v1/audio/speech/live")
+    async def live(socket: WebSocket) -> None:
+        await socket.accept()
+        session = Session(service, socket)
+        with suppress(WebSocketDisconnect):
+            await session.run()
+            await socket.close()
+
+    return router

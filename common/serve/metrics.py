@@ -1,0 +1,85 @@
+"""Figures for Prometheus, and the log: a line for each request, without its text."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+
+from common.serve.scheduler import Progress
+
+LOG = logging.getLogger("melforge.serve")
+SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
+STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2)
+
+
+class Metrics:
+    """The figures of one server."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        how: dict[str, Any] = {"registry": self.registry, "namespace": "melforge"}
+        self.requests = Counter("requests", "Answers by route and status", ("route", "status"), **how)
+        self.running = Gauge("requests_running", "Requests that have no whole answer yet", **how)
+        self.queue = Gauge("requests_waiting", "Requests that no worker has begun with", **how)
+        self.models = Gauge("models_loaded", "Models in memory", **how)
+        self.first_audio = Histogram(
+            "first_audio_seconds", "From arrival to the first bytes", buckets=SECONDS, **how
+        )
+        self.total = Histogram("request_seconds", "From arrival to the last bytes", buckets=SECONDS, **how)
+        self.steps = Histogram("step_seconds", "A worker's step: a chunk of audio", buckets=STEPS, **how)
+        self.audio = Counter("audio_seconds", "Audio made", **how)
+        self.characters = Counter("characters", "Characters of the texts spoken", **how)
+        self.underruns = Counter("underruns", "Chunks that came after their listener ran dry", **how)
+        self.dry = Counter("underrun_seconds", "Time that listeners were without audio", **how)
+        self.left = Counter("disconnects", "Listeners who left before the end", **how)
+        ProcessCollector(registry=self.registry)
+
+    def spoken(self, progress: Progress, characters: int) -> None:
+        """Counts a text that was spoken, whole or not."""
+        self.characters.inc(characters)
+        if progress.first_audio is not None:
+            self.first_audio.observe(progress.first_audio - progress.arrived)
+        if progress.ended is not None:
+            self.total.observe(progress.ended - progress.arrived)
+        self.audio.inc(progress.made)
+        self.underruns.inc(progress.underruns)
+        self.dry.inc(progress.dry)
+
+    def page(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+def set_up_logging() -> None:
+    """Lines of JSON on stderr, uvicorn's too."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    for name, level in (("melforge.serve", logging.INFO), ("uvicorn", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)
+
+
+class JsonLines(logging.Formatter):
+    """A record as a line of JSON; `extra={"fields": ...}` are its own keys."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line = {"time": f"{when}.{int(record.msecs):03d}Z", "level": record.levelname.lower()}
+        line["event"] = record.getMessage()
+        line |= getattr(record, "fields", {})
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def log(event: str, level: int = logging.INFO, **fields: Any) -> None:
+    LOG.log(level, event, extra={"fields": fields})
+
+
+def milliseconds(since: float, until: float | None) -> float | None:
+    return None if until is None else round((until - since) * 1e3, 1)

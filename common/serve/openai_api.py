@@ -1,0 +1,162 @@
+"""The routes that OpenAI's clients call, and those that others have added to them by custom."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel
+from starlette.requests import ClientDisconnect
+
+from common.errors import InputError
+from common.serve.answer import SpeechAnswer, answer_for, described, left
+from common.serve.errors import ApiError
+from common.serve.gate import caller_of, record_of
+from common.serve.pairs import OPENAI_MODELS, OPENAI_VOICES
+from common.serve.requests import BatchFields, SpeechFields, SpeechRequest, parse
+from common.serve.scheduler import Cancelled
+from common.serve.service import Service
+
+BODY_SECONDS = 30.0  # in which a request's body must have come
+
+
+def make_router(service: Service) -> APIRouter:
+    router = APIRouter(prefix="/v1")
+    settings, pairs = service.settings, service.pairs
+
+    @router.post("/audio/speech", openapi_extra=body_schema(SpeechRequest), response_class=Response)
+    async def speech(request: Request) -> Response:
+        """Speaks a text; the answer begins with the first sound."""
+        arrived = service.scheduler.clock()
+        body = await read_body(request, settings.body_bytes)
+        wanted: SpeechFields = parse(body, SpeechRequest)
+        return SpeechAnswer(service, wanted, caller_of(request), arrived, record_of(request))
+
+    @router.post("/audio/speech/batch", openapi_extra=body_schema(BatchFields))
+    async def batch(request: Request) -> Response:
+        """Speaks several texts: an answer of JSON with each one's audio in base64, or its error."""
+        arrived = service.scheduler.clock()
+        wanted: BatchFields = parse(await read_body(request, settings.body_bytes), BatchFields)
+        if len(wanted.items) > settings.batch_items:
+            raise ApiError(
+                400, f"items: {len(wanted.items)} texts, of {settings.batch_items} at most", "items"
+            )
+        record = record_of(request)
+        with service.admitted(caller_of(request), len(wanted.items)):
+            speaking = asyncio.gather(
+                *(
+                    speak_item(service, {**wanted.defaults, **item}, arrived, number, record)
+                    for number, item in enumerate(wanted.items)
+                )
+            )
+            leaving = asyncio.ensure_future(left(request.receive))
+            try:
+                await asyncio.wait(
+                    {speaking, leaving}, timeout=settings.seconds, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not speaking.done() and not leaving.done():
+                    raise ApiError(503, f"not spoken within {settings.seconds:g} seconds", code="timeout")
+                if not speaking.done():
+                    record["end"] = "disconnect"
+                    return Response(status_code=499)
+                results = speaking.result()
+            finally:
+                speaking.cancel()
+                leaving.cancel()
+                await asyncio.gather(speaking, leaving, return_exceptions=True)
+        failed = sum("error" in result for result in results)
+        content = {"results": results, "total": len(results), "succeeded": len(results) - failed}
+        return JSONResponse({**content, "failed": failed})
+
+    @router.get("/models")
+    async def models() -> dict[str, Any]:
+        """The pairs, and OpenAI's names for the first one."""
+        return {"object": "list", "data": [model_object(name) for name in (*pairs.names, *OPENAI_MODELS)]}
+
+    @router.get("/models/{name}")
+    async def model(name: str) -> dict[str, Any]:
+        try:
+            pairs.find(name, pairs.voices[0])
+        except InputError as error:
+            raise ApiError(404, str(error), "model", "model_not_found") from None
+        return model_object(name)
+
+    @router.get("/audio/voices")
+    async def voices(legacy: bool = False) -> dict[str, Any]:
+        """The voices, and OpenAI's names for the first one; with `legacy` as plain names."""
+        names = [*pairs.voices, *(name for name in OPENAI_VOICES if name not in pairs.voices)]
+        if legacy:
+            return {"voices": names}
+        return {
+            "voices": [
+                {"id": name, "name": name, "description": pairs.descriptions.get(name, "")} for name in names
+            ]
+        }
+
+    return router
+
+
+async def speak_item(
+    service: Service, fields: dict[str, Any], arrived: float, number: int, record: dict[str, Any]
+) -> dict[str, Any]:
+    """One text of a batch: {"index", "audio_data", "media_type", "seconds"} or {"index", "error"}."""
+    try:
+        wanted: SpeechFields = parse(json.dumps(fields).encode(), SpeechRequest)
+        if wanted.stream_format != "audio":
+            raise ApiError(400, "stream_format: the texts of a batch are answered whole", "stream_format")
+        spoken = await service.speak(wanted, arrived, whole=True)
+        job = spoken.job
+        try:
+            data = b"".join([piece async for piece in job])
+        finally:
+            job.cancel()
+            service.metrics.spoken(job.progress, len(wanted.input))
+            record.setdefault("texts", []).append(described(spoken))
+    except ApiError as error:
+        return {"index": number, **error.content}
+    except (InputError, Cancelled) as error:
+        return {"index": number, **answer_for(error).content}
+    return {
+        "index": number,
+        "audio_data": base64.b64encode(data).decode(),
+        "media_type": job.encoder.content_type,
+        "seconds": round(job.progress.made, 6),
+    }
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """The body; 413 where it is longer than `most` bytes, 408 where it does not come."""
+    too_large = ApiError(413, f"the body has more than {most} bytes", code="request_too_large")
+    stated = request.headers.get("content-length", "")
+    if stated.isdecimal() and int(stated) > most:
+        raise too_large
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > most:
+                    raise too_large
+    except TimeoutError:
+        raise ApiError(408, f"the body did not come in {BODY_SECONDS:g} seconds", code="timeout") from None
+    except ClientDisconnect:
+        raise ApiError(400, "the client left before the end of its request") from None
+    return bytes(body)
+
+
+def model_object(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "melforge"}
+
+
+def body_schema(kind: type[BaseModel]) -> dict[str, Any]:
+    """The request's body for the page of the API."""
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": kind.model_json_schema()}},
+        }
+    }

@@ -1,0 +1,237 @@
+"""The pairs of models that a server offers: loaded when first asked for, and sharing their drivers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from common.audio.contract import require_same_contract
+from common.config.deployment import Deployment
+from common.errors import InputError, unknown
+from common.registry import decoder_forms, get_model
+from common.runner import AnalysedText, TextToSpeech
+from common.stages.choose import KINDS, deployment_of, parse_backends
+from common.synthesis.acoustic import AcousticModel
+from common.synthesis.driver import Driver
+from common.synthesis.loading import make_driver, override, pick_device
+from common.synthesis.vocoder import Vocoder
+from common.text import Frontend
+from common.weights.published import read_checkpoints
+from common.weights.voices import ModelSource, list_voices, load_voice
+
+# OpenAI's names: of models, each the first pair, and of voices, each the first voice. Clients insist on them.
+OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
+OPENAI_VOICES = (
+    *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable"),
+    *("marin", "nova", "onyx", "sage", "shimmer", "verse"),
+)
+FIRST_WORDS = "Ready to speak."
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """How models are loaded; names and values as in `TextToSpeech.load`."""
+
+    voice: str | None = None
+    checkpoints: Sequence[str] = ()
+    backend: str = "onnx"
+    device: str = "auto"
+    threads: int | None = None
+    decoder: str | None = None
+    deployments: Mapping[str, Deployment] = field(default_factory=dict)
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def with_threads(self) -> LoadOptions:
+        """With one thread an engine, unless a number was given or one worker has all cores."""
+        return replace(self, threads=1) if self.threads is None and self.shares_engines() else self
+
+    def shares_engines(self) -> bool:
+        """Whether all models run on engines that threads can share: ONNX Runtime's on a CPU."""
+        backends = parse_backends(self.backend, {kind: "" for kind in KINDS})
+        on_onnx = set(backends.values()) == {"onnx"}
+        return on_onnx and (pick_device("onnx") if self.device == "auto" else self.device) == "cpu"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An acoustic model and a vocoder of one voice."""
+
+    voice: str
+    acoustic: str
+    vocoder: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.acoustic}-{self.vocoder}"
+
+
+class Pairs:
+    """All pairs by name. `get` gives one that is ready to speak; it may be called from several threads.
+
+    Engines that threads can share run side by side, others take turns. Every frontend analyses one text at a
+    time. Drivers count as used when a pair with them is asked for; one that was unloaded lives on until the
+    last text that it speaks ends.
+    """
+
+    def __init__(
+        self,
+        options: LoadOptions,
+        offered: str | None = None,
+        memory_limit: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.options, self._limit, self._clock = options, memory_limit, clock
+        names = [options.voice] if options.voice else list_voices() or [None]
+        voices = [load_voice(name) for name in names]
+        given = {source.model: source for source in read_checkpoints(options.checkpoints)}
+        self._sources: dict[tuple[str, str], ModelSource] = {
+            (voice.name, model): override(source, options.overrides.get(model, {}))
+            for voice in voices
+            for model, source in {**voice.models, **given}.items()
+        }
+        self.voices = tuple(voice.name for voice in voices)
+        self.descriptions = {voice.name: voice.description for voice in voices}
+        self.names = self._offered(offered)
+        self._drivers: dict[tuple[str, str], Driver] = {}
+        self._used: dict[tuple[str, str], float] = {}  # when each was last asked for
+        self._ready: dict[Pair, TextToSpeech] = {}
+        self._frontends: dict[str, tuple[Frontend, threading.Lock]] = {}
+        self._loading = threading.Lock()
+        self._turn = threading.RLock()  # of engines that one thread at a time may run
+        self.first = self.find(self.names[0], self.voices[0])
+
+    def models_of(self, voice: str, kind: str) -> list[str]:
+        """The first one first: those of checkpoints, then as voice.yaml lists them."""
+        mine = [model for name, model in self._sources if name == voice and get_model(model).kind == kind]
+        return sorted(mine, key=lambda model: self._sources[voice, model].given_state is None)
+
+    def _offered(self, asked: str | None) -> tuple[str, ...]:
+        """The pairs' names, the first voice's first ones first."""
+        pairs = [
+            Pair(voice, acoustic, vocoder).name
+            for voice in self.voices
+            for acoustic in self.models_of(voice, "acoustic")
+            for vocoder in self.models_of(voice, "vocoder")
+        ]
+        every = tuple(dict.fromkeys(pairs))
+        if not every:
+            raise InputError(f"voice {self.voices[0]!r} has no pair of an acoustic model and a vocoder")
+        chosen = tuple(word.strip() for word in asked.split(",")) if asked else every
+        for name in chosen:
+            if name not in every:
+                raise InputError(unknown("pair", name, every))
+        return chosen
+
+    def find(self, model: str, voice: str) -> Pair:
+        """The pair that a request names. An InputError begins with the field: `model` or `voice`."""
+        name = self.names[0] if model in OPENAI_MODELS else model
+        if name not in self.names:
+            raise InputError(f"model: {unknown('model', model, (*self.names, *OPENAI_MODELS))}")
+        spoken_by = self.voices[0] if voice in OPENAI_VOICES and voice not in self.voices else voice
+        if spoken_by not in self.voices:
+            raise InputError(f"voice: {unknown('voice', voice, (*self.voices, *OPENAI_VOICES))}")
+        acoustic, _, vocoder = name.partition("-")
+        for one in (acoustic, vocoder):
+            if (spoken_by, one) not in self._sources:
+                raise InputError(f"model: voice {spoken_by!r} has no {one}")
+        return Pair(spoken_by, acoustic, vocoder)
+
+    def get(self, pair: Pair) -> TextToSpeech:
+        """The pair, which was loaded and has spoken a few words before anybody waits for it."""
+        if (ready := self._ready.get(pair)) is None:
+            with self._loading:
+                ready = self._ready.get(pair) or self._load(pair)
+        now = self._clock()
+        for driver in (ready.acoustic, ready.vocoder):
+            self._used[pair.voice, driver.source.model] = now
+        return ready
+
+    def is_ready(self, pair: Pair) -> bool:
+        return pair in self._ready
+
+    def analyse(self, tts: TextToSpeech, text: str) -> AnalysedText:
+        """The text's utterances. An InputError where there is nothing to speak."""
+        _, turn = self._frontend(tts.acoustic.source)
+        with turn:
+            return tts.analyse(text)
+
+    @property
+    def can_be_shared(self) -> bool:
+        """Whether several threads may speak at the same time, with all that is loaded."""
+        return all(driver.engines.can_be_shared for driver in list(self._drivers.values()))
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(driver.engines.memory_bytes for driver in list(self._drivers.values()))
+
+    @property
+    def loaded(self) -> list[str]:
+        """The models that are loaded, as voice/model."""
+        return ["/".join(key) for key in list(self._drivers)]
+
+    def unload_idle(self, seconds: float) -> None:
+        """Forgets the models that nobody asked for in so many seconds; the first pair's stay."""
+        oldest = self._clock() - seconds
+        with self._loading:
+            for key in self._unloadable(self.first):
+                if self._used[key] < oldest:
+                    self._unload(key)
+
+    def _load(self, pair: Pair) -> TextToSpeech:
+        acoustic = cast(AcousticModel, self._driver(pair, "acoustic", pair.acoustic))
+        vocoder = cast(Vocoder, self._driver(pair, "vocoder", pair.vocoder))
+        mels = (acoustic.source.mel, vocoder.source.mel)
+        require_same_contract(*mels, (pair.acoustic, pair.vocoder))
+        frontend, _ = self._frontend(acoustic.source)
+        shared = acoustic.engines.can_be_shared and vocoder.engines.can_be_shared
+        turn = nullcontext() if shared else self._turn
+        tts = TextToSpeech(frontend, acoustic, vocoder, mels[0].sampling_rate, turn)
+        for _ in tts.stream(self.analyse(tts, FIRST_WORDS)):
+            pass
+        self._ready[pair] = tts
+        self._keep_to_limit(pair)
+        return tts
+
+    def _driver(self, pair: Pair, kind: str, model: str) -> Driver:
+        key = (pair.voice, model)
+        if key not in self._drivers:
+            how, names = self.options, {"acoustic": pair.acoustic, "vocoder": pair.vocoder}
+            self._drivers[key] = make_driver(
+                self._sources[key],
+                parse_backends(how.backend, names)[kind],
+                how.device,
+                how.threads,
+                how.decoder if how.decoder in decoder_forms(model) else None,
+                deployment=deployment_of(model, how.deployments, how.backend),
+            )
+            self._used[key] = self._clock()
+        return self._drivers[key]
+
+    def _unload(self, key: tuple[str, str]) -> None:
+        voice, model = key
+        for pair in [pair for pair in self._ready if pair.voice == voice]:
+            if model in (pair.acoustic, pair.vocoder):
+                del self._ready[pair]
+        del self._drivers[key]
+
+    def _keep_to_limit(self, wanted: Pair) -> None:
+        """Unloads what was not asked for longest until the rest fits the limit; `wanted` stays."""
+        unloadable = sorted(self._unloadable(wanted), key=lambda key: self._used[key])
+        while self._limit is not None and self.memory_bytes > self._limit * 1e6 and unloadable:
+            self._unload(unloadable.pop(0))
+
+    def _unloadable(self, wanted: Pair) -> list[tuple[str, str]]:
+        needed = {(wanted.voice, wanted.acoustic), (wanted.voice, wanted.vocoder)}
+        return [key for key in self._drivers if key not in needed]
+
+    def _frontend(self, source: ModelSource) -> tuple[Frontend, threading.Lock]:
+        """The source's frontend, one for all models with the same one, and the lock of its calls."""
+        key = repr(source.frontend)
+        if key not in self._frontends:
+            assert source.frontend is not None  # every acoustic model has one
+            self._frontends[key] = (source.frontend.build(), threading.Lock())
+        return self._frontends[key]

@@ -1,0 +1,140 @@
+"""What may stand in a request for speech: OpenAI's fields, and ours from the table of controls."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
+
+from common.audio.wire import DEFAULT_RATE, FORMATS
+from common.errors import InputError
+from common.serve.errors import ApiError, bad_request
+from common.speech import Controls, control_fields
+
+SLOWEST, FASTEST = 0.25, 4.0  # OpenAI's range of `speed`
+MOST_RETRIES = 5
+LARGEST_NUMBER = 2**63 - 1
+NOT_USED = ("instructions",)  # accepted, for clients that always send them
+LONGEST_NAME = 64  # of an unknown field that is named in a header
+
+
+class VoiceId(BaseModel):
+    """A voice as an object, which OpenAI's custom voices are."""
+
+    model_config = ConfigDict(strict=True)
+    id: str
+
+
+VOICE_SCHEMA = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]},
+    ]
+}
+
+
+class SpeechFields(BaseModel):
+    """OpenAI's fields."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    model: str = Field(description="a pair such as fastpitch-hifigan, or one of OpenAI's names")
+    input: str = Field(description="the text")
+    voice: Annotated[str | VoiceId, WithJsonSchema(VOICE_SCHEMA)] = Field(
+        description="a voice's name, or {id: name}"
+    )
+    response_format: Literal[tuple(FORMATS)] = Field("mp3", description="of the audio")  # type: ignore
+    speed: float = Field(1.0, ge=SLOWEST, le=FASTEST, description="2 is twice as fast")
+    stream_format: Literal["audio", "sse", "json"] = Field(
+        "audio", description="bytes, server-sent events, or JSON with words and subtitles"
+    )
+    timestamps: bool = Field(False, description="with sse: words and phonemes with their seconds")
+    instructions: str | None = Field(None, description="accepted and not used")
+    sample_rate: int = Field(DEFAULT_RATE, ge=1, le=LARGEST_NUMBER, description="Hz")
+    retries: int = Field(
+        0, ge=0, le=MOST_RETRIES, description="further seeds for a sentence that attention failed on"
+    )
+
+    @property
+    def voice_name(self) -> str:
+        return self.voice if isinstance(self.voice, str) else self.voice.id
+
+    @property
+    def controls(self) -> Controls:
+        """An InputError names a value that no control can have."""
+        given = {name: getattr(self, name) for name in OWN_CONTROLS if name in self.model_fields_set}
+        return Controls(
+            pace=self.speed, **{name: value for name, value in given.items() if value is not None}
+        )
+
+    @property
+    def ignored(self) -> list[str]:
+        """Fields that change nothing: those that nobody here knows, and OpenAI's instructions."""
+        given = [name for name in NOT_USED if getattr(self, name) is not None]
+        return given + sorted(self.model_extra or {})
+
+
+def _control_fields() -> dict[str, Any]:
+    """A field for each control but `pace`, which OpenAI calls `speed`."""
+    found = {}
+    for name, (kind, about, default) in control_fields().items():
+        if name != "pace":
+            limits: dict[str, Any] = {}
+            if kind in (int, float):
+                high = about.high if math.isfinite(about.high) else LARGEST_NUMBER
+                limits = {"ge": about.low, "le": high}
+            hint: Any = Annotated[kind, Field(description=about.help, **limits)]
+            found[name] = (hint | None, default)
+    return found
+
+
+OWN_CONTROLS = tuple(_control_fields())
+SpeechRequest: Any = create_model("SpeechRequest", __base__=SpeechFields, **_control_fields())
+
+
+class BatchFields(BaseModel):
+    """Several requests; `defaults` are fields of those that do not have them."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    items: list[dict[str, Any]] = Field(min_length=1, description="requests for speech")
+    defaults: dict[str, Any] = Field(default_factory=dict, description="fields of all of them")
+
+
+def parse(body: bytes, kind: type[BaseModel]) -> Any:
+    """A request from JSON. A 400 that names the field."""
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        raise invalid(error) from None
+
+
+def invalid(error: ValidationError) -> ApiError:
+    """The first fault: its field, what is wrong, and the value unless it is a text's."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    where = [str(part) for part in first["loc"] if isinstance(part, int) or re.fullmatch(r"\w{1,64}", part)]
+    known = (
+        where[:1] if where and where[0] in {**SpeechRequest.model_fields, **BatchFields.model_fields} else []
+    )
+    param = known[0] if known else None
+    if first["type"] == "json_invalid":
+        return ApiError(400, f"the body is no JSON: {first['msg']}", code="invalid_json")
+    if first["type"] == "missing":
+        return ApiError(400, f"{'.'.join(where)} is missing", param, "missing")
+    shown = first["input"]
+    value = f", not {shown!r}" if isinstance(shown, int | float | bool) or shown is None else ""
+    return ApiError(400, f"{param or 'the body'}: {first['msg']}{value}", param, "invalid_value")
+
+
+def controls_of(request: SpeechFields) -> Controls:
+    """A 400 names the control that has no such value."""
+    try:
+        return request.controls
+    except InputError as error:
+        raise bad_request(str(error).replace("pace", "speed"), SpeechRequest.model_fields) from None
+
+
+def ignored_header(request: SpeechFields) -> str:
+    """The names of fields without an effect, for a header."""
+    names = [re.sub(r"[^\w.-]", "?", name, flags=re.ASCII)[:LONGEST_NAME] for name in request.ignored]
+    return ", ".join(names[:16])

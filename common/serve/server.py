@@ -1,0 +1,113 @@
+"""The process: a socket, uvicorn, and an end that leaves nobody in the middle of a sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from common.serve.app import make_app
+from common.serve.metrics import log, set_up_logging
+from common.serve.pairs import LoadOptions, Pairs
+from common.serve.service import Service
+from common.serve.settings import ServeSettings
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+BACKLOG = 2048
+CLOSING_SECONDS = 2  # that connections have to close after the last answer
+
+
+class Server(uvicorn.Server):
+    """uvicorn raises the signal again that ended it, which makes an exit status of 143: here it does not."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def serve(settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...]) -> int:
+    """Serves until a signal comes; the exit status."""
+    set_up_logging()
+    pairs = Pairs(options, settings.pairs, settings.memory_limit)
+    workers = settings.workers or default_workers(options)
+    listening = listen(settings.host, settings.port)
+    try:
+        asyncio.run(run(Service, settings, pairs, workers, keys, listening))
+    finally:
+        listening.close()
+    return 0
+
+
+def default_workers(options: LoadOptions) -> int:
+    """One a core where threads can share engines, else one."""
+    return len(os.sched_getaffinity(0)) if options.shares_engines() else 1
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that says it is TCP's: only then asyncio lets small packets leave at once (TCP_NODELAY)."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise OSError(error.errno, f"{error.strerror}: {host} port {port}") from None
+    return listening
+
+
+async def run(
+    make: type[Service],
+    settings: ServeSettings,
+    pairs: Pairs,
+    workers: int,
+    keys: tuple[bytes, ...],
+    listening: socket.socket,
+) -> None:
+    service = make(settings, pairs, workers, keys)
+    config = uvicorn.Config(
+        make_app(service),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws_max_size=settings.body_bytes,
+        timeout_graceful_shutdown=CLOSING_SECONDS,
+    )
+    server = Server(config)
+    ending: list[asyncio.Task[None]] = []
+
+    def on_signal(number: int) -> None:
+        if ending:
+            log("stopped at once", logging.WARNING, running=service.running)
+            os._exit(128 + number)
+        ending.append(asyncio.create_task(drain(service, server, settings.grace)))
+
+    for number in SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
+    host, port = listening.getsockname()[:2]
+    log("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}", workers=workers)
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        service.stop()
+        log("stopped")
+
+
+async def drain(service: Service, server: uvicorn.Server, grace: float) -> None:
+    """New requests get 503; what runs is finished, or cut off when the time is over."""
+    log("draining", running=service.running, grace_s=grace)
+    service.draining = True
+    end = service.scheduler.clock() + grace
+    while service.running and service.scheduler.clock() < end:
+        await asyncio.sleep(0.02)
+    if service.running:
+        log("cut off", logging.WARNING, running=service.running)
+        service.scheduler.stop()
+    server.should_exit = True

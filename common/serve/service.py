@@ -1,0 +1,154 @@
+"""The server's parts together, and a request's way through them: admitted, analysed, spoken."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from common.audio.wire import WireEncoder
+from common.errors import InputError
+from common.runner import AnalysedText, ChunkSizes, Stream, TextToSpeech
+from common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
+from common.serve.metrics import Metrics
+from common.serve.pairs import Pair, Pairs
+from common.serve.requests import SpeechFields, SpeechRequest, controls_of
+from common.serve.scheduler import Job, Scheduler
+from common.serve.settings import ServeSettings
+from common.speech import Controls
+
+# Of chunks on a CPU, where every seam costs the frames around it again: 256 take a tenth of a second.
+CHUNKS = ChunkSizes(first=24, largest=256, growth=4, even=True)
+ENCODING_THREADS = 4  # beside the one thread that owns a GPU
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Speaking:
+    """A text on its way: `stream` has what is known of it so far, `job` the bytes."""
+
+    wanted: SpeechFields
+    stream: Stream
+    job: Job
+
+    @property
+    def unspoken(self) -> int:
+        """Symbols of the text that the frontend has no way to speak."""
+        return len(self.stream.analysis.unspoken)
+
+
+class Service:
+    """What answers requests, in one event loop.
+
+    Texts are analysed one at a time in a thread of their own, and pairs loaded in another. Where threads can
+    share engines, workers encode what they speak: there are as many as cores.
+    """
+
+    def __init__(
+        self, settings: ServeSettings, pairs: Pairs, workers: int, keys: tuple[bytes, ...] = ()
+    ) -> None:
+        self.settings, self.pairs, self.keys = settings, pairs, keys
+        self.metrics = Metrics()
+        self.draining = False
+        self.running = 0  # requests, and texts of batches
+        self._by_key: Counter[str] = Counter()
+        self._texts = ThreadPoolExecutor(1, "text")
+        self._loader = ThreadPoolExecutor(1, "load")
+        shared = pairs.options.shares_engines()
+        self._even = shared
+        beside = None if shared else ThreadPoolExecutor(ENCODING_THREADS, "encode")
+        self.last_step = float("-inf")
+        self.scheduler = Scheduler(workers, settings.ahead, beside, on_step=self._note_step)
+
+    def _note_step(self, seconds: float) -> None:
+        self.last_step = self.scheduler.clock()
+        self.metrics.steps.observe(seconds)
+
+    @contextmanager
+    def admitted(self, key: str, texts: int = 1) -> Iterator[None]:
+        """Room for so many texts of a caller; 429 or 503 where there is none."""
+        if self.draining:
+            raise overloaded("the server is about to stop")
+        if self.running + texts > self.settings.queue:
+            raise overloaded(f"{self.running} requests are being spoken or wait: try again later")
+        if self.keys and self._by_key[key] + texts > self.settings.key_requests:
+            message = f"this key has {self._by_key[key]} requests under way, of {self.settings.key_requests}"
+            raise ApiError(429, message, code="rate_limit_exceeded", headers=RETRY_AFTER)
+        self.running += texts
+        self._by_key[key] += texts
+        self.metrics.running.set(self.running)
+        try:
+            yield
+        finally:
+            self.running -= texts
+            self._by_key[key] -= texts
+            if not self._by_key[key]:
+                del self._by_key[key]
+            self.metrics.running.set(self.running)
+
+    async def load(self, pair: Pair) -> TextToSpeech:
+        if self.pairs.is_ready(pair):
+            return self.pairs.get(pair)
+        return await in_thread(self._loader, self.pairs.get, pair)
+
+    async def speak(self, wanted: SpeechFields, arrived: float, whole: bool = False) -> Speaking:
+        """Begins to speak what was asked for. A 400 says what of it cannot be.
+
+        `whole`: the bytes are wanted together, so that headers can say their length.
+        """
+        if len(wanted.input) > self.settings.max_characters:
+            limit = f"{len(wanted.input)} characters, of {self.settings.max_characters} at most"
+            raise bad_request(f"input: {limit}", ("input",), "string_above_max_length")
+        try:
+            pair = self.pairs.find(wanted.model, wanted.voice_name)
+        except InputError as error:
+            raise bad_request(str(error), ("model", "voice"), "model_not_found") from None
+        controls = controls_of(wanted)
+        tts = await self.load(pair)
+        try:
+            tts.require_controls(controls)
+        except InputError as error:
+            message = str(error).replace("'pace'", "'speed'")
+            raise bad_request(message, SpeechRequest.model_fields, "unsupported_value") from None
+        encode = functools.partial(
+            WireEncoder, wanted.response_format, tts.sampling_rate, wanted.sample_rate, whole
+        )
+        try:
+            text = await in_thread(self._texts, self.pairs.analyse, tts, wanted.input)
+        except InputError as error:
+            raise ApiError(400, f"input: {error}", "input", "invalid_value") from None
+        try:
+            encoder = await in_thread(self._texts, encode) if wanted.response_format == "aac" else encode()
+        except InputError as error:
+            param = "sample_rate" if "Hz" in str(error) else "response_format"
+            raise ApiError(400, str(error), param, "unsupported_value") from None
+        stream = make_stream(tts, text, controls, wanted.retries, self._sizes(tts))
+        return Speaking(wanted, stream, self.scheduler.submit(stream, encoder, tts.sampling_rate, arrived))
+
+    def _sizes(self, tts: TextToSpeech) -> ChunkSizes | None:
+        """Of a stream's chunks; on a CPU half of what a vocoder makes at a time, in steps and memory."""
+        largest = min(CHUNKS.largest, tts.vocoder.longest_chunk // 2)
+        return replace(CHUNKS, largest=largest) if self._even else None
+
+    def stop(self, seconds: float = 5.0) -> None:
+        """Ends all work; waits so long for the workers."""
+        self.scheduler.stop()
+        self._texts.shutdown(wait=False, cancel_futures=True)
+        self._loader.shutdown(wait=False, cancel_futures=True)
+        self.scheduler.join(seconds)
+
+
+def make_stream(
+    tts: TextToSpeech, text: AnalysedText, controls: Controls, retries: int, sizes: ChunkSizes | None
+) -> Stream:
+    return tts.stream(text, controls, retries, sizes)
+
+
+async def in_thread(executor: ThreadPoolExecutor, function: Callable[..., T], *arguments: Any) -> T:
+    return await asyncio.get_running_loop().run_in_executor(executor, function, *arguments)

@@ -1,0 +1,109 @@
+"""What a server may be told: one table of settings, each an option, a key of YAML files and of `--set`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from common.errors import InputError
+
+KEYS_VARIABLE = "MELFORGE_API_KEYS"
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting's words and the least that it may be."""
+
+    help: str
+    unit: str = ""
+    low: float = 1
+
+
+def setting(default: Any, help: str, unit: str = "", low: float = 1) -> Any:
+    return field(default=default, metadata={"setting": Setting(help, unit, low)})
+
+
+@dataclass(frozen=True)
+class ServeSettings:
+    """Where the server listens, and what it grants its callers."""
+
+    host: str = setting("127.0.0.1", "address to listen at (default: 127.0.0.1)", "ADDRESS")
+    port: int = setting(8000, "port to listen at, 0 for any free one (default: 8000)", "N", low=0)
+    pairs: str | None = setting(
+        None,
+        "the pairs that are offered, such as fastpitch-hifigan,tacotron2-waveglow; the first is spoken "
+        "by OpenAI's model names (default: all of the voice, beginning with its first of each kind)",
+        "NAMES",
+    )
+    max_characters: int = setting(4096, "longest text (default: 4096)", "N")
+    queue: int = setting(256, "requests that may be spoken or wait; further ones get 503 (default: 256)", "N")
+    key_requests: int = setting(64, "requests of one key at a time; further ones get 429 (default: 64)", "N")
+    batch_items: int = setting(64, "texts in a batch request (default: 64)", "N")
+    seconds: float = setting(600.0, "seconds that a request may take (default: 600)", "S", low=0)
+    body_bytes: int = setting(1 << 20, "bytes of a request's body (default: 1048576)", "N")
+    ahead: float = setting(
+        20.0,
+        "seconds of audio that wait for a slow reader before its speech is paused (default: 20)",
+        "S",
+        low=0,
+    )
+    grace: float = setting(
+        30.0, "seconds after SIGTERM in which what runs is finished (default: 30)", "S", low=0
+    )
+    workers: int | None = setting(
+        None, "threads that speak (default: one a core; one where a GPU or PyTorch speaks)", "N"
+    )
+    memory_limit: float | None = setting(
+        None, "MB of weights; the pair that was not asked for longest is unloaded (default: none)", "MB"
+    )
+    idle_unload: float | None = setting(
+        None, "seconds after which a pair that nobody asks for is unloaded (default: never)", "S"
+    )
+    keys: str | None = setting(
+        None, f"file of API keys, one a line (or ${KEYS_VARIABLE}, with commas; default: none)", "FILE"
+    )
+    without_keys: bool = setting(False, "listen at other addresses than this machine's without API keys")
+
+    def __post_init__(self) -> None:
+        for name, (kind, about, _) in setting_fields().items():
+            value = getattr(self, name)
+            if kind in (int, float) and value is not None and value < about.low:
+                raise InputError(f"{name} must be at least {about.low:g}, not {value!r}")
+        if self.port > 65535:
+            raise InputError(f"port must be at most 65535, not {self.port}")
+
+
+def setting_fields() -> dict[str, tuple[type, Setting, Any]]:
+    """Type, words and default of each setting by its name."""
+    hints = get_type_hints(ServeSettings)
+    return {
+        f.name: ((get_args(hints[f.name]) or (hints[f.name],))[0], f.metadata["setting"], f.default)
+        for f in fields(ServeSettings)
+    }
+
+
+def read_keys(settings: ServeSettings, environment: Mapping[str, str] = os.environ) -> tuple[bytes, ...]:
+    """The API keys of the file or the environment.
+
+    Without any, an InputError for an address that others can reach.
+    """
+    if settings.keys is not None:
+        lines = Path(settings.keys).read_text(encoding="utf-8").splitlines()
+        words = [line.strip() for line in lines if not line.lstrip().startswith("#")]
+        place = settings.keys
+    else:
+        words = [word.strip() for word in environment.get(KEYS_VARIABLE, "").split(",")]
+        place = f"${KEYS_VARIABLE}"
+    keys = tuple(word.encode() for word in words if word)
+    if (settings.keys is not None or KEYS_VARIABLE in environment) and not keys:
+        raise InputError(f"{place} holds no API key: write one a line, or leave it out")
+    if not keys and settings.host not in LOOPBACK and not settings.without_keys:
+        raise InputError(
+            f"host {settings.host} can be reached by others, and there are no API keys: give --keys FILE, "
+            "or --without-keys if everybody may speak"
+        )
+    return keys

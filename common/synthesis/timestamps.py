@@ -1,0 +1,95 @@
+"""When each word and phoneme is spoken, from the durations that the acoustic model gave its symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from common.text import Utterance
+from common.text.words import words_of
+
+
+@dataclass(frozen=True)
+class Phoneme:
+    """A phone (ARPAbet with its stress), or a letter where the frontend speaks letters; seconds."""
+
+    text: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of the normalised text, without marks; seconds from the beginning of the audio."""
+
+    text: str
+    start: float
+    end: float
+    phonemes: tuple[Phoneme, ...]
+
+
+class Spoken(Protocol):
+    """What was spoken so far: `Audio`, and a `Stream` while it is read."""
+
+    @property
+    def utterances(self) -> Sequence[Utterance]: ...
+
+    @property
+    def starts(self) -> Sequence[float]: ...
+
+    @property
+    def durations(self) -> Sequence[np.ndarray]: ...
+
+    @property
+    def frame_seconds(self) -> float: ...
+
+
+def timestamps(spoken: Spoken) -> list[Word]:
+    """The words of all that was spoken, in order; none overlaps another. Pauses are between words.
+
+    Tacotron 2 has no durations of its own: a symbol lasts as long as it has most of the attention.
+    """
+    return [word for words in utterance_timestamps(spoken) for word in words]
+
+
+def utterance_timestamps(spoken: Spoken) -> list[list[Word]]:
+    """The words of each utterance that was spoken so far."""
+    made = zip(spoken.utterances, spoken.starts, spoken.durations, strict=False)
+    return [_words(utterance, durations, start, spoken.frame_seconds) for utterance, start, durations in made]
+
+
+def _words(utterance: Utterance, durations: np.ndarray, start: float, frame_seconds: float) -> list[Word]:
+    """durations int64 [T_text], frames; `start`: seconds at which the utterance begins."""
+    edges = (start + np.concatenate(([0], np.cumsum(durations))) * frame_seconds).tolist()
+    return [
+        Word(
+            word.text,
+            edges[word.start],
+            edges[word.end],
+            tuple(
+                Phoneme(symbol.removeprefix("@"), edges[place], edges[place + 1])
+                for place, symbol in enumerate(utterance.symbols[word.start : word.end], start=word.start)
+                if symbol[-1].isalnum()
+            ),
+        )
+        for word in words_of(utterance.normalised, utterance.symbols)
+    ]
+
+
+def as_rows(words: Sequence[Word]) -> list[dict[str, Any]]:
+    """Words for JSON, with times to a tenth of a millisecond."""
+    return [
+        {
+            "text": word.text,
+            "start": round(word.start, 4),
+            "end": round(word.end, 4),
+            "phonemes": [
+                {"text": phoneme.text, "start": round(phoneme.start, 4), "end": round(phoneme.end, 4)}
+                for phoneme in word.phonemes
+            ],
+        }
+        for word in words
+    ]

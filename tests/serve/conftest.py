@@ -1,0 +1,141 @@
+"""A server of the shipped voice in a thread of the test's process, on a free port."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SPEECH = "/v1/audio/speech"
+PATIENCE = 60.0  # seconds that a test waits for what must come
+
+
+@dataclass
+class Running:
+    """A server and its parts."""
+
+    url: str
+    service: Any
+
+    def client(self, key: str = "") -> httpx.Client:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return httpx.Client(base_url=self.url, timeout=PATIENCE, headers=headers)
+
+    def speak(self, text: str = "Hello there.", **fields: Any) -> httpx.Response:
+        with self.client() as client:
+            return client.post(SPEECH, json=speech(text, **fields))
+
+
+def speech(text: str = "Hello there.", **fields: Any) -> dict[str, Any]:
+    return {"model": "fastpitch-hifigan", "voice": "hazel", "input": text, **fields}
+
+
+def own_pcm(text: str = "Hello there.", **fields: Any) -> dict[str, Any]:
+    """A request for samples that are not resampled."""
+    return speech(text, response_format="pcm", sample_rate=22050, **fields)
+
+
+def samples_of(pcm: bytes) -> np.ndarray:
+    return np.frombuffer(pcm, "<i2").astype(np.int64)
+
+
+def wait_for(condition: Callable[[], object], what: str = "") -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, f"still waiting: {what}"
+        time.sleep(0.005)
+
+
+@contextmanager
+def running(keys: tuple[bytes, ...] = (), **settings: Any) -> Iterator[Running]:
+    """A server with these settings, whose first pair is loaded."""
+    import uvicorn
+
+    from common.serve.app import make_app
+    from common.serve.pairs import LoadOptions, Pairs
+    from common.serve.server import Server, listen
+    from common.serve.service import Service
+    from common.serve.settings import ServeSettings
+
+    listening = listen("127.0.0.1", 0)
+    options = LoadOptions(voice=str(ROOT / "voices" / "hazel"), device="cpu", threads=1)
+    made: dict[str, Any] = {}
+
+    async def serve() -> None:
+        told = ServeSettings(**settings)
+        service = Service(told, Pairs(options, told.pairs, told.memory_limit), 2, keys)
+        config = uvicorn.Config(make_app(service), log_config=None, access_log=False)
+        made.update(service=service, server=Server(config))
+        try:
+            await made["server"].serve(sockets=[listening])
+        finally:
+            service.stop()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    try:
+        wait_for(lambda: "server" in made and made["server"].started, "the server")
+        service = made["service"]
+        wait_for(lambda: service.pairs.is_ready(service.pairs.first), "the first pair")
+        yield Running(f"http://127.0.0.1:{listening.getsockname()[1]}", service)
+    finally:
+        if "server" in made:
+            made["server"].should_exit = True
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running() as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+def direct():
+    """The same voice without a server."""
+    from common.runner import TextToSpeech
+
+    return TextToSpeech.load(voice=ROOT / "voices" / "hazel", device="cpu", threads=1)
+
+
+@dataclass
+class Process:
+    """`melforge serve` in a process of its own."""
+
+    process: subprocess.Popen
+    url: str
+
+
+@contextmanager
+def serving(*words: str, **environment: str) -> Iterator[Process]:
+    """Once it says where it listens."""
+    import json
+
+    command = [sys.executable, "-m", "melforge", "serve", "--port", "0", "--device", "cpu", *words]
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+    )
+    try:
+        assert process.stderr is not None
+        line = json.loads(process.stderr.readline())
+        assert line["event"] == "listening"
+        yield Process(process, line["url"])
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,436 @@
+"""The API against a server in this process: what it speaks equals `speak`, and what it refuses says why."""
+
+import base64
+import concurrent.futures
+import io
+import json
+import random
+import socket
+import string
+import threading
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from common.serve.pairs import OPENAI_VOICES
+from common.text import Analysis
+from tests.serve.conftest import SPEECH, own_pcm, running, samples_of, speech, wait_for
+
+pytestmark = pytest.mark.serve
+TEXT = "The first sentence is here. The second one follows."
+LOSSLESS_DB = 45
+
+
+def expected(direct, text, **how):
+    from common.speech import Controls
+
+    return np.clip(np.rint(direct.speak(text, Controls(**how)).samples * 32767), -32768, 32767).astype(int)
+
+
+def ratio_db(wanted, got):
+    length = min(len(wanted), len(got))
+    noise = np.mean((wanted[:length] - got[:length]) ** 2)
+    return 10 * np.log10(np.mean(wanted[:length] ** 2) / noise)
+
+
+def require_error(answer, status, param=None):
+    """OpenAI's form, whatever went wrong."""
+    error = answer.json()["error"]
+    assert answer.status_code == status, answer.text
+    assert set(error) == {"message", "type", "param", "code"} and error["message"]
+    assert error["type"] == ("server_error" if status >= 500 else error["type"])
+    assert answer.headers["x-request-id"]
+    if param:
+        assert error["param"] == param, error
+    return error
+
+
+class OtherStream:
+    """Chunks in the place of a `Stream`."""
+
+    analysis = Analysis(())
+
+    def __init__(self, chunks):
+        self.chunks = chunks
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self.chunks)
+
+    def close(self):
+        pass
+
+
+def speak_instead(monkeypatch, chunks):
+    """Has a generator called in the place of `TextToSpeech.stream`."""
+    monkeypatch.setattr("common.serve.service.make_stream", lambda *how: OtherStream(chunks(*how)))
+
+
+# What is spoken
+
+
+def test_pcm_is_what_speak_gives_to_a_step_of_16_bits(server, direct):
+    answer = server.speak(TEXT, response_format="pcm", sample_rate=22050)
+    assert answer.headers["content-type"].startswith("audio/pcm")
+    got = samples_of(answer.content)
+    wanted = expected(direct, TEXT)
+    assert len(got) == len(wanted) and np.abs(got - wanted).max() <= 1
+
+
+@pytest.mark.parametrize("format, type", [("wav", "audio/wav"), ("flac", "audio/flac")])
+def test_lossless_formats_are_the_speech_at_24_khz(server, direct, format, type):
+    import soxr
+
+    answer = server.speak(TEXT, response_format=format)
+    assert answer.headers["content-type"] == type
+    got, rate = soundfile.read(io.BytesIO(answer.content))
+    wanted = soxr.resample(direct.speak(TEXT).samples.astype(np.float64), 22050, 24000)
+    assert rate == 24000 and abs(len(got) - len(wanted)) <= rate // 1000
+    assert ratio_db(wanted, got) > LOSSLESS_DB
+
+
+@pytest.mark.parametrize("format, type", [(None, "audio/mpeg"), ("opus", "audio/ogg")])
+def test_lossy_formats_are_whole(server, direct, format, type):
+    answer = server.speak(TEXT, **({"response_format": format} if format else {}))
+    assert answer.headers["content-type"] == type
+    got, rate = soundfile.read(io.BytesIO(answer.content))
+    assert rate == 24000 and len(got) / rate >= direct.speak(TEXT).seconds - 0.001
+
+
+def test_controls_and_names_of_openai_s_reach_the_models(server, direct):
+    fields = {"speed": 1.25, "pitch_shift": 40.0, "volume": 0.5, "denoising_strength": 0.1}
+    answer = server.speak(
+        **own_pcm(TEXT, **fields) | {"text": TEXT, "model": "tts-1", "voice": {"id": "nova"}}
+    )
+    wanted = expected(direct, TEXT, pace=1.25, pitch_shift=40.0, volume=0.5, denoising_strength=0.1)
+    got = samples_of(answer.content)
+    assert len(got) == len(wanted) and np.abs(got - wanted).max() <= 1
+
+
+def test_server_sent_events_carry_the_same_bytes(server):
+    whole = server.speak(TEXT, response_format="pcm").content
+    answer = server.speak(TEXT, response_format="pcm", stream_format="sse")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = [json.loads(line.removeprefix("data: ")) for line in answer.text.split("\n\n") if line]
+    assert [event["type"] for event in events[:-1]] == ["speech.audio.delta"] * (len(events) - 1)
+    assert events[-1]["type"] == "speech.audio.done" and events[-1]["usage"]["input_tokens"] == len(TEXT)
+    assert b"".join(base64.b64decode(event["audio"]) for event in events[:-1]) == whole
+
+
+def test_words_have_the_seconds_at_which_they_are_spoken(server, direct):
+    from common.synthesis.subtitles import srt
+    from common.synthesis.timestamps import as_rows, timestamps
+
+    spoken = direct.speak(TEXT)
+    wanted = as_rows(timestamps(spoken))
+    events = server.speak(TEXT, response_format="pcm", stream_format="sse", timestamps=True).text
+    events = [json.loads(line.removeprefix("data: ")) for line in events.split("\n\n") if line]
+    kinds = [event["type"].rpartition(".")[2] for event in events]
+    assert kinds[:2] == ["timestamps", "delta"] and kinds.count("timestamps") == 2
+    assert [word for event in events for word in event.get("words", ())] == wanted
+    answer = server.speak(TEXT, response_format="wav", stream_format="json").json()
+    assert answer["words"] == wanted and answer["srt"] == srt(spoken)
+    assert answer["vtt"].startswith("WEBVTT") and abs(answer["seconds"] - spoken.seconds) < 1e-3
+    audio, rate = soundfile.read(io.BytesIO(base64.b64decode(answer["audio"])))
+    assert rate == answer["sample_rate"] and abs(len(audio) / rate - spoken.seconds) < 1e-3
+
+
+def test_what_cannot_be_spoken_is_counted_in_a_header(server):
+    assert server.speak("One 你好 two.").headers["x-melforge-unspoken"] == "1"
+    assert "x-melforge-unspoken" not in server.speak().headers
+
+
+def test_chunks_leave_before_the_end_is_made(server):
+    book = TEXT * 40
+    with server.client() as client, client.stream("POST", SPEECH, json=own_pcm(book)) as answer:
+        pieces = answer.iter_raw()
+        first = next(pieces)
+        (job,) = server.service.scheduler._jobs
+        assert job.progress.ended is None and len(first) < 22050 * 2 * 20
+    wait_for(lambda: not server.service.running)
+
+
+def test_a_batch_has_each_text_or_its_error(server, direct):
+    items = [
+        {"input": "One."},
+        {"input": "Two.", "speed": 9},
+        {"input": " "},
+        {"input": "Four.", "voice": "onyx"},
+    ]
+    defaults = {"model": "tts-1", "voice": "hazel", "response_format": "wav", "sample_rate": 22050}
+    with server.client() as client:
+        answer = client.post(f"{SPEECH}/batch", json={"items": items, "defaults": defaults}).json()
+    assert (answer["total"], answer["succeeded"], answer["failed"]) == (4, 2, 2)
+    for number, text in ((0, "One."), (3, "Four.")):
+        result = answer["results"][number]
+        got, rate = soundfile.read(io.BytesIO(base64.b64decode(result["audio_data"])), dtype="int16")
+        wanted = expected(direct, text)
+        assert result["media_type"] == "audio/wav" and rate == 22050
+        assert len(got) == len(wanted) and np.abs(got - wanted).max() <= 1
+    assert [answer["results"][number]["error"]["param"] for number in (1, 2)] == ["speed", "input"]
+
+
+def test_each_of_32_callers_gets_their_own_sentence(server, direct):
+    names = ("Anna", "Bert", "Clara", "David", "Emma", "Frank", "Grace", "Henry")
+    texts = [f"{name} has {count} apples." for name in names for count in ("two", "six", "nine", "forty")]
+    wanted = {text: expected(direct, text) for text in texts}
+
+    def ask(number):
+        text = texts[number % len(texts)]
+        answer = server.speak(text, response_format="pcm", sample_rate=22050)
+        assert answer.status_code == 200
+        got = samples_of(answer.content)
+        assert len(got) == len(wanted[text]) and np.abs(got - wanted[text]).max() <= 1, text
+
+    with concurrent.futures.ThreadPoolExecutor(32) as pool:
+        list(pool.map(ask, range(64)))
+
+
+# Lists
+
+
+def test_models_and_voices_are_listed(server):
+    with server.client() as client:
+        models = [one["id"] for one in client.get("/v1/models").json()["data"]]
+        assert models[0] == "fastpitch-hifigan" and {"tacotron2-waveglow", "tts-1"} < set(models)
+        assert client.get("/v1/models/tts-1").json()["object"] == "model"
+        require_error(client.get("/v1/models/tts-9"), 404, "model")
+        voices = client.get("/v1/audio/voices").json()["voices"]
+        assert voices[0]["id"] == "hazel" and {one["name"] for one in voices} >= set(OPENAI_VOICES)
+        assert client.get("/v1/audio/voices", params={"legacy": True}).json()["voices"][0] == "hazel"
+
+
+def test_health_readiness_figures_and_pages(server):
+    server.speak()
+    with server.client() as client:
+        assert client.get("/health").json() == {"status": "ok"}
+        assert client.get("/ready").status_code == 200
+        page = client.get("/metrics").text
+        assert 'melforge_requests_total{route="/v1/audio/speech",status="200"}' in page
+        assert "melforge_first_audio_seconds_bucket" in page
+        assert client.get("/docs").status_code == 200
+        assert "gate_threshold" in json.dumps(client.get("/openapi.json").json())
+
+
+def test_readiness_is_a_synthesis(server, monkeypatch):
+    service = server.service
+    monkeypatch.setattr(service, "last_step", float("-inf"))
+    with server.client() as client:
+        assert client.get("/ready").status_code == 200 and service.last_step > 0
+        monkeypatch.setattr(service, "last_step", float("-inf"))
+        speak_instead(monkeypatch, lambda *_: iter(()))
+        require_error(client.get("/ready"), 503)
+        monkeypatch.setattr(service.scheduler, "slowest_step", lambda: 1e9)
+        assert "one step" in require_error(client.get("/ready"), 503)["message"]
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    "fields, param",
+    [
+        ({"model": "nobody"}, "model"),
+        ({"voice": "nobody"}, "voice"),
+        ({"input": ""}, "input"),
+        ({"input": " \n"}, "input"),
+        ({"input": "a" * 5000}, "input"),
+        ({"input": 3}, "input"),
+        ({"speed": 0.1}, "speed"),
+        ({"speed": "fast"}, "speed"),
+        ({"speed": 1.5, "model": "tacotron2-hifigan"}, "speed"),
+        ({"response_format": "ogg"}, "response_format"),
+        ({"stream_format": "xml"}, "stream_format"),
+        ({"sample_rate": 1}, "sample_rate"),
+        ({"sample_rate": 22050, "response_format": "opus"}, "sample_rate"),
+        ({"pitch_shift": 1e9}, "pitch_shift"),
+        ({"gate_threshold": 0.3}, "gate_threshold"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 1 << 70}, "seed"),
+        ({"speaker": 7}, "speaker"),
+        ({"retries": 99}, "retries"),
+        ({"voice": {"name": "hazel"}}, "voice"),
+    ],
+)
+def test_a_wrong_field_is_named(server, fields, param):
+    require_error(server.speak(**{"text": fields.get("input", "Hello."), **fields}), 400, param)
+
+
+def test_a_missing_field_is_named(server):
+    with server.client() as client:
+        for name in ("model", "input", "voice"):
+            fields = {key: value for key, value in speech().items() if key != name}
+            require_error(client.post(SPEECH, json=fields), 400, name)
+
+
+def test_what_is_not_used_is_said_in_a_header(server):
+    answer = server.speak(instructions="Whisper.", **{"lang_code": "en", "böse\n": 1})
+    assert answer.status_code == 200
+    assert answer.headers["x-melforge-ignored"] == "instructions, b?se?, lang_code"
+    assert "x-melforge-ignored" not in server.speak().headers
+
+
+def test_wrong_routes_methods_and_bodies(server):
+    with server.client() as client:
+        require_error(client.get("/v1/nothing"), 404)
+        assert "POST" in client.get(SPEECH).headers["allow"]
+        require_error(client.get(SPEECH), 405)
+        require_error(client.post(SPEECH, content=b"x" * (2 << 20)), 413)
+        require_error(client.get("/v1/audio/voices", params={"legacy": "perhaps"}), 400, "legacy")
+        assert client.get("/health", headers={"x-request-id": "mine-1"}).headers["x-request-id"] == "mine-1"
+        assert (
+            client.get("/health", headers={"x-request-id": "not mine"}).headers["x-request-id"] != "not mine"
+        )
+
+
+def broken_bodies(count):
+    draw = random.Random(0)
+    good = json.dumps(speech()).encode()
+    values = [None, True, [], {}, "", -1, 1e308, 10**30, "\ud800", "x" * 5000, [[]], {"id": 3}, float("nan")]
+    for number in range(count):
+        kind = number % 6
+        if kind == 0:
+            yield bytes(draw.randrange(256) for _ in range(draw.randrange(200)))
+        elif kind == 1:
+            yield b"[" * draw.randrange(1, 20_000)
+        elif kind == 2:
+            yield good[: draw.randrange(len(good))]
+        elif kind == 3:
+            body = bytearray(good)
+            body[draw.randrange(len(body))] = draw.randrange(128, 256)
+            yield bytes(body)
+        elif kind == 4:
+            name = draw.choice(["model", "input", "voice", "response_format", "speed", "seed", "retries"])
+            yield json.dumps({**speech(), name: draw.choice(values)}).encode()
+        else:
+            yield json.dumps("".join(draw.choices(string.printable, k=30))).encode()
+
+
+def test_no_body_makes_another_answer_than_openai_s_error(server):
+    with server.client() as client:
+        for body in broken_bodies(600):
+            answer = client.post(SPEECH, content=body)
+            if answer.status_code != 200:  # null leaves our own fields as they are
+                require_error(answer, 400)
+            answer = client.post(f"{SPEECH}/batch", content=body)
+            require_error(answer, 400)
+    assert server.service.running == 0
+
+
+def test_deep_json_in_every_place(server):
+    deep = "[" * 5000 + "]" * 5000
+    with server.client() as client:
+        for name in ("input", "voice", "extra"):
+            body = json.dumps(speech())[:-1] + f', "{name}": {deep}}}'
+            require_error(client.post(SPEECH, content=body), 400)
+
+
+# Limits
+
+
+def test_a_full_queue_is_503_and_nobody_is_lost():
+    with running(queue=4) as server:
+        with concurrent.futures.ThreadPoolExecutor(24) as pool:
+            answers = list(pool.map(lambda _: server.speak(TEXT, response_format="pcm"), range(24)))
+        whole = [answer for answer in answers if answer.status_code == 200]
+        assert whole and len({answer.content for answer in whole}) == 1
+        for answer in answers:
+            if answer.status_code != 200:
+                assert require_error(answer, 503)["code"] == "overloaded"
+                assert int(answer.headers["retry-after"]) >= 1
+        assert server.speak().status_code == 200
+
+
+def test_keys_and_their_limit():
+    with running((b"one", b"two"), key_requests=1) as server:
+        with server.client() as client:
+            assert require_error(client.get("/v1/models"), 401)["code"] == "invalid_api_key"
+            require_error(client.get("/metrics"), 401)
+            require_error(client.post(SPEECH, json=speech(), headers={"Authorization": "Bearer on"}), 401)
+            assert client.get("/health").status_code == 200
+        book = own_pcm(TEXT * 60)
+        with server.client("one") as client, client.stream("POST", SPEECH, json=book) as answer:
+            pieces = answer.iter_raw()
+            next(pieces)
+            refused = client.post(SPEECH, json=speech())
+            assert require_error(refused, 429)["code"] == "rate_limit_exceeded"
+            assert "retry-after" in refused.headers
+            with server.client("two") as other:
+                assert other.post(SPEECH, json=speech()).status_code == 200
+        wait_for(lambda: not server.service.running)
+
+
+def test_a_listener_who_leaves_ends_the_work(server):
+    service = server.service
+    with server.client() as client, client.stream("POST", SPEECH, json=own_pcm(TEXT * 60)) as answer:
+        next(answer.iter_raw())
+    wait_for(lambda: not service.running and not service.scheduler.jobs, "the end of the work")
+    wait_for(lambda: service.metrics.left._value.get() >= 1)
+
+
+def test_who_leaves_before_the_first_sound_is_not_spoken_to(server, monkeypatch):
+    gate, asked = threading.Event(), threading.Event()
+
+    def held(*_):
+        asked.set()
+        gate.wait(60)
+        raise AssertionError("spoken to nobody")
+        yield
+
+    speak_instead(monkeypatch, held)
+    body = json.dumps(speech()).encode()
+    blockers = [httpx.URL(server.url) for _ in range(3)]  # one more than there are workers
+    sockets = []
+    for url in blockers:
+        one = socket.create_connection((url.host, url.port))
+        one.sendall(
+            b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (SPEECH.encode(), len(body)) + body
+        )
+        sockets.append(one)
+    wait_for(lambda: server.service.scheduler.jobs == 3 and server.service.scheduler.waiting == 1)
+    for one in sockets:
+        one.close()
+    wait_for(lambda: not server.service.running, "the requests' end")
+    assert server.service.scheduler.waiting == 0
+    gate.set()
+    wait_for(lambda: not server.service.scheduler.jobs)
+
+
+def test_a_slow_reader_is_paused_and_holds_up_nobody():
+    with running(ahead=1.0) as server:
+        book = speech(TEXT * 40, response_format="wav", sample_rate=192000)  # more than sockets buffer
+        with server.client() as client, client.stream("POST", SPEECH, json=book) as answer:
+            (job,) = server.service.scheduler._jobs
+            wait_for(lambda: job.parked, "the pause")
+            assert server.speak().status_code == 200 and job.progress.ended is None
+            data = answer.read()
+        assert abs((len(data) - 44) / 2 / 192000 - job.progress.made) < 0.001
+
+
+def test_what_breaks_in_the_middle_is_not_taken_for_the_whole(server, monkeypatch):
+    def breaking(tts, text, *how):
+        yield next(tts.stream(text))
+        raise RuntimeError("broken")
+
+    speak_instead(monkeypatch, breaking)
+    with pytest.raises(httpx.RemoteProtocolError):
+        server.speak(TEXT, response_format="pcm")
+
+    def broken(*_):
+        raise RuntimeError("broken")
+        yield
+
+    speak_instead(monkeypatch, broken)
+    assert "server" in require_error(server.speak(TEXT), 500)["message"]
+    monkeypatch.undo()
+    assert server.speak(TEXT).status_code == 200
+
+
+def test_a_request_that_takes_too_long_ends():
+    with running(seconds=0.0) as server:
+        assert require_error(server.speak(TEXT * 20), 503)["code"] == "timeout"
+        wait_for(lambda: not server.service.scheduler.jobs)

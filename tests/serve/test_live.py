@@ -1,0 +1,142 @@
+"""The WebSocket that is given text as it is written."""
+
+import json
+
+import pytest
+
+from common.serve.live import GrowingText
+from tests.serve.conftest import running, samples_of, wait_for
+
+pytestmark = pytest.mark.serve
+TEXT = "The first sentence is here. The second one follows. And a third"
+OWN = {"type": "session", "model": "fastpitch-hifigan", "voice": "hazel", "sample_rate": 22050}
+
+
+@pytest.fixture
+def connect():
+    """Opens WebSockets of a server."""
+    from websockets.sync.client import connect
+
+    return lambda server, **how: connect(
+        server.url.replace("http", "ws") + "/v1/audio/speech/live", max_size=None, **how
+    )
+
+
+def send(socket, *messages):
+    for message in messages:
+        socket.send(json.dumps(message))
+
+
+def tokens(text, size=5):
+    return [{"type": "text", "text": text[start : start + size]} for start in range(0, len(text), size)]
+
+
+def receive(socket, until):
+    """The messages up to one of this type; audio in the place of bytes."""
+    found = []
+    while not found or found[-1].get("type") != until:
+        message = socket.recv(60)
+        found.append({"audio": message} if isinstance(message, bytes) else json.loads(message))
+    return found
+
+
+def sentences_of(messages):
+    """Text and audio of each sentence."""
+    found = []
+    for message in messages:
+        if message.get("type") == "sentence":
+            found.append([message["text"], b""])
+        elif "audio" in message:
+            found[-1][1] += message["audio"]
+    return found
+
+
+def test_a_text_is_cut_where_a_sentence_is_over_for_certain():
+    text = GrowingText(1000)
+    assert text.add("Dr. Smith said: yes") == []
+    assert text.add(". Th") == []  # "Th" may become a word that decides about the full stop
+    assert text.add("en he left. ") == ["Dr. Smith said: yes."]
+    assert text.add("The U.S. Navy. It") == ["Then he left."]
+    assert text.rest() == ["The U.S. Navy. It"] and text.rest() == []
+
+
+def test_a_text_without_an_end_is_cut_at_a_blank():
+    text = GrowingText(20)
+    assert text.add("one two three four five six") == ["one two three four"]
+    pieces = text.add("x" * 50) + text.rest()
+    assert pieces[0] == "five" and "".join(pieces) == "fivesix" + "x" * 50
+    assert max(map(len, pieces)) <= 20
+
+
+def test_tokens_are_spoken_sentence_by_sentence(server, direct, connect):
+    with connect(server) as socket:
+        send(socket, OWN, *tokens(TEXT), {"type": "end"})
+        messages = receive(socket, "done")
+    spoken = sentences_of(messages)
+    assert [text for text, _ in spoken] == [
+        "The first sentence is here.",
+        "The second one follows.",
+        "And a third",
+    ]
+    for text, audio in spoken:
+        assert len(samples_of(audio)) == len(direct.speak(text).samples)
+    assert sum(message.get("type") == "sentence.done" for message in messages) == 3
+    wait_for(lambda: not server.service.running)
+
+
+def test_a_sentence_is_spoken_before_the_text_ends(server, connect):
+    with connect(server) as socket:
+        send(socket, OWN | {"timestamps": True}, *tokens("One sentence. Another"))
+        send(socket, {"type": "text", "text": " one"})
+        messages = receive(socket, "sentence.done")
+        assert [word["text"].lower() for m in messages for word in m.get("words", ())] == ["one", "sentence"]
+        send(socket, {"type": "flush"})
+        assert sentences_of(receive(socket, "sentence.done"))[0][0] == "Another one"
+
+
+def test_cancelling_is_silence_and_what_follows_is_spoken(server, connect):
+    with connect(server) as socket:
+        send(socket, OWN, {"type": "text", "text": "A long one, and so on. " * 40})
+        receive(socket, "sentence")
+        send(socket, {"type": "cancel"})
+        receive(socket, "cancelled")
+        assert server.service.running == 0 and server.service.scheduler.jobs <= 2  # within their step
+        send(socket, {"type": "text", "text": "Something else."}, {"type": "end"})
+        assert [text for text, _ in sentences_of(receive(socket, "done"))] == ["Something else."]
+
+
+def test_errors_leave_the_socket_open(server, connect):
+    with connect(server) as socket:
+        for message, param in (
+            ("[" * 10_000, None),
+            ("3", None),
+            ('{"type": "shout"}', "type"),
+            ('{"type": "text"}', "text"),
+            ('{"type": "session", "speed": 9}', "speed"),
+        ):
+            socket.send(message)
+            (answer,) = receive(socket, "error")
+            assert answer["error"]["param"] == param and answer["error"]["type"] == "invalid_request_error"
+        send(socket, OWN | {"voice": "nobody"}, {"type": "text", "text": "One."}, {"type": "flush"})
+        answer = receive(socket, "error")[-1]
+        assert answer["number"] == 1 and answer["error"]["param"] == "voice"
+        send(socket, OWN, {"type": "text", "text": "Two."}, {"type": "end"})
+        assert len(sentences_of(receive(socket, "done"))) == 1
+
+
+def test_who_leaves_ends_the_work(server, connect):
+    with connect(server) as socket:
+        send(socket, OWN, {"type": "text", "text": "A long one, and so on. " * 40})
+        receive(socket, "sentence")
+    wait_for(lambda: not server.service.running and not server.service.scheduler.jobs)
+
+
+def test_keys_are_asked_for(connect):
+    from websockets.exceptions import InvalidStatus
+
+    with running((b"right",)) as server:
+        with pytest.raises(InvalidStatus, match="403"):
+            connect(server)
+        with connect(server, additional_headers={"Authorization": "Bearer right"}) as socket:
+            send(socket, OWN, {"type": "text", "text": "One."}, {"type": "end"})
+            assert len(sentences_of(receive(socket, "done"))) == 1

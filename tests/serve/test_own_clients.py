@@ -1,0 +1,71 @@
+"""`melforge say` and the load of `melforge benchmark-server` against a real server."""
+
+import numpy as np
+import pytest
+import soundfile
+
+from common.audio.sound_files import to_pcm16
+from common.audio.wire import encode
+from common.bench.server import row_of
+from common.bench.server_load import CLOSED, LISTENERS, OPEN, Load, Target, run_load, warm_up
+from common.cli import say
+from common.errors import InputError
+from common.serve.client import Address
+
+pytestmark = pytest.mark.serve
+TEXT = "The first sentence is here. The second one follows."
+TEXTS = ("One.", "Two words.", TEXT)
+
+
+def test_say_writes_what_speak_gives(server, direct, tmp_path):
+    own = tmp_path / "own.wav"
+    assert (
+        say.main([TEXT, "--server", server.url, "-o", str(own), "--sample-rate", "22050", "--seed", "0"]) == 0
+    )
+    samples, rate = soundfile.read(own, dtype="int16")
+    expected = to_pcm16(direct.speak(TEXT).samples)
+    assert rate == 22050 and len(samples) == len(expected)
+    assert np.abs(samples.astype(int) - expected).max() <= 1
+
+
+@pytest.mark.parametrize("suffix", ["wav", "mp3", "opus", "flac"])
+def test_every_format_has_the_length_and_sound_of_speak(server, direct, tmp_path, suffix):
+    path = tmp_path / f"x.{suffix}"
+    assert say.main([TEXT, "--server", server.url, "-o", str(path)]) == 0
+    samples, rate = soundfile.read(path)
+    spoken = direct.speak(TEXT)
+    expected = np.frombuffer(encode(spoken.samples, "pcm", spoken.sampling_rate, rate), "<i2") / 32768
+    delay = 1105 if suffix == "mp3" else 0  # of its encoder
+    longest = 2 * 576 if suffix == "mp3" else rate // 1000
+    assert abs(len(samples) - delay - len(expected)) <= longest
+    got = samples[delay : delay + len(expected)]
+    noise = got - expected[: len(got)]
+    least = 45 if suffix in ("wav", "flac") else 15
+    assert 10 * np.log10(np.sum(expected**2) / np.sum(noise**2)) >= least
+
+
+def test_say_passes_controls_on(server, direct, tmp_path, capsys):
+    for pace in ("1", "2"):
+        say.main([TEXT, "--server", server.url, "-o", str(tmp_path / f"{pace}.pcm"), "--pace", pace])
+    usual, fast = ((tmp_path / f"{pace}.pcm").stat().st_size for pace in ("1", "2"))
+    assert fast < 0.7 * usual
+    with pytest.raises(InputError, match=r"\(400\): .*speed"):
+        words = ["--model", "tacotron2-hifigan", "--pace", "2", "-o", str(tmp_path / "x.pcm")]
+        say.main([TEXT, "--server", server.url, *words])
+
+
+@pytest.mark.parametrize(
+    "load",
+    [Load(CLOSED, 4), Load(OPEN, 8, seconds=1.0), Load(LISTENERS, 3, seconds=1.0)],
+    ids=lambda load: load.kind,
+)
+def test_loads_are_answered_whole(server, direct, load):
+    target = Target(Address.parse(server.url), None, {"model": "tts-1", "voice": "alloy"}, 24000, TEXTS)
+    warm_up(target)
+    answers = run_load(target, load)
+    row = row_of(load, answers)
+    assert row["errors"] == 0 and row["answers"] >= 3
+    lengths = [round(direct.speak(text).seconds, 2) for text in TEXTS]
+    assert {min(lengths, key=lambda known: abs(known - answer.audio)) for answer in answers} <= set(lengths)
+    assert all(min(abs(known - answer.audio) for known in lengths) < 0.01 for answer in answers)
+    assert 0 < row["first_audio"]["p50"] <= row["total"]["p99"] and row["rtfx"] > 0

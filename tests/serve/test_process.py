@@ -1,0 +1,120 @@
+"""`melforge serve` as a process: signals, keys, and what it does not start with."""
+
+import concurrent.futures
+import json
+import signal
+
+import httpx
+import pytest
+
+from common.cli.serve import main, parse, settings_from
+from common.errors import InputError
+from common.serve.settings import ServeSettings, read_keys
+from tests.serve.conftest import PATIENCE, SPEECH, own_pcm, samples_of, serving, speech, wait_for
+
+TEXT = "The first sentence is here. The second one follows."
+
+
+@pytest.mark.serve
+def test_a_signal_lets_what_runs_end_and_the_status_is_0(direct):
+    book = TEXT * 8
+    with serving() as server, httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
+        wait_for(lambda: client.get("/ready").status_code == 200, "readiness")
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            with client.stream("POST", SPEECH, json=own_pcm(book)) as answer:
+                pieces = answer.iter_raw()
+                data = next(pieces)
+                others = [pool.submit(client.post, SPEECH, json=own_pcm(book)) for _ in range(3)]
+                wait_for(lambda: "running 4.0" in client.get("/metrics").text, "all four")
+                server.process.send_signal(signal.SIGTERM)
+                wait_for(lambda: client.get("/ready").status_code == 503, "the end of readiness")
+                refused = client.post(SPEECH, json=speech())
+                assert refused.status_code == 503 and refused.json()["error"]["code"] == "overloaded"
+                data += b"".join(pieces)
+            answers = [other.result() for other in others]
+        assert server.process.wait(PATIENCE) == 0
+        lines = [json.loads(line) for line in server.process.stderr]
+    wanted = len(direct.speak(book).samples)
+    assert len(samples_of(data)) == wanted
+    assert all(len(samples_of(answer.content)) == wanted for answer in answers)
+    assert lines[-1]["event"] == "stopped"
+    spoken = [line for line in lines if line.get("route") == SPEECH and line["status"] == 200]
+    assert len(spoken) == 4 and TEXT not in json.dumps(lines)
+    assert all(line["characters"] == len(book) and line["end"] == "whole" for line in spoken)
+    assert all(0 < line["first_audio_ms"] <= line["total_ms"] and line["audio_s"] > 1 for line in spoken)
+
+
+@pytest.mark.serve
+def test_a_second_signal_stops_at_once():
+    with serving() as server, httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
+        wait_for(lambda: client.get("/ready").status_code == 200, "readiness")
+        with (
+            pytest.raises(httpx.RemoteProtocolError),
+            client.stream("POST", SPEECH, json=own_pcm(TEXT * 70)) as answer,
+        ):
+            pieces = answer.iter_raw()
+            next(pieces)
+            server.process.send_signal(signal.SIGTERM)
+            wait_for(lambda: client.get("/ready").status_code == 503, "the end of readiness")
+            server.process.send_signal(signal.SIGTERM)
+            for _ in pieces:
+                pass
+        assert server.process.wait(PATIENCE) == 128 + signal.SIGTERM
+
+
+@pytest.mark.serve
+def test_what_is_not_done_in_time_is_cut_off():
+    with serving("--grace", "0") as server, httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
+        wait_for(lambda: client.get("/ready").status_code == 200, "readiness")
+        with (
+            pytest.raises(httpx.RemoteProtocolError),
+            client.stream("POST", SPEECH, json=own_pcm(TEXT * 70)) as answer,
+        ):
+            pieces = answer.iter_raw()
+            next(pieces)
+            server.process.send_signal(signal.SIGTERM)
+            for _ in pieces:
+                pass
+        assert server.process.wait(PATIENCE) == 0
+
+
+@pytest.mark.serve
+def test_keys_come_from_the_environment():
+    with serving(MELFORGE_API_KEYS="one, two") as server, httpx.Client(base_url=server.url) as client:
+        assert client.get("/v1/models").status_code == 401
+        assert client.get("/v1/models", headers={"Authorization": "Bearer two"}).status_code == 200
+
+
+@pytest.mark.serve
+def test_a_port_in_use_is_a_sentence():
+    with serving() as server:
+        port = server.url.rpartition(":")[2]
+        with pytest.raises(OSError, match=f"in use: 127.0.0.1 port {port}"):
+            main(["--port", port])
+
+
+def test_keys_are_asked_for_where_others_can_call(tmp_path):
+    file = tmp_path / "keys"
+    file.write_text("# mine\nfirst\n\n second \n")
+    assert read_keys(ServeSettings(keys=str(file)), {}) == (b"first", b"second")
+    assert read_keys(ServeSettings(), {}) == ()
+    assert read_keys(ServeSettings(host="0.0.0.0", without_keys=True), {}) == ()
+    with pytest.raises(InputError, match="there are no API keys: give --keys FILE"):
+        read_keys(ServeSettings(host="0.0.0.0"), {})
+    with pytest.raises(InputError, match=r"\$MELFORGE_API_KEYS holds no API key"):
+        read_keys(ServeSettings(), {"MELFORGE_API_KEYS": " "})
+    with pytest.raises(FileNotFoundError):
+        read_keys(ServeSettings(keys=str(tmp_path / "none")), {})
+
+
+def test_settings_come_from_files_options_and_set(tmp_path):
+    file = tmp_path / "serve.yaml"
+    file.write_text("port: 9000\nqueue: 3\nseconds: 20\n")
+    args = parse(["--hparam", str(file), "--queue", "5", "--set", "grace=1.5"])
+    settings = settings_from(args)
+    assert (settings.port, settings.queue, settings.seconds, settings.grace) == (9000, 5, 20.0, 1.5)
+    file.write_text("queue: 0\n")
+    with pytest.raises(InputError, match=r"serve.yaml, line 1: queue must be at least 1, not 0"):
+        settings_from(parse(["--hparam", str(file)]))
+    with pytest.raises(InputError, match=r"unknown key 'quue'; did you mean 'queue'"):
+        parse(["--set", "quue=3"])
