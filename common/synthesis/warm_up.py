@@ -5,6 +5,7 @@ in a file beside the engine. Other backends read weights and plan memory then.
 """
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ from common.synthesis.vocoder import Vocoder
 from common.weights.voices import ModelSource
 
 TEXT = "Printing was the first of the arts that anybody could afford, and it has never been dear since then."
-KERNELS_LONGEST, FRAMES_PER_SYMBOL = 1024, 6
+KERNELS_LONGEST = 1024
+FEWEST_FRAMES, MOST_FRAMES = 4.5, 10.0  # of a symbol, on average over a text: fast speech and slow
 HEADINGS = ("warm-up", "lengths", "batch", "first ms", "again ms")
 
 
@@ -67,7 +69,9 @@ def warm_up(tts: Speaker, batch_sizes: Sequence[int] = ()) -> Iterator[Warmed]:
     """
     batches = sorted({1, *(batch_sizes or [tts.batch_size or 1])})
     for driver in (tts.acoustic, tts.vocoder):
-        lengths = driver.engines.buckets or (padded_lengths() if driver.engines.on_kernels else (None,))
+        lengths: Sequence[Bucket | None] = driver.engines.buckets or (None,)
+        if driver.engines.on_kernels and not driver.engines.buckets:
+            lengths = padded_texts() if driver is tts.acoustic else [Bucket(0, mel) for mel in padded_mels()]
         runs = [(b, n) for b, n in itertools.product(lengths, batches) if n == 1 or driver.takes(n, b)]
         for name in driver.engines:
             engine = driver.engines[name]
@@ -82,16 +86,20 @@ def warm_up(tts: Speaker, batch_sizes: Sequence[int] = ()) -> Iterator[Warmed]:
         driver.engines.count_anew()
 
 
-def padded_lengths() -> list[Bucket]:
-    """Texts with as many frames a symbol as speech has, and what CUDA kernels pad them to.
-
-    The longest come first: those after them do with the memory that is there.
-    """
+def padded_mels() -> list[int]:
+    """What vocoders on CUDA kernels pad mels to. The longest come first: the others do with their memory."""
     mels = {*range(MEL_STEP, KERNELS_LONGEST + 1, MEL_STEP), *range(SHORT_STEP, SHORT, SHORT_STEP)}
-    return [
-        Bucket(-(-mel // FRAMES_PER_SYMBOL // TEXT_STEP) * TEXT_STEP, mel)
-        for mel in sorted(mels, reverse=True)
-    ]
+    return sorted(mels, reverse=True)
+
+
+def padded_texts() -> list[Bucket]:
+    """What acoustic models on CUDA kernels pad texts and mels to, at any usual pace; long mels first."""
+    found = []
+    for mel in range(KERNELS_LONGEST, 0, -MEL_STEP):
+        shortest, longest = (mel - MEL_STEP + 1) / MOST_FRAMES, mel / FEWEST_FRAMES
+        texts = range(TEXT_STEP, math.ceil(longest / TEXT_STEP) * TEXT_STEP + 1, TEXT_STEP)
+        found += [Bucket(text, mel) for text in texts if text >= shortest]
+    return found
 
 
 def _run_stage(engine: Engine, source: ModelSource, bucket: Bucket | None, batch: int) -> Warmed:
