@@ -46,7 +46,9 @@ def serve(settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...]
 
 def default_workers(options: LoadOptions) -> int:
     """One a core where threads can share engines, else one."""
-    return len(os.sched_getaffinity(0)) if options.shares_engines() else 1
+    if not options.shares_engines():
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -76,6 +77,16 @@ def test_all_bytes_come_in_order_with_the_encoder_s_rest():
         return await read(scheduler.submit(chunks([], "a", [5, 7]), Plain(), RATE))
 
     assert run(test) == bytes(12) + b"end"
+
+
+def test_encoding_beside_the_workers_keeps_the_order():
+    async def test(scheduler):
+        with ThreadPoolExecutor(3) as beside:
+            scheduler._encoders = beside
+            jobs = [scheduler.submit(chunks([], "a", range(1, 40)), Plain(), RATE) for _ in range(4)]
+            return await asyncio.gather(*map(read, jobs))
+
+    assert run(test, workers=2) == [bytes(sum(range(40))) + b"end"] * 4
 
 
 def test_who_has_nothing_comes_first_then_who_runs_dry_first():
