@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -14,9 +15,11 @@ from starlette.exceptions import HTTPException
 from common.serve import health, live, openai_api
 from common.serve.errors import ApiError
 from common.serve.gate import Gate
+from common.serve.health import STEP_LIMIT
 from common.serve.metrics import log
 from common.serve.service import Service, in_thread
 
+HANGING_CHECK = 1.0  # seconds
 IDLE_CHECKS = 10  # in the time after which an idle pair is unloaded
 
 
@@ -25,7 +28,7 @@ def make_app(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(load_first(service))]
+        tasks = [asyncio.create_task(load_first(service)), asyncio.create_task(replace_hanging(service))]
         if service.settings.idle_unload is not None:
             tasks.append(asyncio.create_task(unload_idle(service, service.settings.idle_unload)))
         yield
@@ -60,6 +63,14 @@ async def load_first(service: Service) -> None:
         raise
     service.last_step = clock()  # loading spoke a few words
     log("ready", pair=service.pairs.first.name, seconds=round(clock() - begun, 3))
+
+
+async def replace_hanging(service: Service) -> None:
+    """Looks for workers that hang. Where one thread owns the models, another could not take its place."""
+    while service.pairs.options.shares_engines():
+        await asyncio.sleep(HANGING_CHECK)
+        if given_up := service.scheduler.replace_hanging(STEP_LIMIT):
+            log("workers replaced", logging.ERROR, workers=given_up)
 
 
 async def unload_idle(service: Service, seconds: float) -> None:

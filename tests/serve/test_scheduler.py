@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from common.serve.scheduler import Cancelled, Scheduler
+from common.serve.scheduler import Cancelled, Hanging, Scheduler
 
 RATE = 100  # samples a second: a chunk of 50 is half a second of audio
 
@@ -216,6 +216,28 @@ def test_time_without_audio_is_counted():
 
     progress = run(test, clock=clock)
     assert (progress.underruns, progress.dry, progress.made) == (1, 0.5, 3.0)
+
+
+def test_a_hanging_worker_is_replaced_and_its_job_ends():
+    clock = Clock()
+
+    async def test(scheduler):
+        gate, begun = threading.Event(), threading.Event()
+        job = scheduler.submit(held(gate, begun), Plain(), RATE)
+        begun.wait(60)
+        clock.now = 29.0
+        assert scheduler.replace_hanging(30.0) == 0
+        clock.now = 31.0
+        assert scheduler.replace_hanging(30.0) == 1 and scheduler.replace_hanging(30.0) == 0
+        assert scheduler.slowest_step() == 0.0
+        with pytest.raises(Hanging):
+            await read(job)
+        other = await read(scheduler.submit(chunks([], "a", [3]), Plain(), RATE))
+        gate.set()  # the step returns after all: nobody listens
+        scheduler._threads[0].join(60)
+        return other, scheduler.jobs, scheduler._threads[0].is_alive()
+
+    assert run(test, clock=clock) == (bytes(3) + b"end", 0, False)
 
 
 def test_a_hanging_step_shows():
