@@ -23,7 +23,7 @@ from common.serve.settings import ServeSettings
 from common.speech import Controls
 
 # Of chunks on a CPU, where every seam costs the frames around it again: 256 take a tenth of a second.
-CHUNKS = ChunkSizes(first=24, largest=256, growth=4, even=True)
+CHUNKS = ChunkSizes(first=24, largest=256, growth=8, even=True)
 ENCODING_THREADS = 4  # beside the one thread that owns a GPU
 
 T = TypeVar("T")
