@@ -111,7 +111,7 @@ async def speak_item(
         spoken = await service.speak(wanted, arrived, whole=True)
         job = spoken.job
         try:
-            data = b"".join([piece async for piece in job])
+            data = b"".join([part async for part in job])
         finally:
             job.cancel()
             service.metrics.spoken(job.progress, len(wanted.input))

@@ -81,7 +81,7 @@ class Job:
     parked: bool = False
     error: BaseException | None = None
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    _pieces: deque[tuple[bytes, float]] = field(default_factory=deque)  # with seconds of audio
+    _unsent: deque[tuple[bytes, float]] = field(default_factory=deque)  # with seconds of audio
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _taking: float = 0.0
 
@@ -100,17 +100,17 @@ class Job:
         """All that was made since the last call; what the last call gave counts as taken."""
         self.scheduler.take(self, self._taking)
         self._taking = 0.0
-        while not self._pieces:
+        while not self._unsent:
             if self.error is not None:
                 raise self.error
             if self.progress.ended is not None:
                 raise StopAsyncIteration
             self._news.clear()
             await self._news.wait()
-        pieces = list(self._pieces)
-        self._pieces.clear()
-        self._taking = sum(seconds for _, seconds in pieces)
-        return b"".join(data for data, _ in pieces)
+        parts = list(self._unsent)
+        self._unsent.clear()
+        self._taking = sum(seconds for _, seconds in parts)
+        return b"".join(data for data, _ in parts)
 
     def cancel(self) -> None:
         """Ends the work within a step. For a job that has ended it does nothing."""
@@ -119,7 +119,7 @@ class Job:
     def deliver(self, data: bytes, seconds: float, ended: float | None, error: BaseException | None) -> None:
         """In the loop's thread."""
         if data:
-            self._pieces.append((data, seconds))
+            self._unsent.append((data, seconds))
         self.error = error
         self.progress.ended = ended
         self._news.set()
