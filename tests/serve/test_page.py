@@ -463,6 +463,17 @@ def test_the_keyboard_speaks_and_stops(page, server, held):
     assert page.page.is_disabled("#stop") and not page.page.inner_text("#error")
 
 
+def test_another_text_takes_the_place_of_the_one_that_is_spoken(page, server, held):
+    page.speak(BOOK)
+    wait_for(lambda: page.position() > 0.1, "sound")
+    held.set()
+    page.speak("Hello there.")
+    page.wait("whole")
+    assert page.part("words").inner_text().split() == ["Hello", "there"]
+    wait_for(lambda: not server.service.running, "the first one's end")
+    assert float(page.part("position").get_attribute("max")) < 2 and not page.page.inner_text("#error")
+
+
 def test_all_can_be_reached_by_tab_seen_there_and_named(page):
     page.page.check("#compare")
     page.page.click("[aria-label='Speech A'] summary")

@@ -117,7 +117,11 @@ async function* events(body) {
 
 // 16 bits, little endian, in base64 -> [-1, 1].
 function samplesOf(base64) {
-  const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
-  const view = new DataView(bytes.buffer);
-  return Float32Array.from({ length: bytes.length / 2 }, (_, i) => view.getInt16(2 * i, true) / 32767);
+  const bytes = atob(base64);
+  const samples = new Float32Array(bytes.length / 2);
+  for (let i = 0; i < samples.length; i++) {
+    const high = (bytes.charCodeAt(2 * i + 1) << 24) >> 16; // with its sign
+    samples[i] = (high | bytes.charCodeAt(2 * i)) / 32767;
+  }
+  return samples;
 }

@@ -4,12 +4,14 @@ import { keepKey, keptKey, readOptions } from "./api.js";
 import { Column } from "./column.js";
 import { addToHistory, clearHistory, fromFragment, readHistory, toFragment } from "./state.js";
 
+const FRAME = 40; // milliseconds
 const at = (id) => document.getElementById(id);
 const [text, compare, columnsPlace] = [at("text"), at("compare"), at("columns")];
 let options = null;
 let columns = [];
 let turn = 0; // of pressing Speak
 let drawing = false;
+let drawn = 0; // when, in milliseconds
 
 const notify = {
   status: (words) => (at("status").textContent = words),
@@ -65,12 +67,15 @@ function showError(error) {
   }
 }
 
-// Draws in each of the screen's frames while something moves, else once.
+// Draws as long as something moves, else once; not in each of the screen's frames, for the server may need
+// the same processor.
 function draw() {
   if (drawing) return;
   drawing = true;
-  requestAnimationFrame(() => {
+  requestAnimationFrame((now) => {
     drawing = false;
+    if (now - drawn < FRAME) return draw();
+    drawn = now;
     columns.forEach((column) => column.tick());
     const busy = columns.some((column) => column.busy);
     at("stop").disabled = !busy;

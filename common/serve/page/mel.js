@@ -59,14 +59,18 @@ export class MelSpectrogram {
     imaginary.fill(0);
     for (let i = 0; i < this.window.length; i++) real[i] = this.pending[start + i] * this.window[i];
     this.transform.run();
-    return Float32Array.from(this.filters, ({ first, weights }) => {
+    const frame = new Float32Array(this.filters.length);
+    for (let band = 0; band < frame.length; band++) {
+      const { first, weights } = this.filters[band];
       let sum = 0;
       for (let i = 0; i < weights.length; i++) {
-        const bin = first + i;
-        sum += weights[i] * Math.sqrt(real[bin] ** 2 + imaginary[bin] ** 2 + FLOOR);
+        const x = real[first + i];
+        const y = imaginary[first + i];
+        sum += weights[i] * Math.sqrt(x * x + y * y + FLOOR);
       }
-      return Math.log(Math.max(sum, this.contract.mel_clamp));
-    });
+      frame[band] = Math.log(Math.max(sum, this.contract.mel_clamp));
+    }
+    return frame;
   }
 }
 
@@ -110,29 +114,30 @@ class Transform {
   constructor(size) {
     this.real = new Float64Array(size);
     this.imaginary = new Float64Array(size);
-    const angles = Array.from({ length: size / 2 }, (_, i) => (-2 * Math.PI * i) / size);
+    const angles = Float64Array.from({ length: size / 2 }, (_, i) => (-2 * Math.PI * i) / size);
     this.cosines = angles.map(Math.cos);
     this.sines = angles.map(Math.sin);
+    this.swaps = swapsOf(size);
   }
 
   run() {
     const { real, imaginary, cosines, sines } = this;
     const size = real.length;
-    for (let i = 1, j = 0; i < size; i++) {
-      let bit = size >> 1;
-      for (; j & bit; bit >>= 1) j ^= bit;
-      j ^= bit;
-      if (i < j) {
-        [real[i], real[j]] = [real[j], real[i]];
-        [imaginary[i], imaginary[j]] = [imaginary[j], imaginary[i]];
-      }
+    for (const [i, j] of this.swaps) {
+      const [x, y] = [real[i], imaginary[i]];
+      real[i] = real[j];
+      imaginary[i] = imaginary[j];
+      real[j] = x;
+      imaginary[j] = y;
     }
     for (let half = 1; half < size; half *= 2) {
       const step = size / (2 * half);
       for (let start = 0; start < size; start += 2 * half) {
         for (let k = 0; k < half; k++) {
-          const [cosine, sine] = [cosines[k * step], sines[k * step]];
-          const [a, b] = [start + k, start + k + half];
+          const cosine = cosines[k * step];
+          const sine = sines[k * step];
+          const a = start + k;
+          const b = a + half;
           const x = real[b] * cosine - imaginary[b] * sine;
           const y = real[b] * sine + imaginary[b] * cosine;
           real[b] = real[a] - x;
@@ -143,4 +148,16 @@ class Transform {
       }
     }
   }
+}
+
+// Pairs of places whose numbers are each other's in reverse binary.
+function swapsOf(size) {
+  const swaps = [];
+  for (let i = 1, j = 0; i < size; i++) {
+    let bit = size >> 1;
+    for (; j & bit; bit >>= 1) j ^= bit;
+    j ^= bit;
+    if (i < j) swaps.push([i, j]);
+  }
+  return swaps;
 }

@@ -11,11 +11,13 @@ const [QUIET, LOUD] = [-10, 1]; // natural logarithms of the ends of the colours
 const STOPS = [
   [10, 12, 34], [44, 30, 92], [112, 42, 122], [186, 62, 96], [236, 116, 70], [252, 196, 110], [254, 248, 214],
 ];
-const COLOURS = Array.from({ length: 256 }, (_, level) => {
+const COLOURS = new Uint32Array(256); // pixels
+for (let level = 0; level < 256; level++) {
   const place = (level / 255) * (STOPS.length - 1);
   const below = Math.min(Math.floor(place), STOPS.length - 2);
-  return STOPS[below].map((value, i) => value + (STOPS[below + 1][i] - value) * (place - below));
-});
+  const colour = STOPS[below].map((value, i) => value + (STOPS[below + 1][i] - value) * (place - below));
+  new Uint8ClampedArray(COLOURS.buffer).set([...colour, 255], 4 * level);
+}
 
 export class Picture {
   constructor(wave, mel) {
@@ -47,13 +49,13 @@ export class Picture {
   }
 
   add(samples) {
-    for (let i = 0; i < samples.length; i++) {
-      const place = Math.floor((this.samples + i) / PEAK);
-      const amplitude = Math.abs(samples[i]);
-      this.peaks[place] = Math.max(this.peaks[place] ?? 0, amplitude);
-      this.loudest = Math.max(this.loudest, amplitude);
+    for (const sample of samples) {
+      if (this.samples % PEAK === 0) this.peaks.push(0);
+      this.samples += 1;
+      const amplitude = Math.abs(sample);
+      if (amplitude > this.peaks[this.peaks.length - 1]) this.peaks[this.peaks.length - 1] = amplitude;
+      if (amplitude > this.loudest) this.loudest = amplitude;
     }
-    this.samples += samples.length;
     this.#store(this.spectrogram.push(samples));
   }
 
@@ -85,27 +87,21 @@ export class Picture {
   }
 
   #store(frames) {
-    for (const frame of frames) {
+    for (let first = 0; first < frames.length; ) {
       const place = this.frames % TILE;
-      if (!place) {
-        const tile = document.createElement("canvas");
-        [tile.width, tile.height] = [TILE, frame.length];
-        this.tiles.push(tile);
-      }
-      const column = new ImageData(1, frame.length);
-      frame.forEach((value, band) => {
-        const level = Math.round((255 * (value - QUIET)) / (LOUD - QUIET));
-        const colour = COLOURS[Math.min(255, Math.max(0, level))];
-        column.data.set([...colour, 255], 4 * (frame.length - 1 - band));
-      });
-      this.tiles.at(-1).getContext("2d").putImageData(column, place, 0);
-      this.frames += 1;
+      const count = Math.min(frames.length - first, TILE - place);
+      const bands = frames[first].length;
+      if (!place) this.tiles.push(newTile(bands));
+      const image = imageOf(frames.slice(first, first + count), bands);
+      this.tiles.at(-1).getContext("2d").putImageData(image, place, 0);
+      this.frames += count;
+      first += count;
     }
   }
 
   #drawWave(colours) {
     const { context, width, height } = prepared(this.wave);
-    const { seconds, peaks } = this;
+    const { seconds } = this;
     if (!seconds) return;
     const { start, span } = this.page;
     if (seconds > span) {
@@ -113,21 +109,32 @@ export class Picture {
       context.fillRect((start / seconds) * width, 0, (span / seconds) * width, height);
     }
     context.fillStyle = colours.wave;
+    context.fill(this.#outline(width, height));
+    context.fillStyle = colours.head;
+    context.fillRect((this.position / seconds) * width - 1, 0, 2, height);
+  }
+
+  // The waveform's shape, made again when it has grown or its place has another size.
+  #outline(width, height) {
+    const made = `${width} ${height} ${this.samples}`;
+    if (this.outline?.made === made) return this.outline.path;
+    const { peaks } = this;
+    const path = new Path2D();
     for (let x = 0; x < width; x++) {
       const first = Math.floor((x / width) * peaks.length);
       const end = Math.max(first + 1, Math.floor(((x + 1) / width) * peaks.length));
       let peak = 0;
       for (let i = first; i < end; i++) peak = Math.max(peak, peaks[i] ?? 0);
       const half = Math.max(0.5, ((peak / this.loudest) * height) / 2);
-      context.fillRect(x, height / 2 - half, 1, 2 * half);
+      path.rect(x, height / 2 - half, 1, 2 * half);
     }
-    context.fillStyle = colours.head;
-    context.fillRect((this.position / seconds) * width - 1, 0, 2, height);
+    this.outline = { made, path };
+    return path;
   }
 
   #drawMel(colours) {
     const { context, width, height } = prepared(this.mel);
-    if (!this.contract) return;
+    if (!this.seconds) return;
     const { start, span } = this.page;
     const across = (seconds) => (seconds - start) * PIXELS_PER_SECOND;
     const bottom = height - ROWS;
@@ -160,14 +167,35 @@ export class Picture {
   }
 }
 
+function newTile(bands) {
+  const tile = document.createElement("canvas");
+  [tile.width, tile.height] = [TILE, bands];
+  return tile;
+}
+
+// Frames side by side, the lowest band at the bottom.
+function imageOf(frames, bands) {
+  const image = new ImageData(frames.length, bands);
+  const pixels = new Uint32Array(image.data.buffer);
+  frames.forEach((frame, x) => {
+    for (let band = 0; band < bands; band++) {
+      const level = Math.round((255 * (frame[band] - QUIET)) / (LOUD - QUIET));
+      pixels[(bands - 1 - band) * frames.length + x] = COLOURS[Math.min(255, Math.max(0, level))];
+    }
+  });
+  return image;
+}
+
 // The canvas at the screen's own resolution, empty, with CSS pixels as its unit.
 function prepared(canvas) {
   const scale = devicePixelRatio || 1;
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
-  canvas.width = Math.round(width * scale);
-  canvas.height = Math.round(height * scale);
+  const [across, down] = [Math.round(width * scale), Math.round(height * scale)];
+  if (canvas.width !== across) canvas.width = across;
+  if (canvas.height !== down) canvas.height = down;
   const context = canvas.getContext("2d");
-  context.scale(scale, scale);
+  context.setTransform(scale, 0, 0, scale, 0, 0);
+  context.clearRect(0, 0, width, height);
   return { context, width, height };
 }
 

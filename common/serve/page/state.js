@@ -23,7 +23,8 @@ export function fromFragment(fragment, controls) {
     controls: Object.fromEntries(
       controls
         .filter(({ name }) => words.has(`${letter}.${name}`))
-        .map(({ name, kind }) => [name, valueOf(words.get(`${letter}.${name}`), kind)]),
+        .map(({ name, kind }) => [name, valueOf(words.get(`${letter}.${name}`), kind)])
+        .filter(([, value]) => !Number.isNaN(value)),
     ),
   }));
   return { text: words.get("text"), columns };
