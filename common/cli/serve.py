@@ -38,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         decoder=args.decoder,
         deployments=args.deployments,
         overrides=args.overrides,
+        warm_up=args.warm_up,
     )
     return serve(settings, how.with_threads(), keys)
 
@@ -55,7 +56,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     models = parser.add_argument_group("models")
     threads = "CPU threads of an engine (default: 1, since several texts are spoken at a time)"
     names = ("voice", "checkpoint", "backend", "precision", "decoder", "device", "threads")
-    options.add_options(models, *names, threads=threads)
+    warm_up = "first run every engine of a pair once, in every bucket: TensorRT compiles for the GPU then"
+    options.add_options(models, *names, "warm-up", threads=threads, warm_up=warm_up)
     return parser.parse_args(argv)
 
 

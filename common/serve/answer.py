@@ -68,13 +68,13 @@ class SpeechAnswer(Response):
     async def _speak(self, send: Send) -> None:
         form = self.wanted.stream_format
         self.spoken = spoken = await self.service.speak(self.wanted, self.arrived, whole=form == "json")
-        pieces = {"audio": lambda _: spoken.job, "sse": events, "json": document}[form](spoken)
+        parts = {"audio": lambda _: spoken.job, "sse": events, "json": document}[form](spoken)
         try:
-            async for piece in pieces:
+            async for data in parts:
                 if not self.began:
                     self.began = True
                     await send(self._start(spoken))
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await send({"type": "http.response.body", "body": data, "more_body": True})
         except Exception as error:
             self._fail(error)
         else:
@@ -140,12 +140,12 @@ async def events(spoken: Speaking) -> AsyncIterator[bytes]:
     With `timestamps` each utterance's words are an event before its first audio.
     """
     wanted, told = spoken.wanted, 0
-    async for piece in spoken.job:
+    async for data in spoken.job:
         utterances = utterance_timestamps(spoken.stream)[told:] if wanted.timestamps else []
         for words in utterances:
             yield event({"type": "speech.audio.timestamps", "words": as_rows(words)})
         told += len(utterances)
-        yield event({"type": "speech.audio.delta", "audio": base64.b64encode(piece).decode()})
+        yield event({"type": "speech.audio.delta", "audio": base64.b64encode(data).decode()})
     characters, seconds = len(wanted.input), round(spoken.job.progress.made)
     usage = {"input_tokens": characters, "output_tokens": seconds, "total_tokens": characters + seconds}
     yield event({"type": "speech.audio.done", "usage": usage})
@@ -158,7 +158,7 @@ def event(content: dict[str, Any]) -> bytes:
 async def document(spoken: Speaking) -> AsyncIterator[bytes]:
     """All of it as JSON: the audio in base64, the words with their times, and subtitles."""
     job, stream = spoken.job, spoken.stream
-    audio = b"".join([piece async for piece in job])
+    audio = b"".join([data async for data in job])
     content = {
         "audio": base64.b64encode(audio).decode(),
         "media_type": job.encoder.content_type,

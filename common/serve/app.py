@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -14,9 +15,11 @@ from starlette.exceptions import HTTPException
 from common.serve import health, live, openai_api, web
 from common.serve.errors import ApiError
 from common.serve.gate import Gate
+from common.serve.health import STEP_LIMIT
 from common.serve.metrics import log
-from common.serve.service import Service, in_thread
+from common.serve.service import Service
 
+HANGING_CHECK = 1.0  # seconds
 IDLE_CHECKS = 10  # in the time after which an idle pair is unloaded
 
 
@@ -25,7 +28,7 @@ def make_app(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(load_first(service))]
+        tasks = [asyncio.create_task(service.load_first()), asyncio.create_task(replace_hanging(service))]
         if service.settings.idle_unload is not None:
             tasks.append(asyncio.create_task(unload_idle(service, service.settings.idle_unload)))
         yield
@@ -51,16 +54,12 @@ def make_app(service: Service) -> FastAPI:
     return app
 
 
-async def load_first(service: Service) -> None:
-    clock = service.scheduler.clock
-    begun = clock()
-    try:
-        await service.load(service.pairs.first)
-    except Exception as error:
-        log("not loaded", pair=service.pairs.first.name, error=str(error))
-        raise
-    service.last_step = clock()  # loading spoke a few words
-    log("ready", pair=service.pairs.first.name, seconds=round(clock() - begun, 3))
+async def replace_hanging(service: Service) -> None:
+    """Looks for workers that hang. Where one thread owns the models, another could not take its place."""
+    while service.pairs.options.shares_engines():
+        await asyncio.sleep(HANGING_CHECK)
+        if given_up := service.scheduler.replace_hanging(STEP_LIMIT):
+            log("workers replaced", logging.ERROR, workers=given_up)
 
 
 async def unload_idle(service: Service, seconds: float) -> None:
@@ -68,7 +67,7 @@ async def unload_idle(service: Service, seconds: float) -> None:
     while True:
         await asyncio.sleep(seconds / IDLE_CHECKS)
         with suppress(RuntimeError):  # the server is about to stop
-            await in_thread(service._loader, service.pairs.unload_idle, seconds)
+            await service.unload_idle(seconds)
 
 
 async def answer_api_error(request: Request, error: ApiError) -> JSONResponse:

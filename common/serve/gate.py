@@ -17,6 +17,7 @@ from common.serve.service import Service
 ID = re.compile(rb"[\w.-]{1,64}")
 GUARDED = ("/v1/", "/metrics")
 QUIET = ("/health", "/ready", "/metrics")  # asked every few seconds: no line in the log
+LEFT = 499  # as nginx counts a client who left before the answer
 SWITCHED, POLICY = 101, 1008  # a WebSocket's status, and the code of its end where it may not be
 FAULT = ApiError(500, "this is a fault of the server", code="internal_error")
 RECORD, CALLER = "melforge.record", "melforge.caller"
@@ -61,6 +62,7 @@ class Gate:
                 await answer.response(scope, receive, sending)
         finally:
             route = getattr(scope.get("route"), "path", "other")
+            status = status or LEFT
             self.service.metrics.requests.labels(route, str(status)).inc()
             if route not in QUIET:
                 total = milliseconds(arrived, self.service.scheduler.clock())

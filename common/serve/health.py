@@ -50,7 +50,7 @@ class Probe:
         job = None
         try:
             job = (await self.service.speak(wanted, clock())).job
-            spoken = sum([len(piece) async for piece in job])
+            spoken = sum([len(data) async for data in job])
         except Exception as error:
             return f"a short text could not be spoken: {error}"
         finally:

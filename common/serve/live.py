@@ -190,12 +190,12 @@ class Session:
 
     async def _send_audio(self, spoken: Speaking) -> None:
         told = 0
-        async for piece in spoken.job:
+        async for data in spoken.job:
             utterances = utterance_timestamps(spoken.stream)[told:] if spoken.wanted.timestamps else []
             for words in utterances:
                 await self._send({"type": "timestamps", "words": as_rows(words)})
             told += len(utterances)
-            await self.socket.send_bytes(piece)
+            await self.socket.send_bytes(data)
 
     async def _send(self, message: dict[str, Any]) -> None:
         await self.socket.send_text(json.dumps(message))

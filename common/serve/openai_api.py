@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from common.errors import InputError
 from common.serve.answer import SpeechAnswer, answer_for, described, left
 from common.serve.errors import ApiError
-from common.serve.gate import caller_of, record_of
+from common.serve.gate import LEFT, caller_of, record_of
 from common.serve.pairs import OPENAI_MODELS, OPENAI_VOICES
 from common.serve.requests import BatchFields, SpeechFields, SpeechRequest, parse
 from common.serve.scheduler import Cancelled
@@ -62,7 +62,7 @@ def make_router(service: Service) -> APIRouter:
                     raise ApiError(503, f"not spoken within {settings.seconds:g} seconds", code="timeout")
                 if not speaking.done():
                     record["end"] = "disconnect"
-                    return Response(status_code=499)
+                    return Response(status_code=LEFT)
                 results = speaking.result()
             finally:
                 speaking.cancel()
@@ -111,7 +111,7 @@ async def speak_item(
         spoken = await service.speak(wanted, arrived, whole=True)
         job = spoken.job
         try:
-            data = b"".join([piece async for piece in job])
+            data = b"".join([part async for part in job])
         finally:
             job.cancel()
             service.metrics.spoken(job.progress, len(wanted.input))

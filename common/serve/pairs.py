@@ -34,7 +34,7 @@ FIRST_WORDS = "Ready to speak."
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How models are loaded; names and values as in `TextToSpeech.load`."""
+    """How models are loaded; names and values as in `TextToSpeech.load`. `warm_up`: see there."""
 
     voice: str | None = None
     checkpoints: Sequence[str] = ()
@@ -44,6 +44,7 @@ class LoadOptions:
     decoder: str | None = None
     deployments: Mapping[str, Deployment] = field(default_factory=dict)
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    warm_up: bool = False
 
     def with_threads(self) -> LoadOptions:
         """With one thread an engine, unless a number was given or one worker has all cores."""
@@ -197,6 +198,8 @@ class Pairs:
         shared = acoustic.engines.can_be_shared and vocoder.engines.can_be_shared
         turn = nullcontext() if shared else self._turn
         tts = TextToSpeech(frontend, acoustic, vocoder, mels[0].sampling_rate, turn)
+        for _ in tts.warm_up() if self.options.warm_up else ():
+            pass
         for _ in tts.stream(self.analyse(tts, FIRST_WORDS)):
             pass
         self._ready[pair] = tts

@@ -42,6 +42,10 @@ class Encoder(Protocol):
     def discard(self) -> None: ...
 
 
+class Hanging(Exception):
+    """A step has taken so long that its worker was given up."""
+
+
 class Cancelled(Exception):
     """The job was ended before its time."""
 
@@ -77,7 +81,7 @@ class Job:
     parked: bool = False
     error: BaseException | None = None
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    _pieces: deque[tuple[bytes, float]] = field(default_factory=deque)  # with seconds of audio
+    _unsent: deque[tuple[bytes, float]] = field(default_factory=deque)  # with seconds of audio
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _taking: float = 0.0
 
@@ -96,17 +100,17 @@ class Job:
         """All that was made since the last call; what the last call gave counts as taken."""
         self.scheduler.take(self, self._taking)
         self._taking = 0.0
-        while not self._pieces:
+        while not self._unsent:
             if self.error is not None:
                 raise self.error
             if self.progress.ended is not None:
                 raise StopAsyncIteration
             self._news.clear()
             await self._news.wait()
-        pieces = list(self._pieces)
-        self._pieces.clear()
-        self._taking = sum(seconds for _, seconds in pieces)
-        return b"".join(data for data, _ in pieces)
+        parts = list(self._unsent)
+        self._unsent.clear()
+        self._taking = sum(seconds for _, seconds in parts)
+        return b"".join(data for data, _ in parts)
 
     def cancel(self) -> None:
         """Ends the work within a step. For a job that has ended it does nothing."""
@@ -115,7 +119,7 @@ class Job:
     def deliver(self, data: bytes, seconds: float, ended: float | None, error: BaseException | None) -> None:
         """In the loop's thread."""
         if data:
-            self._pieces.append((data, seconds))
+            self._unsent.append((data, seconds))
         self.error = error
         self.progress.ended = ended
         self._news.set()
@@ -142,13 +146,11 @@ class Scheduler:
         self._numbers = itertools.count()
         self._jobs: set[Job] = set()  # that have not ended
         self._stopping = False
-        self._steps: dict[int, float] = {}  # by worker: when its step began
-        self._threads = [
-            threading.Thread(target=self._work, args=(number,), name=f"speech-{number}", daemon=True)
-            for number in range(workers)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._steps: dict[int, tuple[float, Job]] = {}  # by worker: when its step began, and whose it is
+        self._workers = itertools.count()
+        self._threads: list[threading.Thread] = []
+        for _ in range(workers):
+            self._add_worker()
 
     @property
     def jobs(self) -> int:
@@ -188,8 +190,24 @@ class Scheduler:
 
     def slowest_step(self) -> float:
         """Seconds since the beginning of the step that has taken longest so far."""
-        begun = list(self._steps.values())
+        begun = [begun for begun, _ in list(self._steps.values())]
         return self.clock() - min(begun) if begun else 0.0
+
+    def replace_hanging(self, seconds: float) -> int:
+        """Gives up workers that have been at a step for longer: their jobs end, and others take over.
+
+        A thread cannot be ended: it stays until its step returns, if it does. How many were given up.
+        """
+        with self._changed:
+            oldest = self.clock() - seconds
+            hanging = {n: job for n, (begun, job) in self._steps.items() if begun < oldest}
+            for number, job in hanging.items():
+                del self._steps[number]
+                job.cancelled = True
+        for job in hanging.values():
+            self._add_worker()
+            self._end(job, Hanging(f"a step took more than {seconds:g} seconds"), close=False)
+        return len(hanging)
 
     def stop(self) -> None:
         """Cancels all jobs and lets the workers end after their steps."""
@@ -205,6 +223,12 @@ class Scheduler:
         end = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
+
+    def _add_worker(self) -> None:
+        number = next(self._workers)
+        thread = threading.Thread(target=self._work, args=(number,), name=f"speech-{number}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _push(self, job: Job) -> None:
         heapq.heappush(self._queue, (job.deadline, next(self._numbers), job))
@@ -228,7 +252,9 @@ class Scheduler:
 
     def _work(self, number: int) -> None:
         while (job := self._next_job()) is not None:
-            self._steps[number] = begun = self.clock()
+            begun = self.clock()
+            with self._changed:
+                self._steps[number] = (begun, job)
             if job.progress.started is None:
                 job.progress.started = begun
             try:
@@ -242,7 +268,9 @@ class Scheduler:
                     self._encode(job, samples)
                 else:
                     self._encoders.submit(self._encode, job, samples)
-            del self._steps[number]
+            with self._changed:
+                if self._steps.pop(number, None) is None:
+                    return  # given up: another worker is in this one's place
 
     def _encode(self, job: Job, samples: np.ndarray | None) -> None:
         """Sends a chunk on its way; None: there are no more."""
@@ -262,12 +290,10 @@ class Scheduler:
         self._deliver(job, data, seconds)
         with self._changed:
             job.busy = False
-            if job.cancelled:
-                pass  # ended below
-            elif self._is_ahead(job):
-                job.parked = True
-            else:
-                self._push(job)
+            if not job.cancelled:
+                job.parked = self._is_ahead(job)
+                if not job.parked:
+                    self._push(job)
         if job.cancelled:
             self._end(job, None)
 
@@ -283,13 +309,13 @@ class Scheduler:
             progress.first_audio = now
         progress.made += seconds
 
-    def _end(self, job: Job, error: BaseException | None, rest: bytes = b"") -> None:
+    def _end(self, job: Job, error: BaseException | None, rest: bytes = b"", close: bool = True) -> None:
         with self._changed:
             if job not in self._jobs:
                 return
             self._jobs.remove(job)
             self._changed.notify_all()
-        if error is not None or job.cancelled:
+        if close and (error is not None or job.cancelled):
             job.chunks.close()
             job.encoder.discard()
             error = error or Cancelled()

@@ -38,7 +38,7 @@ def serve(settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...]
     workers = settings.workers or default_workers(options)
     listening = listen(settings.host, settings.port)
     try:
-        asyncio.run(run(Service, settings, pairs, workers, keys, listening))
+        asyncio.run(run(settings, pairs, workers, keys, listening))
     finally:
         listening.close()
     return 0
@@ -46,7 +46,9 @@ def serve(settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...]
 
 def default_workers(options: LoadOptions) -> int:
     """One a core where threads can share engines, else one."""
-    return len(os.sched_getaffinity(0)) if options.shares_engines() else 1
+    if not options.shares_engines():
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -64,14 +66,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def run(
-    make: type[Service],
-    settings: ServeSettings,
-    pairs: Pairs,
-    workers: int,
-    keys: tuple[bytes, ...],
-    listening: socket.socket,
+    settings: ServeSettings, pairs: Pairs, workers: int, keys: tuple[bytes, ...], listening: socket.socket
 ) -> None:
-    service = make(settings, pairs, workers, keys)
+    """Until a signal comes. What keeps the first pair from being loaded is raised."""
+    service = Service(settings, pairs, workers, keys)
     config = uvicorn.Config(
         make_app(service),
         log_config=None,
@@ -93,11 +91,20 @@ async def run(
         asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
     host, port = listening.getsockname()[:2]
     log("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}", workers=workers)
+    failing = asyncio.create_task(end_on_failure(service, server))
     try:
         await server.serve(sockets=[listening])
     finally:
+        failing.cancel()
         service.stop()
         log("stopped")
+    if service.fault is not None:
+        raise service.fault
+
+
+async def end_on_failure(service: Service, server: uvicorn.Server) -> None:
+    await service.failed.wait()
+    server.should_exit = True
 
 
 async def drain(service: Service, server: uvicorn.Server, grace: float) -> None:

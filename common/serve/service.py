@@ -15,7 +15,7 @@ from common.audio.wire import WireEncoder
 from common.errors import InputError
 from common.runner import AnalysedText, ChunkSizes, Stream, TextToSpeech
 from common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
-from common.serve.metrics import Metrics
+from common.serve.metrics import Metrics, log
 from common.serve.pairs import Pair, Pairs
 from common.serve.requests import SpeechFields, SpeechRequest, controls_of
 from common.serve.scheduler import Job, Scheduler
@@ -23,7 +23,7 @@ from common.serve.settings import ServeSettings
 from common.speech import Controls
 
 # Of chunks on a CPU, where every seam costs the frames around it again: 256 take a tenth of a second.
-CHUNKS = ChunkSizes(first=24, largest=256, growth=4, even=True)
+CHUNKS = ChunkSizes(first=24, largest=256, growth=8, even=True)
 ENCODING_THREADS = 4  # beside the one thread that owns a GPU
 
 T = TypeVar("T")
@@ -60,9 +60,10 @@ class Service:
         self._by_key: Counter[str] = Counter()
         self._texts = ThreadPoolExecutor(1, "text")
         self._loader = ThreadPoolExecutor(1, "load")
-        shared = pairs.options.shares_engines()
-        self._even = shared
-        beside = None if shared else ThreadPoolExecutor(ENCODING_THREADS, "encode")
+        self._shared = pairs.options.shares_engines()
+        beside = None if self._shared else ThreadPoolExecutor(ENCODING_THREADS, "encode")
+        self.fault: Exception | None = None  # why the first pair cannot be loaded
+        self.failed = asyncio.Event()
         self.last_step = float("-inf")
         self.scheduler = Scheduler(workers, settings.ahead, beside, on_step=self._note_step)
 
@@ -91,6 +92,21 @@ class Service:
             if not self._by_key[key]:
                 del self._by_key[key]
             self.metrics.running.set(self.running)
+
+    async def load_first(self) -> None:
+        """Loads the pair that /ready asks for; `failed` where it cannot be."""
+        begun = self.scheduler.clock()
+        try:
+            await self.load(self.pairs.first)
+        except Exception as error:
+            self.fault = error
+            self.failed.set()
+            return
+        self.last_step = self.scheduler.clock()  # loading spoke a few words
+        log("ready", pair=self.pairs.first.name, seconds=round(self.last_step - begun, 3))
+
+    async def unload_idle(self, seconds: float) -> None:
+        await in_thread(self._loader, self.pairs.unload_idle, seconds)
 
     async def load(self, pair: Pair) -> TextToSpeech:
         if self.pairs.is_ready(pair):
@@ -134,7 +150,7 @@ class Service:
     def _sizes(self, tts: TextToSpeech) -> ChunkSizes | None:
         """Of a stream's chunks; on a CPU half of what a vocoder makes at a time, in steps and memory."""
         largest = min(CHUNKS.largest, tts.vocoder.longest_chunk // 2)
-        return replace(CHUNKS, largest=largest) if self._even else None
+        return replace(CHUNKS, largest=largest) if self._shared else None
 
     def stop(self, seconds: float = 5.0) -> None:
         """Ends all work; waits so long for the workers."""

@@ -43,7 +43,7 @@ class ServeSettings:
     queue: int = setting(256, "requests that may be spoken or wait; further ones get 503 (default: 256)", "N")
     key_requests: int = setting(64, "requests of one key at a time; further ones get 429 (default: 64)", "N")
     batch_items: int = setting(64, "texts in a batch request (default: 64)", "N")
-    seconds: float = setting(600.0, "seconds that a request may take (default: 600)", "S", low=0)
+    seconds: float = setting(1800.0, "seconds that a request may take (default: 1800)", "S", low=0)
     body_bytes: int = setting(1 << 20, "bytes of a request's body (default: 1048576)", "N")
     ahead: float = setting(
         20.0,

@@ -1,5 +1,6 @@
 """Speaking: streams equal whole texts, batches equal single texts, controls do what they say."""
 
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -109,6 +110,23 @@ def test_chunked_vocoder_equals_one_shot(tts, frames, first, chunk):
     np.testing.assert_allclose(np.concatenate(chunks), whole, atol=1e-4)
     even = list(tts.vocoder.vocode_chunks(mel, first, chunk, growth=3, even=True))
     np.testing.assert_allclose(np.concatenate(even), whole, atol=1e-4)
+
+
+def test_objects_that_share_drivers_speak_side_by_side(tts, tiny_voice, spoken):
+    assert tts.acoustic.engines.can_be_shared and tts.vocoder.engines.can_be_shared
+    other = TextToSpeech.load(voice=tiny_voice, backend="vocoder=torch", device="cpu")
+    assert other.acoustic.engines.can_be_shared and not other.vocoder.engines.can_be_shared
+    parts = (tts.frontend, tts.acoustic, tts.vocoder, tts.sampling_rate)
+    together = threading.Barrier(4)
+
+    def speak(_):
+        alone = TextToSpeech(*parts, models_turn=contextlib.nullcontext())
+        together.wait(60)
+        return alone.speak(TEXT).samples
+
+    with ThreadPoolExecutor(4) as pool:
+        for samples in pool.map(speak, range(4)):
+            np.testing.assert_array_equal(samples, spoken.samples)
 
 
 def test_chunks_grow_and_the_last_are_even(tts):

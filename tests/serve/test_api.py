@@ -430,6 +430,27 @@ def test_what_breaks_in_the_middle_is_not_taken_for_the_whole(server, monkeypatc
     assert server.speak(TEXT).status_code == 200
 
 
+def test_a_hanging_worker_is_a_500_and_others_are_spoken_to(monkeypatch):
+    gate = threading.Event()
+
+    def hanging(tts, text, *how):
+        gate.wait(60)
+        yield next(tts.stream(text))
+
+    with running() as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        scheduler = server.service.scheduler
+        with monkeypatch.context() as patch:
+            speak_instead(patch, hanging)
+            asked = pool.submit(server.speak)
+            wait_for(lambda: scheduler.jobs == 1 and not scheduler.waiting)
+        assert server.speak().status_code == 200  # by the other worker
+        monkeypatch.setattr("common.serve.app.STEP_LIMIT", 0.0)
+        require_error(asked.result(), 500)
+        monkeypatch.undo()
+        assert all(server.speak().status_code == 200 for _ in range(3))
+        gate.set()
+
+
 def test_a_request_that_takes_too_long_ends():
     with running(seconds=0.0) as server:
         assert require_error(server.speak(TEXT * 20), 503)["code"] == "timeout"

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import shutil
 import signal
 
 import httpx
@@ -10,9 +11,15 @@ import pytest
 from common.cli.serve import main, parse, settings_from
 from common.errors import InputError
 from common.serve.settings import ServeSettings, read_keys
-from tests.serve.conftest import PATIENCE, SPEECH, own_pcm, samples_of, serving, speech, wait_for
+from tests.serve.conftest import PATIENCE, ROOT, SPEECH, own_pcm, samples_of, serving, speech, wait_for
 
 TEXT = "The first sentence is here. The second one follows."
+
+
+@pytest.fixture
+def no_log(monkeypatch):
+    """The command in this process leaves its loggers alone."""
+    monkeypatch.setattr("common.serve.server.set_up_logging", lambda: None)
 
 
 @pytest.mark.serve
@@ -86,11 +93,19 @@ def test_keys_come_from_the_environment():
 
 
 @pytest.mark.serve
-def test_a_port_in_use_is_a_sentence():
+def test_a_port_in_use_is_a_sentence(no_log):
     with serving() as server:
         port = server.url.rpartition(":")[2]
         with pytest.raises(OSError, match=f"in use: 127.0.0.1 port {port}"):
             main(["--port", port])
+
+
+@pytest.mark.serve
+def test_a_pair_that_cannot_be_loaded_ends_the_start_with_a_sentence(tmp_path, no_log):
+    unused = shutil.ignore_patterns("tacotron2", "waveglow", "fastspeech", "generator.onnx")
+    voice = shutil.copytree(ROOT / "voices" / "hazel", tmp_path / "voice", ignore=unused)
+    with pytest.raises(InputError, match=r"generator.onnx is missing: export it again"):
+        main(["--voice", str(voice), "--device", "cpu", "--port", "0"])
 
 
 def test_keys_are_asked_for_where_others_can_call(tmp_path):

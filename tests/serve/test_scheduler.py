@@ -2,11 +2,12 @@
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from common.serve.scheduler import Cancelled, Scheduler
+from common.serve.scheduler import Cancelled, Hanging, Scheduler
 
 RATE = 100  # samples a second: a chunk of 50 is half a second of audio
 
@@ -76,6 +77,16 @@ def test_all_bytes_come_in_order_with_the_encoder_s_rest():
         return await read(scheduler.submit(chunks([], "a", [5, 7]), Plain(), RATE))
 
     assert run(test) == bytes(12) + b"end"
+
+
+def test_encoding_beside_the_workers_keeps_the_order():
+    async def test(scheduler):
+        with ThreadPoolExecutor(3) as beside:
+            scheduler._encoders = beside
+            jobs = [scheduler.submit(chunks([], "a", range(1, 40)), Plain(), RATE) for _ in range(4)]
+            return await asyncio.gather(*map(read, jobs))
+
+    assert run(test, workers=2) == [bytes(sum(range(40))) + b"end"] * 4
 
 
 def test_who_has_nothing_comes_first_then_who_runs_dry_first():
@@ -205,6 +216,28 @@ def test_time_without_audio_is_counted():
 
     progress = run(test, clock=clock)
     assert (progress.underruns, progress.dry, progress.made) == (1, 0.5, 3.0)
+
+
+def test_a_hanging_worker_is_replaced_and_its_job_ends():
+    clock = Clock()
+
+    async def test(scheduler):
+        gate, begun = threading.Event(), threading.Event()
+        job = scheduler.submit(held(gate, begun), Plain(), RATE)
+        begun.wait(60)
+        clock.now = 29.0
+        assert scheduler.replace_hanging(30.0) == 0
+        clock.now = 31.0
+        assert scheduler.replace_hanging(30.0) == 1 and scheduler.replace_hanging(30.0) == 0
+        assert scheduler.slowest_step() == 0.0
+        with pytest.raises(Hanging):
+            await read(job)
+        other = await read(scheduler.submit(chunks([], "a", [3]), Plain(), RATE))
+        gate.set()  # the step returns after all: nobody listens
+        scheduler._threads[0].join(60)
+        return other, scheduler.jobs, scheduler._threads[0].is_alive()
+
+    assert run(test, clock=clock) == (bytes(3) + b"end", 0, False)
 
 
 def test_a_hanging_step_shows():

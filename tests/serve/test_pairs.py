@@ -1,0 +1,87 @@
+"""Pairs of models: their names, what they share, and what is let go of."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from common.errors import InputError
+from common.serve.pairs import LoadOptions, Pairs
+from tests.serve.conftest import ROOT
+
+OPTIONS = LoadOptions(voice=str(ROOT / "voices" / "hazel"), device="cpu", threads=1)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def find(pairs, name):
+    return pairs.find(name, "hazel")
+
+
+def test_names_are_found():
+    pairs = Pairs(OPTIONS, "tacotron2-hifigan,fastpitch-waveglow")
+    assert pairs.names == ("tacotron2-hifigan", "fastpitch-waveglow")
+    assert pairs.find("tts-1-hd", "verse") == find(pairs, "tacotron2-hifigan") == pairs.first
+    with pytest.raises(InputError, match=r"^model: unknown model 'fastpitch-hifigan'"):
+        find(pairs, "fastpitch-hifigan")
+    with pytest.raises(InputError, match=r"^voice: unknown voice 'hazle': did you mean 'hazel'"):
+        pairs.find("tts-1", "hazle")
+    with pytest.raises(InputError, match="unknown pair 'fastpitch'"):
+        Pairs(OPTIONS, "fastpitch")
+
+
+def test_pairs_share_drivers_and_nothing_is_loaded_before_it_is_asked_for():
+    pairs = Pairs(OPTIONS)
+    assert len(pairs.names) == 6 and pairs.loaded == []
+    one, other = (pairs.get(find(pairs, name)) for name in ("fastpitch-hifigan", "fastspeech-hifigan"))
+    assert one.vocoder is other.vocoder and one.frontend is other.frontend
+    assert sorted(pairs.loaded) == ["hazel/fastpitch", "hazel/fastspeech", "hazel/hifigan"]
+    assert pairs.can_be_shared and pairs.get(find(pairs, "fastpitch-hifigan")) is one
+
+
+def test_a_pair_that_several_ask_for_is_loaded_once():
+    pairs = Pairs(OPTIONS)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: pairs.get(pairs.first), range(4)))
+    assert all(one is found[0] for one in found)
+
+
+def test_idle_models_are_unloaded_but_for_the_first_pair_s():
+    clock = Clock()
+    pairs = Pairs(OPTIONS, clock=clock)
+    names = ("fastpitch-hifigan", "fastspeech-hifigan", "fastpitch-waveglow")
+    for clock.now, name in zip((0.0, 10.0, 20.0), names, strict=True):
+        pairs.get(find(pairs, name))
+    clock.now = 35.0
+    pairs.unload_idle(20.0)
+    assert sorted(pairs.loaded) == ["hazel/fastpitch", "hazel/hifigan", "hazel/waveglow"]
+    assert not pairs.is_ready(find(pairs, "fastspeech-hifigan")) and pairs.is_ready(pairs.first)
+    pairs.unload_idle(1.0)
+    assert sorted(pairs.loaded) == ["hazel/fastpitch", "hazel/hifigan"]
+
+
+def test_a_limit_of_memory_lets_go_of_what_was_not_asked_for_longest():
+    clock = Clock()
+    measured = Pairs(OPTIONS)
+    measured.get(find(measured, "fastpitch-hifigan"))
+    pairs = Pairs(OPTIONS, memory_limit=measured.memory_bytes * 1.1 / 1e6, clock=clock)
+    spoken = pairs.get(find(pairs, "fastpitch-hifigan"))
+    clock.now = 1.0
+    stream = spoken.stream("One sentence.")
+    pairs.get(find(pairs, "fastspeech-hifigan"))
+    assert sorted(pairs.loaded) == ["hazel/fastspeech", "hazel/hifigan"]
+    # What is being spoken goes on with the models that were let go of.
+    wanted = spoken.speak("One sentence.").samples
+    np.testing.assert_allclose(np.concatenate(list(stream)), wanted, atol=1e-4)
+
+
+def test_engines_that_threads_cannot_share_take_turns():
+    torch = LoadOptions(voice=OPTIONS.voice, device="cpu", backend="acoustic=torch", threads=1)
+    assert OPTIONS.shares_engines() and not torch.shares_engines()
+    assert LoadOptions(device="cpu").with_threads().threads == 1
+    assert LoadOptions(device="cpu", backend="torch").with_threads().threads is None
