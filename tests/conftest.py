@@ -56,6 +56,10 @@ def has_server() -> bool:
     return all(map(has_module, ("fastapi", "uvicorn", "prometheus_client", "websockets", "soxr", "httpx")))
 
 
+def has_browser() -> bool:
+    return has_server() and has_module("playwright") and shutil.which("chromium") is not None
+
+
 def has_nvrtc() -> bool:
     if not has_module("cuda.bindings.nvrtc"):
         return False
@@ -90,6 +94,7 @@ NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
     "serve": ("the extra serve, and httpx", has_server),
     "openai": ("the package openai", lambda: has_module("openai")),
     "litserve": ("LitServe", lambda: has_module("litserve")),
+    "browser": ("Playwright, Chromium and the extra serve", has_browser),
     "dev_full": ("/dev/full", lambda: Path("/dev/full").exists()),
 }
 

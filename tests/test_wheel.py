@@ -57,3 +57,11 @@ def test_an_installed_wheel_speaks_from_another_folder(installed, tmp_path):
     assert str(ROOT) not in result.stdout
     assert run(installed, tmp_path, "--version").stdout == f"melforge {melforge.__version__}\n"
     assert "hazel" in run(installed, tmp_path, "list").stdout
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_has_the_page_of_the_server(installed):
+    page = Path("common", "serve", "page")
+    (found,) = installed.parent.glob(f"lib/python*/site-packages/{page}")
+    here = {path.name: path.read_bytes() for path in (ROOT / page).iterdir()}
+    assert {path.name: path.read_bytes() for path in found.iterdir()} == here

@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from common.serve import health, live, openai_api
+from common.serve import health, live, openai_api, web
 from common.serve.errors import ApiError
 from common.serve.gate import Gate
 from common.serve.health import STEP_LIMIT
@@ -46,6 +46,7 @@ def make_app(service: Service) -> FastAPI:
     app.include_router(openai_api.make_router(service))
     app.include_router(live.make_router(service))
     app.include_router(health.make_router(service))
+    app.include_router(web.make_router(service))
     app.add_exception_handler(ApiError, answer_api_error)  # type: ignore[arg-type]
     app.add_exception_handler(HTTPException, answer_http_error)  # type: ignore[arg-type]
     app.add_exception_handler(RequestValidationError, answer_validation_error)  # type: ignore[arg-type]

@@ -9,11 +9,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from common.audio.contract import require_same_contract
+from common.audio.contract import MelContract, require_same_contract
 from common.config.deployment import Deployment
 from common.errors import InputError, unknown
 from common.registry import decoder_forms, get_model
-from common.runner import AnalysedText, TextToSpeech
+from common.runner import OWN_CONTROLS, AnalysedText, TextToSpeech
 from common.stages.choose import KINDS, deployment_of, parse_backends
 from common.synthesis.acoustic import AcousticModel
 from common.synthesis.driver import Driver
@@ -140,6 +140,13 @@ class Pairs:
             if (spoken_by, one) not in self._sources:
                 raise InputError(f"model: voice {spoken_by!r} has no {one}")
         return Pair(spoken_by, acoustic, vocoder)
+
+    def controls(self, pair: Pair) -> frozenset[str]:
+        """The names of the controls that change what the pair speaks; it need not be loaded."""
+        return OWN_CONTROLS.union(*(get_model(name).controls for name in (pair.acoustic, pair.vocoder)))
+
+    def mel(self, pair: Pair) -> MelContract:
+        return self._sources[pair.voice, pair.acoustic].mel
 
     def get(self, pair: Pair) -> TextToSpeech:
         """The pair, which was loaded and has spoken a few words before anybody waits for it."""

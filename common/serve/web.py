@@ -1,0 +1,134 @@
+"""The page at `/`, and what it offers: the pairs, their voices and controls, formats and limits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from common.audio.wire import DEFAULT_RATE, FORMATS, require_format
+from common.errors import InputError
+from common.serve.errors import ApiError
+from common.serve.pairs import Pair, Pairs
+from common.serve.requests import FASTEST, SLOWEST
+from common.serve.service import Service
+from common.speech import control_fields
+
+FOLDER = Path(__file__).with_name("page")
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+# The page loads its own files and asks its own server, and nothing else; no other page may frame it.
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+}
+KINDS = {bool: "switch", int: "integer", float: "number"}
+
+
+def make_router(service: Service) -> APIRouter:
+    router = APIRouter()
+    files = {path.name: path.read_bytes() for path in FOLDER.iterdir() if path.suffix in TYPES}
+
+    @router.get("/", include_in_schema=False)
+    async def page() -> Response:
+        return file("index.html")
+
+    @router.get("/page/{name}", include_in_schema=False)
+    async def file_of_page(name: str) -> Response:
+        if name not in files:
+            raise ApiError(404, f"the page has no file {name[:100]!r}", code="not_found")
+        return file(name)
+
+    def file(name: str) -> Response:
+        return Response(files[name], headers={**HEADERS, "content-type": TYPES[Path(name).suffix]})
+
+    @router.get("/v1/audio/options")
+    async def options() -> dict[str, Any]:
+        """What a request may choose from: pairs, voices, formats, controls, and how long a text may be."""
+        pairs = service.pairs
+        return {
+            "pairs": [pair_options(pairs, name) for name in pairs.names],
+            "voices": [
+                {"id": name, "description": pairs.descriptions.get(name, "")} for name in pairs.voices
+            ],
+            "formats": available_formats(),
+            "controls": control_options(),
+            "max_characters": service.settings.max_characters,
+        }
+
+    return router
+
+
+def pair_options(pairs: Pairs, name: str) -> dict[str, Any]:
+    """A pair: the voices that have it, each with its mel contract, and the controls that it honours."""
+    spoken_by: list[Pair] = []
+    for voice in pairs.voices:
+        try:
+            spoken_by.append(pairs.find(name, voice))
+        except InputError:  # this voice lacks one of its models
+            continue
+    honoured = pairs.controls(spoken_by[0])  # a pair that is offered has a voice
+    return {
+        "name": name,
+        "voices": {pair.voice: {"mel": asdict(pairs.mel(pair))} for pair in spoken_by},
+        "controls": [request_name(control) for control in control_fields() if control in honoured],
+    }
+
+
+def control_options() -> list[dict[str, Any]]:
+    """A row for each control, with the names and limits of a request; a `default` of None is the voice's."""
+    rows = []
+    for name, (kind, about, default) in control_fields().items():
+        limits = (SLOWEST, FASTEST) if name == "pace" else (about.low, about.high)
+        row = {
+            "name": request_name(name),
+            "kind": KINDS[kind],
+            "help": about.help,
+            "unit": about.unit,
+            "default": default,
+        }
+        if kind is not bool:
+            row |= dict(zip(("low", "high"), (x if math.isfinite(x) else None for x in limits), strict=True))
+        elif about.negated:
+            row["negated"] = about.negated
+        rows.append(row)
+    return rows
+
+
+def request_name(control: str) -> str:
+    """OpenAI's name of the pace is `speed`."""
+    return "speed" if control == "pace" else control
+
+
+def available_formats() -> list[str]:
+    """The formats that can be made here; aac needs ffmpeg."""
+    found = []
+    for name in FORMATS:
+        try:
+            require_format(name, DEFAULT_RATE)
+        except InputError:
+            continue
+        found.append(name)
+    return found

@@ -1,0 +1,558 @@
+"""The page in a real browser, Chromium without a window, against a server in this process."""
+
+import io
+import itertools
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.serve.conftest import PATIENCE, SPEECH, own_pcm, running, wait_for
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+TEXT = "The first sentence is here. The second one follows."
+BOOK = TEXT * 12
+# Notes each buffer that is given to the sound card, and each word that is marked.
+RECORDER = """
+window.started = [];
+window.marked = [];
+const start = AudioBufferSourceNode.prototype.start;
+AudioBufferSourceNode.prototype.start = function (when, ...rest) {
+  const { buffer, context } = this;
+  const loudest = buffer.getChannelData(0).reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  const { duration: seconds, sampleRate: rate } = buffer;
+  started.push({ when, seconds, rate, loudest, now: context.currentTime });
+  return start.call(this, when, ...rest);
+};
+new MutationObserver((changes) => {
+  for (const { target } of changes) {
+    if (target.hasAttribute("aria-current")) marked.push(target.textContent);
+  }
+}).observe(document, { subtree: true, attributes: true, attributeFilter: ["aria-current"] });
+"""
+
+
+@dataclass
+class Opened:
+    """A page, and what it complained of."""
+
+    page: Any
+    complaints: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def part(self, name: str, column: str = "A") -> Any:
+        return self.page.locator(f"[aria-label='Speech {column}'] [data-part={name}]")
+
+    def state(self, column: str = "A") -> str:
+        return self.page.locator(f"[aria-label='Speech {column}']").get_attribute("data-state")
+
+    def wait(self, state: str, column: str = "A") -> None:
+        wait_for(lambda: self.state(column) == state, f"{state} of {column}, not {self.state(column)}")
+
+    def position(self, column: str = "A") -> float:
+        return float(self.part("position", column).input_value())
+
+    def speak(self, text: str) -> None:
+        self.page.fill("#text", text)
+        self.page.click("#speak")
+
+    def error(self) -> str:
+        wait_for(lambda: self.page.inner_text("#error"), "an error")
+        return self.page.inner_text("#error")
+
+    def run(self, script: str, argument: Any = None) -> Any:
+        return self.page.evaluate(script, argument)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        one = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        yield one
+        one.close()
+
+
+@contextmanager
+def opened(browser, url: str, **how: Any) -> Iterator[Opened]:
+    """A page of its own session, whose columns are there unless a key is wanted."""
+    how = {"viewport": {"width": 1100, "height": 900}} | how
+    with browser.new_context(**how) as context:
+        context.set_default_timeout(PATIENCE * 1000)
+        context.add_init_script(RECORDER)
+        one = Opened(context.new_page())
+        one.page.on("console", lambda line: one.complaints.append(line.text))
+        one.page.on("pageerror", lambda error: one.complaints.append(str(error)))
+        one.page.on("request", lambda request: one.asked.append(request.url))
+        one.page.goto(url)
+        wait_for(lambda: one.page.locator(".column, #error:not(:empty)").count(), "the page")
+        yield one
+
+
+@pytest.fixture
+def page(browser, server) -> Iterator[Opened]:
+    with opened(browser, server.url) as one:
+        yield one
+        assert not one.complaints
+
+
+class HeldStream:
+    """A stream that waits after its first chunks, or breaks there."""
+
+    def __init__(self, stream, chunks, release):
+        self.stream, self.chunks, self.release = stream, chunks, release
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self.chunks:
+            if self.release is None:
+                raise RuntimeError("out of order")
+            self.release.wait(PATIENCE)
+        self.chunks -= 1
+        return next(self.stream)
+
+
+@pytest.fixture
+def held(monkeypatch) -> Iterator[threading.Event]:
+    """Streams go on after three chunks only when this is set."""
+    import common.serve.service as service
+
+    make, release = service.make_stream, threading.Event()
+    monkeypatch.setattr(service, "make_stream", lambda *how: HeldStream(make(*how), 3, release))
+    yield release
+    release.set()
+
+
+# What it does
+
+
+def test_the_page_loads_without_complaints_and_asks_only_its_server(page, server):
+    page.speak("Hello there.")
+    page.wait("whole")
+    assert page.page.title() == "Melforge"
+    assert all(url.startswith(server.url) for url in page.asked)
+    options = page.part("model").locator("option").all_inner_texts()
+    assert options == list(server.service.pairs.names)
+
+
+def test_sound_is_played_before_the_whole_is_made(page, held, direct):
+    page.speak(BOOK)
+    wait_for(lambda: page.position() > 0.1, "sound")
+    assert page.state() == "receiving"  # the server holds the rest back
+    assert page.part("total").inner_text() == "–"
+    before = page.run("started")
+    assert before and max(one["loudest"] for one in before) > 0.05
+    assert all(one["rate"] == 22050 and one["when"] > one["now"] for one in before)
+    held.set()
+    page.wait("whole")
+    wait_for(lambda: page.run("started.length") > len(before), "more")
+    seconds = len(direct.speak(BOOK).samples) / 22050
+    started = page.run("started")
+    assert sum(one["seconds"] for one in started) == pytest.approx(seconds, abs=1e-3)
+    ends = [one["when"] + one["seconds"] for one in started]
+    assert all(next_["when"] > end - 1e-6 for end, next_ in zip(ends, started[1:], strict=False))
+    assert page.part("audio").inner_text() == f"{seconds:.2f} s"
+    assert page.part("first").inner_text().endswith(" ms")
+    total, factor = (float(page.part(name).inner_text().rstrip(" s")) for name in ("total", "rtf"))
+    assert factor == pytest.approx(total / seconds, abs=2e-3)
+    page.page.keyboard.press("Escape")
+
+
+def test_chunks_are_scheduled_without_a_gap(page):
+    page.run(
+        """async () => {
+            const { Player } = await import("/page/player.js");
+            const player = new Player(22050, () => {});
+            player.play();
+            for (const length of [1001, 17, 6000, 3]) player.append(new Float32Array(length));
+            player.pause();
+        }"""
+    )
+    frames = [(one["when"] * 22050, one["seconds"] * 22050) for one in page.run("started")]
+    assert [round(length) for _, length in frames] == [1001, 17, 6000, 3]
+    for (frame, length), (following, _) in itertools.pairwise(frames):
+        assert following == pytest.approx(frame + length, abs=1e-5)
+
+
+def test_playing_pauses_goes_on_and_can_begin_anywhere(page):
+    page.speak(TEXT)
+    wait_for(lambda: page.position() > 0.1, "sound")
+    play = page.part("play")
+    assert play.inner_text() == "Pause"
+    play.click()
+    page.wait("whole")
+    wait_for(lambda: play.inner_text() == "Play", "the pause")
+    place = page.position()
+    assert place < 2 and page.position() == place
+    page.part("position").fill("2.5")
+    play.click()
+    wait_for(lambda: page.position() > 2.6, "more sound")
+    wait_for(lambda: play.inner_text() == "Play", "the end")
+    whole = float(page.part("position").get_attribute("max"))
+    assert page.position() == pytest.approx(whole, abs=0.02)
+
+
+def test_words_are_marked_as_they_are_spoken(page, server):
+    words = server.speak(TEXT, stream_format="json", sample_rate=22050, response_format="pcm").json()["words"]
+    page.speak(TEXT)
+    page.wait("whole")
+    wait_for(lambda: page.part("play").inner_text() == "Play", "the end")
+    assert page.part("words").inner_text().split() == [word["text"] for word in words]
+    marked = iter(page.run("marked"))
+    spoken = [word["text"] for word in words]
+    rest = iter(spoken)
+    assert all(word in rest for word in marked)  # in their order; a slow screen may miss a short one
+    for word in words:
+        page.part("position").fill(f"{(word['start'] + word['end']) / 2:.2f}")
+        now = page.part("words").locator("[aria-current=true]")
+        wait_for(lambda word=word, now=now: now.all_inner_texts() == [word["text"]], word["text"])
+    page.part("words").locator("span").nth(6).click()
+    wait_for(lambda: page.position() == pytest.approx(words[6]["start"], abs=0.02), "the word")
+
+
+def test_the_mel_is_that_of_the_project(page):
+    from common.audio.contract import MelContract
+    from common.audio.mel import mel_spectrogram
+
+    rng = np.random.default_rng(0)
+    seconds = np.arange(9000) / 22050
+    samples = (0.3 * np.sin(2 * np.pi * 220 * seconds) + 0.01 * rng.normal(size=9000)).astype(np.float32)
+    other = MelContract(mel_scale="htk", mel_norm="none", win_length=800, mel_fmax=None, hop_length=200)
+    for contract in (MelContract(), other):
+        found = page.run(
+            """async ([contract, samples]) => {
+                const { MelSpectrogram } = await import("/page/mel.js");
+                const mel = new MelSpectrogram(contract);
+                const frames = [];
+                for (let start = 0; start < samples.length; start += 700) {
+                    frames.push(...mel.push(Float32Array.from(samples.slice(start, start + 700))));
+                }
+                return [...frames, ...mel.finish()].map((frame) => [...frame]);
+            }""",
+            [vars(contract), samples.tolist()],
+        )
+        assert np.abs(np.array(found).T - mel_spectrogram(samples, contract)).max() < 2e-3
+
+
+def test_waveform_and_mel_grow(page, held):
+    def drawn(name):
+        """The part of the picture's width that is not the ground."""
+        return page.run(
+            """(canvas) => {
+                const { width, height } = canvas;
+                if (!width) return 0;
+                const other = new OffscreenCanvas(width, height);
+                const copy = other.getContext("2d", { willReadFrequently: true });
+                copy.drawImage(canvas, 0, 0);
+                const { data } = copy.getImageData(0, 0, width, Math.round(height / 2));
+                const filled = new Set();
+                for (let i = 3; i < data.length; i += 4) if (data[i]) filled.add(((i - 3) / 4) % width);
+                return filled.size / width;
+            }""",
+            page.part(name).element_handle(),
+        )
+
+    assert drawn("wave") == drawn("mel") == 0
+    page.speak(TEXT)
+    wait_for(lambda: page.position() > 0.1, "sound")
+    begun = drawn("mel")
+    assert drawn("wave") > 0.9 and 0 < begun < 0.9
+    held.set()
+    page.wait("whole")
+    wait_for(lambda: drawn("mel") > begun, "more of the mel")
+    assert "seconds" in page.part("mel").get_attribute("aria-label")
+
+
+def test_two_pairs_are_spoken_one_after_the_other(page, server):
+    page.page.check("#compare")
+    page.page.select_option("#a-model", "fastpitch-hifigan")
+    page.page.select_option("#b-model", "fastspeech-hifigan")
+    page.page.click("[aria-label='Speech B'] summary")
+    page.page.fill("#b-speed", "2")
+    page.speak("Hello there.")
+    page.wait("whole")
+    page.wait("whole", "B")
+    wait_for(lambda: page.position("B") > 0.05, "B")
+    whole = float(page.part("position").get_attribute("max"))
+    assert page.position() == pytest.approx(whole, abs=0.02)  # A was heard to its end
+    (spoken,) = json.loads(page.run("localStorage.getItem('melforge.history')"))
+    assert [one["model"] for one in spoken["columns"]] == ["fastpitch-hifigan", "fastspeech-hifigan"]
+    answer = server.speak("Hello there.", model="fastspeech-hifigan", speed=2, response_format="pcm")
+    assert page.part("audio", "B").inner_text() == f"{len(answer.content) / 48000:.2f} s"
+
+
+def test_each_format_can_be_saved(page, server, direct):
+    samples = direct.speak("Hello there.").samples
+    page.page.fill("#text", "Hello there.")
+    formats = page.part("format").locator("option").all_inner_texts()
+    for name in formats:
+        page.part("format").select_option(name)
+        with page.page.expect_download() as saving:
+            page.part("download").click()
+        assert saving.value.suggested_filename == f"fastpitch-hifigan.{name}"
+        data = saving.value.path().read_bytes()
+        if name in ("wav", "flac", "mp3", "opus"):
+            info = soundfile.info(io.BytesIO(data))
+            assert info.samplerate == 24000
+            seconds = len(soundfile.read(io.BytesIO(data))[0]) / 24000
+            assert seconds == pytest.approx(len(samples) / 22050, abs=0.1), name
+    assert {"mp3", "opus", "flac", "wav", "pcm"} <= {*formats}
+
+
+# What goes wrong
+
+
+def test_a_wrong_control_is_said_in_words_and_marked(page):
+    page.page.click("[aria-label='Speech A'] summary")
+    page.page.fill("#a-speed", "9")
+    page.speak("Hello there.")
+    assert page.error() == "speed: Input should be less than or equal to 4, not 9."
+    assert page.page.get_attribute("#a-speed", "aria-invalid") == "true"
+    page.page.fill("#a-speed", "1")
+    assert page.page.get_attribute("#a-speed", "aria-invalid") is None
+    page.speak("Hello there.")
+    page.wait("whole")
+    assert page.page.inner_text("#error") == ""
+    assert len(page.complaints) == 1 and "400" in page.complaints.pop()  # Chromium's own line
+
+
+def test_speech_that_breaks_off_is_said_and_what_came_can_be_heard(page, monkeypatch):
+    import common.serve.service as service
+
+    make = service.make_stream
+    monkeypatch.setattr(service, "make_stream", lambda *how: HeldStream(make(*how), 2, None))
+    page.speak(BOOK)
+    assert page.error() == "The speech broke off."
+    assert page.state() == "failed" and float(page.part("position").get_attribute("max")) > 0.2
+    page.complaints.clear()
+
+
+def test_no_server_is_said(page):
+    page.page.route("**/v1/audio/speech", lambda route: route.abort())
+    page.speak("Hello there.")
+    assert page.error() == "The server does not answer."
+    page.complaints.clear()
+
+
+def test_a_key_is_asked_for_and_its_limit_said(browser, held):
+    with running(keys=(b"secret",), key_requests=1) as server, opened(browser, server.url) as page:
+        assert page.error() == "a valid API key is needed: Authorization: Bearer KEY."
+        assert page.run("document.activeElement.id") == "key"
+        page.page.keyboard.type("secret")
+        page.page.keyboard.press("Enter")
+        wait_for(lambda: page.page.locator(".column").count(), "the columns")
+        with server.client("secret") as client, client.stream("POST", SPEECH, json=own_pcm(BOOK)) as other:
+            pieces = other.iter_raw()
+            next(pieces)
+            page.speak("Hello there.")
+            said = "Too many requests: this key has 1 requests under way, of 1. Try again in 1 s."
+            assert page.error() == said
+            held.set()
+        wait_for(lambda: not server.service.running, "the other's end")
+        page.page.click("#speak")
+        page.wait("whole")
+        assert page.page.inner_text("#error") == ""
+        stored = page.run(
+            "[JSON.stringify(localStorage), sessionStorage.getItem('melforge.key'), location.href]"
+        )
+        assert "secret" not in stored[0] and stored[1] == "secret" and "secret" not in stored[2]
+
+
+def test_a_full_queue_and_a_long_text_are_said(browser, held):
+    with running(queue=1, max_characters=1000) as server, opened(browser, server.url) as page:
+        with server.client() as client, client.stream("POST", SPEECH, json=own_pcm(BOOK)) as other:
+            pieces = other.iter_raw()
+            next(pieces)
+            page.speak("Hello there.")
+            assert page.error().startswith("The server is busy: 1 requests are being spoken or wait")
+            held.set()
+        wait_for(lambda: not server.service.running, "the other's end")
+        page.speak("a" * 1001)
+        assert page.page.inner_text("#count") == "1001 of 1000 characters"
+        wait_for(lambda: page.error() == "input: 1001 characters, of 1000 at most.", "the limit")
+
+
+# Links, history, keys of the keyboard, screens
+
+
+def test_a_link_brings_everything_back(page, browser, server):
+    text = "Grüße & 100 % – #1?\nA second line = here."
+    page.page.fill("#text", text)
+    page.page.check("#compare")
+    page.page.select_option("#a-model", "tacotron2-hifigan")
+    page.page.select_option("#b-model", "fastpitch-waveglow")
+    for column in "AB":
+        page.page.click(f"[aria-label='Speech {column}'] summary")
+    page.page.check("#a-dropout")
+    page.page.fill("#a-seed", "7")
+    page.page.fill("#b-speed", "1.25")
+    page.page.check("#b-pitch_invert")
+    page.page.click("#share")
+    wait_for(lambda: "address bar" in page.page.inner_text("#status"), "the link")
+    with opened(browser, page.page.url) as other:
+        assert other.page.input_value("#text") == text
+        assert other.page.is_checked("#compare")
+        assert other.page.input_value("#a-model") == "tacotron2-hifigan"
+        assert other.page.input_value("#b-model") == "fastpitch-waveglow"
+        assert other.page.input_value("#a-seed") == "7" and other.page.input_value("#b-speed") == "1.25"
+        assert other.page.is_checked("#a-dropout") and other.page.is_checked("#b-pitch_invert")
+        assert not other.page.is_checked("#b-pitch_flatten")
+        assert not other.complaints
+    with opened(browser, f"{server.url}/#text=Hi&a.model=nothing&a.speed=x") as other:
+        assert other.page.input_value("#text") == "Hi" and not other.complaints
+
+
+def test_controls_are_those_of_the_pair(page):
+    page.page.click("[aria-label='Speech A'] summary")
+    page.page.select_option("#a-model", "tacotron2-hifigan")
+    assert page.page.is_visible("#a-gate_threshold") and not page.page.is_visible("#a-speed")
+    page.page.select_option("#a-model", "fastpitch-waveglow")
+    assert page.page.is_visible("#a-speed") and page.page.is_visible("#a-sigma")
+    assert not page.page.is_visible("#a-gate_threshold")
+    page.page.fill("#a-sigma", "0.5")
+    assert page.part("changed").inner_text() == "1 changed"
+    page.part("reset").click()
+    assert page.part("changed").inner_text() == "" and page.page.input_value("#a-sigma") == ""
+
+
+def test_the_history_keeps_the_last_twenty_in_this_browser(page):
+    entries = page.page.locator("#history button")
+    for text in ("One.", "Two.", "One."):
+        page.speak(text)
+        page.wait("whole")
+    assert entries.all_inner_texts() == ["One.", "Two."]
+    page.page.reload()
+    wait_for(lambda: page.page.locator(".column").count(), "the page")
+    entries.nth(1).click()
+    assert page.page.input_value("#text") == "Two."
+    page.run(
+        """async () => {
+            const { addToHistory } = await import("/page/state.js");
+            for (let i = 0; i < 25; i++) addToHistory({ text: `Text ${i}.`, columns: [] });
+        }"""
+    )
+    page.page.reload()
+    assert entries.count() == 20 and entries.first.inner_text() == "Text 24."
+    page.page.click("#clear")
+    assert entries.count() == 0 and page.run("localStorage.getItem('melforge.history')") == "[]"
+
+
+def test_the_keyboard_speaks_and_stops(page, server, held):
+    page.page.fill("#text", BOOK)
+    page.page.press("#text", "Control+Enter")
+    wait_for(lambda: page.position() > 0.1, "sound")
+    assert server.service.running == 1
+    page.page.keyboard.press("Escape")
+    assert page.state() == "stopped" and page.page.inner_text("#status") == "Stopped."
+    place = page.position()
+    wait_for(lambda: not server.service.running, "the server to notice")
+    assert page.position() == pytest.approx(place, abs=0.05)
+    assert page.page.is_disabled("#stop") and not page.page.inner_text("#error")
+
+
+def test_another_text_takes_the_place_of_the_one_that_is_spoken(page, server, held):
+    page.speak(BOOK)
+    wait_for(lambda: page.position() > 0.1, "sound")
+    held.set()
+    page.speak("Hello there.")
+    page.wait("whole")
+    assert page.part("words").inner_text().split() == ["Hello", "there"]
+    wait_for(lambda: not server.service.running, "the first one's end")
+    assert float(page.part("position").get_attribute("max")) < 2 and not page.page.inner_text("#error")
+
+
+def test_all_can_be_reached_by_tab_seen_there_and_named(page):
+    page.page.check("#compare")
+    page.page.click("[aria-label='Speech A'] summary")
+    page.speak("Hello.")
+    page.wait("whole", "B")
+    wanted = page.run(
+        """() => [...document.querySelectorAll("a, button, input, select, textarea, summary")]
+            .filter((one) => !one.disabled && one.checkVisibility()).length"""
+    )
+    page.run("() => { document.activeElement.blur(); }")
+    reached, nameless, unseen = set(), [], []
+    for _ in range(3 * wanted):
+        page.page.keyboard.press("Tab")
+        number, tag, name, outline = page.run(
+            """() => {
+                const one = document.activeElement;
+                const all = [...document.querySelectorAll("*")];
+                const label = one.getAttribute("aria-label") ?? one.labels?.[0]?.textContent;
+                const name = (label ?? one.textContent).trim();
+                return [all.indexOf(one), one.tagName, name, getComputedStyle(one).outlineStyle];
+            }"""
+        )
+        if tag != "BODY":
+            if number in reached:
+                break
+            reached.add(number)
+            nameless += [] if name else [tag]
+            unseen += [] if outline == "solid" else [tag]
+    assert len(reached) >= wanted and not nameless and not unseen
+
+
+def test_a_phone_has_no_horizontal_scrolling(browser, server):
+    with opened(browser, server.url, viewport={"width": 320, "height": 640}) as page:
+        page.page.check("#compare")
+        for column in "AB":
+            page.page.click(f"[aria-label='Speech {column}'] summary")
+        page.speak("Hello there. " + "Unbreakable" * 12)
+        page.wait("whole")
+        overflowing = page.run(
+            """() => [...document.querySelectorAll("main *")]
+                .filter((one) => one.getBoundingClientRect().right > 320).map((one) => one.outerHTML)"""
+        )
+        assert not overflowing and not page.complaints
+        assert page.run("document.documentElement.scrollWidth") == 320
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_in_light_and_dark(browser, server, scheme):
+    with opened(browser, server.url, color_scheme=scheme) as page:
+        page.run("() => { document.getElementById('error').textContent = 'An error.'; }")
+        ground = luminance(page.run("getComputedStyle(document.body).backgroundColor"))
+        assert (ground < 0.05) == (scheme == "dark")
+        for selector in (
+            "h1",
+            "header p",
+            "header a",
+            "#speak",
+            "#stop",
+            "#error",
+            ".help",
+            "dt",
+            "#a-model",
+        ):
+            text, behind = page.run(
+                """(selector) => {
+                    const one = document.querySelector(selector);
+                    let place = one;
+                    const colour = () => getComputedStyle(place).backgroundColor;
+                    while (colour() === "rgba(0, 0, 0, 0)") place = place.parentElement;
+                    return [getComputedStyle(one).color, colour()];
+                }""",
+                selector,
+            )
+            low, high = sorted((luminance(text), luminance(behind)))
+            assert (high + 0.05) / (low + 0.05) >= 4.5 or selector == "#stop", (selector, text, behind)
+
+
+def luminance(colour: str) -> float:
+    """Of "rgb(r, g, b)", as WCAG defines it."""
+    parts = [int(word) / 255 for word in colour[4:-1].split(",")]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return float(np.dot((0.2126, 0.7152, 0.0722), linear))
