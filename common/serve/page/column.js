@@ -133,8 +133,7 @@ export class Column {
     }
     const [total, seconds] = [(performance.now() - begun) / 1000, player.duration];
     parts.total.textContent = `${total.toFixed(2)} s`;
-    parts.rtf.textContent = (total / seconds).toFixed(3);
-    parts.rtf.title = `${(seconds / total).toFixed(1)} times real time`;
+    parts.rtf.textContent = (seconds / total).toFixed(1);
     this.root.dataset.state = "whole";
     this.notify.status(`${this.#prefix}${seconds.toFixed(1)} s of audio, made in ${total.toFixed(2)} s.`);
   }
