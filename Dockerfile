@@ -2,8 +2,7 @@
 FROM python:3.12-slim
 WORKDIR /melforge
 COPY . .
-RUN pip install --no-cache-dir '.[serve]' && rm -rf /melforge/* && useradd --system melforge
-ENV MELFORGE_CACHE=/tmp/melforge
+RUN pip install --no-cache-dir '.[serve]' && rm -rf /melforge/* && useradd --system --create-home melforge
 USER melforge
 EXPOSE 8000
 HEALTHCHECK --start-period=30s --timeout=20s \

@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import shutil
 import signal
+from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -51,9 +52,10 @@ def test_a_signal_lets_what_runs_end_and_the_status_is_0(direct):
     assert all(0 < line["first_audio_ms"] <= line["total_ms"] and line["audio_s"] > 1 for line in spoken)
 
 
-@pytest.mark.serve
-def test_a_second_signal_stops_at_once():
-    with serving() as server, httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
+@contextmanager
+def ended_while_it_speaks(status, *options):
+    """A server and its client after SIGTERM: a long text breaks off, and the exit status is `status`."""
+    with serving(*options) as server, httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
         wait_for(lambda: client.get("/ready").status_code == 200, "readiness")
         with (
             pytest.raises(httpx.RemoteProtocolError),
@@ -62,27 +64,23 @@ def test_a_second_signal_stops_at_once():
             pieces = answer.iter_raw()
             next(pieces)
             server.process.send_signal(signal.SIGTERM)
-            wait_for(lambda: client.get("/ready").status_code == 503, "the end of readiness")
-            server.process.send_signal(signal.SIGTERM)
+            yield server, client
             for _ in pieces:
                 pass
-        assert server.process.wait(PATIENCE) == 128 + signal.SIGTERM
+        assert server.process.wait(PATIENCE) == status
+
+
+@pytest.mark.serve
+def test_a_second_signal_stops_at_once():
+    with ended_while_it_speaks(128 + signal.SIGTERM) as (server, client):
+        wait_for(lambda: client.get("/ready").status_code == 503, "the end of readiness")
+        server.process.send_signal(signal.SIGTERM)
 
 
 @pytest.mark.serve
 def test_what_is_not_done_in_time_is_cut_off():
-    with serving("--grace", "0") as server, httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
-        wait_for(lambda: client.get("/ready").status_code == 200, "readiness")
-        with (
-            pytest.raises(httpx.RemoteProtocolError),
-            client.stream("POST", SPEECH, json=own_pcm(TEXT * 70)) as answer,
-        ):
-            pieces = answer.iter_raw()
-            next(pieces)
-            server.process.send_signal(signal.SIGTERM)
-            for _ in pieces:
-                pass
-        assert server.process.wait(PATIENCE) == 0
+    with ended_while_it_speaks(0, "--grace", "0"):
+        pass  # the signal alone
 
 
 @pytest.mark.serve

@@ -56,6 +56,14 @@ def held(gate, begun=None):
     yield np.zeros(1, np.float32)
 
 
+def hang(scheduler):
+    """A job whose step has begun and ends with the gate that comes with it."""
+    gate, begun = threading.Event(), threading.Event()
+    job = scheduler.submit(held(gate, begun), Plain(), RATE)
+    begun.wait(60)
+    return gate, job
+
+
 async def read(job):
     return b"".join([piece async for piece in job])
 
@@ -223,9 +231,7 @@ def test_a_hanging_worker_is_replaced_and_its_job_ends():
     clock = Clock()
 
     async def test(scheduler):
-        gate, begun = threading.Event(), threading.Event()
-        job = scheduler.submit(held(gate, begun), Plain(), RATE)
-        begun.wait(60)
+        gate, job = hang(scheduler)
         clock.now = 29.0
         assert scheduler.replace_hanging(30.0) == 0
         clock.now = 31.0
@@ -245,9 +251,7 @@ def test_a_hanging_step_shows():
     clock = Clock()
 
     async def test(scheduler):
-        gate, begun = threading.Event(), threading.Event()
-        job = scheduler.submit(held(gate, begun), Plain(), RATE)
-        begun.wait(60)
+        gate, job = hang(scheduler)
         clock.now = 40.0
         hanging = scheduler.slowest_step()
         gate.set()
