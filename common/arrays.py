@@ -82,6 +82,11 @@ def stack(arrays: Sequence[Array], axis: int = 0) -> Array:
     return importlib.import_module("torch").stack(list(arrays), axis)
 
 
+def contiguous(array: Array) -> Array:
+    """The array in the order of its axes in memory; itself where it is so already."""
+    return np.ascontiguousarray(array) if is_numpy(array) else array.contiguous()
+
+
 def concatenate(arrays: Sequence[Array], axis: int = 0) -> Array:
     """Arrays of one kind, one behind the other."""
     if len(arrays) == 1:

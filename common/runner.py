@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from common.arrays import to_numpy
+from common.arrays import read_later, to_numpy
 from common.audio.contract import require_same_contract
 from common.config.deployment import Bucket, Deployment
 from common.engines import Engine
@@ -171,14 +171,15 @@ class TextToSpeech:
                 utterances = tuple(p for u in utterances for p in fit(u, longest, self.frontend.symbols))
             return AnalysedText(utterances, analysis.unspoken, text, time.perf_counter() - start)
 
-    def warm_up(self, batch_size: int | None = None) -> Iterator[Warmed]:
+    def warm_up(self, *batch_sizes: int) -> Iterator[Warmed]:
         """Runs every engine once, for every bucket, and says what that took; it goes on as it is read.
 
-        Speaking waits for nothing then, as far as buckets go: TensorRT compiles for each new shape.
+        Speaking waits for nothing then, as far as buckets go: TensorRT compiles for each new shape. Batches
+        of `batch_sizes` run too, of the deployment's size where none is given.
         """
         from common.synthesis.warm_up import warm_up
 
-        return warm_up(self, batch_size)
+        return warm_up(self, batch_sizes)
 
     def bucket_report(self) -> list[dict[str, Any]]:
         """A row for each bucket of each stage that ran: what it was used for, and what of it was padding."""
@@ -301,11 +302,13 @@ class TextToSpeech:
         with self._models_turn:
             with clock.stage("acoustic"):
                 spoken = self._speak_utterances(utterances, controls, retries)
+                mels = [read_later(one.mel) for one in spoken]
             with clock.stage("vocoder"):
                 audio = self._vocode(spoken, controls)
+            # Copies, since what was read from a GPU is in memory that is scarce.
             return [
-                _SpokenPart(require_finite(samples), replace(one, mel=to_numpy(one.mel)))
-                for samples, one in zip(audio, spoken, strict=True)
+                _SpokenPart(require_finite(samples), replace(one, mel=np.array(mel())))
+                for samples, one, mel in zip(audio, spoken, mels, strict=True)
             ]
 
     def _speak_utterances(
@@ -334,7 +337,7 @@ class TextToSpeech:
                 starts.append(position / self.sampling_rate)
                 finished.append(soft_clip(samples))
                 position += len(samples)
-            joined = np.concatenate(finished)
+            joined = np.concatenate(finished) if len(finished) > 1 else finished[0]
         job.clock.audio = len(joined) / self.sampling_rate
         job.clock.first_audio = job.clock.total
         spoken = [part.spoken for part in parts]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 
-from common.arrays import Array, concatenate, pad_to, read_later, stack, to_device, to_numpy
+from common.arrays import Array, concatenate, contiguous, pad_to, read_later, stack, to_device, to_numpy
 from common.engines import TEXT_STEP, Engine
+from common.noise import Draw, draw
 from common.synthesis.driver import bucket_for
 from tacotron2.config import GRAPH_STEPS, PRENET_LAYERS, STOP_CHECK_STEPS, Tacotron2Config
 from tacotron2.state import state_tensors
@@ -18,13 +18,13 @@ from tacotron2.state import state_tensors
 # Steps for which the stepwise form draws noise at a time; a multiple of the steps between its checks.
 NOISE_BLOCK = 64
 # Rows of the prenet's noise, one for each step -> rows of the outputs to keep.
-RunSteps = Callable[[np.ndarray], Mapping[str, Array]]
+RunSteps = Callable[[Array], Mapping[str, Array]]
 
 
 class Noise(Protocol):
     """Where the decoder takes the prenet's noise from."""
 
-    def rows(self, steps: int) -> np.ndarray:
+    def rows(self, steps: int) -> Array:
         """The noise of the next steps, float32 [steps, 2, B, P]."""
         ...
 
@@ -32,26 +32,16 @@ class Noise(Protocol):
 class SeededNoise:
     """Uniform noise; an item's depends on its seed alone, whatever is beside it in the batch."""
 
-    def __init__(self, seeds: Sequence[int], channels: int):
-        self.seeds, self.channels = tuple(seeds), channels
-        self._generators = [np.random.default_rng(seed) for seed in seeds]
+    def __init__(self, seeds: Sequence[int], channels: int, draw: Draw = draw):
+        self._seeds, self._channels, self._draw = tuple(seeds), channels, draw
+        self._drawn = 0  # numbers of each item
 
-    def rows(self, steps: int) -> np.ndarray:
-        shape = (steps, PRENET_LAYERS, self.channels)
-        return np.stack([generator.random(shape, np.float32) for generator in self._generators], axis=2)
-
-
-@lru_cache(maxsize=4)
-def kept_noise(seeds: tuple[int, ...], channels: int, steps: int, device: str) -> Array:
-    """The noise of the first steps: drawing it takes a third of the decoder's time on a GPU."""
-    return to_device(SeededNoise(seeds, channels).rows(steps), device)
-
-
-def first_rows(noise: Noise, steps: int, device: str) -> Array:
-    """The noise of the first steps, on a device."""
-    if isinstance(noise, SeededNoise):
-        return kept_noise(noise.seeds, noise.channels, steps, device)
-    return to_device(noise.rows(steps), device)
+    def rows(self, steps: int) -> Array:
+        count = steps * PRENET_LAYERS * self._channels
+        drawn = self._draw("uniform", self._seeds, self._drawn, count)
+        self._drawn += count
+        drawn = drawn.reshape(len(self._seeds), steps, PRENET_LAYERS, self._channels)
+        return contiguous(drawn.swapaxes(0, 1).swapaxes(1, 2))
 
 
 class NoNoise:
@@ -90,14 +80,27 @@ def decode(
     `encoded` holds the encoder's outputs.
     """
     fixed = {name: to_device(encoded[name], engine.device) for name in ("memory", "processed_memory")}
+    texts = fixed["memory"].shape[1]
+    text = padded_text(engine, texts)
+    fixed = {name: pad_to(array, (len(array), text, array.shape[2])) for name, array in fixed.items()}
     fixed["lengths"] = to_device(lengths, engine.device)
     fixed["prenet_dropout"] = to_device(np.full(1, dropout, np.float32), engine.device)
     if engine.stage.name == "decoder_iter":
-        return _decode_steps(engine, config, fixed, noise, threshold, limit)
+        return _decode_steps(engine, config, fixed, noise, threshold, limit, texts)
     fixed["gate_threshold"] = to_device(np.full(1, threshold, np.float32), engine.device)
-    out = engine(**fixed, prenet_noise=first_rows(noise, limit, engine.device))
+    out = engine(**fixed, prenet_noise=to_device(noise.rows(limit), engine.device))
     rest = {name: to_numpy(out[name]) for name in ("mel_lengths", "gate", "alignment", "stopped")}
+    rest["alignment"] = rest["alignment"][:, :, :texts]
     return Decoded(mel=out["mel"], **rest)
+
+
+def padded_text(engine: Engine, text: int) -> int:
+    """The symbols that a text of so many is padded to, once for all steps."""
+    if engine.stage.name == "decoder_iter" and engine.buckets:
+        return bucket_for(engine, text=text).text
+    # A graph of several steps is kept for each of few lengths.
+    step = TEXT_STEP if engine.can_be_repeated else engine.text_step
+    return min(-(-text // step) * step, engine.stage.dynamic_dims["text"].max)
 
 
 def _decode_steps(
@@ -107,16 +110,12 @@ def _decode_steps(
     noise: Noise,
     threshold: float,
     limit: int,
+    texts: int,
 ) -> Decoded:
-    """A step's outputs are the next one's inputs; `fixed` are the inputs that stay."""
-    batch, texts, _ = fixed["memory"].shape
-    text = texts
-    if engine.buckets:  # padded once, not at every step
-        text = bucket_for(engine, text=texts).text
-    elif engine.can_be_repeated:  # a graph of its steps for each of few lengths
-        text = min(-(-texts // TEXT_STEP) * TEXT_STEP, engine.stage.dynamic_dims["text"].max)
-    for name in ("memory", "processed_memory"):
-        fixed[name] = pad_to(fixed[name], (batch, text, fixed[name].shape[2]))
+    """A step's outputs are the next one's inputs; `fixed` are the inputs that stay, `texts` symbols long
+    without padding.
+    """
+    batch, text, _ = fixed["memory"].shape
     state = {
         tensor.name: to_device(np.zeros((batch, size), np.float32), engine.device)
         for tensor in state_tensors(config)
@@ -171,7 +170,7 @@ class StepByStep:
     ):
         self._engine, self._fixed, self._state, self._kept = engine, fixed, dict(state), kept
 
-    def __call__(self, noise: np.ndarray) -> dict[str, Array]:
+    def __call__(self, noise: Array) -> dict[str, Array]:
         """noise (n, 2, B, P) -> the outputs to keep, each with a row for every step."""
         rows = []
         for row in to_device(noise, self._engine.device):

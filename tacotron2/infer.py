@@ -65,7 +65,8 @@ class Tacotron2Acoustic(AcousticModel[Tacotron2Config]):
         symbols, lengths = (to_device(x, self.encoder.device) for x in texts)
         encoded = self.encoder(symbols=symbols, lengths=lengths)
         channels = self.config.prenet_dim
-        noise = SeededNoise(seeds, channels) if controls.dropout else NoNoise(len(ids), channels)
+        drawn = SeededNoise(seeds, channels, self.decoder.draw)
+        noise = drawn if controls.dropout else NoNoise(len(ids), channels)
         dropout = PRENET_DROPOUT if controls.dropout else 0.0
         threshold = controls.gate_threshold
         threshold = self.config.gate_threshold if threshold is None else threshold

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from common.engines import TEXT_STEP
 from common.stages import Dim, Stage, StagePlan, TensorSpec
 from tacotron2.config import PRENET_LAYERS, Tacotron2Config
 from tacotron2.state import BATCH, TEXT, state_tensors
@@ -52,7 +53,7 @@ def stages(config: Tacotron2Config) -> tuple[Stage, ...]:
         TensorSpec("stopped", "bool", (BATCH,)),
     )
     stage = partial(Stage, "tacotron2", network="tacotron2.model:Tacotron2")
-    decoder = partial(stage, small_steps=True, float32_layers=FLOAT32_LAYERS)
+    decoder = partial(stage, small_steps=True, float32_layers=FLOAT32_LAYERS, rtx_text_step=TEXT_STEP)
     symbols = TensorSpec("symbols", "int64", (BATCH, TEXT))
     step_inputs = memory, processed, lengths, *state, step_noise, dropout
     loop = {"inputs": loop_inputs, "outputs": loop_outputs, "graph": "tacotron2.export_loop:loop_graph"}

@@ -89,6 +89,7 @@ NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
     "ffmpeg": ("ffmpeg", lambda: shutil.which("ffmpeg") is not None),
     "serve": ("the extra serve, and httpx", has_server),
     "openai": ("the package openai", lambda: has_module("openai")),
+    "litserve": ("LitServe", lambda: has_module("litserve")),
     "dev_full": ("/dev/full", lambda: Path("/dev/full").exists()),
 }
 

@@ -17,7 +17,7 @@ MODELS = (*ACOUSTIC, *VOCODERS)
 # has a sentence on each.
 LADDER = (
     ("common.errors",),
-    ("common.files", "common.arrays"),
+    ("common.files", "common.arrays", "common.noise"),
     ("common.text",),
     ("common.config",),
     ("common.registry", "common.speech"),

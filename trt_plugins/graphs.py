@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -14,6 +17,7 @@ from common.engines import MEL_STEP, SHORT, SHORT_STEP, Engine, Recent, check_in
 from common.engines.cuda_graphs import capture
 from common.engines.torch_engine import build_network
 from common.errors import InputError
+from common.files import cache_folder
 from common.stages import Stage
 
 if TYPE_CHECKING:
@@ -21,7 +25,10 @@ if TYPE_CHECKING:
 
 STAGES = ("generator", "masked_generator")
 SHAPES = 96  # kept graphs; their activations share memory
+SPARE_BYTES = 1 << 27  # more than is needed at once, so that the memory grows seldom
 ALIGNMENT = 256  # bytes, of what tensor descriptors describe
+COMPILERS = 16  # threads
+PATIENCE = 1.0  # seconds, more than reading them from the cache takes
 CAPABILITY = (9, 0)  # the first with the tensor memory accelerator that the Triton kernels use
 
 
@@ -35,6 +42,7 @@ def check_machine(device: str, model: str) -> None:
     if found < CAPABILITY:
         needed, has = ("{}.{}".format(*capability) for capability in (CAPABILITY, found))
         raise InputError(f"{model}'s kernels need a GPU of compute capability {needed} or later, not {has}")
+    os.environ.setdefault("TRITON_CACHE_DIR", str(cache_folder() / "triton"))
     try:
         import triton  # noqa: F401
     except ImportError:
@@ -77,75 +85,91 @@ class TritonLaunch(NamedTuple):
         self.kernel[self.grid](*self.arguments, **self.options)
 
 
+def compile_missing(launches: Iterable[TritonLaunch]) -> None:
+    """Compiles the kernels that have not run yet, several at a time; a launch compiles its own alone.
+
+    A line on stderr says so where Triton's cache does not have them.
+    """
+    from triton import AsyncCompileMode
+
+    with ThreadPoolExecutor(COMPILERS) as compilers, AsyncCompileMode(compilers) as compiling:
+        for kernel, grid, arguments, options in launches:
+            kernel.warmup(*arguments, grid=grid, **options)
+        if wait(compiling.raw_futures, PATIENCE).not_done:
+            count, folder = len(compiling.raw_futures), os.environ["TRITON_CACHE_DIR"]
+            print(f"compiling {count} kernels for this GPU into {folder}", file=sys.stderr)
+
+
 Zeros = Callable[..., torch.Tensor]  # as torch.zeros: a shape and a dtype
 
 
-class SharedMemory:
-    """Activations of shapes that never run at the same time. A shape finds zeros, or what it left itself."""
+def bytes_of(allocate: Callable[[Zeros], object]) -> int:
+    """The bytes of the tensors that `allocate` takes."""
+    sizes: list[int] = []
 
-    def __init__(self, size: int, device: str):
-        self._block = torch.zeros(size, dtype=torch.uint8, device=device)
-        self._user: object = None
+    def count(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+        sizes.append(aligned_bytes(shape, dtype))
+        return torch.empty(shape, dtype=dtype, device="meta")
 
-    def __len__(self) -> int:
-        return len(self._block)
+    allocate(count)
+    return sum(sizes)
 
-    def zeros(self) -> Zeros:
-        """Takes tensors from its beginning on."""
-        used = 0
 
-        def take(*shape: int, dtype: torch.dtype) -> torch.Tensor:
-            nonlocal used
-            start, used = used, used + aligned_bytes(shape, dtype)
-            return self._block[start : start + math.prod(shape) * dtype.itemsize].view(dtype).view(shape)
+def taking_from(block: torch.Tensor) -> Zeros:
+    """Takes tensors from a block of bytes, which are zeros, one behind the other."""
+    used = 0
 
-        return take
+    def take(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+        nonlocal used
+        start, used = used, used + aligned_bytes(shape, dtype)
+        return block[start : start + math.prod(shape) * dtype.itemsize].view(dtype).view(shape)
 
-    def use(self, shape: object) -> None:
-        """Before the shape runs, on its stream."""
-        if self._user is not shape:
-            self._block.zero_()
-            self._user = shape
+    return take
 
 
 def aligned_bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
     return -(-math.prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
 
 
+class SharedMemory:
+    """Buffers of shapes that never run at the same time. A shape finds zeros, or what it left itself."""
+
+    def __init__(self, size: int, device: str):
+        self.block = torch.zeros(size, dtype=torch.uint8, device=device)
+        self._user: object = None
+
+    def use(self, shape: GraphedShape) -> None:
+        """Before the shape runs, on its stream."""
+        if self._user is not shape:
+            self.block[: shape.size].zero_()
+            self._user = shape
+
+
 class GraphedShape(ABC):
     """One batch and length: buffers for its inputs, and the CUDA graph that fills `audio` from them.
 
-    Subclasses allocate `inputs`, among them `lengths` (B,) int64, the padding mask, and `audio`.
+    `inputs`, among them `lengths` (B,) int64, the padding mask, and `audio` are in the shared memory too.
     """
 
+    size = 0  # bytes of the buffers
     inputs: dict[str, torch.Tensor]
     audio: torch.Tensor
+    launches: list[TritonLaunch]
     graph: torch.cuda.CUDAGraph | None = None
     memory: SharedMemory | None = None
 
     @abstractmethod
     def allocate(self, zeros: Zeros) -> None:
-        """Takes the memory of the activations: all zeros before a first run."""
+        """Takes the memory of all buffers: zeros before a first run."""
 
     @abstractmethod
     def describe(self) -> None:
-        """Makes ready to launch, on the memory allocated."""
+        """Makes `launches`, on the memory allocated."""
 
-    @abstractmethod
     def launch(self) -> None:
         """Puts all kernels on the current stream."""
-
-    @property
-    def size(self) -> int:
-        """Bytes of the activations."""
-        sizes: list[int] = []
-
-        def count(*shape: int, dtype: torch.dtype) -> torch.Tensor:
-            sizes.append(aligned_bytes(shape, dtype))
-            return torch.empty(shape, dtype=dtype, device="meta")
-
-        self.allocate(count)
-        return sum(sizes)
+        for launch in self.launches:
+            launch()
 
     def __call__(self, inputs: Mapping[str, Array], frames: int) -> torch.Tensor:
         """Audio (B, frames * hop); mels and noise may be shorter than the buffers."""
@@ -157,7 +181,8 @@ class GraphedShape(ABC):
             self.inputs[name][..., :size].copy_(value)
             self.inputs[name][..., size:].zero_()
         if self.graph is None:
-            self.launch()  # Triton compiles and CUDA loads at a first launch, which cannot be captured
+            compile_missing(self.launches)
+            self.launch()  # CUDA loads at a first launch, which cannot be captured
             torch.cuda.current_stream().synchronize()
             self.graph, _ = capture(self.launch)
         self.graph.replay()
@@ -206,12 +231,12 @@ class ShapedGenerator(Engine):
 
     def _new(self, batch: int, frames: int) -> GraphedShape:
         shape = self.shape(self.config, self.folded, batch, frames, self.device)
-        if (size := shape.size) > len(self._memory):
+        shape.size = bytes_of(shape.allocate)
+        if shape.size > (held := len(self._memory.block)):
             self.kept.clear()  # their graphs have the addresses of the memory that goes
-            size = max(size, 2 * len(self._memory))  # so that it goes seldom
             self._memory = SharedMemory(0, self.device)
-            self._memory = SharedMemory(size, self.device)
+            self._memory = SharedMemory(shape.size + min(held, SPARE_BYTES), self.device)
         shape.memory = self._memory
-        shape.allocate(self._memory.zeros())
+        shape.allocate(taking_from(self._memory.block))
         shape.describe()
         return shape

@@ -58,8 +58,6 @@ class Launch:
             return
         self._driver = bindings("driver")
         self._context, self._function = _load(source, entry, device, macros)
-        if grid.shared_bytes:
-            _allow_shared(self._context, self._function, grid.shared_bytes)
         # Every argument is 8 bytes wide; the driver takes a pointer to each.
         self._values = (ctypes.c_int64 * len(arguments))(*arguments)
         first = ctypes.addressof(self._values)
@@ -127,7 +125,9 @@ def device_limits(device: int) -> Limits:
 def _load(source: Path, entry: str, device: int, macros: Macros) -> tuple[Any, Any]:
     """A device's primary context, which PyTorch and TensorRT use too, and the kernel loaded in it."""
     context, module = _load_module(source, device, macros)
-    return context, checked(bindings("driver").cuModuleGetFunction(module, entry.encode()))
+    function = checked(bindings("driver").cuModuleGetFunction(module, entry.encode()))
+    _allow_shared(context, function, device_limits(device).shared_bytes)
+    return context, function
 
 
 @functools.cache
@@ -145,13 +145,18 @@ def _load_module(source: Path, device: int, macros: Macros) -> tuple[Any, Any]:
         checked(driver.cuCtxPopCurrent())
 
 
-def _allow_shared(context: Any, function: Any, size: int) -> None:
-    """Allows a kernel more dynamic shared memory than the default limit."""
+def _allow_shared(context: Any, function: Any, most: int) -> None:
+    """Allows a kernel all dynamic shared memory that a block can have.
+
+    Once: the limit is the function's, and launches of several threads would set it to what each needs.
+    """
     driver = bindings("driver")
-    kind = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    kinds = driver.CUfunction_attribute
     checked(driver.cuCtxPushCurrent(context))
     try:
-        checked(driver.cuFuncSetAttribute(function, kind, size))
+        static = checked(driver.cuFuncGetAttribute(kinds.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function))
+        dynamic = kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        checked(driver.cuFuncSetAttribute(function, dynamic, most - static))
     finally:
         checked(driver.cuCtxPopCurrent())
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from common.arrays import Array, to_device
 from common.speech import Controls
 from common.synthesis.stage_engines import StageEngines
@@ -19,7 +17,6 @@ SIGMA = 0.9
 # work at most. On a GPU they do take less, and ONNX Runtime plans its convolutions anew where two chunks
 # differ in length.
 CHUNK, CONTEXTS = 256, 12
-NOISE_BLOCK = 512  # frames: noise is drawn for multiples of it, and kept for the next mel with the same seed
 
 
 class WaveglowVocoder(Vocoder[WaveglowConfig]):
@@ -39,13 +36,9 @@ class WaveglowVocoder(Vocoder[WaveglowConfig]):
     def excerpts(self, frames: int, controls: Controls) -> Excerpts:
         """Noise that depends on the seed alone, not on the chunks nor on what else is in a batch."""
         sigma = self.sigma if controls.sigma is None else controls.sigma
-        drawn = kept_noise(self.config, -(-frames // NOISE_BLOCK), controls.seed, self.generator.device)
-        steps = self.config.noise_length(1)
-        z = scale_noise(drawn[:, :, : frames * steps], self.config, sigma)
-        return lambda first, last: {"z": z[:, :, first * steps : last * steps]}
 
+        def excerpt(first: int, last: int) -> dict[str, Array]:
+            drawn = draw_noise(self.config, first, last, controls.seed, self.generator.draw)
+            return {"z": scale_noise(to_device(drawn, self.generator.device), self.config, sigma)}
 
-@lru_cache(maxsize=4)
-def kept_noise(config: WaveglowConfig, blocks: int, seed: int, device: str) -> Array:
-    """Unit noise for so many blocks of frames: drawing it takes as long as all the rest on a GPU."""
-    return to_device(draw_noise(config, blocks * NOISE_BLOCK, seed), device)
+        return excerpt

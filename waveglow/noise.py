@@ -1,4 +1,4 @@
-"""WaveGlow's input noise z: its order and its scale, for numpy arrays and torch tensors.
+"""WaveGlow's input noise z: its numbers, its order and its scale, for numpy arrays and torch tensors.
 
 z (B, n_group, L) starts with the channels that pass through every flow. The early outputs follow in the order
 in which they are used when generating, the last flow's first.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from common.arrays import Array
+from common.arrays import Array, contiguous
 from common.errors import InputError
+from common.noise import Draw, draw
 from waveglow.config import WaveglowConfig
 
 
@@ -18,14 +19,15 @@ def noise_shape(config: WaveglowConfig, batch: int, frames: int) -> tuple[int, i
     return (batch, config.n_group, config.noise_length(frames))
 
 
-def draw_noise(config: WaveglowConfig, frames: int, seed: int) -> np.ndarray:
-    """Unit noise z (1, n_group, L) float32 for a mel of `frames` frames.
+def draw_noise(config: WaveglowConfig, first: int, last: int, seed: int, draw: Draw = draw) -> Array:
+    """Unit noise z (1, n_group, L) float32 for frames `first` to `last` (exclusive) of a mel.
 
-    Drawn step by step, so that a shorter mel's noise is the beginning of a longer one's.
+    Numbered step by step, so that a shorter mel's noise is the beginning of a longer one's.
     """
-    _, channels, length = noise_shape(config, 1, frames)
-    drawn = np.random.default_rng(seed).standard_normal((length, channels), np.float32)
-    return np.ascontiguousarray(drawn.T)[None]
+    _, channels, before = noise_shape(config, 1, first)
+    length = noise_shape(config, 1, last)[2] - before
+    drawn = draw("normal", [seed], before * channels, length * channels)
+    return contiguous(drawn.reshape(1, length, channels).swapaxes(1, 2))
 
 
 def scale_noise(z: Array, config: WaveglowConfig, sigma: float, scale_early: bool = True) -> Array:

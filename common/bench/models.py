@@ -78,22 +78,6 @@ class FixedDurations(WrappedEngine):
         return {**outputs, "duration": as_float32(inside) * FRAMES_PER_SYMBOL}
 
 
-class Seeds:
-    """The controls of each run: the same, or each with the next seed, for which noise is drawn anew.
-
-    The drivers keep the noise of the seeds used last, so that runs with one seed measure no drawing.
-    """
-
-    def __init__(self, controls: Controls, new: bool):
-        self._given, self._new = controls, new
-
-    def controls(self) -> Controls:
-        given = self._given
-        if self._new:
-            self._given = replace(given, seed=given.seed + 1)
-        return given
-
-
 def endless(synthesise: Callable[..., AcousticOutput]) -> Callable[..., AcousticOutput]:
     """An autoregressive model's `synthesise` whose gate never ends it: so many frames for each symbol.
 
@@ -234,15 +218,13 @@ class LoadedModels:
             # With fixed lengths Tacotron 2's gate never ends it.
             no_end = self.fixed and has_decoders(self.workload.target.acoustic)
             controls = Controls(gate_threshold=1.0, step_limit=STEPS) if no_end else Controls()
-            controls = Seeds(controls, self.workload.new_seeds)
             run = functools.partial(self._speak, ids, controls)
             if self.tts.vocoder and batch == 1 and "compile" not in self.workload.modes.values():
                 first_audio = functools.partial(self._first_audio, ids, controls)
         return Measured(run, first_audio, self.timer, self.sampling_rate)
 
-    def _speak(self, ids: Sequence[np.ndarray], seeds: Seeds) -> Output:
+    def _speak(self, ids: Sequence[np.ndarray], controls: Controls) -> Output:
         """By an acoustic model, and a vocoder where there is one."""
-        controls = seeds.controls()
         spoken = self.tts.acoustic.synthesise(ids, controls)
         frames = spoken.mel_lengths.tolist()
         if not self.tts.vocoder:
@@ -250,21 +232,19 @@ class LoadedModels:
         audio = self.tts.vocoder.vocode(spoken.mel, spoken.mel_lengths, controls)
         return Output(frames, [len(samples) for samples in audio])
 
-    def _first_audio(self, ids: Sequence[np.ndarray], seeds: Seeds) -> np.ndarray:
-        controls = seeds.controls()
+    def _first_audio(self, ids: Sequence[np.ndarray], controls: Controls) -> np.ndarray:
         spoken = self.tts.acoustic.synthesise(ids, controls)
         mel = spoken.mel[:1, :, : int(spoken.mel_lengths[0])]
         return next(self.tts.vocoder.vocode_chunks(mel, FIRST_CHUNK, LARGEST_CHUNK, controls))
 
     def _vocoder(self, batch: int, symbols: int) -> Callable[[], Output]:
-        seeds = Seeds(Controls(), self.workload.new_seeds)
         driver, frames = self.tts.vocoder, symbols * FRAMES_PER_SYMBOL
         rng = np.random.default_rng(0)
         drawn = rng.standard_normal((batch, driver.config.n_mel_channels, frames), np.float32) * 2 - 5
         mel, lengths = to_device(drawn, driver.generator.device), np.full(batch, frames)
 
         def run() -> Output:
-            audio = driver.vocode(mel, lengths, seeds.controls())
+            audio = driver.vocode(mel, lengths)
             return Output([frames] * batch, [len(samples) for samples in audio])
 
         return run

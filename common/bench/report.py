@@ -50,9 +50,9 @@ folder can be copied to other machines.
 
 `--texts` measures what users meet: texts of all lengths, none of them spoken before. With
 `--weights published` the published frontends read them, every symbol lasts 5 frames, and Tacotron 2 makes
-5 steps a symbol. `examples/sentences.txt` has sentences of the LJ Speech transcripts. `--new-seeds` draws
-noise anew in each run. `--profile` takes one more run under torch.profiler: tables of kernels, of copies and
-sets, of CUDA API calls and of operators, a picture, a trace, and on a GPU a snapshot of PyTorch's memory.
+5 steps a symbol. `examples/sentences.txt` has sentences of the LJ Speech transcripts. `--profile` takes one
+more run under torch.profiler: tables of kernels, of copies and sets, of CUDA API calls and of operators, a
+picture, a trace, and on a GPU a snapshot of PyTorch's memory.
 
 `--peer` adds a function of your own to the tables. It takes a batch of symbol ids and returns audio, as in
 [examples/benchmark_peer.py](../examples/benchmark_peer.py).
@@ -73,8 +73,6 @@ EXPLAINED = f"""\
 - First audio: from symbol ids to the samples of the first {FIRST_CHUNK} mel frames on the host, median.
 - Memory: on a CPU the peak resident memory of the process; on a GPU the peak of PyTorch's allocations and
   the weights and workspace of other runtimes' engines.
-- A new seed in each run: noise (Tacotron 2's dropout, WaveGlow's z) is drawn anew. With the same seed it is
-  drawn once and kept on the device, which is what rows without this remark measure.
 - Stages: the mean of one run. TFLOP/s: matrix products and convolutions, a multiply-add counted as 2. GB/s:
   weights, inputs and outputs, each counted once. Of peak: relative to a large matrix product and a large copy
   measured in the same run."""
@@ -172,7 +170,7 @@ STREAM_COLUMNS = columns_of(
 COLD_COLUMNS = columns_of(*MODELS, "seconds: seconds .2f", "memory MB: peak_bytes MB")
 # What the CSV has of a row: plain numbers in seconds and bytes.
 CSV_KEYS = (
-    *("name", "backend", "precision", "device", "weights", "symbols", "texts", "call", "new_seeds"),
+    *("name", "backend", "precision", "device", "weights", "symbols", "texts", "call"),
     *("batch", "failed", "runs"),
     *(f"latency_{key}_s" for key in (*STATISTICS.values(), "max")),
     *("device_s", "samples_per_s", "frames", "audio_s", "rtf", "memory_bytes", "load_s", "first_s"),

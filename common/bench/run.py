@@ -139,7 +139,7 @@ def measure_workload(job: tuple[Workload, float]) -> Iterator[Row]:
                     held = 0 if device == "cpu" else held_bytes(device)
                     made: Any = Peer(workload) if workload.peer else LoadedModels(workload)
                     if workload.warm_up:
-                        label["warm_up"] = [warmed.row for warmed in made.tts.warm_up()]
+                        label["warm_up"] = [warmed.row for warmed in made.tts.warm_up(*workload.batches)]
                     loaded, load_s = made, time.perf_counter() - begun
                     del made
                 if workload.texts:

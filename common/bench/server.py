@@ -55,7 +55,7 @@ EXPLAINED = f"""\
 
 
 def columns(kind: str) -> Sequence[Column]:
-    times = {"first audio": "first_audio", "total": "total", "between chunks": "between"}
+    times = {"first audio": "first_audio", "total": "total", "between chunks": "chunk_gap"}
     spread = [
         f"{point if number else f'{name} {point}'}: {key}.{statistic} ms"
         for name, key in times.items()
@@ -99,7 +99,7 @@ def row_of(load: Load, answers: Sequence[Answer]) -> Row:
     return row | {
         "first_audio": _spread([answer.first_audio for answer in good]),
         "total": _spread([answer.total for answer in good]),
-        "between": _spread(gaps) if gaps else None,
+        "chunk_gap": _spread(gaps) if gaps else None,
         "dry": sum(seconds > AUDIBLE for seconds in dry),
         "longest_dry_s": max(dry),
         "audio_s": audio,

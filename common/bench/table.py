@@ -13,9 +13,8 @@ def title_of(row: Row) -> str:
     what = f"{row['symbols']} symbols" if row["symbols"] else "a sentence"
     if file := row.get("texts"):
         what = f"{'throughput' if row['call'] == SPEAK_MANY else 'new texts'} of {file}"
-    seeds = ", a new seed in each run" if row.get("new_seeds") else ""
     weights = "the voice" if row["weights"] == "voice" else "published sizes"
-    return f"{row['name']}, {what}, {weights}{seeds}"
+    return f"{row['name']}, {what}, {weights}"
 
 
 def grouped(rows: Iterable[Row]) -> dict[str, list[Row]]:

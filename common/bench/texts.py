@@ -5,12 +5,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from common.bench.machine import busy_share
-from common.bench.models import Seeds
 from common.bench.table import Row
 from common.bench.timer import summary, timed, wait_for
 from common.bench.workload import SPEAK_MANY, STREAM, Workload
 from common.runner import TextToSpeech
-from common.speech import Controls
 
 PASSES, LONGEST_PASSES = 50, 3.0  # over texts that were spoken before, and the seconds that these may take
 
@@ -22,20 +20,19 @@ class Speaker:
         assert workload.texts is not None
         self.texts, self.tts, self.batch = workload.texts, tts, batch
         self._call, self._device = workload.call, workload.clock_device
-        self._seeds = Seeds(Controls(), workload.new_seeds)
 
     def speak(self, texts: Sequence[str]) -> tuple[float, float]:
         """Seconds of audio, and the seconds until the first samples: of a stream its first chunk."""
-        controls, start, first, samples = self._seeds.controls(), time.perf_counter(), 0.0, 0
+        start, first, samples = time.perf_counter(), 0.0, 0
         if self._call == SPEAK_MANY:
-            spoken = self.tts.speak_many(texts, controls, self.batch)
+            spoken = self.tts.speak_many(texts, batch_size=self.batch)
             samples = sum(len(audio.samples) for audio in spoken)
         elif self._call == STREAM:
-            for chunk in self.tts.stream(texts[0], controls):
+            for chunk in self.tts.stream(texts[0]):
                 first = first or time.perf_counter() - start
                 samples += len(chunk)
         else:
-            samples = len(self.tts.speak(texts[0], controls).samples)
+            samples = len(self.tts.speak(texts[0]).samples)
         return samples / self.tts.sampling_rate, first or time.perf_counter() - start
 
     def time(self, texts: Sequence[str]) -> tuple[float, float, float]:

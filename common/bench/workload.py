@@ -134,7 +134,6 @@ class Workload:
     texts: Texts | None = None  # spoken through `TextToSpeech`, in place of one length again and again
     call: str = SPEAK  # how, of `TextToSpeech`
     text_warm_up: float = LONGEST_TEXT_WARM_UP  # seconds
-    new_seeds: bool = False  # each run draws noise anew
     profile: Path | None = None  # a folder for what a profiler sees of one more run
 
     @property
@@ -165,7 +164,6 @@ class Workload:
         """The labels of each of its rows."""
         row = {"name": self.target.name, "backend": self.peer or self.backend, "precision": self.precision}
         row |= {"device": self.device, "weights": self.weights}
-        row |= {"new_seeds": True} if self.new_seeds else {}
         row |= {"texts": self.texts.name, "call": self.call} if self.texts else {}
         for symbols, batch in itertools.product(self.symbols or (None,), self.batches):
             yield {**row, "symbols": symbols, "batch": batch}

@@ -110,10 +110,6 @@ OPTIONS: dict[str, dict[str, dict[str, Any] | tuple[str, str] | str | None]] = {
             **{"type": float, "metavar": "SECONDS"},
             "help": f"that --texts may speak others before (default: {LONGEST_TEXT_WARM_UP:.0f})",
         },
-        "new-seeds": {
-            "action": "store_true",
-            "help": "a new seed in each run: noise is drawn, not kept from the run before",
-        },
         "limit": {
             "type": float,
             "help": f"seconds for a row, with loading (default: {LIMIT:.0f}, with --texts {TEXT_LIMIT:.0f})",
@@ -157,7 +153,7 @@ def make_workloads(args: argparse.Namespace):
     from common.errors import require_torch
 
     keys = ("voice", "threads", "decoder", "deployments", "overrides", "warm_up", "runs", "device", "graphs")
-    keys += ("text_warm_up", "new_seeds", "profile")
+    keys += ("text_warm_up", "profile")
     texts = read_texts(args)
     how = {"checkpoints": args.checkpoint, **{key: getattr(args, key) for key in keys}}
     for peer in args.peer:
@@ -168,7 +164,8 @@ def make_workloads(args: argparse.Namespace):
         require_torch("--weights published")
     if args.profile:
         require_torch("--profile")
-    if args.warm_up and (args.symbols or args.part or args.suite or args.weights == "published"):
+    random_ids = args.symbols or (args.weights == "published" and not args.texts)
+    if args.warm_up and (args.part or args.suite or random_ids):
         raise InputError("--warm-up speaks a sentence: it is not for random ids, nor parts of models")
     if args.symbols:
         how["symbols"] = workload.numbers(args.symbols, "--symbols")

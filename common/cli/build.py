@@ -8,8 +8,12 @@ from typing import Any
 
 from common.cli import options, run
 from common.config.deployment import Deployment
-from common.errors import require_torch
+from common.errors import InputError, require_torch
+from common.files import cache_folder
+from common.stages.choose import KERNELS
 
+SHOWN = 8  # of the runs that compile kernels
+BATCH_SIZES = (2, 4, 8, 16, 32)  # for which kernels are compiled, beside single texts
 HEADINGS = ("engine", "precision", "MB", "layers", "seconds", "warnings", "file")
 
 
@@ -17,12 +21,16 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     """Builds the engines of a voice or of published weights; `model` limits it to one model."""
     what = model or "a voice's models"
     parser = options.Parser(
-        description=f"Builds TensorRT engines of {what}; ONNX graphs that are missing are exported first.",
+        description=f"Builds TensorRT engines of {what}; ONNX graphs that are missing are exported first."
+        + ("" if model else " With --backend cuda: compiles their CUDA kernels for the GPU at hand."),
         kinds=("acoustic", "vocoder"),
         choose=lambda args: [source.model for source in read_sources(args, model)],
     )
     if not model:
         options.add_options(parser, "acoustic", "vocoder")
+        parser.add_argument(
+            "--backend", choices=("trt", KERNELS), default="trt", help="what is built for (default: trt)"
+        )
     options.add_options(parser, "voice", "checkpoint")
     options.add_options(parser, "precision")
     options.add_decoder_argument(parser, "what runs on TensorRT")
@@ -39,6 +47,8 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print the reports as JSON")
     args = parser.parse_args(argv)
+    if not model and args.backend == KERNELS:
+        return build_kernels(args)
 
     from common.engines.tensorrt.api import load_tensorrt
     from common.synthesis.loading import override
@@ -56,6 +66,27 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
         print(json.dumps(rows, indent=1))
     else:
         run.print_table(HEADINGS, [row_of(row) for row in rows])
+    return 0
+
+
+def build_kernels(args: argparse.Namespace) -> int:
+    """Compiles what speaking on `--backend cuda` runs, by running it: all lengths, alone and in batches."""
+    from common.runner import TextToSpeech
+    from common.synthesis.warm_up import HEADINGS as RUNS
+
+    if args.all or args.precision or args.decoder:
+        raise InputError("--backend cuda compiles for one pair: leave out --all, --precision and --decoder")
+    how = {name: getattr(args, name) for name in ("acoustic", "vocoder", "voice", "deployments", "overrides")}
+    tts = TextToSpeech.load(checkpoints=args.checkpoint, backend=KERNELS, device="cuda", **how)
+    made = list(options.with_progress(tts.warm_up(*BATCH_SIZES)))
+    if args.json:
+        print(json.dumps([dict(zip(RUNS, one.row, strict=True)) for one in made], indent=1))
+    else:
+        seconds = sum(one.first + one.again for one in made)
+        print(
+            f"{cache_folder()}: what {len(made)} runs compile, in {seconds:.0f} s; their slowest first runs:"
+        )
+        run.print_table(RUNS, [one.row for one in sorted(made, key=lambda one: -one.first)[:SHOWN]])
     return 0
 
 

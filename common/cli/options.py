@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from common.cli.parser import Group, Parser
 from common.cli.run import print_table
@@ -14,6 +15,9 @@ from common.config.typed import located
 from common.errors import InputError
 from common.registry import decoder_forms, names
 from common.speech import Controls, control_fields
+
+if TYPE_CHECKING:
+    from common.synthesis.warm_up import Warmed
 
 
 def positive(text: str, least: int = 1) -> int:
@@ -116,8 +120,16 @@ def load_from(args: argparse.Namespace):
     return TextToSpeech.load(checkpoints=args.checkpoint, **how)
 
 
-def warm_up(tts, batch_size: int | None = None) -> None:
-    """Warms up and prints what it took."""
+def warm_up(tts, *batch_sizes: int) -> None:
+    """Warms up and prints what it took, on stderr."""
     from common.synthesis.warm_up import HEADINGS
 
-    print_table(HEADINGS, [warmed.row for warmed in tts.warm_up(batch_size)], file=sys.stderr)
+    rows = [one.row for one in with_progress(tts.warm_up(*batch_sizes))]
+    print_table(HEADINGS, rows, file=sys.stderr)
+
+
+def with_progress(warmed: Iterable[Warmed]) -> Iterable[Warmed]:
+    """Counts the runs on a terminal."""
+    from tqdm import tqdm
+
+    return tqdm(warmed, desc="warming up", unit=" runs", leave=False, disable=None)

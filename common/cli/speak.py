@@ -90,8 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise InputError("--json and -o - both write to stdout: give -o a file")
     tts = options.load_from(args)
     if args.warm_up:
-        several = len(phrases) > 1 and tts.choose_batch_size(args.batch_size)
-        options.warm_up(tts, several or args.batch_size)
+        size = tts.choose_batch_size(args.batch_size) if len(phrases) > 1 else args.batch_size
+        options.warm_up(tts, *([size] if size else []))
     records, failures = speak_phrases(tts, phrases, writer, controls, args)
     if args.json:
         content = {"phrases": records, "load": tts.load_timings.stages, "buckets": tts.bucket_report()}

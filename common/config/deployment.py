@@ -47,10 +47,12 @@ class Deployment:
     trt_max_input_seq_len_list: tuple[int, ...] = ()
     trt_max_output_seq_len_list: tuple[int, ...] = ()
     kernels: tuple[str, ...] = ()  # stages that run on a CUDA kernel of ours, whatever runs the others
+    batch_frames: int = 4096  # that a vocoder's CUDA kernels compute at a time: memory grows with them
     engine_memory_limit: int | None = None  # MB of a model's engines that stay loaded; None: all of them
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "trt_max_input_seq_len", "trt_max_output_seq_len", "engine_memory_limit"):
+        counts = "batch_size trt_max_input_seq_len trt_max_output_seq_len batch_frames engine_memory_limit"
+        for name in counts.split():
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} must be at least 1, not {value}")

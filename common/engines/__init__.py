@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from common.arrays import Array, dtype_name
 from common.config.deployment import Bucket
 from common.errors import unknown
+from common.noise import Distribution, draw
 from common.stages import Dim, Stage, TensorSpec
 
 # Where padding is masked, symbols and frames are padded to multiples of these on a GPU: few CUDA graphs do
@@ -50,6 +51,9 @@ class Engine(ABC):
     prefers_batches: bool = False  # a padded batch at a time takes less time than its items one by one
     can_be_shared: bool = False  # threads may run it at the same time
     can_be_repeated: bool = False  # several autoregressive steps as one CUDA graph, by way of `repeated`
+    text_step: int = (
+        1  # its numbers are right for texts of multiples of so many symbols, and it takes no other
+    )
     buckets: tuple[Bucket, ...] = ()  # the fixed lengths that it runs at; (): lengths are dynamic
     length_regulator: LengthRegulator | None = None
 
@@ -74,6 +78,13 @@ class Engine(ABC):
         and gives the rows of the outputs `kept`. A TypeError where the engine cannot do this.
         """
         raise TypeError(f"{self.stage.full_name} on {self.backend} has no CUDA graph of several steps")
+
+    def draw(self, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> Array:
+        """Noise for its inputs, the same numbers as `common.noise.draw`: on the host, or on its device.
+
+        Float32 [B, count], a row for each seed.
+        """
+        return draw(distribution, seeds, first, count)
 
     def covering(self, text: int = 0, mel: int = 0) -> Bucket | None:
         """The smallest bucket for so many symbols and frames, 0 where a stage has none of them; else None."""
@@ -116,11 +127,11 @@ class WrappedEngine(Engine):
         self.memory_owner = inner.memory_owner
         self.attends_to_padding = inner.attends_to_padding
         self.can_be_captured, self.can_be_repeated = inner.can_be_captured, inner.can_be_repeated
-        self.prefers_batches = inner.prefers_batches
+        self.prefers_batches, self.text_step = inner.prefers_batches, inner.text_step
         self.buckets, self.length_regulator = inner.buckets, inner.length_regulator
         self.covering, self.report, self.count_anew = inner.covering, inner.report, inner.count_anew
         self.count_call, self.count_miss = inner.count_call, inner.count_miss
-        self.count_padding = inner.count_padding
+        self.count_padding, self.draw = inner.count_padding, inner.draw
 
     @property
     def memory_bytes(self) -> int:

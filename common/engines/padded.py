@@ -64,17 +64,20 @@ class PaddedEngine(Engine):
 
 
 class CapturedNetwork(PaddedEngine):
-    """A stage on PyTorch's kernels, in half precision but for stages that are all float32.
+    """A stage on PyTorch's kernels, in half precision but for stages and engines that are all float32.
 
     A stage that takes no `lengths` is given the length of the longest item, for all of them: it must mask
     what is behind it.
     """
 
+    in_float32 = False
+
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
         if device == "cpu" or not torch.cuda.is_available():
             raise InputError(f"device {device!r}: {stage.full_name} as a CUDA graph needs an NVIDIA GPU")
         self.stage, self.device = stage, device
-        self._type = torch.float32 if stage.float32_layers == ("*",) else torch.float16
+        exact = self.in_float32 or stage.float32_layers == ("*",)
+        self._type = torch.float32 if exact else torch.float16
         key = (stage.network, device, "captured", self._type)
         network: torch.nn.Module | None = source.networks.get(key)
         if network is None:

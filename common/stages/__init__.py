@@ -56,6 +56,8 @@ class Stage:
     names ("decoder.*.layer_norm"), or operators ("Exp"); "*" is all of it. See engines/tensorrt/half.py.
     `rtx_in_order` says that TensorRT for RTX begins kernels of it before those that they need have ended
     (docs/tensorrt.md): its runs are put in order, which takes time.
+    `rtx_text_step`: TensorRT for RTX gives right numbers for texts of multiples of so many symbols only
+    (docs/tensorrt.md). The engine refuses others; drivers pad.
     `layers` names parts of the network whose outputs are given behind the stage's own
     (engines/layer_outputs.py).
     """
@@ -71,6 +73,7 @@ class Stage:
     feeds_back: bool = False
     float32_layers: tuple[str, ...] = ()
     rtx_in_order: bool = False
+    rtx_text_step: int = 1
     layers: tuple[str, ...] = ()
 
     def masked(self) -> Stage:

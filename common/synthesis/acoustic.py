@@ -119,6 +119,9 @@ class AcousticModel(Driver[Config]):
     def captures_all(self) -> bool:
         return self.two_graphs is not None and self.engines.on_kernels
 
+    def takes(self, batch: int, bucket: Bucket | None) -> bool:
+        return batch <= self.largest_batch
+
     def capture(self, bucket: Bucket | None, batch: int) -> None:
         """Has what a bucket runs for such a batch captured, or what a text of typical length runs."""
         text, mel = (

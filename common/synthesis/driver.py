@@ -48,6 +48,10 @@ class Driver(ABC, Generic[Config]):
         """Whether its stages never run one by one on kernels, but as CUDA graphs of several."""
         return False
 
+    @abstractmethod
+    def takes(self, batch: int, bucket: Bucket | None) -> bool:
+        """Whether such a batch may come, of items as long as a bucket's."""
+
     def warm_ups(self, bucket: Bucket | None, batch: int) -> Iterator[WarmUp]:
         """What this driver runs beside single stages, in a bucket or at typical lengths."""
         return iter(())

@@ -14,12 +14,11 @@ import numpy as np
 from common.errors import InputError
 from common.text import Utterance
 from common.text.split import CLAUSE_PAUSE
-from common.text.words import words_of
+from common.text.words import common_breaks, words_of
 
 MARKS = frozenset(",;:.?!")
 BLANK, COMMA = " ", ","
 SHORTEST = 12  # symbols of a segment: a word or two alone sound cut off
-_WORD = re.compile(r"(?:\{[^{}]*\}|\S)+")  # phonemes in braces are one word
 _SPOKEN = re.compile(r"\w")
 
 
@@ -84,41 +83,26 @@ def _part(utterance: Utterance, start: int, end: int, symbols: Sequence[str], pa
     inside = end < len(utterance.ids)
     if inside and part[-1] not in MARKS and COMMA in symbols:  # models expect a mark at the end
         part, ids = (*part, COMMA), np.append(ids, symbols.index(COMMA))
+    text, normalised = _texts(utterance, start, end)
     return Utterance(
-        text=_same_words(utterance.text, utterance.symbols, start, end),
-        normalised=_normalised(utterance, start, end),
-        symbols=tuple(part),
-        ids=ids.astype(np.int64),
-        pause=pause,
+        text=text, normalised=normalised, symbols=tuple(part), ids=ids.astype(np.int64), pause=pause
     )
 
 
-def _normalised(utterance: Utterance, start: int, end: int) -> str:
-    """The words that these symbols speak, and the marks behind them."""
+def _texts(utterance: Utterance, start: int, end: int) -> tuple[str, str]:
+    """The words that these symbols speak, with the marks behind them: as written, and normalised.
+
+    All that is written, where the cut is within what one written word stands for: an amount, for one.
+    """
     words = words_of(utterance.normalised, utterance.symbols)
     inside = [number for number, word in enumerate(words) if word.end > start and word.start < end]
     if not inside:
-        return ""
+        return utterance.text, ""
     first, following = inside[0], inside[-1] + 1
-    begin = words[first].place if first else 0
-    stop = words[following].place if following < len(words) else len(utterance.normalised)
-    return utterance.normalised[begin:stop].strip()
-
-
-def _same_words(text: str, symbols: Sequence[str], start: int, end: int) -> str:
-    """The words of a text that these symbols speak.
-
-    All of it, where it has not as many words as the symbols: figures, for one, are several.
-    """
-    words = [word for word in _WORD.findall(text) if _SPOKEN.search(word)]
-    spoken = _count(symbols, 0, len(symbols))
-    if len(words) != spoken:
-        return text
-    first, last = _count(symbols, 0, start), _count(symbols, 0, end)
-    places = [match.start() for match in _WORD.finditer(text) if _SPOKEN.search(match[0])] + [len(text)]
-    return text[places[first] if first else 0 : places[last]].strip()
-
-
-def _count(symbols: Sequence[str], start: int, end: int) -> int:
-    """Words among the symbols."""
-    return sum(_SPOKEN.search(word) is not None for word in "".join(symbols[start:end]).split(BLANK))
+    places = [0, *(word.place for word in words[1:]), len(utterance.normalised)]
+    normalised = utterance.normalised[places[first] : places[following]].strip()
+    breaks = common_breaks(utterance.text, [word.text for word in words])
+    offsets = {number: offset for offset, number in breaks}
+    if first not in offsets or following not in offsets:
+        return utterance.text, normalised
+    return utterance.text[offsets[first] : offsets[following]].strip(), normalised

@@ -43,6 +43,7 @@ class StageEngines(Mapping[str, Engine]):
         self._made: dict[str, Engine] = {}
         self._making = threading.RLock()
         self.buckets = self._deployment.buckets(get_model(source.model).kind)
+        self.batch_frames = self._deployment.batch_frames
 
     def __getitem__(self, name: str) -> Engine:
         with self._making:

@@ -13,13 +13,13 @@ import numpy as np
 
 from common.arrays import Array, concatenate, pad_to, read_later, stack, to_device
 from common.audio.denoiser import BIAS_FRAMES, OVERLAP, bias_spectrum, fewest_samples
+from common.config.deployment import Bucket
 from common.errors import InputError
 from common.speech import Controls
 from common.synthesis.driver import Driver, bucket_for
 from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource
 
-MOST_FRAMES = 8192  # that a launch makes of a batch: more take memory, and no less time
 # (first frame, last frame + 1) of a mel -> the generator's further inputs for these.
 Excerpts = Callable[[int, int], dict[str, Array]]
 
@@ -112,8 +112,7 @@ class Vocoder(Driver[Config]):
         """Mels of similar lengths, by their numbers, in batches that a launch takes."""
         batch: list[int] = []
         for i in sorted(frames, key=lambda i: -frames[i]):
-            most = min(self.generator.stage.batch.max, MOST_FRAMES // max(frames[(batch or [i])[0]], 1))
-            if batch and len(batch) >= most:
+            if batch and len(batch) >= self._largest_batch(frames[batch[0]]):
                 yield batch
                 batch = []
             batch.append(i)
@@ -133,6 +132,14 @@ class Vocoder(Driver[Config]):
             audio = self.denoise(audio, strength, lengths)
         samples = read_later(audio)()
         return [samples[row, : mel.shape[1] * self.hop] for row, mel in enumerate(mels)]
+
+    def takes(self, batch: int, bucket: Bucket | None) -> bool:
+        together = self.generator.prefers_batches and self.batch_safe
+        return together and batch <= self._largest_batch(bucket.mel if bucket else self.longest_mel)
+
+    def _largest_batch(self, frames: int) -> int:
+        """That one launch takes, of items of so many frames."""
+        return min(self.generator.stage.batch.max, self.engines.batch_frames // max(frames, 1))
 
     @property
     def longest_chunk(self) -> int:

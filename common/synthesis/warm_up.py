@@ -5,8 +5,9 @@ in a file beside the engine. Other backends read weights and plan memory then.
 """
 
 import itertools
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,7 +23,8 @@ from common.synthesis.vocoder import Vocoder
 from common.weights.voices import ModelSource
 
 TEXT = "Printing was the first of the arts that anybody could afford, and it has never been dear since then."
-KERNELS_LONGEST, FRAMES_PER_SYMBOL = 1024, 6
+KERNELS_LONGEST = 1024
+FEWEST_FRAMES, MOST_FRAMES = 4.5, 10.0  # of a symbol, on average over a text: fast speech and slow
 HEADINGS = ("warm-up", "lengths", "batch", "first ms", "again ms")
 
 
@@ -58,40 +60,46 @@ class Speaker(Protocol):
     def speak(self, text: str) -> object: ...
 
 
-def warm_up(tts: Speaker, batch_size: int | None = None) -> Iterator[Warmed]:
-    """Every stage of both models in every bucket, then a sentence; acoustic models also in a larger batch.
+def warm_up(tts: Speaker, batch_sizes: Sequence[int] = ()) -> Iterator[Warmed]:
+    """Every stage of both models in every bucket, then a sentence; in batches too, where a model runs them.
 
     Without buckets, stages run at the lengths that they call typical; on CUDA kernels, at those that texts
-    of up to KERNELS_LONGEST frames are padded to. The batch is as large as `batch_size`, or as a deployment
-    says.
+    of up to KERNELS_LONGEST frames are padded to. Beside single items there are batches of `batch_sizes`,
+    or as large as a deployment says.
     """
-    largest = tts.batch_size if batch_size is None else batch_size
-    for driver, batches in ((tts.acoustic, sorted({1, largest or 1})), (tts.vocoder, [1])):
-        lengths = driver.engines.buckets or (padded_lengths() if driver.engines.on_kernels else (None,))
+    batches = sorted({1, *(batch_sizes or [tts.batch_size or 1])})
+    for driver in (tts.acoustic, tts.vocoder):
+        lengths: Sequence[Bucket | None] = driver.engines.buckets or (None,)
+        if driver.engines.on_kernels and not driver.engines.buckets:
+            lengths = padded_texts() if driver is tts.acoustic else [Bucket(0, mel) for mel in padded_mels()]
+        runs = [(b, n) for b, n in itertools.product(lengths, batches) if n == 1 or driver.takes(n, b)]
         for name in driver.engines:
             engine = driver.engines[name]
             if not driver.captures_all:
-                for bucket, batch in itertools.product(lengths, batches):
+                for bucket, batch in runs:
                     yield _run_stage(engine, driver.source, bucket, batch)
-        for bucket in lengths:
-            for batch in batches:
-                for one in driver.warm_ups(bucket, batch):
-                    yield _timed(one.what, one.lengths, batch, one.run)
+        for bucket, batch in runs:
+            for one in driver.warm_ups(bucket, batch):
+                yield _timed(one.what, one.lengths, batch, one.run)
     yield _timed("a sentence", "", 1, lambda: tts.speak(TEXT))
     for driver in (tts.acoustic, tts.vocoder):
         driver.engines.count_anew()
 
 
-def padded_lengths() -> list[Bucket]:
-    """Texts with as many frames a symbol as speech has, and what CUDA kernels pad them to.
-
-    The longest come first: those after them do with the memory that is there.
-    """
+def padded_mels() -> list[int]:
+    """What vocoders on CUDA kernels pad mels to. The longest come first: the others do with their memory."""
     mels = {*range(MEL_STEP, KERNELS_LONGEST + 1, MEL_STEP), *range(SHORT_STEP, SHORT, SHORT_STEP)}
-    return [
-        Bucket(-(-mel // FRAMES_PER_SYMBOL // TEXT_STEP) * TEXT_STEP, mel)
-        for mel in sorted(mels, reverse=True)
-    ]
+    return sorted(mels, reverse=True)
+
+
+def padded_texts() -> list[Bucket]:
+    """What acoustic models on CUDA kernels pad texts and mels to, at any usual pace; long mels first."""
+    found = []
+    for mel in range(KERNELS_LONGEST, 0, -MEL_STEP):
+        shortest, longest = (mel - MEL_STEP + 1) / MOST_FRAMES, mel / FEWEST_FRAMES
+        texts = range(TEXT_STEP, math.ceil(longest / TEXT_STEP) * TEXT_STEP + 1, TEXT_STEP)
+        found += [Bucket(text, mel) for text in texts if text >= shortest]
+    return found
 
 
 def _run_stage(engine: Engine, source: ModelSource, bucket: Bucket | None, batch: int) -> Warmed:

@@ -113,6 +113,7 @@ class ComparedEngine(WrappedEngine):
     def __init__(self, stage: Stage, source: ModelSource, setup: Setup, bucket: Bucket | None):
         self.reference = TorchEngine(stage, source, setup.device, setup.threads)
         super().__init__(self.reference)
+        self.text_step = stage.rtx_text_step if setup.backend == "trt" else 1
         self._setup, self._bucket = setup, bucket
         self._engines: list[Engine] = []
         self._calls = 0

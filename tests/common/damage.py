@@ -133,7 +133,10 @@ def compare_stages(
 
 
 def inputs_of(source: ModelSource, stage: Stage, seed: int, device: str = "cpu") -> dict[str, Array]:
-    inputs = example_inputs(stage, source.config, SIZES, seed)
+    text = (
+        SIZES["text"] if device == "cpu" else -(-SIZES["text"] // stage.rtx_text_step) * stage.rtx_text_step
+    )
+    inputs = example_inputs(stage, source.config, {**SIZES, "text": text}, seed)
     inputs = examples_of(stage.model).settle_inputs(stage, source, inputs)
     return {name: to_device(value, device) for name, value in inputs.items()}
 

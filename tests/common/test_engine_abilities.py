@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from common import noise
 from common.config.deployment import Bucket
 from common.engines import Engine, LengthRegulator, Recent, WrappedEngine, attend_to_padding
 from common.engines.buckets import BucketedEngine, EnginePool
@@ -44,6 +45,14 @@ class Able(Plain):
     def repeated(self, fixed, state, noise, steps, kept):
         return lambda values: {name: values * steps for name in kept}
 
+    def draw(self, distribution, seeds, first, count):
+        return distribution, seeds, first, count
+
+
+def test_an_engine_draws_on_the_host_unless_it_has_its_own_way():
+    what = "normal", [1, 2], 5, 7
+    assert np.array_equal(Plain().draw(*what), noise.draw(*what))
+
 
 def test_what_an_engine_does_not_declare_it_refuses():
     engine = Plain()
@@ -75,6 +84,7 @@ def test_a_wrapped_engine_has_every_ability_of_its_inner_one():
     for outputs in (engine(x=x), engine.capturable()({"x": x})):
         assert (outputs["y"] == 1).all()
     assert engine.repeated({}, {}, "noise", 4, ("y",))(2) == {"y": 8}
+    assert engine.draw("uniform", [3], 0, 4) == ("uniform", [3], 0, 4)
 
 
 def test_a_wrapped_engine_passes_counts_on():

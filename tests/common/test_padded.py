@@ -61,7 +61,8 @@ def test_tacotron2s_encoder_and_postnet_are_pytorchs_at_any_length(masked):
         [make_engine(s, source, b, "cuda") for s in (encoder, postnet)] for b in (KERNELS, "torch")
     )
     rng = np.random.default_rng(0)
-    for lengths in ([5], [32], [61, 40, 7], [200, 3]):
+    # cuDNN's LSTM in half precision was a tenth off in batches of 8 and more.
+    for lengths in ([5], [32], [61, 40, 7], [200, 3], list(range(150, 110, -5)), list(range(75, 5, -4))):
         ends = torch.tensor(lengths, device="cuda")
         symbols = torch.tensor(rng.integers(1, 90, (len(lengths), max(lengths))), device="cuda")
         symbols *= torch.arange(max(lengths), device="cuda") < ends[:, None]
@@ -77,12 +78,15 @@ def test_tacotron2s_encoder_and_postnet_are_pytorchs_at_any_length(masked):
 @pytest.mark.parametrize("vocoder", ["hifigan", "waveglow"])
 @pytest.mark.parametrize("acoustic", ["fastpitch", "fastspeech", "tacotron2"])
 def test_a_batch_on_kernels_is_each_text_alone_and_pytorchs(acoustic, vocoder):
+    """To the bit where nothing is autoregressive: a batch does not change in which order sums are added."""
     tts = TextToSpeech.load(acoustic, vocoder, backend="cuda")
     controls = Controls(denoising_strength=0.1)
     alone = [tts.speak(text, controls) for text in TEXTS]
-    many = tts.speak_many(TEXTS, controls, batch_size=4)
+    many = tts.speak_many(2 * TEXTS, controls, batch_size=12)
     theirs = TextToSpeech.load(acoustic, vocoder, backend="torch", device="cuda")
-    for one, other in zip(alone, many, strict=True):
+    for one, other in zip(2 * alone, many, strict=True):
+        if acoustic != "tacotron2":
+            assert np.array_equal(one.samples, other.samples)
         assert one.mel.shape == other.mel.shape and len(one.samples) == len(other.samples)
         assert np.abs(one.mel - other.mel).mean() < 0.02
     mel = torch.as_tensor(alone[3].mels[0], device="cuda")

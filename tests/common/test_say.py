@@ -2,7 +2,10 @@
 
 import io
 import json
+import os
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -206,3 +209,22 @@ def test_the_text_may_come_from_standard_input(run, server, monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(read=lambda: "From a pipe.\n"))
     say.main(["-", "--server", server.url, "-o", "x.pcm"])
     assert server.asked[0]["input"] == "From a pipe.\n"
+
+
+def test_it_needs_neither_a_model_nor_the_server_s_packages(server, tmp_path):
+    code = (
+        "import sys\n"
+        "for name in ('torch', 'fastapi', 'uvicorn', 'soxr', 'onnxruntime', 'common.runner'):\n"
+        "    sys.modules[name] = None\n"
+        "from common.cli.say import main\n"
+        f"sys.exit(main(['Hello.', '--server', '{server.url}', '-o', 'x.mp3']))\n"
+    )
+    root = Path(__file__).parents[2]
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(root)},
+        capture_output=True,
+    )
+    assert result.returncode == 0, result.stderr.decode()
+    assert (tmp_path / "x.mp3").is_file()

@@ -143,6 +143,7 @@ def test_an_utterance_longer_than_the_model_takes_keeps_its_words(tts):
         tts.acoustic.longest_text = longest
     assert len(audio.utterances) > 1
     assert [word.text for word in timestamps(audio)] == expected
+    assert " ".join(cue.text for cue in cues(audio)) == text
 
 
 def test_an_utterance_without_sound_has_words_without_length(spoken):

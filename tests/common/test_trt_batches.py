@@ -52,7 +52,8 @@ def engines_of(model: str, name: str, precision: str, folder) -> tuple[Stage, En
 
 def inputs_of(stage: Stage, source: ModelSource, reference: Engine, batch: int) -> dict[str, torch.Tensor]:
     """Inputs whose items have different lengths; the batches' own lengths differ too."""
-    lengths = {"text": TEXT + batch, "mel": MEL + 8 * batch, "steps": STEPS, "batch": batch}
+    text = -(-(TEXT + batch) // stage.rtx_text_step) * stage.rtx_text_step
+    lengths = {"text": text, "mel": MEL + 8 * batch, "steps": STEPS, "batch": batch}
     sizes = {
         d.name: max(d.min, lengths.get(root(d), d.typical) * (d.times if d.of else 1))
         for d in stage.dynamic_dims.values()

@@ -2,8 +2,10 @@
 
 import pytest
 
-from common.config.deployment import Deployment
+from common.config.deployment import Bucket, Deployment
+from common.engines import MEL_STEP, TEXT_STEP
 from common.runner import TextToSpeech
+from common.synthesis.warm_up import padded_mels, padded_texts
 from tests.scripts.test_benchmark import benchmark
 from tests.scripts.test_infer import infer  # noqa: F401 (a fixture)
 
@@ -17,7 +19,7 @@ BUCKETS = {
 
 def test_every_stage_runs_in_every_bucket(tiny_voice):
     tts = TextToSpeech.load(voice=tiny_voice, device="cpu", deployments=BUCKETS)
-    made = list(tts.warm_up(batch_size=3))
+    made = list(tts.warm_up(3))
     assert [(one.what, one.lengths, one.batch) for one in made] == [
         ("fastpitch.encoder", "text 32", 1),
         ("fastpitch.encoder", "text 32", 3),
@@ -40,6 +42,14 @@ def test_every_stage_runs_in_every_bucket(tiny_voice):
 def test_without_buckets_the_lengths_are_typical_ones(tts):
     made = {one.what: one.lengths for one in tts.warm_up()}
     assert made["fastpitch.decoder"] == "text 128, mel 640" and made["hifigan.generator"] == "mel 640"
+
+
+@pytest.mark.parametrize("frames", [5.0, 7.0, 9.5])
+def test_on_kernels_texts_of_any_usual_pace_meet_a_warm_shape(frames):
+    known, mels = set(padded_texts()), set(padded_mels())
+    for symbols in range(7, 100):
+        mel = -(-round(symbols * frames) // MEL_STEP) * MEL_STEP
+        assert Bucket(-(-symbols // TEXT_STEP) * TEXT_STEP, mel) in known and mel in mels
 
 
 @pytest.mark.slow

@@ -88,6 +88,10 @@ def test_formats_by_suffix(infer, tmp_path, suffix):
     assert soundfile.info(tmp_path / f"x.{suffix}").samplerate == 22050
 
 
+# The tiny Tacotron 2 does not end "Second one." with this seed, and ends it with the next.
+SEED = 14
+
+
 @pytest.fixture(scope="module")
 def tacotron2(tmp_path_factory) -> list[str]:
     """Arguments for a tiny Tacotron 2 that ends for some seeds only, with the tiny voice's vocoder."""
@@ -108,7 +112,7 @@ def test_phrases_of_a_text_file_become_numbers(infer, tmp_path):
 @pytest.mark.slow
 def test_problems_are_warnings_with_line_and_sentence(infer, tacotron2, tmp_path):
     (tmp_path / "in.txt").write_text("Hello there.\nSecond one.\n")
-    result = infer("-i", "in.txt", "-o", "out", "--json", "--plot", "plots", *tacotron2)
+    result = infer("-i", "in.txt", "-o", "out", "--json", "--plot", "plots", "--seed", SEED, *tacotron2)
     assert result.returncode == 0, result.stderr
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["1.wav", "2.wav"]
     assert (tmp_path / "plots" / "2.png").read_bytes()[:4] == b"\x89PNG"
@@ -125,11 +129,11 @@ def test_problems_are_warnings_with_line_and_sentence(infer, tacotron2, tmp_path
 
 @pytest.mark.slow
 def test_retry_speaks_it_again_and_says_so(infer, tacotron2, tmp_path):
-    result = infer("--text", "Second one.", "--json", "--retry", *tacotron2)
+    result = infer("--text", "Second one.", "--json", "--retry", "--seed", SEED, *tacotron2)
     assert result.returncode == 0, result.stderr
-    assert result.stderr.splitlines() == ['note: "Second one.": spoken again with seed 1']
+    assert result.stderr.splitlines() == ['note: "Second one.": spoken again with seed 15']
     (record,) = json.loads(result.stdout)["phrases"]
-    assert record["problems"] == [] and record["utterances"][0]["note"] == "spoken again with seed 1"
+    assert record["problems"] == [] and record["utterances"][0]["note"] == "spoken again with seed 15"
 
 
 @pytest.mark.slow

@@ -11,6 +11,8 @@ from tests.conftest import save_trained, tiny_tacotron2
 TEXT = "Hello there, this is a longer sentence, with a comma or two. Second one."
 LIMIT = 60
 MOODS = {"moody": 0.0, "endless": -20.0}
+# With this seed the moody one ends neither sentence, with the next the second, with the one after both.
+SEED = 20
 
 
 @pytest.fixture(scope="session")
@@ -55,15 +57,15 @@ def test_retries_do_not_hide_what_stays_wrong(spoken_by):
 @pytest.mark.slow
 def test_retries_find_a_seed_that_ends(spoken_by):
     tts = spoken_by("moody")
-    plain = tts.speak(TEXT)
+    plain, next_one, last = (tts.speak(TEXT, Controls(seed=SEED + i)) for i in range(3))
     assert len(plain.problems) == 2
-    audio = tts.speak(TEXT, retries=2)
+    audio = tts.speak(TEXT, Controls(seed=SEED), retries=2)
     assert audio.problems == ()
-    assert audio.notes == ("spoken again with seed 2", "spoken again with seed 1")
+    assert audio.notes == ("spoken again with seed 22", "spoken again with seed 21")
     # The answer is that seed's, as if it had been asked for.
-    np.testing.assert_array_equal(audio.mels[0], tts.speak(TEXT, Controls(seed=2)).mels[0])
-    np.testing.assert_array_equal(audio.mels[1], tts.speak(TEXT, Controls(seed=1)).mels[1])
-    np.testing.assert_array_equal(tts.speak(TEXT, retries=2).samples, audio.samples)
+    np.testing.assert_array_equal(audio.mels[0], last.mels[0])
+    np.testing.assert_array_equal(audio.mels[1], next_one.mels[1])
+    np.testing.assert_array_equal(tts.speak(TEXT, Controls(seed=SEED), retries=2).samples, audio.samples)
 
 
 @pytest.mark.slow
@@ -71,9 +73,9 @@ def test_in_a_batch_only_the_troubled_are_spoken_again(spoken_by):
     tts = spoken_by("moody")
     texts = [TEXT, "Hello.", "One more sentence, and it is not short.", "Second one."]
     assert tts.acoustic.batch_safe
-    answers = tts.speak_many(texts, batch_size=3, retries=2)
+    answers = tts.speak_many(texts, Controls(seed=SEED), batch_size=3, retries=2)
     for text, answer in zip(texts, answers, strict=True):
-        alone = tts.speak(text, retries=2)
+        alone = tts.speak(text, Controls(seed=SEED), retries=2)
         assert (answer.notes, answer.problems) == (alone.notes, alone.problems)
         np.testing.assert_allclose(answer.samples, alone.samples, atol=1e-4)
 
@@ -81,8 +83,8 @@ def test_in_a_batch_only_the_troubled_are_spoken_again(spoken_by):
 @pytest.mark.parametrize("retries", [0, 2])
 def test_stream_joins_to_what_speak_gives_and_tells_the_same(spoken_by, retries):
     tts = spoken_by("moody")
-    audio = tts.speak(TEXT, retries=retries)
-    stream = tts.stream(TEXT, retries=retries)
+    audio = tts.speak(TEXT, Controls(seed=SEED), retries=retries)
+    stream = tts.stream(TEXT, Controls(seed=SEED), retries=retries)
     np.testing.assert_allclose(np.concatenate(list(stream)), audio.samples, atol=1e-4)
     assert tuple(stream.problems) == audio.problems and tuple(stream.notes) == audio.notes
 

@@ -166,6 +166,7 @@ def print_error(engine: ModuleType, network: torch.nn.Module, lengths: str, **in
     shape = engine.Shape(network.config, engine.Generator.fold(network), batch, frames, "cpu")
     shape.allocate(lambda *sizes, dtype: torch.zeros(sizes, dtype=dtype))
     shape.describe()
+    shape.inputs["lengths"].fill_(frames)
     for name, value in inputs.items():
         shape.inputs[name].copy_(value)
     shape.launch()

@@ -155,7 +155,7 @@ def test_chunks_join_to_the_whole(vocoder, frames, first, chunk, strength):
     assert whole.shape == (frames * 256,) and len(chunks[0]) == min(first, frames) * 256
     np.testing.assert_allclose(np.concatenate(chunks), whole, rtol=0, atol=1e-4)
     if not strength:
-        z = scale_noise(draw_noise(vocoder.config, frames, 3), vocoder.config, 0.5)
+        z = scale_noise(draw_noise(vocoder.config, 0, frames, 3), vocoder.config, 0.5)
         np.testing.assert_allclose(vocoder.generator(mel=mel, z=z)["audio"][0], whole, rtol=0, atol=1e-4)
 
 
@@ -212,9 +212,10 @@ def test_the_voice_says_how_wide_the_noise_is_and_controls_overrule_it(vocoder):
 
 
 def test_a_shorter_mel_has_the_beginning_of_a_longer_ones_noise():
-    long, short = draw_noise(TINY, 20, 5), draw_noise(TINY, 7, 5)
+    long, short, middle = (draw_noise(TINY, *frames, 5) for frames in ((0, 20), (0, 7), (7, 11)))
     assert long.shape == (1, 8, 640) and long.dtype == np.float32
     np.testing.assert_array_equal(long[:, :, : 7 * 32], short)
+    np.testing.assert_array_equal(long[:, :, 7 * 32 : 11 * 32], middle)
     assert abs(float(long.std()) - 1) < 0.05
 
 

@@ -86,20 +86,17 @@ class Shape(GraphedShape):
         self.batch, self.frames = batch, frames
         self.stride = frames + self.layout.margin  # frames from one item to the next
         self.processors = processors_of(device)
-        self.inputs = {
-            "mel": torch.zeros(batch, config.n_mel_channels, frames, device=device),
-            "lengths": torch.full((batch,), frames, dtype=torch.int64, device=device),
-        }
-        self.audio = torch.zeros(batch, frames * config.hop_length, device=device)
 
     def allocate(self, zeros: Zeros) -> None:
+        config, batch, frames = self.config, self.batch, self.frames
+        self.inputs = {
+            "mel": zeros(batch, config.n_mel_channels, frames, dtype=torch.float32),
+            "lengths": zeros(batch, dtype=torch.int64),
+        }
+        self.audio = zeros(batch, frames * config.hop_length, dtype=torch.float32)
         self.buffers = self._level_buffers(zeros)
         rows, width = self.buffers[0]["mean"].rows, self.layout.window * CHUNK
         self.windows = LevelBuffer(zeros(rows * width, dtype=torch.float16), 1, rows, width)
-
-    def launch(self) -> None:
-        for launch in self.launches:
-            launch()
 
     def _rows(self, level: Level) -> int:
         """Rows for all items and margins, rounded up to whole tiles."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from common.arrays import pad_to
+from common.arrays import Array, pad_to
 from common.engines import Engine, check_inputs
 from common.engines.torch_engine import build_network
 from common.errors import InputError
+from common.noise import Distribution
 from common.stages import Stage
+from trt_plugins import noise
 from trt_plugins.kernel import Launch, device_limits
 from trt_plugins.tacotron2_decoder.launch import (
     INPUTS,
@@ -99,6 +101,13 @@ class DecoderLoop(Engine):
                 shape[axis] = steps
                 part[name] = pad_to(part[name], shape)
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+    def draw(self, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> Array:
+        """On the GPU where Triton can run, which the decoder itself does without; else on the host."""
+        if not noise.can_draw():
+            return super().draw(distribution, seeds, first, count)
+        with torch.cuda.device(self._at):
+            return noise.draw(str(self._at), distribution, seeds, first, count)
 
     def _decode(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         run, made = self.prepare(**{name: x.to(self._at).contiguous() for name, x in inputs.items()})

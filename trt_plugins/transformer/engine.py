@@ -10,10 +10,18 @@ import torch
 from torch import Tensor
 
 from common.config.deployment import Bucket
-from common.engines import Recent
 from common.engines.padded import PaddedEngine
 from common.stages import Stage
-from trt_plugins.graphs import TritonLaunch, check_machine, folded_network, processors_of
+from trt_plugins.graphs import (
+    TritonLaunch,
+    Zeros,
+    bytes_of,
+    check_machine,
+    compile_missing,
+    folded_network,
+    processors_of,
+    taking_from,
+)
 from trt_plugins.transformer import fold
 from trt_plugins.transformer.length_regulator import LENGTH_REGULATOR
 
@@ -37,7 +45,8 @@ class ProductTile(NamedTuple):
 
 TILES = ((64, 32), (64, 64), (64, 128), (128, 128))
 LOADS_AHEAD = 4
-MOST_SPLITS = 12
+MOST_SPLITS = 6  # more take memory, and gain less than a microsecond a product
+SPLIT_FOR = 2  # items of typical length
 # Cost model in microseconds, measured on an H200: a launch, and each program of it; a chunk's minimum, or a
 # chunk and each of its output elements; an element of a partial sum, written and read.
 START, PROGRAM_TIME, FASTEST_CHUNK, CHUNK_TIME, NUMBER_TIME = 1.7, 0.003, 0.22, 0.18, 1.1e-5
@@ -45,35 +54,53 @@ PART_TIME = 1.2e-6
 
 
 def tile_for(
-    product: fold.Product, rows: int, processors: int, splittable: bool = False, widest: int = fold.COLUMNS
+    product: fold.Product, rows: int, processors: int, splits: Sequence[int] = (), widest: int = fold.COLUMNS
 ) -> ProductTile:
-    """The tile with the least estimated time for `rows` on `processors` multiprocessors."""
+    """The tile with the least estimated time for `rows` on `processors` multiprocessors.
+
+    With `splits`, the partial sums of one of these numbers of splits are written.
+    """
     steps = product.taps * product.chunks
 
     def time(tile: ProductTile) -> float:
         programs = -(-rows // tile.rows) * (product.columns // tile.columns) * tile.splits
         chunk = max(FASTEST_CHUNK, CHUNK_TIME + NUMBER_TIME * tile.rows * tile.columns)
         chunks = -(-programs // processors) * -(-steps // tile.splits)
-        parts = tile.splits * rows * product.columns * PART_TIME if splittable else 0.0
+        parts = tile.splits * rows * product.columns * PART_TIME if splits else 0.0
         return START + PROGRAM_TIME * programs + chunks * chunk + parts
 
-    most = min(steps, MOST_SPLITS) if splittable else 1
     sizes = [size for size in TILES if size[1] <= widest]
-    tiles = [ProductTile(*size, splits) for size in sizes for splits in range(1, most + 1)]
+    tiles = [ProductTile(*size, number) for size in sizes for number in splits or (1,)]
     return min(tiles, key=time)
 
 
-class SequenceBuffer:
-    """The activations of a batch's symbols or frames; kernels.py describes the layout."""
+def split_tile_for(
+    product: fold.Product, rows: int, typical: int, processors: int, widest: int = fold.COLUMNS
+) -> ProductTile:
+    """The tile of a product that may be split, into as many sums as suit SPLIT_FOR items of `typical` rows.
 
-    def __init__(self, batch: int, size: int, channels: int, margin: int, device: Any):
+    So each row's sums are added in the same order in every batch and at every padded length: an item has the
+    same numbers, to the bit, as alone.
+    """
+    most = min(product.taps * product.chunks, MOST_SPLITS)
+    best = tile_for(product, SPLIT_FOR * typical, processors, range(1, most + 1), widest)
+    return tile_for(product, rows, processors, (best.splits,), widest)
+
+
+class SequenceBuffer:
+    """The activations of a batch's symbols or frames; kernels.py describes the layout.
+
+    What the stage does not return is of the memory that `zeros` takes.
+    """
+
+    def __init__(self, batch: int, size: int, channels: int, margin: int, zeros: Zeros, device: str):
         self.batch, self.size, self.channels, self.margin = batch, size, channels, margin
         self.stride = size + margin
         self.rows = batch * self.stride  # from the first item's first step
         self.all_rows = margin + self.rows + SLACK
         self.width = -(-channels // fold.CHUNK) * fold.CHUNK
-        self.device = device
-        self.x32 = self.new(self.width, torch.float32)
+        self.zeros, self.device = zeros, device
+        self.x32 = torch.zeros(self.all_rows, self.width, device=device)
         self.x16 = self.new(self.width)
         self.mask, self.inside = (self.new(1, torch.float32).view(-1) for _ in range(2))
         self.memory = self.x32, self.x16, self.mask, self.inside  # the outputs of the embedding kernels
@@ -82,7 +109,7 @@ class SequenceBuffer:
         self.widths = {"WIDTH": self.width, "BLOCK": fold.block_of(channels)}
 
     def new(self, width: int, dtype: torch.dtype = torch.float16, count: int = 1) -> Tensor:
-        return torch.zeros(count * self.all_rows, width, dtype=dtype, device=self.device)
+        return self.zeros(count * self.all_rows, width, dtype=dtype)
 
     @property
     def steps(self) -> Tensor:
@@ -139,14 +166,17 @@ def product_launch(
 
 
 class LayerLaunches:
-    """The launches of a transformer's layers, on the memory of a `SequenceBuffer`."""
+    """The launches of a transformer's layers, on the memory of a `SequenceBuffer`.
 
-    def __init__(self, layers: Sequence[fold.Layer], sequence: SequenceBuffer, processors: int):
+    `typical` is the length that the products are split for.
+    """
+
+    def __init__(self, layers: Sequence[fold.Layer], sequence: SequenceBuffer, typical: int, processors: int):
         self.layers, self.sequence, self.processors = layers, sequence, processors
         first = layers[0]
         self.qkv = sequence.new(first.attention.qkv.columns)
         self.hidden = sequence.new(first.expand.columns)
-        self.contract_tile = tile_for(first.contract, sequence.rows, processors, splittable=True)
+        self.contract_tile = split_tile_for(first.contract, sequence.rows, typical, processors)
         self.columns = first.contract.columns
         most = max(self.contract_tile.splits, first.attention.heads)
         self.parts = sequence.new(self.columns, torch.float32, most)
@@ -206,12 +236,11 @@ class LayerLaunches:
 class PredictorLaunches:
     """The launches of predictors of equal sizes, and their output `numbers` (predictors, B, size)."""
 
-    def __init__(self, predictors: fold.Predictors, sequence: SequenceBuffer, processors: int):
+    def __init__(self, predictors: fold.Predictors, sequence: SequenceBuffer, typical: int, processors: int):
         self.weights, self.sequence = predictors, sequence
         count, layers = len(predictors.last), predictors.layers
         self.tiles = [
-            tile_for(layer.product, sequence.rows, processors, splittable=True, widest=layer.block)
-            for layer in layers
+            split_tile_for(layer.product, sequence.rows, typical, processors, layer.block) for layer in layers
         ]
         self.parts = [
             sequence.new(layer.product.columns, torch.float32, tile.splits)
@@ -273,9 +302,10 @@ class EncoderBuffers:
         folded, processors = engine.folded, engine.processors
         self.folded, self.sequence, self.longest = folded, sequence, longest
         self.options = {**embedding_options(sequence, engine.config.mask_padding), "PADDING": padding}
-        self.stack = LayerLaunches(folded.layers, sequence, processors)
+        typical = engine.stage.dynamic_dims["text"].typical
+        self.stack = LayerLaunches(folded.layers, sequence, typical, processors)
         self.predictors = [
-            PredictorLaunches(predictors, sequence, processors) for predictors in folded.predictors
+            PredictorLaunches(predictors, sequence, typical, processors) for predictors in folded.predictors
         ]
 
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:
@@ -332,16 +362,20 @@ def frames_launch(
 
 
 class KernelRun:
-    """A stage's launches on the current stream; the next run overwrites the outputs."""
+    """A stage's launches on the current stream, in memory of each run: graphs of one pool share it."""
 
-    def __init__(self, make: Callable[[Mapping[str, Tensor]], WorkBuffers]):
-        self._make = make
-        self._buffers: Recent[tuple, WorkBuffers] = Recent(1)  # by shapes
+    def __init__(self, make: Callable[[Mapping[str, Tensor], Zeros, str], WorkBuffers], device: str):
+        self._make, self._device = make, device
+        self._compiled = False
 
     def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         inputs = {name: tensor.contiguous() for name, tensor in inputs.items()}
-        shapes = tuple((name, tensor.shape) for name, tensor in sorted(inputs.items()))
-        launches, outputs = self._buffers.get_or_make(shapes, lambda: self._make(inputs)).describe(inputs)
+        size = bytes_of(lambda zeros: self._make(inputs, zeros, "meta"))
+        block = torch.zeros(size, dtype=torch.uint8, device=self._device)
+        launches, outputs = self._make(inputs, taking_from(block), self._device).describe(inputs)
+        if not self._compiled:
+            compile_missing(launches)
+            self._compiled = True
         for launch in launches:
             launch()
         return outputs
@@ -365,8 +399,8 @@ class TransformerEngine(PaddedEngine):
         """The network's weights in the kernels' layout, as a dataclass."""
 
     @abstractmethod
-    def work_buffers(self, inputs: Mapping[str, Tensor]) -> WorkBuffers:
-        """The memory for inputs of these shapes."""
+    def work_buffers(self, inputs: Mapping[str, Tensor], zeros: Zeros, device: str) -> WorkBuffers:
+        """The memory for inputs of these shapes: of `zeros`, and outputs of their own on the device."""
 
     def capturable(self, bucket: Bucket | None = None) -> KernelRun:
-        return KernelRun(self.work_buffers)
+        return KernelRun(self.work_buffers, self.device)

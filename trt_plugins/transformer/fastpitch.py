@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fastpitch.config import FastPitchConfig
 from fastpitch.model import MASKED_SCORE, FastPitch, Predictor, Transformer
-from trt_plugins.graphs import TritonLaunch
+from trt_plugins.graphs import TritonLaunch, Zeros
 from trt_plugins.transformer import fold
 from trt_plugins.transformer.engine import (
     STEP_ROWS,
@@ -91,10 +91,10 @@ class Encoder(TransformerEngine):
             fold_predictors(network, ("duration", "pitch")),
         )
 
-    def work_buffers(self, inputs: Mapping[str, Tensor]) -> WorkBuffers:
+    def work_buffers(self, inputs: Mapping[str, Tensor], zeros: Zeros, device: str) -> WorkBuffers:
         config = self.config
         sizes = *inputs["symbols"].shape, config.symbols_embedding_dim, margin_of(config)
-        return EncoderBuffers(self, SequenceBuffer(*sizes, self.device), LONGEST, config.padding_idx)
+        return EncoderBuffers(self, SequenceBuffer(*sizes, zeros, device), LONGEST, config.padding_idx)
 
 
 class Decoder(TransformerEngine):
@@ -111,21 +111,24 @@ class Decoder(TransformerEngine):
             fold.product(network.proj.weight, network.proj.bias),
         )
 
-    def work_buffers(self, inputs: Mapping[str, Tensor]) -> WorkBuffers:
-        return DecoderBuffers(self, *inputs["encoded"].shape[:2], inputs["repeat_index"].shape[1])
+    def work_buffers(self, inputs: Mapping[str, Tensor], zeros: Zeros, device: str) -> WorkBuffers:
+        sizes = *inputs["encoded"].shape[:2], inputs["repeat_index"].shape[1]
+        return DecoderBuffers(self, *sizes, zeros, device)
 
 
 class DecoderBuffers:
-    def __init__(self, engine: Decoder, batch: int, text: int, mel: int):
-        folded, config, device, processors = engine.folded, engine.config, engine.device, engine.processors
+    def __init__(self, engine: Decoder, batch: int, text: int, mel: int, zeros: Zeros, device: str):
+        folded, config, processors = engine.folded, engine.config, engine.processors
         self.config, self.folded = config, folded
         self.text, self.sequence = (
-            SequenceBuffer(batch, size, config.symbols_embedding_dim, margin_of(config), device)
+            SequenceBuffer(batch, size, config.symbols_embedding_dim, margin_of(config), zeros, device)
             for size in (text, mel)
         )
-        energy = folded.predictors
-        self.energy = PredictorLaunches(energy, self.text, processors) if energy else None
-        self.stack = LayerLaunches(folded.layers, self.sequence, processors)
+        energy, dims = folded.predictors, engine.stage.dynamic_dims
+        self.energy = (
+            PredictorLaunches(energy, self.text, dims["text"].typical, processors) if energy else None
+        )
+        self.stack = LayerLaunches(folded.layers, self.sequence, dims["mel"].typical, processors)
         self.mel = torch.zeros(batch, config.n_mel_channels, mel, device=device)
 
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:

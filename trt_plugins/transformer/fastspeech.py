@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fastspeech.config import HEAD_SIZE, FastSpeechConfig
 from fastspeech.model import MASKED_SCORE, FastSpeech, Transformer
-from trt_plugins.graphs import TritonLaunch
+from trt_plugins.graphs import TritonLaunch, Zeros
 from trt_plugins.transformer import fold
 from trt_plugins.transformer.engine import (
     NO_LIMIT,
@@ -72,10 +72,10 @@ class Encoder(TransformerEngine):
             (fold.predictors([layers], [predictor.linear_layer], ("duration",)),),
         )
 
-    def work_buffers(self, inputs: Mapping[str, Tensor]) -> WorkBuffers:
+    def work_buffers(self, inputs: Mapping[str, Tensor], zeros: Zeros, device: str) -> WorkBuffers:
         config = self.config
-        sequence = SequenceBuffer(*inputs["symbols"].shape, config.d_model, margin_of(config), self.device)
-        return EncoderBuffers(self, sequence, NO_LIMIT)
+        sizes = *inputs["symbols"].shape, config.d_model, margin_of(config)
+        return EncoderBuffers(self, SequenceBuffer(*sizes, zeros, device), NO_LIMIT)
 
 
 class Decoder(TransformerEngine):
@@ -89,17 +89,18 @@ class Decoder(TransformerEngine):
             positions_of(network), fold_layers(network.mel_side), fold.product(last.weight, last.bias)
         )
 
-    def work_buffers(self, inputs: Mapping[str, Tensor]) -> WorkBuffers:
+    def work_buffers(self, inputs: Mapping[str, Tensor], zeros: Zeros, device: str) -> WorkBuffers:
         size = inputs["repeat_index" if "repeat_index" in inputs else "placed"].shape[1]
-        return DecoderBuffers(self, len(inputs["mel_lengths"]), size)
+        return DecoderBuffers(self, len(inputs["mel_lengths"]), size, zeros, device)
 
 
 class DecoderBuffers:
-    def __init__(self, engine: Decoder, batch: int, mel: int):
-        config, device = engine.config, engine.device
+    def __init__(self, engine: Decoder, batch: int, mel: int, zeros: Zeros, device: str):
+        config = engine.config
         self.config, self.folded = config, engine.folded
-        self.sequence = SequenceBuffer(batch, mel, config.d_model, margin_of(config), device)
-        self.stack = LayerLaunches(self.folded.layers, self.sequence, engine.processors)
+        self.sequence = SequenceBuffer(batch, mel, config.d_model, margin_of(config), zeros, device)
+        typical = engine.stage.dynamic_dims["mel"].typical
+        self.stack = LayerLaunches(self.folded.layers, self.sequence, typical, engine.processors)
         self.mel = torch.zeros(batch, config.n_mel_channels, mel, device=device)
 
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:

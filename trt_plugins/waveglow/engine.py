@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import torch
 
-from trt_plugins.graphs import GraphedShape, ShapedGenerator, Zeros
+from common.noise import Distribution
+from trt_plugins import noise
+from trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, Zeros
 from trt_plugins.waveglow.fold import CHUNK, NARROW, Folded, fold, layout_of
 from waveglow.config import WaveglowConfig
 
@@ -26,15 +30,14 @@ class Shape(GraphedShape):
         self.rows = 2 * layout.margin + self.tiles * GATE_ROWS  # of a phase
         self.blocks = -(-layout.window // layout.chunks)  # of `rows` rows each, for the windows of mels
 
-        steps = config.noise_length(frames)
-        self.inputs = {
-            "mel": torch.zeros(batch, config.n_mel_channels, frames, device=device),
-            "z": torch.zeros(batch, config.n_group, steps, device=device),
-            "lengths": torch.full((batch,), frames, dtype=torch.int64, device=device),
-        }
-        self.audio = torch.zeros(batch, steps * config.n_group, device=device)
-
     def allocate(self, zeros: Zeros) -> None:
+        config, batch, steps = self.config, self.batch, self.config.noise_length(self.frames)
+        self.inputs = {
+            "mel": zeros(batch, config.n_mel_channels, self.frames, dtype=torch.float32),
+            "z": zeros(batch, config.n_group, steps, dtype=torch.float32),
+            "lengths": zeros(batch, dtype=torch.int64),
+        }
+        self.audio = zeros(batch, steps * config.n_group, dtype=torch.float32)
         channels, area = self.layout.channels, self.layout.phases * self.rows
         # Windows of mels, then x. Margins between items stay zero.
         self.left = zeros(self.blocks * self.rows + area, channels, dtype=torch.float16)
@@ -68,26 +71,26 @@ class Shape(GraphedShape):
             self.ends,
             self.inputs["lengths"],
         )
+        self.launches = list(self._launches())
 
-    def launch(self) -> None:
-        """Launches all kernels on the current stream."""
+    def _launches(self) -> Iterator[TritonLaunch]:
         from trt_plugins.waveglow import kernels
 
         config, layout = self.config, self.layout
         given = self.inputs["mel"], self.left, self.frames, self.stride
         sizes = config.n_mel_channels, layout.delays, layout.margin, self.rows, layout.channels, WINDOW_ROWS
         grid = -(-self.frames // WINDOW_ROWS), self.batch, layout.window
-        kernels.window_kernel[grid](*given, *sizes)
+        yield TritonLaunch(kernels.window_kernel, grid, (*given, *sizes), {})
         used = config.n_remaining
-        self._flow(None, config.n_flows - 1, 0, 0)
+        yield self._flow(None, config.n_flows - 1, 0, 0)
         for flow in reversed(range(config.n_flows)):
             for layer in range(layout.layers):
-                self._layer(flow * layout.layers + layer, layer)
+                yield from self._layer(flow * layout.layers + layer, layer)
             early = config.n_early_size if config.is_early(flow) else 0
-            self._flow(flow, flow - 1, early, used)
+            yield self._flow(flow, flow - 1, early, used)
             used += early
 
-    def _layer(self, index: int, layer: int) -> None:
+    def _layer(self, index: int, layer: int) -> Iterator[TritonLaunch]:
         from trt_plugins.waveglow import kernels
 
         layout = self.layout
@@ -96,20 +99,26 @@ class Shape(GraphedShape):
         common |= {"WINDOW": layout.window, "CHUNKS": layout.chunks}
         splits = 2 * layout.channels // self.gate_columns
         tile = {"BM": GATE_ROWS, "BN": self.gate_columns, **GATE}
-        kernels.gate_kernel[(layout.phases * self.tiles * splits,)](
-            *self.gate_tensors, *at, 2**layer, self.tiles, self.rows, **common, TAPS=layout.taps, **tile
+        yield TritonLaunch(
+            kernels.gate_kernel,
+            (layout.phases * self.tiles * splits,),
+            (*self.gate_tensors, *at, 2**layer, self.tiles, self.rows),
+            {**common, "TAPS": layout.taps, **tile},
         )
         last = layer == layout.layers - 1
         splits = 1 if last else layout.channels // self.residual_columns
         tiles = self.tiles * (GATE_ROWS // RESIDUAL_ROWS)
         rows = tiles, self.rows, self.stride, self.batch
         tile = {"BM": RESIDUAL_ROWS, "BN": self.residual_columns, **RESIDUAL}
-        kernels.residual_kernel[(layout.phases * tiles * splits,)](
-            *self.residual_tensors, *at, *rows, **common, LAST=last, **tile
+        yield TritonLaunch(
+            kernels.residual_kernel,
+            (layout.phases * tiles * splits,),
+            (*self.residual_tensors, *at, *rows),
+            {**common, "LAST": last, **tile},
         )
 
-    def _flow(self, flow: int | None, after: int, early: int, used: int) -> None:
-        """Launches flow_kernel: before the first coupling net, between two, or after the last."""
+    def _flow(self, flow: int | None, after: int, early: int, used: int) -> TritonLaunch:
+        """flow_kernel: before the first coupling net, between two, or after the last."""
         from trt_plugins.waveglow import kernels
 
         config, layout, folded = self.config, self.layout, self.folded
@@ -123,9 +132,14 @@ class Shape(GraphedShape):
         drawn = {"EARLY": early, "USED": used, "FIRST": flow is None, "FINAL": after < 0}
         rows = {"PHASES": layout.phases, "GROUP": config.n_group, "MARGIN": layout.margin, "BLOCK": FLOW_ROWS}
         grid = -(-self.tiles * GATE_ROWS // FLOW_ROWS), layout.phases
-        kernels.flow_kernel[grid](*tensors, *places, *sizes, **channels, **drawn, **rows, num_warps=4)
+        options = {**channels, **drawn, **rows, "num_warps": 4}
+        return TritonLaunch(kernels.flow_kernel, grid, (*tensors, *places, *sizes), options)
 
 
 class Generator(ShapedGenerator):
     name, shape = "WaveGlow", Shape
     check, fold = staticmethod(layout_of), staticmethod(fold)
+
+    def draw(self, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> torch.Tensor:
+        with torch.cuda.device(self.device):
+            return noise.draw(self.device, distribution, seeds, first, count)

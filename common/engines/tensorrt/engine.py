@@ -13,7 +13,14 @@ from common.engines.tensorrt.api import load_tensorrt
 from common.engines.tensorrt.build import build_stage
 from common.engines.tensorrt.context import ContextRun, LoadedPlan, TrtContext, addressable
 from common.engines.tensorrt.engine_file import engine_file
-from common.engines.tensorrt.steps import ItemByItem, RepeatedSteps, make_steps, shape_of, sizes_of
+from common.engines.tensorrt.steps import (
+    ItemByItem,
+    RepeatedSteps,
+    Repetition,
+    make_steps,
+    shape_of,
+    sizes_of,
+)
 from common.errors import InputError
 from common.stages import Stage
 from common.weights.voices import ModelSource
@@ -60,6 +67,8 @@ class TrtEngine(Engine):
         self._first: dict[bool, TrtContext] = {}  # by `LoadedPlan.has_ones`: for shapes that are new
         self._contexts: Recent[tuple, TrtContext] = Recent(MOST_CONTEXTS)
         self._stream = torch.cuda.Stream(device)
+        if trt.portable and bucket is None:
+            self.text_step = self.stage.rtx_text_step
         self._captured = None
         if deployment.trt_cuda_graph:
             self._captured = Captured(self.stage.full_name, lambda inputs: self.capturable(), self._stream)
@@ -68,6 +77,7 @@ class TrtEngine(Engine):
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         check_inputs(self.stage, inputs)
+        self._require_step(inputs)
         key = tuple(tuple(inputs[name].shape) for name in self.loaded.inputs)
         try:
             with own_stream(self._stream) as stream:
@@ -92,6 +102,7 @@ class TrtEngine(Engine):
     def repeated(
         self, fixed: Arrays, state: Arrays, noise: str, steps: int, kept: Sequence[str]
     ) -> Callable[[Array], dict[str, Tensor]]:
+        self._require_step(fixed)
         sample = next(tensor for tensor in self.stage.inputs if tensor.name == noise)
         shape = shape_of(sample, sizes_of(self.stage, {**fixed, **state}))
         check_inputs(self.stage, {**fixed, **state, noise: torch.zeros(shape, device=self.device)})
@@ -99,7 +110,7 @@ class TrtEngine(Engine):
         with own_stream(self._stream) as stream:
 
             def make() -> RepeatedSteps | ItemByItem:
-                made = make_steps(self.loaded, self.stage, fixed, state, noise, steps, stream)
+                made = make_steps(self.loaded, Repetition(self.stage, noise, steps), fixed, state, stream)
                 self.loaded.save_compiled()
                 return made
 
@@ -112,6 +123,14 @@ class TrtEngine(Engine):
                 return {name: repeated.rows(name, len(values)) for name in kept}
 
         return run
+
+    def _require_step(self, inputs: Arrays) -> None:
+        step = self.text_step
+        if step > 1 and (symbols := sizes_of(self.stage, inputs)["text"]) % step:
+            raise InputError(
+                f"{self.stage.full_name} on TensorRT for RTX takes texts padded to a multiple of {step} "
+                f"symbols, not {symbols}: of others the last positions would be wrong"
+            )
 
     def _run(self, key: tuple, inputs: dict[str, Tensor], stream: torch.cuda.Stream) -> dict[str, Tensor]:
         outputs = self._captured(inputs) if self._captured else None

@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,6 +18,15 @@ from common.stages import Dim, Stage, TensorSpec
 ITEM_TOLERANCE = 2e-2
 
 
+@dataclass(frozen=True)
+class Repetition:
+    """So many autoregressive steps of a stage at a time, each with a row of the input `noise`."""
+
+    stage: Stage
+    noise: str
+    steps: int
+
+
 class RepeatedSteps:
     """Several steps of a stage whose outputs `next_x` are the next step's inputs `x`, as one CUDA graph.
 
@@ -27,13 +37,12 @@ class RepeatedSteps:
     def __init__(
         self,
         loaded: LoadedPlan,
-        stage: Stage,
+        repetition: Repetition,
         fixed: Mapping[str, Tensor],
         state: Mapping[str, Tensor],
-        noise: str,
-        steps: int,
         stream: torch.cuda.Stream,
     ):
+        stage, noise, steps = repetition.stage, repetition.noise, repetition.steps
         self._noise, self._steps = noise, steps
         self.fixed = {name: tensor.clone() for name, tensor in fixed.items()}
         sizes = sizes_of(stage, {**fixed, **state})
@@ -114,8 +123,9 @@ class RepeatedSteps:
 class ItemByItem:
     """The steps of a batch, one item after the other, on the steps of a single one."""
 
-    def __init__(self, single: RepeatedSteps, stage: Stage, noise: str, steps: int):
-        self._single, self._stage, self._noise, self._steps = single, stage, noise, steps
+    def __init__(self, single: RepeatedSteps, repetition: Repetition):
+        self._single, self._stage = single, repetition.stage
+        self._noise, self._steps = repetition.noise, repetition.steps
         self._fixed: list[dict[str, Tensor]] = []
         self._states: list[dict[str, Tensor]] = []
         self._rows: dict[str, Tensor] = {}
@@ -144,22 +154,21 @@ class ItemByItem:
 
 def make_steps(
     loaded: LoadedPlan,
-    stage: Stage,
+    repetition: Repetition,
     fixed: Mapping[str, Tensor],
     state: Mapping[str, Tensor],
-    noise: str,
-    steps: int,
     stream: torch.cuda.Stream,
 ) -> RepeatedSteps | ItemByItem:
     """The steps of a batch, where each item gets what it gets alone; else a warning, and items one by one."""
-    made = RepeatedSteps(loaded, stage, fixed, state, noise, steps, stream)
+    stage, steps = repetition.stage, repetition.steps
+    made = RepeatedSteps(loaded, repetition, fixed, state, stream)
     if len(next(iter(state.values()))) == 1:
         return made
     zeros = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
     first, start = (item_of(stage, part, 0) for part in (fixed, zeros))
-    single = RepeatedSteps(loaded, stage, first, start, noise, steps, stream)
-    alone = ItemByItem(single, stage, noise, steps)
-    given = made.rows(noise, steps)
+    single = RepeatedSteps(loaded, repetition, first, start, stream)
+    alone = ItemByItem(single, repetition)
+    given = made.rows(repetition.noise, steps)
     for one in (made, alone):
         one.start(fixed, zeros)
         one.run(given, stream)

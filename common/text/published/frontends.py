@@ -119,6 +119,8 @@ class _PublishedFrontend(ABC):
         Dropped symbols are searched in text order, so that of two equal ones the first is reported.
         """
         left = Counter(symbol.lower() for symbol in dropped)
+        if not left and text.isascii():
+            return []
         found = []
         for match in _BRACES.finditer(text):
             for phone in re.finditer(r"\S+", match[1]):
@@ -211,7 +213,7 @@ class FastPitchFrontend(_PublishedFrontend):
         if ambiguous not in ("ignore", "first", "random"):
             raise InputError(f"ambiguous must be 'ignore', 'first' or 'random', not {ambiguous!r}")
         super().__init__(symbol_set, "", _character_map(cleaners, bundled), max_symbols)
-        self._clean = chain(cleaners, FASTPITCH)
+        self._clean = lru_cache(maxsize=4096)(chain(cleaners, FASTPITCH))  # of one token
         self._p_arpabet = p_arpabet
         self._ambiguous = ambiguous
         self._random = np.random.RandomState(seed)  # the published code draws from this legacy stream

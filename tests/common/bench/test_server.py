@@ -96,7 +96,7 @@ def test_a_row_says_how_fast_and_how_late():
     row = bench.row_of(Load(CLOSED, 4), made)
     assert row["audio_s"] == 16 and row["elapsed_s"] == 5 and row["rtfx"] == pytest.approx(3.2)
     assert row["first_audio"]["p50"] == pytest.approx(0.1) and row["total"]["p99"] == pytest.approx(2.0)
-    assert row["between"]["mean"] == pytest.approx(1.9)
+    assert row["chunk_gap"]["mean"] == pytest.approx(1.9)
     assert row["dry"] == 4 and row["longest_dry_s"] == pytest.approx(0.9)
 
 

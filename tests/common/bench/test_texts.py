@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from common.bench import run
-from common.bench.models import LoadedModels, Seeds
+from common.bench.models import LoadedModels
 from common.bench.report import as_csv, markdown, plots
 from common.bench.run import groups, measure_workload
 from common.bench.workload import MEASURED_TEXTS, SPEAK_MANY, STREAM, Target, Texts, Workload, with_texts
 from common.runner import TextToSpeech
-from common.speech import Controls
 from tests.common.bench.test_models import sizes
 from tests.conftest import tiny_fastspeech, tiny_hifigan, tiny_tacotron2
 
@@ -69,13 +68,13 @@ def test_each_text_is_spoken_once_behind_the_others(workload, monkeypatch, call)
     spoken = []
     plain = getattr(TextToSpeech, call)
 
-    def noted(self, text, controls):
-        spoken.append((text, controls.seed))
-        return plain(self, text, controls)
+    def noted(self, text):
+        spoken.append(text)
+        return plain(self, text)
 
     monkeypatch.setattr(TextToSpeech, call, noted)
-    (row,) = measured(workload("fastpitch", call=call, new_seeds=True))
-    assert spoken == [(text, i) for i, text in enumerate((*TEXTS.warm_up, *TEXTS.measured))]
+    (row,) = measured(workload("fastpitch", call=call))
+    assert spoken == [*TEXTS.warm_up, *TEXTS.measured]
     assert (row["texts"], row["runs"], row["warm_up_texts"]) == ("some.txt", 3, 2)
     assert row["letters"] == {"mean": pytest.approx(29 / 3), "min": 4, "max": 15}
     latency = row["latency"]
@@ -140,9 +139,3 @@ def test_a_gpu_gives_texts_a_process_of_their_own():
     fixed = Workload(Target("fastpitch", "hifigan"), device="cuda", symbols=(7,))
     made = [fixed, fixed, *with_texts([fixed], TEXTS, (1, 4))]
     assert [len(group) for group in groups(made)] == [2, 1] and made[-1].batches == (1, 4)
-
-
-def test_new_seeds_are_new_for_each_run():
-    same, new = Seeds(Controls(seed=3), False), Seeds(Controls(seed=3), True)
-    assert [same.controls().seed for _ in range(3)] == [3, 3, 3]
-    assert [new.controls().seed for _ in range(3)] == [3, 4, 5]

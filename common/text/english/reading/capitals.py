@@ -49,9 +49,9 @@ def cased(cursor: Cursor, word: str) -> str:
     possessive = word[len(base) :]
     if base.isupper():
         return _capitals(cursor, base) + possessive
-    if base[-1] == "s" and base[:-1] in tables.ACRONYMS:
+    if base[-1:] == "s" and base[:-1] in tables.ACRONYMS:
         return f"{tables.ACRONYMS[base[:-1]]}s{possessive}"
-    if base[-1] == "s" and len(base) > 2 and base[:-1].isupper():
+    if base[-1:] == "s" and len(base) > 2 and base[:-1].isupper():
         spoken = _capitals(cursor, base[:-1])
         return f"{spoken}s{possessive}" if spoken.isalpha() else word
     return camel(cursor, base) + possessive if len(base) > 2 else word

@@ -1,0 +1,62 @@
+"""The noise kernel gives the host's numbers, bit for bit; engines draw with it."""
+
+import numpy as np
+import pytest
+import torch
+
+from common.stages import stages_of
+from common.weights.voices import load_voice
+from tacotron2.decode import SeededNoise
+from tests.trt_plugins.drawn import RANGES, differing
+from tests.trt_plugins.vocoder_kernels import interpreted_error, kernels_of
+from trt_plugins import noise
+from waveglow.noise import draw_noise
+
+
+@pytest.mark.triton
+def test_the_interpreted_kernel_draws_the_hosts_bits():
+    """The kernel without a GPU: Triton's interpreter runs it, in a process of its own."""
+    assert interpreted_error("noise") == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.triton
+@pytest.mark.parametrize("what", [*RANGES, ("normal", (11,), 256 * 99, 256 * 640)], ids=str)
+def test_the_kernel_draws_the_hosts_bits(what):
+    assert differing(noise.draw, "cuda", *what) == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.triton
+def test_waveglows_noise_is_the_same_on_a_gpu():
+    engine = kernels_of(load_voice().source("waveglow"))
+    for seed, first, last in ((0, 0, 1), (5, 0, 640), (5, 37, 300)):
+        drawn = draw_noise(engine.config, first, last, seed, engine.draw)
+        assert drawn.is_cuda and np.array_equal(drawn.cpu(), draw_noise(engine.config, first, last, seed))
+
+
+@pytest.mark.gpu
+@pytest.mark.triton
+@pytest.mark.parametrize("has_triton", [True, False])
+def test_tacotron2s_noise_is_the_same_on_a_gpu(has_triton, monkeypatch):
+    from trt_plugins.tacotron2_decoder.engine import DecoderLoop
+
+    source = load_voice().source("tacotron2")
+    stage = next(s for s in stages_of("tacotron2", source.config) if s.name == "decoder_loop")
+    engine, channels = DecoderLoop(stage, source, "cuda"), source.config.prenet_dim
+    if not has_triton:
+        monkeypatch.setattr(noise, "can_draw", lambda: False)
+    on_gpu, on_host = SeededNoise([3, 0, 3], channels, engine.draw), SeededNoise([3, 0, 3], channels)
+    for steps in (1, 64, 1000):
+        rows = torch.as_tensor(on_gpu.rows(steps))
+        assert rows.is_cuda == has_triton and np.array_equal(rows.cpu(), on_host.rows(steps))
+
+
+@pytest.mark.parametrize("missing", ["Triton", "a compiler"])
+def test_without_triton_or_a_compiler_the_kernel_is_not_launched(missing, monkeypatch):
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(noise.shutil, "which", lambda name: name if missing == "Triton" else None)
+    monkeypatch.setattr(noise.importlib.util, "find_spec", lambda name: missing == "a compiler" or None)
+    assert not noise.can_draw.__wrapped__()
+    monkeypatch.setenv("CC", "cc")
+    assert noise.can_draw.__wrapped__() == (missing == "a compiler")

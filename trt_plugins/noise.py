@@ -1,0 +1,46 @@
+"""The numbers of `common/noise.py`, bit for bit, drawn by a kernel on an NVIDIA GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from common.arrays import to_device
+from common.noise import NUMBERS_PER_BLOCK, Distribution, key_of, table
+from trt_plugins.graphs import TritonLaunch
+
+BLOCK = 128  # blocks of 16 numbers that a program makes
+
+
+def draw(device: str, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> Tensor:
+    """As `common.noise.draw`, float32 [B, count]: on the current stream of this device, the current one."""
+    from trt_plugins import philox
+
+    keys = np.array([key_of(seed) for seed in seeds], np.uint64).view(np.int64)
+    drawn = torch.empty(len(seeds), count, device=device)
+    blocks = -(-(first + count) // NUMBERS_PER_BLOCK) - first // NUMBERS_PER_BLOCK
+    grid = -(-blocks // BLOCK), len(seeds)
+    tensors = torch.as_tensor(to_device(keys, device)), table_on(device, distribution), drawn
+    TritonLaunch(philox.draw_kernel, grid, (*tensors, first, count), {"BLOCK": BLOCK})()
+    return drawn
+
+
+@cache
+def table_on(device: str, distribution: Distribution) -> Tensor:
+    """The distribution's values, which stay on the device."""
+    return torch.as_tensor(to_device(table(distribution), device))
+
+
+@cache
+def can_draw() -> bool:
+    """Whether Triton is here, and the C compiler with which it makes what launches a kernel."""
+    compilers = "gcc", "clang"
+    compiler = os.environ.get("CC") or any(shutil.which(name) for name in compilers)
+    return bool(compiler) and importlib.util.find_spec("triton") is not None
