@@ -269,6 +269,32 @@ class TextToSpeech:
         self.require_controls(controls)
         return Stream(self, self._job(0, text, controls), _require_retries(retries), sizes or ChunkSizes())
 
+    def speak_ahead(self, streams: Iterable[Stream]) -> None:
+        """The acoustic step of several streams' next chunks, as many together as the models allow.
+
+        Each stream gets what it would have made itself; one that needs no mel stays as it is, and so does one
+        in whose batch an utterance cannot be spoken: its error is raised where its own chunk is asked for.
+        Nobody reads these streams meanwhile.
+        """
+        waiting = [stream for stream in streams if stream.needs_mel]
+        for retries in sorted({stream._retries for stream in waiting}):
+            by_job = {stream._job: stream for stream in waiting if stream._retries == retries}
+            queue = [(job, stream.spoken) for job, stream in by_job.items()]
+            for batch in self._batches(queue, self.choose_batch_size(None)):
+                utterances = [job.text.utterances[i] for job, i in batch]
+                clock = Timings()
+                try:
+                    with self._models_turn, clock.stage("acoustic"):
+                        spoken = self._speak_utterances(
+                            utterances, [job.controls for job, _ in batch], retries
+                        )
+                except ValueError:
+                    continue
+                work = sum(one.mel.shape[1] for one in spoken)
+                for (job, _), one in zip(batch, spoken, strict=True):
+                    by_job[job]._ahead = one
+                    job.clock.add(clock, one.mel.shape[1] / work if work else 1 / len(batch))
+
     def choose_batch_size(self, batch_size: int | None) -> int:
         """Utterances at a time, where a call asks for so many, or leaves it open."""
         largest = self.acoustic.largest_batch
@@ -286,14 +312,6 @@ class TextToSpeech:
 
     def _speak_jobs(self, jobs: list[_Job], batch_size: int, retries: int) -> Iterator[tuple[int, Audio]]:
         queue = [(job, i) for job in jobs for i in range(len(job.text.utterances))]
-        if batch_size > 1:
-            keys = list(dict.fromkeys(self.acoustic.batch_key(job.controls) for job in jobs))
-            queue.sort(
-                key=lambda entry: (
-                    keys.index(self.acoustic.batch_key(entry[0].controls)),
-                    len(entry[0].text.utterances[entry[1]].ids),
-                )
-            )
         for batch in self._batches(queue, batch_size):
             utterances = [job.text.utterances[i] for job, i in batch]
             clock = Timings()
@@ -306,15 +324,23 @@ class TextToSpeech:
                     yield job.number, self._join(job, retries)
 
     def _batches(self, queue: list[tuple[_Job, int]], batch_size: int) -> Iterator[list[tuple[_Job, int]]]:
-        """The queue in order, so many at a time, and together only what the same bucket covers and has the
-        same `batch_key`.
+        """The queue, so many of similar length at a time; together only what the same bucket covers and has
+        the same `batch_key`. One by one it keeps its order.
         """
 
-        def in_common(entry: tuple[_Job, int]) -> tuple[Hashable, Bucket | None]:
-            job, i = entry
-            bucket = self.acoustic.engines.covering(len(job.text.utterances[i].ids))
-            return self.acoustic.batch_key(job.controls), bucket
+        def key_of(entry: tuple[_Job, int]) -> Hashable:
+            return self.acoustic.batch_key(entry[0].controls)
 
+        def length_of(entry: tuple[_Job, int]) -> int:
+            job, i = entry
+            return len(job.text.utterances[i].ids)
+
+        def in_common(entry: tuple[_Job, int]) -> tuple[Hashable, Bucket | None]:
+            return key_of(entry), self.acoustic.engines.covering(length_of(entry))
+
+        if batch_size > 1:
+            keys = list(dict.fromkeys(map(key_of, queue)))
+            queue = sorted(queue, key=lambda entry: (keys.index(key_of(entry)), length_of(entry)))
         for _, entries in itertools.groupby(queue, in_common):
             while batch := list(itertools.islice(entries, batch_size)):
                 yield batch
@@ -396,9 +422,13 @@ class Stream:
 
     `timings`, `notes`, `problems`, `starts` and `durations` grow while it is read, the last two before their
     utterance's first chunk leaves: `common.synthesis.timestamps` takes a stream as it takes `Audio`.
+    `TextToSpeech.speak_ahead` makes the acoustic step of several streams together.
     """
 
     def __init__(self, tts: TextToSpeech, job: _Job, retries: int, sizes: ChunkSizes):
+        self._job, self._retries = job, retries
+        self._ahead: SpokenUtterance | None = None  # the next utterance, where `speak_ahead` has spoken it
+        self._within = False  # an utterance of which there are chunks to come
         self.sampling_rate = tts.sampling_rate
         self.analysis = job.text
         self.utterances = job.text.utterances
@@ -408,7 +438,7 @@ class Stream:
         self.durations: list[np.ndarray] = []  # int64 [T_text], frames
         self.notes: list[str] = []  # of each utterance so far, "" for most
         self.problems: list[Problem] = []
-        self._chunks = self._run(tts, job.text.utterances, job.controls, retries, sizes)
+        self._chunks = self._run(tts, sizes)
 
     def __iter__(self) -> Stream:
         return self
@@ -420,27 +450,36 @@ class Stream:
             self.timings.first_audio = self.timings.total
         return samples
 
+    @property
+    def spoken(self) -> int:
+        """Utterances whose mels were taken so far."""
+        return len(self.starts)
+
+    @property
+    def needs_mel(self) -> bool:
+        """Whether the next chunk begins with the acoustic step."""
+        return self._ahead is None and not self._within and self.spoken < len(self.utterances)
+
     def close(self) -> None:
         """Ends it; not while another thread reads it."""
         self._chunks.close()
 
-    def _run(
-        self,
-        tts: TextToSpeech,
-        utterances: Sequence[Utterance],
-        controls: Controls,
-        retries: int,
-        sizes: ChunkSizes,
-    ) -> Generator[np.ndarray, None, None]:
-        first_chunk, position = sizes.first, 0
-        for number, utterance in enumerate(utterances):
+    def _speak(self, tts: TextToSpeech, utterance: Utterance) -> SpokenUtterance:
+        spoken, self._ahead = self._ahead, None
+        if spoken is None:
             with tts._models_turn, self.timings.stage("acoustic"):
-                (spoken,) = tts._speak_utterances([utterance], [controls], retries)
+                (spoken,) = tts._speak_utterances([utterance], [self._job.controls], self._retries)
+        return spoken
+
+    def _run(self, tts: TextToSpeech, sizes: ChunkSizes) -> Generator[np.ndarray, None, None]:
+        first_chunk, position, controls = sizes.first, 0, self._job.controls
+        for number, utterance in enumerate(self.utterances):
+            spoken = self._speak(tts, utterance)
             self.notes.append(spoken.note)
             self.starts.append(position / self.sampling_rate)
             self.durations.append(spoken.durations)
             if spoken.problem:
-                self.problems.append(describe_problem(number, utterance, spoken, retries))
+                self.problems.append(describe_problem(number, utterance, spoken, self._retries))
             left = spoken.mel.shape[1] * tts.vocoder.hop
             position += left + round(utterance.pause * self.sampling_rate)
             if not left:  # no sound, as in `speak`
@@ -455,6 +494,7 @@ class Stream:
                 with tts._models_turn, self.timings.stage("vocoder"):
                     samples = require_finite(next(chunks))
                 left -= len(samples)
+                self._within = left > 0
                 pause = None if left else utterance.pause
                 samples = finish(samples, self.sampling_rate, controls.volume, starts=is_first, pause=pause)
                 samples = np.concatenate([held, samples])

@@ -177,3 +177,49 @@ def test_controls_are_as_many_as_texts(tts):
     with pytest.raises(InputError, match="the control 'sigma' would change nothing"):
         tts.speak_many(["One.", "Two."], [one, Controls(sigma=0.5)])
     assert tts.speak_many([], []) == []
+
+
+@pytest.mark.parametrize("pair", [("tacotron2", "hifigan"), ("fastpitch", "waveglow")])
+def test_streams_whose_acoustic_step_was_made_together_are_those_alone(pair, monkeypatch):
+    tts = TextToSpeech.load(*pair, device="cpu")
+    calls, synthesise = [], tts.acoustic.synthesise
+    monkeypatch.setattr(tts.acoustic, "synthesise", lambda *a: calls.append(len(a[0])) or synthesise(*a))
+    texts = ("It works. It really does.", "Glue the sheet.", "Yes. No. All of it.")
+    controls = [Controls(seed=number, volume=1.0 - number / 4) for number in range(3)]
+    alone = [tts.speak(text, one) for text, one in zip(texts, controls, strict=True)]
+    calls.clear()
+    streams = [tts.stream(text, one) for text, one in zip(texts, controls, strict=True)]
+    chunks: list[list[np.ndarray]] = [[] for _ in streams]
+    while any(stream.needs_mel for stream in streams):
+        waiting = [stream for stream in streams if stream.needs_mel]
+        tts.speak_ahead(streams)
+        assert not any(stream.needs_mel for stream in streams) and calls[-1] == len(waiting)
+        made = len(calls)
+        tts.speak_ahead(streams)  # nobody needs anything
+        for number, stream in enumerate(streams):
+            if stream in waiting:
+                chunks[number].append(next(stream))
+                while not stream.needs_mel and (more := next(stream, None)) is not None:
+                    chunks[number].append(more)
+        assert len(calls) == made
+    assert calls == [3, 2, 1]
+    for stream, made, wanted in zip(streams, chunks, alone, strict=True):
+        assert stream.starts == list(wanted.starts) and stream.timings.stages["acoustic"] > 0
+        np.testing.assert_allclose(np.concatenate(made), wanted.samples, rtol=0, atol=2e-3)
+
+
+def test_what_cannot_be_spoken_ahead_is_an_error_of_its_own_stream(tts, monkeypatch):
+    synthesise = tts.acoustic.synthesise
+
+    def refusing(ids, controls):
+        if any(one.seed == 1 for one in controls):
+            raise InputError("no such seed")
+        return synthesise(ids, controls)
+
+    monkeypatch.setattr(tts.acoustic, "synthesise", refusing)
+    streams = [tts.stream("It works.", Controls(seed=seed)) for seed in (0, 1)]
+    tts.speak_ahead(streams)
+    assert all(stream.needs_mel for stream in streams)
+    assert len(np.concatenate(list(streams[0])))
+    with pytest.raises(InputError, match="no such seed"):
+        next(streams[1])
