@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from common.config.deployment import Bucket, Deployment
 from common.engines import Engine
 from common.errors import InputError
 from common.registry import MODELS
-from common.speech import Audio, Controls, Problem, Timings
+from common.speech import Audio, Controls, Problem, Timings, controls_of_each
 from common.stages.choose import KINDS, deployment_of, parse_backends
 from common.synthesis.admission import Admission
 from common.synthesis.finish import complete_peaks, finish, require_finite, soft_clip
@@ -75,6 +75,7 @@ class _Job:
 
     number: int
     text: AnalysedText
+    controls: Controls
     clock: Timings
     parts: dict[int, _SpokenPart] = field(default_factory=dict)
 
@@ -213,33 +214,48 @@ class TextToSpeech:
     def speak_many(
         self,
         texts: Iterable[str | AnalysedText],
-        controls: Controls | None = None,
+        controls: Controls | Sequence[Controls] | None = None,
         batch_size: int | None = None,
         retries: int = 0,
     ) -> list[Audio]:
-        """Speaks texts in batches of similar length; answers in the order asked."""
+        """Speaks texts in batches of similar length; answers in the order asked.
+
+        `controls` are one for all texts, or a sequence with one for each (an InputError where there
+        are more or fewer). Texts whose controls differ in what the acoustic model takes once for a batch (its
+        `batch_key`) come into different batches.
+        """
         answers = dict(self.speak_each(list(texts), controls, batch_size, retries))
         return [answers[number] for number in sorted(answers)]
 
     def speak_each(
         self,
         texts: Iterable[str | AnalysedText],
-        controls: Controls | None = None,
+        controls: Controls | Sequence[Controls] | None = None,
         batch_size: int | None = None,
         retries: int = 0,
     ) -> Iterator[tuple[int, Audio]]:
         """As speak_many, but each answer leaves with its text's number as soon as it is ready.
 
         A generator of texts is read as they come, by a thread of its own: the first is spoken while the
-        second is not there yet. With batches, which texts share one then depends on when they came.
+        second is not there yet. With batches, which texts share one then depends on when they came. Whether
+        its texts are as many as the controls is known only when one has no controls, or at its end.
         """
-        controls = controls or Controls()
-        self.require_controls(controls)
+        one_each = isinstance(controls, Sequence)
+        given = list(controls) if one_each else controls_of_each(controls, 1)
+        for one in dict.fromkeys(given):
+            self.require_controls(one)
+        if isinstance(texts, Sized):
+            controls_of_each(controls, len(texts))
         batch_size = self.choose_batch_size(batch_size)
         retries = _require_retries(retries)
+        count = 0
         for admitted in Admission(texts, batch_size * SORTED_BATCHES).rounds():
-            jobs = [self._job(number, text) for number, text in admitted]
-            yield from self._speak_jobs(jobs, controls, batch_size, retries)
+            count += len(admitted)
+            if one_each and count > len(given):
+                controls_of_each(given, count)
+            jobs = [self._job(number, text, given[number if one_each else 0]) for number, text in admitted]
+            yield from self._speak_jobs(jobs, batch_size, retries)
+        controls_of_each(controls, count)
 
     def stream(
         self,
@@ -251,7 +267,33 @@ class TextToSpeech:
         """Speaks one text in chunks that join to what `speak` gives; the first leaves as early as it can."""
         controls = controls or Controls()
         self.require_controls(controls)
-        return Stream(self, self._job(0, text), controls, _require_retries(retries), sizes or ChunkSizes())
+        return Stream(self, self._job(0, text, controls), _require_retries(retries), sizes or ChunkSizes())
+
+    def speak_ahead(self, streams: Iterable[Stream]) -> None:
+        """The acoustic step of several streams' next chunks, as many together as the models allow.
+
+        Each stream gets what it would have made itself; one that needs no mel stays as it is, and so does one
+        in whose batch an utterance cannot be spoken: its error is raised where its own chunk is asked for.
+        Nobody reads these streams meanwhile.
+        """
+        waiting = [stream for stream in streams if stream.needs_mel]
+        for retries in sorted({stream._retries for stream in waiting}):
+            by_job = {stream._job: stream for stream in waiting if stream._retries == retries}
+            queue = [(job, stream.spoken) for job, stream in by_job.items()]
+            for batch in self._batches(queue, self.choose_batch_size(None)):
+                utterances = [job.text.utterances[i] for job, i in batch]
+                clock = Timings()
+                try:
+                    with self._models_turn, clock.stage("acoustic"):
+                        spoken = self._speak_utterances(
+                            utterances, [job.controls for job, _ in batch], retries
+                        )
+                except ValueError:
+                    continue
+                work = sum(one.mel.shape[1] for one in spoken)
+                for (job, _), one in zip(batch, spoken, strict=True):
+                    by_job[job]._ahead = one
+                    job.clock.add(clock, one.mel.shape[1] / work if work else 1 / len(batch))
 
     def choose_batch_size(self, batch_size: int | None) -> int:
         """Utterances at a time, where a call asks for so many, or leaves it open."""
@@ -264,40 +306,47 @@ class TextToSpeech:
             raise InputError(f"batch size must be from 1 to {largest}, not {batch_size}")
         return batch_size
 
-    def _job(self, number: int, text: str | AnalysedText) -> _Job:
+    def _job(self, number: int, text: str | AnalysedText, controls: Controls) -> _Job:
         analysed = text if isinstance(text, AnalysedText) else self.analyse(text)
-        return _Job(number, analysed, Timings({"text": analysed.seconds}))
+        return _Job(number, analysed, controls, Timings({"text": analysed.seconds}))
 
-    def _speak_jobs(
-        self, jobs: list[_Job], controls: Controls, batch_size: int, retries: int
-    ) -> Iterator[tuple[int, Audio]]:
+    def _speak_jobs(self, jobs: list[_Job], batch_size: int, retries: int) -> Iterator[tuple[int, Audio]]:
         queue = [(job, i) for job in jobs for i in range(len(job.text.utterances))]
-        if batch_size > 1:
-            queue.sort(key=lambda entry: len(entry[0].text.utterances[entry[1]].ids))
         for batch in self._batches(queue, batch_size):
             utterances = [job.text.utterances[i] for job, i in batch]
             clock = Timings()
-            parts = self._speak_batch(utterances, controls, retries, clock)
+            parts = self._speak_batch(utterances, [job.controls for job, _ in batch], retries, clock)
             work = sum(len(part.samples) for part in parts)
             for (job, i), part in zip(batch, parts, strict=True):
                 job.parts[i] = part
                 job.clock.add(clock, len(part.samples) / work if work else 1 / len(parts))
                 if len(job.parts) == len(job.text.utterances):
-                    yield job.number, self._join(job, controls, retries)
+                    yield job.number, self._join(job, retries)
 
     def _batches(self, queue: list[tuple[_Job, int]], batch_size: int) -> Iterator[list[tuple[_Job, int]]]:
-        """The queue in order, so many at a time, and together only what the same bucket covers."""
+        """The queue, so many of similar length at a time; together only what the same bucket covers and has
+        the same `batch_key`. One by one it keeps its order.
+        """
 
-        def bucket_of(entry: tuple[_Job, int]) -> Bucket | None:
+        def key_of(entry: tuple[_Job, int]) -> Hashable:
+            return self.acoustic.batch_key(entry[0].controls)
+
+        def length_of(entry: tuple[_Job, int]) -> int:
             job, i = entry
-            return self.acoustic.engines.covering(len(job.text.utterances[i].ids))
+            return len(job.text.utterances[i].ids)
 
-        for _, entries in itertools.groupby(queue, bucket_of):
+        def in_common(entry: tuple[_Job, int]) -> tuple[Hashable, Bucket | None]:
+            return key_of(entry), self.acoustic.engines.covering(length_of(entry))
+
+        if batch_size > 1:
+            keys = list(dict.fromkeys(map(key_of, queue)))
+            queue = sorted(queue, key=lambda entry: (keys.index(key_of(entry)), length_of(entry)))
+        for _, entries in itertools.groupby(queue, in_common):
             while batch := list(itertools.islice(entries, batch_size)):
                 yield batch
 
     def _speak_batch(
-        self, utterances: Sequence[Utterance], controls: Controls, retries: int, clock: Timings
+        self, utterances: Sequence[Utterance], controls: Sequence[Controls], retries: int, clock: Timings
     ) -> list[_SpokenPart]:
         with self._models_turn:
             with clock.stage("acoustic"):
@@ -312,28 +361,27 @@ class TextToSpeech:
             ]
 
     def _speak_utterances(
-        self, utterances: Sequence[Utterance], controls: Controls, retries: int
+        self, utterances: Sequence[Utterance], controls: Sequence[Controls], retries: int
     ) -> list[SpokenUtterance]:
         return speak_utterances(self.acoustic, self.frontend.symbols, utterances, controls, retries)
 
-    def _vocode(self, spoken: Sequence[SpokenUtterance], controls: Controls) -> list[np.ndarray]:
+    def _vocode(self, spoken: Sequence[SpokenUtterance], controls: Sequence[Controls]) -> list[np.ndarray]:
         """Each utterance's samples; without frames there is no sound."""
         audio = [np.zeros(0, np.float32)] * len(spoken)
         heard = [i for i, one in enumerate(spoken) if one.mel.shape[1]]
-        for i, samples in zip(
-            heard, self.vocoder.vocode_each([spoken[i].mel for i in heard], controls), strict=True
-        ):
+        mels, theirs = [spoken[i].mel for i in heard], [controls[i] for i in heard]
+        for i, samples in zip(heard, self.vocoder.vocode_each(mels, theirs), strict=True):
             audio[i] = samples
         return audio
 
-    def _join(self, job: _Job, controls: Controls, retries: int) -> Audio:
+    def _join(self, job: _Job, retries: int) -> Audio:
         """The utterances' audio in order, with their pauses."""
         parts = [job.parts.pop(i) for i in range(len(job.parts))]
-        utterances = job.text.utterances
+        utterances, volume = job.text.utterances, job.controls.volume
         starts, finished, position = [], [], 0
         with job.clock.stage("join"):
             for utterance, part in zip(utterances, parts, strict=True):
-                samples = finish(part.samples, self.sampling_rate, controls.volume, pause=utterance.pause)
+                samples = finish(part.samples, self.sampling_rate, volume, pause=utterance.pause)
                 starts.append(position / self.sampling_rate)
                 finished.append(soft_clip(samples))
                 position += len(samples)
@@ -374,9 +422,13 @@ class Stream:
 
     `timings`, `notes`, `problems`, `starts` and `durations` grow while it is read, the last two before their
     utterance's first chunk leaves: `common.synthesis.timestamps` takes a stream as it takes `Audio`.
+    `TextToSpeech.speak_ahead` makes the acoustic step of several streams together.
     """
 
-    def __init__(self, tts: TextToSpeech, job: _Job, controls: Controls, retries: int, sizes: ChunkSizes):
+    def __init__(self, tts: TextToSpeech, job: _Job, retries: int, sizes: ChunkSizes):
+        self._job, self._retries = job, retries
+        self._ahead: SpokenUtterance | None = None  # the next utterance, where `speak_ahead` has spoken it
+        self._within = False  # an utterance of which there are chunks to come
         self.sampling_rate = tts.sampling_rate
         self.analysis = job.text
         self.utterances = job.text.utterances
@@ -386,7 +438,7 @@ class Stream:
         self.durations: list[np.ndarray] = []  # int64 [T_text], frames
         self.notes: list[str] = []  # of each utterance so far, "" for most
         self.problems: list[Problem] = []
-        self._chunks = self._run(tts, job.text.utterances, controls, retries, sizes)
+        self._chunks = self._run(tts, sizes)
 
     def __iter__(self) -> Stream:
         return self
@@ -398,27 +450,36 @@ class Stream:
             self.timings.first_audio = self.timings.total
         return samples
 
+    @property
+    def spoken(self) -> int:
+        """Utterances whose mels were taken so far."""
+        return len(self.starts)
+
+    @property
+    def needs_mel(self) -> bool:
+        """Whether the next chunk begins with the acoustic step."""
+        return self._ahead is None and not self._within and self.spoken < len(self.utterances)
+
     def close(self) -> None:
         """Ends it; not while another thread reads it."""
         self._chunks.close()
 
-    def _run(
-        self,
-        tts: TextToSpeech,
-        utterances: Sequence[Utterance],
-        controls: Controls,
-        retries: int,
-        sizes: ChunkSizes,
-    ) -> Generator[np.ndarray, None, None]:
-        first_chunk, position = sizes.first, 0
-        for number, utterance in enumerate(utterances):
+    def _speak(self, tts: TextToSpeech, utterance: Utterance) -> SpokenUtterance:
+        spoken, self._ahead = self._ahead, None
+        if spoken is None:
             with tts._models_turn, self.timings.stage("acoustic"):
-                (spoken,) = tts._speak_utterances([utterance], controls, retries)
+                (spoken,) = tts._speak_utterances([utterance], [self._job.controls], self._retries)
+        return spoken
+
+    def _run(self, tts: TextToSpeech, sizes: ChunkSizes) -> Generator[np.ndarray, None, None]:
+        first_chunk, position, controls = sizes.first, 0, self._job.controls
+        for number, utterance in enumerate(self.utterances):
+            spoken = self._speak(tts, utterance)
             self.notes.append(spoken.note)
             self.starts.append(position / self.sampling_rate)
             self.durations.append(spoken.durations)
             if spoken.problem:
-                self.problems.append(describe_problem(number, utterance, spoken, retries))
+                self.problems.append(describe_problem(number, utterance, spoken, self._retries))
             left = spoken.mel.shape[1] * tts.vocoder.hop
             position += left + round(utterance.pause * self.sampling_rate)
             if not left:  # no sound, as in `speak`
@@ -433,6 +494,7 @@ class Stream:
                 with tts._models_turn, self.timings.stage("vocoder"):
                     samples = require_finite(next(chunks))
                 left -= len(samples)
+                self._within = left > 0
                 pause = None if left else utterance.pause
                 samples = finish(samples, self.sampling_rate, controls.volume, starts=is_first, pause=pause)
                 samples = np.concatenate([held, samples])

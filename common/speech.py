@@ -102,6 +102,18 @@ def control_fields() -> dict[str, tuple[type, Control, Any]]:
     }
 
 
+def controls_of_each(controls: Controls | Sequence[Controls] | None, count: int) -> list[Controls]:
+    """The controls of each of so many texts, of one for all (None: the defaults) or of one for each.
+
+    An InputError where there are more or fewer than texts.
+    """
+    if controls is None or isinstance(controls, Controls):
+        return [controls or Controls()] * count
+    if len(controls) != count:
+        raise InputError(f"{len(controls)} controls for {count} texts: give one for each, or one for all")
+    return list(controls)
+
+
 @dataclass(frozen=True, eq=False)
 class AcousticOutput:
     """A batch from an acoustic model. `mel` and `energy` stay on the model's device; the rest is numpy."""

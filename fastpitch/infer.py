@@ -48,10 +48,12 @@ class FastPitchAcoustic(AcousticModel[FastPitchConfig]):
     def batch_safe(self) -> bool:
         return self.config.mask_padding
 
-    def synthesise(self, ids: Sequence[np.ndarray], controls: Controls | None = None) -> AcousticOutput:
-        controls = controls or Controls()
-        symbols, lengths = self._texts(ids, controls)
-        spoken = self._by_graphs(symbols, lengths, controls) or self._by_engines(symbols, lengths, controls)
+    def synthesise(
+        self, ids: Sequence[np.ndarray], controls: Controls | Sequence[Controls] | None = None
+    ) -> AcousticOutput:
+        each = self.controls_of_items(ids, controls)
+        symbols, lengths = self._texts(ids, each)
+        spoken = self._by_graphs(symbols, lengths, each) or self._by_engines(symbols, lengths, each)
         decoded, repeats, pitch = spoken
         return AcousticOutput(
             mel=decoded["mel"],
@@ -61,18 +63,21 @@ class FastPitchAcoustic(AcousticModel[FastPitchConfig]):
             energy=decoded.get("energy"),
         )
 
-    def predict_lengths(self, ids: Sequence[np.ndarray], controls: Controls | None = None) -> np.ndarray:
-        controls = controls or Controls()
-        encoded, lengths = self._encode(*self._texts(ids, controls), controls)
-        return to_numpy(round_durations(encoded["duration"], lengths, controls.pace).sum(1))
+    def predict_lengths(
+        self, ids: Sequence[np.ndarray], controls: Controls | Sequence[Controls] | None = None
+    ) -> np.ndarray:
+        each = self.controls_of_items(ids, controls)
+        encoded, lengths = self._encode(*self._texts(ids, each), each)
+        pace = to_device(self._settings(each), self.encoder.device)[:, :1]
+        return to_numpy(round_durations(encoded["duration"], lengths, pace).sum(1))
 
-    def _by_engines(self, symbols: np.ndarray, lengths: np.ndarray, controls: Controls) -> Spoken:
+    def _by_engines(self, symbols: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls]) -> Spoken:
         encoded, lengths_there = self._encode(symbols, lengths, controls)
-        amplify, shift = self._transform(controls)
-        pitch = as_float32(encoded["pitch"]) * amplify + shift
-        repeats = round_durations(encoded["duration"], lengths_there, controls.pace)
+        settings = to_device(self._settings(controls), self.encoder.device)
+        pitch = changed_pitch(encoded["pitch"], settings)
+        repeats = round_durations(encoded["duration"], lengths_there, settings[:, :1])
         index, mel_lengths = repeat_index(repeats)
-        self.require_fit(to_numpy(mel_lengths), lengths, controls.pace)
+        self.require_fit(to_numpy(mel_lengths), lengths, controls)
         decoded = self.decoder(
             encoded=encoded["encoded"],
             lengths=lengths_there,
@@ -82,47 +87,57 @@ class FastPitchAcoustic(AcousticModel[FastPitchConfig]):
         )
         return decoded, to_numpy(repeats), to_numpy(pitch)[:, 0]
 
-    def _by_graphs(self, symbols: np.ndarray, lengths: np.ndarray, controls: Controls) -> Spoken | None:
+    def _by_graphs(
+        self, symbols: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls]
+    ) -> Spoken | None:
         """The same in two launches. None where these lengths have no graphs."""
         if self.two_graphs is None:
             return None
-        encoded = self.two_graphs.encode(symbols, lengths, **self.graph_settings(len(symbols), controls))
+        encoded = self.two_graphs.encode(symbols, lengths, **self.graph_settings(controls))
         if encoded is None:
             return None
         text = symbols.shape[1]
         repeats, pitch = read_later(encoded["numbers"])()[:, :, :text]  # the one time that the host waits
         repeats = repeats.astype(np.int64)
         mel_lengths = repeats.sum(1)
-        self.require_fit(mel_lengths, lengths, controls.pace)
+        self.require_fit(mel_lengths, lengths, controls)
         decoded = self.two_graphs.decode(encoded, mel_lengths)
         if decoded is None:
             return None
         ends = {"mel": int(mel_lengths.max()), "energy": text}
         return {name: value[..., : ends[name]] for name, value in decoded.items()}, repeats, pitch
 
-    def graph_settings(self, batch: int, controls: Controls) -> dict[str, np.ndarray]:
-        settings = np.array([controls.pace, *self._transform(controls)], np.float32)
-        return {"settings": settings, **self._speaker(batch, controls)}
+    def graph_settings(self, controls: Sequence[Controls]) -> dict[str, np.ndarray]:
+        return {"settings": self._settings(controls), **self._speaker(controls)}
 
-    def _texts(self, ids: Sequence[np.ndarray], controls: Controls) -> tuple[np.ndarray, np.ndarray]:
-        if controls.speaker >= self.config.n_speakers:
-            raise InputError(
-                f"speaker {controls.speaker} does not exist: this model has {self.config.n_speakers} "
-                f"(0 to {self.config.n_speakers - 1})"
-            )
+    def _texts(
+        self, ids: Sequence[np.ndarray], controls: Sequence[Controls]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        for one in controls:
+            if one.speaker >= self.config.n_speakers:
+                raise InputError(
+                    f"speaker {one.speaker} does not exist: this model has {self.config.n_speakers} "
+                    f"(0 to {self.config.n_speakers - 1})"
+                )
         return self.pad(ids)
 
     def _encode(
-        self, symbols: np.ndarray, lengths: np.ndarray, controls: Controls
+        self, symbols: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls]
     ) -> tuple[dict[str, Array], Array]:
         """The encoder's outputs, and the texts' lengths on its device."""
-        given = {"symbols": symbols, "lengths": lengths, **self._speaker(len(symbols), controls)}
+        given = {"symbols": symbols, "lengths": lengths, **self._speaker(controls)}
         inputs = {name: to_device(value, self.encoder.device) for name, value in given.items()}
         return self.encoder(**inputs), inputs["lengths"]
 
-    def _speaker(self, batch: int, controls: Controls) -> dict[str, np.ndarray]:
+    def _speaker(self, controls: Sequence[Controls]) -> dict[str, np.ndarray]:
         """What the encoder takes beside the symbols."""
-        return {"speaker": np.full(batch, controls.speaker, np.int64)} if self.config.n_speakers > 1 else {}
+        if self.config.n_speakers == 1:
+            return {}
+        return {"speaker": np.array([one.speaker for one in controls], np.int64)}
+
+    def _settings(self, controls: Sequence[Controls]) -> np.ndarray:
+        """Each item's pace, and factor and shift of its pitch, float32 [B, 3]."""
+        return np.array([(one.pace, *self._transform(one)) for one in controls], np.float32)
 
     def _transform(self, controls: Controls) -> tuple[float, float]:
         """NVIDIA's transforms of the pitch, in NVIDIA's order: a factor and what is added, in deviations."""
@@ -131,17 +146,16 @@ class FastPitchAcoustic(AcousticModel[FastPitchConfig]):
 
 
 def regulating(encode: Run) -> Run:
-    """The encoder's run with what follows it: pitch and durations by `settings` [3] (pace, factor, shift).
+    """The encoder's run with what follows it: pitch and durations by `settings` [B, 3] (pace, factor, shift).
 
     `numbers` float32 [2, B, T] has durations and pitch for the host.
     """
 
     def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
-        pace, factor, shift = inputs["settings"]
-        lengths = inputs["lengths"]
+        settings, lengths = inputs["settings"], inputs["lengths"]
         encoded = encode({name: value for name, value in inputs.items() if name != "settings"})
-        pitch = as_float32(encoded["pitch"]) * factor + shift
-        repeats = round_durations(encoded["duration"], lengths, pace)
+        pitch = changed_pitch(encoded["pitch"], settings)
+        repeats = round_durations(encoded["duration"], lengths, settings[:, :1])
         return {
             "encoded": encoded["encoded"],
             "lengths": lengths.clone(),
@@ -158,8 +172,16 @@ def expanding(decode: Run) -> Run:
     return expanding_by_index(decode, ("encoded", "lengths", "pitch"))
 
 
+def changed_pitch(pitch: Array, settings: Array) -> Array:
+    """float32 [B, 1, T], times the factor plus the shift that `settings` [B, 3] have behind the pace."""
+    return as_float32(pitch) * settings[:, 1, None, None] + settings[:, 2, None, None]
+
+
 def round_durations(duration: Array, lengths: Array, pace: Array | float) -> Array:
-    """Whole frames int64 [B, T], rounded half up; an item that would vanish gets a frame for each symbol."""
+    """Whole frames int64 [B, T], rounded half up; an item that would vanish gets a frame for each symbol.
+
+    The pace is a number, or [B, 1].
+    """
     inside = as_int64(length_mask(lengths, duration.shape[1]))
     repeats = round_half_up(duration.clip(0, LONGEST_SYMBOL) / pace) * inside
     vanished = as_int64(repeats.sum(1) == 0)

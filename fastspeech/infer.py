@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -68,17 +68,22 @@ class FastSpeechAcoustic(AcousticModel[FastSpeechConfig]):
     def batch_safe(self) -> bool:
         return self.config.mask_padding
 
-    def synthesise(self, ids: Sequence[np.ndarray], controls: Controls | None = None) -> AcousticOutput:
-        pace = (controls or Controls()).pace
+    def batch_key(self, controls: Controls) -> Hashable:
+        return controls.pace if self.is_whole else None  # the stage `synthesis` takes one alpha
+
+    def synthesise(
+        self, ids: Sequence[np.ndarray], controls: Controls | Sequence[Controls] | None = None
+    ) -> AcousticOutput:
+        each = self.controls_of_items(ids, controls)
         symbols, lengths = self.pad(ids)
         if self.is_whole:
-            mel, durations = self._by_whole(symbols, lengths, pace)
+            mel, durations = self._by_whole(symbols, lengths, each)
         elif self.has_mel_side:
-            spoken = self._by_one_graph(symbols, lengths, pace)
-            mel, durations = spoken or self._by_mel_side(symbols, lengths, pace)
+            spoken = self._by_one_graph(symbols, lengths, each)
+            mel, durations = spoken or self._by_mel_side(symbols, lengths, each)
         else:
-            spoken = self._by_graphs(symbols, lengths, pace)
-            mel, durations = spoken or self._by_decoder(symbols, lengths, pace)
+            spoken = self._by_graphs(symbols, lengths, each)
+            mel, durations = spoken or self._by_decoder(symbols, lengths, each)
         mel_lengths = durations.sum(1)
         return AcousticOutput(
             mel=mel[:, :, : int(mel_lengths.max())],
@@ -90,78 +95,84 @@ class FastSpeechAcoustic(AcousticModel[FastSpeechConfig]):
             ),
         )
 
-    def predict_lengths(self, ids: Sequence[np.ndarray], controls: Controls | None = None) -> np.ndarray:
-        pace = (controls or Controls()).pace
+    def predict_lengths(
+        self, ids: Sequence[np.ndarray], controls: Controls | Sequence[Controls] | None = None
+    ) -> np.ndarray:
+        each = self.controls_of_items(ids, controls)
         symbols, lengths = self.pad(ids)
         if self.is_whole:
             first = bucket_for(self.encoder, text=symbols.shape[1]).mel
-            return to_numpy(self._run_whole(symbols, lengths, pace, first)["total_frames"])
-        _, durations = self._encode(symbols, lengths, pace)
+            return to_numpy(self._run_whole(symbols, lengths, each, first)["total_frames"])
+        _, durations = self._encode(symbols, lengths, each)
         return to_numpy(durations).sum(1)
 
-    def _encode(self, symbols: np.ndarray, lengths: np.ndarray, pace: float) -> tuple[Array, Array]:
+    def _encode(
+        self, symbols: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls]
+    ) -> tuple[Array, Array]:
         """What the encoder gives, and durations int64 [B, T_text]."""
         device = self.encoder.device
         encoded = self.encoder(symbols=to_device(symbols, device), lengths=to_device(lengths, device))
-        return encoded["encoded"], round_durations(encoded["duration"], alpha_of(pace))
+        alpha = to_device(alphas_of(controls), device)
+        return encoded["encoded"], round_durations(encoded["duration"], alpha[:, None])
 
     def _silence(self, durations: np.ndarray) -> Spoken:
         """The mels of items without a frame."""
         return np.zeros((len(durations), self.config.n_mel_channels, 0), np.float32), durations
 
-    def _by_decoder(self, symbols: np.ndarray, lengths: np.ndarray, pace: float) -> Spoken:
-        encoded, durations = self._encode(symbols, lengths, pace)
+    def _by_decoder(self, symbols: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls]) -> Spoken:
+        encoded, durations = self._encode(symbols, lengths, controls)
         index, mel_lengths = repeat_index(durations)
-        self.require_fit(to_numpy(mel_lengths), lengths, pace)
+        self.require_fit(to_numpy(mel_lengths), lengths, controls)
         if not index.shape[1]:
             return self._silence(to_numpy(durations))
         decoded = self.decoder(encoded=encoded, repeat_index=index, mel_lengths=mel_lengths)
         return decoded["mel"], to_numpy(durations)
 
-    def _by_graphs(self, symbols: np.ndarray, lengths: np.ndarray, pace: float) -> Spoken | None:
+    def _by_graphs(
+        self, symbols: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls]
+    ) -> Spoken | None:
         """The same in two launches, with the length regulator's operations in them. None: no graph."""
         if self.two_graphs is None:
             return None
-        settings = self.graph_settings(len(symbols), Controls(pace=pace))
-        encoded = self.two_graphs.encode(symbols, lengths, **settings)
+        encoded = self.two_graphs.encode(symbols, lengths, **self.graph_settings(controls))
         if encoded is None:
             return None
         durations = read_later(encoded["repeats"])()[:, : symbols.shape[1]]  # the host waits here only
         mel_lengths = durations.sum(1)
-        self.require_fit(mel_lengths, lengths, pace)
+        self.require_fit(mel_lengths, lengths, controls)
         if not mel_lengths.max():
             return self._silence(durations)
         decoded = self.two_graphs.decode(encoded, mel_lengths)
         return None if decoded is None else (decoded["mel"], durations)
 
-    def graph_settings(self, batch: int, controls: Controls) -> dict[str, np.ndarray]:
-        return {"alpha": np.array([alpha_of(controls.pace)])}
+    def graph_settings(self, controls: Sequence[Controls]) -> dict[str, np.ndarray]:
+        return {"alpha": alphas_of(controls)}
 
-    def _by_whole(self, symbols: np.ndarray, lengths: np.ndarray, pace: float) -> Spoken:
+    def _by_whole(self, symbols: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls]) -> Spoken:
         """The same. How long the mel is comes out with it: at times a larger bucket must do it again."""
         bucket = bucket_for(self.encoder, text=symbols.shape[1])
-        out = self._run_whole(symbols, lengths, pace, bucket.mel)
+        out = self._run_whole(symbols, lengths, controls, bucket.mel)
         total = to_numpy(out["total_frames"])
         if total.max() > bucket.mel:
-            self.require_fit(total, lengths, pace)
+            self.require_fit(total, lengths, controls)
             self.encoder.count_miss(bucket)
             bucket = bucket_for(self.encoder, text=symbols.shape[1], mel=int(total.max()))
-            out = self._run_whole(symbols, lengths, pace, bucket.mel)
+            out = self._run_whole(symbols, lengths, controls, bucket.mel)
         self.encoder.count_padding(bucket, len(total) * bucket.mel - int(total.sum()))
-        return out["mel"], to_numpy(round_durations(out["duration"], alpha_of(pace)))
+        return out["mel"], round_durations(to_numpy(out["duration"]), alphas_of(controls)[:, None])
 
     def _run_whole(
-        self, symbols: np.ndarray, lengths: np.ndarray, pace: float, frames: int
+        self, symbols: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls], frames: int
     ) -> dict[str, Array]:
         given = {"symbols": symbols, "lengths": lengths}
-        given |= {"alpha": np.full(1, alpha_of(pace)), "frames": np.arange(frames)}
+        given |= {"alpha": alphas_of(controls[:1]), "frames": np.arange(frames)}  # they have one pace
         return self.encoder(**{name: to_device(value, self.encoder.device) for name, value in given.items()})
 
-    def _by_mel_side(self, symbols: np.ndarray, lengths: np.ndarray, pace: float) -> Spoken:
+    def _by_mel_side(self, symbols: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls]) -> Spoken:
         """The same, with the length regulator's operations outside of engines."""
-        encoded, durations = self._encode(symbols, lengths, pace)
+        encoded, durations = self._encode(symbols, lengths, controls)
         known = to_numpy(durations)
-        self.require_fit(known.sum(1), lengths, pace)
+        self.require_fit(known.sum(1), lengths, controls)
         frames = int(known.sum(1).max())
         if not frames:
             return self._silence(known)
@@ -169,36 +180,42 @@ class FastSpeechAcoustic(AcousticModel[FastSpeechConfig]):
         placed = regulate.place(encoded, durations, mel_lengths, frames, self._table)
         return self.decoder(placed=placed, mel_lengths=mel_lengths)["mel"], known
 
-    def _by_one_graph(self, symbols: np.ndarray, lengths: np.ndarray, pace: float) -> Spoken | None:
+    def _by_one_graph(
+        self, symbols: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls]
+    ) -> Spoken | None:
         """The same in one launch, at times two: how long the mel is comes out with it. None: no graph."""
         if self.one_graph is None:
             return None
         batch, text = symbols.shape
-        symbols_there, lengths_there = (to_device(x, self.encoder.device) for x in (symbols, lengths))
-        padded = self._padded_lengths(text, pace)
+        arrays = symbols, lengths, alphas_of(controls)
+        symbols_there, lengths_there, alpha = (to_device(array, self.encoder.device) for array in arrays)
+        slowest = min(one.pace for one in controls)
+        padded = self._padded_lengths(text, slowest)
         while True:
-            out = self._launch(symbols_there, lengths_there, pace, padded)
+            out = self._launch(symbols_there, lengths_there, alpha, padded)
             if out is None:
                 return None
             durations = to_numpy(out["durations"])[:, :text]  # the one time that the host waits
             total = durations.sum(1)
             if total.max() <= padded.mel:
                 break
-            self.require_fit(total, lengths, pace)
+            self.require_fit(total, lengths, controls)
             self.decoder.count_miss(padded)
-            padded = self._padded_lengths(text, pace, int(total.max()))
+            padded = self._padded_lengths(text, slowest, int(total.max()))
         self.encoder.count_call(padded, batch, lengths.sum())
         self.decoder.count_call(padded, batch, total.sum())
         return out["mel"], durations
 
-    def _launch(self, symbols: Array, lengths: Array, pace: float, padded: Bucket) -> dict[str, Array] | None:
+    def _launch(
+        self, symbols: Array, lengths: Array, alpha: Array, padded: Bucket
+    ) -> dict[str, Array] | None:
         torch = importlib.import_module("torch")
         assert self.one_graph is not None
         return self.one_graph(
             {
                 "symbols": pad_to(symbols, (len(symbols), padded.text)),
                 "lengths": lengths,
-                "alpha": torch.full((1,), float(alpha_of(pace)), device=symbols.device),
+                "alpha": alpha,
                 "frames": torch.arange(padded.mel, device=symbols.device),
             }
         )
@@ -243,9 +260,9 @@ class FastSpeechAcoustic(AcousticModel[FastSpeechConfig]):
             return super().capture(bucket, batch)
         text = bucket.text if bucket else self._dims["text"].typical
         padded = bucket or self._padded_lengths(text, 1.0)
-        arrays = self.pad([np.ones(text, np.int64)] * batch)
-        symbols, lengths = (to_device(x, self.encoder.device) for x in arrays)
-        to_numpy((self._launch(symbols, lengths, 1.0, padded) or {"mel": lengths})["mel"])
+        arrays = *self.pad([np.ones(text, np.int64)] * batch), alphas_of([Controls()] * batch)
+        symbols, lengths, alpha = (to_device(array, self.encoder.device) for array in arrays)
+        to_numpy((self._launch(symbols, lengths, alpha, padded) or {"mel": lengths})["mel"])
 
     @cached_property
     def _table(self) -> Array:
@@ -253,6 +270,6 @@ class FastSpeechAcoustic(AcousticModel[FastSpeechConfig]):
         return to_device(self.source.state["position.weight"], self.encoder.device)
 
 
-def alpha_of(pace: float) -> np.float32:
-    """What durations are multiplied by."""
-    return np.float32(1 / pace)
+def alphas_of(controls: Sequence[Controls]) -> np.ndarray:
+    """What each item's durations are multiplied by, float32 [B]."""
+    return np.array([1 / one.pace for one in controls], np.float32)

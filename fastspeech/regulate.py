@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from fastspeech.operations import Operations
 
 
-def round_durations(duration: Array, alpha: Array | np.float32) -> Array:
-    """Whole frames int64 [B, N] of durations float32; half goes to even, as published."""
+def round_durations(duration: Array, alpha: Array | float) -> Array:
+    """Whole frames int64 [B, N] of durations float32 times alpha, a number or [B, 1]; half goes to even, as
+    published.
+    """
     return round_half_even(duration * alpha)
 
 
@@ -57,13 +59,14 @@ def kernels() -> Operations:
 def join(encode: Run, render: Run, operations: Operations, table: Array) -> Run:
     """The whole network of its two engines: encoder -> durations -> operations -> mel.
 
-    It takes what the stage "synthesis" takes, as torch tensors, and gives `mel` and `durations` int64 [B, N].
+    It takes what the stage "synthesis" takes, as torch tensors, but alpha [B], and gives `mel` and
+    `durations` int64 [B, N].
     All lengths stay on the GPU and nothing waits for it, so that one CUDA graph can hold it all.
     """
 
     def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
         encoded = encode({"symbols": inputs["symbols"], "lengths": inputs["lengths"]})
-        durations = round_durations(encoded["duration"], inputs["alpha"])
+        durations = round_durations(encoded["duration"], inputs["alpha"][:, None])
         counting = inputs["frames"]
         mel_lengths = durations.sum(1).clamp(max=len(counting))
         placed = place_by(operations, encoded["encoded"], durations, mel_lengths, counting, table)
@@ -74,12 +77,12 @@ def join(encode: Run, render: Run, operations: Operations, table: Array) -> Run:
 
 
 def regulating(encode: Run) -> Run:
-    """The encoder's run with what follows it: `repeats` int64 [B, N], of durations times `alpha` (1,)."""
+    """The encoder's run with what follows it: `repeats` int64 [B, N], of durations times `alpha` [B]."""
 
     def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
         lengths = inputs["lengths"]
         encoded = encode({"symbols": inputs["symbols"], "lengths": lengths})
-        repeats = round_durations(encoded["duration"], inputs["alpha"])
+        repeats = round_durations(encoded["duration"], inputs["alpha"][:, None])
         return {"encoded": encoded["encoded"], "lengths": lengths.clone(), "repeats": repeats}
 
     return run

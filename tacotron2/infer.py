@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 
-from common.arrays import Array, concatenate, to_device
+from common.arrays import Array, concatenate, is_numpy, to_device
 from common.config.deployment import Bucket
 from common.errors import InputError
 from common.speech import AcousticOutput, Controls
@@ -47,32 +47,38 @@ class Tacotron2Acoustic(AcousticModel[Tacotron2Config]):
     def batch_safe(self) -> bool:
         return self.config.mask_text_padding
 
+    def batch_key(self, controls: Controls) -> Hashable:
+        return self._decoding(controls)
+
+    def _decoding(self, controls: Controls) -> tuple[float, float, int]:
+        """The prenet's dropout, the gate's threshold and the step limit: the decoder takes one of each."""
+        threshold = controls.gate_threshold
+        return (
+            PRENET_DROPOUT if controls.dropout else 0.0,
+            self.config.gate_threshold if threshold is None else threshold,
+            controls.step_limit or self.config.max_decoder_steps,
+        )
+
     def synthesise(
-        self, ids: Sequence[np.ndarray], controls: Controls | None = None, seeds: Sequence[int] | None = None
+        self, ids: Sequence[np.ndarray], controls: Controls | Sequence[Controls] | None = None
     ) -> AcousticOutput:
-        """One batch: each entry of `ids` int64 [T_text], its noise from the controls' seed or from its own.
+        """One batch: each entry of `ids` int64 [T_text], its noise from its controls' seed.
 
         An item that stops at its first step keeps that step's frames, so that there is something to vocode.
         """
-        controls = controls or Controls()
-        seeds = [controls.seed] * len(ids) if seeds is None else seeds
-        limit = controls.step_limit or self.config.max_decoder_steps
+        each = self.controls_of_items(ids, controls)
         texts = self.pad(ids)
-        if len(seeds) != len(ids):
-            raise ValueError(f"{len(seeds)} seeds for {len(ids)} utterances: each needs one")
+        dropout, threshold, limit = self._decoding(each[0])
         if limit > self.longest_steps:
             raise InputError(f"a step limit of {limit}; this model goes up to {self.longest_steps}")
         symbols, lengths = (to_device(x, self.encoder.device) for x in texts)
         encoded = self.encoder(symbols=symbols, lengths=lengths)
         channels = self.config.prenet_dim
-        drawn = SeededNoise(seeds, channels, self.decoder.draw)
-        noise = drawn if controls.dropout else NoNoise(len(ids), channels)
-        dropout = PRENET_DROPOUT if controls.dropout else 0.0
-        threshold = controls.gate_threshold
-        threshold = self.config.gate_threshold if threshold is None else threshold
+        drawn = SeededNoise([one.seed for one in each], channels, self.decoder.draw)
+        noise = drawn if dropout else NoNoise(len(ids), channels)
         decoded = decode(self.decoder, self.config, encoded, lengths, noise, dropout, threshold, limit)
-        sharpness = self.sharpness if controls.sharpness is None else controls.sharpness
-        mel = sharpen(self._refine(decoded), sharpness)
+        sharpness = [self.sharpness if one.sharpness is None else one.sharpness for one in each]
+        mel = sharpen(self._refine(decoded), np.array(sharpness, np.float32))
         per_step = self.config.n_frames_per_step
         mel_lengths = np.maximum(decoded.mel_lengths, per_step)
         steps = mel_lengths // per_step
@@ -124,18 +130,20 @@ class Tacotron2Acoustic(AcousticModel[Tacotron2Config]):
         yield from super().warm_ups(bucket, batch)
 
 
-def sharpen(mel: Array, amount: float) -> Array:
-    """mel [B, n_mels, T] with `amount` times what sets each band apart from the mean of those around it.
+def sharpen(mel: Array, amounts: np.ndarray) -> Array:
+    """mel [B, n_mels, T] with so many times what sets each band apart from the mean of those around it.
+    `amounts` are float32 [B].
 
     Squared and absolute errors teach a network to answer with averages, which blur the harmonics most. The
     published network is not sharpened; a voice that was trained briefly gains by some (its `sharpness`).
     """
-    if not amount:
+    if not amounts.any():
         return mel
     bands = np.arange(mel.shape[1])
     offsets = range(-SHARPENED_BANDS, SHARPENED_BANDS + 1)
     around = sum(mel[:, (bands + offset).clip(0, bands[-1])] for offset in offsets) / len(offsets)
-    return mel + (mel - around) * amount
+    amounts_there = amounts if is_numpy(mel) else to_device(amounts, mel.device)
+    return mel + (mel - around) * amounts_there[:, None, None]
 
 
 def durations(alignment: np.ndarray, steps: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ from common.errors import InputError, unknown
 from common.export.examples import examples_of
 from common.registry import get_model
 from common.runner import FIRST_CHUNK, LARGEST_CHUNK, TextToSpeech
-from common.speech import AcousticOutput, Controls
+from common.speech import AcousticOutput, Controls, controls_of_each
 from common.stages import root, stages_of
 from common.stages.choose import KINDS, deployment_of, parse_backends
 from common.synthesis.acoustic import AcousticModel
@@ -84,10 +84,12 @@ def endless(synthesise: Callable[..., AcousticOutput]) -> Callable[..., Acoustic
     Steps go on for the longest item of a batch; each item's mel is as long as its own text asks for.
     """
 
-    def run(ids: Sequence[np.ndarray], controls: Controls | None = None, **more: Any) -> AcousticOutput:
+    def run(
+        ids: Sequence[np.ndarray], controls: Controls | Sequence[Controls] | None = None
+    ) -> AcousticOutput:
         steps = np.array([len(row) * FRAMES_PER_SYMBOL for row in ids], np.int64)
-        controls = replace(controls or Controls(), gate_threshold=1.0, step_limit=int(steps.max()))
-        made = synthesise(ids, controls, **more)
+        no_end = {"gate_threshold": 1.0, "step_limit": int(steps.max())}
+        made = synthesise(ids, [replace(one, **no_end) for one in controls_of_each(controls, len(ids))])
         per_step = made.mel_lengths.max() // steps.max()
         return replace(made, mel_lengths=steps * per_step, alignment_lengths=steps)
 

@@ -13,7 +13,7 @@ from common.arrays import Array, pad_batch, repeat_index
 from common.config.deployment import Bucket
 from common.engines import Engine, LengthRegulator, Run
 from common.errors import InputError
-from common.speech import AcousticOutput, Controls, MelTooLong, check_ids
+from common.speech import AcousticOutput, Controls, MelTooLong, check_ids, controls_of_each
 from common.synthesis.driver import Driver, WarmUp
 from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource
@@ -60,17 +60,31 @@ class AcousticModel(Driver[Config]):
         self.largest_batch = self._dims["batch"].max
 
     @abstractmethod
-    def synthesise(self, ids: Sequence[np.ndarray], controls: Controls | None = None) -> AcousticOutput:
-        """One batch: each entry of `ids` int64 [T_text]. MelTooLong where an item's mel does not fit."""
+    def synthesise(
+        self, ids: Sequence[np.ndarray], controls: Controls | Sequence[Controls] | None = None
+    ) -> AcousticOutput:
+        """One batch: each entry of `ids` int64 [T_text]. MelTooLong where an item's mel does not fit.
+
+        `controls` are one for all, or one for each item; these have one `batch_key`.
+        """
 
     def predict_lengths(
-        self, ids: Sequence[np.ndarray], controls: Controls | None = None
+        self, ids: Sequence[np.ndarray], controls: Controls | Sequence[Controls] | None = None
     ) -> np.ndarray | None:
         """The mel frames int64 [B] that `synthesise` would make, without making them.
 
         None where only synthesis can tell, as of an autoregressive model.
         """
         return None
+
+    def controls_of_items(
+        self, ids: Sequence[np.ndarray], controls: Controls | Sequence[Controls] | None
+    ) -> list[Controls]:
+        """Those of each item. A ValueError where they cannot share a batch."""
+        each = controls_of_each(controls, len(ids))
+        if len({self.batch_key(one) for one in each}) > 1:
+            raise ValueError(f"{self.source.model} cannot have these controls in one batch: see batch_key")
+        return each
 
     def pad(self, ids: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """(symbols int64 [B, T_text], lengths int64 [B]). An InputError where a text is too long."""
@@ -81,11 +95,12 @@ class AcousticModel(Driver[Config]):
         check_ids(ids, self.config.n_symbols, self.longest_text)
         return pad_batch(ids, self.padding_id)
 
-    def require_fit(self, mel_lengths: np.ndarray, lengths: np.ndarray, pace: float) -> None:
+    def require_fit(self, mel_lengths: np.ndarray, lengths: np.ndarray, controls: Sequence[Controls]) -> None:
         """MelTooLong where a mel is longer than the model can make, of texts of these lengths."""
         rows = np.flatnonzero(mel_lengths > self.longest_mel)
         if len(rows):
             self.decoder.count_miss()
+            pace = controls[int(mel_lengths.argmax())].pace
             raise MelTooLong(
                 f"at pace {pace:g} a sentence of {lengths[rows].max()} symbols has {mel_lengths.max()} "
                 f"frames; this model goes up to {self.longest_mel}: raise the pace or shorten the sentence",
@@ -103,11 +118,11 @@ class AcousticModel(Driver[Config]):
             return None
         own = self.encoder.length_regulator if self.decoder.length_regulator else None
         make = importlib.import_module("common.synthesis.two_graphs").TwoGraphs
-        settings = tuple(self.graph_settings(1, Controls()))
+        settings = tuple(self.graph_settings([Controls()]))
         return make(self.encoder, self.decoder, own or regulator, settings, shared, self.batch_safe)
 
-    def graph_settings(self, batch: int, controls: Controls) -> dict[str, np.ndarray]:
-        """What the first of the two graphs takes beside symbols and lengths."""
+    def graph_settings(self, controls: Sequence[Controls]) -> dict[str, np.ndarray]:
+        """What the first of the two graphs takes beside symbols and lengths, a row for each item."""
         return {}
 
     @property
@@ -128,7 +143,7 @@ class AcousticModel(Driver[Config]):
             (bucket.text, bucket.mel) if bucket else (self._dims["text"].typical, self._dims["mel"].typical)
         )
         if self.two_graphs:
-            self.two_graphs.capture(batch, text, mel, **self.graph_settings(batch, Controls()))
+            self.two_graphs.capture(batch, text, mel, **self.graph_settings([Controls()] * batch))
 
     def warm_ups(self, bucket: Bucket | None, batch: int) -> Iterator[WarmUp]:
         if self.is_captured:

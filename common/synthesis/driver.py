@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from common.config.deployment import Bucket
 from common.engines import Engine
 from common.registry import get_model
+from common.speech import Controls
 from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource
 
@@ -42,6 +43,10 @@ class Driver(ABC, Generic[Config]):
     @abstractmethod
     def batch_safe(self) -> bool:
         """Whether an item of a padded batch equals the same item alone."""
+
+    def batch_key(self, controls: Controls) -> Hashable:
+        """What the items of a batch must have in common, of their controls: the rest may differ."""
+        return None
 
     @property
     def captures_all(self) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from common.arrays import Array, concatenate
-from common.speech import AcousticOutput, Controls, MelTooLong
+from common.speech import AcousticOutput, Controls, MelTooLong, controls_of_each
 from common.synthesis.segments import Segment, cut
 from common.text import Utterance
 
@@ -43,17 +43,19 @@ def speak_utterances(
     acoustic: AcousticModel,
     symbols: Sequence[str],
     utterances: Sequence[Utterance],
-    controls: Controls,
+    controls: Controls | Sequence[Controls],
     retries: int,
 ) -> list[SpokenUtterance]:
     """One batch through the acoustic model: a mel for each utterance. `symbols` is the frontend's symbol set.
 
+    `controls` are one for all, or one for each utterance; these have one `batch_key` of the acoustic model.
     One whose mel would be longer than the model can make is spoken in segments. With `retries`, utterances
     with a problem are spoken again with that many further seeds, then in segments.
     """
     attempts = _Attempts(acoustic, tuple(symbols), len(utterances), retries)
-    spoken = attempts.batch(utterances, controls)
-    return attempts.again(utterances, spoken, controls, CUTS) if retries else spoken
+    each = controls_of_each(controls, len(utterances))
+    spoken = attempts.batch(utterances, each)
+    return attempts.again(utterances, spoken, each, CUTS) if retries else spoken
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class _Attempts:
     batch_size: int
     retries: int
 
-    def batch(self, utterances: Sequence[Utterance], controls: Controls) -> list[SpokenUtterance]:
+    def batch(self, utterances: Sequence[Utterance], controls: Sequence[Controls]) -> list[SpokenUtterance]:
         """What the acoustic model makes of a batch; what is too long for it in two segments."""
         try:
             output = self.acoustic.synthesise([utterance.ids for utterance in utterances], controls)
@@ -78,42 +80,43 @@ class _Attempts:
             fitting = [row for row in range(len(utterances)) if row not in long]
             spoken: dict[int, SpokenUtterance] = {}
             if fitting:
-                made = self.batch([utterances[row] for row in fitting], controls)
+                made = self.batch([utterances[row] for row in fitting], [controls[row] for row in fitting])
                 spoken.update(zip(fitting, made, strict=True))
             for row, segments in long.items():
-                parts = [self.batch([segment.utterance], controls)[0] for segment in segments]
+                parts = [self.batch([segment.utterance], [controls[row]])[0] for segment in segments]
                 spoken[row] = _join(parts, segments, len(utterances[row].ids))
             return [spoken[row] for row in range(len(utterances))]
         return [_row(output, row, len(utterance.ids)) for row, utterance in enumerate(utterances)]
 
-    def batches(self, utterances: Sequence[Utterance], controls: Controls) -> list[SpokenUtterance]:
+    def batches(self, utterances: Sequence[Utterance], controls: Sequence[Controls]) -> list[SpokenUtterance]:
         """Any number of utterances, as many at a time as were asked for."""
         size = self.batch_size
-        starts = range(0, len(utterances), size)
-        return [one for start in starts for one in self.batch(utterances[start : start + size], controls)]
+        parts = [slice(start, start + size) for start in range(0, len(utterances), size)]
+        return [one for part in parts for one in self.batch(utterances[part], controls[part])]
 
     def again(
         self,
         utterances: Sequence[Utterance],
         spoken: Sequence[SpokenUtterance],
-        controls: Controls,
+        controls: Sequence[Controls],
         cuts: int,
     ) -> list[SpokenUtterance]:
         """The best of what was spoken and of further attempts, for each utterance."""
         best = list(spoken)
-        # Without noise another seed gives the same speech again.
-        seeds = range(controls.seed + 1, controls.seed + 1 + self.retries) if controls.dropout else ()
-        for seed in seeds:
-            bad = _troubled(best)
-            attempts = self.batches([utterances[i] for i in bad], replace(controls, seed=seed))
-            for i, attempt in zip(bad, attempts, strict=True):
-                best[i] = _better(best[i], replace(attempt, note=f"spoken again with seed {seed}"))
+        for number in range(1, self.retries + 1):
+            # Without noise another seed gives the same speech again.
+            bad = [i for i in _troubled(best) if controls[i].dropout]
+            others = [replace(controls[i], seed=controls[i].seed + number) for i in bad]
+            attempts = self.batches([utterances[i] for i in bad], others)
+            for i, attempt, other in zip(bad, attempts, others, strict=True):
+                best[i] = _better(best[i], replace(attempt, note=f"spoken again with seed {other.seed}"))
         if not cuts:
             return best
         parted = {i: cut(utterances[i], self.symbols) for i in _troubled(best)}
         parted = {i: segments for i, segments in parted.items() if len(segments) > 1}
         parts = [segment.utterance for segments in parted.values() for segment in segments]
-        parts_spoken = self.again(parts, self.batches(parts, controls), controls, cuts - 1)
+        theirs = [controls[i] for i, segments in parted.items() for _ in segments]
+        parts_spoken = self.again(parts, self.batches(parts, theirs), theirs, cuts - 1)
         for number, (i, segments) in enumerate(parted.items()):
             joined = _join(parts_spoken[2 * number : 2 * number + 2], segments, len(utterances[i].ids))
             best[i] = _better(best[i], joined)

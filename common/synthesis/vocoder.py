@@ -6,7 +6,7 @@ A model's own vocoder says what its receptive field is, and what the network tak
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from common.arrays import Array, concatenate, pad_to, read_later, stack, to_devi
 from common.audio.denoiser import BIAS_FRAMES, OVERLAP, bias_spectrum, fewest_samples
 from common.config.deployment import Bucket
 from common.errors import InputError
-from common.speech import Controls
+from common.speech import Controls, controls_of_each
 from common.synthesis.driver import Driver, bucket_for
 from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource
@@ -65,6 +65,9 @@ class Vocoder(Driver[Config]):
     def batch_safe(self) -> bool:
         return "masked_generator" in self.engines
 
+    def batch_key(self, controls: Controls) -> Hashable:
+        return self._strength(controls) > 0  # whether the stage "denoiser" runs
+
     def excerpts(self, frames: int, controls: Controls) -> Excerpts:
         """What the generator takes beside the mel, of so many frames."""
         return lambda first, last: {}
@@ -82,29 +85,37 @@ class Vocoder(Driver[Config]):
                 self._bias = to_device(bias_spectrum(audio, self.hop), self.generator.device)
             return self._bias
 
-    def vocode(self, mel: Array, lengths: np.ndarray, controls: Controls | None = None) -> list[np.ndarray]:
+    def vocode(
+        self, mel: Array, lengths: np.ndarray, controls: Controls | Sequence[Controls] | None = None
+    ) -> list[np.ndarray]:
         """mel [B, n_mels, T_mel] -> audio float32 [lengths[b] * hop] for each item.
 
+        `controls` are one for all items, or one for each.
         Items run alone at their own length: near its end a padded item would depend on the padding, where the
         network pads with zeros in every layer. Where padding is masked and a batch takes less time, they run
         together.
         """
         return self.vocode_each([mel[b, :, :length] for b, length in enumerate(lengths.tolist())], controls)
 
-    def vocode_each(self, mels: Sequence[Array], controls: Controls | None = None) -> list[np.ndarray]:
+    def vocode_each(
+        self, mels: Sequence[Array], controls: Controls | Sequence[Controls] | None = None
+    ) -> list[np.ndarray]:
         """The same for mels [n_mels, T_mel] of any number and lengths."""
+        each = controls_of_each(controls, len(mels))
         together = self.generator.prefers_batches and self.batch_safe
         shortest = -(-fewest_samples(self.hop) // self.hop)  # for the denoiser
         fitting = [
             i for i, mel in enumerate(mels) if together and shortest <= mel.shape[1] <= self.longest_mel
         ]
         audio: dict[int, np.ndarray] = {}
-        for batch in self._batches({i: mels[i].shape[1] for i in fitting}):
-            made = self._vocode_batch([mels[i] for i in batch], controls or Controls())
-            audio.update(zip(batch, made, strict=True))
+        for key in dict.fromkeys(self.batch_key(each[i]) for i in fitting):
+            alike = {i: mels[i].shape[1] for i in fitting if self.batch_key(each[i]) == key}
+            for batch in self._batches(alike):
+                made = self._vocode_batch([mels[i] for i in batch], [each[i] for i in batch])
+                audio.update(zip(batch, made, strict=True))
         for i, mel in enumerate(mels):
             if i not in audio:
-                chunks = self.vocode_chunks(mel[None], self.longest_chunk, None, controls)
+                chunks = self.vocode_chunks(mel[None], self.longest_chunk, None, each[i])
                 audio[i] = concatenate(list(chunks))
         return [audio[i] for i in range(len(mels))]
 
@@ -119,17 +130,18 @@ class Vocoder(Driver[Config]):
         if batch:
             yield batch
 
-    def _vocode_batch(self, mels: Sequence[Array], controls: Controls) -> list[np.ndarray]:
-        """In one launch of each stage; the first is the longest."""
+    def _vocode_batch(self, mels: Sequence[Array], controls: Sequence[Controls]) -> list[np.ndarray]:
+        """In one launch of each stage; the first is the longest. The controls have one `batch_key`."""
         device, frames = self.generator.device, mels[0].shape[1]
         lengths = to_device(np.array([mel.shape[1] for mel in mels]), device)
         shape = (self.config.n_mel_channels, frames)
         mel = stack([pad_to(to_device(mel, device), shape) for mel in mels])
-        others = self.excerpts(frames, controls)(0, frames)
-        others = {name: concatenate([value] * len(mels)) for name, value in others.items()}
+        made = {one: self.excerpts(frames, one)(0, frames) for one in dict.fromkeys(controls)}
+        others = {name: concatenate([made[one][name] for one in controls]) for name in made[controls[0]]}
         audio = self.generator(mel=mel, lengths=lengths, **others)["audio"]
-        if strength := self._strength(controls):
-            audio = self.denoise(audio, strength, lengths)
+        strengths = [self._strength(one) for one in controls]
+        if any(strengths):
+            audio = self.denoise(audio, strengths, lengths)
         samples = read_later(audio)()
         return [samples[row, : mel.shape[1] * self.hop] for row, mel in enumerate(mels)]
 
@@ -196,7 +208,7 @@ class Vocoder(Driver[Config]):
             audio = self._generate(mel[:, :, before:after], excerpts(before, after))
             audio = audio[:, (first - before) * self.hop : (last - before) * self.hop]
             if strength:
-                audio = self.denoise(audio, strength)
+                audio = self.denoise(audio, [strength])
             yield read_later(audio[0, (start - first) * self.hop : (end - first) * self.hop])()
             start, size = end, min(size * growth, largest)
 
@@ -219,14 +231,14 @@ class Vocoder(Driver[Config]):
     def _length(self, frames: int) -> Array:
         return to_device(np.full(1, frames, np.int64), self.generator.device)
 
-    def denoise(self, audio: Array, strength: float, lengths: Array | None = None) -> Array:
-        """audio [B, S], whole frames, without the hum, on the engine's device.
+    def denoise(self, audio: Array, strengths: Sequence[float], lengths: Array | None = None) -> Array:
+        """audio [B, S], whole frames, without the hum, on the engine's device; `strengths` are [B].
 
         `lengths` [B] are the items' frames; without them all are as long as the audio.
         """
         masked = "masked_denoiser" in self.engines
         denoiser = self.engines["masked_denoiser" if masked else "denoiser"]
-        share = to_device(np.full(len(audio), strength, np.float32), denoiser.device)
+        share = to_device(np.array(strengths, np.float32), denoiser.device)
         if masked and lengths is None:
             lengths = self._length(audio.shape[1] // self.hop)
         ends = {"lengths": lengths} if masked else {}

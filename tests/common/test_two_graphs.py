@@ -125,6 +125,15 @@ class TestWithoutGpu:
             assert_alike(driver.synthesise(ids, controls), plain.synthesise(ids, controls), 2e-5)
         assert driver.two_graphs.first.keys[0] == driver.two_graphs.first.keys[1]  # texts are filled up
 
+    def test_each_item_has_its_own_controls(self, model, drivers):
+        driver, plain = drivers()
+        each = [replace(controls_of(model, 0.7), pitch_invert=model == "fastpitch"), controls_of(model, 1.3)]
+        made = driver.synthesise(TEXTS[0], each)
+        assert_alike(made, plain.synthesise(TEXTS[0], each), 2e-5)
+        for row, one in enumerate(each):
+            alone = plain.synthesise([TEXTS[0][row]], one)
+            assert np.array_equal(made.durations[row, : len(TEXTS[0][row])], alone.durations[0])
+
     def test_buckets_are_used_and_counted(self, model, drivers):
         driver, plain = drivers(**BUCKETS)
         for ids in TEXTS:
@@ -222,7 +231,7 @@ class TestOnGpu:
         source = load_voice().source(model)
         driver = make_driver(source, "torch", "cuda", deployment=Deployment(kernels=KERNELS))
         driver.capture(None, 1)
-        settings = {"fastpitch": {"settings": [1, 1, 0]}, "fastspeech": {"alpha": [1]}}[model]
+        settings = {"fastpitch": {"settings": [[1, 1, 0]]}, "fastspeech": {"alpha": [1]}}[model]
         settings = {name: np.array(value, np.float32) for name, value in settings.items()}
         text = 96
         for mode in ("default", "error"):  # the first time it captures

@@ -18,25 +18,26 @@ class Moody:
     def __init__(self, bad, attention: bool = True):
         self.bad = bad
         self.attention = attention
-        self.calls: list[tuple[int, list[str]]] = []
+        self.calls: list[tuple[int | tuple[int, ...], list[str]]] = []
 
     def synthesise(self, ids, controls) -> AcousticOutput:
         symbols = get_frontend("english").symbols
         texts = ["".join(symbols[i] for i in row) for row in ids]
-        self.calls.append((controls.seed, texts))
+        seeds = [one.seed for one in controls]
+        self.calls.append((seeds[0] if len(set(seeds)) == 1 else tuple(seeds), texts))
         lengths = np.array([len(row) for row in ids])
         durations = np.where(np.arange(lengths.max()) < lengths[:, None], FRAMES, 0)
         frames = np.repeat(np.arange(lengths.max()), FRAMES)
         alignment = np.tile(np.eye(lengths.max(), dtype=np.float32)[frames], (len(ids), 1, 1))
-        mel = np.full((len(ids), 80, lengths.max() * FRAMES), controls.seed, np.float32)
+        mel = np.zeros((len(ids), 80, lengths.max() * FRAMES), np.float32) + np.array(seeds)[:, None, None]
         return AcousticOutput(
-            mel=mel,
+            mel=mel.astype(np.float32),
             mel_lengths=lengths * FRAMES,
             durations=durations,
             pitch=None if self.attention else durations.astype(np.float32),
             alignment=alignment if self.attention else None,
             alignment_lengths=lengths * FRAMES if self.attention else None,
-            problems=tuple(self.bad(text, controls.seed) for text in texts),
+            problems=tuple(map(self.bad, texts, seeds)),
         )
 
 
@@ -64,6 +65,28 @@ def test_only_what_went_wrong_is_spoken_again(frontend, utterances):
     assert (short.note, short.problem) == ("", "")
     assert (long.note, long.problem) == ("spoken again with seed 7", "")
     assert short.mel[0, 0] == 5 and long.mel[0, 0] == 7
+
+
+def test_each_is_spoken_again_with_its_own_further_seeds(frontend, utterances):
+    """What an utterance gets does not depend on its neighbours' controls."""
+
+    def bad(text, seed):
+        return "it wanders" if seed not in (7, 31) else ""
+
+    mates = [utterances[1], utterances[0], utterances[1]]
+    controls = [Controls(seed=5), Controls(seed=31), Controls(seed=29)]
+    model = Moody(bad)
+    first, second, third = speak_utterances(model, frontend.symbols, mates, controls, 3)
+    assert [seeds for seeds, _ in model.calls] == [(5, 31, 29), (6, 30), (7, 31)]
+    assert [one.note for one in (first, second, third)] == [
+        "spoken again with seed 7",
+        "",
+        "spoken again with seed 31",
+    ]
+    assert [one.mel[0, 0] for one in (first, second, third)] == [7, 31, 31]
+    model = Moody(lambda text, seed: "it wanders" if text.count("@") > 24 else "")
+    _, in_segments = speak_utterances(model, frontend.symbols, utterances, controls[1:], 1)
+    assert in_segments.segments > 1 and set(in_segments.mel[0]) <= {29.0, 30.0}
 
 
 def test_then_it_is_spoken_in_pieces(frontend, utterances):
@@ -141,7 +164,7 @@ class Short(Moody):
     def synthesise(self, ids, controls) -> AcousticOutput:
         rows = [row for row, item in enumerate(ids) if len(item) * FRAMES > self.longest]
         if rows:
-            self.calls.append((controls.seed, []))
+            self.calls.append((controls[0].seed, []))
             raise MelTooLong(
                 f"{FRAMES * max(map(len, ids))} frames; up to {self.longest}: raise the pace", rows
             )

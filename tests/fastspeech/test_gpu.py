@@ -140,11 +140,12 @@ def test_one_graph_on_other_streams_and_batches(drivers):
 def test_the_host_waits_for_nothing_while_it_launches(drivers):
     _, graphed = drivers(**ONE_BUCKET)
     graphed.synthesise(TEXTS[0])
-    symbols, lengths = (to_device(array, "cuda") for array in graphed.pad(TEXTS[0]))
+    arrays = *graphed.pad(TEXTS[0]), np.ones(len(TEXTS[0]), np.float32)
+    symbols, lengths, alpha = (to_device(array, "cuda") for array in arrays)
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        out = graphed._launch(symbols, lengths, 1.0, Bucket(32, 160))
+        out = graphed._launch(symbols, lengths, alpha, Bucket(32, 160))
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert out["mel"].shape[2] == 160

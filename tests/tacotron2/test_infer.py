@@ -73,10 +73,10 @@ def test_a_very_long_and_a_very_short_text_in_a_batch_equal_themselves_alone(aco
     seeds = [3, 0, 8]
     controls = Controls(gate_threshold=threshold_of(acoustic, ids, seeds))
     assert acoustic.batch_safe
-    together = acoustic.synthesise(ids, controls, seeds)
+    together = acoustic.synthesise(ids, [replace(controls, seed=seed) for seed in seeds])
     assert len(set(together.mel_lengths.tolist())) > 1
     for row, (item, seed) in enumerate(zip(ids, seeds, strict=True)):
-        alone = acoustic.synthesise([item], controls, [seed])
+        alone = acoustic.synthesise([item], replace(controls, seed=seed))
         frames, steps = together.mel_lengths[row], together.alignment_lengths[row]
         assert frames == alone.mel_lengths[0] == alone.mel.shape[2] == 2 * steps
         np.testing.assert_allclose(together.mel[row, :, :frames], alone.mel[0], atol=1e-5)
@@ -123,7 +123,7 @@ def test_forms_and_seeds():
     one, other = loop.synthesise(ids, controls), steps.synthesise(ids, controls)
     np.testing.assert_array_equal(one.mel_lengths, other.mel_lengths)
     np.testing.assert_allclose(one.mel, other.mel, atol=1e-5)
-    np.testing.assert_array_equal(one.mel, loop.synthesise(ids, Controls(), [5, 5]).mel)
+    np.testing.assert_array_equal(one.mel, loop.synthesise(ids, [controls, Controls(seed=5)]).mel)
     assert np.abs(one.mel[0, :, :2] - loop.synthesise(ids, Controls(seed=6)).mel[0, :, :2]).max() > 1e-4
 
 
@@ -171,21 +171,30 @@ def test_texts_that_cannot_be_spoken_are_refused(acoustic, ids, message):
         acoustic.synthesise(ids)
 
 
-def test_limits_and_seeds_that_do_not_fit_are_refused(acoustic):
+def test_limits_and_controls_that_do_not_fit_are_refused(acoustic):
     with pytest.raises(ValueError, match="a step limit of 2001; this model goes up to 2000"):
         acoustic.synthesise([SHORT], Controls(step_limit=2001))
-    with pytest.raises(ValueError, match="1 seeds for 2 utterances"):
-        acoustic.synthesise([SHORT, SHORT], seeds=[1])
+    with pytest.raises(ValueError, match="1 controls for 2 texts"):
+        acoustic.synthesise([SHORT, SHORT], [Controls(seed=1)])
+    for other in (Controls(step_limit=7), Controls(gate_threshold=0.1), Controls(dropout=False)):
+        with pytest.raises(ValueError, match="tacotron2 cannot have these controls in one batch"):
+            acoustic.synthesise([SHORT, SHORT], [Controls(), other])
+    # What the model has is the same as what is asked for.
+    config = acoustic.config
+    asked = Controls(gate_threshold=config.gate_threshold, step_limit=config.max_decoder_steps)
+    assert acoustic.batch_key(asked) == acoustic.batch_key(Controls(seed=4, sharpness=0.5, volume=2.0))
 
 
 def test_sharpening_adds_contrast_between_bands_and_nothing_to_what_is_even():
     mel = np.random.default_rng(0).standard_normal((2, 80, 7)).astype(np.float32)
-    assert sharpen(mel, 0.0) is mel
+    assert sharpen(mel, np.zeros(2, np.float32)) is mel
     even = np.full((1, 80, 3), -5, np.float32)
-    np.testing.assert_allclose(sharpen(even, 0.5), even, atol=1e-6)
-    sharper = sharpen(mel, 0.5)
+    np.testing.assert_allclose(sharpen(even, np.full(1, 0.5, np.float32)), even, atol=1e-6)
+    sharper = sharpen(mel, np.full(2, 0.5, np.float32))
     assert sharper.dtype == np.float32
     assert np.abs(np.diff(sharper, axis=1)).mean() > 1.2 * np.abs(np.diff(mel, axis=1)).mean()
     middle = mel[:, 38:43].mean(1)
     np.testing.assert_allclose(sharper[:, 40], mel[:, 40] + 0.5 * (mel[:, 40] - middle), atol=1e-5)
-    np.testing.assert_allclose(sharpen(torch.from_numpy(mel), 0.5).numpy(), sharper, atol=1e-6)
+    one = np.array([0.0, 0.5], np.float32)  # each item has its own
+    np.testing.assert_array_equal(sharpen(mel, one), np.stack([mel[0], sharper[1]]))
+    np.testing.assert_allclose(sharpen(torch.from_numpy(mel), one).numpy(), sharpen(mel, one), atol=1e-6)

@@ -346,10 +346,10 @@ def durations_kernel(
 ):  # fmt: skip
     """duration (B, size) -> repeats int64 (B, size), one program per item.
 
-    HALF_UP (FastPitch): durations are clipped to LONGEST, divided by settings[0] and rounded half up; an item
-    with no frames gets one per symbol. The pitch is multiplied by settings[1], and settings[2] is added.
-    `numbers` (2, B, size) holds both for the host. Otherwise (FastSpeech) durations are multiplied by
-    settings[0] and rounded half to even.
+    HALF_UP (FastPitch): `settings` (B, 3) are an item's pace, factor and shift. Durations are clipped to
+    LONGEST, divided by the pace and rounded half up; an item with no frames gets one per symbol. The pitch is
+    multiplied by the factor, and the shift is added. `numbers` (2, B, size) holds both for the host.
+    Otherwise (FastSpeech) durations are multiplied by `settings` (B,) and rounded half to even.
     """
     item = tl.program_id(0)
     symbol = tl.arange(0, BLOCK)
@@ -357,20 +357,21 @@ def durations_kernel(
     at = item * size + symbol
     length = tl.load(lengths + item)
     value = tl.load(duration + at, mask=known, other=0.0)
-    setting = tl.load(settings)
     if HALF_UP:
-        value = tl.div_rn(tl.minimum(tl.maximum(value, 0.0), LONGEST), setting) + 0.5
+        own = settings + item * 3
+        pace, factor, shift = tl.load(own), tl.load(own + 1), tl.load(own + 2)
+        value = tl.div_rn(tl.minimum(tl.maximum(value, 0.0), LONGEST), pace) + 0.5
         count = tl.where(symbol < length, value.to(tl.int64), 0)
         if tl.sum(count) == 0:
             count = (symbol < length).to(tl.int64)
-        factor, shift = tl.load(settings + 1), tl.load(settings + 2)
         changed = tl.load(pitch + at, mask=known, other=0.0) * factor + shift
         tl.store(new_pitch + at, changed, mask=known)
         tl.store(numbers + at, count.to(tl.float32), mask=known)
         tl.store(numbers + items * size + at, changed, mask=known)
     else:
         # Adding 1.5 * 2 ** 23 rounds to an integer, half to even.
-        count = (value * setting + 12582912.0 - 12582912.0).to(tl.int64)
+        alpha = tl.load(settings + item)
+        count = (value * alpha + 12582912.0 - 12582912.0).to(tl.int64)
     tl.store(repeats + at, count, mask=known)
     tl.store(new_lengths + item, length)
 

@@ -19,9 +19,10 @@ INDEX_ROWS = 16
 def regulating(encode: Run) -> Run:
     """The encoder's run with what follows it.
 
-    It takes FastPitch's `settings` float32 [3] (pace, factor and shift of the pitch) or FastSpeech's `alpha`
-    float32 [1] beside the encoder's inputs. It gives `encoded`, `repeats` int64 [B, N], `lengths` int64 [B]
-    and, of a model with pitch, `pitch` and `numbers` float32 [2, B, N]: durations and pitch for the host.
+    It takes FastPitch's `settings` float32 [B, 3] (pace, factor and shift of the pitch) or FastSpeech's
+    `alpha` float32 [B] beside the encoder's inputs. It gives `encoded`, `repeats` int64 [B, N], `lengths`
+    int64 [B] and, of a model with pitch, `pitch` and `numbers` float32 [2, B, N]: durations and pitch for the
+    host.
     """
 
     def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
