@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from common.arrays import read_later, to_numpy
+from common.arrays import read_together
 from common.audio.contract import require_same_contract
 from common.config.deployment import Bucket, Deployment
 from common.engines import Engine
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from common.synthesis.acoustic import AcousticModel
     from common.synthesis.vocoder import Vocoder
     from common.synthesis.warm_up import Warmed
+    from common.text.processes import TextProcesses
 
 # A stream's chunks in mel frames: the first is small, to leave at once; they double up to the largest.
 FIRST_CHUNK, LARGEST_CHUNK = 24, 192
@@ -96,6 +97,7 @@ class TextToSpeech:
         vocoder: Vocoder,
         sampling_rate: int,
         models_turn: AbstractContextManager[Any] | None = None,
+        text_processes: TextProcesses | None = None,
     ):
         self.frontend = frontend
         self.acoustic = acoustic
@@ -106,6 +108,7 @@ class TextToSpeech:
         # Engines keep buffers, contexts and CUDA graphs between calls: one thread at a time.
         self._models_turn = threading.RLock() if models_turn is None else models_turn
         self._frontend_turn = threading.Lock()
+        self._text_processes = text_processes
 
     @classmethod
     def load(
@@ -121,6 +124,7 @@ class TextToSpeech:
         watch: Callable[[Engine], Engine] | None = None,
         deployments: Mapping[str, Deployment] | None = None,
         overrides: Mapping[str, Mapping[str, Any]] | None = None,
+        text_processes: int = 0,
     ) -> TextToSpeech:
         """Models by name (default: the voice's own) from a voice, or from `checkpoints` ("acoustic=FILE").
 
@@ -128,7 +132,8 @@ class TextToSpeech:
         `decoder` picks the form of an acoustic model's decoder where it has several (default: the model's).
         `watch` gives what runs in an engine's place, such as one that measures it. `deployments` says by
         model how its engines are run: in buckets, for one. `overrides` are, by model too, values of its
-        config or mel contract that count instead of those stored with the weights.
+        config or mel contract that count instead of those stored with the weights. `text_processes` analyse
+        the texts of `speak_many` and `speak_each` side by side (`common.text.processes`).
         """
         deployments = {} if deployments is None else deployments
         clock = Timings()
@@ -141,13 +146,14 @@ class TextToSpeech:
         with clock.stage("frontend"):
             assert first.frontend is not None  # every acoustic model has one
             frontend = first.frontend.build()
+            processes = _start_text_processes(first.frontend.build, text_processes)
         drivers = {}
         for kind, source in sources.items():
             with clock.stage(kind):
                 form = decoder if kind == "acoustic" else None
                 how = deployment_of(source.model, deployments, backend)
                 drivers[kind] = make_driver(source, backends[kind], device, threads, form, watch, how)
-        tts = cls(frontend, **drivers, sampling_rate=first.mel.sampling_rate)
+        tts = cls(frontend, **drivers, sampling_rate=first.mel.sampling_rate, text_processes=processes)
         if first.model in deployments:
             tts.batch_size = deployments[first.model].batch_size
         tts.load_timings = clock
@@ -161,16 +167,28 @@ class TextToSpeech:
         with self._frontend_turn:
             start = time.perf_counter()
             analysis = self.frontend(text)
-            utterances = analysis.utterances
-            if not utterances:
-                why = (
-                    f"nothing in {text.strip()[:40]!r} can be spoken" if text.strip() else "the text is empty"
-                )
-                raise InputError(f"no audio made: {why}")
-            longest = self.acoustic.longest_text
-            if max(len(utterance.ids) for utterance in utterances) > longest:
-                utterances = tuple(p for u in utterances for p in fit(u, longest, self.frontend.symbols))
-            return AnalysedText(utterances, analysis.unspoken, text, time.perf_counter() - start)
+            seconds = time.perf_counter() - start
+        return self._analysed(text, analysis, seconds)
+
+    def _analyse_all(self, texts: Sequence[str | AnalysedText]) -> list[AnalysedText]:
+        """The same of several, by the processes for texts where there are some."""
+        written = [text for text in texts if isinstance(text, str)]
+        if self._text_processes is None or len(written) < 2:
+            return [text if isinstance(text, AnalysedText) else self.analyse(text) for text in texts]
+        made = iter(self._text_processes.analyse(written))
+        return [
+            text if isinstance(text, AnalysedText) else self._analysed(text, *next(made)) for text in texts
+        ]
+
+    def _analysed(self, text: str, analysis: Analysis, seconds: float) -> AnalysedText:
+        utterances = analysis.utterances
+        if not utterances:
+            why = f"nothing in {text.strip()[:40]!r} can be spoken" if text.strip() else "the text is empty"
+            raise InputError(f"no audio made: {why}")
+        longest = self.acoustic.longest_text
+        if max(len(utterance.ids) for utterance in utterances) > longest:
+            utterances = tuple(p for u in utterances for p in fit(u, longest, self.frontend.symbols))
+        return AnalysedText(utterances, analysis.unspoken, text, seconds)
 
     def warm_up(self, *batch_sizes: int) -> Iterator[Warmed]:
         """Runs every engine once, for every bucket, and says what that took; it goes on as it is read.
@@ -253,7 +271,11 @@ class TextToSpeech:
             count += len(admitted)
             if one_each and count > len(given):
                 controls_of_each(given, count)
-            jobs = [self._job(number, text, given[number if one_each else 0]) for number, text in admitted]
+            analysed = self._analyse_all([text for _, text in admitted])
+            jobs = [
+                _job(number, text, given[number if one_each else 0])
+                for (number, _), text in zip(admitted, analysed, strict=True)
+            ]
             yield from self._speak_jobs(jobs, batch_size, retries)
         controls_of_each(controls, count)
 
@@ -267,7 +289,8 @@ class TextToSpeech:
         """Speaks one text in chunks that join to what `speak` gives; the first leaves as early as it can."""
         controls = controls or Controls()
         self.require_controls(controls)
-        return Stream(self, self._job(0, text, controls), _require_retries(retries), sizes or ChunkSizes())
+        (analysed,) = self._analyse_all([text])
+        return Stream(self, _job(0, analysed, controls), _require_retries(retries), sizes or ChunkSizes())
 
     def speak_ahead(self, streams: Iterable[Stream]) -> None:
         """The acoustic step of several streams' next chunks, as many together as the models allow.
@@ -306,16 +329,10 @@ class TextToSpeech:
             raise InputError(f"batch size must be from 1 to {largest}, not {batch_size}")
         return batch_size
 
-    def _job(self, number: int, text: str | AnalysedText, controls: Controls) -> _Job:
-        analysed = text if isinstance(text, AnalysedText) else self.analyse(text)
-        return _Job(number, analysed, controls, Timings({"text": analysed.seconds}))
-
     def _speak_jobs(self, jobs: list[_Job], batch_size: int, retries: int) -> Iterator[tuple[int, Audio]]:
         queue = [(job, i) for job in jobs for i in range(len(job.text.utterances))]
         for batch in self._batches(queue, batch_size):
-            utterances = [job.text.utterances[i] for job, i in batch]
-            clock = Timings()
-            parts = self._speak_batch(utterances, [job.controls for job, _ in batch], retries, clock)
+            parts, clock = self._speak_batch(batch, retries)
             work = sum(len(part.samples) for part in parts)
             for (job, i), part in zip(batch, parts, strict=True):
                 job.parts[i] = part
@@ -346,19 +363,19 @@ class TextToSpeech:
                 yield batch
 
     def _speak_batch(
-        self, utterances: Sequence[Utterance], controls: Sequence[Controls], retries: int, clock: Timings
-    ) -> list[_SpokenPart]:
+        self, batch: Sequence[tuple[_Job, int]], retries: int
+    ) -> tuple[list[_SpokenPart], Timings]:
+        clock = Timings()
+        utterances = [job.text.utterances[i] for job, i in batch]
+        controls = [job.controls for job, _ in batch]
         with self._models_turn:
             with clock.stage("acoustic"):
                 spoken = self._speak_utterances(utterances, controls, retries)
-                mels = [read_later(one.mel) for one in spoken]
+                read_mels = read_together([one.mel for one in spoken])
             with clock.stage("vocoder"):
                 audio = self._vocode(spoken, controls)
-            # Copies, since what was read from a GPU is in memory that is scarce.
-            return [
-                _SpokenPart(require_finite(samples), replace(one, mel=np.array(mel())))
-                for samples, one, mel in zip(audio, spoken, mels, strict=True)
-            ]
+        parts = zip(audio, spoken, read_mels(), strict=True)
+        return [_SpokenPart(samples, replace(one, mel=mel)) for samples, one, mel in parts], clock
 
     def _speak_utterances(
         self, utterances: Sequence[Utterance], controls: Sequence[Controls], retries: int
@@ -381,7 +398,8 @@ class TextToSpeech:
         starts, finished, position = [], [], 0
         with job.clock.stage("join"):
             for utterance, part in zip(utterances, parts, strict=True):
-                samples = finish(part.samples, self.sampling_rate, volume, pause=utterance.pause)
+                samples = require_finite(part.samples)
+                samples = finish(samples, self.sampling_rate, volume, pause=utterance.pause)
                 starts.append(position / self.sampling_rate)
                 finished.append(soft_clip(samples))
                 position += len(samples)
@@ -397,7 +415,7 @@ class TextToSpeech:
             utterances=utterances,
             unspoken=job.text.unspoken,
             starts=tuple(starts),
-            mels=tuple(to_numpy(one.mel) for one in spoken),
+            mels=tuple(np.array(one.mel) for one in spoken),  # what was read from a GPU is in scarce memory
             durations=tuple(one.durations for one in spoken),
             pitches=_all([one.pitch for one in spoken]),
             alignments=_all([one.alignment for one in spoken]),
@@ -409,6 +427,18 @@ class TextToSpeech:
             ),
             timings=job.clock,
         )
+
+
+def _start_text_processes(build: Callable[[], Frontend], count: int) -> TextProcesses | None:
+    if not count:
+        return None
+    from common.text.processes import TextProcesses
+
+    return TextProcesses(build, count)
+
+
+def _job(number: int, text: AnalysedText, controls: Controls) -> _Job:
+    return _Job(number, text, controls, Timings({"text": text.seconds}))
 
 
 def _all(arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...] | None:
