@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from common.engines import WrappedEngine
+from common.runner import TextToSpeech
 from common.speech import Controls
 from common.synthesis.chunks import ChunkSizes
 from common.synthesis.driver import Driver
@@ -12,22 +13,27 @@ from common.weights.voices import load_voice
 
 SAME_DB = 100.0  # float32, in another order of additions
 TEXTS = (
-    "The birch canoe slid on the smooth planks. Glue the sheet to the dark blue background.",
+    "The birch canoe slid on the smooth planks. Glue the sheet.",
     "It works.",
-    "Four hours of steady work faced us. Yes. A large size in stockings is hard to sell.",
+    "Four hours of steady work faced us. Yes.",
+)
+CONTROLS = (
+    Controls(pace=0.8, seed=1, denoising_strength=0.2),
+    Controls(pitch_shift=20.0, seed=2, volume=0.5),
+    Controls(pace=1.3, seed=3, denoising_strength=0.0),
 )
 
 
 class Counted(WrappedEngine):
-    """As a kernel on a GPU: it takes less time for a batch. Notes the batches' sizes."""
+    """As a kernel on a GPU: it takes less time for a batch. Notes the batches' sizes, those of one input."""
 
-    def __init__(self, inner):
+    def __init__(self, inner, name="mel"):
         super().__init__(inner)
-        self.prefers_batches = True
+        self.prefers_batches, self.name = True, name
         self.batches = []
 
     def __call__(self, **inputs):
-        self.batches.append(len(inputs["mel"]))
+        self.batches.append(len(inputs[self.name]))
         return super().__call__(**inputs)
 
 
@@ -48,6 +54,16 @@ def decibels(wanted, got):
 def some_mels(*lengths):
     rng = np.random.default_rng(0)
     return [rng.standard_normal((1, 80, frames), np.float32) * 2 - 5 for frames in lengths]
+
+
+@pytest.fixture(scope="module")
+def tts():
+    """A pair whose models both gain by batches."""
+    loaded = TextToSpeech.load("fastpitch", "waveglow", device="cpu", threads=1)
+    loaded.vocoder = batching("waveglow")
+    loaded.acoustic.decoder = Counted(loaded.acoustic.decoder, "encoded")
+    assert loaded.acoustic.prefers_batches
+    return loaded
 
 
 def powers_of_two(monkeypatch):
@@ -90,3 +106,36 @@ def test_chunks_made_together_are_those_alone(model, padded, monkeypatch):
         assert [len(chunk) for chunk in mine] == [len(chunk) for chunk in wanted]
         for chunk, other in zip(mine, wanted, strict=True):
             assert np.abs(chunk).max() > 1e-3 and decibels(other, chunk) >= SAME_DB
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_streams_spoken_ahead_are_those_alone(tts, padded, monkeypatch):
+    """And nothing is left for `next` to run, but for the one whose chunk would be alone in its batch."""
+    alone = [tts.speak(text, one).samples for text, one in zip(TEXTS, CONTROLS, strict=True)]
+    if padded:
+        powers_of_two(monkeypatch)
+    streams = [tts.stream(text, one) for text, one in zip(TEXTS, CONTROLS, strict=True)]
+    assert {stream.batch_key for stream in streams} == {tts}
+    mels, chunks = tts.acoustic.decoder.batches, tts.vocoder.generator.batches
+    mels.clear()
+    chunks.clear()
+    made: list[list[np.ndarray]] = [[] for _ in streams]
+    tts.speak_ahead(streams)
+    assert mels == ([4] if padded else [3]) and chunks == ([2] if padded else [2])
+    tts.speak_ahead(streams[:1])  # which has its next chunk
+    first = [next(streams[0]), next(streams[1])]
+    assert mels == ([4] if padded else [3]) and sum(chunks) <= 4
+    made[0].append(first[0])
+    made[1].append(first[1])
+    going = list(range(len(streams)))
+    while going:
+        tts.speak_ahead([streams[i] for i in going])
+        for i in list(going):
+            if (samples := next(streams[i], None)) is None:
+                going.remove(i)
+            else:
+                made[i].append(samples)
+    assert max(mels) > 1 and len(mels) < 5  # of five utterances
+    for mine, wanted, stream in zip(made, alone, streams, strict=True):
+        np.testing.assert_allclose(np.concatenate(mine), wanted, rtol=0, atol=2e-3)
+        assert stream.timings.stages["acoustic"] > 0 and stream.timings.stages["vocoder"] > 0
