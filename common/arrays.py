@@ -136,6 +136,15 @@ def pad_to(array: Array, shape: Sequence[int]) -> Array:
     return padded
 
 
+def pad_rows(rows: Sequence[Array], count: int, steps: int) -> Array:
+    """Arrays [..., T] of one kind -> one array [count, ..., steps]: zeros behind each and as further rows."""
+    shape = (count, *rows[0].shape[:-1], steps)
+    padded = np.zeros(shape, rows[0].dtype) if is_numpy(rows[0]) else rows[0].new_zeros(shape)
+    for target, row in zip(padded, rows, strict=False):
+        target[..., : row.shape[-1]] = row
+    return padded
+
+
 def length_mask(lengths: Array, steps: int) -> Array:
     """Mask bool [B, steps], true at the first `lengths` [B] steps. Networks are exported with it."""
     if is_numpy(lengths):

@@ -21,6 +21,7 @@ from common.registry import MODELS
 from common.speech import Audio, Controls, Problem, Timings, controls_of_each
 from common.stages.choose import KINDS, deployment_of, parse_backends
 from common.synthesis.admission import Admission
+from common.synthesis.chunks import Chunks, ChunkSizes
 from common.synthesis.finish import complete_peaks, finish, require_finite, soft_clip
 from common.synthesis.loading import choose_sources, make_driver
 from common.synthesis.segments import fit
@@ -35,23 +36,11 @@ if TYPE_CHECKING:
     from common.synthesis.warm_up import Warmed
     from common.text.processes import TextProcesses
 
-# A stream's chunks in mel frames: the first is small, to leave at once; they double up to the largest.
-FIRST_CHUNK, LARGEST_CHUNK = 24, 192
 BATCH_SIZE = 8
 # So many batches of texts are sorted by length at a time: answers leave early and memory stays bounded.
 SORTED_BATCHES = 8
 # What the runner does itself. Every model honours a seed: one that draws no noise speaks the same for all.
 OWN_CONTROLS = frozenset({"volume", "seed"})
-
-
-@dataclass(frozen=True)
-class ChunkSizes:
-    """Mel frames of a stream's chunks, as `Vocoder.vocode_chunks` takes them."""
-
-    first: int = FIRST_CHUNK
-    largest: int = LARGEST_CHUNK
-    growth: int = 2
-    even: bool = False
 
 
 @dataclass(frozen=True)
@@ -292,31 +281,55 @@ class TextToSpeech:
         (analysed,) = self._analyse_all([text])
         return Stream(self, _job(0, analysed, controls), _require_retries(retries), sizes or ChunkSizes())
 
-    def speak_ahead(self, streams: Iterable[Stream]) -> None:
-        """The acoustic step of several streams' next chunks, as many together as the models allow.
+    def speak_ahead(self, streams: Sequence[Stream]) -> None:
+        """What the models run for the next chunks of several streams, in batches where these take less time.
 
-        Each stream gets what it would have made itself; one that needs no mel stays as it is, and so does one
-        in whose batch an utterance cannot be spoken: its error is raised where its own chunk is asked for.
-        Nobody reads these streams meanwhile.
+        Each stream gets what it would have made itself. One whose utterance cannot be spoken stays as it is:
+        its error is raised where its own chunk is asked for. Nobody reads these streams meanwhile.
         """
-        waiting = [stream for stream in streams if stream.needs_mel]
-        for retries in sorted({stream._retries for stream in waiting}):
-            by_job = {stream._job: stream for stream in waiting if stream._retries == retries}
+        self._mels_ahead([stream for stream in streams if stream.needs_mel])
+        self._chunks_ahead([(stream, chunks) for stream in streams if (chunks := stream.mel_chunks)])
+
+    def _mels_ahead(self, streams: Sequence[Stream]) -> None:
+        largest = self.acoustic.largest_batch
+        size = min(self.batch_size or largest, largest)
+        for retries in sorted({stream._retries for stream in streams}):
+            by_job = {stream._job: stream for stream in streams if stream._retries == retries}
             queue = [(job, stream.spoken) for job, stream in by_job.items()]
-            for batch in self._batches(queue, self.choose_batch_size(None)):
-                utterances = [job.text.utterances[i] for job, i in batch]
+            batches = list(self._batches(queue, size if self.acoustic.prefers_batches else 1))
+            while batches:
+                batch = batches.pop(0)
                 clock = Timings()
                 try:
                     with self._models_turn, clock.stage("acoustic"):
-                        spoken = self._speak_utterances(
-                            utterances, [job.controls for job, _ in batch], retries
-                        )
-                except ValueError:
+                        spoken = self._speak_padded(batch, size, retries)
+                except ValueError:  # of one of them: the others are spoken without it
+                    if (half := len(batch) // 2) > 0:
+                        batches += [batch[:half], batch[half:]]
                     continue
                 work = sum(one.mel.shape[1] for one in spoken)
                 for (job, _), one in zip(batch, spoken, strict=True):
-                    by_job[job]._ahead = one
+                    by_job[job]._begin(one)
                     job.clock.add(clock, one.mel.shape[1] / work if work else 1 / len(batch))
+
+    def _speak_padded(
+        self, batch: list[tuple[_Job, int]], largest: int, retries: int
+    ) -> list[SpokenUtterance]:
+        """A batch of one of the sizes that the acoustic model is to run: with its first utterance, the
+        shortest, several times.
+        """
+        spare = min(self.acoustic.padded_batch(len(batch)), largest) - len(batch)
+        padded = batch[:1] * spare + batch
+        utterances = [job.text.utterances[i] for job, i in padded]
+        return self._speak_utterances(utterances, [job.controls for job, _ in padded], retries)[spare:]
+
+    def _chunks_ahead(self, waiting: Sequence[tuple[Stream, Chunks]]) -> None:
+        clock = Timings()
+        with self._models_turn, clock.stage("vocoder"):
+            self.vocoder.make_ahead([chunks for _, chunks in waiting])
+        frames = [chunks.window.frames if chunks.window else 0 for _, chunks in waiting]
+        for (stream, _), count in zip(waiting, frames, strict=True):
+            stream.timings.add(clock, count / sum(frames) if count else 0.0)
 
     def choose_batch_size(self, batch_size: int | None) -> int:
         """Utterances at a time, where a call asks for so many, or leaves it open."""
@@ -452,13 +465,14 @@ class Stream:
 
     `timings`, `notes`, `problems`, `starts` and `durations` grow while it is read, the last two before their
     utterance's first chunk leaves: `common.synthesis.timestamps` takes a stream as it takes `Audio`.
-    `TextToSpeech.speak_ahead` makes the acoustic step of several streams together.
+    `TextToSpeech.speak_ahead` runs the models for several streams together.
     """
 
     def __init__(self, tts: TextToSpeech, job: _Job, retries: int, sizes: ChunkSizes):
-        self._job, self._retries = job, retries
-        self._ahead: SpokenUtterance | None = None  # the next utterance, where `speak_ahead` has spoken it
-        self._within = False  # an utterance of which there are chunks to come
+        self.tts = tts
+        self._job, self._retries, self._sizes = job, retries, sizes
+        # The utterance of which there are chunks to come, and these.
+        self._speaking: tuple[SpokenUtterance, Iterator[np.ndarray]] | None = None
         self.sampling_rate = tts.sampling_rate
         self.analysis = job.text
         self.utterances = job.text.utterances
@@ -468,13 +482,13 @@ class Stream:
         self.durations: list[np.ndarray] = []  # int64 [T_text], frames
         self.notes: list[str] = []  # of each utterance so far, "" for most
         self.problems: list[Problem] = []
-        self._chunks = self._run(tts, sizes)
+        self._samples = self._run()
 
     def __iter__(self) -> Stream:
         return self
 
     def __next__(self) -> np.ndarray:
-        samples = next(self._chunks)
+        samples = next(self._samples)
         self.timings.audio += len(samples) / self.sampling_rate
         if not self.timings.first_audio:
             self.timings.first_audio = self.timings.total
@@ -488,43 +502,67 @@ class Stream:
     @property
     def needs_mel(self) -> bool:
         """Whether the next chunk begins with the acoustic step."""
-        return self._ahead is None and not self._within and self.spoken < len(self.utterances)
+        return self._speaking is None and self.spoken < len(self.utterances)
+
+    @property
+    def mel_chunks(self) -> Chunks | None:
+        """Those to come of the utterance whose mel is there."""
+        return self._speaking[1] if self._speaking and isinstance(self._speaking[1], Chunks) else None
+
+    @property
+    def batch_key(self) -> Hashable | None:
+        """The same for streams whose next chunks `speak_ahead` makes in less time together.
+
+        None where there is nothing to gain.
+        """
+        if self.tts.vocoder.prefers_batches:
+            return self.tts
+        if self.needs_mel and self.tts.acoustic.prefers_batches:
+            return self.tts, self.tts.acoustic.batch_key(self._job.controls), self._retries
+        return None
 
     def close(self) -> None:
         """Ends it; not while another thread reads it."""
-        self._chunks.close()
+        self._samples.close()
+        self._speaking = None
 
-    def _speak(self, tts: TextToSpeech, utterance: Utterance) -> SpokenUtterance:
-        spoken, self._ahead = self._ahead, None
-        if spoken is None:
-            with tts._models_turn, self.timings.stage("acoustic"):
-                (spoken,) = tts._speak_utterances([utterance], [self._job.controls], self._retries)
-        return spoken
+    def _begin(self, spoken: SpokenUtterance) -> None:
+        """The next utterance is spoken: its chunks are next."""
+        mel, vocoder = spoken.mel[None], self.tts.vocoder
+        self._speaking = spoken, vocoder.vocode_chunks(mel, self._sizes, self._job.controls)
 
-    def _run(self, tts: TextToSpeech, sizes: ChunkSizes) -> Generator[np.ndarray, None, None]:
-        first_chunk, position, controls = sizes.first, 0, self._job.controls
+    def _speak(self, utterance: Utterance) -> tuple[SpokenUtterance, Iterator[np.ndarray]]:
+        if self._speaking is None:
+            with self.tts._models_turn, self.timings.stage("acoustic"):
+                (spoken,) = self.tts._speak_utterances([utterance], [self._job.controls], self._retries)
+            self._begin(spoken)
+        assert self._speaking
+        return self._speaking
+
+    def _run(self) -> Generator[np.ndarray, None, None]:
+        position, controls = 0, self._job.controls
         for number, utterance in enumerate(self.utterances):
-            spoken = self._speak(tts, utterance)
+            spoken, chunks = self._speak(utterance)
             self.notes.append(spoken.note)
             self.starts.append(position / self.sampling_rate)
             self.durations.append(spoken.durations)
             if spoken.problem:
                 self.problems.append(describe_problem(number, utterance, spoken, self._retries))
-            left = spoken.mel.shape[1] * tts.vocoder.hop
+            left = spoken.mel.shape[1] * self.tts.vocoder.hop
             position += left + round(utterance.pause * self.sampling_rate)
             if not left:  # no sound, as in `speak`
+                self._speaking = None
                 yield finish(np.zeros(0, np.float32), self.sampling_rate, pause=utterance.pause)
                 continue
-            how = {"growth": sizes.growth, "even": sizes.even}
-            chunks = tts.vocoder.vocode_chunks(spoken.mel[None], first_chunk, sizes.largest, controls, **how)
-            first_chunk = sizes.largest
+            self._sizes = replace(self._sizes, first=self._sizes.largest)  # of the next utterance
             is_first = True
             held = np.zeros(0, np.float32)
             while left:
-                with tts._models_turn, self.timings.stage("vocoder"):
+                with self.tts._models_turn, self.timings.stage("vocoder"):
                     samples = require_finite(next(chunks))
                 left -= len(samples)
-                self._within = left > 0
+                if not left:
+                    self._speaking = None
                 pause = None if left else utterance.pause
                 samples = finish(samples, self.sampling_rate, controls.volume, starts=is_first, pause=pause)
                 samples = np.concatenate([held, samples])

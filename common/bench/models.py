@@ -20,7 +20,7 @@ from common.engines import Engine, Run, WrappedEngine
 from common.errors import InputError, unknown
 from common.export.examples import examples_of
 from common.registry import get_model
-from common.runner import FIRST_CHUNK, LARGEST_CHUNK, TextToSpeech
+from common.runner import ChunkSizes, TextToSpeech
 from common.speech import AcousticOutput, Controls, controls_of_each
 from common.stages import root, stages_of
 from common.stages.choose import KINDS, deployment_of, parse_backends
@@ -237,7 +237,7 @@ class LoadedModels:
     def _first_audio(self, ids: Sequence[np.ndarray], controls: Controls) -> np.ndarray:
         spoken = self.tts.acoustic.synthesise(ids, controls)
         mel = spoken.mel[:1, :, : int(spoken.mel_lengths[0])]
-        return next(self.tts.vocoder.vocode_chunks(mel, FIRST_CHUNK, LARGEST_CHUNK, controls))
+        return next(self.tts.vocoder.vocode_chunks(mel, ChunkSizes(), controls))
 
     def _vocoder(self, batch: int, symbols: int) -> Callable[[], Output]:
         driver, frames = self.tts.vocoder, symbols * FRAMES_PER_SYMBOL

@@ -16,7 +16,7 @@ from common.bench.texts import LONGEST_PASSES
 from common.bench.workload import LONGEST_TEXT_WARM_UP, SPEAK_MANY
 from common.errors import InputError
 from common.files import write_bytes
-from common.runner import FIRST_CHUNK
+from common.synthesis.chunks import FIRST_CHUNK
 
 HEIGHT = 3.4  # of a plot's panel, in inches
 LABEL = 26  # letters of a label's line

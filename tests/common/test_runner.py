@@ -14,7 +14,7 @@ import torch
 
 from common.audio.denoiser import bias_spectrum, spectra_of
 from common.engines import WrappedEngine
-from common.runner import TextToSpeech
+from common.runner import ChunkSizes, TextToSpeech
 from common.speech import Controls
 from common.synthesis.finish import FADE, KNEE, complete_peaks, finish, soft_clip
 from common.text import Analysis, Utterance
@@ -105,10 +105,10 @@ def test_stream_leaves_before_the_rest_is_computed(tts, monkeypatch):
 def test_chunked_vocoder_equals_one_shot(tts, frames, first, chunk):
     mel = np.random.default_rng(frames).standard_normal((1, 80, frames), np.float32) * 2 - 5
     whole = tts.vocoder.generator(mel=mel)["audio"][0]
-    chunks = list(tts.vocoder.vocode_chunks(mel, first, chunk))
+    chunks = list(tts.vocoder.vocode_chunks(mel, ChunkSizes(first, chunk)))
     assert len(chunks[0]) == min(first, frames) * 256
     np.testing.assert_allclose(np.concatenate(chunks), whole, atol=1e-4)
-    even = list(tts.vocoder.vocode_chunks(mel, first, chunk, growth=3, even=True))
+    even = list(tts.vocoder.vocode_chunks(mel, ChunkSizes(first, chunk, growth=3, even=True)))
     np.testing.assert_allclose(np.concatenate(even), whole, atol=1e-4)
 
 
@@ -132,7 +132,7 @@ def test_objects_that_share_drivers_speak_side_by_side(tts, tiny_voice, spoken):
 def test_chunks_grow_and_the_last_are_even(tts):
     def frames_of(frames, *sizes, **how):
         mel = np.full((1, 80, frames), -5, np.float32)
-        return [len(chunk) // 256 for chunk in tts.vocoder.vocode_chunks(mel, *sizes, **how)]
+        return [len(chunk) // 256 for chunk in tts.vocoder.vocode_chunks(mel, ChunkSizes(*sizes, **how))]
 
     assert frames_of(150, 10, 40) == [10, 20, 40, 40, 40]
     assert frames_of(162, 10, 40) == [10, 20, 40, 40, 40, 12]
@@ -151,7 +151,7 @@ def test_denoised_chunks_equal_the_whole_denoised(tts, frames, first, chunk):
         silent = tts.vocoder.generator(mel=np.zeros((1, 80, 88), np.float32))["audio"][0]
         noisy, whole = whole, Denoiser(bias_spectrum(silent, 256), spectra_of(256))(whole, 0.5)
         assert np.abs(noisy - whole).max() > 1e-3
-    chunks = list(tts.vocoder.vocode_chunks(mel, first, chunk, Controls(denoising_strength=0.5)))
+    chunks = list(tts.vocoder.vocode_chunks(mel, ChunkSizes(first, chunk), Controls(denoising_strength=0.5)))
     np.testing.assert_allclose(np.concatenate(chunks), whole, atol=1e-4)
 
 
@@ -397,9 +397,9 @@ class LoudVocoder:
         counts = [mel.shape[1] * 256 for mel in mels]
         return [2.5 * np.cos(np.arange(n, dtype=np.float32) / 3509 * self.swings) for n in counts]
 
-    def vocode_chunks(self, mel, first_chunk, chunk, controls, **how):
+    def vocode_chunks(self, mel, sizes, controls):
         (samples,) = self.vocode_each(mel, controls)
-        yield from np.split(samples, range(first_chunk * 256, len(samples), chunk * 256))
+        yield from np.split(samples, range(sizes.first * 256, len(samples), sizes.largest * 256))
 
 
 @pytest.mark.parametrize("volume", [0.5, 1.0, 3.0])
