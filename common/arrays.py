@@ -13,6 +13,8 @@ import numpy as np
 
 # np.ndarray or torch.Tensor. A plain alias: naming torch's type would import torch.
 Array = Any
+# What waits for several arrays, where a GPU is still at work on them, and gives them as numpy's.
+ReadEach = Callable[[], list[np.ndarray]]
 # Bytes that go to a GPU from memory that it reads by itself, so that nobody waits for them.
 MOST_PINNED = 1 << 16
 
@@ -47,7 +49,7 @@ def read_later(array: Array) -> Callable[[], np.ndarray]:
     return read
 
 
-def read_together(arrays: Sequence[Array]) -> Callable[[], list[np.ndarray]]:
+def read_together(arrays: Sequence[Array]) -> ReadEach:
     """As `read_later` for several arrays of one type and device, in one copy from a GPU."""
     if len(arrays) < 2 or is_numpy(arrays[0]) or not arrays[0].is_cuda:
         reads = [read_later(array) for array in arrays]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from common.arrays import read_together
+from common.arrays import ReadEach, read_together
 from common.audio.contract import require_same_contract
 from common.config.deployment import Bucket, Deployment
 from common.engines import Engine
@@ -68,6 +68,17 @@ class _Job:
     controls: Controls
     clock: Timings
     parts: dict[int, _SpokenPart] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Utterances that the models were given; a GPU may still be at work on them."""
+
+    entries: Sequence[tuple[_Job, int]]  # jobs, each with the number of an utterance
+    spoken: Sequence[SpokenUtterance]
+    read_audio: ReadEach
+    read_mels: ReadEach
+    clock: Timings
 
 
 class TextToSpeech:
@@ -343,15 +354,35 @@ class TextToSpeech:
         return batch_size
 
     def _speak_jobs(self, jobs: list[_Job], batch_size: int, retries: int) -> Iterator[tuple[int, Audio]]:
+        """A GPU goes on with a batch while the answers of the one before are read; a CPU's leave at once."""
         queue = [(job, i) for job in jobs for i in range(len(job.text.utterances))]
-        for batch in self._batches(queue, batch_size):
-            parts, clock = self._speak_batch(batch, retries)
-            work = sum(len(part.samples) for part in parts)
-            for (job, i), part in zip(batch, parts, strict=True):
-                job.parts[i] = part
-                job.clock.add(clock, len(part.samples) / work if work else 1 / len(parts))
-                if len(job.parts) == len(job.text.utterances):
-                    yield job.number, self._join(job, retries)
+        launched: _Batch | None = None
+        for entries in self._batches(queue, batch_size):
+            try:
+                batch = self._speak_batch(entries, retries)
+            except Exception:
+                if launched:
+                    yield from self._answers(launched, retries)
+                raise
+            if launched:
+                yield from self._answers(launched, retries)
+            launched = batch if self.vocoder.prefers_batches else None
+            if not launched:
+                yield from self._answers(batch, retries)
+        if launched:
+            yield from self._answers(launched, retries)
+
+    def _answers(self, batch: _Batch, retries: int) -> Iterator[tuple[int, Audio]]:
+        """Of those texts that have all their utterances now."""
+        with batch.clock.stage("vocoder"):
+            audio, mels = batch.read_audio(), batch.read_mels()
+        work = sum(map(len, audio))
+        parts = zip(batch.entries, batch.spoken, audio, mels, strict=True)
+        for (job, i), spoken, samples, mel in parts:
+            job.parts[i] = _SpokenPart(require_finite(samples), replace(spoken, mel=mel))
+            job.clock.add(batch.clock, len(samples) / work if work else 1 / len(audio))
+            if len(job.parts) == len(job.text.utterances):
+                yield job.number, self._join(job, retries)
 
     def _batches(self, queue: list[tuple[_Job, int]], batch_size: int) -> Iterator[list[tuple[_Job, int]]]:
         """The queue, so many of similar length at a time; together only what the same bucket covers and has
@@ -375,34 +406,34 @@ class TextToSpeech:
             while batch := list(itertools.islice(entries, batch_size)):
                 yield batch
 
-    def _speak_batch(
-        self, batch: Sequence[tuple[_Job, int]], retries: int
-    ) -> tuple[list[_SpokenPart], Timings]:
+    def _speak_batch(self, entries: Sequence[tuple[_Job, int]], retries: int) -> _Batch:
         clock = Timings()
-        utterances = [job.text.utterances[i] for job, i in batch]
-        controls = [job.controls for job, _ in batch]
+        utterances = [job.text.utterances[i] for job, i in entries]
+        controls = [job.controls for job, _ in entries]
         with self._models_turn:
             with clock.stage("acoustic"):
                 spoken = self._speak_utterances(utterances, controls, retries)
                 read_mels = read_together([one.mel for one in spoken])
             with clock.stage("vocoder"):
-                audio = self._vocode(spoken, controls)
-        parts = zip(audio, spoken, read_mels(), strict=True)
-        return [_SpokenPart(samples, replace(one, mel=mel)) for samples, one, mel in parts], clock
+                read_audio = self._vocode(spoken, controls)
+        return _Batch(entries, spoken, read_audio, read_mels, clock)
 
     def _speak_utterances(
         self, utterances: Sequence[Utterance], controls: Sequence[Controls], retries: int
     ) -> list[SpokenUtterance]:
         return speak_utterances(self.acoustic, self.frontend.symbols, utterances, controls, retries)
 
-    def _vocode(self, spoken: Sequence[SpokenUtterance], controls: Sequence[Controls]) -> list[np.ndarray]:
-        """Each utterance's samples; without frames there is no sound."""
-        audio = [np.zeros(0, np.float32)] * len(spoken)
+    def _vocode(self, spoken: Sequence[SpokenUtterance], controls: Sequence[Controls]) -> ReadEach:
+        """What gives each utterance's samples; without frames there is no sound."""
         heard = [i for i, one in enumerate(spoken) if one.mel.shape[1]]
         mels, theirs = [spoken[i].mel for i in heard], [controls[i] for i in heard]
-        for i, samples in zip(heard, self.vocoder.vocode_each(mels, theirs), strict=True):
-            audio[i] = samples
-        return audio
+        read_heard = self.vocoder.vocode_later(mels, theirs)
+
+        def read() -> list[np.ndarray]:
+            audio = dict(zip(heard, read_heard(), strict=True))
+            return [audio.get(i, np.zeros(0, np.float32)) for i in range(len(spoken))]
+
+        return read
 
     def _join(self, job: _Job, retries: int) -> Audio:
         """The utterances' audio in order, with their pauses."""
@@ -411,8 +442,7 @@ class TextToSpeech:
         starts, finished, position = [], [], 0
         with job.clock.stage("join"):
             for utterance, part in zip(utterances, parts, strict=True):
-                samples = require_finite(part.samples)
-                samples = finish(samples, self.sampling_rate, volume, pause=utterance.pause)
+                samples = finish(part.samples, self.sampling_rate, volume, pause=utterance.pause)
                 starts.append(position / self.sampling_rate)
                 finished.append(soft_clip(samples))
                 position += len(samples)

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from common.arrays import Array, concatenate, pad_rows, pad_to, read_later, stack, to_device
+from common.arrays import Array, ReadEach, concatenate, pad_rows, read_later, to_device
 from common.audio.denoiser import BIAS_FRAMES, OVERLAP, bias_spectrum, fewest_samples
 from common.config.deployment import Bucket
 from common.errors import InputError
@@ -107,23 +107,36 @@ class Vocoder(Driver[Config]):
         self, mels: Sequence[Array], controls: Controls | Sequence[Controls] | None = None
     ) -> list[np.ndarray]:
         """The same for mels [n_mels, T_mel] of any number and lengths."""
+        return self.vocode_later(mels, controls)()
+
+    def vocode_later(
+        self, mels: Sequence[Array], controls: Controls | Sequence[Controls] | None = None
+    ) -> ReadEach:
+        """The same, by what gives the audio when it is called; until then a GPU is at work on batches."""
         each = controls_of_each(controls, len(mels))
         together = self.prefers_batches
         shortest = -(-fewest_samples(self.hop) // self.hop)  # for the denoiser
         fitting = [
             i for i, mel in enumerate(mels) if together and shortest <= mel.shape[1] <= self.longest_mel
         ]
-        audio: dict[int, np.ndarray] = {}
+        batches: list[tuple[Sequence[int], ReadEach]] = []
         for key in dict.fromkeys(self.batch_key(each[i]) for i in fitting):
             alike = {i: mels[i].shape[1] for i in fitting if self.batch_key(each[i]) == key}
             for batch in self._batches(alike):
-                made = self._vocode_batch([mels[i] for i in batch], [each[i] for i in batch])
-                audio.update(zip(batch, made, strict=True))
-        for i, mel in enumerate(mels):
-            if i not in audio:
-                sizes = ChunkSizes(self.longest_chunk, self.longest_chunk)
-                audio[i] = concatenate(list(self.vocode_chunks(mel[None], sizes, each[i])))
-        return [audio[i] for i in range(len(mels))]
+                read = self._vocode_batch([mels[i] for i in batch], [each[i] for i in batch])
+                batches.append((batch, read))
+        sizes = ChunkSizes(self.longest_chunk, self.longest_chunk)
+        audio = {
+            i: concatenate(list(self.vocode_chunks(mels[i][None], sizes, each[i])))
+            for i in sorted({*range(len(mels))} - {*fitting})
+        }
+
+        def read_each() -> list[np.ndarray]:
+            for batch, read in batches:
+                audio.update(zip(batch, read(), strict=True))
+            return [audio[i] for i in range(len(mels))]
+
+        return read_each
 
     def _batches(self, frames: Mapping[int, int]) -> Iterator[list[int]]:
         """Mels of similar lengths, by their numbers, in batches that a launch takes."""
@@ -136,20 +149,20 @@ class Vocoder(Driver[Config]):
         if batch:
             yield batch
 
-    def _vocode_batch(self, mels: Sequence[Array], controls: Sequence[Controls]) -> list[np.ndarray]:
+    def _vocode_batch(self, mels: Sequence[Array], controls: Sequence[Controls]) -> ReadEach:
         """In one launch of each stage; the first is the longest. The controls have one `batch_key`."""
         device, frames = self.generator.device, mels[0].shape[1]
         lengths = to_device(np.array([mel.shape[1] for mel in mels]), device)
-        shape = (self.config.n_mel_channels, frames)
-        mel = stack([pad_to(to_device(mel, device), shape) for mel in mels])
+        mel = pad_rows([to_device(mel, device) for mel in mels], len(mels), frames)
         made = {one: self.excerpts(frames, one)(0, frames) for one in dict.fromkeys(controls)}
         others = {name: concatenate([made[one][name] for one in controls]) for name in made[controls[0]]}
         audio = self.generator(mel=mel, lengths=lengths, **others)["audio"]
         strengths = [self._strength(one) for one in controls]
         if any(strengths):
             audio = self.denoise(audio, strengths, lengths)
-        samples = read_later(audio)()
-        return [samples[row, : mel.shape[1] * self.hop] for row, mel in enumerate(mels)]
+        read = read_later(audio)
+        ends = [mel.shape[1] * self.hop for mel in mels]
+        return lambda: [samples[:end] for samples, end in zip(read(), ends, strict=True)]
 
     def takes(self, batch: int, bucket: Bucket | None) -> bool:
         return self.prefers_batches and batch <= self._largest_batch(
