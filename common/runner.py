@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from common.synthesis.vocoder import Vocoder
     from common.synthesis.warm_up import Warmed
     from common.text.processes import TextProcesses
+    from common.weights.voices import FrontendSpec
 
 BATCH_SIZE = 8
 # So many batches of texts are sorted by length at a time: answers leave early and memory stays bounded.
@@ -146,7 +147,7 @@ class TextToSpeech:
         with clock.stage("frontend"):
             assert first.frontend is not None  # every acoustic model has one
             frontend = first.frontend.build()
-            processes = _start_text_processes(first.frontend.build, text_processes)
+            processes = start_text_processes(first.frontend, text_processes)
         drivers = {}
         for kind, source in sources.items():
             with clock.stage(kind):
@@ -170,8 +171,8 @@ class TextToSpeech:
             seconds = time.perf_counter() - start
         return self._analysed(text, analysis, seconds)
 
-    def _analyse_all(self, texts: Sequence[str | AnalysedText]) -> list[AnalysedText]:
-        """The same of several, by the processes for texts where there are some."""
+    def analyse_each(self, texts: Sequence[str | AnalysedText]) -> list[AnalysedText]:
+        """The same of several, by the processes for texts where there are some. Analysed ones stay so."""
         written = [text for text in texts if isinstance(text, str)]
         if self._text_processes is None or len(written) < 2:
             return [text if isinstance(text, AnalysedText) else self.analyse(text) for text in texts]
@@ -271,7 +272,7 @@ class TextToSpeech:
             count += len(admitted)
             if one_each and count > len(given):
                 controls_of_each(given, count)
-            analysed = self._analyse_all([text for _, text in admitted])
+            analysed = self.analyse_each([text for _, text in admitted])
             jobs = [
                 _job(number, text, given[number if one_each else 0])
                 for (number, _), text in zip(admitted, analysed, strict=True)
@@ -289,7 +290,7 @@ class TextToSpeech:
         """Speaks one text in chunks that join to what `speak` gives; the first leaves as early as it can."""
         controls = controls or Controls()
         self.require_controls(controls)
-        (analysed,) = self._analyse_all([text])
+        (analysed,) = self.analyse_each([text])
         return Stream(self, _job(0, analysed, controls), _require_retries(retries), sizes or ChunkSizes())
 
     def speak_ahead(self, streams: Sequence[Stream]) -> None:
@@ -472,12 +473,13 @@ class TextToSpeech:
         )
 
 
-def _start_text_processes(build: Callable[[], Frontend], count: int) -> TextProcesses | None:
-    if not count:
+def start_text_processes(frontend: FrontendSpec | None, count: int) -> TextProcesses | None:
+    """So many, where there are any."""
+    if not count or frontend is None:
         return None
     from common.text.processes import TextProcesses
 
-    return TextProcesses(build, count)
+    return TextProcesses(frontend.build, count)
 
 
 def _job(number: int, text: AnalysedText, controls: Controls) -> _Job:

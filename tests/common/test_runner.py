@@ -403,6 +403,53 @@ class LoudVocoder:
         yield from np.split(samples, range(sizes.first * 256, len(samples), sizes.largest * 256))
 
 
+class LateVocoder(LoudVocoder):
+    """Launches batches, as on a GPU, and notes in `events` what happens when."""
+
+    prefers_batches = True
+
+    def __init__(self, fails_at: int = 0):
+        super().__init__(1)
+        self.events, self.fails_at = [], fails_at
+
+    def vocode_later(self, mels, controls):
+        self.events.append("launch")
+        if self.events.count("launch") == self.fails_at:
+            raise RuntimeError("no memory")
+        read = super().vocode_later(mels, controls)
+        return lambda: (self.events.append("read"), read())[1]
+
+
+def test_a_batch_is_launched_before_the_one_before_it_is_read(tts):
+    late = LateVocoder()
+    other = TextToSpeech(tts.frontend, tts.acoustic, late, 22050)
+    spoken = other.speak_many(["One.", "Two, and more.", "Three."], batch_size=1)
+    assert late.events == ["launch", "launch", "read", "launch", "read", "read"]
+    plain = TextToSpeech(tts.frontend, tts.acoustic, LoudVocoder(1), 22050)
+    for text, audio in zip(["One.", "Two, and more.", "Three."], spoken, strict=True):
+        np.testing.assert_array_equal(audio.samples, plain.speak(text).samples)
+
+
+def test_what_was_launched_before_an_error_is_not_lost(tts):
+    answers = TextToSpeech(tts.frontend, tts.acoustic, LateVocoder(fails_at=2), 22050).speak_each(
+        ["One.", "Two.", "Three."], batch_size=1
+    )
+    assert next(answers)[0] == 0
+    with pytest.raises(RuntimeError, match="no memory"):
+        next(answers)
+
+
+def test_texts_are_analysed_by_processes_as_by_one(tiny_voice, tts):
+    texts = [f"{TEXT} Number {number}." for number in range(20)]
+    other = TextToSpeech.load(voice=tiny_voice, text_processes=2)
+    for one, analysed in zip(texts, other.analyse_each(texts), strict=True):
+        alone = tts.analyse(one)
+        assert [u.text for u in analysed.utterances] == [u.text for u in alone.utterances]
+        assert all(map(np.array_equal, *([u.ids for u in a.utterances] for a in (analysed, alone))))
+    with pytest.raises(ValueError, match="the text is empty"):
+        other.speak_many(["Hello.", "", "There."])
+
+
 @pytest.mark.parametrize("volume", [0.5, 1.0, 3.0])
 @pytest.mark.parametrize("swings", [0, 1, 10, 2000])
 def test_audio_beyond_one_is_rounded_off_alike_by_speak_and_stream(tts, swings, volume):
