@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from common.weights.voices import ModelSource
 
 STAGES = ("generator", "masked_generator")
-SHAPES = 96  # kept graphs; their activations share memory
+SHAPES = 256  # kept graphs; their activations share memory
 SPARE_BYTES = 1 << 27  # more than is needed at once, so that the memory grows seldom
 ALIGNMENT = 256  # bytes, of what tensor descriptors describe
 COMPILERS = 16  # threads

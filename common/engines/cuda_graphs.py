@@ -18,7 +18,8 @@ from torch import Tensor
 from common.engines import Recent, Run
 from common.errors import InputError
 
-MOST_SHAPES = 128  # whose graphs stay; they share the memory of what is computed between
+MOST_SHAPES = 512  # whose graphs stay; they share the memory of inputs, outputs and what is between
+ALIGNMENT = 256  # bytes
 WARM_UPS = 2  # what a first run loads or compiles cannot be captured
 
 T = TypeVar("T")
@@ -131,8 +132,32 @@ def put_in_order(graph: Handle) -> int:
     return len(early)
 
 
+class Arena:
+    """Memory of a GPU that graphs use one after the other: each overwrites what the one before left there."""
+
+    def __init__(self) -> None:
+        self._block: Tensor | None = None
+
+    def place(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Copies of the tensors. Where they need more memory than there is, it is new, and what lies in the
+        old one stays there.
+        """
+        sizes = [-(-tensor.nbytes // ALIGNMENT) * ALIGNMENT for tensor in tensors.values()]
+        if sizes and (self._block is None or len(self._block) < sum(sizes)):
+            device = next(iter(tensors.values())).device
+            with torch.inference_mode(False):  # others may write to it outside of that mode
+                self._block = torch.empty(sum(sizes), dtype=torch.uint8, device=device)
+        placed, start = {}, 0
+        for (name, tensor), size in zip(tensors.items(), sizes, strict=True):
+            assert self._block is not None
+            place = self._block[start : start + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
+            placed[name] = place.copy_(tensor, non_blocking=True)
+            start += size
+        return placed
+
+
 class Graph:
-    """A run at one set of shapes as a CUDA graph, with memory of its own that inputs are copied to."""
+    """A run at one set of shapes as a CUDA graph, on tensors that inputs are copied to."""
 
     def __init__(
         self, run: Run, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream, pool: Handle = None
@@ -177,6 +202,7 @@ class Captured:
         # By shapes; None where there is no graph.
         self.graphs: Recent[tuple, Graph | None] = Recent(MOST_SHAPES, lambda graph: self._wait())
         self._make, self._stream, self._shared = make, stream, shared
+        self._inputs, self._outputs = Arena(), Arena()
         self._pool: Handle = None
         self._done: Handle = None  # event: the memory may be in use on another stream until then
 
@@ -205,12 +231,18 @@ class Captured:
             self._done.synchronize()
 
     def _capture(self, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream) -> Graph | None:
-        own = {"memory_format": torch.contiguous_format, "copy": True}
-        held = {n: t if n in self._shared else t.to(stream.device, **own) for n, t in inputs.items()}
-        run = self._make(held)
+        copied = {name: t.to(stream.device) for name, t in inputs.items() if name not in self._shared}
+        held = {**inputs, **self._inputs.place(copied)}
+        made = self._make(held)
         for _ in range(WARM_UPS):
-            outputs = run(held)
+            outputs = made(held)
         wanted = {name: tensor.clone() for name, tensor in outputs.items()}
+        place = self._outputs.place
+        place(outputs)  # which allocates nothing any more when it is captured
+
+        def run(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return place(made(given))
+
         stream.synchronize()
         reason = "it gave other numbers"
         try:

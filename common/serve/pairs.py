@@ -14,7 +14,7 @@ from common.config.deployment import Deployment
 from common.errors import InputError, unknown
 from common.registry import decoder_forms, get_model
 from common.runner import OWN_CONTROLS, AnalysedText, TextToSpeech
-from common.stages.choose import KINDS, deployment_of, parse_backends
+from common.stages.choose import deployment_of, parse_backends
 from common.synthesis.acoustic import AcousticModel
 from common.synthesis.driver import Driver
 from common.synthesis.loading import make_driver, override, pick_device
@@ -53,8 +53,7 @@ class LoadOptions:
 
     def shares_engines(self) -> bool:
         """Whether all models run on engines that threads can share: ONNX Runtime's on a CPU."""
-        backends = parse_backends(self.backend, {kind: "" for kind in KINDS})
-        on_onnx = set(backends.values()) == {"onnx"}
+        on_onnx = {part.rpartition("=")[2].strip() for part in self.backend.split(",")} == {"onnx"}
         return on_onnx and (pick_device("onnx") if self.device == "auto" else self.device) == "cpu"
 
 

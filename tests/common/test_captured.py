@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from common.engines import cuda_graphs
-from common.engines.cuda_graphs import MOST_SHAPES, WARM_UPS, Captured
+from common.engines.cuda_graphs import MOST_SHAPES, WARM_UPS, Arena, Captured
 
 
 class Stream:
@@ -197,3 +197,16 @@ def test_what_refuses_to_be_captured_harms_no_other(stream):
     for number in (1.0, 4.0):
         given = torch.full((5,), number, device="cuda")
         assert torch.equal(call({"x": given})["twice"], given * 2)
+
+
+def test_an_arena_is_used_by_one_set_of_tensors_after_the_other():
+    arena = Arena()
+    first = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor(7), "c": torch.tensor([True, False])}
+    placed = arena.place(first)
+    assert all(torch.equal(placed[name], tensor) for name, tensor in first.items())
+    assert all(placed[name].dtype == tensor.dtype for name, tensor in first.items())
+    other = arena.place({"x": torch.full((3, 2), 5.0)})["x"]
+    assert other.data_ptr() == placed["a"].data_ptr() and placed["a"].tolist() == [[5.0] * 3] * 2
+    larger = arena.place({"x": torch.zeros(1000)})["x"]
+    assert larger.data_ptr() != other.data_ptr() and other.tolist() == [[5.0, 5.0]] * 3
+    assert arena.place({}) == {}
