@@ -169,19 +169,19 @@ class TextToSpeech:
             start = time.perf_counter()
             analysis = self.frontend(text)
             seconds = time.perf_counter() - start
-        return self._analysed(text, analysis, seconds)
+        return self._analysed(text, (analysis, seconds))
 
-    def analyse_each(self, texts: Sequence[str | AnalysedText]) -> list[AnalysedText]:
-        """The same of several, by the processes for texts where there are some. Analysed ones stay so."""
+    def analyse_each(self, texts: Sequence[str | AnalysedText]) -> Iterator[AnalysedText]:
+        """The same of several, one after the other, or by the processes for texts; analysed ones stay so."""
         written = [text for text in texts if isinstance(text, str)]
         if self._text_processes is None or len(written) < 2:
-            return [text if isinstance(text, AnalysedText) else self.analyse(text) for text in texts]
-        made = iter(self._text_processes.analyse(written))
-        return [
-            text if isinstance(text, AnalysedText) else self._analysed(text, *next(made)) for text in texts
-        ]
+            made = map(self.analyse, written)
+        else:
+            made = map(self._analysed, written, self._text_processes.analyse(written))
+        return (text if isinstance(text, AnalysedText) else next(made) for text in texts)
 
-    def _analysed(self, text: str, analysis: Analysis, seconds: float) -> AnalysedText:
+    def _analysed(self, text: str, timed: tuple[Analysis, float]) -> AnalysedText:
+        analysis, seconds = timed
         utterances = analysis.utterances
         if not utterances:
             why = f"nothing in {text.strip()[:40]!r} can be spoken" if text.strip() else "the text is empty"
@@ -273,12 +273,8 @@ class TextToSpeech:
             count += len(admitted)
             if one_each and count > len(given):
                 controls_of_each(given, count)
-            analysed = self.analyse_each([text for _, text in admitted])
-            jobs = [
-                _job(number, text, given[number if one_each else 0])
-                for (number, _), text in zip(admitted, analysed, strict=True)
-            ]
-            yield from self._speak_jobs(jobs, batch_size, retries)
+            texts_here = [(number, text, given[number if one_each else 0]) for number, text in admitted]
+            yield from self._speak_jobs(texts_here, batch_size, retries)
         controls_of_each(controls, count)
 
     def stream(
@@ -292,7 +288,8 @@ class TextToSpeech:
         controls = controls or Controls()
         self.require_controls(controls)
         (analysed,) = self.analyse_each([text])
-        return Stream(self, _job(0, analysed, controls), _require_retries(retries), sizes or ChunkSizes())
+        job = _Job(0, analysed, controls, Timings({"text": analysed.seconds}))
+        return Stream(self, job, _require_retries(retries), sizes or ChunkSizes())
 
     def speak_ahead(self, streams: Sequence[Stream]) -> None:
         """What the models run for the next chunks of several streams, in batches where these take less time.
@@ -355,24 +352,57 @@ class TextToSpeech:
             raise InputError(f"batch size must be from 1 to {largest}, not {batch_size}")
         return batch_size
 
-    def _speak_jobs(self, jobs: list[_Job], batch_size: int, retries: int) -> Iterator[tuple[int, Audio]]:
-        """A GPU goes on with a batch while the answers of the one before are read; a CPU's leave at once."""
-        queue = [(job, i) for job in jobs for i in range(len(job.text.utterances))]
+    def _speak_jobs(
+        self, texts: Sequence[tuple[int, str | AnalysedText, Controls]], batch_size: int, retries: int
+    ) -> Iterator[tuple[int, Audio]]:
+        """A GPU is at work on a batch while the next one's texts are analysed, and while the answers of the
+        one before are read; a CPU's answers leave at once.
+        """
+        batches = (
+            entries
+            for queue in self._queues(texts, batch_size)
+            for entries in self._batches(queue, batch_size)
+        )
         launched: _Batch | None = None
-        for entries in self._batches(queue, batch_size):
+        while True:
             try:
-                batch = self._speak_batch(entries, retries)
+                entries = next(batches, None)
+                batch = self._speak_batch(entries, retries) if entries else None
             except Exception:
-                if launched:
+                if launched:  # whose answers are not lost
                     yield from self._answers(launched, retries)
                 raise
             if launched:
                 yield from self._answers(launched, retries)
+            if batch is None:
+                return
             launched = batch if self.vocoder.prefers_batches else None
             if not launched:
                 yield from self._answers(batch, retries)
-        if launched:
-            yield from self._answers(launched, retries)
+
+    def _queues(
+        self, texts: Sequence[tuple[int, str | AnalysedText, Controls]], batch_size: int
+    ) -> Iterator[list[tuple[_Job, int]]]:
+        """The utterances, by job and number, of as many texts as make a batch: analysed when asked for.
+
+        These have one `batch_key`, and similar numbers of letters. One by one texts keep their order.
+        """
+
+        def key_of(entry: tuple[int, str | AnalysedText, Controls]) -> Hashable:
+            return self.acoustic.batch_key(entry[2])
+
+        if batch_size > 1:
+            keys = list(dict.fromkeys(map(key_of, texts)))
+            texts = sorted(texts, key=lambda entry: (keys.index(key_of(entry)), _letters(entry[1])))
+        numbered = zip(texts, self.analyse_each([text for _, text, _ in texts]), strict=True)
+        for _, alike in itertools.groupby(numbered, lambda entry: key_of(entry[0])):
+            while queue := [
+                (job, i)
+                for (number, _, controls), text in itertools.islice(alike, batch_size)
+                for job in [_Job(number, text, controls, Timings({"text": text.seconds}))]
+                for i in range(len(text.utterances))
+            ]:
+                yield queue
 
     def _answers(self, batch: _Batch, retries: int) -> Iterator[tuple[int, Audio]]:
         """Of those texts that have all their utterances now."""
@@ -483,8 +513,8 @@ def start_text_processes(frontend: FrontendSpec | None, count: int) -> TextProce
     return TextProcesses(frontend.build, count)
 
 
-def _job(number: int, text: AnalysedText, controls: Controls) -> _Job:
-    return _Job(number, text, controls, Timings({"text": text.seconds}))
+def _letters(text: str | AnalysedText) -> int:
+    return len(text if isinstance(text, str) else text.text)
 
 
 def _all(arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...] | None:

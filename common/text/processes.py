@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -26,10 +26,9 @@ class TextProcesses:
         self._share = count * TEXTS
         list(self._pool.map(_analyse, [""] * self._share, chunksize=1))  # they start, and read their data
 
-    def analyse(self, texts: Sequence[str]) -> list[tuple[Analysis, float]]:
-        """What the frontend makes of each text, and the seconds that it took."""
-        size = TEXTS if len(texts) >= self._share else 1
-        return list(self._pool.map(_analyse, texts, chunksize=size))
+    def analyse(self, texts: Sequence[str]) -> Iterator[tuple[Analysis, float]]:
+        """What the frontend makes of each text, and the seconds that it took. All are begun at once."""
+        return self._pool.map(_analyse, texts, chunksize=TEXTS if len(texts) >= self._share else 1)
 
 
 def _begin(build: Callable[[], Frontend]) -> None:
