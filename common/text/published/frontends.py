@@ -71,9 +71,9 @@ class _PublishedFrontend(ABC):
     def encode(self, text: str) -> Encoded:
         """The ids of one string, whatever its length."""
         normalised, phonemes, spelt = self._spell(text)
-        symbols = tuple(symbol for symbol in spelt if symbol in self._ids)
-        ids = np.array([self._ids[symbol] for symbol in symbols], dtype=np.int64)
         dropped = tuple(symbol for symbol in spelt if symbol not in self._ids)
+        symbols = tuple(symbol for symbol in spelt if symbol in self._ids) if dropped else tuple(spelt)
+        ids = np.array(list(map(self._ids.__getitem__, symbols)), dtype=np.int64)
         return Encoded(normalised, phonemes, symbols, ids, dropped)
 
     @abstractmethod
@@ -217,6 +217,7 @@ class FastPitchFrontend(_PublishedFrontend):
         self._p_arpabet = p_arpabet
         self._ambiguous = ambiguous
         self._random = np.random.RandomState(seed)  # the published code draws from this legacy stream
+        self._draws = p_arpabet < 1 or ambiguous == "random"  # else what is drawn changes nothing
         self._variants = lru_cache(maxsize=4096)(lambda word: load_cmudict().pronunciations(word))
         self._before, self._after = [" "] * prepend_space, [" "] * append_space
 
@@ -237,7 +238,7 @@ class FastPitchFrontend(_PublishedFrontend):
     def _pronounce(self, written: str) -> str:
         """The phones of a word, or of its stem with a Z for each s taken off; or else its letters."""
         word, endings = written, ""
-        if self._random.uniform() >= self._p_arpabet:
+        if self._draws and self._random.uniform() >= self._p_arpabet:
             return written
         while word.lower() not in load_heteronyms():
             variants = self._variants(word)
@@ -252,6 +253,8 @@ class FastPitchFrontend(_PublishedFrontend):
         return written
 
     def _try(self, text: str) -> Encoded | None:
+        if not self._draws:
+            return super()._try(text)
         state = self._random.get_state()
         encoded = super()._try(text)
         if encoded and len(encoded.ids) > self.max_symbols:
