@@ -27,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for package in ("fastapi", "uvicorn", "prometheus_client", "websockets", "soxr"):
         require_package(package, "serving")
     from common.serve.pairs import LoadOptions
+    from common.serve.processes import serve_by_processes
     from common.serve.server import serve
 
     keys = read_keys(settings)
@@ -42,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         warm_up=args.warm_up,
     )
     streams = settings.texts_together(how.shares_engines())
-    return serve(settings, replace(how.with_threads(), streams=streams), keys)
+    run = serve if settings.processes == 1 else serve_by_processes
+    return run(settings, replace(how.with_threads(), streams=streams), keys)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

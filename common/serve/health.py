@@ -78,8 +78,7 @@ def make_router(service: Service) -> APIRouter:
     @router.get("/metrics", response_class=Response)
     async def metrics() -> Response:
         """Figures in Prometheus' form."""
-        service.metrics.queue.set(service.scheduler.waiting)
-        service.metrics.models.set(len(service.pairs.loaded))
+        service.note_state()
         return Response(service.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return router

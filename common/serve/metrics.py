@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import time
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from common.serve.scheduler import Progress
 
 LOG = logging.getLogger("melforge.serve")
 SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 BATCHES = (2, 3, 4, 8, 16, 32)
+FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # where prometheus_client keeps the figures of several processes
 STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2)
 
 
 class Metrics:
-    """The figures of one server."""
+    """The figures of one server; where several processes are one, a page has the sums of all."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         how: dict[str, Any] = {"registry": self.registry, "namespace": "melforge"}
         self.requests = Counter("requests", "Answers by route and status", ("route", "status"), **how)
-        self.running = Gauge("requests_running", "Requests that have no whole answer yet", **how)
-        self.queue = Gauge("requests_waiting", "Requests that no worker has begun with", **how)
-        self.models = Gauge("models_loaded", "Models in memory", **how)
+        now = {"multiprocess_mode": "livesum", **how}
+        self.running = Gauge("requests_running", "Requests that have no whole answer yet", **now)
+        self.queue = Gauge("requests_waiting", "Requests that no worker has begun with", **now)
+        self.models = Gauge("models_loaded", "Models in memory", **now)
         self.first_audio = Histogram(
             "first_audio_seconds", "From arrival to the first bytes", buckets=SECONDS, **how
         )
@@ -41,7 +45,9 @@ class Metrics:
         self.underruns = Counter("underruns", "Chunks that came after their listener ran dry", **how)
         self.dry = Counter("underrun_seconds", "Time that listeners were without audio", **how)
         self.left = Counter("disconnects", "Listeners who left before the end", **how)
-        ProcessCollector(registry=self.registry)
+        self._folder = os.environ.get(FOLDER_VARIABLE)
+        if not self._folder:
+            ProcessCollector(registry=self.registry)
 
     def spoken(self, progress: Progress, characters: int) -> None:
         """Counts a text that was spoken, whole or not."""
@@ -55,7 +61,11 @@ class Metrics:
         self.dry.inc(progress.dry)
 
     def page(self) -> bytes:
-        return generate_latest(self.registry)
+        if not self._folder:
+            return generate_latest(self.registry)
+        together = CollectorRegistry()
+        MultiProcessCollector(together, self._folder)
+        return generate_latest(together)
 
 
 def set_up_logging() -> None:

@@ -160,7 +160,7 @@ class Scheduler:
         on_step: Callable[[float], object] | None = None,
         batches: Batches | None = None,
     ):
-        self.ahead, self.clock = ahead, clock
+        self.workers, self.ahead, self.clock = workers, ahead, clock
         self._encoders, self._on_step, self._batches = encoders, on_step, batches
         self._changed = threading.Condition()
         self._queue: list[tuple[float, int, Job]] = []  # those that are neither busy nor parked

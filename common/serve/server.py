@@ -34,30 +34,52 @@ class Server(uvicorn.Server):
 def serve(settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...]) -> int:
     """Serves until a signal comes; the exit status."""
     set_up_logging()
-    pairs = Pairs(options, settings.pairs, settings.memory_limit)
-    workers = settings.workers or default_workers(options)
     listening = listen(settings.host, settings.port)
+
+    async def run() -> None:
+        await answer(make_service(settings, options, keys), listening)
+
     try:
-        asyncio.run(run(settings, pairs, workers, keys, listening))
+        asyncio.run(run())
     finally:
         listening.close()
     return 0
 
 
-def default_workers(options: LoadOptions) -> int:
-    """One a core where threads can share engines, else one."""
+def make_service(settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...]) -> Service:
+    """In an event loop."""
+    pairs = Pairs(options, settings.pairs, settings.memory_limit)
+    workers = settings.workers or default_workers(options, settings.processes)
+    return Service(settings, pairs, workers, keys)
+
+
+def default_workers(options: LoadOptions, processes: int = 1) -> int:
+    """One a core where threads can share engines, in all processes together; else one in each."""
     if not options.shares_engines():
         return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // processes)
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that says it is TCP's: only then asyncio lets small packets leave at once (TCP_NODELAY)."""
+def bind(host: str, port: int, shared: bool = False) -> socket.socket:
+    """A socket that says it is TCP's: only then asyncio lets small packets leave at once (TCP_NODELAY).
+
+    Sockets of several processes have one port where all of them are `shared`.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT if shared else socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise OSError(error.errno, f"{error.strerror}: {host} port {port}") from None
+    return bound
+
+
+def listen(host: str, port: int, shared: bool = False) -> socket.socket:
+    listening = bind(host, port, shared)
+    try:
         listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
@@ -65,11 +87,9 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-async def run(
-    settings: ServeSettings, pairs: Pairs, workers: int, keys: tuple[bytes, ...], listening: socket.socket
-) -> None:
+async def answer(service: Service, listening: socket.socket) -> None:
     """Until a signal comes. What keeps the first pair from being loaded is raised."""
-    service = Service(settings, pairs, workers, keys)
+    settings = service.settings
     config = uvicorn.Config(
         make_app(service),
         log_config=None,
@@ -90,7 +110,8 @@ async def run(
     for number in SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
     host, port = listening.getsockname()[:2]
-    log("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}", workers=workers)
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    log("listening", url=url, workers=service.scheduler.workers)
     failing = asyncio.create_task(end_on_failure(service, server))
     try:
         await server.serve(sockets=[listening])

@@ -68,6 +68,11 @@ class Service:
         batches = Batches(batch_key, self._speak_ahead, settings.texts_together(self._shared))
         self.scheduler = Scheduler(workers, settings.ahead, beside, on_step=self._note_step, batches=batches)
 
+    def note_state(self) -> None:
+        """For the figures: what is so now."""
+        self.metrics.queue.set(self.scheduler.waiting)
+        self.metrics.models.set(len(self.pairs.loaded))
+
     def _note_step(self, seconds: float) -> None:
         self.last_step = self.scheduler.clock()
         self.metrics.steps.observe(seconds)

@@ -59,6 +59,12 @@ class ServeSettings:
     workers: int | None = setting(
         None, "threads that speak (default: one a core; one where a GPU or PyTorch speaks)", "N"
     )
+    processes: int = setting(
+        1,
+        "processes at this port, each with models of its own; one that ends is replaced. The settings count "
+        "in each (default: 1)",
+        "N",
+    )
     max_batch: int | None = setting(
         None,
         "texts whose next audio is computed together, where the models gain by it; 1: each alone "

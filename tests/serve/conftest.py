@@ -133,8 +133,9 @@ def serving(*words: str, **environment: str) -> Iterator[Process]:
     )
     try:
         assert process.stderr is not None
-        line = json.loads(process.stderr.readline())
-        assert line["event"] == "listening"
+        line: dict[str, Any] = {}
+        while line.get("event") != "listening":  # with several processes each is ready before
+            line = json.loads(process.stderr.readline())
         yield Process(process, line["url"])
     finally:
         process.kill()

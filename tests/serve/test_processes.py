@@ -1,0 +1,109 @@
+"""Several server processes at one port: all answer, one that ends is replaced, and all end together."""
+
+import concurrent.futures
+import contextlib
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+
+from common.cli.serve import main
+from common.errors import InputError
+from tests.serve.conftest import PATIENCE, SPEECH, own_pcm, samples_of, serving, wait_for
+
+pytestmark = pytest.mark.serve
+TEXTS = [f"This is sentence number {number}, which is not very long." for number in range(8)]
+
+
+def children_of(pid: int) -> list[int]:
+    """The server processes, without the helper that multiprocessing starts first."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in found if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def is_there(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@contextlib.contextmanager
+def two_processes():
+    """A server, its log's lines, and its two processes, which both listen."""
+    with serving("--processes", "2", "--workers", "1") as server:
+        lines = []
+
+        def read():
+            with contextlib.suppress(ValueError):  # it is closed at the end
+                for line in server.process.stderr:
+                    lines.append(json.loads(line))
+
+        threading.Thread(target=read, daemon=True).start()
+        wait_for(lambda: events(lines).count("listening") == 1, "the second one")  # of the first one told
+        yield server, lines, children_of(server.process.pid)
+
+
+def events(lines):
+    return [line["event"] for line in lines]
+
+
+def test_one_that_is_killed_is_replaced_and_no_cut_answer_looks_whole(direct):
+    wanted = {text: len(direct.speak(text).samples) for text in TEXTS}
+    with two_processes() as (server, lines, processes):
+
+        def ask(number):
+            text = TEXTS[number % len(TEXTS)]
+            try:
+                answer = httpx.post(server.url + SPEECH, json=own_pcm(text), timeout=PATIENCE)
+            except httpx.TransportError:
+                return "cut"
+            assert answer.status_code == 200 and len(samples_of(answer.content)) == wanted[text]
+            return "whole"
+
+        with concurrent.futures.ThreadPoolExecutor(6) as callers:
+            answers = [callers.submit(ask, number) for number in range(24)]
+            wait_for(lambda: sum(answer.done() for answer in answers) > 4, "the first answers")
+            os.kill(processes[0], signal.SIGKILL)
+            found = [answer.result() for answer in answers]
+        assert found.count("whole") >= 24 - 6  # of those under way a part was at the one that was killed
+        wait_for(lambda: events(lines).count("listening") == 2, "the replacement")
+        assert processes[0] not in (after := children_of(server.process.pid)) and processes[1] in after
+        assert [line["pid"] for line in lines if line["event"] == "a process ended"] == processes[:1]
+        assert ask(0) == "whole"
+        page = httpx.get(server.url + "/metrics").text
+        counted = [line for line in page.splitlines() if line.startswith("melforge_requests_total{")]
+        assert sum(float(line.split()[-1]) for line in counted) >= found.count("whole") + 1
+
+
+def test_a_signal_ends_all_of_them_behind_what_they_speak(direct):
+    book = " ".join(TEXTS)
+    with two_processes() as (server, lines, processes), concurrent.futures.ThreadPoolExecutor(4) as callers:
+        ask = (httpx.post, server.url + SPEECH)
+        answers = [callers.submit(*ask, json=own_pcm(book), timeout=PATIENCE) for _ in range(4)]
+        page = lambda: httpx.get(server.url + "/metrics").text  # noqa: E731
+        wait_for(lambda: "requests_running 4.0" in page(), "all four")
+        server.process.send_signal(signal.SIGTERM)
+        wanted = len(direct.speak(book).samples)
+        assert all(len(samples_of(answer.result().content)) == wanted for answer in answers)
+        assert server.process.wait(PATIENCE) == 0
+        assert not any(map(is_there, processes)) and events(lines)[-1] == "stopped"
+
+
+def test_none_of_them_outlives_the_front():
+    with two_processes() as (server, _, processes):
+        assert len(processes) == 2 and all(map(is_there, processes))
+        server.process.kill()
+        wait_for(lambda: not any(map(is_there, processes)), "their end")
+
+
+def test_what_keeps_them_from_listening_is_a_sentence(monkeypatch):
+    monkeypatch.setattr("common.serve.processes.set_up_logging", lambda: None)
+    with pytest.raises(InputError, match="no GPU that PyTorch sees"):
+        main(["--processes", "2", "--backend", "cuda", "--port", "0"])
+    with serving() as server:
+        port = server.url.rpartition(":")[2]
+        with pytest.raises(OSError, match=f"in use: 127.0.0.1 port {port}"):
+            main(["--processes", "2", "--port", port])
