@@ -422,6 +422,7 @@ class Stream:
 
     `timings`, `notes`, `problems`, `starts` and `durations` grow while it is read, the last two before their
     utterance's first chunk leaves: `common.synthesis.timestamps` takes a stream as it takes `Audio`.
+    `alignments` grow too where the caller has set a list: those of a book are too large to be kept unasked.
     `TextToSpeech.speak_ahead` makes the acoustic step of several streams together.
     """
 
@@ -436,6 +437,8 @@ class Stream:
         self.timings = job.clock
         self.starts: list[float] = []  # seconds at which each utterance begins
         self.durations: list[np.ndarray] = []  # int64 [T_text], frames
+        # float32 [decoder steps, T_text] of each utterance, None where the acoustic model has no attention.
+        self.alignments: list[np.ndarray | None] | None = None
         self.notes: list[str] = []  # of each utterance so far, "" for most
         self.problems: list[Problem] = []
         self._chunks = self._run(tts, sizes)
@@ -475,6 +478,8 @@ class Stream:
         first_chunk, position, controls = sizes.first, 0, self._job.controls
         for number, utterance in enumerate(self.utterances):
             spoken = self._speak(tts, utterance)
+            if self.alignments is not None:
+                self.alignments.append(spoken.alignment)
             self.notes.append(spoken.note)
             self.starts.append(position / self.sampling_rate)
             self.durations.append(spoken.durations)
