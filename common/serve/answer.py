@@ -13,13 +13,14 @@ from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
 from common.errors import InputError
+from common.serve.annotations import Annotations, utterance_alignments
 from common.serve.errors import ApiError, bad_request, overloaded
 from common.serve.metrics import LOG, milliseconds
 from common.serve.requests import SpeechFields, SpeechRequest, ignored_header
 from common.serve.scheduler import Cancelled
 from common.serve.service import Service, Speaking
 from common.synthesis.subtitles import srt, vtt
-from common.synthesis.timestamps import as_rows, timestamps, utterance_timestamps
+from common.synthesis.timestamps import as_rows, timestamps
 
 FAULT = "this text could not be spoken: the fault is the server's"
 
@@ -137,16 +138,14 @@ def described(spoken: Speaking) -> dict[str, Any]:
 async def events(spoken: Speaking) -> AsyncIterator[bytes]:
     """OpenAI's server-sent events: audio in base64, then what it took.
 
-    With `timestamps` each utterance's words are an event before its first audio.
+    Each utterance's words and its alignment, where they are asked for, are events before its first audio.
     """
-    wanted, told = spoken.wanted, 0
+    annotations = Annotations(spoken)
     async for data in spoken.job:
-        utterances = utterance_timestamps(spoken.stream)[told:] if wanted.timestamps else []
-        for words in utterances:
-            yield event({"type": "speech.audio.timestamps", "words": as_rows(words)})
-        told += len(utterances)
+        for row in annotations.since():
+            yield event({**row, "type": f"speech.audio.{row['type']}"})
         yield event({"type": "speech.audio.delta", "audio": base64.b64encode(data).decode()})
-    characters, seconds = len(wanted.input), round(spoken.job.progress.made)
+    characters, seconds = len(spoken.wanted.input), round(spoken.job.progress.made)
     usage = {"input_tokens": characters, "output_tokens": seconds, "total_tokens": characters + seconds}
     yield event({"type": "speech.audio.done", "usage": usage})
 
@@ -168,6 +167,8 @@ async def document(spoken: Speaking) -> AsyncIterator[bytes]:
         "srt": srt(stream),
         "vtt": vtt(stream),
     }
+    if spoken.wanted.alignment:
+        content["alignments"] = utterance_alignments(stream)
     yield json.dumps(content).encode()
 
 

@@ -50,6 +50,9 @@ class SpeechFields(BaseModel):
         "audio", description="bytes, server-sent events, or JSON with words and subtitles"
     )
     timestamps: bool = Field(False, description="with sse: words and phonemes with their seconds")
+    alignment: bool = Field(
+        False, description="with sse or json: the seconds of each symbol, and what Tacotron 2 attended to"
+    )
     instructions: str | None = Field(None, description="accepted and not used")
     sample_rate: int = Field(DEFAULT_RATE, ge=1, le=LARGEST_NUMBER, description="Hz")
     retries: int = Field(

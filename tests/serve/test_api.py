@@ -16,7 +16,7 @@ import soundfile
 
 from common.serve.pairs import OPENAI_VOICES
 from common.text import Analysis
-from tests.serve.conftest import SPEECH, own_pcm, running, samples_of, speech, wait_for
+from tests.serve.conftest import ROOT, SPEECH, own_pcm, running, samples_of, speech, wait_for
 
 pytestmark = pytest.mark.serve
 TEXT = "The first sentence is here. The second one follows."
@@ -137,6 +137,31 @@ def test_words_have_the_seconds_at_which_they_are_spoken(server, direct):
     assert answer["vtt"].startswith("WEBVTT") and abs(answer["seconds"] - spoken.seconds) < 1e-3
     audio, rate = soundfile.read(io.BytesIO(base64.b64decode(answer["audio"])))
     assert rate == answer["sample_rate"] and abs(len(audio) / rate - spoken.seconds) < 1e-3
+
+
+@pytest.mark.parametrize("model", ["tacotron2-hifigan", "fastpitch-hifigan"])
+def test_alignments_are_those_of_the_acoustic_model(server, model):
+    from common.runner import TextToSpeech
+
+    spoken = TextToSpeech.load(*model.split("-"), voice=ROOT / "voices" / "hazel", device="cpu").speak(TEXT)
+    how = {"model": model, "response_format": "pcm", "alignment": True}
+    events = server.speak(TEXT, stream_format="sse", **how).text
+    events = [json.loads(line.removeprefix("data: ")) for line in events.split("\n\n") if line]
+    kinds = [event.pop("type").rpartition(".")[2] for event in events]
+    assert kinds[:2] == ["alignment", "delta"] and kinds.count("alignment") == 2
+    rows = [event for event in events if "symbols" in event]
+    assert rows == server.speak(TEXT, stream_format="json", **how).json()["alignments"]
+    for number, row in enumerate(rows):
+        seconds = spoken.durations[number] * spoken.frame_seconds
+        assert row["start"] == pytest.approx(spoken.starts[number], abs=1e-4)
+        assert np.allclose(row["seconds"], seconds, atol=1e-4) and len(row["symbols"]) == len(seconds)
+        if spoken.alignments is None:
+            assert row["attention"] is None
+        else:
+            weights = np.frombuffer(base64.b64decode(row["attention"]["weights"]), np.uint8)
+            weights = weights.reshape(row["attention"]["steps"], len(seconds)) / 255
+            assert np.abs(weights - spoken.alignments[number]).max() < 0.6 / 255
+    assert "alignments" not in server.speak(stream_format="json").json()
 
 
 def test_what_cannot_be_spoken_is_counted_in_a_header(server):
