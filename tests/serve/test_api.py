@@ -16,7 +16,17 @@ import soundfile
 
 from common.serve.pairs import OPENAI_VOICES
 from common.text import Analysis
-from tests.serve.conftest import ROOT, SPEECH, own_pcm, running, samples_of, speech, wait_for
+from tests.serve.conftest import (
+    ROOT,
+    SPEECH,
+    at_24_khz,
+    own_pcm,
+    ratio_db,
+    running,
+    samples_of,
+    speech,
+    wait_for,
+)
 
 pytestmark = pytest.mark.serve
 TEXT = "The first sentence is here. The second one follows."
@@ -27,12 +37,6 @@ def expected(direct, text, **how):
     from common.speech import Controls
 
     return np.clip(np.rint(direct.speak(text, Controls(**how)).samples * 32767), -32768, 32767).astype(int)
-
-
-def ratio_db(wanted, got):
-    length = min(len(wanted), len(got))
-    noise = np.mean((wanted[:length] - got[:length]) ** 2)
-    return 10 * np.log10(np.mean(wanted[:length] ** 2) / noise)
 
 
 def require_error(answer, status, param=None):
@@ -83,12 +87,10 @@ def test_pcm_is_what_speak_gives_to_a_step_of_16_bits(server, direct):
 
 @pytest.mark.parametrize("format, type", [("wav", "audio/wav"), ("flac", "audio/flac")])
 def test_lossless_formats_are_the_speech_at_24_khz(server, direct, format, type):
-    import soxr
-
     answer = server.speak(TEXT, response_format=format)
     assert answer.headers["content-type"] == type
     got, rate = soundfile.read(io.BytesIO(answer.content))
-    wanted = soxr.resample(direct.speak(TEXT).samples.astype(np.float64), 22050, 24000)
+    wanted = at_24_khz(direct, TEXT)
     assert rate == 24000 and abs(len(got) - len(wanted)) <= rate // 1000
     assert ratio_db(wanted, got) > LOSSLESS_DB
 
