@@ -217,6 +217,35 @@ def test_each_of_32_callers_gets_their_own_sentence(server, direct):
         list(pool.map(ask, range(64)))
 
 
+@pytest.mark.slow
+def test_callers_of_all_pairs_and_formats_get_their_own_sentence(server):
+    pairs = server.service.pairs
+    names, counts = ("Anna", "Bert", "Clara", "David"), ("two", "six", "nine", "forty", "seventy", "no")
+    asked = [
+        (f"{name} has {counts[j]} apples.", pair, ("pcm", "wav", "flac", "sse")[(i + j) % 4])
+        for i, name in enumerate(names)
+        for j, pair in enumerate(pairs.names)
+    ]
+
+    def ask(row):
+        text, pair, format = row
+        how = {"response_format": "pcm", "stream_format": "sse"} if format == "sse" else {}
+        answer = server.speak(text, model=pair, **{"response_format": format, **how})
+        assert answer.status_code == 200
+        if format == "sse":
+            events = [json.loads(line.removeprefix("data: ")) for line in answer.text.split("\n\n") if line]
+            return samples_of(b"".join(base64.b64decode(event.get("audio", "")) for event in events)) / 32767
+        if format == "pcm":
+            return samples_of(answer.content) / 32767
+        return soundfile.read(io.BytesIO(answer.content))[0]
+
+    with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
+        answers = list(pool.map(ask, asked))
+    for (text, pair, _), got in zip(asked, answers, strict=True):
+        wanted = at_24_khz(pairs.get(pairs.find(pair, "hazel")), text)
+        assert abs(len(got) - len(wanted)) <= 24 and ratio_db(wanted, got) > LOSSLESS_DB, (text, pair)
+
+
 # Lists
 
 
