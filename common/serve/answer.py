@@ -29,7 +29,8 @@ class SpeechAnswer(Response):
     """Begins when the first bytes are there; whoever leaves before the end stops the work.
 
     A fault before that is an answer in OpenAI's form. After it the connection is closed without the end that
-    HTTP has for a whole answer, so that no listener takes a part for the whole.
+    HTTP has for a whole answer, so that no listener takes a part for the whole. HTTP/1.0 has no such end but
+    a stated length: there the answer waits for its last byte.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class SpeechAnswer(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self.service.admitted(self.key):
-            speaking = asyncio.create_task(self._speak(send))
+            speaking = asyncio.create_task(self._speak(send, streamed=scope["http_version"] != "1.0"))
             leaving = asyncio.create_task(left(receive))
             limit = self.service.settings.seconds
             try:
@@ -66,15 +67,16 @@ class SpeechAnswer(Response):
                     self.service.metrics.spoken(self.spoken.job.progress, len(self.wanted.input))
                     self.record |= described(self.spoken)
 
-    async def _speak(self, send: Send) -> None:
+    async def _speak(self, send: Send, streamed: bool) -> None:
         form = self.wanted.stream_format
-        self.spoken = spoken = await self.service.speak(self.wanted, self.arrived, whole=form == "json")
+        whole = form == "json" or not streamed
+        self.spoken = spoken = await self.service.speak(self.wanted, self.arrived, whole)
         parts = {"audio": lambda _: spoken.job, "sse": events, "json": document}[form](spoken)
         try:
-            async for data in parts:
+            async for data in parts if streamed else joined(parts):
                 if not self.began:
                     self.began = True
-                    await send(self._start(spoken))
+                    await send(self._start(spoken, None if streamed else len(data)))
                 await send({"type": "http.response.body", "body": data, "more_body": True})
         except Exception as error:
             self._fail(error)
@@ -92,7 +94,7 @@ class SpeechAnswer(Response):
         if not self.began:
             raise answer from None
 
-    def _start(self, spoken: Speaking) -> MutableMapping[str, Any]:
+    def _start(self, spoken: Speaking, length: int | None = None) -> MutableMapping[str, Any]:
         types = {"sse": "text/event-stream", "json": "application/json"}
         headers = {
             "content-type": types.get(self.wanted.stream_format, spoken.job.encoder.content_type),
@@ -100,6 +102,8 @@ class SpeechAnswer(Response):
             "x-accel-buffering": "no",  # a proxy is to pass chunks on as they come
             "x-sample-rate": str(self.wanted.sample_rate),
         }
+        if length is not None:
+            headers["content-length"] = str(length)
         if ignored := ignored_header(self.wanted):
             headers["x-melforge-ignored"] = ignored
         if unspoken := spoken.unspoken:
@@ -170,6 +174,11 @@ async def document(spoken: Speaking) -> AsyncIterator[bytes]:
     if spoken.wanted.alignment:
         content["alignments"] = utterance_alignments(stream)
     yield json.dumps(content).encode()
+
+
+async def joined(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """All of them as one."""
+    yield b"".join([data async for data in parts])
 
 
 async def left(receive: Receive) -> None:

@@ -17,6 +17,7 @@ import soundfile
 from common.serve.pairs import OPENAI_VOICES
 from common.text import Analysis
 from tests.serve.conftest import (
+    PATIENCE,
     ROOT,
     SPEECH,
     at_24_khz,
@@ -484,6 +485,34 @@ def test_what_breaks_in_the_middle_is_not_taken_for_the_whole(server, monkeypatc
     assert "server" in require_error(server.speak(TEXT), 500)["message"]
     monkeypatch.undo()
     assert server.speak(TEXT).status_code == 200
+
+
+def old_client(server, **fields):
+    """What comes back over HTTP/1.0, whose answers end where the connection does: headers and body."""
+    url, body = httpx.URL(server.url), json.dumps(speech(TEXT, **fields)).encode()
+    with socket.create_connection((url.host, url.port), timeout=PATIENCE) as one:
+        head = f"POST {SPEECH} HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n"
+        one.sendall(head.encode() + body)
+        answer = one.makefile("rb").read()
+    head, _, data = answer.partition(b"\r\n\r\n")
+    first, *lines = head.decode().lower().split("\r\n")
+    return int(first.split()[1]), dict(line.split(": ", 1) for line in lines), data
+
+
+def test_http_1_0_is_told_the_length(server, direct, monkeypatch):
+    for form in ("audio", "sse", "json"):
+        status, headers, data = old_client(server, response_format="wav", stream_format=form)
+        assert status == 200 and int(headers["content-length"]) == len(data)
+        assert "transfer-encoding" not in headers
+        if form == "audio":
+            assert len(soundfile.read(io.BytesIO(data))[0]) == len(at_24_khz(direct, TEXT))
+
+    def breaking(tts, text, *how):
+        yield next(tts.stream(text))
+        raise RuntimeError("broken")
+
+    speak_instead(monkeypatch, breaking)
+    assert old_client(server)[0] == 500
 
 
 def test_a_hanging_worker_is_a_500_and_others_are_spoken_to(monkeypatch):
