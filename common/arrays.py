@@ -13,6 +13,8 @@ import numpy as np
 
 # np.ndarray or torch.Tensor. A plain alias: naming torch's type would import torch.
 Array = Any
+# What waits for several arrays, where a GPU is still at work on them, and gives them as numpy's.
+ReadEach = Callable[[], list[np.ndarray]]
 # Bytes that go to a GPU from memory that it reads by itself, so that nobody waits for them.
 MOST_PINNED = 1 << 16
 
@@ -43,6 +45,21 @@ def read_later(array: Array) -> Callable[[], np.ndarray]:
     def read() -> np.ndarray:
         copied.synchronize()
         return copy.numpy()
+
+    return read
+
+
+def read_together(arrays: Sequence[Array]) -> ReadEach:
+    """As `read_later` for several arrays of one type and device, in one copy from a GPU."""
+    if len(arrays) < 2 or is_numpy(arrays[0]) or not arrays[0].is_cuda:
+        reads = [read_later(array) for array in arrays]
+        return lambda: [read() for read in reads]
+    joined = read_later(concatenate([array.reshape(-1) for array in arrays]))
+    ends = np.cumsum([array.numel() for array in arrays])
+
+    def read() -> list[np.ndarray]:
+        flat = np.split(joined(), ends[:-1])
+        return [part.reshape(array.shape) for part, array in zip(flat, arrays, strict=True)]
 
     return read
 
@@ -118,6 +135,15 @@ def pad_to(array: Array, shape: Sequence[int]) -> Array:
         return array
     padded = np.zeros(shape, array.dtype) if is_numpy(array) else array.new_zeros(shape)
     padded[tuple(slice(size) for size in array.shape)] = array
+    return padded
+
+
+def pad_rows(rows: Sequence[Array], count: int, steps: int) -> Array:
+    """Arrays [..., T] of one kind -> one array [count, ..., steps]: zeros behind each and as further rows."""
+    shape = (count, *rows[0].shape[:-1], steps)
+    padded = np.zeros(shape, rows[0].dtype) if is_numpy(rows[0]) else rows[0].new_zeros(shape)
+    for target, row in zip(padded, rows, strict=False):
+        target[..., : row.shape[-1]] = row
     return padded
 
 

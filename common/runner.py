@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from common.arrays import read_later, to_numpy
+from common.arrays import ReadEach, read_together
 from common.audio.contract import require_same_contract
 from common.config.deployment import Bucket, Deployment
 from common.engines import Engine
@@ -21,6 +21,7 @@ from common.registry import MODELS
 from common.speech import Audio, Controls, Problem, Timings, controls_of_each
 from common.stages.choose import KINDS, deployment_of, parse_backends
 from common.synthesis.admission import Admission
+from common.synthesis.chunks import Chunks, ChunkSizes
 from common.synthesis.finish import complete_peaks, finish, require_finite, soft_clip
 from common.synthesis.loading import choose_sources, make_driver
 from common.synthesis.segments import fit
@@ -33,24 +34,14 @@ if TYPE_CHECKING:
     from common.synthesis.acoustic import AcousticModel
     from common.synthesis.vocoder import Vocoder
     from common.synthesis.warm_up import Warmed
+    from common.text.processes import TextProcesses
+    from common.weights.voices import FrontendSpec
 
-# A stream's chunks in mel frames: the first is small, to leave at once; they double up to the largest.
-FIRST_CHUNK, LARGEST_CHUNK = 24, 192
 BATCH_SIZE = 8
 # So many batches of texts are sorted by length at a time: answers leave early and memory stays bounded.
 SORTED_BATCHES = 8
 # What the runner does itself. Every model honours a seed: one that draws no noise speaks the same for all.
 OWN_CONTROLS = frozenset({"volume", "seed"})
-
-
-@dataclass(frozen=True)
-class ChunkSizes:
-    """Mel frames of a stream's chunks, as `Vocoder.vocode_chunks` takes them."""
-
-    first: int = FIRST_CHUNK
-    largest: int = LARGEST_CHUNK
-    growth: int = 2
-    even: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,6 +71,17 @@ class _Job:
     parts: dict[int, _SpokenPart] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Utterances that the models were given; a GPU may still be at work on them."""
+
+    entries: Sequence[tuple[_Job, int]]  # jobs, each with the number of an utterance
+    spoken: Sequence[SpokenUtterance]
+    read_audio: ReadEach
+    read_mels: ReadEach
+    clock: Timings
+
+
 class TextToSpeech:
     """A text frontend, an acoustic model and a vocoder that fit together.
 
@@ -96,6 +98,7 @@ class TextToSpeech:
         vocoder: Vocoder,
         sampling_rate: int,
         models_turn: AbstractContextManager[Any] | None = None,
+        text_processes: TextProcesses | None = None,
     ):
         self.frontend = frontend
         self.acoustic = acoustic
@@ -106,6 +109,7 @@ class TextToSpeech:
         # Engines keep buffers, contexts and CUDA graphs between calls: one thread at a time.
         self._models_turn = threading.RLock() if models_turn is None else models_turn
         self._frontend_turn = threading.Lock()
+        self._text_processes = text_processes
 
     @classmethod
     def load(
@@ -121,6 +125,7 @@ class TextToSpeech:
         watch: Callable[[Engine], Engine] | None = None,
         deployments: Mapping[str, Deployment] | None = None,
         overrides: Mapping[str, Mapping[str, Any]] | None = None,
+        text_processes: int = 0,
     ) -> TextToSpeech:
         """Models by name (default: the voice's own) from a voice, or from `checkpoints` ("acoustic=FILE").
 
@@ -128,7 +133,8 @@ class TextToSpeech:
         `decoder` picks the form of an acoustic model's decoder where it has several (default: the model's).
         `watch` gives what runs in an engine's place, such as one that measures it. `deployments` says by
         model how its engines are run: in buckets, for one. `overrides` are, by model too, values of its
-        config or mel contract that count instead of those stored with the weights.
+        config or mel contract that count instead of those stored with the weights. `text_processes` analyse
+        the texts of `speak_many` and `speak_each` side by side (`common.text.processes`).
         """
         deployments = {} if deployments is None else deployments
         clock = Timings()
@@ -141,13 +147,14 @@ class TextToSpeech:
         with clock.stage("frontend"):
             assert first.frontend is not None  # every acoustic model has one
             frontend = first.frontend.build()
+            processes = start_text_processes(first.frontend, text_processes)
         drivers = {}
         for kind, source in sources.items():
             with clock.stage(kind):
                 form = decoder if kind == "acoustic" else None
                 how = deployment_of(source.model, deployments, backend)
                 drivers[kind] = make_driver(source, backends[kind], device, threads, form, watch, how)
-        tts = cls(frontend, **drivers, sampling_rate=first.mel.sampling_rate)
+        tts = cls(frontend, **drivers, sampling_rate=first.mel.sampling_rate, text_processes=processes)
         if first.model in deployments:
             tts.batch_size = deployments[first.model].batch_size
         tts.load_timings = clock
@@ -161,16 +168,28 @@ class TextToSpeech:
         with self._frontend_turn:
             start = time.perf_counter()
             analysis = self.frontend(text)
-            utterances = analysis.utterances
-            if not utterances:
-                why = (
-                    f"nothing in {text.strip()[:40]!r} can be spoken" if text.strip() else "the text is empty"
-                )
-                raise InputError(f"no audio made: {why}")
-            longest = self.acoustic.longest_text
-            if max(len(utterance.ids) for utterance in utterances) > longest:
-                utterances = tuple(p for u in utterances for p in fit(u, longest, self.frontend.symbols))
-            return AnalysedText(utterances, analysis.unspoken, text, time.perf_counter() - start)
+            seconds = time.perf_counter() - start
+        return self._analysed(text, analysis, seconds)
+
+    def analyse_each(self, texts: Sequence[str | AnalysedText]) -> list[AnalysedText]:
+        """The same of several, by the processes for texts where there are some. Analysed ones stay so."""
+        written = [text for text in texts if isinstance(text, str)]
+        if self._text_processes is None or len(written) < 2:
+            return [text if isinstance(text, AnalysedText) else self.analyse(text) for text in texts]
+        made = iter(self._text_processes.analyse(written))
+        return [
+            text if isinstance(text, AnalysedText) else self._analysed(text, *next(made)) for text in texts
+        ]
+
+    def _analysed(self, text: str, analysis: Analysis, seconds: float) -> AnalysedText:
+        utterances = analysis.utterances
+        if not utterances:
+            why = f"nothing in {text.strip()[:40]!r} can be spoken" if text.strip() else "the text is empty"
+            raise InputError(f"no audio made: {why}")
+        longest = self.acoustic.longest_text
+        if max(len(utterance.ids) for utterance in utterances) > longest:
+            utterances = tuple(p for u in utterances for p in fit(u, longest, self.frontend.symbols))
+        return AnalysedText(utterances, analysis.unspoken, text, seconds)
 
     def warm_up(self, *batch_sizes: int) -> Iterator[Warmed]:
         """Runs every engine once, for every bucket, and says what that took; it goes on as it is read.
@@ -253,7 +272,11 @@ class TextToSpeech:
             count += len(admitted)
             if one_each and count > len(given):
                 controls_of_each(given, count)
-            jobs = [self._job(number, text, given[number if one_each else 0]) for number, text in admitted]
+            analysed = self.analyse_each([text for _, text in admitted])
+            jobs = [
+                _job(number, text, given[number if one_each else 0])
+                for (number, _), text in zip(admitted, analysed, strict=True)
+            ]
             yield from self._speak_jobs(jobs, batch_size, retries)
         controls_of_each(controls, count)
 
@@ -267,33 +290,58 @@ class TextToSpeech:
         """Speaks one text in chunks that join to what `speak` gives; the first leaves as early as it can."""
         controls = controls or Controls()
         self.require_controls(controls)
-        return Stream(self, self._job(0, text, controls), _require_retries(retries), sizes or ChunkSizes())
+        (analysed,) = self.analyse_each([text])
+        return Stream(self, _job(0, analysed, controls), _require_retries(retries), sizes or ChunkSizes())
 
-    def speak_ahead(self, streams: Iterable[Stream]) -> None:
-        """The acoustic step of several streams' next chunks, as many together as the models allow.
+    def speak_ahead(self, streams: Sequence[Stream]) -> None:
+        """What the models run for the next chunks of several streams, in batches where these take less time.
 
-        Each stream gets what it would have made itself; one that needs no mel stays as it is, and so does one
-        in whose batch an utterance cannot be spoken: its error is raised where its own chunk is asked for.
-        Nobody reads these streams meanwhile.
+        Each stream gets what it would have made itself. One whose utterance cannot be spoken stays as it is:
+        its error is raised where its own chunk is asked for. Nobody reads these streams meanwhile.
         """
-        waiting = [stream for stream in streams if stream.needs_mel]
-        for retries in sorted({stream._retries for stream in waiting}):
-            by_job = {stream._job: stream for stream in waiting if stream._retries == retries}
+        self._mels_ahead([stream for stream in streams if stream.needs_mel])
+        self._chunks_ahead([(stream, chunks) for stream in streams if (chunks := stream.mel_chunks)])
+
+    def _mels_ahead(self, streams: Sequence[Stream]) -> None:
+        largest = self.acoustic.largest_batch
+        size = min(self.batch_size or largest, largest)
+        for retries in sorted({stream._retries for stream in streams}):
+            by_job = {stream._job: stream for stream in streams if stream._retries == retries}
             queue = [(job, stream.spoken) for job, stream in by_job.items()]
-            for batch in self._batches(queue, self.choose_batch_size(None)):
-                utterances = [job.text.utterances[i] for job, i in batch]
+            batches = list(self._batches(queue, size if self.acoustic.prefers_batches else 1))
+            while batches:
+                batch = batches.pop(0)
                 clock = Timings()
                 try:
                     with self._models_turn, clock.stage("acoustic"):
-                        spoken = self._speak_utterances(
-                            utterances, [job.controls for job, _ in batch], retries
-                        )
-                except ValueError:
+                        spoken = self._speak_padded(batch, size, retries)
+                except ValueError:  # of one of them: the others are spoken without it
+                    if (half := len(batch) // 2) > 0:
+                        batches += [batch[:half], batch[half:]]
                     continue
                 work = sum(one.mel.shape[1] for one in spoken)
                 for (job, _), one in zip(batch, spoken, strict=True):
-                    by_job[job]._ahead = one
+                    by_job[job]._begin(one)
                     job.clock.add(clock, one.mel.shape[1] / work if work else 1 / len(batch))
+
+    def _speak_padded(
+        self, batch: list[tuple[_Job, int]], largest: int, retries: int
+    ) -> list[SpokenUtterance]:
+        """A batch of one of the sizes that the acoustic model is to run: with its first utterance, the
+        shortest, several times.
+        """
+        spare = min(self.acoustic.padded_batch(len(batch)), largest) - len(batch)
+        padded = batch[:1] * spare + batch
+        utterances = [job.text.utterances[i] for job, i in padded]
+        return self._speak_utterances(utterances, [job.controls for job, _ in padded], retries)[spare:]
+
+    def _chunks_ahead(self, waiting: Sequence[tuple[Stream, Chunks]]) -> None:
+        clock = Timings()
+        with self._models_turn, clock.stage("vocoder"):
+            self.vocoder.make_ahead([chunks for _, chunks in waiting])
+        frames = [chunks.window.frames if chunks.window else 0 for _, chunks in waiting]
+        for (stream, _), count in zip(waiting, frames, strict=True):
+            stream.timings.add(clock, count / sum(frames) if count else 0.0)
 
     def choose_batch_size(self, batch_size: int | None) -> int:
         """Utterances at a time, where a call asks for so many, or leaves it open."""
@@ -306,22 +354,36 @@ class TextToSpeech:
             raise InputError(f"batch size must be from 1 to {largest}, not {batch_size}")
         return batch_size
 
-    def _job(self, number: int, text: str | AnalysedText, controls: Controls) -> _Job:
-        analysed = text if isinstance(text, AnalysedText) else self.analyse(text)
-        return _Job(number, analysed, controls, Timings({"text": analysed.seconds}))
-
     def _speak_jobs(self, jobs: list[_Job], batch_size: int, retries: int) -> Iterator[tuple[int, Audio]]:
+        """A GPU goes on with a batch while the answers of the one before are read; a CPU's leave at once."""
         queue = [(job, i) for job in jobs for i in range(len(job.text.utterances))]
-        for batch in self._batches(queue, batch_size):
-            utterances = [job.text.utterances[i] for job, i in batch]
-            clock = Timings()
-            parts = self._speak_batch(utterances, [job.controls for job, _ in batch], retries, clock)
-            work = sum(len(part.samples) for part in parts)
-            for (job, i), part in zip(batch, parts, strict=True):
-                job.parts[i] = part
-                job.clock.add(clock, len(part.samples) / work if work else 1 / len(parts))
-                if len(job.parts) == len(job.text.utterances):
-                    yield job.number, self._join(job, retries)
+        launched: _Batch | None = None
+        for entries in self._batches(queue, batch_size):
+            try:
+                batch = self._speak_batch(entries, retries)
+            except Exception:
+                if launched:
+                    yield from self._answers(launched, retries)
+                raise
+            if launched:
+                yield from self._answers(launched, retries)
+            launched = batch if self.vocoder.prefers_batches else None
+            if not launched:
+                yield from self._answers(batch, retries)
+        if launched:
+            yield from self._answers(launched, retries)
+
+    def _answers(self, batch: _Batch, retries: int) -> Iterator[tuple[int, Audio]]:
+        """Of those texts that have all their utterances now."""
+        with batch.clock.stage("vocoder"):
+            audio, mels = batch.read_audio(), batch.read_mels()
+        work = sum(map(len, audio))
+        parts = zip(batch.entries, batch.spoken, audio, mels, strict=True)
+        for (job, i), spoken, samples, mel in parts:
+            job.parts[i] = _SpokenPart(require_finite(samples), replace(spoken, mel=mel))
+            job.clock.add(batch.clock, len(samples) / work if work else 1 / len(audio))
+            if len(job.parts) == len(job.text.utterances):
+                yield job.number, self._join(job, retries)
 
     def _batches(self, queue: list[tuple[_Job, int]], batch_size: int) -> Iterator[list[tuple[_Job, int]]]:
         """The queue, so many of similar length at a time; together only what the same bucket covers and has
@@ -345,34 +407,34 @@ class TextToSpeech:
             while batch := list(itertools.islice(entries, batch_size)):
                 yield batch
 
-    def _speak_batch(
-        self, utterances: Sequence[Utterance], controls: Sequence[Controls], retries: int, clock: Timings
-    ) -> list[_SpokenPart]:
+    def _speak_batch(self, entries: Sequence[tuple[_Job, int]], retries: int) -> _Batch:
+        clock = Timings()
+        utterances = [job.text.utterances[i] for job, i in entries]
+        controls = [job.controls for job, _ in entries]
         with self._models_turn:
             with clock.stage("acoustic"):
                 spoken = self._speak_utterances(utterances, controls, retries)
-                mels = [read_later(one.mel) for one in spoken]
+                read_mels = read_together([one.mel for one in spoken])
             with clock.stage("vocoder"):
-                audio = self._vocode(spoken, controls)
-            # Copies, since what was read from a GPU is in memory that is scarce.
-            return [
-                _SpokenPart(require_finite(samples), replace(one, mel=np.array(mel())))
-                for samples, one, mel in zip(audio, spoken, mels, strict=True)
-            ]
+                read_audio = self._vocode(spoken, controls)
+        return _Batch(entries, spoken, read_audio, read_mels, clock)
 
     def _speak_utterances(
         self, utterances: Sequence[Utterance], controls: Sequence[Controls], retries: int
     ) -> list[SpokenUtterance]:
         return speak_utterances(self.acoustic, self.frontend.symbols, utterances, controls, retries)
 
-    def _vocode(self, spoken: Sequence[SpokenUtterance], controls: Sequence[Controls]) -> list[np.ndarray]:
-        """Each utterance's samples; without frames there is no sound."""
-        audio = [np.zeros(0, np.float32)] * len(spoken)
+    def _vocode(self, spoken: Sequence[SpokenUtterance], controls: Sequence[Controls]) -> ReadEach:
+        """What gives each utterance's samples; without frames there is no sound."""
         heard = [i for i, one in enumerate(spoken) if one.mel.shape[1]]
         mels, theirs = [spoken[i].mel for i in heard], [controls[i] for i in heard]
-        for i, samples in zip(heard, self.vocoder.vocode_each(mels, theirs), strict=True):
-            audio[i] = samples
-        return audio
+        read_heard = self.vocoder.vocode_later(mels, theirs)
+
+        def read() -> list[np.ndarray]:
+            audio = dict(zip(heard, read_heard(), strict=True))
+            return [audio.get(i, np.zeros(0, np.float32)) for i in range(len(spoken))]
+
+        return read
 
     def _join(self, job: _Job, retries: int) -> Audio:
         """The utterances' audio in order, with their pauses."""
@@ -397,7 +459,7 @@ class TextToSpeech:
             utterances=utterances,
             unspoken=job.text.unspoken,
             starts=tuple(starts),
-            mels=tuple(to_numpy(one.mel) for one in spoken),
+            mels=tuple(np.array(one.mel) for one in spoken),  # what was read from a GPU is in scarce memory
             durations=tuple(one.durations for one in spoken),
             pitches=_all([one.pitch for one in spoken]),
             alignments=_all([one.alignment for one in spoken]),
@@ -409,6 +471,19 @@ class TextToSpeech:
             ),
             timings=job.clock,
         )
+
+
+def start_text_processes(frontend: FrontendSpec | None, count: int) -> TextProcesses | None:
+    """So many, where there are any."""
+    if not count or frontend is None:
+        return None
+    from common.text.processes import TextProcesses
+
+    return TextProcesses(frontend.build, count)
+
+
+def _job(number: int, text: AnalysedText, controls: Controls) -> _Job:
+    return _Job(number, text, controls, Timings({"text": text.seconds}))
 
 
 def _all(arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...] | None:
@@ -423,13 +498,14 @@ class Stream:
     `timings`, `notes`, `problems`, `starts` and `durations` grow while it is read, the last two before their
     utterance's first chunk leaves: `common.synthesis.timestamps` takes a stream as it takes `Audio`.
     `alignments` grow too where the caller has set a list: those of a book are too large to be kept unasked.
-    `TextToSpeech.speak_ahead` makes the acoustic step of several streams together.
+    `TextToSpeech.speak_ahead` runs the models for several streams together.
     """
 
     def __init__(self, tts: TextToSpeech, job: _Job, retries: int, sizes: ChunkSizes):
-        self._job, self._retries = job, retries
-        self._ahead: SpokenUtterance | None = None  # the next utterance, where `speak_ahead` has spoken it
-        self._within = False  # an utterance of which there are chunks to come
+        self.tts = tts
+        self._job, self._retries, self._sizes = job, retries, sizes
+        # The utterance of which there are chunks to come, and these.
+        self._speaking: tuple[SpokenUtterance, Iterator[np.ndarray]] | None = None
         self.sampling_rate = tts.sampling_rate
         self.analysis = job.text
         self.utterances = job.text.utterances
@@ -441,13 +517,13 @@ class Stream:
         self.alignments: list[np.ndarray | None] | None = None
         self.notes: list[str] = []  # of each utterance so far, "" for most
         self.problems: list[Problem] = []
-        self._chunks = self._run(tts, sizes)
+        self._samples = self._run()
 
     def __iter__(self) -> Stream:
         return self
 
     def __next__(self) -> np.ndarray:
-        samples = next(self._chunks)
+        samples = next(self._samples)
         self.timings.audio += len(samples) / self.sampling_rate
         if not self.timings.first_audio:
             self.timings.first_audio = self.timings.total
@@ -461,23 +537,47 @@ class Stream:
     @property
     def needs_mel(self) -> bool:
         """Whether the next chunk begins with the acoustic step."""
-        return self._ahead is None and not self._within and self.spoken < len(self.utterances)
+        return self._speaking is None and self.spoken < len(self.utterances)
+
+    @property
+    def mel_chunks(self) -> Chunks | None:
+        """Those to come of the utterance whose mel is there."""
+        return self._speaking[1] if self._speaking and isinstance(self._speaking[1], Chunks) else None
+
+    @property
+    def batch_key(self) -> Hashable | None:
+        """The same for streams whose next chunks `speak_ahead` makes in less time together.
+
+        None where there is nothing to gain.
+        """
+        if self.tts.vocoder.prefers_batches:
+            return self.tts
+        if self.needs_mel and self.tts.acoustic.prefers_batches:
+            return self.tts, self.tts.acoustic.batch_key(self._job.controls), self._retries
+        return None
 
     def close(self) -> None:
         """Ends it; not while another thread reads it."""
-        self._chunks.close()
+        self._samples.close()
+        self._speaking = None
 
-    def _speak(self, tts: TextToSpeech, utterance: Utterance) -> SpokenUtterance:
-        spoken, self._ahead = self._ahead, None
-        if spoken is None:
-            with tts._models_turn, self.timings.stage("acoustic"):
-                (spoken,) = tts._speak_utterances([utterance], [self._job.controls], self._retries)
-        return spoken
+    def _begin(self, spoken: SpokenUtterance) -> None:
+        """The next utterance is spoken: its chunks are next."""
+        mel, vocoder = spoken.mel[None], self.tts.vocoder
+        self._speaking = spoken, vocoder.vocode_chunks(mel, self._sizes, self._job.controls)
 
-    def _run(self, tts: TextToSpeech, sizes: ChunkSizes) -> Generator[np.ndarray, None, None]:
-        first_chunk, position, controls = sizes.first, 0, self._job.controls
+    def _speak(self, utterance: Utterance) -> tuple[SpokenUtterance, Iterator[np.ndarray]]:
+        if self._speaking is None:
+            with self.tts._models_turn, self.timings.stage("acoustic"):
+                (spoken,) = self.tts._speak_utterances([utterance], [self._job.controls], self._retries)
+            self._begin(spoken)
+        assert self._speaking
+        return self._speaking
+
+    def _run(self) -> Generator[np.ndarray, None, None]:
+        position, controls = 0, self._job.controls
         for number, utterance in enumerate(self.utterances):
-            spoken = self._speak(tts, utterance)
+            spoken, chunks = self._speak(utterance)
             if self.alignments is not None:
                 self.alignments.append(spoken.alignment)
             self.notes.append(spoken.note)
@@ -485,21 +585,21 @@ class Stream:
             self.durations.append(spoken.durations)
             if spoken.problem:
                 self.problems.append(describe_problem(number, utterance, spoken, self._retries))
-            left = spoken.mel.shape[1] * tts.vocoder.hop
+            left = spoken.mel.shape[1] * self.tts.vocoder.hop
             position += left + round(utterance.pause * self.sampling_rate)
             if not left:  # no sound, as in `speak`
+                self._speaking = None
                 yield finish(np.zeros(0, np.float32), self.sampling_rate, pause=utterance.pause)
                 continue
-            how = {"growth": sizes.growth, "even": sizes.even}
-            chunks = tts.vocoder.vocode_chunks(spoken.mel[None], first_chunk, sizes.largest, controls, **how)
-            first_chunk = sizes.largest
+            self._sizes = replace(self._sizes, first=self._sizes.largest)  # of the next utterance
             is_first = True
             held = np.zeros(0, np.float32)
             while left:
-                with tts._models_turn, self.timings.stage("vocoder"):
+                with self.tts._models_turn, self.timings.stage("vocoder"):
                     samples = require_finite(next(chunks))
                 left -= len(samples)
-                self._within = left > 0
+                if not left:
+                    self._speaking = None
                 pause = None if left else utterance.pause
                 samples = finish(samples, self.sampling_rate, controls.volume, starts=is_first, pause=pause)
                 samples = np.concatenate([held, samples])

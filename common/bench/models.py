@@ -20,14 +20,13 @@ from common.engines import Engine, Run, WrappedEngine
 from common.errors import InputError, unknown
 from common.export.examples import examples_of
 from common.registry import get_model
-from common.runner import FIRST_CHUNK, LARGEST_CHUNK, TextToSpeech
+from common.runner import ChunkSizes, TextToSpeech, start_text_processes
 from common.speech import AcousticOutput, Controls, controls_of_each
 from common.stages import root, stages_of
 from common.stages.choose import KINDS, deployment_of, parse_backends
 from common.synthesis.acoustic import AcousticModel
 from common.synthesis.loading import choose_sources, make_driver
-from common.text.frontends import get_frontend
-from common.weights.voices import ModelSource
+from common.weights.voices import FrontendSpec, ModelSource
 
 SYMBOLS = 128  # where a stage or a vocoder is given none
 FRAMES_PER_SYMBOL = 5  # 128 symbols: 640 frames
@@ -154,12 +153,15 @@ class LoadedModels:
         self.drivers = {kind: self._driver(source) for kind, source in sources.items()}
         first = next(iter(sources.values()))
         self.sampling_rate, self.hop = first.mel.sampling_rate, first.mel.hop_length
-        frontend = None
+        spec = None if self.fixed else first.frontend
         if workload.texts and workload.weights == "published":
-            frontend = get_frontend(first.model)  # the published one, of the model's name
-        elif first.frontend and not self.fixed:
-            frontend = first.frontend.build()
-        self.tts = TextToSpeech(frontend, *map(self.drivers.get, KINDS), self.sampling_rate)
+            spec = FrontendSpec(first.model)  # the published one, of the model's name
+        self.tts = TextToSpeech(
+            spec.build() if spec else None,
+            *map(self.drivers.get, KINDS),
+            self.sampling_rate,
+            text_processes=start_text_processes(spec, workload.text_processes),
+        )
 
     def _driver(self, source: ModelSource) -> Any:
         workload, kind = self.workload, get_model(source.model).kind
@@ -237,7 +239,7 @@ class LoadedModels:
     def _first_audio(self, ids: Sequence[np.ndarray], controls: Controls) -> np.ndarray:
         spoken = self.tts.acoustic.synthesise(ids, controls)
         mel = spoken.mel[:1, :, : int(spoken.mel_lengths[0])]
-        return next(self.tts.vocoder.vocode_chunks(mel, FIRST_CHUNK, LARGEST_CHUNK, controls))
+        return next(self.tts.vocoder.vocode_chunks(mel, ChunkSizes(), controls))
 
     def _vocoder(self, batch: int, symbols: int) -> Callable[[], Output]:
         driver, frames = self.tts.vocoder, symbols * FRAMES_PER_SYMBOL

@@ -15,6 +15,10 @@ from common.registry import get_model, load_attribute
 from common.stages import stages_of
 from common.weights.voices import ModelSource
 
+# Settings in place of a model's defaults. Random weights pass noise on as it is: far louder than speech, and
+# clipping it softly would take longer than making it.
+QUIET = {"waveglow": {"sigma": 0.1}}
+
 
 def random_source(model: str, folder: Path = GRAPHS, sizes: Mapping[str, Any] | None = None) -> ModelSource:
     """A network of the published sizes, but for those given; its graphs are kept in a folder."""
@@ -31,7 +35,10 @@ def random_source(model: str, folder: Path = GRAPHS, sizes: Mapping[str, Any] | 
                 weight.normal_(0, 0.01)
     state = {parameter: value.numpy() for parameter, value in network.state_dict().items()}
     graphs = ExportedGraphs(stages, config, folder / name)
-    return ModelSource(model, config, Path(model), MelContract(), graphs, given_state=state)
+    settings = get_model(model).settings_class(**QUIET.get(model, {}))
+    return ModelSource(
+        model, config, Path(model), MelContract(), graphs, settings=settings, given_state=state
+    )
 
 
 def remove_weight_norm(network: torch.nn.Module) -> None:

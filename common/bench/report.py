@@ -16,7 +16,7 @@ from common.bench.texts import LONGEST_PASSES
 from common.bench.workload import LONGEST_TEXT_WARM_UP, SPEAK_MANY
 from common.errors import InputError
 from common.files import write_bytes
-from common.runner import FIRST_CHUNK
+from common.synthesis.chunks import FIRST_CHUNK
 
 HEIGHT = 3.4  # of a plot's panel, in inches
 LABEL = 26  # letters of a label's line
@@ -135,6 +135,7 @@ TEXT_COLUMNS = columns_of(
 )
 THROUGHPUT_COLUMNS = columns_of(
     *WAY,
+    "text processes: text_processes",
     "texts: runs",
     "letters: letters range",
     "utterances/s: utterances_per_s .1f",
@@ -175,7 +176,7 @@ CSV_KEYS = (
     *(f"latency_{key}_s" for key in (*STATISTICS.values(), "max")),
     *("device_s", "samples_per_s", "frames", "audio_s", "rtf", "memory_bytes", "load_s", "first_s"),
     *("first_audio_s", "first_audio_p95_s", "speed_up", "utterances_per_s", "again_per_s", "gpu_busy"),
-    *("warm_up_texts", "warm_up_s", "held_bytes"),
+    *("warm_up_texts", "warm_up_s", "held_bytes", "text_processes"),
 )
 
 

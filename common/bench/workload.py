@@ -134,6 +134,7 @@ class Workload:
     texts: Texts | None = None  # spoken through `TextToSpeech`, in place of one length again and again
     call: str = SPEAK  # how, of `TextToSpeech`
     text_warm_up: float = LONGEST_TEXT_WARM_UP  # seconds
+    text_processes: int = 0  # that analyse texts, for `speak_many`
     profile: Path | None = None  # a folder for what a profiler sees of one more run
 
     @property
@@ -165,6 +166,7 @@ class Workload:
         row = {"name": self.target.name, "backend": self.peer or self.backend, "precision": self.precision}
         row |= {"device": self.device, "weights": self.weights}
         row |= {"texts": self.texts.name, "call": self.call} if self.texts else {}
+        row |= {"text_processes": self.text_processes} if self.call == SPEAK_MANY else {}
         for symbols, batch in itertools.product(self.symbols or (None,), self.batches):
             yield {**row, "symbols": symbols, "batch": batch}
 

@@ -85,6 +85,10 @@ OPTIONS: dict[str, dict[str, dict[str, Any] | tuple[str, str] | str | None]] = {
             "N,...",
             "with --texts: all of them by speak_many, so many at a time: utterances a second",
         ),
+        "text-processes": {
+            **{"type": options.not_negative, "metavar": "N"},
+            "help": "with --batch-sizes: processes that analyse the texts (default: 0, the one that speaks)",
+        },
     },
     "how it runs": {
         "backend": {
@@ -153,7 +157,7 @@ def make_workloads(args: argparse.Namespace):
     from common.errors import require_torch
 
     keys = ("voice", "threads", "decoder", "deployments", "overrides", "warm_up", "runs", "device", "graphs")
-    keys += ("text_warm_up", "profile")
+    keys += ("text_warm_up", "text_processes", "profile")
     texts = read_texts(args)
     how = {"checkpoints": args.checkpoint, **{key: getattr(args, key) for key in keys}}
     for peer in args.peer:
@@ -197,6 +201,8 @@ def read_texts(args: argparse.Namespace):
     """The texts of --texts. An InputError with what they do not go with, or that goes with them alone."""
     from common.bench.workload import Texts
 
+    if args.text_processes and not args.batch_sizes:
+        raise InputError("--text-processes is for --batch-sizes N")
     if not args.texts:
         for name in ("batch_sizes", "text_warm_up"):
             if getattr(args, name) is not None:

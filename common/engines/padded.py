@@ -28,6 +28,7 @@ class PaddedEngine(Engine):
     backend = "cuda"
     attends_to_padding = False  # behind the longest item
     can_be_captured = True
+    prefers_batches = True
 
     @abstractmethod
     def capturable(self, bucket: Bucket | None = None) -> Run: ...

@@ -2,6 +2,7 @@
 
 A step is a chunk of audio, encoded. The next one is that of the job whose listener runs dry first: a short
 text is not stuck behind a book, and a listener who has enough waits. One who falls far behind is paused.
+Where models gain by it, a worker computes the next chunks of several jobs together.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -40,6 +41,15 @@ class Encoder(Protocol):
     def write(self, samples: np.ndarray) -> bytes: ...
     def close(self) -> bytes: ...
     def discard(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Batches:
+    """How the next chunks of several jobs are computed together, at most so many."""
+
+    key: Callable[[Any], Hashable | None]  # of a job's chunks; alike: together; None: alone
+    make_ahead: Callable[[Sequence[Any]], None]  # computes what `next` of each of them gives then
+    largest: int
 
 
 class Hanging(Exception):
@@ -125,10 +135,20 @@ class Job:
         self._news.set()
 
 
+@dataclass(frozen=True)
+class Step:
+    """What a worker is at: since when, the jobs whose chunks it makes, and those that it makes next."""
+
+    begun: float
+    jobs: Sequence[Job]
+    next_jobs: Sequence[Job] = ()
+
+
 class Scheduler:
     """Jobs and the threads that work on them.
 
     `encoders` encodes audio beside the workers: where one thread owns a GPU, it should do nothing else.
+    `on_step` gets the seconds of each step, and of how many jobs it made a chunk.
     """
 
     def __init__(
@@ -137,16 +157,18 @@ class Scheduler:
         ahead: float,
         encoders: Executor | None = None,
         clock: Callable[[], float] = time.monotonic,
-        on_step: Callable[[float], object] | None = None,
+        on_step: Callable[[float, int], object] | None = None,
+        batches: Batches | None = None,
     ):
         self.ahead, self.clock = ahead, clock
-        self._encoders, self._on_step = encoders, on_step
+        self._encoders, self._on_step, self._batches = encoders, on_step, batches
         self._changed = threading.Condition()
         self._queue: list[tuple[float, int, Job]] = []  # those that are neither busy nor parked
         self._numbers = itertools.count()
         self._jobs: set[Job] = set()  # that have not ended
         self._stopping = False
-        self._steps: dict[int, tuple[float, Job]] = {}  # by worker: when its step began, and whose it is
+        self._steps: dict[int, Step] = {}  # by worker
+        self._idle = 0  # workers
         self._workers = itertools.count()
         self._threads: list[threading.Thread] = []
         for _ in range(workers):
@@ -190,23 +212,31 @@ class Scheduler:
 
     def slowest_step(self) -> float:
         """Seconds since the beginning of the step that has taken longest so far."""
-        begun = [begun for begun, _ in list(self._steps.values())]
+        begun = [step.begun for step in list(self._steps.values())]
         return self.clock() - min(begun) if begun else 0.0
 
     def replace_hanging(self, seconds: float) -> int:
-        """Gives up workers that have been at a step for longer: their jobs end, and others take over.
+        """Gives up workers that have been at a step for longer: its jobs end, and others take over.
 
         A thread cannot be ended: it stays until its step returns, if it does. How many were given up.
         """
         with self._changed:
             oldest = self.clock() - seconds
-            hanging = {n: job for n, (begun, job) in self._steps.items() if begun < oldest}
-            for number, job in hanging.items():
+            hanging = {number: step for number, step in self._steps.items() if step.begun < oldest}
+            for number, step in hanging.items():
                 del self._steps[number]
-                job.cancelled = True
-        for job in hanging.values():
+                for job in step.jobs:
+                    job.cancelled = True
+                for job in step.next_jobs:
+                    job.busy = False
+                    self._push(job)
+        for step in hanging.values():
             self._add_worker()
-            self._end(job, Hanging(f"a step took more than {seconds:g} seconds"), close=False)
+            for job in step.jobs:
+                self._end(job, Hanging(f"a step took more than {seconds:g} seconds"), close=False)
+            for job in step.next_jobs:
+                if job.cancelled:
+                    self._end(job, None)
         return len(hanging)
 
     def stop(self) -> None:
@@ -237,40 +267,91 @@ class Scheduler:
     def _is_ahead(self, job: Job) -> bool:
         return job.progress.made - job.progress.taken > self.ahead
 
-    def _next_job(self) -> Job | None:
-        """The most urgent job, waiting for one; None when it is time to end."""
+    def _next_jobs(self) -> list[Job]:
+        """The most urgent job, waiting for one, and those whose chunks are made together with its next one.
+
+        None of them when it is time to end.
+        """
         with self._changed:
             while True:
                 while self._queue:
                     _, _, job = heapq.heappop(self._queue)
                     if not job.cancelled:
-                        job.busy = True
-                        return job
+                        jobs = [job, *self._companions(job)]
+                        for one in jobs:
+                            one.busy = True
+                        return jobs
                 if self._stopping:
-                    return None
+                    return []
+                self._idle += 1
                 self._changed.wait()
+                self._idle -= 1
+
+    def _companions(self, job: Job) -> list[Job]:
+        """Takes from the queue those that share a step with this job, the most urgent ones.
+
+        Each worker that has nothing to do is left as many.
+        """
+        batches = self._batches
+        if batches is None or batches.largest == 1 or (key := batches.key(job.chunks)) is None:
+            return []
+        alike = (
+            entry
+            for entry in sorted(self._queue)
+            if not entry[2].cancelled and batches.key(entry[2].chunks) == key
+        )
+        found = list(itertools.islice(alike, batches.largest * (1 + self._idle) - 1))
+        taken = found[: min(batches.largest, -(-(1 + len(found)) // (1 + self._idle))) - 1]
+        if taken:
+            numbers = {number for _, number, _ in taken}
+            self._queue = [entry for entry in self._queue if entry[1] not in numbers]
+            heapq.heapify(self._queue)
+        return [job for _, _, job in taken]
 
     def _work(self, number: int) -> None:
-        while (job := self._next_job()) is not None:
-            begun = self.clock()
-            with self._changed:
-                self._steps[number] = (begun, job)
+        while jobs := self._next_jobs():
+            if not self._make_chunks(number, jobs):
+                return  # given up: another worker is in this one's place
+
+    def _make_chunks(self, number: int, jobs: Sequence[Job]) -> bool:
+        """One of each job. Whether the worker was not given up meanwhile."""
+        begun = self.clock()
+        with self._changed:
+            self._steps[number] = Step(begun, jobs)
+        for job in jobs:
             if job.progress.started is None:
                 job.progress.started = begun
+        if self._batches and len(jobs) > 1:
+            try:
+                self._batches.make_ahead([job.chunks for job in jobs])
+            except Exception as error:
+                for job in jobs:
+                    self._end(job, error)
+                jobs = ()
+        seconds, made = self.clock() - begun, 0
+        for i, job in enumerate(jobs):
+            begun = self.clock()
+            with self._changed:
+                if number not in self._steps:
+                    return False
+                self._steps[number] = Step(begun, [job], jobs[i + 1 :])
+            if job.cancelled:
+                self._end(job, None)
+                continue
             try:
                 samples = next(job.chunks, None)
             except Exception as error:
                 self._end(job, error)
+                continue
+            seconds, made = seconds + self.clock() - begun, made + (samples is not None)
+            if self._encoders is None:
+                self._encode(job, samples)
             else:
-                if self._on_step:
-                    self._on_step(self.clock() - begun)
-                if self._encoders is None:
-                    self._encode(job, samples)
-                else:
-                    self._encoders.submit(self._encode, job, samples)
-            with self._changed:
-                if self._steps.pop(number, None) is None:
-                    return  # given up: another worker is in this one's place
+                self._encoders.submit(self._encode, job, samples)
+        if self._on_step and made:
+            self._on_step(seconds, made)
+        with self._changed:
+            return self._steps.pop(number, None) is not None
 
     def _encode(self, job: Job, samples: np.ndarray | None) -> None:
         """Sends a chunk on its way; None: there are no more."""

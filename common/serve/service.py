@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,11 +15,11 @@ from common.audio.wire import WireEncoder
 from common.errors import InputError
 from common.runner import AnalysedText, ChunkSizes, Stream, TextToSpeech
 from common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
-from common.serve.metrics import Metrics, log
+from common.serve.metrics import LOG, Metrics, log
 from common.serve.pairs import Pair, Pairs
 from common.serve.requests import SpeechFields, SpeechRequest, controls_of
-from common.serve.scheduler import Job, Scheduler
-from common.serve.settings import ServeSettings
+from common.serve.scheduler import Batches, Job, Scheduler
+from common.serve.settings import CPU_BATCH, GPU_BATCH, ServeSettings
 from common.speech import Controls
 
 # Of chunks on a CPU, where every seam costs the frames around it again: 256 take a tenth of a second.
@@ -65,11 +65,14 @@ class Service:
         self.fault: Exception | None = None  # why the first pair cannot be loaded
         self.failed = asyncio.Event()
         self.last_step = float("-inf")
-        self.scheduler = Scheduler(workers, settings.ahead, beside, on_step=self._note_step)
+        largest = settings.max_batch or (CPU_BATCH if self._shared else GPU_BATCH)
+        batches = Batches(batch_key, speak_ahead, largest)
+        self.scheduler = Scheduler(workers, settings.ahead, beside, on_step=self._note_step, batches=batches)
 
-    def _note_step(self, seconds: float) -> None:
+    def _note_step(self, seconds: float, texts: int) -> None:
         self.last_step = self.scheduler.clock()
         self.metrics.steps.observe(seconds)
+        self.metrics.batches.observe(texts)
 
     @contextmanager
     def admitted(self, key: str, texts: int = 1) -> Iterator[None]:
@@ -167,6 +170,18 @@ def make_stream(
     if wanted.alignment:
         stream.alignments = []
     return stream
+
+
+def batch_key(stream: Stream) -> Hashable | None:
+    return stream.batch_key
+
+
+def speak_ahead(streams: Sequence[Stream]) -> None:
+    """Of one pair. After a fault each stream computes its own chunk, so that only who has the fault ends."""
+    try:
+        streams[0].tts.speak_ahead(streams)
+    except Exception:
+        LOG.exception("a batch failed: each text is spoken alone")
 
 
 async def in_thread(executor: ThreadPoolExecutor, function: Callable[..., T], *arguments: Any) -> T:

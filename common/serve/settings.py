@@ -11,6 +11,8 @@ from typing import Any, get_args, get_type_hints
 from common.errors import InputError
 
 KEYS_VARIABLE = "MELFORGE_API_KEYS"
+# Texts of a batch. On a CPU more of them take longer each than fewer, and the first waits for all.
+GPU_BATCH, CPU_BATCH = 32, 3
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -56,6 +58,12 @@ class ServeSettings:
     )
     workers: int | None = setting(
         None, "threads that speak (default: one a core; one where a GPU or PyTorch speaks)", "N"
+    )
+    max_batch: int | None = setting(
+        None,
+        "texts whose next audio is computed together, where the models gain by it; 1: each alone "
+        f"(default: {GPU_BATCH} with --backend cuda, {CPU_BATCH} on a CPU)",
+        "N",
     )
     memory_limit: float | None = setting(
         None, "MB of weights; the pair that was not asked for longest is unloaded (default: none)", "MB"

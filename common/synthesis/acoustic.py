@@ -68,6 +68,10 @@ class AcousticModel(Driver[Config]):
         `controls` are one for all, or one for each item; these have one `batch_key`.
         """
 
+    @property
+    def prefers_batches(self) -> bool:
+        return self.batch_safe and self.decoder.prefers_batches
+
     def predict_lengths(
         self, ids: Sequence[np.ndarray], controls: Controls | Sequence[Controls] | None = None
     ) -> np.ndarray | None:

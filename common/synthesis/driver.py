@@ -44,6 +44,18 @@ class Driver(ABC, Generic[Config]):
     def batch_safe(self) -> bool:
         """Whether an item of a padded batch equals the same item alone."""
 
+    @property
+    @abstractmethod
+    def prefers_batches(self) -> bool:
+        """Whether the items of a batch equal those alone, and take less time than one by one."""
+
+    def padded_batch(self, items: int) -> int:
+        """Of how many items the batch is that is run for so many of several callers.
+
+        CUDA kernels are captured for each number, so that on them few numbers should do.
+        """
+        return 1 << (items - 1).bit_length() if self.engines.on_kernels else items
+
     def batch_key(self, controls: Controls) -> Hashable:
         """What the items of a batch must have in common, of their controls: the rest may differ."""
         return None

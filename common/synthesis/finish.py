@@ -60,9 +60,7 @@ def complete_peaks(samples: np.ndarray) -> int:
 
 def require_finite(samples: np.ndarray) -> np.ndarray:
     """The samples; an InputError where the models gave NaN or infinity."""
-    # A sum of finite samples is finite, and takes no memory; of enormous ones it need not be.
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = samples.sum()
-    if not np.isfinite(total) and not np.isfinite(samples).all():
+    # Both are NaN where any sample is; a sum would take three times as long.
+    if not (np.isfinite(samples.max(initial=0.0)) and np.isfinite(samples.min(initial=0.0))):
         raise InputError("the models gave NaN instead of audio: their weights or their precision do not hold")
     return samples

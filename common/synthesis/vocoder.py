@@ -5,23 +5,25 @@ A model's own vocoder says what its receptive field is, and what the network tak
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
 
-from common.arrays import Array, concatenate, pad_to, read_later, stack, to_device
+from common.arrays import Array, ReadEach, concatenate, pad_rows, read_later, to_device
 from common.audio.denoiser import BIAS_FRAMES, OVERLAP, bias_spectrum, fewest_samples
 from common.config.deployment import Bucket
 from common.errors import InputError
 from common.speech import Controls, controls_of_each
+from common.synthesis.chunks import Chunks, ChunkSizes, Excerpts, Window, even_share
 from common.synthesis.driver import Driver, bucket_for
 from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource
 
-# (first frame, last frame + 1) of a mel -> the generator's further inputs for these.
-Excerpts = Callable[[int, int], dict[str, Array]]
+# Chunks in one launch: the longest has at most so many times the frames of the shortest, which is padded.
+ALIKE = 2
 
 
 class VocoderConfig(Protocol):
@@ -65,6 +67,10 @@ class Vocoder(Driver[Config]):
     def batch_safe(self) -> bool:
         return "masked_generator" in self.engines
 
+    @property
+    def prefers_batches(self) -> bool:
+        return self.batch_safe and self.generator.prefers_batches
+
     def batch_key(self, controls: Controls) -> Hashable:
         return self._strength(controls) > 0  # whether the stage "denoiser" runs
 
@@ -81,7 +87,7 @@ class Vocoder(Driver[Config]):
         with self._measuring:
             if self._bias is None:
                 silent = np.zeros((1, self.config.n_mel_channels, BIAS_FRAMES), np.float32)
-                audio = next(self._generate_chunks(silent, (OVERLAP, OVERLAP), Controls(sigma=0.0), 0.0))
+                audio = next(self._chunks(silent, ChunkSizes(OVERLAP, OVERLAP), Controls(sigma=0.0), 0.0))
                 self._bias = to_device(bias_spectrum(audio, self.hop), self.generator.device)
             return self._bias
 
@@ -101,23 +107,36 @@ class Vocoder(Driver[Config]):
         self, mels: Sequence[Array], controls: Controls | Sequence[Controls] | None = None
     ) -> list[np.ndarray]:
         """The same for mels [n_mels, T_mel] of any number and lengths."""
+        return self.vocode_later(mels, controls)()
+
+    def vocode_later(
+        self, mels: Sequence[Array], controls: Controls | Sequence[Controls] | None = None
+    ) -> ReadEach:
+        """The same, by what gives the audio when it is called; until then a GPU is at work on batches."""
         each = controls_of_each(controls, len(mels))
-        together = self.generator.prefers_batches and self.batch_safe
+        together = self.prefers_batches
         shortest = -(-fewest_samples(self.hop) // self.hop)  # for the denoiser
         fitting = [
             i for i, mel in enumerate(mels) if together and shortest <= mel.shape[1] <= self.longest_mel
         ]
-        audio: dict[int, np.ndarray] = {}
+        batches: list[tuple[Sequence[int], ReadEach]] = []
         for key in dict.fromkeys(self.batch_key(each[i]) for i in fitting):
             alike = {i: mels[i].shape[1] for i in fitting if self.batch_key(each[i]) == key}
             for batch in self._batches(alike):
-                made = self._vocode_batch([mels[i] for i in batch], [each[i] for i in batch])
-                audio.update(zip(batch, made, strict=True))
-        for i, mel in enumerate(mels):
-            if i not in audio:
-                chunks = self.vocode_chunks(mel[None], self.longest_chunk, None, each[i])
-                audio[i] = concatenate(list(chunks))
-        return [audio[i] for i in range(len(mels))]
+                read = self._vocode_batch([mels[i] for i in batch], [each[i] for i in batch])
+                batches.append((batch, read))
+        sizes = ChunkSizes(self.longest_chunk, self.longest_chunk)
+        audio = {
+            i: concatenate(list(self.vocode_chunks(mels[i][None], sizes, each[i])))
+            for i in sorted({*range(len(mels))} - {*fitting})
+        }
+
+        def read_each() -> list[np.ndarray]:
+            for batch, read in batches:
+                audio.update(zip(batch, read(), strict=True))
+            return [audio[i] for i in range(len(mels))]
+
+        return read_each
 
     def _batches(self, frames: Mapping[int, int]) -> Iterator[list[int]]:
         """Mels of similar lengths, by their numbers, in batches that a launch takes."""
@@ -130,24 +149,25 @@ class Vocoder(Driver[Config]):
         if batch:
             yield batch
 
-    def _vocode_batch(self, mels: Sequence[Array], controls: Sequence[Controls]) -> list[np.ndarray]:
+    def _vocode_batch(self, mels: Sequence[Array], controls: Sequence[Controls]) -> ReadEach:
         """In one launch of each stage; the first is the longest. The controls have one `batch_key`."""
         device, frames = self.generator.device, mels[0].shape[1]
         lengths = to_device(np.array([mel.shape[1] for mel in mels]), device)
-        shape = (self.config.n_mel_channels, frames)
-        mel = stack([pad_to(to_device(mel, device), shape) for mel in mels])
+        mel = pad_rows([to_device(mel, device) for mel in mels], len(mels), frames)
         made = {one: self.excerpts(frames, one)(0, frames) for one in dict.fromkeys(controls)}
         others = {name: concatenate([made[one][name] for one in controls]) for name in made[controls[0]]}
         audio = self.generator(mel=mel, lengths=lengths, **others)["audio"]
         strengths = [self._strength(one) for one in controls]
         if any(strengths):
             audio = self.denoise(audio, strengths, lengths)
-        samples = read_later(audio)()
-        return [samples[row, : mel.shape[1] * self.hop] for row, mel in enumerate(mels)]
+        read = read_later(audio)
+        ends = [mel.shape[1] * self.hop for mel in mels]
+        return lambda: [samples[:end] for samples, end in zip(read(), ends, strict=True)]
 
     def takes(self, batch: int, bucket: Bucket | None) -> bool:
-        together = self.generator.prefers_batches and self.batch_safe
-        return together and batch <= self._largest_batch(bucket.mel if bucket else self.longest_mel)
+        return self.prefers_batches and batch <= self._largest_batch(
+            bucket.mel if bucket else self.longest_mel
+        )
 
     def _largest_batch(self, frames: int) -> int:
         """That one launch takes, of items of so many frames."""
@@ -158,59 +178,107 @@ class Vocoder(Driver[Config]):
         """Frames that fit the stage together with their context."""
         return self.longest_mel - 2 * (self.context + OVERLAP)
 
-    def vocode_chunks(
-        self,
-        mel: Array,
-        first_chunk: int,
-        chunk: int | None = None,
-        controls: Controls | None = None,
-        growth: int = 2,
-        even: bool = False,
-    ) -> Iterator[np.ndarray]:
+    def vocode_chunks(self, mel: Array, sizes: ChunkSizes, controls: Controls | None = None) -> Chunks:
         """mel [1, n_mels, T_mel] -> audio in chunks that join to the whole mel's audio.
 
-        The first chunk has `first_chunk` frames, each further one `growth` times as many, up to `chunk`. A
-        chunk is computed with the frames around it that it depends on; the mel's true ends stay ends. `even`:
-        the last two are alike, or one, of up to a third more: every seam costs those frames again.
+        A chunk is computed with the frames around it that it depends on; the mel's true ends stay ends.
         """
         controls = controls or Controls()
         strength = self._strength(controls)
         if mel.shape[2] * self.hop < fewest_samples(self.hop):
             strength = 0.0  # too short for a spectrum
-        sizes = (first_chunk, chunk or first_chunk)
-        yield from self._generate_chunks(mel, sizes, controls, strength, growth, even)
+        return self._chunks(mel, sizes, controls, strength)
+
+    def make_ahead(self, several: Sequence[Chunks]) -> None:
+        """Computes the next chunk of each of several mels, in batches where these take less time.
+
+        Each mel's next chunk is what it would have been alone. Nothing is done for one that would be alone in
+        its batch, nor for any where the generator gains nothing by batches.
+        """
+        if self.prefers_batches:
+            waiting = [(chunks, chunks.window) for chunks in several if chunks.window and chunks.needs_run]
+            for batch in self._chunk_batches(waiting):
+                if len(batch) > 1:
+                    self._make_batch(batch)
+
+    def _chunk_batches(
+        self, waiting: Sequence[tuple[Chunks, Window]]
+    ) -> Iterator[list[tuple[Chunks, Window]]]:
+        """Chunks of alike lengths that one launch takes, all or none of them denoised.
+
+        The shortest come first: a listener's first chunk does not wait for the long ones of others.
+        """
+        for denoised in (False, True):
+            batch: list[tuple[Chunks, Window]] = []
+            alike = [entry for entry in waiting if (entry[0].strength > 0) == denoised]
+            for entry in sorted(alike, key=lambda entry: entry[1].frames):
+                frames, rows = entry[1].frames, self.padded_batch(len(batch) + 1)
+                if batch and (rows > self._largest_batch(frames) or frames > ALIKE * batch[0][1].frames):
+                    yield batch
+                    batch = []
+                batch.append(entry)
+            if batch:
+                yield batch
+
+    def _make_batch(self, batch: Sequence[tuple[Chunks, Window]]) -> None:
+        """The next chunk of each in one launch of each stage; the host reads all of them at once."""
+        device, hop, rows = self.generator.device, self.hop, self.padded_batch(len(batch))
+        spare, longest = rows - len(batch), max(window.frames for _, window in batch)
+        mels = [chunks.mel[0, :, window.before : window.after] for chunks, window in batch]
+        excerpts = [chunks.excerpts(window.before, window.after) for chunks, window in batch]
+        others = {}
+        for name, first in excerpts[0].items():
+            steps = first.shape[-1] // batch[0][1].frames * longest
+            others[name] = pad_rows([excerpt[name][0] for excerpt in excerpts], rows, steps)
+        lengths = np.array([window.frames for _, window in batch] + [longest] * spare)
+        mel = pad_rows(mels, rows, longest)
+        audio = self.generator(mel=mel, lengths=to_device(lengths, device), **others)["audio"]
+        begins = [window.before for _, window in batch]
+        strengths = [chunks.strength for chunks, _ in batch]
+        if any(strengths):
+            begins = [window.first for _, window in batch]
+            longest = max(window.last - window.first for _, window in batch)
+            cut = [
+                row[(window.first - window.before) * hop : (window.last - window.before) * hop]
+                for row, (_, window) in zip(audio, batch, strict=False)
+            ]
+            lengths = np.array([window.last - window.first for _, window in batch] + [longest] * spare)
+            audio = pad_rows(cut, rows, longest * hop)
+            audio = self.denoise(audio, strengths + [0.0] * spare, to_device(lengths, device))
+        read = functools.cache(read_later(audio[: len(batch)]))
+        for row, (chunks, window) in enumerate(batch):
+            part = slice((window.start - begins[row]) * hop, (window.end - begins[row]) * hop)
+            chunks.put(lambda row=row, part=part: read()[row, part])
 
     def _strength(self, controls: Controls) -> float:
         strength = controls.denoising_strength
         return self.denoising_strength if strength is None else strength
 
-    def _generate_chunks(
-        self,
-        mel: Array,
-        sizes: tuple[int, int],
-        controls: Controls,
-        strength: float,
-        growth: int = 2,
-        even: bool = False,
-    ) -> Iterator[np.ndarray]:
+    def _chunks(self, mel: Array, sizes: ChunkSizes, controls: Controls, strength: float) -> Chunks:
         mel = to_device(mel, self.generator.device)
         frames = mel.shape[2]
-        excerpts = self.excerpts(frames, controls)
-        margin = OVERLAP if strength else 0  # a denoised sample depends on every window that holds it
-        size, largest = (min(count, self.longest_chunk) for count in sizes)
+        windows = self._windows(frames, sizes, OVERLAP if strength else 0)
+        return Chunks(mel, self.excerpts(frames, controls), strength, windows, self._make_chunk)
+
+    def _windows(self, frames: int, sizes: ChunkSizes, margin: int) -> Iterator[Window]:
+        """Of all chunks. A denoised sample depends on every window that holds it, `margin` on each side."""
+        size, largest = (min(count, self.longest_chunk) for count in (sizes.first, sizes.largest))
         start = 0
         while start < frames:
             left = frames - start
-            end = start + (even_share(left, size, self.longest_chunk) if even else min(size, left))
+            end = start + (even_share(left, size, self.longest_chunk) if sizes.even else min(size, left))
             end = min(end + self._free_frames(start, end, frames, margin), frames)
             first, last = max(0, start - margin), min(frames, end + margin)
-            before, after = self._reach(start, end, frames, margin)
-            audio = self._generate(mel[:, :, before:after], excerpts(before, after))
-            audio = audio[:, (first - before) * self.hop : (last - before) * self.hop]
-            if strength:
-                audio = self.denoise(audio, [strength])
-            yield read_later(audio[0, (start - first) * self.hop : (end - first) * self.hop])()
-            start, size = end, min(size * growth, largest)
+            yield Window(start, end, first, last, *self._reach(start, end, frames, margin))
+            start, size = end, min(size * sizes.growth, largest)
+
+    def _make_chunk(self, chunks: Chunks, window: Window) -> np.ndarray:
+        start, first, before = window.start, window.first, window.before
+        audio = self._generate(chunks.mel[:, :, before : window.after], chunks.excerpts(before, window.after))
+        audio = audio[:, (first - before) * self.hop : (window.last - before) * self.hop]
+        if chunks.strength:
+            audio = self.denoise(audio, [chunks.strength])
+        return read_later(audio[0, (start - first) * self.hop : (window.end - first) * self.hop])()
 
     def _reach(self, start: int, end: int, frames: int, margin: int) -> tuple[int, int]:
         """Where the frames begin and end that these depend on."""
@@ -243,10 +311,3 @@ class Vocoder(Driver[Config]):
             lengths = self._length(audio.shape[1] // self.hop)
         ends = {"lengths": lengths} if masked else {}
         return denoiser(audio=audio, strength=share, bias=self.bias, **ends)["denoised"]
-
-
-def even_share(left: int, size: int, longest: int) -> int:
-    """Of the frames that are left, those of a chunk of about `size`, so that none is short at the end."""
-    if left <= min(size + size // 3, longest):
-        return left
-    return -(-left // 2) if left < 2 * size else size

@@ -23,7 +23,7 @@ from common.synthesis.vocoder import Vocoder
 from common.weights.voices import ModelSource
 
 TEXT = "Printing was the first of the arts that anybody could afford, and it has never been dear since then."
-KERNELS_LONGEST = 1024
+KERNELS_LONGEST = 1280  # some 15 s, and 250 letters at a usual pace
 FEWEST_FRAMES, MOST_FRAMES = 4.5, 10.0  # of a symbol, on average over a text: fast speech and slow
 HEADINGS = ("warm-up", "lengths", "batch", "first ms", "again ms")
 
@@ -71,7 +71,11 @@ def warm_up(tts: Speaker, batch_sizes: Sequence[int] = ()) -> Iterator[Warmed]:
     for driver in (tts.acoustic, tts.vocoder):
         lengths: Sequence[Bucket | None] = driver.engines.buckets or (None,)
         if driver.engines.on_kernels and not driver.engines.buckets:
-            lengths = padded_texts() if driver is tts.acoustic else [Bucket(0, mel) for mel in padded_mels()]
+            longest = min(KERNELS_LONGEST, driver.longest_mel)
+            if isinstance(driver, AcousticModel):
+                lengths = padded_texts(longest, driver.longest_text)
+            else:
+                lengths = [Bucket(0, mel) for mel in padded_mels(longest)]
         runs = [(b, n) for b, n in itertools.product(lengths, batches) if n == 1 or driver.takes(n, b)]
         for name in driver.engines:
             engine = driver.engines[name]
@@ -86,19 +90,19 @@ def warm_up(tts: Speaker, batch_sizes: Sequence[int] = ()) -> Iterator[Warmed]:
         driver.engines.count_anew()
 
 
-def padded_mels() -> list[int]:
+def padded_mels(longest: int = KERNELS_LONGEST) -> list[int]:
     """What vocoders on CUDA kernels pad mels to. The longest come first: the others do with their memory."""
-    mels = {*range(MEL_STEP, KERNELS_LONGEST + 1, MEL_STEP), *range(SHORT_STEP, SHORT, SHORT_STEP)}
+    mels = {*range(MEL_STEP, longest + 1, MEL_STEP), *range(SHORT_STEP, SHORT, SHORT_STEP)}
     return sorted(mels, reverse=True)
 
 
-def padded_texts() -> list[Bucket]:
+def padded_texts(longest: int = KERNELS_LONGEST, longest_text: int = KERNELS_LONGEST) -> list[Bucket]:
     """What acoustic models on CUDA kernels pad texts and mels to, at any usual pace; long mels first."""
     found = []
-    for mel in range(KERNELS_LONGEST, 0, -MEL_STEP):
-        shortest, longest = (mel - MEL_STEP + 1) / MOST_FRAMES, mel / FEWEST_FRAMES
-        texts = range(TEXT_STEP, math.ceil(longest / TEXT_STEP) * TEXT_STEP + 1, TEXT_STEP)
-        found += [Bucket(text, mel) for text in texts if text >= shortest]
+    for mel in range(longest // MEL_STEP * MEL_STEP, 0, -MEL_STEP):
+        fewest, most = (mel - MEL_STEP + 1) / MOST_FRAMES, mel / FEWEST_FRAMES
+        texts = range(TEXT_STEP, math.ceil(most / TEXT_STEP) * TEXT_STEP + 1, TEXT_STEP)
+        found += [Bucket(text, mel) for text in texts if fewest <= text <= longest_text]
     return found
 
 

@@ -17,6 +17,7 @@ from common.runner import TextToSpeech
 from common.speech import Controls, MelTooLong
 from common.stages import Dim, Stage, TensorSpec
 from common.stages.choose import choose_stages
+from common.synthesis.chunks import ChunkSizes
 from common.synthesis.loading import make_driver
 from common.weights.published import read_checkpoint
 from common.weights.voices import load_voice
@@ -531,7 +532,7 @@ def test_a_chunk_fills_its_bucket(sources):
     plain = make_driver(sources["hifigan"], "torch", "cpu", 1)
     for strength, margin in ((0.0, 0), (0.3, 4)):
         controls = Controls(denoising_strength=strength)
-        chunks = list(driver.vocode_chunks(mel, 5, 40, controls))
+        chunks = list(driver.vocode_chunks(mel, ChunkSizes(5, 40), controls))
         assert len(chunks[0]) == (60 - driver.context - margin) * 256
         (whole,) = plain.vocode(mel, np.array([170]), controls)
         np.testing.assert_allclose(np.concatenate(chunks), whole, atol=1e-4)

@@ -182,6 +182,8 @@ def test_controls_are_as_many_as_texts(tts):
 @pytest.mark.parametrize("pair", [("tacotron2", "hifigan"), ("fastpitch", "waveglow")])
 def test_streams_whose_acoustic_step_was_made_together_are_those_alone(pair, monkeypatch):
     tts = TextToSpeech.load(*pair, device="cpu")
+    assert tts.acoustic.prefers_batches == (pair[0] == "tacotron2")
+    monkeypatch.setattr(tts.acoustic.decoder, "prefers_batches", True)
     calls, synthesise = [], tts.acoustic.synthesise
     monkeypatch.setattr(tts.acoustic, "synthesise", lambda *a: calls.append(len(a[0])) or synthesise(*a))
     texts = ("It works. It really does.", "Glue the sheet.", "Yes. No. All of it.")
@@ -209,6 +211,7 @@ def test_streams_whose_acoustic_step_was_made_together_are_those_alone(pair, mon
 
 
 def test_what_cannot_be_spoken_ahead_is_an_error_of_its_own_stream(tts, monkeypatch):
+    monkeypatch.setattr(tts.acoustic.decoder, "prefers_batches", True)
     synthesise = tts.acoustic.synthesise
 
     def refusing(ids, controls):
@@ -217,9 +220,9 @@ def test_what_cannot_be_spoken_ahead_is_an_error_of_its_own_stream(tts, monkeypa
         return synthesise(ids, controls)
 
     monkeypatch.setattr(tts.acoustic, "synthesise", refusing)
-    streams = [tts.stream("It works.", Controls(seed=seed)) for seed in (0, 1)]
+    streams = [tts.stream("It works.", Controls(seed=seed)) for seed in (0, 1, 2)]
     tts.speak_ahead(streams)
-    assert all(stream.needs_mel for stream in streams)
+    assert [stream.needs_mel for stream in streams] == [False, True, False]
     assert len(np.concatenate(list(streams[0])))
     with pytest.raises(InputError, match="no such seed"):
         next(streams[1])

@@ -14,7 +14,7 @@ import torch
 
 from common.audio.denoiser import bias_spectrum, spectra_of
 from common.engines import WrappedEngine
-from common.runner import TextToSpeech
+from common.runner import ChunkSizes, TextToSpeech
 from common.speech import Controls
 from common.synthesis.finish import FADE, KNEE, complete_peaks, finish, soft_clip
 from common.text import Analysis, Utterance
@@ -105,10 +105,10 @@ def test_stream_leaves_before_the_rest_is_computed(tts, monkeypatch):
 def test_chunked_vocoder_equals_one_shot(tts, frames, first, chunk):
     mel = np.random.default_rng(frames).standard_normal((1, 80, frames), np.float32) * 2 - 5
     whole = tts.vocoder.generator(mel=mel)["audio"][0]
-    chunks = list(tts.vocoder.vocode_chunks(mel, first, chunk))
+    chunks = list(tts.vocoder.vocode_chunks(mel, ChunkSizes(first, chunk)))
     assert len(chunks[0]) == min(first, frames) * 256
     np.testing.assert_allclose(np.concatenate(chunks), whole, atol=1e-4)
-    even = list(tts.vocoder.vocode_chunks(mel, first, chunk, growth=3, even=True))
+    even = list(tts.vocoder.vocode_chunks(mel, ChunkSizes(first, chunk, growth=3, even=True)))
     np.testing.assert_allclose(np.concatenate(even), whole, atol=1e-4)
 
 
@@ -132,7 +132,7 @@ def test_objects_that_share_drivers_speak_side_by_side(tts, tiny_voice, spoken):
 def test_chunks_grow_and_the_last_are_even(tts):
     def frames_of(frames, *sizes, **how):
         mel = np.full((1, 80, frames), -5, np.float32)
-        return [len(chunk) // 256 for chunk in tts.vocoder.vocode_chunks(mel, *sizes, **how)]
+        return [len(chunk) // 256 for chunk in tts.vocoder.vocode_chunks(mel, ChunkSizes(*sizes, **how))]
 
     assert frames_of(150, 10, 40) == [10, 20, 40, 40, 40]
     assert frames_of(162, 10, 40) == [10, 20, 40, 40, 40, 12]
@@ -151,7 +151,7 @@ def test_denoised_chunks_equal_the_whole_denoised(tts, frames, first, chunk):
         silent = tts.vocoder.generator(mel=np.zeros((1, 80, 88), np.float32))["audio"][0]
         noisy, whole = whole, Denoiser(bias_spectrum(silent, 256), spectra_of(256))(whole, 0.5)
         assert np.abs(noisy - whole).max() > 1e-3
-    chunks = list(tts.vocoder.vocode_chunks(mel, first, chunk, Controls(denoising_strength=0.5)))
+    chunks = list(tts.vocoder.vocode_chunks(mel, ChunkSizes(first, chunk), Controls(denoising_strength=0.5)))
     np.testing.assert_allclose(np.concatenate(chunks), whole, atol=1e-4)
 
 
@@ -389,17 +389,65 @@ class LoudVocoder:
 
     hop = 256
     controls = frozenset()
+    prefers_batches = False
 
     def __init__(self, swings: float):
         self.swings = swings
 
-    def vocode_each(self, mels, controls):
+    def vocode_later(self, mels, controls):
         counts = [mel.shape[1] * 256 for mel in mels]
-        return [2.5 * np.cos(np.arange(n, dtype=np.float32) / 3509 * self.swings) for n in counts]
+        return lambda: [2.5 * np.cos(np.arange(n, dtype=np.float32) / 3509 * self.swings) for n in counts]
 
-    def vocode_chunks(self, mel, first_chunk, chunk, controls, **how):
-        (samples,) = self.vocode_each(mel, controls)
-        yield from np.split(samples, range(first_chunk * 256, len(samples), chunk * 256))
+    def vocode_chunks(self, mel, sizes, controls):
+        (samples,) = self.vocode_later(mel, controls)()
+        yield from np.split(samples, range(sizes.first * 256, len(samples), sizes.largest * 256))
+
+
+class LateVocoder(LoudVocoder):
+    """Launches batches, as on a GPU, and notes in `events` what happens when."""
+
+    prefers_batches = True
+
+    def __init__(self, fails_at: int = 0):
+        super().__init__(1)
+        self.events, self.fails_at = [], fails_at
+
+    def vocode_later(self, mels, controls):
+        self.events.append("launch")
+        if self.events.count("launch") == self.fails_at:
+            raise RuntimeError("no memory")
+        read = super().vocode_later(mels, controls)
+        return lambda: (self.events.append("read"), read())[1]
+
+
+def test_a_batch_is_launched_before_the_one_before_it_is_read(tts):
+    late = LateVocoder()
+    other = TextToSpeech(tts.frontend, tts.acoustic, late, 22050)
+    spoken = other.speak_many(["One.", "Two, and more.", "Three."], batch_size=1)
+    assert late.events == ["launch", "launch", "read", "launch", "read", "read"]
+    plain = TextToSpeech(tts.frontend, tts.acoustic, LoudVocoder(1), 22050)
+    for text, audio in zip(["One.", "Two, and more.", "Three."], spoken, strict=True):
+        np.testing.assert_array_equal(audio.samples, plain.speak(text).samples)
+
+
+def test_what_was_launched_before_an_error_is_not_lost(tts):
+    answers = TextToSpeech(tts.frontend, tts.acoustic, LateVocoder(fails_at=2), 22050).speak_each(
+        ["One.", "Two.", "Three."], batch_size=1
+    )
+    assert next(answers)[0] == 0
+    with pytest.raises(RuntimeError, match="no memory"):
+        next(answers)
+
+
+def test_texts_are_analysed_by_processes_as_by_one(tiny_voice, tts):
+    texts = [f"{TEXT} Number {number}." for number in range(20)]
+    other = TextToSpeech.load(voice=tiny_voice, text_processes=2)
+    for one, analysed in zip(texts, other.analyse_each(texts), strict=True):
+        alone = tts.analyse(one)
+        assert [u.text for u in analysed.utterances] == [u.text for u in alone.utterances]
+        assert all(map(np.array_equal, *([u.ids for u in a.utterances] for a in (analysed, alone))))
+    with pytest.raises(ValueError, match="the text is empty"):
+        other.speak_many(["Hello.", "", "There."])
 
 
 @pytest.mark.parametrize("volume", [0.5, 1.0, 3.0])
@@ -523,7 +571,8 @@ def test_threads_get_what_they_would_get_alone(tts):
 
 
 def test_nan_audio_is_an_error(tts, monkeypatch):
-    monkeypatch.setattr(tts.vocoder, "vocode_each", lambda *arguments: [np.full(512, np.nan, np.float32)])
+    broken = [np.full(512, np.nan, np.float32)]
+    monkeypatch.setattr(tts.vocoder, "vocode_later", lambda *arguments: lambda: broken)
     with pytest.raises(ValueError, match="gave NaN instead of audio"):
         tts.speak("Hello.")
 

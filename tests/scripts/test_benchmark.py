@@ -98,6 +98,7 @@ def test_fixed_lengths_a_peer_and_files(tiny_voice, tmp_path):
         ("results.json", "results are for --document FILE"),
         ("--document page.md", "--document needs the JSON files"),
         ("--batch-sizes 1,4", "--batch-sizes is for --texts FILE"),
+        ("--text-processes 2", "--text-processes is for --batch-sizes N"),
         ("--text-warm-up 5", "--text-warm-up is for --texts FILE"),
         ("--texts x.txt --part fastpitch", "it does not go with --part"),
         ("--texts x.txt --batches 4", "--peer and --batches are for fixed lengths"),

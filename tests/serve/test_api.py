@@ -56,6 +56,7 @@ class OtherStream:
     """Chunks in the place of a `Stream`."""
 
     analysis = Analysis(())
+    batch_key = None
 
     def __init__(self, chunks):
         self.chunks = chunks

@@ -18,6 +18,7 @@ from common.export import to_onnx
 from common.export.to_onnx import export_source, source_stages
 from common.runner import TextToSpeech
 from common.speech import Controls
+from common.synthesis.chunks import ChunkSizes
 from common.synthesis.loading import make_driver
 from common.training.voice import write_voice
 from common.weights.published import read_checkpoint
@@ -151,7 +152,7 @@ def test_receptive_field_is_exactly_what_a_frame_reaches(name):
 def test_chunks_join_to_the_whole(vocoder, frames, first, chunk, strength):
     mel, controls = some_mel(frames, seed=frames), Controls(seed=3, denoising_strength=strength)
     (whole,) = vocoder.vocode(mel, np.array([frames]), controls)
-    chunks = list(vocoder.vocode_chunks(mel, first, chunk, controls))
+    chunks = list(vocoder.vocode_chunks(mel, ChunkSizes(first, chunk), controls))
     assert whole.shape == (frames * 256,) and len(chunks[0]) == min(first, frames) * 256
     np.testing.assert_allclose(np.concatenate(chunks), whole, rtol=0, atol=1e-4)
     if not strength:
@@ -161,7 +162,7 @@ def test_chunks_join_to_the_whole(vocoder, frames, first, chunk, strength):
 
 def test_a_mel_longer_than_the_stage_is_vocoded_in_pieces(vocoder):
     mel = some_mel(100)
-    whole = np.concatenate(list(vocoder.vocode_chunks(mel, 1000)))
+    whole = np.concatenate(list(vocoder.vocode_chunks(mel, ChunkSizes(1000, 1000))))
     short = make_driver(vocoder.source, vocoder.generator.backend, "cpu")
     short.longest_mel = 40
     assert short.longest_chunk == 40 - 2 * (receptive_field(TINY) + 4) > 0

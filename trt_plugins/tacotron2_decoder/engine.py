@@ -67,6 +67,7 @@ class DecoderLoop(Engine):
     """
 
     backend = "cuda"
+    prefers_batches = True
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
         if stage.name != "decoder_loop":

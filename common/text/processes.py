@@ -1,0 +1,43 @@
+"""Processes that analyse texts side by side: a fast GPU speaks sooner than one process reads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+from common.text import Analysis, Frontend
+
+TEXTS = 8  # that a process takes at a time
+
+_frontend: Frontend | None = None  # of a process
+
+
+class TextProcesses:
+    """`count` processes, each with a frontend of its own; `build` makes it, and must be picklable.
+
+    They are started anew (spawned), so a program's main module guards what it does with
+    `if __name__ == "__main__"`. They end with the program.
+    """
+
+    def __init__(self, build: Callable[[], Frontend], count: int):
+        self._pool = ProcessPoolExecutor(count, get_context("spawn"), _begin, (build,))
+        self._share = count * TEXTS
+        list(self._pool.map(_analyse, [""] * self._share, chunksize=1))  # they start, and read their data
+
+    def analyse(self, texts: Sequence[str]) -> list[tuple[Analysis, float]]:
+        """What the frontend makes of each text, and the seconds that it took."""
+        size = TEXTS if len(texts) >= self._share else 1
+        return list(self._pool.map(_analyse, texts, chunksize=size))
+
+
+def _begin(build: Callable[[], Frontend]) -> None:
+    global _frontend
+    _frontend = build()
+
+
+def _analyse(text: str) -> tuple[Analysis, float]:
+    assert _frontend is not None
+    start = time.perf_counter()
+    return _frontend(text), time.perf_counter() - start

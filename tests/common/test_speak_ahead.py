@@ -1,0 +1,141 @@
+"""The next chunks of several streams, computed in one batch: each is what it would have been alone."""
+
+import numpy as np
+import pytest
+
+from common.engines import WrappedEngine
+from common.runner import TextToSpeech
+from common.speech import Controls
+from common.synthesis.chunks import ChunkSizes
+from common.synthesis.driver import Driver
+from common.synthesis.loading import make_driver
+from common.weights.voices import load_voice
+
+SAME_DB = 100.0  # float32, in another order of additions
+TEXTS = (
+    "The birch canoe slid on the smooth planks. Glue the sheet.",
+    "It works.",
+    "Four hours of steady work faced us. Yes.",
+)
+CONTROLS = (
+    Controls(pace=0.8, seed=1, denoising_strength=0.2),
+    Controls(pitch_shift=20.0, seed=2, volume=0.5),
+    Controls(pace=1.3, seed=3, denoising_strength=0.0),
+)
+
+
+class Counted(WrappedEngine):
+    """As a kernel on a GPU: it takes less time for a batch. Notes the batches' sizes, those of one input."""
+
+    def __init__(self, inner, name="mel"):
+        super().__init__(inner)
+        self.prefers_batches, self.name = True, name
+        self.batches = []
+
+    def __call__(self, **inputs):
+        self.batches.append(len(inputs[self.name]))
+        return super().__call__(**inputs)
+
+
+def batching(model):
+    """The voice's vocoder with padding masked, as on kernels, at any length."""
+    driver = make_driver(load_voice().source(model), "torch", "cpu", 1, decoder="masked")
+    driver.generator = Counted(driver.generator)
+    assert driver.prefers_batches
+    return driver
+
+
+def decibels(wanted, got):
+    """How much louder the wanted samples are than the difference."""
+    noise = np.mean((wanted.astype(np.float64) - got) ** 2)
+    return 10 * np.log10(np.mean(wanted.astype(np.float64) ** 2) / noise) if noise else np.inf
+
+
+def some_mels(*lengths):
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal((1, 80, frames), np.float32) * 2 - 5 for frames in lengths]
+
+
+@pytest.fixture(scope="module")
+def tts():
+    """A pair whose models both gain by batches."""
+    loaded = TextToSpeech.load("fastpitch", "waveglow", device="cpu", threads=1)
+    loaded.vocoder = batching("waveglow")
+    loaded.acoustic.decoder = Counted(loaded.acoustic.decoder, "encoded")
+    assert loaded.acoustic.prefers_batches
+    return loaded
+
+
+def powers_of_two(monkeypatch):
+    """Batches of few sizes, as on kernels."""
+    monkeypatch.setattr(Driver, "padded_batch", lambda self, items: 1 << (items - 1).bit_length())
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("model", ["hifigan", "waveglow"])
+def test_chunks_made_together_are_those_alone(model, padded, monkeypatch):
+    if padded:
+        powers_of_two(monkeypatch)
+    driver = batching(model)
+    mels = some_mels(90, 61, 33, 61, 120)
+    controls = [
+        Controls(seed=1, sigma=0.5, denoising_strength=0.3),
+        Controls(seed=2, denoising_strength=0.0),
+        Controls(seed=1, sigma=0.9, denoising_strength=1.0),
+        Controls(seed=2, sigma=0.7, denoising_strength=0.0),
+        Controls(seed=5, denoising_strength=0.2),
+    ]
+    sizes = [ChunkSizes(*one) for one in ((20, 40), (24, 24), (30, 40), (20, 60), (40, 40))]
+    given = list(zip(mels, sizes, controls, strict=True))
+    alone = [list(driver.vocode_chunks(*one)) for one in given]
+    several = [driver.vocode_chunks(*one) for one in given]
+    made: list[list[np.ndarray]] = [[] for _ in several]
+    batches = driver.generator.batches
+    batches.clear()
+    while any(chunks.window for chunks in several):
+        driver.make_ahead(several)
+        launches = len(batches)
+        driver.make_ahead([chunks for chunks in several if not chunks.needs_run])
+        assert len(batches) == launches
+        for mine, chunks in zip(made, several, strict=True):
+            if chunks.window:
+                mine.append(next(chunks))
+    # Those that are denoised apart from the others; one that is much shorter than the others was alone.
+    assert batches == ([2, 4, 2, 2, 1, 2, 2] if padded else [2, 3, 2, 2, 1, 2, 2])
+    for mine, wanted in zip(made, alone, strict=True):
+        assert [len(chunk) for chunk in mine] == [len(chunk) for chunk in wanted]
+        for chunk, other in zip(mine, wanted, strict=True):
+            assert np.abs(chunk).max() > 1e-3 and decibels(other, chunk) >= SAME_DB
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_streams_spoken_ahead_are_those_alone(tts, padded, monkeypatch):
+    """And nothing is left for `next` to run, but for the one whose chunk would be alone in its batch."""
+    alone = [tts.speak(text, one).samples for text, one in zip(TEXTS, CONTROLS, strict=True)]
+    if padded:
+        powers_of_two(monkeypatch)
+    streams = [tts.stream(text, one) for text, one in zip(TEXTS, CONTROLS, strict=True)]
+    assert {stream.batch_key for stream in streams} == {tts}
+    mels, chunks = tts.acoustic.decoder.batches, tts.vocoder.generator.batches
+    mels.clear()
+    chunks.clear()
+    made: list[list[np.ndarray]] = [[] for _ in streams]
+    tts.speak_ahead(streams)
+    assert mels == ([4] if padded else [3]) and chunks == [2]
+    tts.speak_ahead(streams[:1])  # which has its next chunk
+    first = [next(streams[0]), next(streams[1])]
+    assert mels == ([4] if padded else [3]) and sum(chunks) <= 4
+    made[0].append(first[0])
+    made[1].append(first[1])
+    going = list(range(len(streams)))
+    while going:
+        tts.speak_ahead([streams[i] for i in going])
+        for i in list(going):
+            if (samples := next(streams[i], None)) is None:
+                going.remove(i)
+            else:
+                made[i].append(samples)
+    assert max(mels) > 1 and len(mels) < 5  # of five utterances
+    for mine, wanted, stream in zip(made, alone, streams, strict=True):
+        np.testing.assert_allclose(np.concatenate(mine), wanted, rtol=0, atol=2e-3)
+        assert stream.timings.stages["acoustic"] > 0 and stream.timings.stages["vocoder"] > 0
