@@ -540,6 +540,11 @@ class Stream:
         return self._speaking is None and self.spoken < len(self.utterances)
 
     @property
+    def ended(self) -> bool:
+        """Whether there are no chunks to come."""
+        return self._speaking is None and self.spoken == len(self.utterances)
+
+    @property
     def mel_chunks(self) -> Chunks | None:
         """Those to come of the utterance whose mel is there."""
         return self._speaking[1] if self._speaking and isinstance(self._speaking[1], Chunks) else None

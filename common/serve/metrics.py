@@ -14,7 +14,7 @@ from common.serve.scheduler import Progress
 
 LOG = logging.getLogger("melforge.serve")
 SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
-BATCHES = (1, 2, 4, 8, 16, 32)
+BATCHES = (2, 3, 4, 8, 16, 32)
 STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2)
 
 
@@ -32,11 +32,9 @@ class Metrics:
             "first_audio_seconds", "From arrival to the first bytes", buckets=SECONDS, **how
         )
         self.total = Histogram("request_seconds", "From arrival to the last bytes", buckets=SECONDS, **how)
-        self.steps = Histogram(
-            "step_seconds", "A worker's step: a chunk of audio of each text of a batch", buckets=STEPS, **how
-        )
+        self.steps = Histogram("step_seconds", "A worker's step: a chunk of audio", buckets=STEPS, **how)
         self.batches = Histogram(
-            "batch_size", "Texts of which a step made a chunk each", buckets=BATCHES, **how
+            "batch_size", "Texts whose next chunks were computed together", buckets=BATCHES, **how
         )
         self.audio = Counter("audio_seconds", "Audio made", **how)
         self.characters = Counter("characters", "Characters of the texts spoken", **how)

@@ -148,7 +148,7 @@ class Scheduler:
     """Jobs and the threads that work on them.
 
     `encoders` encodes audio beside the workers: where one thread owns a GPU, it should do nothing else.
-    `on_step` gets the seconds of each step, and of how many jobs it made a chunk.
+    `on_step` gets the seconds that each chunk took; of a batch, an equal share.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Scheduler:
         ahead: float,
         encoders: Executor | None = None,
         clock: Callable[[], float] = time.monotonic,
-        on_step: Callable[[float, int], object] | None = None,
+        on_step: Callable[[float], object] | None = None,
         batches: Batches | None = None,
     ):
         self.ahead, self.clock = ahead, clock
@@ -328,7 +328,7 @@ class Scheduler:
                 for job in jobs:
                     self._end(job, error)
                 jobs = ()
-        seconds, made = self.clock() - begun, 0
+        share = (self.clock() - begun) / max(len(jobs), 1)
         for i, job in enumerate(jobs):
             begun = self.clock()
             with self._changed:
@@ -343,13 +343,12 @@ class Scheduler:
             except Exception as error:
                 self._end(job, error)
                 continue
-            seconds, made = seconds + self.clock() - begun, made + (samples is not None)
+            if self._on_step:
+                self._on_step(share + self.clock() - begun)
             if self._encoders is None:
                 self._encode(job, samples)
             else:
                 self._encoders.submit(self._encode, job, samples)
-        if self._on_step and made:
-            self._on_step(seconds, made)
         with self._changed:
             return self._steps.pop(number, None) is not None
 

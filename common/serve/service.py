@@ -66,13 +66,20 @@ class Service:
         self.failed = asyncio.Event()
         self.last_step = float("-inf")
         largest = settings.max_batch or (CPU_BATCH if self._shared else GPU_BATCH)
-        batches = Batches(batch_key, speak_ahead, largest)
+        batches = Batches(batch_key, self._speak_ahead, largest)
         self.scheduler = Scheduler(workers, settings.ahead, beside, on_step=self._note_step, batches=batches)
 
-    def _note_step(self, seconds: float, texts: int) -> None:
+    def _note_step(self, seconds: float) -> None:
         self.last_step = self.scheduler.clock()
         self.metrics.steps.observe(seconds)
-        self.metrics.batches.observe(texts)
+
+    def _speak_ahead(self, streams: Sequence[Stream]) -> None:
+        """Of one pair. After a fault each stream computes its own chunk: only its own fault ends it."""
+        self.metrics.batches.observe(sum(not stream.ended for stream in streams))
+        try:
+            streams[0].tts.speak_ahead(streams)
+        except Exception:
+            LOG.exception("a batch failed: each text is spoken alone")
 
     @contextmanager
     def admitted(self, key: str, texts: int = 1) -> Iterator[None]:
@@ -174,14 +181,6 @@ def make_stream(
 
 def batch_key(stream: Stream) -> Hashable | None:
     return stream.batch_key
-
-
-def speak_ahead(streams: Sequence[Stream]) -> None:
-    """Of one pair. After a fault each stream computes its own chunk, so that only who has the fault ends."""
-    try:
-        streams[0].tts.speak_ahead(streams)
-    except Exception:
-        LOG.exception("a batch failed: each text is spoken alone")
 
 
 async def in_thread(executor: ThreadPoolExecutor, function: Callable[..., T], *arguments: Any) -> T:

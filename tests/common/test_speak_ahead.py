@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from common.engines import WrappedEngine
+from common.errors import InputError
 from common.runner import TextToSpeech
 from common.speech import Controls
 from common.synthesis.chunks import ChunkSizes
@@ -19,7 +20,7 @@ TEXTS = (
 )
 CONTROLS = (
     Controls(pace=0.8, seed=1, denoising_strength=0.2),
-    Controls(pitch_shift=20.0, seed=2, volume=0.5),
+    Controls(pitch_shift=20.0, seed=2, volume=0.5, denoising_strength=0.0),
     Controls(pace=1.3, seed=3, denoising_strength=0.0),
 )
 
@@ -108,34 +109,71 @@ def test_chunks_made_together_are_those_alone(model, padded, monkeypatch):
             assert np.abs(chunk).max() > 1e-3 and decibels(other, chunk) >= SAME_DB
 
 
+def streams_of(tts):
+    return [tts.stream(text, one) for text, one in zip(TEXTS, CONTROLS, strict=True)]
+
+
+def runs(tts):
+    """How often the models ran so far."""
+    return len(tts.acoustic.decoder.batches), len(tts.vocoder.generator.batches)
+
+
 @pytest.mark.parametrize("padded", [False, True])
 def test_streams_spoken_ahead_are_those_alone(tts, padded, monkeypatch):
-    """And nothing is left for `next` to run, but for the one whose chunk would be alone in its batch."""
     alone = [tts.speak(text, one).samples for text, one in zip(TEXTS, CONTROLS, strict=True)]
     if padded:
         powers_of_two(monkeypatch)
-    streams = [tts.stream(text, one) for text, one in zip(TEXTS, CONTROLS, strict=True)]
+    streams = streams_of(tts)
     assert {stream.batch_key for stream in streams} == {tts}
-    mels, chunks = tts.acoustic.decoder.batches, tts.vocoder.generator.batches
-    mels.clear()
-    chunks.clear()
     made: list[list[np.ndarray]] = [[] for _ in streams]
-    tts.speak_ahead(streams)
-    assert mels == ([4] if padded else [3]) and chunks == [2]
-    tts.speak_ahead(streams[:1])  # which has its next chunk
-    first = [next(streams[0]), next(streams[1])]
-    assert mels == ([4] if padded else [3]) and sum(chunks) <= 4
-    made[0].append(first[0])
-    made[1].append(first[1])
-    going = list(range(len(streams)))
+    tts.acoustic.decoder.batches.clear()
+    going = dict(zip(streams, made, strict=True))
     while going:
-        tts.speak_ahead([streams[i] for i in going])
-        for i in list(going):
-            if (samples := next(streams[i], None)) is None:
-                going.remove(i)
+        tts.speak_ahead(list(going))
+        for stream, mine in list(going.items()):
+            if (samples := next(stream, None)) is None:
+                del going[stream]
             else:
-                made[i].append(samples)
-    assert max(mels) > 1 and len(mels) < 5  # of five utterances
+                mine.append(samples)
+    mels = tts.acoustic.decoder.batches
+    assert mels[0] == (4 if padded else 3) and len(mels) < 5  # of five utterances
     for mine, wanted, stream in zip(made, alone, streams, strict=True):
         np.testing.assert_allclose(np.concatenate(mine), wanted, rtol=0, atol=2e-3)
         assert stream.timings.stages["acoustic"] > 0 and stream.timings.stages["vocoder"] > 0
+
+
+def test_what_was_computed_ahead_is_not_computed_again(tts):
+    streams = streams_of(tts)
+    before = runs(tts)
+    tts.speak_ahead(streams)
+    assert np.subtract(runs(tts), before).tolist() == [1, 1]  # the one that is denoised would be alone
+    before = runs(tts)
+    tts.speak_ahead(streams[1:])
+    assert len(next(streams[1])) and len(next(streams[2]))
+    assert runs(tts) == before
+    next(streams[0])
+    assert np.subtract(runs(tts), before).tolist() == [0, 1]
+
+
+def test_a_stream_that_is_closed_drops_what_was_computed(tts):
+    streams = streams_of(tts)
+    tts.speak_ahead(streams)
+    streams[1].close()
+    assert streams[1].mel_chunks is None and next(streams[1], None) is None
+    assert len(next(streams[2]))
+
+
+def test_an_item_that_is_not_finite_harms_no_other(tts, monkeypatch):
+    class Spoilt(WrappedEngine):
+        def __call__(self, **inputs):
+            audio = np.array(super().__call__(**inputs)["audio"])
+            audio[0] = np.nan
+            return {"audio": audio}
+
+    wanted = next(streams_of(tts)[2])
+    _, spoilt, whole = streams_of(tts)
+    monkeypatch.setattr(tts.vocoder, "generator", Spoilt(tts.vocoder.generator))
+    tts.speak_ahead([spoilt, whole])
+    with pytest.raises(InputError, match="the models gave NaN instead of audio"):
+        next(spoilt)
+    np.testing.assert_allclose(next(whole), wanted, rtol=0, atol=2e-3)

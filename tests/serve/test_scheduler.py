@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from common.serve.scheduler import Cancelled, Hanging, Scheduler
+from common.serve.scheduler import Batches, Cancelled, Hanging, Scheduler
 
 RATE = 100  # samples a second: a chunk of 50 is half a second of audio
 
@@ -68,11 +68,64 @@ async def read(job):
     return b"".join([piece async for piece in job])
 
 
-def run(test, workers=1, ahead=1000.0, clock=None):
+class Named:
+    """Chunks that are made together with others of the same first letter."""
+
+    def __init__(self, name, steps, fail_at=None, gate=None):
+        self.name, self.steps, self.fail_at, self.gate = name, steps, fail_at, gate
+        self.begun, self.closed = threading.Event(), False
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.gate:
+            self.begun.set()
+            self.gate.wait(60)
+        if self.steps == self.fail_at:
+            raise RuntimeError(f"{self.name} cannot be spoken")
+        if not self.steps or self.closed:
+            raise StopIteration
+        self.steps -= 1
+        return np.zeros(50, np.float32)
+
+    def close(self):
+        self.closed = True
+
+
+class Ahead:
+    """Notes which chunks were made together; waits for a gate there, or fails."""
+
+    def __init__(self, gate=None, error=None):
+        self.together, self.gate, self.error, self.begun = [], gate, error, threading.Event()
+
+    def __call__(self, several):
+        self.together.append([chunks.name for chunks in several])
+        self.begun.set()
+        if self.gate:
+            self.gate.wait(60)
+        if self.error:
+            raise self.error
+
+
+def batches_of(ahead, largest=8):
+    return Batches(lambda chunks: getattr(chunks, "name", "")[:1] or None, ahead, largest)
+
+
+def submit(scheduler, *chunks):
+    """Jobs that all are there before the first step is made, by one worker, and the encoders."""
+    gate, blocker = hang(scheduler)
+    encoders = [Plain() for _ in chunks]
+    jobs = [scheduler.submit(one, mine, RATE) for one, mine in zip(chunks, encoders, strict=True)]
+    gate.set()
+    return [blocker, *jobs], encoders
+
+
+def run(test, workers=1, ahead=1000.0, clock=None, **how):
     """Runs a test's coroutine with a scheduler."""
 
     async def main():
-        scheduler = Scheduler(workers, ahead, clock=clock or Clock())
+        scheduler = Scheduler(workers, ahead, clock=clock or Clock(), **how)
         try:
             return await test(scheduler)
         finally:
@@ -259,3 +312,149 @@ def test_a_hanging_step_shows():
         return hanging
 
     assert run(test, clock=clock) == 40.0
+
+
+def test_steps_that_go_together_are_made_together_the_most_urgent_first():
+    ahead, steps = Ahead(), []
+
+    async def test(scheduler):
+        jobs, _ = submit(scheduler, *(Named(name, 1) for name in ("a1", "b1", "a2", "a3", "b2", "a4")))
+        return await asyncio.gather(*map(read, jobs[1:]))
+
+    spoken = run(test, batches=batches_of(ahead, largest=3), on_step=steps.append)
+    assert spoken == [bytes(50) + b"end"] * 6
+    # Who has less to play comes first: each has a chunk before one is asked for its next, which ends it.
+    assert ahead.together[:2] == [["a1", "a2", "a3"], ["b1", "b2"]]
+    assert len(steps) == 2 * 7  # a chunk and the end of each, and of the one before them
+
+
+def test_without_a_key_or_with_a_largest_batch_of_one_each_is_alone():
+    for key, largest in ((lambda chunks: None, 8), (lambda chunks: "a", 1)):
+        ahead = Ahead()
+
+        async def test(scheduler):
+            jobs, _ = submit(scheduler, Named("a1", 2), Named("a2", 2))
+            return await asyncio.gather(*map(read, jobs[1:]))
+
+        assert run(test, batches=Batches(key, ahead, largest)) == [bytes(100) + b"end"] * 2
+        assert not ahead.together
+
+
+def test_a_worker_that_has_nothing_to_do_gets_its_share():
+    async def test(scheduler):
+        with scheduler._changed:  # both workers wait, and neither can take what is submitted
+            while scheduler._idle < 2:
+                scheduler._changed.wait(0.001)
+            jobs = [scheduler.submit(Named(f"a{i}", 1), Plain(), RATE) for i in range(6)]
+            first = scheduler._next_jobs()
+        names = [job.chunks.name for job in first]
+        for job in first:
+            scheduler._encode(job, None)
+        await asyncio.gather(*map(read, jobs))
+        return names
+
+    assert run(test, workers=2, batches=batches_of(Ahead())) == ["a0", "a1"]
+
+
+def test_one_of_a_batch_is_cancelled_while_it_is_made():
+    gate = threading.Event()
+    ahead = Ahead(gate)
+
+    async def test(scheduler):
+        chunks = [Named(name, 3) for name in ("a1", "a2", "a3")]
+        jobs, encoders = submit(scheduler, *chunks)
+        ahead.begun.wait(60)
+        jobs[2].cancel()
+        gate.set()
+        ends = await asyncio.gather(*map(read, jobs[1:]), return_exceptions=True)
+        assert chunks[1].closed and encoders[1].discarded and chunks[1].steps == 3
+        return ends
+
+    first, second, third = run(test, batches=batches_of(ahead))
+    assert first == third == bytes(150) + b"end" and isinstance(second, Cancelled)
+
+
+def test_one_of_a_batch_that_fails_ends_alone():
+    async def test(scheduler):
+        chunks = [Named("a1", 3), Named("a2", 3, fail_at=2), Named("a3", 3)]
+        jobs, encoders = submit(scheduler, *chunks)
+        ends = await asyncio.gather(*map(read, jobs[1:]), return_exceptions=True)
+        assert (
+            [chunk.closed for chunk in chunks] == [one.discarded for one in encoders] == [False, True, False]
+        )
+        return ends
+
+    first, second, third = run(test, batches=batches_of(Ahead()))
+    assert first == third == bytes(150) + b"end" and str(second) == "a2 cannot be spoken"
+
+
+def test_a_fault_of_the_batch_ends_its_jobs_and_not_the_worker():
+    ahead = Ahead(error=RuntimeError("no batches today"))
+
+    async def test(scheduler):
+        jobs, encoders = submit(scheduler, Named("a1", 3), Named("a2", 3))
+        ends = await asyncio.gather(*map(read, jobs[1:]), return_exceptions=True)
+        assert all(one.discarded for one in encoders) and scheduler.jobs == 0
+        return ends, await read(scheduler.submit(chunks([], "next", [2]), Plain(), RATE))
+
+    ends, after = run(test, batches=batches_of(ahead))
+    assert [str(end) for end in ends] == ["no batches today"] * 2 and after == bytes(2) + b"end"
+
+
+def test_a_listener_far_behind_is_not_taken_along():
+    ahead = Ahead()
+
+    async def test(scheduler):
+        jobs, _ = submit(scheduler, Named("a1", 9), Named("a2", 9))
+        while not all(job.parked for job in jobs[1:]):
+            await asyncio.sleep(0.001)
+        assert ahead.together == [["a1", "a2"]] * 3
+        await jobs[1].__anext__()
+        return await read(jobs[1])
+
+    # A second may wait: the third chunk of half a second makes it more.
+    assert len(run(test, ahead=1.0, batches=batches_of(ahead))) == 303
+
+
+def test_a_batch_that_hangs_ends_all_its_jobs():
+    clock, gate = Clock(), threading.Event()
+    ahead = Ahead(gate)
+
+    async def test(scheduler):
+        jobs, _ = submit(scheduler, Named("a1", 3), Named("a2", 3))
+        ahead.begun.wait(60)
+        clock.now = 31.0
+        assert scheduler.replace_hanging(30.0) == 1 and scheduler.replace_hanging(30.0) == 0
+        ends = await asyncio.gather(*map(read, jobs[1:]), return_exceptions=True)
+        gate.set()  # the batch is made after all: nobody listens
+        scheduler._threads[0].join(60)
+        after = await read(scheduler.submit(chunks([], "next", [2]), Plain(), RATE))
+        return ends, after, scheduler._threads[0].is_alive(), scheduler.jobs
+
+    ends, after, alive, left = run(test, clock=clock, batches=batches_of(ahead))
+    assert (
+        all(isinstance(end, Hanging) for end in ends)
+        and after == bytes(2) + b"end"
+        and not alive
+        and not left
+    )
+
+
+def test_where_one_of_a_batch_hangs_the_next_ones_go_on():
+    clock, gate = Clock(), threading.Event()
+
+    async def test(scheduler):
+        hanging = Named("a2", 3, gate=gate)
+        jobs, _ = submit(scheduler, Named("a1", 3), hanging, Named("a3", 3), Named("a4", 3))
+        hanging.begun.wait(60)
+        jobs[4].cancel()
+        clock.now = 31.0
+        assert scheduler.replace_hanging(30.0) == 1
+        ends = await asyncio.gather(*map(read, jobs[1:]), return_exceptions=True)
+        gate.set()
+        scheduler._threads[0].join(60)
+        return ends, scheduler.jobs
+
+    (first, second, third, fourth), left = run(test, clock=clock, batches=batches_of(Ahead()))
+    assert first == third == bytes(150) + b"end" and isinstance(second, Hanging)
+    assert isinstance(fourth, Cancelled) and not left
