@@ -44,7 +44,8 @@ class SpeechAnswer(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self.service.admitted(self.key):
-            speaking = asyncio.create_task(self._speak(send, streamed=scope["http_version"] != "1.0"))
+            streamed = self.wanted.stream and scope["http_version"] != "1.0"
+            speaking = asyncio.create_task(self._speak(send, streamed))
             leaving = asyncio.create_task(left(receive))
             limit = self.service.settings.seconds
             try:

@@ -49,6 +49,7 @@ class SpeechFields(BaseModel):
     stream_format: Literal["audio", "sse", "json"] = Field(
         "audio", description="bytes, server-sent events, or JSON with words and subtitles"
     )
+    stream: bool = Field(True, description="false: the answer comes when it is whole, with its length")
     timestamps: bool = Field(False, description="with sse: words and phonemes with their seconds")
     alignment: bool = Field(
         False, description="with sse or json: the seconds of each symbol, and what Tacotron 2 attended to"

@@ -8,6 +8,7 @@ import random
 import socket
 import string
 import threading
+import wave
 
 import httpx
 import numpy as np
@@ -422,6 +423,23 @@ def test_keys_and_their_limit():
         wait_for(lambda: not server.service.running)
 
 
+def test_scripts_of_other_pages_may_ask_where_their_origin_is_named(server):
+    mine, other = "http://localhost:3000", "https://example.org"
+    asking = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    with running((b"key",), origins=f"{mine}/, http://localhost:8080") as named, named.client() as client:
+        before = client.options(SPEECH, headers={"Origin": mine, **asking})
+        assert before.status_code == 200 and "authorization" in before.headers["access-control-allow-headers"]
+        assert before.headers["access-control-allow-origin"] == mine
+        assert client.options(SPEECH, headers={"Origin": other, **asking}).status_code == 400
+        refused = client.post(SPEECH, json=speech(), headers={"Origin": mine})
+        assert refused.status_code == 401 and refused.headers["access-control-allow-origin"] == mine
+        spoken = client.post(SPEECH, json=speech(), headers={"Origin": mine, "Authorization": "Bearer key"})
+        assert spoken.status_code == 200 and spoken.headers["access-control-allow-origin"] == mine
+        assert "x-request-id" in spoken.headers["access-control-expose-headers"]
+    with server.client() as client:  # whose settings name none
+        assert "access-control-allow-origin" not in client.get("/health", headers={"Origin": mine}).headers
+
+
 def test_a_listener_who_leaves_ends_the_work(server):
     service = server.service
     with server.client() as client, client.stream("POST", SPEECH, json=own_pcm(TEXT * 60)) as answer:
@@ -498,6 +516,19 @@ def old_client(server, **fields):
     head, _, data = answer.partition(b"\r\n\r\n")
     first, *lines = head.decode().lower().split("\r\n")
     return int(first.split()[1]), dict(line.split(": ", 1) for line in lines), data
+
+
+def test_an_answer_that_is_not_streamed_states_its_length(server, direct):
+    wanted = at_24_khz(direct, TEXT)
+    streamed = server.speak(TEXT, response_format="wav", stream=True)
+    assert streamed.headers["transfer-encoding"] == "chunked" and streamed.content[40:44] == b"\xff" * 4
+    for format in ("wav", "mp3"):
+        answer = server.speak(TEXT, response_format=format, stream=False)
+        assert int(answer.headers["content-length"]) == len(answer.content)
+        assert len(soundfile.read(io.BytesIO(answer.content))[0]) >= len(wanted) - 24
+        if format == "wav":
+            with wave.open(io.BytesIO(answer.content)) as file:
+                assert abs(file.getnframes() - len(wanted)) <= 24
 
 
 def test_http_1_0_is_told_the_length(server, direct, monkeypatch):
