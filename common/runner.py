@@ -191,15 +191,16 @@ class TextToSpeech:
             utterances = tuple(p for u in utterances for p in fit(u, longest, self.frontend.symbols))
         return AnalysedText(utterances, analysis.unspoken, text, seconds)
 
-    def warm_up(self, *batch_sizes: int) -> Iterator[Warmed]:
+    def warm_up(self, *batch_sizes: int, streams: int = 1) -> Iterator[Warmed]:
         """Runs every engine once, for every bucket, and says what that took; it goes on as it is read.
 
         Speaking waits for nothing then, as far as buckets go: TensorRT compiles for each new shape. Batches
-        of `batch_sizes` run too, of the deployment's size where none is given.
+        of `batch_sizes` run too, of the deployment's size where none is given, and what `speak_ahead` runs
+        for so many `streams`.
         """
         from common.synthesis.warm_up import warm_up
 
-        return warm_up(self, batch_sizes)
+        return warm_up(self, batch_sizes, streams)
 
     def bucket_report(self) -> list[dict[str, Any]]:
         """A row for each bucket of each stage that ran: what it was used for, and what of it was padding."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from common.cli import options
@@ -40,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         overrides=args.overrides,
         warm_up=args.warm_up,
     )
-    return serve(settings, how.with_threads(), keys)
+    streams = settings.texts_together(how.shares_engines())
+    return serve(settings, replace(how.with_threads(), streams=streams), keys)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

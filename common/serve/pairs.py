@@ -45,6 +45,7 @@ class LoadOptions:
     deployments: Mapping[str, Deployment] = field(default_factory=dict)
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     warm_up: bool = False
+    streams: int = 1  # whose chunks come into one batch, for the warm-up
 
     def with_threads(self) -> LoadOptions:
         """With one thread an engine, unless a number was given or one worker has all cores."""
@@ -198,7 +199,7 @@ class Pairs:
         shared = acoustic.engines.can_be_shared and vocoder.engines.can_be_shared
         turn = nullcontext() if shared else self._turn
         tts = TextToSpeech(frontend, acoustic, vocoder, mels[0].sampling_rate, turn)
-        for _ in tts.warm_up() if self.options.warm_up else ():
+        for _ in tts.warm_up(streams=self.options.streams) if self.options.warm_up else ():
             pass
         for _ in tts.stream(self.analyse(tts, FIRST_WORDS)):
             pass

@@ -19,7 +19,7 @@ from common.serve.metrics import LOG, Metrics, log
 from common.serve.pairs import Pair, Pairs
 from common.serve.requests import SpeechFields, SpeechRequest, controls_of
 from common.serve.scheduler import Batches, Job, Scheduler
-from common.serve.settings import CPU_BATCH, GPU_BATCH, ServeSettings
+from common.serve.settings import ServeSettings
 from common.speech import Controls
 
 # Of chunks on a CPU, where every seam costs the frames around it again: 256 take a tenth of a second.
@@ -65,8 +65,7 @@ class Service:
         self.fault: Exception | None = None  # why the first pair cannot be loaded
         self.failed = asyncio.Event()
         self.last_step = float("-inf")
-        largest = settings.max_batch or (CPU_BATCH if self._shared else GPU_BATCH)
-        batches = Batches(batch_key, self._speak_ahead, largest)
+        batches = Batches(batch_key, self._speak_ahead, settings.texts_together(self._shared))
         self.scheduler = Scheduler(workers, settings.ahead, beside, on_step=self._note_step, batches=batches)
 
     def _note_step(self, seconds: float) -> None:

@@ -90,6 +90,10 @@ class ServeSettings:
         if self.port > 65535:
             raise InputError(f"port must be at most 65535, not {self.port}")
 
+    def texts_together(self, on_cpu: bool) -> int:
+        """Of how many texts the next audio is computed together."""
+        return self.max_batch or (CPU_BATCH if on_cpu else GPU_BATCH)
+
 
 def setting_fields() -> dict[str, tuple[type, Setting, Any]]:
     """Type, words and default of each setting by its name."""

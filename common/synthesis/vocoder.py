@@ -280,6 +280,10 @@ class Vocoder(Driver[Config]):
             audio = self.denoise(audio, [chunks.strength])
         return read_later(audio[0, (start - first) * self.hop : (window.end - first) * self.hop])()
 
+    def longest_window(self, chunk: int) -> int:
+        """Frames that the generator takes at most for a chunk of so many, padded lengths not counted."""
+        return min(chunk + 2 * (self.context + OVERLAP), self.longest_mel)
+
     def _reach(self, start: int, end: int, frames: int, margin: int) -> tuple[int, int]:
         """Where the frames begin and end that these depend on."""
         return max(0, start - margin - self.context), min(frames, end + margin + self.context)

@@ -19,6 +19,7 @@ from common.engines import MEL_STEP, SHORT, SHORT_STEP, TEXT_STEP, Engine
 from common.export.examples import examples_of
 from common.stages import Stage, bucket_roots, root
 from common.synthesis.acoustic import AcousticModel
+from common.synthesis.chunks import LARGEST_CHUNK
 from common.synthesis.vocoder import Vocoder
 from common.weights.voices import ModelSource
 
@@ -60,12 +61,12 @@ class Speaker(Protocol):
     def speak(self, text: str) -> object: ...
 
 
-def warm_up(tts: Speaker, batch_sizes: Sequence[int] = ()) -> Iterator[Warmed]:
+def warm_up(tts: Speaker, batch_sizes: Sequence[int] = (), streams: int = 1) -> Iterator[Warmed]:
     """Every stage of both models in every bucket, then a sentence; in batches too, where a model runs them.
 
     Without buckets, stages run at the lengths that they call typical; on CUDA kernels, at those that texts
     of up to KERNELS_LONGEST frames are padded to. Beside single items there are batches of `batch_sizes`,
-    or as large as a deployment says.
+    or as large as a deployment says, and batches of the chunks of up to so many `streams`.
     """
     batches = sorted({1, *(batch_sizes or [tts.batch_size or 1])})
     for driver in (tts.acoustic, tts.vocoder):
@@ -77,6 +78,11 @@ def warm_up(tts: Speaker, batch_sizes: Sequence[int] = ()) -> Iterator[Warmed]:
             else:
                 lengths = [Bucket(0, mel) for mel in padded_mels(longest)]
         runs = [(b, n) for b, n in itertools.product(lengths, batches) if n == 1 or driver.takes(n, b)]
+        if driver is tts.vocoder:
+            runs += [run for run in chunk_runs(tts.vocoder, streams) if run not in runs]
+            runs.sort(
+                key=lambda run: -run[1] * (run[0].mel if run[0] else 0)
+            )  # the others do with its memory
         for name in driver.engines:
             engine = driver.engines[name]
             if not driver.captures_all:
@@ -90,10 +96,19 @@ def warm_up(tts: Speaker, batch_sizes: Sequence[int] = ()) -> Iterator[Warmed]:
         driver.engines.count_anew()
 
 
+def chunk_runs(vocoder: Vocoder, streams: int) -> list[tuple[Bucket, int]]:
+    """The lengths and batches in which a vocoder on CUDA kernels makes the next chunks of several streams."""
+    if not vocoder.prefers_batches or not vocoder.engines.on_kernels:
+        return []
+    batches = {vocoder.padded_batch(items) for items in range(2, streams + 1)}
+    longest = -(-vocoder.longest_window(LARGEST_CHUNK) // MEL_STEP) * MEL_STEP
+    lengths = [Bucket(0, mel) for mel in padded_mels(longest)]
+    return [(b, n) for b, n in itertools.product(lengths, sorted(batches)) if vocoder.takes(n, b)]
+
+
 def padded_mels(longest: int = KERNELS_LONGEST) -> list[int]:
-    """What vocoders on CUDA kernels pad mels to. The longest come first: the others do with their memory."""
-    mels = {*range(MEL_STEP, longest + 1, MEL_STEP), *range(SHORT_STEP, SHORT, SHORT_STEP)}
-    return sorted(mels, reverse=True)
+    """What vocoders on CUDA kernels pad mels to."""
+    return sorted({*range(MEL_STEP, longest + 1, MEL_STEP), *range(SHORT_STEP, SHORT, SHORT_STEP)})
 
 
 def padded_texts(longest: int = KERNELS_LONGEST, longest_text: int = KERNELS_LONGEST) -> list[Bucket]:
