@@ -487,6 +487,18 @@ def test_a_slow_reader_is_paused_and_holds_up_nobody():
         assert abs((len(data) - 44) / 2 / 192000 - job.progress.made) < 0.001
 
 
+@pytest.mark.parametrize("fields", [{}, {"stream_format": "json"}, {"stream": False}])
+def test_what_is_answered_at_the_end_does_not_count_as_slow(fields):
+    with running(ahead=0.5) as server:
+        for format in ("flac", "wav", "mp3"):
+            answer = server.speak(TEXT, response_format=format, **fields)
+            assert answer.status_code == 200 and len(answer.content) > 10_000
+        items = [{"input": TEXT, "response_format": "wav"}]
+        with server.client() as client:
+            answer = client.post(f"{SPEECH}/batch", json={"items": items, "defaults": speech()})
+        assert answer.json()["succeeded"] == 1
+
+
 def test_what_breaks_in_the_middle_is_not_taken_for_the_whole(server, monkeypatch):
     def breaking(tts, text, *how):
         yield next(tts.stream(text))
