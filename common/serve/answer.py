@@ -44,8 +44,8 @@ class SpeechAnswer(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self.service.admitted(self.key):
-            streamed = self.wanted.stream and scope["http_version"] != "1.0"
-            speaking = asyncio.create_task(self._speak(send, streamed))
+            at_once = scope["http_version"] == "1.0" or not self.wanted.stream
+            speaking = asyncio.create_task(self._speak(send, at_once))
             leaving = asyncio.create_task(left(receive))
             limit = self.service.settings.seconds
             try:
@@ -68,16 +68,16 @@ class SpeechAnswer(Response):
                     self.service.metrics.spoken(self.spoken.job.progress, len(self.wanted.input))
                     self.record |= described(self.spoken)
 
-    async def _speak(self, send: Send, streamed: bool) -> None:
+    async def _speak(self, send: Send, at_once: bool) -> None:
         form = self.wanted.stream_format
-        whole = form == "json" or not streamed
+        whole = at_once or form == "json"
         self.spoken = spoken = await self.service.speak(self.wanted, self.arrived, whole)
         parts = {"audio": lambda _: spoken.job, "sse": events, "json": document}[form](spoken)
         try:
-            async for data in parts if streamed else joined(parts):
+            async for data in joined(parts) if whole else parts:
                 if not self.began:
                     self.began = True
-                    await send(self._start(spoken, None if streamed else len(data)))
+                    await send(self._start(spoken, len(data) if whole else None))
                 await send({"type": "http.response.body", "body": data, "more_body": True})
         except Exception as error:
             self._fail(error)

@@ -5,12 +5,12 @@ const WHOLE = 255; // all of the attention
 // The server's alignment -> {start, end, symbols, steps, levels: Uint8Array [steps, symbols], likeliest}, the
 // last being the attention on the likeliest symbol, summed over the steps; null where there is no attention.
 export function alignmentOf({ start, symbols, seconds, attention }, frameSeconds) {
-  const edges = [0];
-  for (const one of seconds) edges.push(edges.at(-1) + one);
   const count = symbols.length;
-  const { steps, levels } = attention ? attended(attention) : stairs(edges, count, frameSeconds);
+  const frames = seconds.map((one) => Math.round(one / frameSeconds));
+  const end = start + frames.reduce((sum, one) => sum + one, 0) * frameSeconds;
+  const { steps, levels } = attention ? attended(attention) : stairs(frames);
   const likeliest = attention ? sumOfLargest(levels, count) / WHOLE : null;
-  return { start, end: start + edges.at(-1), symbols: count, steps, levels, likeliest };
+  return { start, end, symbols: count, steps, levels, likeliest };
 }
 
 // What the picture of them shows, in words.
@@ -29,13 +29,13 @@ function attended({ steps, weights }) {
 }
 
 // All of each frame on the symbol whose time it is.
-function stairs(edges, count, frameSeconds) {
-  const frames = edges.map((edge) => Math.round(edge / frameSeconds));
-  const steps = frames.at(-1);
-  const levels = new Uint8Array(steps * count);
-  for (let symbol = 0; symbol < count; symbol++) {
-    for (let step = frames[symbol]; step < frames[symbol + 1]; step++) levels[step * count + symbol] = WHOLE;
-  }
+function stairs(frames) {
+  const steps = frames.reduce((sum, one) => sum + one, 0);
+  const levels = new Uint8Array(steps * frames.length);
+  let step = 0;
+  frames.forEach((count, symbol) => {
+    for (const end = step + count; step < end; step++) levels[step * frames.length + symbol] = WHOLE;
+  });
   return { steps, levels };
 }
 
