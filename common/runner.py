@@ -528,6 +528,7 @@ class Stream:
 
     `timings`, `notes`, `problems`, `starts` and `durations` grow while it is read, the last two before their
     utterance's first chunk leaves: `common.synthesis.timestamps` takes a stream as it takes `Audio`.
+    `alignments` grow too where the caller has set a list: those of a book are too large to be kept unasked.
     `TextToSpeech.speak_ahead` runs the models for several streams together.
     """
 
@@ -543,6 +544,8 @@ class Stream:
         self.timings = job.clock
         self.starts: list[float] = []  # seconds at which each utterance begins
         self.durations: list[np.ndarray] = []  # int64 [T_text], frames
+        # float32 [decoder steps, T_text] of each utterance, None where the acoustic model has no attention.
+        self.alignments: list[np.ndarray | None] | None = None
         self.notes: list[str] = []  # of each utterance so far, "" for most
         self.problems: list[Problem] = []
         self._samples = self._run()
@@ -611,6 +614,8 @@ class Stream:
         position, controls = 0, self._job.controls
         for number, utterance in enumerate(self.utterances):
             spoken, chunks = self._speak(utterance)
+            if self.alignments is not None:
+                self.alignments.append(spoken.alignment)
             self.notes.append(spoken.note)
             self.starts.append(position / self.sampling_rate)
             self.durations.append(spoken.durations)

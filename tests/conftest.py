@@ -93,6 +93,8 @@ NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
     "ffmpeg": ("ffmpeg", lambda: shutil.which("ffmpeg") is not None),
     "serve": ("the extra serve, and httpx", has_server),
     "openai": ("the package openai", lambda: has_module("openai")),
+    "livekit": ("the package livekit-plugins-openai", lambda: has_module("livekit.plugins.openai")),
+    "pipecat": ("the package pipecat-ai[openai]", lambda: has_module("pipecat.services.openai.tts")),
     "litserve": ("LitServe", lambda: has_module("litserve")),
     "browser": ("Playwright, Chromium and the extra serve", has_browser),
     "dev_full": ("/dev/full", lambda: Path("/dev/full").exists()),

@@ -13,13 +13,14 @@ from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
 from common.errors import InputError
+from common.serve.annotations import Annotations, utterance_alignments
 from common.serve.errors import ApiError, bad_request, overloaded
 from common.serve.metrics import LOG, milliseconds
 from common.serve.requests import SpeechFields, SpeechRequest, ignored_header
 from common.serve.scheduler import Cancelled
 from common.serve.service import Service, Speaking
 from common.synthesis.subtitles import srt, vtt
-from common.synthesis.timestamps import as_rows, timestamps, utterance_timestamps
+from common.synthesis.timestamps import as_rows, timestamps
 
 FAULT = "this text could not be spoken: the fault is the server's"
 
@@ -28,7 +29,8 @@ class SpeechAnswer(Response):
     """Begins when the first bytes are there; whoever leaves before the end stops the work.
 
     A fault before that is an answer in OpenAI's form. After it the connection is closed without the end that
-    HTTP has for a whole answer, so that no listener takes a part for the whole.
+    HTTP has for a whole answer, so that no listener takes a part for the whole. HTTP/1.0 has no such end but
+    a stated length: there the answer waits for its last byte.
     """
 
     def __init__(
@@ -42,7 +44,8 @@ class SpeechAnswer(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self.service.admitted(self.key):
-            speaking = asyncio.create_task(self._speak(send))
+            at_once = scope["http_version"] == "1.0" or not self.wanted.stream
+            speaking = asyncio.create_task(self._speak(send, at_once))
             leaving = asyncio.create_task(left(receive))
             limit = self.service.settings.seconds
             try:
@@ -65,15 +68,16 @@ class SpeechAnswer(Response):
                     self.service.metrics.spoken(self.spoken.job.progress, len(self.wanted.input))
                     self.record |= described(self.spoken)
 
-    async def _speak(self, send: Send) -> None:
+    async def _speak(self, send: Send, at_once: bool) -> None:
         form = self.wanted.stream_format
-        self.spoken = spoken = await self.service.speak(self.wanted, self.arrived, whole=form == "json")
+        whole = at_once or form == "json"
+        self.spoken = spoken = await self.service.speak(self.wanted, self.arrived, whole)
         parts = {"audio": lambda _: spoken.job, "sse": events, "json": document}[form](spoken)
         try:
-            async for data in parts:
+            async for data in joined(parts) if whole else parts:
                 if not self.began:
                     self.began = True
-                    await send(self._start(spoken))
+                    await send(self._start(spoken, len(data) if whole else None))
                 await send({"type": "http.response.body", "body": data, "more_body": True})
         except Exception as error:
             self._fail(error)
@@ -91,7 +95,7 @@ class SpeechAnswer(Response):
         if not self.began:
             raise answer from None
 
-    def _start(self, spoken: Speaking) -> MutableMapping[str, Any]:
+    def _start(self, spoken: Speaking, length: int | None = None) -> MutableMapping[str, Any]:
         types = {"sse": "text/event-stream", "json": "application/json"}
         headers = {
             "content-type": types.get(self.wanted.stream_format, spoken.job.encoder.content_type),
@@ -99,6 +103,8 @@ class SpeechAnswer(Response):
             "x-accel-buffering": "no",  # a proxy is to pass chunks on as they come
             "x-sample-rate": str(self.wanted.sample_rate),
         }
+        if length is not None:
+            headers["content-length"] = str(length)
         if ignored := ignored_header(self.wanted):
             headers["x-melforge-ignored"] = ignored
         if unspoken := spoken.unspoken:
@@ -137,16 +143,14 @@ def described(spoken: Speaking) -> dict[str, Any]:
 async def events(spoken: Speaking) -> AsyncIterator[bytes]:
     """OpenAI's server-sent events: audio in base64, then what it took.
 
-    With `timestamps` each utterance's words are an event before its first audio.
+    Each utterance's words and its alignment, where they are asked for, are events before its first audio.
     """
-    wanted, told = spoken.wanted, 0
+    annotations = Annotations(spoken)
     async for data in spoken.job:
-        utterances = utterance_timestamps(spoken.stream)[told:] if wanted.timestamps else []
-        for words in utterances:
-            yield event({"type": "speech.audio.timestamps", "words": as_rows(words)})
-        told += len(utterances)
+        for row in annotations.since():
+            yield event({**row, "type": f"speech.audio.{row['type']}"})
         yield event({"type": "speech.audio.delta", "audio": base64.b64encode(data).decode()})
-    characters, seconds = len(wanted.input), round(spoken.job.progress.made)
+    characters, seconds = len(spoken.wanted.input), round(spoken.job.progress.made)
     usage = {"input_tokens": characters, "output_tokens": seconds, "total_tokens": characters + seconds}
     yield event({"type": "speech.audio.done", "usage": usage})
 
@@ -168,7 +172,14 @@ async def document(spoken: Speaking) -> AsyncIterator[bytes]:
         "srt": srt(stream),
         "vtt": vtt(stream),
     }
+    if spoken.wanted.alignment:
+        content["alignments"] = utterance_alignments(stream)
     yield json.dumps(content).encode()
+
+
+async def joined(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """All of them as one."""
+    yield b"".join([data async for data in parts])
 
 
 async def left(receive: Receive) -> None:

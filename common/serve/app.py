@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 
 from common.serve import health, live, openai_api, web
 from common.serve.errors import ApiError
@@ -20,6 +21,8 @@ from common.serve.metrics import log
 from common.serve.service import Service
 
 HANGING_CHECK = 1.0  # seconds
+# Headers of answers that scripts of other pages may read.
+EXPOSED = ("retry-after", "x-request-id", "x-sample-rate", "x-melforge-ignored", "x-melforge-unspoken")
 IDLE_CHECKS = 10  # in the time after which an idle pair is unloaded
 
 
@@ -51,6 +54,15 @@ def make_app(service: Service) -> FastAPI:
     app.add_exception_handler(HTTPException, answer_http_error)  # type: ignore[arg-type]
     app.add_exception_handler(RequestValidationError, answer_validation_error)  # type: ignore[arg-type]
     app.add_middleware(Gate, service=service)
+    if origins := service.settings.origins:
+        # In front of the gate: what a browser asks beforehand has no key.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=[origin.strip().rstrip("/") for origin in origins.split(",")],
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=EXPOSED,
+        )
     return app
 
 

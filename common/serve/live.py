@@ -19,6 +19,7 @@ from typing import Any
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 
 from common.errors import InputError
+from common.serve.annotations import Annotations
 from common.serve.answer import answer_for, described
 from common.serve.errors import ApiError, overloaded
 from common.serve.gate import CALLER, RECORD
@@ -26,7 +27,6 @@ from common.serve.metrics import log
 from common.serve.requests import SpeechFields, SpeechRequest, parse
 from common.serve.scheduler import Cancelled
 from common.serve.service import Service, Speaking
-from common.synthesis.timestamps import as_rows, utterance_timestamps
 from common.text.split import split_sentences
 
 AHEAD = 2  # sentences that are spoken or wait to be sent: the next is begun while one is sent
@@ -189,12 +189,10 @@ class Session:
             await self._send({"type": "sentence.done", "number": sentence.number, "seconds": seconds})
 
     async def _send_audio(self, spoken: Speaking) -> None:
-        told = 0
+        annotations = Annotations(spoken)
         async for data in spoken.job:
-            utterances = utterance_timestamps(spoken.stream)[told:] if spoken.wanted.timestamps else []
-            for words in utterances:
-                await self._send({"type": "timestamps", "words": as_rows(words)})
-            told += len(utterances)
+            for row in annotations.since():
+                await self._send(row)
             await self.socket.send_bytes(data)
 
     async def _send(self, message: dict[str, Any]) -> None:

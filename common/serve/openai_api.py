@@ -85,6 +85,11 @@ def make_router(service: Service) -> APIRouter:
             raise ApiError(404, str(error), "model", "model_not_found") from None
         return model_object(name)
 
+    @router.get("/audio/models")
+    async def speaking_models() -> dict[str, Any]:
+        """The same, as Open WebUI asks for them."""
+        return {"models": [{"id": name, "name": name} for name in (*pairs.names, *OPENAI_MODELS)]}
+
     @router.get("/audio/voices")
     async def voices(legacy: bool = False) -> dict[str, Any]:
         """The voices, and OpenAI's names for the first one; with `legacy` as plain names."""

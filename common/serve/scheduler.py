@@ -130,6 +130,8 @@ class Job:
         """In the loop's thread."""
         if data:
             self._unsent.append((data, seconds))
+        else:  # the encoder keeps them: no listener can take them, and none is behind
+            self.scheduler.take(self, seconds)
         self.error = error
         self.progress.ended = ended
         self._news.set()

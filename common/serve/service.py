@@ -158,7 +158,7 @@ class Service:
         except InputError as error:
             param = "sample_rate" if "Hz" in str(error) else "response_format"
             raise ApiError(400, str(error), param, "unsupported_value") from None
-        stream = make_stream(tts, text, controls, wanted.retries, self._sizes(tts))
+        stream = make_stream(tts, text, controls, wanted, self._sizes(tts))
         return Speaking(wanted, stream, self.scheduler.submit(stream, encoder, tts.sampling_rate, arrived))
 
     def _sizes(self, tts: TextToSpeech) -> ChunkSizes | None:
@@ -175,9 +175,12 @@ class Service:
 
 
 def make_stream(
-    tts: TextToSpeech, text: AnalysedText, controls: Controls, retries: int, sizes: ChunkSizes | None
+    tts: TextToSpeech, text: AnalysedText, controls: Controls, wanted: SpeechFields, sizes: ChunkSizes | None
 ) -> Stream:
-    return tts.stream(text, controls, retries, sizes)
+    stream = tts.stream(text, controls, wanted.retries, sizes)
+    if wanted.alignment:
+        stream.alignments = []
+    return stream
 
 
 def batch_key(stream: Stream) -> Hashable | None:

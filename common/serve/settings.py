@@ -80,6 +80,12 @@ class ServeSettings:
     keys: str | None = setting(
         None, f"file of API keys, one a line (or ${KEYS_VARIABLE}, with commas; default: none)", "FILE"
     )
+    origins: str | None = setting(
+        None,
+        "origins of pages whose scripts may ask, such as http://localhost:3000, with commas; * means all "
+        "(default: the server's own page only)",
+        "URLS",
+    )
     without_keys: bool = setting(False, "listen at other addresses than this machine's without API keys")
 
     def __post_init__(self) -> None:

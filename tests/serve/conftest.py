@@ -50,6 +50,20 @@ def samples_of(pcm: bytes) -> np.ndarray:
     return np.frombuffer(pcm, "<i2").astype(np.int64)
 
 
+def at_24_khz(direct: Any, text: str) -> np.ndarray:
+    """What the server should send in its default rate, float64 (S,)."""
+    import soxr
+
+    return soxr.resample(direct.speak(text).samples.astype(np.float64), direct.sampling_rate, 24000)
+
+
+def ratio_db(wanted: np.ndarray, got: np.ndarray) -> float:
+    """Of signal to noise, as far as both go."""
+    length = min(len(wanted), len(got))
+    noise = np.mean((wanted[:length] - got[:length]) ** 2)
+    return 10 * np.log10(np.mean(wanted[:length] ** 2) / noise)
+
+
 def wait_for(condition: Callable[[], object], what: str = "") -> None:
     end = time.monotonic() + PATIENCE
     while not condition():

@@ -8,6 +8,7 @@ import random
 import socket
 import string
 import threading
+import wave
 
 import httpx
 import numpy as np
@@ -16,7 +17,18 @@ import soundfile
 
 from common.serve.pairs import OPENAI_VOICES
 from common.text import Analysis
-from tests.serve.conftest import SPEECH, own_pcm, running, samples_of, speech, wait_for
+from tests.serve.conftest import (
+    PATIENCE,
+    ROOT,
+    SPEECH,
+    at_24_khz,
+    own_pcm,
+    ratio_db,
+    running,
+    samples_of,
+    speech,
+    wait_for,
+)
 
 pytestmark = pytest.mark.serve
 TEXT = "The first sentence is here. The second one follows."
@@ -27,12 +39,6 @@ def expected(direct, text, **how):
     from common.speech import Controls
 
     return np.clip(np.rint(direct.speak(text, Controls(**how)).samples * 32767), -32768, 32767).astype(int)
-
-
-def ratio_db(wanted, got):
-    length = min(len(wanted), len(got))
-    noise = np.mean((wanted[:length] - got[:length]) ** 2)
-    return 10 * np.log10(np.mean(wanted[:length] ** 2) / noise)
 
 
 def require_error(answer, status, param=None):
@@ -84,12 +90,10 @@ def test_pcm_is_what_speak_gives_to_a_step_of_16_bits(server, direct):
 
 @pytest.mark.parametrize("format, type", [("wav", "audio/wav"), ("flac", "audio/flac")])
 def test_lossless_formats_are_the_speech_at_24_khz(server, direct, format, type):
-    import soxr
-
     answer = server.speak(TEXT, response_format=format)
     assert answer.headers["content-type"] == type
     got, rate = soundfile.read(io.BytesIO(answer.content))
-    wanted = soxr.resample(direct.speak(TEXT).samples.astype(np.float64), 22050, 24000)
+    wanted = at_24_khz(direct, TEXT)
     assert rate == 24000 and abs(len(got) - len(wanted)) <= rate // 1000
     assert ratio_db(wanted, got) > LOSSLESS_DB
 
@@ -138,6 +142,31 @@ def test_words_have_the_seconds_at_which_they_are_spoken(server, direct):
     assert answer["vtt"].startswith("WEBVTT") and abs(answer["seconds"] - spoken.seconds) < 1e-3
     audio, rate = soundfile.read(io.BytesIO(base64.b64decode(answer["audio"])))
     assert rate == answer["sample_rate"] and abs(len(audio) / rate - spoken.seconds) < 1e-3
+
+
+@pytest.mark.parametrize("model", ["tacotron2-hifigan", "fastpitch-hifigan"])
+def test_alignments_are_those_of_the_acoustic_model(server, model):
+    from common.runner import TextToSpeech
+
+    spoken = TextToSpeech.load(*model.split("-"), voice=ROOT / "voices" / "hazel", device="cpu").speak(TEXT)
+    how = {"model": model, "response_format": "pcm", "alignment": True}
+    events = server.speak(TEXT, stream_format="sse", **how).text
+    events = [json.loads(line.removeprefix("data: ")) for line in events.split("\n\n") if line]
+    kinds = [event.pop("type").rpartition(".")[2] for event in events]
+    assert kinds[:2] == ["alignment", "delta"] and kinds.count("alignment") == 2
+    rows = [event for event in events if "symbols" in event]
+    assert rows == server.speak(TEXT, stream_format="json", **how).json()["alignments"]
+    for number, row in enumerate(rows):
+        seconds = spoken.durations[number] * spoken.frame_seconds
+        assert row["start"] == pytest.approx(spoken.starts[number], abs=1e-4)
+        assert np.allclose(row["seconds"], seconds, atol=1e-4) and len(row["symbols"]) == len(seconds)
+        if spoken.alignments is None:
+            assert row["attention"] is None
+        else:
+            weights = np.frombuffer(base64.b64decode(row["attention"]["weights"]), np.uint8)
+            weights = weights.reshape(row["attention"]["steps"], len(seconds)) / 255
+            assert np.abs(weights - spoken.alignments[number]).max() < 0.6 / 255
+    assert "alignments" not in server.speak(stream_format="json").json()
 
 
 def test_what_cannot_be_spoken_is_counted_in_a_header(server):
@@ -189,6 +218,35 @@ def test_each_of_32_callers_gets_their_own_sentence(server, direct):
 
     with concurrent.futures.ThreadPoolExecutor(32) as pool:
         list(pool.map(ask, range(64)))
+
+
+@pytest.mark.slow
+def test_callers_of_all_pairs_and_formats_get_their_own_sentence(server):
+    pairs = server.service.pairs
+    names, counts = ("Anna", "Bert", "Clara", "David"), ("two", "six", "nine", "forty", "seventy", "no")
+    asked = [
+        (f"{name} has {counts[j]} apples.", pair, ("pcm", "wav", "flac", "sse")[(i + j) % 4])
+        for i, name in enumerate(names)
+        for j, pair in enumerate(pairs.names)
+    ]
+
+    def ask(row):
+        text, pair, format = row
+        how = {"response_format": "pcm", "stream_format": "sse"} if format == "sse" else {}
+        answer = server.speak(text, model=pair, **{"response_format": format, **how})
+        assert answer.status_code == 200
+        if format == "sse":
+            events = [json.loads(line.removeprefix("data: ")) for line in answer.text.split("\n\n") if line]
+            return samples_of(b"".join(base64.b64decode(event.get("audio", "")) for event in events)) / 32767
+        if format == "pcm":
+            return samples_of(answer.content) / 32767
+        return soundfile.read(io.BytesIO(answer.content))[0]
+
+    with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
+        answers = list(pool.map(ask, asked))
+    for (text, pair, _), got in zip(asked, answers, strict=True):
+        wanted = at_24_khz(pairs.get(pairs.find(pair, "hazel")), text)
+        assert abs(len(got) - len(wanted)) <= 24 and ratio_db(wanted, got) > LOSSLESS_DB, (text, pair)
 
 
 # Lists
@@ -365,6 +423,23 @@ def test_keys_and_their_limit():
         wait_for(lambda: not server.service.running)
 
 
+def test_scripts_of_other_pages_may_ask_where_their_origin_is_named(server):
+    mine, other = "http://localhost:3000", "https://example.org"
+    asking = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    with running((b"key",), origins=f"{mine}/, http://localhost:8080") as named, named.client() as client:
+        before = client.options(SPEECH, headers={"Origin": mine, **asking})
+        assert before.status_code == 200 and "authorization" in before.headers["access-control-allow-headers"]
+        assert before.headers["access-control-allow-origin"] == mine
+        assert client.options(SPEECH, headers={"Origin": other, **asking}).status_code == 400
+        refused = client.post(SPEECH, json=speech(), headers={"Origin": mine})
+        assert refused.status_code == 401 and refused.headers["access-control-allow-origin"] == mine
+        spoken = client.post(SPEECH, json=speech(), headers={"Origin": mine, "Authorization": "Bearer key"})
+        assert spoken.status_code == 200 and spoken.headers["access-control-allow-origin"] == mine
+        assert "x-request-id" in spoken.headers["access-control-expose-headers"]
+    with server.client() as client:  # whose settings name none
+        assert "access-control-allow-origin" not in client.get("/health", headers={"Origin": mine}).headers
+
+
 def test_a_listener_who_leaves_ends_the_work(server):
     service = server.service
     with server.client() as client, client.stream("POST", SPEECH, json=own_pcm(TEXT * 60)) as answer:
@@ -412,6 +487,18 @@ def test_a_slow_reader_is_paused_and_holds_up_nobody():
         assert abs((len(data) - 44) / 2 / 192000 - job.progress.made) < 0.001
 
 
+@pytest.mark.parametrize("fields", [{}, {"stream_format": "json"}, {"stream": False}])
+def test_what_is_answered_at_the_end_does_not_count_as_slow(fields):
+    with running(ahead=0.5) as server:
+        for format in ("flac", "wav", "mp3"):
+            answer = server.speak(TEXT, response_format=format, **fields)
+            assert answer.status_code == 200 and len(answer.content) > 10_000
+        items = [{"input": TEXT, "response_format": "wav"}]
+        with server.client() as client:
+            answer = client.post(f"{SPEECH}/batch", json={"items": items, "defaults": speech()})
+        assert answer.json()["succeeded"] == 1
+
+
 def test_what_breaks_in_the_middle_is_not_taken_for_the_whole(server, monkeypatch):
     def breaking(tts, text, *how):
         yield next(tts.stream(text))
@@ -429,6 +516,47 @@ def test_what_breaks_in_the_middle_is_not_taken_for_the_whole(server, monkeypatc
     assert "server" in require_error(server.speak(TEXT), 500)["message"]
     monkeypatch.undo()
     assert server.speak(TEXT).status_code == 200
+
+
+def old_client(server, **fields):
+    """What comes back over HTTP/1.0, whose answers end where the connection does: headers and body."""
+    url, body = httpx.URL(server.url), json.dumps(speech(TEXT, **fields)).encode()
+    with socket.create_connection((url.host, url.port), timeout=PATIENCE) as one:
+        head = f"POST {SPEECH} HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n"
+        one.sendall(head.encode() + body)
+        answer = one.makefile("rb").read()
+    head, _, data = answer.partition(b"\r\n\r\n")
+    first, *lines = head.decode().lower().split("\r\n")
+    return int(first.split()[1]), dict(line.split(": ", 1) for line in lines), data
+
+
+def test_an_answer_that_is_not_streamed_states_its_length(server, direct):
+    wanted = at_24_khz(direct, TEXT)
+    streamed = server.speak(TEXT, response_format="wav", stream=True)
+    assert streamed.headers["transfer-encoding"] == "chunked" and streamed.content[40:44] == b"\xff" * 4
+    for format in ("wav", "mp3"):
+        answer = server.speak(TEXT, response_format=format, stream=False)
+        assert int(answer.headers["content-length"]) == len(answer.content)
+        assert len(soundfile.read(io.BytesIO(answer.content))[0]) >= len(wanted) - 24
+        if format == "wav":
+            with wave.open(io.BytesIO(answer.content)) as file:
+                assert abs(file.getnframes() - len(wanted)) <= 24
+
+
+def test_http_1_0_is_told_the_length(server, direct, monkeypatch):
+    for form in ("audio", "sse", "json"):
+        status, headers, data = old_client(server, response_format="wav", stream_format=form)
+        assert status == 200 and int(headers["content-length"]) == len(data)
+        assert "transfer-encoding" not in headers
+        if form == "audio":
+            assert len(soundfile.read(io.BytesIO(data))[0]) == len(at_24_khz(direct, TEXT))
+
+    def breaking(tts, text, *how):
+        yield next(tts.stream(text))
+        raise RuntimeError("broken")
+
+    speak_instead(monkeypatch, breaking)
+    assert old_client(server)[0] == 500
 
 
 def test_a_hanging_worker_is_a_500_and_others_are_spoken_to(monkeypatch):

@@ -86,10 +86,12 @@ def test_tokens_are_spoken_sentence_by_sentence(server, direct, connect):
 
 def test_a_sentence_is_spoken_before_the_text_ends(server, connect):
     with connect(server) as socket:
-        send(socket, OWN | {"timestamps": True}, *tokens("One sentence. Another"))
+        send(socket, OWN | {"timestamps": True, "alignment": True}, *tokens("One sentence. Another"))
         send(socket, {"type": "text", "text": " one"})
         messages = receive(socket, "sentence.done")
         assert [word["text"].lower() for m in messages for word in m.get("words", ())] == ["one", "sentence"]
+        (symbols,) = [message["symbols"] for message in messages if message.get("type") == "alignment"]
+        assert "".join(symbols).startswith(" WAH1N")
         send(socket, {"type": "flush"})
         assert sentences_of(receive(socket, "sentence.done"))[0][0] == "Another one"
 

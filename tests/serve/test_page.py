@@ -1,5 +1,6 @@
 """The page in a real browser, Chromium without a window, against a server in this process."""
 
+import base64
 import io
 import itertools
 import json
@@ -247,7 +248,8 @@ def test_the_mel_is_that_of_the_project(page):
         assert np.abs(np.array(found).T - mel_spectrogram(samples, contract)).max() < 2e-3
 
 
-def test_waveform_and_mel_grow(page, held):
+@pytest.mark.parametrize("model", ["tacotron2-hifigan", "fastpitch-hifigan"])
+def test_waveform_mel_and_alignment_grow(page, held, server, model):
     def drawn(name):
         """The part of the picture's width that is not the ground."""
         return page.run(
@@ -265,15 +267,62 @@ def test_waveform_and_mel_grow(page, held):
             page.part(name).element_handle(),
         )
 
-    assert drawn("wave") == drawn("mel") == 0
+    page.page.select_option("#a-model", model)
+    assert drawn("wave") == drawn("mel") == drawn("alignment") == 0
     page.speak(TEXT)
     wait_for(lambda: page.position() > 0.1, "sound")
-    begun = drawn("mel")
-    assert drawn("wave") > 0.9 and 0 < begun < 0.9
+    begun, aligned = drawn("mel"), drawn("alignment")
+    assert drawn("wave") > 0.9 and 0 < begun < 0.9 and 0 < aligned < 0.9
     held.set()
     page.wait("whole")
-    wait_for(lambda: drawn("mel") > begun, "more of the mel")
+    wait_for(lambda: drawn("mel") > begun and drawn("alignment") > aligned, "more of mel and alignment")
     assert "seconds" in page.part("mel").get_attribute("aria-label")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "model, what", [("tacotron2-hifigan", "Attention"), ("fastpitch-hifigan", "Durations")]
+)
+def test_the_alignment_is_the_server_s(browser, server, scheme, model, what):
+    told = server.speak("Hello there.", model=model, stream_format="json", alignment=True).json()
+    (one,) = told["alignments"]
+    count, ends = len(one["symbols"]), np.cumsum(one["seconds"])
+    if one["attention"]:
+        weights = np.frombuffer(base64.b64decode(one["attention"]["weights"]), np.uint8).reshape(-1, count)
+        middles = (np.arange(len(weights)) + 0.5) * ends[-1] / len(weights)
+        symbols = weights.argmax(1)
+    else:
+        symbols = np.flatnonzero(one["seconds"])
+        middles = ends[symbols] - np.array(one["seconds"])[symbols] / 2
+    with opened(browser, server.url, color_scheme=scheme) as page:
+        page.page.select_option("#a-model", model)
+        page.speak("Hello there.")
+        page.wait("whole")
+        wait_for(lambda: page.part("play").inner_text() == "Play", "the end")
+        canvas = page.part("alignment")
+        label = page.page.get_by_role("img", name=what)
+        assert label.count() == 1 and label.get_attribute("data-part") == "alignment"
+        caption = page.part("caption").inner_text()
+        assert caption.startswith(f"{what}: {count} symbols, bottom to top")
+        found = page.run(
+            """([canvas, count, places]) => {
+                const { width, height } = canvas;
+                const scale = width / canvas.clientWidth;
+                const options = { willReadFrequently: true };
+                const other = new OffscreenCanvas(width, height).getContext("2d", options);
+                other.drawImage(canvas, 0, 0);
+                return places.map((x) => {
+                    const column = other.getImageData(Math.floor(180 * scale * x), 0, 1, height).data;
+                    const green = Array.from({ length: count }, (_, i) => {
+                        return column[4 * Math.floor(height * (1 - (i + 0.5) / count)) + 1];
+                    });
+                    return green.indexOf(Math.max(...green));
+                });
+            }""",
+            [canvas.element_handle(), count, middles.tolist()],
+        )
+        assert np.mean(np.array(found) == symbols) > 0.95  # one column is under the mark of the position
+        assert not page.complaints
 
 
 def test_two_pairs_are_spoken_one_after_the_other(page, server):
@@ -460,7 +509,8 @@ def test_the_keyboard_speaks_and_stops(page, server, held):
     place = page.position()
     wait_for(lambda: not server.service.running, "the server to notice")
     assert page.position() == pytest.approx(place, abs=0.05)
-    assert page.page.is_disabled("#stop") and not page.page.inner_text("#error")
+    wait_for(lambda: page.page.is_disabled("#stop"), "the next drawing")
+    assert not page.page.inner_text("#error")
 
 
 def test_another_text_takes_the_place_of_the_one_that_is_spoken(page, server, held):

@@ -84,6 +84,35 @@ def test_what_is_not_done_in_time_is_cut_off():
 
 
 @pytest.mark.serve
+def test_what_a_killed_process_spoke_looks_whole_to_nobody_and_another_takes_its_address(direct):
+    from websockets.exceptions import ConnectionClosedError
+    from websockets.sync.client import connect
+
+    book = TEXT * 40
+    with serving() as server, httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
+        wait_for(lambda: client.get("/ready").status_code == 200, "readiness")
+        live = f"{server.url.replace('http', 'ws')}{SPEECH}/live"
+        with concurrent.futures.ThreadPoolExecutor(3) as pool, connect(live) as socket:
+            socket.send(json.dumps({"type": "text", "text": book}))
+            socket.recv(PATIENCE)
+            forms = ({}, {"stream_format": "sse"}, {"stream_format": "json"})
+            others = [pool.submit(client.post, SPEECH, json=own_pcm(book, **form)) for form in forms]
+            wait_for(lambda: "running 5.0" in client.get("/metrics").text, "all of them")
+            server.process.kill()
+            for other in others:
+                with pytest.raises(httpx.TransportError):
+                    other.result()
+            with pytest.raises(ConnectionClosedError):
+                while True:
+                    socket.recv(PATIENCE)
+        port = server.url.rpartition(":")[2]
+        with serving("--port", port) as again, httpx.Client(base_url=again.url, timeout=PATIENCE) as client:
+            answer = client.post(SPEECH, json=own_pcm(TEXT))
+    assert again.url == server.url
+    assert len(samples_of(answer.content)) == len(direct.speak(TEXT).samples)
+
+
+@pytest.mark.serve
 def test_keys_come_from_the_environment():
     with serving(MELFORGE_API_KEYS="one, two") as server, httpx.Client(base_url=server.url) as client:
         assert client.get("/v1/models").status_code == 401

@@ -199,6 +199,26 @@ def test_a_listener_far_behind_is_paused_and_goes_on():
     assert run(test, ahead=2.5) == 3 + 1
 
 
+class Keeping(Plain):
+    """An encoder whose bytes leave at the end, as flac's do."""
+
+    def write(self, samples):
+        return b""
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_nobody_is_behind_whose_encoder_keeps_the_audio(beside):
+    async def run():
+        with ThreadPoolExecutor(1) as encoders:
+            scheduler = Scheduler(1, 1.0, encoders if beside else None)
+            job = scheduler.submit(chunks([], "", [50] * 20), Keeping(), RATE)
+            assert await asyncio.wait_for(read(job), 60) == b"end"
+            assert job.progress.made == job.progress.taken == 10.0
+            scheduler.stop()
+
+    asyncio.run(run())
+
+
 def test_cancelling_closes_the_generator_and_the_listener_knows():
     closed = threading.Event()
 

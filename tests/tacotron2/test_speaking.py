@@ -85,8 +85,12 @@ def test_stream_joins_to_what_speak_gives_and_tells_the_same(spoken_by, retries)
     tts = spoken_by("moody")
     audio = tts.speak(TEXT, Controls(seed=SEED), retries=retries)
     stream = tts.stream(TEXT, Controls(seed=SEED), retries=retries)
+    assert stream.alignments is None  # kept where a list was set
+    stream.alignments = []
     np.testing.assert_allclose(np.concatenate(list(stream)), audio.samples, atol=1e-4)
     assert tuple(stream.problems) == audio.problems and tuple(stream.notes) == audio.notes
+    for alignment, wanted in zip(stream.alignments, audio.alignments, strict=True):
+        np.testing.assert_array_equal(alignment, wanted)
 
 
 def test_the_alignment_comes_with_every_utterance(spoken_by):

@@ -77,16 +77,18 @@ export async function download(fields, format, key) {
   return (await post({ ...fields, response_format: format }, key)).blob();
 }
 
-// {samples: Float32Array} and {words: [...]} as they come.
+// {samples: Float32Array}, {words: [...]} and {alignment: {...}} as they come.
 export async function* speech(fields, rate, key, signal) {
   const wanted = {
-    ...fields, response_format: "pcm", sample_rate: rate, stream_format: "sse", timestamps: true,
+    ...fields, response_format: "pcm", sample_rate: rate, stream_format: "sse",
+    timestamps: true, alignment: true,
   };
   const answer = await post(wanted, key, signal);
   let whole = false;
   for await (const event of events(answer.body)) {
     if (event.type === "speech.audio.delta") yield { samples: samplesOf(event.audio) };
     else if (event.type === "speech.audio.timestamps") yield { words: event.words };
+    else if (event.type === "speech.audio.alignment") yield { alignment: event };
     else if (event.type === "speech.audio.done") whole = true;
   }
   if (!whole) throw new ConnectionError("The speech broke off.");

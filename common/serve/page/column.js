@@ -19,7 +19,7 @@ export class Column {
     this.#name();
     const { parts } = this;
     this.controls = new ControlFields(parts.controls, options.controls, letter, () => this.#countChanged());
-    this.picture = new Picture(parts.wave, parts.mel);
+    this.picture = new Picture(parts.wave, parts.mel, parts.alignment, parts.caption);
     fill(parts.model, options.pairs.map(({ name }) => name));
     fill(parts.format, options.formats);
     parts.model.addEventListener("change", () => this.#offer());
@@ -117,8 +117,9 @@ export class Column {
   async #receive(answer, player, begun) {
     const { parts } = this;
     let first = 0;
-    for await (const { samples, words } of answer) {
+    for await (const { samples, words, alignment } of answer) {
       if (words) this.#addWords(words);
+      if (alignment) this.picture.align(alignment);
       if (!samples) continue;
       player.append(samples);
       this.picture.add(samples);
@@ -244,6 +245,8 @@ export class Column {
     this.parts.words.setAttribute("aria-label", "The words as they are spoken");
     this.parts.position.setAttribute("aria-label", "Position");
     this.parts.format.setAttribute("aria-label", "Format");
+    this.parts.caption.id = `${this.letter}-caption`;
+    this.parts.alignment.setAttribute("aria-labelledby", this.parts.caption.id);
     for (const part of ["model", "voice"]) {
       this.parts[part].id = `${this.letter}-${part}`;
       this.parts[part].previousElementSibling.htmlFor = `${this.letter}-${part}`;

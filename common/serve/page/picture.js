@@ -1,8 +1,9 @@
-// The waveform of all that was made, and a page of the mel with its words and phonemes.
+// The waveform of all that was made, and a page of the mel with its words and phonemes and of the alignment.
 
+import { alignmentOf, describe } from "./alignment.js";
 import { MelSpectrogram } from "./mel.js";
 
-const PIXELS_PER_SECOND = 180; // of the mel
+const PIXELS_PER_SECOND = 180; // of mel and alignment
 const TILE = 512; // frames in one stored image
 const PEAK = 64; // samples
 const FULL_HEIGHT = 0.5; // the amplitude that fills the waveform, unless there is a larger one
@@ -20,14 +21,13 @@ for (let level = 0; level < 256; level++) {
 }
 
 export class Picture {
-  constructor(wave, mel) {
-    this.wave = wave;
-    this.mel = mel;
+  // Three canvases, and the words that say what the last one shows.
+  constructor(wave, mel, alignment, caption) {
+    Object.assign(this, { wave, mel, alignment, caption });
     this.position = 0;
     this.clear(null);
     const watcher = new ResizeObserver(() => this.draw());
-    watcher.observe(wave);
-    watcher.observe(mel);
+    for (const canvas of [wave, mel, alignment]) watcher.observe(canvas);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
 
@@ -40,6 +40,8 @@ export class Picture {
     this.loudest = FULL_HEIGHT;
     this.samples = 0;
     this.words = [];
+    this.alignments = [];
+    this.caption.textContent = describe([]);
     this.position = 0;
     this.draw();
   }
@@ -57,6 +59,18 @@ export class Picture {
       if (amplitude > this.loudest) this.loudest = amplitude;
     }
     this.#store(this.spectrogram.push(samples));
+  }
+
+  // An utterance's, before its samples.
+  align(content) {
+    const { hop_length: hop, sampling_rate: rate } = this.contract;
+    const one = alignmentOf(content, hop / rate);
+    if (!one.steps) return;
+    const image = imageOf(one.steps, one.symbols, (step, symbol) => one.levels[step * one.symbols + symbol]);
+    const tile = newTile(one.steps, one.symbols);
+    tile.getContext("2d").putImageData(image, 0, 0);
+    this.alignments.push({ ...one, tile });
+    this.caption.textContent = describe(this.alignments);
   }
 
   finish() {
@@ -77,9 +91,10 @@ export class Picture {
     };
     this.#drawWave(colours);
     this.#drawMel(colours);
+    this.#drawAlignment(colours);
   }
 
-  // Seconds at the left edge of the mel, and how many it shows.
+  // Seconds at the left edge of mel and alignment, and how many it shows.
   get page() {
     const span = this.mel.clientWidth / PIXELS_PER_SECOND;
     const last = Math.max(0, this.seconds - 1e-3);
@@ -91,8 +106,9 @@ export class Picture {
       const place = this.frames % TILE;
       const count = Math.min(frames.length - first, TILE - place);
       const bands = frames[first].length;
-      if (!place) this.tiles.push(newTile(bands));
-      const image = imageOf(frames.slice(first, first + count), bands);
+      if (!place) this.tiles.push(newTile(TILE, bands));
+      const from = first;
+      const image = imageOf(count, bands, (x, band) => levelOf(frames[from + x][band]));
       this.tiles.at(-1).getContext("2d").putImageData(image, place, 0);
       this.frames += count;
       first += count;
@@ -165,24 +181,43 @@ export class Picture {
     context.fillStyle = colours.head;
     context.fillRect(across(this.position) - 1, 0, 2, height);
   }
+
+  // Each utterance's symbols from bottom to top, as far as it was made.
+  #drawAlignment(colours) {
+    const { context, width, height } = prepared(this.alignment);
+    if (!this.seconds) return;
+    const across = (seconds) => (seconds - this.page.start) * PIXELS_PER_SECOND;
+    for (const { start, end, tile } of this.alignments) {
+      const made = Math.min(end, this.seconds);
+      const [left, right] = [across(start), across(made)];
+      if (made <= start || right <= 0 || left >= width) continue;
+      context.imageSmoothingEnabled = tile.height > height;
+      const steps = (tile.width * (made - start)) / (end - start);
+      context.drawImage(tile, 0, 0, steps, tile.height, left, 0, right - left, height);
+    }
+    context.fillStyle = colours.head;
+    context.fillRect(across(this.position) - 1, 0, 2, height);
+  }
 }
 
-function newTile(bands) {
+function newTile(width, height) {
   const tile = document.createElement("canvas");
-  [tile.width, tile.height] = [TILE, bands];
+  [tile.width, tile.height] = [width, height];
   return tile;
 }
 
-// Frames side by side, the lowest band at the bottom.
-function imageOf(frames, bands) {
-  const image = new ImageData(frames.length, bands);
+// Of a band in a frame: the colour's number.
+function levelOf(value) {
+  return Math.min(255, Math.max(0, Math.round((255 * (value - QUIET)) / (LOUD - QUIET))));
+}
+
+// `levelAt(x, y)` is the number of a colour, y from the bottom.
+function imageOf(width, height, levelAt) {
+  const image = new ImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer);
-  frames.forEach((frame, x) => {
-    for (let band = 0; band < bands; band++) {
-      const level = Math.round((255 * (frame[band] - QUIET)) / (LOUD - QUIET));
-      pixels[(bands - 1 - band) * frames.length + x] = COLOURS[Math.min(255, Math.max(0, level))];
-    }
-  });
+  for (let x = 0; x < width; x++) {
+    for (let y = 0; y < height; y++) pixels[(height - 1 - y) * width + x] = COLOURS[levelAt(x, y)];
+  }
   return image;
 }
 

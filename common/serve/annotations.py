@@ -1,0 +1,60 @@
+"""What is sent beside the audio of an utterance: its words with their seconds, and its alignment."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from common.runner import Stream
+from common.serve.service import Speaking
+from common.synthesis.timestamps import as_rows, utterance_timestamps
+
+
+class Annotations:
+    """Those that a request asks for, of one text while it is spoken."""
+
+    def __init__(self, spoken: Speaking) -> None:
+        self.spoken, self._sent = spoken, 0
+
+    def since(self) -> Iterator[dict[str, Any]]:
+        """Those of the utterances that were begun since the last call, by their `type`."""
+        wanted, stream = self.spoken.wanted, self.spoken.stream
+        first, end = self._sent, len(stream.durations)
+        if first == end:
+            return
+        self._sent = end
+        words = utterance_timestamps(stream)[first:end] if wanted.timestamps else []
+        alignments = utterance_alignments(stream, first, end) if wanted.alignment else []
+        for number in range(end - first):
+            if words:
+                yield {"type": "timestamps", "words": as_rows(words[number])}
+            if alignments:
+                yield {"type": "alignment", **alignments[number]}
+
+
+def utterance_alignments(stream: Stream, first: int = 0, end: int | None = None) -> list[dict[str, Any]]:
+    """For each utterance the seconds that its symbols take, and what the decoder attended to.
+
+    `attention` is None where the acoustic model has none, else its weights times 255, uint8 [steps, symbols]
+    in base64; the steps share the utterance's time evenly.
+    """
+    assert stream.alignments is not None  # `Service.speak` set a list
+    made = zip(stream.utterances, stream.starts, stream.durations, stream.alignments, strict=False)
+    return [
+        {
+            "start": round(start, 4),
+            "symbols": [symbol.removeprefix("@") for symbol in utterance.symbols],
+            "seconds": [round(seconds, 4) for seconds in (durations * stream.frame_seconds).tolist()],
+            "attention": None if alignment is None else attention_of(alignment),
+        }
+        for utterance, start, durations, alignment in list(made)[first:end]
+    ]
+
+
+def attention_of(alignment: np.ndarray) -> dict[str, Any]:
+    """alignment float32 [steps, symbols], whose rows sum to 1, for JSON."""
+    weights = np.rint(255 * alignment).astype(np.uint8)
+    return {"steps": len(weights), "weights": base64.b64encode(weights.tobytes()).decode()}
