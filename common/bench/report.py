@@ -35,7 +35,7 @@ python scripts/benchmark.py --suite h200 --out build/benchmarks/h200   # needs a
 python scripts/benchmark.py --suite onnx-options                    # options of ONNX Runtime
 python scripts/benchmark.py --document docs/benchmarks.md docs/benchmarks/*.json
 python scripts/benchmark.py --texts examples/sentences.txt          # new texts, one after the other
-python scripts/benchmark.py --texts examples/sentences.txt --batch-sizes 1,4,8,16,32    # throughput
+python scripts/benchmark.py --texts examples/sentences.txt --batch-sizes 8,32 --text-processes 8  # throughput
 python scripts/benchmark.py --backend torch --profile build/profile # kernels, copies, API calls, memory
 ```
 

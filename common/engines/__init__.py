@@ -51,9 +51,7 @@ class Engine(ABC):
     prefers_batches: bool = False  # a padded batch at a time takes less time than its items one by one
     can_be_shared: bool = False  # threads may run it at the same time
     can_be_repeated: bool = False  # several autoregressive steps as one CUDA graph, by way of `repeated`
-    text_step: int = (
-        1  # its numbers are right for texts of multiples of so many symbols, and it takes no other
-    )
+    text_step: int = 1  # it takes texts of multiples of so many symbols only: others' numbers would be wrong
     buckets: tuple[Bucket, ...] = ()  # the fixed lengths that it runs at; (): lengths are dynamic
     length_regulator: LengthRegulator | None = None
 
