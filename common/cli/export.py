@@ -1,7 +1,7 @@
 """The export command, shared by `melforge export` and every model's export_onnx module."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from common.cli import options, run
 from common.errors import InputError, require_torch
@@ -13,7 +13,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     parser = options.Parser(
         description=f"Exports {what} to ONNX and compares every graph with PyTorch at several sizes.",
         kinds=("acoustic", "vocoder"),
-        choose=lambda args: [model] if model else args.selected or [s.model for s in read_sources(args)],
+        choose=lambda args: [model] if model else args.selected or [s.model for s in read_sources(args, ())],
     )
     files = "published weights instead; their graphs go to the cache ($MELFORGE_CACHE); may be repeated"
     options.add_options(parser, "voice", "checkpoint", checkpoint=files)
@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     from common.export.to_onnx import HEADINGS, cached_source, check_source, export_source, source_stages
 
     wanted = [model] if model else args.selected
-    sources = [source for source in read_sources(args) if not wanted or source.model in wanted]
+    sources = [source for source in read_sources(args, wanted) if not wanted or source.model in wanted]
     if not sources:
         raise InputError(f"there is no {' or '.join(wanted)} to export")
     checks = []
@@ -49,9 +49,9 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     return 0 if all(check.ok for check in checks) else 1
 
 
-def read_sources(args: argparse.Namespace) -> list:
-    """The models of the published weights, else those of the voice."""
+def read_sources(args: argparse.Namespace, wanted: Collection[str]) -> list:
+    """The models of the published weights, each one `wanted` if any are named, else the voice's."""
     from common.weights.published import read_checkpoints
     from common.weights.voices import load_voice
 
-    return read_checkpoints(args.checkpoint) or list(load_voice(args.voice).models.values())
+    return read_checkpoints(args.checkpoint, wanted) or list(load_voice(args.voice).models.values())

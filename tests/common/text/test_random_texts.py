@@ -74,10 +74,14 @@ def lost(text: str) -> list[tuple[str, int]]:
     spans, left_out = normalise(text)
     assert all(span.text.isascii() for span in spans), spans  # else the pronouncer leaves letters out
     covered = [(span.start, span.end) for span in spans]
-    for one in left_out:  # of markup the beginning is reported
-        is_tag = one.symbol.startswith("<")
-        end = text.index(">", one.position) if is_tag else one.position + len(one.symbol)
-        covered.append((one.position, end))
+    for one in left_out:
+        end = one.position
+        for _ in one.symbol:  # which is without what was removed inside it
+            end += 1
+            while text[end : end + 1] and unicodedata.category(text[end])[0] in "CM":
+                end += 1
+        is_tag = one.symbol.startswith("<")  # of markup the beginning is reported
+        covered.append((one.position, text.index(">", one.position) if is_tag else end))
     kept = set().union(*(range(start, end) for start, end in covered))
     return [(char, at) for at, char in enumerate(text) if is_word_character(char) and at not in kept]
 
