@@ -82,7 +82,8 @@ def find_state(
 ) -> dict[str, torch.Tensor]:
     """The weights in a file's content, in float32 and without prefixes.
 
-    A single integer, a counter, stays one. They are the content itself, or stand under one of `keys`, or under `average` where that is given.
+    A single integer, a counter, stays one. They are the content itself, or stand under one of `keys`, or
+    under `average` where that is given.
     """
     if all(isinstance(value, torch.Tensor) for value in content.values()):
         content = {keys[0]: content}
