@@ -35,7 +35,10 @@ from common.weights.voices import ModelSource
 
 OPSET = 20
 # Part of the cache's key: raise it when an exported graph would come out differently.
-EXPORTER_VERSION = 3
+EXPORTER_VERSION = 4
+# Where a graph says that its weights are, a file that there never is. Other programs then name it in their
+# error; a weights.safetensors beside the graph they would take for the weights' raw bytes, and compute NaN.
+NO_WEIGHTS = "use melforge export"
 TOLERANCE = 1e-4  # times the largest reference value, where that is above 1
 ROUNDING = 4.0  # times PyTorch's own rounding, in stages that feed back
 BATCHES = (1, 2, 3, 4)
@@ -129,13 +132,13 @@ def source_stages(source: ModelSource) -> tuple[Stage, ...]:
 
 
 @functools.lru_cache(maxsize=32)
-def export_stage(stage: Stage, config: object) -> tuple[bytes, tuple[str, ...]]:
+def export_stage(stage: Stage, config: object, opset: int = OPSET) -> tuple[bytes, tuple[str, ...]]:
     """The stage's ONNX graph without weights, and the names of the parameters it takes.
 
     It depends on the sizes alone, and one graph may be made of another: what was made is kept.
     """
     if stage.graph:
-        return load_attribute(stage.graph)(stage, config)
+        return load_attribute(stage.graph)(stage, config, opset)
     network = load_attribute(stage.network)(config)
     if hasattr(network, "remove_weight_norm"):
         network.remove_weight_norm()
@@ -159,7 +162,7 @@ def export_stage(stage: Stage, config: object) -> tuple[bytes, tuple[str, ...]]:
             input_names=[*state, *(tensor.name for tensor in stage.inputs)],
             output_names=[tensor.name for tensor in stage.outputs],
             dynamic_shapes=([{} for _ in state], shapes),
-            opset_version=OPSET,
+            opset_version=opset,
             dynamo=True,
             verbose=False,
         )
@@ -182,7 +185,7 @@ def refer_to_weights(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...
     for name in weights:
         tensor = graph.initializer.add(name=name, data_type=onnx.TensorProto.FLOAT, dims=shapes[name])
         tensor.data_location = onnx.TensorProto.EXTERNAL
-        tensor.external_data.add(key="location", value="weights.safetensors")
+        tensor.external_data.add(key="location", value=NO_WEIGHTS)
     return weights
 
 
