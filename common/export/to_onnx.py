@@ -11,7 +11,7 @@ import logging
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -285,23 +285,27 @@ def check_sizes(stage: Stage) -> list[dict[str, int]]:
     A batch of one has the shortest, two odd sizes and the longest; every other has the shortest and one of
     the odd sizes, which take the time.
     """
-    batch, *lengths = stage.dynamic_dims.values()
-
-    def at(size_of) -> dict[str, int]:
-        sizes = {dim.name: min(max(size_of(dim), dim.min), dim.max) for dim in lengths}
-        return {
-            dim.name: (sizes[dim.of] if dim.of in sizes else sizes[dim.name] // dim.times) * dim.times
-            for dim in lengths
-        }
-
-    odd = at(lambda d: d.typical // 3 * 2 + 1), at(lambda d: d.typical + 37)
-    shortest, longest = at(lambda d: d.min), at(lambda d: d.max)
+    batch = stage.batch
+    odd = sizes_at(stage, lambda d: d.typical // 3 * 2 + 1), sizes_at(stage, lambda d: d.typical + 37)
+    shortest, longest = sizes_at(stage, lambda d: d.min), sizes_at(stage, lambda d: d.max)
     return [
         {batch.name: size, **case}
         for size in BATCHES
         for case in (shortest, *(odd if size == 1 else [odd[size % 2]]), *([longest] if size == 1 else []))
         if batch.min <= size <= batch.max
     ]
+
+
+def sizes_at(stage: Stage, size_of: Callable[[Dim], int]) -> dict[str, int]:
+    """A length for each dynamic dimension but the batch: `size_of` it, within its limits, and of one that
+    belongs to another as long as that one says.
+    """
+    _, *lengths = stage.dynamic_dims.values()
+    sizes = {dim.name: min(max(size_of(dim), dim.min), dim.max) for dim in lengths}
+    return {
+        dim.name: (sizes[dim.of] if dim.of in sizes else sizes[dim.name] // dim.times) * dim.times
+        for dim in lengths
+    }
 
 
 def example_inputs(stage: Stage, config: object, sizes: dict[str, int], seed: int) -> dict[str, np.ndarray]:
@@ -364,15 +368,15 @@ def with_graphs(source: ModelSource, stages: Iterable[Stage]) -> ModelSource:
 class ExportedGraphs(Mapping[str, Path]):
     """Graphs of a network's stages in a folder; one that is missing is exported when it is asked for."""
 
-    def __init__(self, stages: Mapping[str, Stage], config: Any, folder: Path):
-        self._stages, self._config, self._folder = stages, config, folder
+    def __init__(self, stages: Mapping[str, Stage], config: Any, folder: Path, opset: int = OPSET):
+        self._stages, self._config, self._folder, self._opset = stages, config, folder, opset
 
     def __getitem__(self, name: str) -> Path:
         stage = self._stages[name]
         graph = self._folder / f"{name}.onnx"
         note = graph.with_suffix(".json")
         if not graph.is_file() or not note.is_file():
-            content, weights = export_stage(stage, self._config)
+            content, weights = export_stage(stage, self._config, self._opset)
             self._folder.mkdir(parents=True, exist_ok=True)
             write_bytes(graph, content)
             write_bytes(note, json.dumps({"weights": weights}).encode())
