@@ -11,7 +11,8 @@ Symbol ids are made wherever Melforge is installed; they are all that the target
     python examples/speak_tensorrt.py --write-ids ids.npy --text "Hello there."
     python examples/speak_tensorrt.py --ids ids.npy --engines engines -o speech.wav
 
-It has not been run on a GPU yet: its logic is tested with stand-ins for pycuda and TensorRT.
+On an H200 it gave the runner's samples but for the file's rounding (docs/tensorrt.md). Without a GPU its
+logic is tested with stand-ins for pycuda and TensorRT.
 What common/runner.py does beside this: several utterances, pauses, fades, denoising, CUDA graphs, buckets.
 """
 

@@ -18,10 +18,10 @@ from tacotron2.state import state_tensors
 COUNTED = ("made", "steps", "going")  # loop-carried values besides the decoder's state
 
 
-def loop_graph(stage: Stage, config: Tacotron2Config) -> tuple[bytes, tuple[str, ...]]:
+def loop_graph(stage: Stage, config: Tacotron2Config, opset: int) -> tuple[bytes, tuple[str, ...]]:
     """The graph of stage "decoder_loop" without weights, and the names of its parameters."""
     step_stage = next(s for s in stages_of(stage.model, config) if s.name == "decoder_iter")
-    exported, weights = to_onnx.export_stage(step_stage, config)
+    exported, weights = to_onnx.export_stage(step_stage, config, opset)
     step = onnx.load_from_string(exported)
     states = [tensor.name for tensor in state_tensors(config)]
     constant = [tensor for tensor in step.graph.initializer if tensor.name not in weights]

@@ -133,17 +133,17 @@ def exported_once(tmp_path_factory):
     if "common.export.to_onnx" not in sys.modules:  # no test that was collected exports
         yield
         return
-    from common.export.to_onnx import export_stage
+    from common.export.to_onnx import OPSET, export_stage
 
     folder = tmp_path_factory.getbasetemp()
     folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "exported"
     folder.mkdir(exist_ok=True)
 
     @functools.cache
-    def exported(stage, config):
-        file = folder / hashlib.sha256(repr((stage, config)).encode()).hexdigest()
+    def exported(stage, config, opset=OPSET):
+        file = folder / hashlib.sha256(repr((stage, config, opset)).encode()).hexdigest()
         if not file.is_file():
-            write_bytes(file, pickle.dumps(export_stage(stage, config)))
+            write_bytes(file, pickle.dumps(export_stage(stage, config, opset)))
         return pickle.loads(file.read_bytes())
 
     with pytest.MonkeyPatch.context() as patch:

@@ -95,7 +95,7 @@ def _build_config(
     content: Mapping[str, Any], state: Mapping[str, torch.Tensor], config: WaveglowConfig | None, path: Path
 ) -> WaveglowConfig:
     found = infer_sizes(state, path)
-    stated, where = _stated_sizes(content, path), f"checkpoint {path}: its config"
+    stated, where = _stated_sizes(content, path), "its config"
     if config is not None:
         stated, where = asdict(config), "the given configuration"
     different = [

@@ -75,7 +75,8 @@ EXPLAINED = f"""\
   the weights and workspace of other runtimes' engines.
 - Stages: the mean of one run. TFLOP/s: matrix products and convolutions, a multiply-add counted as 2. GB/s:
   weights, inputs and outputs, each counted once. Of peak: relative to a large matrix product and a large copy
-  measured in the same run."""
+  measured in the same run; a stage whose weights stay in a cache, or whose library multiplies faster, has
+  more than these reach."""
 TEXTS_EXPLAINED = f"""\
 - New texts: each text of a file is spoken once, one after the other in the file's order, by
   `TextToSpeech.speak`, and in another process by `stream`: from the text on the host to its last sample on
@@ -156,9 +157,9 @@ STAGE_COLUMNS = columns_of(
     "calls: calls .3g",
     "ms: seconds ms",
     "TFLOP/s: flop_rate tera",
-    "of peak: flop_share .1%",
+    "of peak: flop_share share",
     "GB/s: byte_rate giga",
-    "of peak: byte_share .1%",
+    "of peak: byte_share share",
 )
 MODELS = ("models: name", "backend: backend")
 STREAM_COLUMNS = columns_of(

@@ -96,6 +96,7 @@ FORMS: dict[str, Callable[[Any], str]] = {
     "range": lambda found: f"{found['mean']:.0f} ({found['min']} to {found['max']})",
     "MB.1": lambda count: f"{count / 1e6:.1f}",
     "giga": lambda rate: f"{rate / 1e9:.3g}",
+    "share": lambda share: f"{share:.1%}" if share <= 1 else "more",
     "tera": lambda rate: f"{rate / 1e12:.3g}",
     "counts": counts,
 }

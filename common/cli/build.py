@@ -100,7 +100,7 @@ def read_sources(args: argparse.Namespace, model: str | None) -> list:
 
     asked = {kind: getattr(args, kind, None) for kind in KINDS}
     names = [model] if model else [get_model(name, kind).name for kind, name in asked.items() if name]
-    published = {source.model: source for source in read_checkpoints(args.checkpoint)}
+    published = {source.model: source for source in read_checkpoints(args.checkpoint, names)}
     names = names or list(published)
     if names:
         return [published.get(name) or load_voice(args.voice).source(name) for name in names]

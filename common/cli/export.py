@@ -1,39 +1,58 @@
 """The export command, shared by `melforge export` and every model's export_onnx module."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from common.cli import options, run
+from common.config.deployment import Deployment
 from common.errors import InputError, require_torch
+from common.registry import names
 
 
 def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     """Exports and checks the graphs of a voice or of published weights; `model` limits it to one model."""
     what = model or "a voice's models"
     parser = options.Parser(
-        description=f"Exports {what} to ONNX and compares every graph with PyTorch at several sizes.",
+        description=f"Exports {what} to ONNX and compares every graph with PyTorch at several sizes. With "
+        "--output: writes files with their weights, for any program that takes ONNX.",
         kinds=("acoustic", "vocoder"),
-        choose=lambda args: [model] if model else args.selected or [s.model for s in read_sources(args)],
+        choose=lambda args: wanted_models(args, model) or [s.model for s in read_sources(args, ())],
     )
+    if not model:
+        parser.add_argument("model", nargs="?", choices=names(), metavar="MODEL", help="only this one")
     files = "published weights instead; their graphs go to the cache ($MELFORGE_CACHE); may be repeated"
     options.add_options(parser, "voice", "checkpoint", checkpoint=files)
     parser.add_argument(
         "--check", action="store_true", help="compare the graphs that are there; write nothing"
     )
+    whole = parser.add_argument_group("files with weights")
+    whole.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="write them there, with a README and a check.py"
+    )
+    options.add_options(whole, "precision", precision="of weights and computation (default: fp32)")
+    whole.add_argument(
+        "--opset", type=options.positive, metavar="N", help="ONNX operator set, 18 to 22 (default: 20)"
+    )
+    whole.add_argument("--all", action="store_true", help="the stages of every form, not only the default's")
     args = parser.parse_args(argv)
+    refuse_contradictions(args)
 
     from common.synthesis.loading import override
 
     require_torch("exporting")
     from common.export.to_onnx import HEADINGS, cached_source, check_source, export_source, source_stages
 
-    wanted = [model] if model else args.selected
-    sources = [source for source in read_sources(args) if not wanted or source.model in wanted]
+    wanted = wanted_models(args, model) or args.selected
+    sources = [source for source in read_sources(args, wanted) if not wanted or source.model in wanted]
     if not sources:
         raise InputError(f"there is no {' or '.join(wanted)} to export")
     checks = []
     for stored in sources:
         made, source = [], override(stored, args.overrides.get(stored.model, {}))
+        if args.output:
+            write_files(source, args, len(sources) > 1)
+            continue
         # A voice's graphs are those of its own config.
         cached = args.checkpoint or source.config != stored.config
         if cached:
@@ -45,13 +64,41 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
         checks += made or check_source(source, stages)
         for graph in source.graphs.values():
             print(graph)
-    run.print_table(HEADINGS, [check.row() for check in checks])
+    if checks:
+        run.print_table(HEADINGS, [check.row() for check in checks])
     return 0 if all(check.ok for check in checks) else 1
 
 
-def read_sources(args: argparse.Namespace) -> list:
-    """The models of the published weights, else those of the voice."""
+def wanted_models(args: argparse.Namespace, model: str | None) -> list[str]:
+    named = model or args.model
+    return [named] if named else []
+
+
+def refuse_contradictions(args: argparse.Namespace) -> None:
+    given = {"--precision": args.precision, "--opset": args.opset, "--all": args.all}
+    if not args.output and (alone := [name for name, value in given.items() if value]):
+        raise InputError(f"{alone[0]} is for files with weights: add --output DIR")
+    if args.output and args.check:
+        raise InputError("--output checks what it writes: leave out --check")
+
+
+def write_files(source, args: argparse.Namespace, several: bool) -> None:
+    """The files of one model; of several models each has a folder."""
+    from common.export import self_contained
+    from common.export.to_onnx import OPSET, source_stages
+    from common.stages.choose import choose_stages
+
+    stages = source_stages(source) if args.all else choose_stages(source, None)
+    folder = args.output / source.model if several else args.output
+    half = args.deployments.get(source.model, Deployment()).use_fp16
+    precision = "fp16" if half else "fp32"
+    for file in self_contained.write_files(source, stages, folder, precision, args.opset or OPSET):
+        print(file)
+
+
+def read_sources(args: argparse.Namespace, wanted: Collection[str]) -> list:
+    """The models of the published weights, each one `wanted` if any are named, else the voice's."""
     from common.weights.published import read_checkpoints
     from common.weights.voices import load_voice
 
-    return read_checkpoints(args.checkpoint) or list(load_voice(args.voice).models.values())
+    return read_checkpoints(args.checkpoint, wanted) or list(load_voice(args.voice).models.values())

@@ -11,7 +11,7 @@ import logging
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,10 @@ from common.weights.voices import ModelSource
 
 OPSET = 20
 # Part of the cache's key: raise it when an exported graph would come out differently.
-EXPORTER_VERSION = 3
+EXPORTER_VERSION = 4
+# Where a graph says that its weights are, a file that there never is. Other programs then name it in their
+# error; a weights.safetensors beside the graph they would take for the weights' raw bytes, and compute NaN.
+NO_WEIGHTS = "use melforge export"
 TOLERANCE = 1e-4  # times the largest reference value, where that is above 1
 ROUNDING = 4.0  # times PyTorch's own rounding, in stages that feed back
 BATCHES = (1, 2, 3, 4)
@@ -129,13 +132,13 @@ def source_stages(source: ModelSource) -> tuple[Stage, ...]:
 
 
 @functools.lru_cache(maxsize=32)
-def export_stage(stage: Stage, config: object) -> tuple[bytes, tuple[str, ...]]:
+def export_stage(stage: Stage, config: object, opset: int = OPSET) -> tuple[bytes, tuple[str, ...]]:
     """The stage's ONNX graph without weights, and the names of the parameters it takes.
 
     It depends on the sizes alone, and one graph may be made of another: what was made is kept.
     """
     if stage.graph:
-        return load_attribute(stage.graph)(stage, config)
+        return load_attribute(stage.graph)(stage, config, opset)
     network = load_attribute(stage.network)(config)
     if hasattr(network, "remove_weight_norm"):
         network.remove_weight_norm()
@@ -159,7 +162,7 @@ def export_stage(stage: Stage, config: object) -> tuple[bytes, tuple[str, ...]]:
             input_names=[*state, *(tensor.name for tensor in stage.inputs)],
             output_names=[tensor.name for tensor in stage.outputs],
             dynamic_shapes=([{} for _ in state], shapes),
-            opset_version=OPSET,
+            opset_version=opset,
             dynamo=True,
             verbose=False,
         )
@@ -182,7 +185,7 @@ def refer_to_weights(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...
     for name in weights:
         tensor = graph.initializer.add(name=name, data_type=onnx.TensorProto.FLOAT, dims=shapes[name])
         tensor.data_location = onnx.TensorProto.EXTERNAL
-        tensor.external_data.add(key="location", value="weights.safetensors")
+        tensor.external_data.add(key="location", value=NO_WEIGHTS)
     return weights
 
 
@@ -282,23 +285,27 @@ def check_sizes(stage: Stage) -> list[dict[str, int]]:
     A batch of one has the shortest, two odd sizes and the longest; every other has the shortest and one of
     the odd sizes, which take the time.
     """
-    batch, *lengths = stage.dynamic_dims.values()
-
-    def at(size_of) -> dict[str, int]:
-        sizes = {dim.name: min(max(size_of(dim), dim.min), dim.max) for dim in lengths}
-        return {
-            dim.name: (sizes[dim.of] if dim.of in sizes else sizes[dim.name] // dim.times) * dim.times
-            for dim in lengths
-        }
-
-    odd = at(lambda d: d.typical // 3 * 2 + 1), at(lambda d: d.typical + 37)
-    shortest, longest = at(lambda d: d.min), at(lambda d: d.max)
+    batch = stage.batch
+    odd = sizes_at(stage, lambda d: d.typical // 3 * 2 + 1), sizes_at(stage, lambda d: d.typical + 37)
+    shortest, longest = sizes_at(stage, lambda d: d.min), sizes_at(stage, lambda d: d.max)
     return [
         {batch.name: size, **case}
         for size in BATCHES
         for case in (shortest, *(odd if size == 1 else [odd[size % 2]]), *([longest] if size == 1 else []))
         if batch.min <= size <= batch.max
     ]
+
+
+def sizes_at(stage: Stage, size_of: Callable[[Dim], int]) -> dict[str, int]:
+    """A length for each dynamic dimension but the batch: `size_of` it, within its limits, and of one that
+    belongs to another as long as that one says.
+    """
+    _, *lengths = stage.dynamic_dims.values()
+    sizes = {dim.name: min(max(size_of(dim), dim.min), dim.max) for dim in lengths}
+    return {
+        dim.name: (sizes[dim.of] if dim.of in sizes else sizes[dim.name] // dim.times) * dim.times
+        for dim in lengths
+    }
 
 
 def example_inputs(stage: Stage, config: object, sizes: dict[str, int], seed: int) -> dict[str, np.ndarray]:
@@ -361,15 +368,15 @@ def with_graphs(source: ModelSource, stages: Iterable[Stage]) -> ModelSource:
 class ExportedGraphs(Mapping[str, Path]):
     """Graphs of a network's stages in a folder; one that is missing is exported when it is asked for."""
 
-    def __init__(self, stages: Mapping[str, Stage], config: Any, folder: Path):
-        self._stages, self._config, self._folder = stages, config, folder
+    def __init__(self, stages: Mapping[str, Stage], config: Any, folder: Path, opset: int = OPSET):
+        self._stages, self._config, self._folder, self._opset = stages, config, folder, opset
 
     def __getitem__(self, name: str) -> Path:
         stage = self._stages[name]
         graph = self._folder / f"{name}.onnx"
         note = graph.with_suffix(".json")
         if not graph.is_file() or not note.is_file():
-            content, weights = export_stage(stage, self._config)
+            content, weights = export_stage(stage, self._config, self._opset)
             self._folder.mkdir(parents=True, exist_ok=True)
             write_bytes(graph, content)
             write_bytes(note, json.dumps({"weights": weights}).encode())

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from common.errors import InputError
+from common.weights.voices import not_floating
 
 PREFIX = re.compile(r"^(module\.)+(\d+\.)?")  # the wrappers'; `module.1.` is in files of 2019
 NAMES_SHOWN = 4
@@ -81,7 +82,8 @@ def find_state(
 ) -> dict[str, torch.Tensor]:
     """The weights in a file's content, in float32 and without prefixes.
 
-    They are the content itself, or stand under one of `keys`, or under `average` where that is given.
+    A single integer, a counter, stays one. They are the content itself, or stand under one of `keys`, or
+    under `average` where that is given.
     """
     if all(isinstance(value, torch.Tensor) for value in content.values()):
         content = {keys[0]: content}
@@ -97,8 +99,13 @@ def find_state(
     if foreign or not state:
         what = f"{foreign[0]!r} is a {type(state[foreign[0]]).__name__}" if foreign else "it is empty"
         raise InputError(f"checkpoint {path} holds no state dict ({what}, not a tensor)")
-    half = (torch.float16, torch.bfloat16)
-    return {PREFIX.sub("", n): value.float() if value.dtype in half else value for n, value in state.items()}
+    for name, value in state.items():
+        if value.dim() and not value.is_floating_point():
+            kind = str(value.dtype).removeprefix("torch.")
+            raise InputError(not_floating(f"checkpoint {path}", str(name), kind))
+    return {
+        PREFIX.sub("", n): value.float() if value.is_floating_point() else value for n, value in state.items()
+    }
 
 
 def find_config(

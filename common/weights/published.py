@@ -1,7 +1,7 @@
 """Published checkpoints, and the weights that a training run wrote, as `ModelSource`s."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,23 @@ def parse_checkpoint(value: str) -> tuple[str | None, Path]:
     return word, Path(path)
 
 
-def read_checkpoints(texts: Iterable[str]) -> list[ModelSource]:
-    """The sources that `--checkpoint` names, in `parse_checkpoint`'s words."""
-    return [read_checkpoint(path, word) for word, path in map(parse_checkpoint, texts)]
+def read_checkpoints(texts: Iterable[str], wanted: Collection[str] = ()) -> list[ModelSource]:
+    """The sources that `--checkpoint` names, in `parse_checkpoint`'s words.
+
+    An InputError where one is of none of the `wanted` models, if any are named.
+    """
+    sources = [read_checkpoint(path, word) for word, path in map(parse_checkpoint, texts)]
+    for source in sources:
+        if wanted and source.model not in wanted:
+            named = " or ".join(wanted)
+            raise InputError(f"checkpoint {source.weights} is a {source.model}, not a {named}")
+    return sources
 
 
 def read_checkpoint(path: Path, kind: str | None = None) -> ModelSource:
     """A file as a source; `kind` (a model's name, "acoustic" or "vocoder") is recognised where it is None."""
+    if path.is_dir():
+        raise InputError(f"checkpoint {path} is a folder: give the file in it")
     if not path.is_file():
         raise FileNotFoundError(f"checkpoint {path} not found")
     trained = path.suffix == ".safetensors"

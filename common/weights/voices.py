@@ -209,4 +209,14 @@ def read_weights(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
             if not np.isfinite(value).all():
                 raise InputError(f"weights {path}: {name} holds NaN or infinite values; the file is damaged")
             state[name] = np.ascontiguousarray(value, dtype=np.float32)
+        elif value.ndim:
+            raise InputError(not_floating(f"weights {path}", name, str(value.dtype)))
     return state, metadata
+
+
+def not_floating(file: str, name: str, kind: str) -> str:
+    """The message about a tensor that is no weight by its type: complex, whole or true-or-false numbers."""
+    return (
+        f"{file}: the tensor {name} is {kind}; weights are floating-point numbers: "
+        "convert it, or give the file that it was made from"
+    )

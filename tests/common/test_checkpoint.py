@@ -126,6 +126,23 @@ def test_damaged_weights_are_refused(published, save, damage, message):
     refuse(published, save(published.content), message.replace("{layer}", published.layer))
 
 
+@pytest.mark.parametrize("kind", [torch.complex64, torch.int64, torch.bool], ids=str)
+def test_tensors_that_are_no_floating_point_numbers_are_named(published, save, kind):
+    name = next(name for name in published.state if name.startswith(f"{published.layer}.weight"))
+    published.state[name] = published.state[name].to(kind)
+    message = f"the tensor {name} is {str(kind).removeprefix('torch.')}; weights are floating-point numbers"
+    refuse(published, save(published.content), message)
+
+
+def test_weights_in_double_precision_are_read_in_single(published, save):
+    double = {
+        name: value.double() if value.is_floating_point() else value
+        for name, value in published.state.items()
+    }
+    found = published.load(save({**published.content, published.key: double}))
+    assert {value.dtype for value in found.state.values() if value.dim()} == {torch.float32}
+
+
 def test_files_without_the_weights_are_refused(published, save):
     del published.content[published.key]
     refuse(published, save({"others": {}}), f"is no .*: it has no '{published.key}' but others")

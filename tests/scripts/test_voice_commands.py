@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 import soundfile
+import torch
 
 from common.training import voice as make_voice
 from common.weights.voices import load_voice
@@ -71,6 +72,26 @@ def test_export_check_fails_on_a_wrong_graph(voice_copy, monkeypatch, run_here):
     few_sizes(monkeypatch)
     status, output, _ = run_here("hifigan.export_onnx", "--voice", voice_copy, "--check")
     assert status == 1 and "FAILS" in output and "fastpitch" not in output
+
+
+@pytest.mark.parametrize(
+    "command", ["export_onnx", "verify_trt", pytest.param("build_trt", marks=pytest.mark.rtx)]
+)
+def test_a_models_commands_name_what_another_models_file_or_a_folder_is(command, run_here):
+    file = ROOT / "tests" / "golden" / "waveglow" / "checkpoint.pt"
+    command = f"hifigan.{command}"
+    status, _, errors = run_here(command, "--checkpoint", file)
+    assert status == 2 and errors == f"error: checkpoint {file} is a waveglow, not a hifigan\n"
+    status, _, errors = run_here(command, "--checkpoint", file.parent)
+    assert status == 2 and errors == f"error: checkpoint {file.parent} is a folder: give the file in it\n"
+
+
+def test_a_tensor_of_whole_numbers_ends_the_export_with_its_name(tmp_path, run_here):
+    content = torch.load(ROOT / "tests" / "golden" / "hifigan" / "checkpoint.pt", weights_only=True)
+    content["generator"]["conv_post.bias"] = content["generator"]["conv_post.bias"].long()
+    torch.save(content, tmp_path / "checkpoint.pt")
+    status, _, errors = run_here("hifigan.export_onnx", "--checkpoint", tmp_path / "checkpoint.pt")
+    assert status == 2 and "the tensor conv_post.bias is int64" in errors and errors.count("\n") == 1
 
 
 def test_make_voice_refuses_weights_without_a_config(tmp_path, run_here):

@@ -30,6 +30,7 @@ _CHARS_PER_SYMBOL = 4  # at most, phonemes in braces included: longer strings ne
 _BRACES = re.compile(r"\{(.+?)\}")  # phonemes, as in "{HH AW1 S}"; the dot ends at the end of a line
 _SILENT = frozenset('"*…•·¡¿')
 _SILENT_CATEGORIES = frozenset(["Cc", "Cf", "Mn", "Me", "Pd", "Pi", "Pf", "Ps", "Pe", "Zl", "Zp", "Zs"])
+_LETTERS = frozenset(["Lu", "Ll", "Lt", "Lo"])  # modifier letters are marks
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +132,11 @@ class _PublishedFrontend(ABC):
             written = self._to_ascii(char)
             lost = [c for c in (char.lower(), *written.lower()) if left[c]]
             left.subtract(lost[:1])
-            is_silent = char in _SILENT or unicodedata.category(char) in _SILENT_CATEGORIES
-            if (lost or not written) and not is_silent:
+            category = unicodedata.category(char)
+            is_silent = char in _SILENT or category in _SILENT_CATEGORIES
+            # A letter that is written as a blank or an apostrophe is not spoken either ("ь").
+            is_mute = category in _LETTERS and not any(map(str.isalnum, written))
+            if (lost or not written or is_mute) and not is_silent:
                 found.append((offset + i, char))
         return [Unspoken(symbol, position, text) for position, symbol in sorted(found)]
 

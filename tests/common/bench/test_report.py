@@ -78,6 +78,12 @@ def test_columns_and_the_speed_up_against_the_first_row_of_the_batch(results):
     assert cells(stage)[-4:] == ["0.2", "20.0%", "0.2", "2.0%"]
 
 
+def test_a_stage_beyond_the_measured_peaks_has_no_share_above_one(results):
+    results["machine"]["peaks"] = {"fp32": 0.9e11, "bytes": 0.9e8}
+    shares = [cells(line)[-3::2] for line in markdown(results).splitlines() if "b.generator" in line]
+    assert shares == [["more", "more"], ["more", "more"], ["13.9%", "13.9%"], ["11.1%", "11.1%"]]
+
+
 def test_csv_has_a_line_a_row_in_seconds(results):
     rows = list(csv.DictReader(io.StringIO(as_csv(results))))
     assert len(rows) == 5 and float(rows[3]["latency_mean_s"]) == pytest.approx(0.005)

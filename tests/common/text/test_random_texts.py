@@ -1,10 +1,16 @@
-"""Random texts: every frontend reads them or says what it cannot speak, and raises nothing else."""
+"""Random texts: every frontend reads them or says what it cannot speak, and raises nothing else.
 
+$MELFORGE_RANDOM_TEXTS sets how many texts the slow test makes: 100,000 take some ten minutes.
+"""
+
+import os
 import random
+import unicodedata
 
 import pytest
 
 from common.errors import InputError
+from common.text.english.normalise import normalise
 from common.text.frontends import get_frontend
 from common.weights.voices import load_voice
 
@@ -35,9 +41,12 @@ def frontend(request):
     return get_frontend(request.param)
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(2000, marks=pytest.mark.slow)])
+MANY = int(os.environ.get("MELFORGE_RANDOM_TEXTS", "2000"))
+
+
+@pytest.mark.parametrize("count", [300, pytest.param(MANY, marks=pytest.mark.slow)])
 def test_only_input_errors_come_of_random_texts(frontend, count):
-    rng = random.Random(count)
+    rng, spoken_or_reported = random.Random(count), set()
     for _ in range(count):
         text = random_text(rng)
         try:
@@ -48,3 +57,50 @@ def test_only_input_errors_come_of_random_texts(frontend, count):
             assert 0 <= one.position < len(text), (text, one)
         for utterance in analysis.utterances:
             assert len(utterance.ids) == len(utterance.symbols) > 0, text
+        if frontend.name == "english":
+            assert not lost(text), (text, lost(text))
+        for char in filter(is_word_character, set(text)):
+            assert char in spoken_or_reported or speaks_or_reports(frontend, char), (text, char)
+            spoken_or_reported.add(char)
+
+
+def is_word_character(char: str) -> bool:
+    """Modifier letters ("Lm") are read as the marks that they look like: an apostrophe, mostly."""
+    return unicodedata.category(char) in ("Lu", "Ll", "Lt", "Lo", "Nd", "Nl", "No")
+
+
+def lost(text: str) -> list[tuple[str, int]]:
+    """Letters and digits that no spoken part of the text covers and that are not reported."""
+    spans, left_out = normalise(text)
+    assert all(span.text.isascii() for span in spans), spans  # else the pronouncer leaves letters out
+    covered = [(span.start, span.end) for span in spans]
+    for one in left_out:
+        end = one.position
+        for _ in one.symbol:  # which is without what was removed inside it
+            end += 1
+            while text[end : end + 1] and unicodedata.category(text[end])[0] in "CM":
+                end += 1
+        is_tag = one.symbol.startswith("<")  # of markup the beginning is reported
+        covered.append((one.position, text.index(">", one.position) if is_tag else end))
+    kept = set().union(*(range(start, end) for start, end in covered))
+    return [(char, at) for at, char in enumerate(text) if is_word_character(char) and at not in kept]
+
+
+def speaks_or_reports(frontend, text: str) -> bool:
+    analysis = frontend(text)
+    return bool(analysis.unspoken or analysis.utterances)
+
+
+@pytest.mark.parametrize("letter", "ÜḾŸÆ")
+def test_a_letter_beyond_ascii_is_spoken_wherever_a_single_letter_is(letter):
+    """As an initial, before a sign, between full stops, and joined by "&": as its Latin letters are."""
+    for form in ("{}. Smith", "x = {}^2", "{}++", "A.{}.B. ran", "{}&B", "{}² is", "x^{} is", "Plan {}+"):
+        spans, left_out = normalise(form.format(letter))
+        assert not left_out and all(span.text.isascii() for span in spans), form
+        assert not lost(form.format(letter)), form
+
+
+@pytest.mark.parametrize("form", ["{}. Smith", "{}^2", "{}++", "A.{}.B.", "{}&B"])
+def test_a_letter_of_another_script_is_named_or_reported(form):
+    assert not lost(form.format("Ω"))
+    assert [one.kind for one in normalise(form.format("Ж"))[1]] == ["CYRILLIC"]

@@ -19,7 +19,7 @@ _MONEY = re.compile(r"[$£€¥₹₩₽₪₺₴₫₱₦฿₿](?=[ .]?\d)\s?"
 _SIGNED = re.compile(r"([-−–+±])(\s?)([$£€¥₹]?)(?=\.?\d)")
 _PHONE_ABROAD = re.compile(r"\+\d{1,3}(?:[ .-]?\(?\d{2,5}\)?){2,5}(?!\w)")
 _DIGITS = re.compile(r"\d+")
-_POWER = re.compile(r"([⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,5})|\^\{?([-+]?\w{1,5})\}?")
+_POWER = re.compile(r"([⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,5})|\^\{?([-+]?[A-Za-z\d]{1,5})\}?")
 _PHONEMES = re.compile(r"\{((?:[A-Z]{1,2}[012]?\s?){1,40})\}")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>|<!--[^<>]{0,200}-->")
 _CITATION = re.compile(r"\[\d{1,3}\]")

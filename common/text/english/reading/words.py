@@ -63,7 +63,9 @@ def dotted_abbreviation(cursor: Cursor) -> Reading | None:
         return None
     several = "s" if match[0].endswith(".s") else ""
     letters = match[0].removesuffix(several)
-    key, letters = letters.rstrip(".").lower(), letters.replace(".", "")
+    key, letters = letters.rstrip(".").lower(), _in_latin(letters.replace(".", ""))
+    if not letters:
+        return None
     if key in tables.ABBREVIATIONS:
         spoken = tables.ABBREVIATIONS[key]
     elif letters.isupper() or key in ("a.m", "p.m", "b.c", "a.d", "u.s", "u.k"):
@@ -90,7 +92,7 @@ def word_with_digits(cursor: Cursor) -> Reading | None:
 def letter_with_sign(cursor: Cursor) -> Reading | None:
     """C++, C#, A+, x²."""
     letter, sign, end = cursor.word, cursor.behind_word, cursor.word_end
-    if len(letter) != 1 or not sign:
+    if len(letter) != 1 or not sign or not letter.isascii():
         return None
     name = letter_name(letter.upper())
     if cursor.text.startswith("++", end):
@@ -111,7 +113,8 @@ def abbreviation(cursor: Cursor) -> Reading | None:
     word, end = cursor.word, cursor.word_end + 1
     key, following = word.lower(), cursor.next(end)
     if len(word) == 1:
-        return _initial(cursor, word, end, following)
+        letter = _in_latin(word)
+        return _initial(cursor, letter, end, following) if letter else None
     if key in ("dr", "st"):
         spoken = _doctor_or_saint(cursor, key, following)
     elif key in tables.ABBREVIATIONS:
@@ -142,8 +145,10 @@ def joined_capitals(cursor: Cursor) -> Reading | None:
     """R&D, AT&T."""
     if cursor.behind_word != "&" or not cursor.word.isupper():
         return None
-    other = _AND.match(cursor.text, cursor.word_end)
-    return Reading(f"{letter_name(cursor.word)} and {letter_name(other[1])}", other.end()) if other else None
+    word, other = _in_latin(cursor.word), _AND.match(cursor.text, cursor.word_end)
+    if not word or not other:
+        return None
+    return Reading(f"{letter_name(word)} and {letter_name(other[1])}", other.end())
 
 
 def plain_word(cursor: Cursor) -> Reading | None:
@@ -209,10 +214,15 @@ def _foreign(cursor: Cursor, word: str) -> str:
     return " ".join(part for parts in names for part in parts)
 
 
+def _in_latin(word: str) -> str:
+    """A word of Latin letters in a-z; "" where it has letters of another script, which are reported."""
+    return word if word.isascii() else "" if _scripts(word) else "".join(_latin(word))
+
+
 def _latin(word: str) -> list[str]:
     from anyascii import anyascii
 
-    return re.findall(r"[A-Za-z']+", anyascii(word))
+    return re.findall(r"'*[A-Za-z][A-Za-z']*", anyascii(word))
 
 
 def _scripts(word: str) -> set[str]:
