@@ -237,7 +237,7 @@ def test_stages_with_kernels_stand_beside_a_backend(monkeypatch):
 
 
 def test_a_weight_of_whole_numbers_is_named_and_a_counter_is_read(tmp_path):
-    """A counter without axes has one after it was written: `num_batches_tracked` of a published Tacotron 2."""
+    """A counter without axes has one once written: `num_batches_tracked` of a published Tacotron 2."""
     save_weights(tmp_path / "good.safetensors", {"a": np.ones(3, np.float16), "counter": np.int64(7)})
     assert read_weights(tmp_path / "good.safetensors")[0]["counter"] == 7
     save_weights(tmp_path / "bad.safetensors", {"a": np.ones(3, np.int64)})
