@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
         action="store_true",
         help="every model of the voice (or the one given), every form of its stages, both precisions",
     )
+    options.add_options(parser, "no-check")
     parser.add_argument("--force", action="store_true", help="build what is there already again")
     parser.add_argument(
         "--tensorrt",
@@ -124,9 +125,10 @@ def build_model(source: Any, deployment: Deployment, trt: Any, args: argparse.Na
     stages = needed_stages(source, deployment, args.decoder, args.all)
     if any(stage.name not in source.graphs for stage in stages):
         require_torch(f"exporting {source.weights} to ONNX")
-        from common.export.to_onnx import with_graphs
+        from common.export.to_onnx import CHECK_SECONDS, not_checked, with_graphs
 
-        source = with_graphs(source, stages)
+        source = with_graphs(source, stages, 0 if args.no_check else CHECK_SECONDS)
+        options.tell_not_checked(source, not_checked(source, stages))
     force = args.force or deployment.trt_force_build
     for file in engine_files(stages, source, deployment, trt):
         yield file, build_stage(file, source, trt, force, deployment.trt_max_ws_size)

@@ -1,6 +1,7 @@
 """The export command, shared by `melforge export` and every model's export_onnx module."""
 
 import argparse
+import math
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     parser.add_argument(
         "--check", action="store_true", help="compare the graphs that are there; write nothing"
     )
+    options.add_options(parser, "no-check")
     whole = parser.add_argument_group("files with weights")
     whole.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="write them there, with a README and a check.py"
@@ -38,10 +40,9 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     args = parser.parse_args(argv)
     refuse_contradictions(args)
 
-    from common.synthesis.loading import override
-
     require_torch("exporting")
-    from common.export.to_onnx import HEADINGS, cached_source, check_source, export_source, source_stages
+    from common.export.to_onnx import HEADINGS
+    from common.synthesis.loading import override
 
     wanted = wanted_models(args, model) or args.selected
     sources = [source for source in read_sources(args, wanted) if not wanted or source.model in wanted]
@@ -49,24 +50,55 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
         raise InputError(f"there is no {' or '.join(wanted)} to export")
     checks = []
     for stored in sources:
-        made, source = [], override(stored, args.overrides.get(stored.model, {}))
+        source = override(stored, args.overrides.get(stored.model, {}))
         if args.output:
             write_files(source, args, len(sources) > 1)
-            continue
-        # A voice's graphs are those of its own config.
-        cached = args.checkpoint or source.config != stored.config
-        if cached:
-            source, made = cached_source(source)
-        # A voice may have graphs of some forms only.
-        stages = [stage for stage in source_stages(source) if stage.name in source.graphs] or None
-        if not (cached or args.check):
-            source, made = export_source(source, source.weights.parent, stages)
-        checks += made or check_source(source, stages)
-        for graph in source.graphs.values():
-            print(graph)
+        elif args.checkpoint or source.config != stored.config:  # a voice's graphs are of its own config
+            checks += export_to_cache(source, args)
+        else:
+            checks += export_to_voice(source, args)
     if checks:
         run.print_table(HEADINGS, [check.row() for check in checks])
     return 0 if all(check.ok for check in checks) else 1
+
+
+def export_to_cache(source, args: argparse.Namespace) -> list:
+    """Published weights: the checks are bounded unless --check asks for all; what was left out is noted."""
+    from common.export.to_onnx import (
+        CHECK_SECONDS,
+        cached_source,
+        check_source,
+        not_checked,
+        note_checks,
+        source_stages,
+    )
+
+    source, checks = cached_source(source, seconds=0 if args.check or args.no_check else CHECK_SECONDS)
+    stages = source_stages(source)
+    if args.check:
+        checks = check_source(source, stages)
+        note_checks(source, stages, [check for check in checks if check.ok])
+    for graph in source.graphs.values():
+        print(graph)
+    options.tell_not_checked(source, not_checked(source, stages))
+    return checks
+
+
+def export_to_voice(source, args: argparse.Namespace) -> list:
+    """A voice's graphs, which lie beside its weights."""
+    from common.export.to_onnx import check_source, export_source, source_stages
+
+    # It may have graphs of some forms only.
+    stages = [stage for stage in source_stages(source) if stage.name in source.graphs] or None
+    if args.check:
+        checks = check_source(source, stages)
+    else:
+        source, checks = export_source(
+            source, source.weights.parent, stages, 0 if args.no_check else math.inf
+        )
+    for graph in source.graphs.values():
+        print(graph)
+    return checks
 
 
 def wanted_models(args: argparse.Namespace, model: str | None) -> list[str]:
@@ -80,19 +112,22 @@ def refuse_contradictions(args: argparse.Namespace) -> None:
         raise InputError(f"{alone[0]} is for files with weights: add --output DIR")
     if args.output and args.check:
         raise InputError("--output checks what it writes: leave out --check")
+    if args.check and args.no_check:
+        raise InputError("--check and --no-check exclude each other")
 
 
 def write_files(source, args: argparse.Namespace, several: bool) -> None:
     """The files of one model; of several models each has a folder."""
     from common.export import self_contained
-    from common.export.to_onnx import OPSET, source_stages
+    from common.export.to_onnx import CHECK_SECONDS, OPSET, source_stages
     from common.stages.choose import choose_stages
 
     stages = source_stages(source) if args.all else choose_stages(source, None)
     folder = args.output / source.model if several else args.output
     half = args.deployments.get(source.model, Deployment()).use_fp16
     precision = "fp16" if half else "fp32"
-    for file in self_contained.write_files(source, stages, folder, precision, args.opset or OPSET):
+    how = precision, args.opset or OPSET, 0 if args.no_check else CHECK_SECONDS
+    for file in self_contained.write_files(source, stages, folder, *how):
         print(file)
 
 

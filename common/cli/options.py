@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import shlex
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,10 @@ SHARED: dict[str, dict[str, Any]] = {
     "device": {"default": "auto", "help": "cpu, cuda or cuda:N (default: a GPU if there is one)"},
     "threads": {"type": positive, "metavar": "N", "help": "CPU threads (default: all cores)"},
     "batch-size": {"type": positive, "metavar": "N", "help": "utterances at a time"},
+    "no-check": {
+        "action": "store_true",
+        "help": "do not compare exported graphs with PyTorch; their notes in the cache say so",
+    },
     "warm-up": {
         "action": "store_true",
         "help": "first run every engine once, in every bucket, and print on stderr what it took; "
@@ -118,6 +123,13 @@ def load_from(args: argparse.Namespace):
     same = ("acoustic", "vocoder", "voice", "backend", "device", "threads", "decoder")
     how = {name: getattr(args, name) for name in (*same, "deployments", "overrides")}
     return TextToSpeech.load(checkpoints=args.checkpoint, **how)
+
+
+def tell_not_checked(source, lines: list[str]) -> None:
+    """Says on stderr at which sizes graphs in the cache were not compared with PyTorch, and how to do it."""
+    if lines:
+        words = shlex.join(["melforge", "export", *source.words, "--check"])
+        print(f"not compared with PyTorch ({words} does it):", *lines, sep="\n  ", file=sys.stderr)
 
 
 def warm_up(tts, *batch_sizes: int) -> None:

@@ -5,7 +5,7 @@ python check.py [FOLDER]: a line for each file; the exit status is 1 where one d
 
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnxruntime
@@ -35,7 +35,7 @@ def check_file(graph: Path) -> Row:
     inputs = {name[3:]: value for name, value in arrays.items() if name.startswith("in.")}
     wanted = {name[4:]: value for name, value in arrays.items() if name.startswith("out.")}
     session = onnxruntime.InferenceSession(str(graph), providers=["CPUExecutionProvider"])
-    made = dict(zip(wanted, session.run(list(wanted), inputs), strict=True))
+    made: dict[str, Any] = dict(zip(wanted, session.run(list(wanted), inputs), strict=True))
     error = max(difference(made[name], value) for name, value in wanted.items())
     return Row(graph.name, error, float(arrays["tolerance"]))
 

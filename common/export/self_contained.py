@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -14,7 +15,7 @@ from common.engines.torch_engine import TorchEngine
 from common.errors import InputError
 from common.export import check_files
 from common.export.examples import examples_of
-from common.export.to_onnx import OPSET, ExportedGraphs, example_inputs, sizes_at, with_graphs
+from common.export.to_onnx import CHECK_SECONDS, OPSET, ExportedGraphs, example_inputs, sizes_at, with_graphs
 from common.registry import get_model
 from common.stages import Dim, Stage, TensorSpec
 from common.weights.voices import ModelSource
@@ -27,13 +28,19 @@ README = "README.md"
 
 
 def write_files(
-    source: ModelSource, stages: Sequence[Stage], folder: Path, precision: str = "fp32", opset: int = OPSET
+    source: ModelSource,
+    stages: Sequence[Stage],
+    folder: Path,
+    precision: str = "fp32",
+    opset: int = OPSET,
+    seconds: float = CHECK_SECONDS,
 ) -> list[Path]:
     """Writes each stage as `<model>.<stage>.onnx`, with a README and a check; the files, the README last.
 
     Every file has run in ONNX Runtime and given PyTorch's outputs before it is there. In "fp16" weights and
-    computation are in half precision, inputs and outputs in float32 as in "fp32". An InputError where the
-    operator set is none of OPSETS, or where a check fails; then nothing is written.
+    computation are in half precision, inputs and outputs in float32 as in "fp32". A graph that must be
+    exported first is checked at several sizes too, for so many seconds. An InputError where the operator set
+    is none of OPSETS, a ValueError where a check fails; then nothing is written.
     """
     if opset not in OPSETS:
         raise InputError(f"opset {opset}: graphs can be had in opset {OPSETS[0]} to {OPSETS[-1]}")
@@ -43,7 +50,7 @@ def write_files(
         files = draft / "files"
         (files / check_files.EXAMPLES).mkdir(parents=True)
         if opset == OPSET:
-            source = with_graphs(source, stages)
+            source = with_graphs(source, stages, seconds)
         else:
             made = ExportedGraphs({stage.name: stage for stage in stages}, source.config, draft, opset)
             source = replace(source, graphs={stage.name: made[stage.name] for stage in stages})
@@ -93,7 +100,7 @@ def save_example(stage: Stage, source: ModelSource, precision: str, path: Path) 
     inputs = example_inputs(stage, source.config, sizes, seed=0)
     inputs = examples_of(source.model).settle_inputs(stage, source, inputs)
     outputs = TorchEngine(stage, source)(**inputs)
-    arrays = {f"in.{name}": value for name, value in inputs.items()}
+    arrays: dict[str, Any] = {f"in.{name}": value for name, value in inputs.items()}
     arrays |= {f"out.{name}": np.asarray(value) for name, value in outputs.items()}
     np.savez_compressed(path, tolerance=np.float64(TOLERANCES[precision]), **arrays)
 

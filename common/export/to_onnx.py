@@ -4,12 +4,15 @@ A graph's large initializers are the network's own weights by name. ONNX Runtime
 safetensors file that PyTorch reads: the weights stand once on disk, and a graph depends on the sizes only.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
 import logging
+import math
 import shutil
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -34,6 +37,10 @@ from common.stages import Dim, Stage, stages_of
 from common.weights.voices import ModelSource
 
 OPSET = 20
+CHECK_SECONDS = 8.0  # for comparing the graphs of weights that speak for the first time with PyTorch
+OVERHEAD = 8  # times what a step takes in a long input: a step in the shortest, roughly
+NOT_CHECKED = "not_checked"  # in a graph's note: the sizes that were left out
+WEIGHTS = "weights.safetensors"
 # Part of the cache's key: raise it when an exported graph would come out differently.
 EXPORTER_VERSION = 4
 # Where a graph says that its weights are, a file that there never is. Other programs then name it in their
@@ -93,17 +100,18 @@ class _Call(nn.Module):
 
 
 def export_source(
-    source: ModelSource, folder: Path, stages: Iterable[Stage] | None = None
+    source: ModelSource, folder: Path, stages: Iterable[Stage] | None = None, seconds: float = math.inf
 ) -> tuple[ModelSource, list[Check]]:
     """Exports the source's stages into `folder` and checks them; the source with its graphs, and the checks.
 
-    An InputError where a check fails; then nothing is written.
+    `seconds` bounds the checks as in `check_source`; a graph's note says which sizes they left out.
+    A ValueError where a check fails; then nothing is written.
     """
     stages = tuple(stages or source_stages(source))
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as name:
         draft = Path(name)
-        for stage in stages:
+        for stage in tqdm(stages, f"exporting {source.model}", unit="graph", leave=False, disable=None):
             graph, weights = export_stage(stage, source.config)
             (draft / f"{stage.name}.onnx").write_bytes(graph)
             note = {
@@ -115,16 +123,40 @@ def export_source(
             }
             (draft / f"{stage.name}.json").write_text(json.dumps(note, indent=1) + "\n")
         drafted = dataclasses.replace(source, graphs={s.name: draft / f"{s.name}.onnx" for s in stages})
-        checks = check_source(drafted, stages)
+        checks = check_source(drafted, stages, seconds)
         if failed := [check for check in checks if not check.ok]:
             raise ValueError(
                 f"the exported graph of {failed[0].stage} differs from PyTorch by {failed[0].error:.1e} "
                 f"(tolerance {failed[0].tolerance:.1e}) at {failed[0].sizes}; nothing was written"
             )
+        note_checks(drafted, stages, checks)
         for file in sorted(draft.iterdir(), reverse=True):  # the graph before its note, which is read first
             file.replace(folder / file.name)
     graphs = {**source.graphs, **{s.name: folder / f"{s.name}.onnx" for s in stages}}
     return dataclasses.replace(source, graphs=graphs), checks
+
+
+def note_checks(source: ModelSource, stages: Iterable[Stage], checks: Iterable[Check]) -> None:
+    """Writes in each graph's note which sizes the checks left out; nothing where they left out none."""
+    made = [(check.stage, check.sizes) for check in checks]
+    for stage in stages:
+        note = source.graphs[stage.name].with_suffix(".json")
+        content = json.loads(note.read_text())
+        content.pop(NOT_CHECKED, None)
+        if left_out := [sizes for sizes in check_sizes(stage) if (stage.full_name, sizes) not in made]:
+            content[NOT_CHECKED] = left_out
+        write_bytes(note, f"{json.dumps(content, indent=1)}\n".encode())
+
+
+def not_checked(source: ModelSource, stages: Iterable[Stage]) -> list[str]:
+    """A line for each graph that was not checked at all sizes: "hifigan.generator: batch 1, mel 4096"."""
+    lines = []
+    for stage in stages:
+        note = json.loads(source.graphs[stage.name].with_suffix(".json").read_text())
+        if left_out := note.get(NOT_CHECKED):
+            cases = "; ".join(", ".join(f"{name} {size}" for name, size in case.items()) for case in left_out)
+            lines.append(f"{stage.full_name}: {cases}")
+    return lines
 
 
 def source_stages(source: ModelSource) -> tuple[Stage, ...]:
@@ -214,26 +246,80 @@ def with_inline_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
-def check_source(source: ModelSource, stages: Iterable[Stage] | None = None) -> list[Check]:
-    """Compares every graph with PyTorch on the source's weights, at several lengths and batch sizes."""
+def check_source(
+    source: ModelSource, stages: Iterable[Stage] | None = None, seconds: float = math.inf
+) -> list[Check]:
+    """Compares every graph with PyTorch on the source's weights, at several lengths and batch sizes.
+
+    A bound in seconds is shared by the stages and their sizes; lengths that would take longer are halved
+    until they do not, or are the shortest. A published network's longest take minutes on a CPU.
+    """
     stages = tuple(stages or source_stages(source))
-    cases = [(stage, number, sizes) for stage in stages for number, sizes in enumerate(check_sizes(stage))]
-    checks = []
-    reference = engine = None
-    # A published network takes minutes on a CPU: on a terminal a bar shows how far it is.
-    for stage, number, sizes in tqdm(
-        cases, f"checking {source.model}", unit="case", leave=False, disable=None
-    ):
-        if reference is None or engine is None or reference.stage is not stage:
-            reference, engine = TorchEngine(stage, source), OnnxEngine(stage, source)
-        inputs = example_inputs(stage, source.config, sizes, seed=number)
+    if seconds <= 0:
+        return []
+    total = sum(len(check_sizes(stage)) for stage in stages)
+    usual = contextlib.nullcontext() if seconds == math.inf else without_onednn()
+    title = f"checking {source.model}"
+    with usual, tqdm(desc=title, total=total, unit="size", leave=False, disable=None) as bar:
+        return [check for stage in stages for check in check_stage(stage, source, seconds / len(stages), bar)]
+
+
+@contextlib.contextmanager
+def without_onednn() -> Iterator[None]:
+    """oneDNN prepares each of PyTorch's convolutions for each length, seconds where there are hundreds."""
+    before = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = False
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.enabled = before
+
+
+def check_stage(stage: Stage, source: ModelSource, seconds: float, bar: tqdm) -> list[Check]:
+    """The comparisons of one stage, in about so many seconds after the first run, and of every batch size."""
+    cases = check_sizes(stage)
+    checks: list[Check] = []
+    reference, engine = TorchEngine(stage, source), OnnxEngine(stage, source)
+    until, most = 0.0, 0  # when the time is over; the steps of the largest size so far
+    pace = 0.0  # the seconds that each step is expected to take
+    for seed, whole in enumerate(cases):
+        bar.update()
+        share = (until - time.monotonic()) / (len(cases) - seed)
+        sizes = affordable(stage, whole, pace, share) if checks and seconds < math.inf else whole
+        if any(check.sizes == sizes for check in checks):
+            continue
+        inputs = example_inputs(stage, source.config, sizes, seed)
         inputs = examples_of(source.model).settle_inputs(stage, source, inputs)
+        if not checks and seconds < math.inf:  # the first run takes longer than others of its size
+            for either in (engine, reference):
+                either(**inputs)
+            until = time.monotonic() + seconds
+        began = time.monotonic()
         got, wanted = engine(**inputs), reference(**inputs)
+        if (steps := steps_in(stage, sizes)) > most:
+            most, pace = steps, (time.monotonic() - began) / steps / (1 if checks else OVERHEAD)
         check = compare(stage, sizes, got, wanted)
         if not check.ok and stage.feeds_back:
             check = compare(stage, sizes, got, wanted, rounding(stage, source, inputs, wanted))
         checks.append(check)
     return checks
+
+
+def steps_in(stage: Stage, sizes: Mapping[str, int]) -> int:
+    """What a stage's time is roughly in proportion to: the steps of its longest axis, in all items."""
+    batch, *lengths = stage.dynamic_dims
+    return sizes[batch] * max(sizes[name] for name in lengths)
+
+
+def affordable(stage: Stage, sizes: dict[str, int], pace: float, seconds: float) -> dict[str, int]:
+    """These sizes, with their lengths halved until they take so many seconds, or are the shortest."""
+    while pace * steps_in(stage, sizes) > seconds:
+        half = {name: size // 2 | 1 for name, size in sizes.items()}
+        shorter = {**sizes, **sizes_at(stage, lambda dim, half=half: half[dim.name])}
+        if shorter == sizes:
+            break
+        sizes = shorter
+    return sizes
 
 
 def rounding(
@@ -321,45 +407,59 @@ def save_weights(path: Path, state: Mapping[str, np.ndarray]) -> None:
     write_bytes(path, save({name: np.ascontiguousarray(value) for name, value in state.items()}))
 
 
-def find_cached(source: ModelSource) -> ModelSource | None:
-    """A source with its graphs in the cache, where all of them are there."""
-    kept, files = _in_cache(source)
-    return kept if all(file.is_file() for file in files) else None
+def find_cached(source: ModelSource, stages: Iterable[Stage]) -> ModelSource | None:
+    """A source with its graphs in the cache, where those of all these stages are there."""
+    kept = _in_cache(source)
+    there = kept.weights.is_file() and all(stage.name in kept.graphs for stage in stages)
+    return kept if there else None
 
 
-def _in_cache(source: ModelSource) -> tuple[ModelSource, list[Path]]:
-    """The source as it lies in the cache, and its files there."""
-    made_of = (sha256_of(source.weights)[:20], config_hash(source.config))
-    folder = exports_folder() / "-".join((source.model, *made_of, str(EXPORTER_VERSION)))
-    weights = folder / "weights.safetensors"
-    graphs = {stage.name: folder / f"{stage.name}.onnx" for stage in source_stages(source)}
-    kept = dataclasses.replace(source, weights=weights, graphs=graphs, given_state=None)
-    return kept, [weights, *graphs.values(), *(graph.with_suffix(".json") for graph in graphs.values())]
+def _in_cache(source: ModelSource) -> ModelSource:
+    """The source as it lies in the cache, with the graphs that are there."""
+    weights = source.weights
+    if weights.parent.parent == exports_folder():  # from the cache already
+        digest = weights.parent.name.split("-")[1]
+    else:
+        digest = sha256_of(weights)[:20]
+    made_of = (source.model, digest, config_hash(source.config), str(EXPORTER_VERSION))
+    folder = exports_folder() / "-".join(made_of)
+    files = {stage.name: folder / f"{stage.name}.onnx" for stage in source_stages(source)}
+    graphs = {n: f for n, f in files.items() if f.is_file() and f.with_suffix(".json").is_file()}
+    return dataclasses.replace(source, weights=folder / WEIGHTS, graphs=graphs, given_state=None)
 
 
-def cached_source(source: ModelSource) -> tuple[ModelSource, list[Check]]:
-    """A source with graphs in the cache, exported if they are not there yet (then with the checks made)."""
-    if cached := find_cached(source):
+def cached_source(
+    source: ModelSource, stages: Iterable[Stage] | None = None, seconds: float = CHECK_SECONDS
+) -> tuple[ModelSource, list[Check]]:
+    """A source with these stages' graphs in the cache, exported if they are not there yet (then with the
+    checks made, in about so many seconds); without `stages` all of the model's.
+    """
+    stages = tuple(stages or source_stages(source))
+    if cached := find_cached(source, stages):
         return cached, []
-    kept, _ = _in_cache(source)
+    kept = _in_cache(source)
     weights, folder = kept.weights, kept.weights.parent
-    for stage in {stage.network: stage for stage in source_stages(source)}.values():
+    for stage in {stage.network: stage for stage in stages}.values():
         build_network(stage, source)  # weights that don't fit the config are refused before the long export
-    save_weights(weights, source.state)
+    is_new = not weights.is_file()
+    if is_new:
+        save_weights(weights, source.state)
     try:
-        return export_source(kept, folder)
+        return export_source(kept, folder, [s for s in stages if s.name not in kept.graphs], seconds)
     except Exception:
-        shutil.rmtree(folder, ignore_errors=True)
+        if is_new:
+            shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def with_graphs(source: ModelSource, stages: Iterable[Stage]) -> ModelSource:
+def with_graphs(source: ModelSource, stages: Iterable[Stage], seconds: float = CHECK_SECONDS) -> ModelSource:
     """The source with a graph of each of these stages. What it lacks comes from the cache, and is exported to
     it if need be: a voice need not have the graphs of every form.
     """
-    if all(stage.name in source.graphs for stage in stages):
+    lacking = [stage for stage in stages if stage.name not in source.graphs]
+    if not lacking:
         return source
-    kept, _ = cached_source(source)
+    kept, _ = cached_source(source, lacking, seconds)
     if not source.graphs:
         return kept
     return dataclasses.replace(source, graphs={**kept.graphs, **source.graphs})

@@ -66,7 +66,9 @@ class StageEngines(Mapping[str, Engine]):
                 require_export(self._source, self._deployment, stage)
             from common.export.to_onnx import with_graphs
 
-            self._source = with_graphs(self._source, (stage,))
+            # Those of all stages, whose weights are then read once.
+            ours = [one for one in self._stages.values() if one.name not in self._deployment.kernels]
+            self._source = with_graphs(self._source, ours)
         how = (self._backend, self._device, self._threads, self._deployment)
         return make_engine(stage, self._source, *how, bucket)
 
@@ -117,11 +119,11 @@ class StageEngines(Mapping[str, Engine]):
 
 
 def require_export(source: ModelSource, deployment: Deployment, stage: Stage) -> None:
-    """An InputError where a stage has no graph yet and so can have no engine: exporting takes a minute."""
+    """An InputError where a stage has no graph yet and so can have no engine: an export takes its time."""
     from common.engines.tensorrt.api import load_tensorrt
     from common.engines.tensorrt.engine_file import build_command
     from common.export.to_onnx import find_cached
 
-    if not deployment.trt_force_build and find_cached(source) is None:
+    if not deployment.trt_force_build and find_cached(source, [stage]) is None:
         command = build_command(source, deployment, load_tensorrt(), stage)
         raise InputError(f"{source.weights} has no engines yet: build them with {command}")

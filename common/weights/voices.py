@@ -209,7 +209,7 @@ def read_weights(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
             if not np.isfinite(value).all():
                 raise InputError(f"weights {path}: {name} holds NaN or infinite values; the file is damaged")
             state[name] = np.ascontiguousarray(value, dtype=np.float32)
-        elif value.ndim:
+        elif value.size > 1:  # a counter is none of the weights
             raise InputError(not_floating(f"weights {path}", name, str(value.dtype)))
     return state, metadata
 

@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 
+from common.audio.contract import MelContract
 from common.export import to_onnx
 from common.export.to_onnx import (
     Check,
@@ -21,7 +22,7 @@ from common.export.to_onnx import (
     with_graphs,
 )
 from common.weights.published import read_checkpoint
-from common.weights.voices import load_voice
+from common.weights.voices import ModelSource, load_voice
 from hifigan.config import HifiganConfig
 from hifigan.stages import stages
 
@@ -106,6 +107,67 @@ def test_a_failing_export_writes_nothing(vocoder, tmp_path, monkeypatch):
     assert list((tmp_path / "out").iterdir()) == []
 
 
+class SlowEngine:
+    """Takes 10 ms a step on a clock of the test's own, and is right."""
+
+    now = 0.0
+
+    def __init__(self, stage, source):
+        self.stage = stage
+
+    def __call__(self, **inputs):
+        SlowEngine.now += 0.01 * inputs["mel"].shape[0] * inputs["mel"].shape[2]
+        return {}
+
+
+@pytest.fixture
+def slow_generator(tmp_path, monkeypatch):
+    """A source whose generator takes a while, with a note of its graph."""
+    monkeypatch.setattr(SlowEngine, "now", 0.0)
+    monkeypatch.setattr(to_onnx, "time", SimpleNamespace(monotonic=lambda: SlowEngine.now))
+    for name in ("TorchEngine", "OnnxEngine"):
+        monkeypatch.setattr(to_onnx, name, SlowEngine)
+    (tmp_path / "generator.json").write_text('{"weights": []}')
+    config = HifiganConfig()
+    graphs = {"generator": tmp_path / "generator.onnx"}
+    return ModelSource("hifigan", config, Path("weights"), MelContract(), graphs), stages(config)[:1]
+
+
+def test_checks_of_a_large_network_end_in_time_and_are_of_every_batch_size(slow_generator):
+    """Lengths are shortened to fit; the note says which sizes were left out."""
+    source, only = slow_generator
+    checks = check_source(source, only, 10.0)
+    assert 4 < SlowEngine.now < 15
+    assert {check.sizes["batch"] for check in checks} == {1, 2, 3, 4}
+    assert max(check.sizes["mel"] for check in checks) > 30
+    to_onnx.note_checks(source, only, checks)
+    (line,) = to_onnx.not_checked(source, only)
+    assert line.startswith("hifigan.generator: ") and "batch 1, mel 4096" in line and "mel 1;" not in line
+
+
+def test_all_sizes_are_checked_without_a_bound_and_none_without_time(slow_generator):
+    source, only = slow_generator
+    assert check_source(source, only, 0) == []
+    to_onnx.note_checks(source, only, [])
+    assert to_onnx.not_checked(source, only)[0].count("batch") == 10
+    checks = check_source(source, only)
+    assert [check.sizes for check in checks] == to_onnx.check_sizes(only[0])
+    to_onnx.note_checks(source, only, checks)
+    assert to_onnx.not_checked(source, only) == []
+
+
+def test_only_the_graphs_that_are_needed_are_exported_to_the_cache(vocoder, tmp_path, monkeypatch):
+    """One asked for later joins them, and the weights are not hashed or written again."""
+    monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path / "cache"))
+    bare = dataclasses.replace(vocoder, graphs={})
+    generator, denoiser = source_stages(vocoder)[:2]
+    first = with_graphs(bare, [generator])
+    assert set(first.graphs) == {"generator"} and first.weights.is_relative_to(tmp_path)
+    second = with_graphs(first, [generator, denoiser])
+    assert set(second.graphs) == {"generator", "denoiser"}
+    assert {path.parent for path in second.graphs.values()} == {first.weights.parent}
+
+
 def test_nan_never_passes():
     assert not Check("stage", {}, float("nan"), 1e-4).ok
     values = {"mel": np.array([0.0, np.nan], np.float32)}
@@ -124,7 +186,7 @@ def test_published_weights_are_exported_once(tmp_path, monkeypatch):
     again, checks = cached_source(source)
     assert checks == [] and again.graphs == kept.graphs
     kept.graphs["generator"].with_suffix(".json").unlink()  # as a killed export leaves it
-    monkeypatch.setattr(to_onnx, "export_source", lambda source, folder: (source, ["exported"]))
+    monkeypatch.setattr(to_onnx, "export_source", lambda source, *_: (source, ["exported"]))
     assert cached_source(source)[1] == ["exported"]
 
 

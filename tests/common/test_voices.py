@@ -11,12 +11,13 @@ from safetensors.numpy import load_file, save_file
 
 from common.config.deployment import Deployment
 from common.errors import InputError
+from common.export.to_onnx import save_weights
 from common.runner import TextToSpeech
 from common.stages import plan_of
 from common.stages.choose import choose_stages, parse_backends, parse_kernels
 from common.synthesis.loading import make_driver
 from common.weights.published import parse_checkpoint, read_checkpoint
-from common.weights.voices import list_voices, load_voice
+from common.weights.voices import list_voices, load_voice, read_weights
 from fastpitch.config import FastPitchSettings
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -233,3 +234,12 @@ def test_stages_with_kernels_stand_beside_a_backend(monkeypatch):
     assert "decoder_loop" in [stage.name for stage in stages]
     with pytest.raises(ValueError, match="kernels run on an NVIDIA GPU"):
         make_driver(source, "torch", "cpu", deployment=Deployment(kernels=("decoder_loop",)))
+
+
+def test_a_weight_of_whole_numbers_is_named_and_a_counter_is_read(tmp_path):
+    """A counter without axes has one once written: `num_batches_tracked` of a published Tacotron 2."""
+    save_weights(tmp_path / "good.safetensors", {"a": np.ones(3, np.float16), "counter": np.int64(7)})
+    assert read_weights(tmp_path / "good.safetensors")[0]["counter"] == 7
+    save_weights(tmp_path / "bad.safetensors", {"a": np.ones(3, np.int64)})
+    with pytest.raises(ValueError, match=r"bad\.safetensors: the tensor a is int64; weights are floating"):
+        read_weights(tmp_path / "bad.safetensors")

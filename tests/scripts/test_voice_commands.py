@@ -94,6 +94,24 @@ def test_a_tensor_of_whole_numbers_ends_the_export_with_its_name(tmp_path, run_h
     assert status == 2 and "the tensor conv_post.bias is int64" in errors and errors.count("\n") == 1
 
 
+def test_the_cache_says_what_was_not_checked_until_all_is(trained, tmp_path, monkeypatch, run_here):
+    monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
+    few_sizes(monkeypatch)
+    words = ("hifigan.export_onnx", "--checkpoint", trained["hifigan"])
+    status, out, errors = run_here(*words, "--no-check")
+    assert status == 0 and "hifigan.generator: batch 2, mel 1" in errors
+    assert f"melforge export --checkpoint vocoder={trained['hifigan']} --check" in errors
+    notes = sorted(tmp_path.rglob("*enerator.json"))
+    assert len(notes) == 2 and all("not_checked" in note.read_text() for note in notes)
+    status, out, errors = run_here(*words, "--check")
+    assert status == 0 and errors == "" and "hifigan.generator" in out and "ok" in out
+    assert not any("not_checked" in note.read_text() for note in notes)
+    assert run_here(*words, "--check", "--no-check")[::2] == (
+        2,
+        "error: --check and --no-check exclude each other\n",
+    )
+
+
 def test_make_voice_refuses_weights_without_a_config(tmp_path, run_here):
     (tmp_path / "weights.safetensors").write_bytes(b"nothing")
     words = ("scripts/make_voice.py", tmp_path / "new", "--checkpoint", tmp_path / "weights.safetensors")
