@@ -52,9 +52,9 @@ def read_phrases(text: str | None, source: str | None) -> list[Phrase]:
         raise InputError(f"{where} holds no text to speak")
     if str(source).lower().endswith(".tsv"):
         return _from_table(lines, where)
-    # NVIDIA's client names its files like this: by the phrase's place among the others.
-    numbered = enumerate(lines, start=1)
-    return [Phrase(str(order), line.strip(), f"{where} line {n}") for order, (n, line) in numbered]
+    if empty := lines[-1][0] - len(lines):
+        print(f"note: {where}: empty lines ({empty}) make no sound; line N is N.wav", file=sys.stderr)
+    return [Phrase(str(number), line.strip(), f"{where} line {number}") for number, line in lines]
 
 
 def _from_table(lines: list[tuple[int, str]], where: str) -> list[Phrase]:

@@ -32,7 +32,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "-i",
         "--input",
         metavar="FILE",
-        help=".txt with a phrase a line (makes 1.wav, 2.wav, ...), .tsv with name and text; - is stdin",
+        help=".txt with a phrase a line (line N makes N.wav), .tsv with name and text; - is stdin",
     )
     parser.add_argument(
         "-o",

@@ -100,10 +100,14 @@ def tacotron2(tmp_path_factory) -> list[str]:
     return ["--checkpoint", str(weights), "--backend", "acoustic=torch,vocoder=onnx"]
 
 
-def test_phrases_of_a_text_file_become_numbers(infer, tmp_path):
+def test_line_n_of_a_text_file_becomes_n_wav(infer, tmp_path):
     (tmp_path / "in.txt").write_text("One.\n\n" + "Two.\n" * 10)
-    assert infer("-i", "in.txt", "-o", "out").returncode == 0
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {f"{i}.wav" for i in range(1, 12)}
+    result = infer("-i", "in.txt", "-o", "out")
+    assert result.returncode == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {f"{i}.wav" for i in range(1, 13)} - {
+        "2.wav"
+    }
+    assert result.stderr.count("note: in.txt: empty lines (1) make no sound; line N is N.wav") == 1
     (tmp_path / "in.txt").write_text("Only one.\n")
     assert infer("-i", "in.txt", "-o", "single/").returncode == 0
     assert [path.name for path in (tmp_path / "single").iterdir()] == ["1.wav"]
