@@ -25,6 +25,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
         + ("" if model else " With --backend cuda: compiles their CUDA kernels for the GPU at hand."),
         kinds=("acoustic", "vocoder"),
         choose=lambda args: [source.model for source in read_sources(args, model)],
+        files_of=model,
     )
     if not model:
         options.add_options(parser, "acoustic", "vocoder")

@@ -19,6 +19,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
         "--output: writes files with their weights, for any program that takes ONNX.",
         kinds=("acoustic", "vocoder"),
         choose=lambda args: wanted_models(args, model) or [s.model for s in read_sources(args, ())],
+        files_of=model,
     )
     if not model:
         parser.add_argument("model", nargs="?", choices=names(), metavar="MODEL", help="only this one")

@@ -126,7 +126,8 @@ class Parser(Group):
     runs models (`kinds`: "acoustic", "vocoder" or both) `selected`, the models that files name, and
     `deployments` and `overrides`, as `TextToSpeech.load` takes them. `model` is the one whose files a recipe
     takes, `hparam` the file that it reads unless one is given; `choose` gives the names of the models that
-    run, for commands with a way of their own to say so.
+    run, for commands with a way of their own to say so. Shipped files of the model `files_of` (default:
+    `model`) are found by their names alone.
     """
 
     def __init__(
@@ -137,6 +138,7 @@ class Parser(Group):
         hparam: Path | None = None,
         kinds: Sequence[str] = (),
         choose: Callable[[argparse.Namespace], Iterable[str]] | None = None,
+        files_of: str | None = None,
         **how: Any,
     ):
         form = argparse.RawDescriptionHelpFormatter if "epilog" in how else argparse.HelpFormatter
@@ -147,7 +149,7 @@ class Parser(Group):
         self.options: dict[str, Option] = {}
         self.exclusive_groups: list[Group] = []
         self.classes, self.model, self.kinds = classes, model, tuple(kinds)
-        self._default_files = [hparam] if hparam else []
+        self._default_files, self._files_of = [hparam] if hparam else [], files_of or model
         self._choose = choose or self._usual_choice
         group = parser.add_argument_group("settings")
         group.add_argument(
@@ -227,7 +229,7 @@ class Parser(Group):
         return flags, parsed
 
     def _read_file(self, path: Path) -> Overlay:
-        entries = read_file(path)
+        entries = read_file(path, self._files_of)
         stated = entries.pop(MODEL, None)
         if self.model:
             require_model(path, stated, self.model)

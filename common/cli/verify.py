@@ -59,6 +59,7 @@ def make_parser(model: str | None) -> options.Parser:
         epilog=EPILOG,
         kinds=kinds,
         choose=(lambda args: [model]) if model else None,
+        files_of=model,
     )
     parser.add_argument("--text", default=TEXT, help=f"what is spoken (default: {TEXT})")
     for kind, what in KINDS.items():

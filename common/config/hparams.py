@@ -35,7 +35,7 @@ def load_hparams(
     (a key, a type, a missing value, a file of another model than `model`) is an InputError that says where; a
     file that is not there, a FileNotFoundError.
     """
-    entries = read_file(path)
+    entries = read_file(path, model)
     require_model(path, entries.pop(MODEL, None), model)
     if isinstance(overrides, Mapping):
         entries.update((key, _override(key, value)) for key, value in overrides.items())
@@ -52,23 +52,33 @@ def require_model(path: str | Path, stated: Entry | None, wanted: str | None) ->
         raise InputError(f"{whose}: use one of hparams/{wanted}/")
 
 
-def read_file(path: str | Path) -> dict[str, Entry]:
-    """The entries of a file over those of its parents, any number of them.
+def find_file(path: Path, model: str | None = None) -> Path:
+    """A path that is not there is looked for where Melforge is installed: from any folder
+    `hparams/fastpitch/infer.yaml` and `fastpitch/infer.yaml` are found, and of a `model` `infer.yaml` too.
 
-    A path that is not there is looked for where Melforge is installed: from any folder,
-    `hparams/fastpitch/infer.yaml` is found.
+    A FileNotFoundError where there is none.
     """
-    path, named_by = Path(path), None
-    if not path.exists() and (ROOT / path).is_file():
-        path = ROOT / path
+    shipped = ROOT / "hparams"
+    folders = (ROOT, shipped, *([shipped / model] if model else []))
+    if path.exists():
+        return path
+    if found := next((folder / path for folder in folders if (folder / path).is_file()), None):
+        return found
+    known = sorted(file.relative_to(ROOT) for file in shipped.glob(f"*/{path.name}"))
+    advice = f": there is {', '.join(map(str, known))}" if known else ""
+    raise FileNotFoundError(f"hyper-parameter file {path} not found{advice}")
+
+
+def read_file(path: str | Path, model: str | None = None) -> dict[str, Entry]:
+    """The entries of a file, found by `find_file`, over those of its parents, any number of them."""
+    path, named_by = find_file(Path(path), model), None
     read: list[Path] = []
     levels: list[dict[str, Entry]] = []
     while True:
         if path.is_dir():
             raise IsADirectoryError(f"{path} is a folder: give a YAML file")
-        if not path.exists():
-            what = f"{named_by.place}: {PARENT}" if named_by else "hyper-parameter file"
-            raise FileNotFoundError(f"{what} {path} not found")
+        if named_by and not path.exists():
+            raise FileNotFoundError(f"{named_by.place}: {PARENT} {path} not found")
         here = path.resolve()
         if here in read:
             chain = " -> ".join(file.name for file in (*read, here))

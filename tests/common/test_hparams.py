@@ -9,7 +9,7 @@ import pytest
 
 from common.audio.contract import MelContract
 from common.config.deployment import Deployment
-from common.config.hparams import load_hparams
+from common.config.hparams import load_hparams, read_file
 from common.registry import get_model
 from hifigan.config import HifiganConfig
 
@@ -232,3 +232,14 @@ def test_a_class_that_refuses_the_values_names_the_file(tmp_path):
 
 def test_an_empty_file_gives_the_defaults(tmp_path):
     assert load(tmp_path, "# nothing\n", Other) == (Other(),)
+
+
+def test_shipped_files_are_found_by_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    whole = read_file("hparams/fastpitch/trt.yaml")
+    assert read_file("fastpitch/trt.yaml") == whole == read_file("trt.yaml", "fastpitch")
+    assert read_file("trt.yaml", "hifigan") != whole
+    with pytest.raises(FileNotFoundError, match=r"trt.yaml not found: there is hparams/fastpitch/trt.yaml, "):
+        read_file("trt.yaml")
+    (tmp_path / "trt.yaml").write_text("pace: 0.5\n")  # what is here comes first
+    assert read_file("trt.yaml", "fastpitch")["pace"].value == 0.5
