@@ -22,6 +22,8 @@ from common.synthesis.vocoder import Vocoder
 from common.triton import speaking, tensors
 from common.triton.choice import ModelChoice, pick_instance_device
 
+LONGEST_PAUSE = 3600.0  # seconds
+
 
 class Model(ABC):
     """One instance of a model: its process has it alone, and calls it from one thread."""
@@ -174,11 +176,14 @@ class MelToAudio(BatchModel):
     def items(self, request: Any) -> list[Any]:
         controls = self.controls(request)
         names = ("mel", tensors.MEL_LENGTHS.name, tensors.PAUSES.name)
-        given = zip(*(self.read(request, name) for name in names), strict=True)
-        return [
-            speaking.Mels(parts(mel, counts), pauses[: len(counts)].tolist(), controls)
-            for mel, counts, pauses in ((mel, used(lengths), pauses) for mel, lengths, pauses in given)
-        ]
+        items = []
+        for mel, lengths, pauses in zip(*(self.read(request, name) for name in names), strict=True):
+            mels = parts(mel, used(lengths))
+            seconds = to_numpy(pauses)[: len(mels)].tolist()
+            if len(seconds) < len(mels) or not all(0 <= pause <= LONGEST_PAUSE for pause in seconds):
+                raise InputError(f"pauses {seconds} of {len(mels)} utterances: one each, in seconds")
+            items.append(speaking.Mels(mels, seconds, controls))
+        return items
 
     def make(self, items: Sequence[Any]) -> list[Any]:
         return speaking.vocode(self.vocoder, self.vocoder.source.mel.sampling_rate, items)
@@ -195,10 +200,12 @@ def used(lengths: Array) -> np.ndarray:
 
 
 def parts(row: Array, lengths: np.ndarray) -> list[Array]:
-    """The utterances [..., lengths[u]] of an item [..., T]. An InputError where they are longer than it."""
+    """The utterances [..., lengths[u]] of an item [..., T]. An InputError where it has no such utterances."""
+    if not len(lengths):
+        raise InputError("an item without utterances: its lengths are zeros")
     ends = np.cumsum(lengths)
-    if len(ends) and (lengths.min() < 0 or ends[-1] > row.shape[-1]):
-        raise InputError(f"lengths of {int(ends[-1])} in all, of a tensor of {row.shape[-1]}")
+    if lengths.min() < 0 or ends[-1] > row.shape[-1]:
+        raise InputError(f"lengths {lengths.tolist()} of a tensor of {row.shape[-1]}")
     return [row[..., end - length : end] for end, length in zip(ends, lengths, strict=True)]
 
 

@@ -110,7 +110,9 @@ class GrpcClient:
 
     def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[np.ndarray]:
         answers: queue.Queue[Any] = queue.Queue()
-        self._client.start_stream(lambda result, error: answers.put(error or result))
+        # With this header errors have a status.
+        headers = {"triton_grpc_error": "true"}
+        self._client.start_stream(lambda result, error: answers.put(error or result), headers=headers)
         try:
             self._client.async_stream_infer(
                 STREAM,

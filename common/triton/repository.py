@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from common.files import write_bytes
+from common.registry import get_model
 from common.serve.pairs import FIRST_WORDS
+from common.stages.choose import KINDS
 from common.triton import tensors
 from common.triton.choice import LAID_IN, ModelChoice
 from common.triton.config import TYPES, Word, tensor_entry, to_text
@@ -20,6 +22,7 @@ from common.weights.published import parse_checkpoint, read_checkpoint
 from common.weights.voices import list_voices, load_voice
 
 VERSION = "1"
+PROBE = Path(__file__).parent / "probe.py"
 WARM_UP_FRAMES = 64  # of the vocoder's mel
 CLASSES = {  # modules of this package and their classes
     FRONTEND: ("backend", "Frontend"),
@@ -64,6 +67,9 @@ def write_repository(folder: Path, choice: ModelChoice, layout: Layout) -> list[
         write_bytes(folder / name / "config.pbtxt", (HEAD + to_text(config)).encode())
         if name in CLASSES:
             write_bytes(version / "model.py", CODE.format(*CLASSES[name]).encode())
+        else:  # a version must be there, and object stores have no empty folders
+            write_bytes(version / ".keep", b"")
+    write_bytes(folder / PROBE.name, PROBE.read_bytes())
     return list(signatures())
 
 
@@ -103,15 +109,14 @@ def steps() -> list[dict[str, Any]]:
 
 def lay_in(choice: ModelChoice, version: Path) -> ModelChoice:
     """The choice with its files copied into a model's version: no path of this machine is left."""
-    checkpoints, kinds = [], set()
+    checkpoints, voice = [], None
     for text in choice.checkpoints:
         word, path = parse_checkpoint(text)
-        kind = read_checkpoint(path, word).words[-1].partition("=")[0]
-        shutil.copyfile(path, version / path.name)
-        checkpoints.append(f"{kind}={LAID_IN}{path.name}")
-        kinds.add(kind)
-    voice = choice.voice
-    if len(kinds) < 2:
+        source = read_checkpoint(path, word)
+        name = f"{source.model}{path.suffix}"  # training runs give all their files the same name
+        shutil.copyfile(path, version / name)
+        checkpoints.append(f"{get_model(source.model).kind}={LAID_IN}{name}")
+    if len(checkpoints) < len(KINDS):
         found = load_voice(choice.voice)
         voice = found.name
         if choice.voice is not None and choice.voice not in list_voices():

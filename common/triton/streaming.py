@@ -52,12 +52,13 @@ class TextToChunks(Model):
 
     async def answer(self, request: Any) -> None:
         sender = request.get_response_sender()
+        final = self.triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
         try:
             await self.speak(request, sender)
-        except Exception as error:
-            sender.send(self.triton.InferenceResponse([], self.error(error)))
-        finally:
-            sender.send(flags=self.triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        except Exception as error:  # in the last answer: behind an error tritonserver 2.51 may crash
+            sender.send(self.triton.InferenceResponse([], self.error(error)), flags=final)
+        else:
+            sender.send(flags=final)
 
     async def speak(self, request: Any, sender: Any) -> None:
         controls, (text,) = self.controls(request), self.texts(request)
