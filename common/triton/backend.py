@@ -34,15 +34,18 @@ class Model(ABC):
         parameters = {name: value["string_value"] for name, value in config["parameters"].items()}
         folder = Path(args["model_repository"]) / args["model_version"]
         self.choice = ModelChoice.read(parameters, folder)
-        self.device = pick_instance_device(
-            self.choice.backend, args["model_instance_kind"], args["model_instance_device_id"]
-        )
         self.sources = self.choice.sources()
+        self.instance = (args["model_instance_kind"], args["model_instance_device_id"])
         self.load()
 
     @abstractmethod
     def load(self) -> None:
         """Makes ready what speaks; an exception ends the server with its words."""
+
+    def device(self, *kinds: str) -> str:
+        """What this instance runs the acoustic model or the vocoder on, or both."""
+        backends = self.choice.backends(self.sources)
+        return pick_instance_device([backends[kind] for kind in kinds], *self.instance)
 
     def controls(self, request: Any) -> Controls:
         parameters = json.loads(request.parameters() or "{}")
@@ -142,7 +145,7 @@ class Acoustic(BatchModel):
     """Symbols to mel."""
 
     def load(self) -> None:
-        driver = self.choice.driver("acoustic", self.device)
+        driver = self.choice.driver("acoustic", self.device("acoustic"))
         assert isinstance(driver, AcousticModel)
         self.acoustic = driver
         assert driver.source.frontend is not None
@@ -169,7 +172,7 @@ class MelToAudio(BatchModel):
     """Mel to audio."""
 
     def load(self) -> None:
-        driver = self.choice.driver("vocoder", self.device)
+        driver = self.choice.driver("vocoder", self.device("vocoder"))
         assert isinstance(driver, Vocoder)
         self.vocoder = driver
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -109,10 +109,15 @@ class ModelChoice:
         return cls(**values)
 
 
-def pick_instance_device(backend: str, kind: str, number: str) -> str:
-    """What an instance of a model runs on: its own GPU, where Triton gave it one that the backend can use."""
-    wants_gpu = kind == "GPU" and pick_device(backend) != "cpu"
-    return f"cuda:{number}" if wants_gpu else "cpu"
+def pick_instance_device(backends: Iterable[str], kind: str, number: str) -> str:
+    """What an instance of a model runs on: the GPU that Triton gave it, where its backends can use one.
+
+    Of several backends that differ in it, each picks for itself ("auto"): the first GPU, or the CPU.
+    """
+    picked = {pick_device(backend) for backend in backends} if kind == "GPU" else {"cpu"}
+    if len(picked) > 1:
+        return "auto"
+    return "cpu" if "cpu" in picked else f"cuda:{number}"
 
 
 def _tuples(value: Any) -> Any:

@@ -23,6 +23,7 @@ from common.weights.voices import list_voices, load_voice
 
 VERSION = "1"
 PROBE = Path(__file__).parent / "probe.py"
+ON_GPU = {"FORCE_CPU_ONLY_INPUT_TENSORS": "no"}  # the Python backend's own: else mels come by the host
 WARM_UP_FRAMES = 64  # of the vocoder's mel
 CLASSES = {  # modules of this package and their classes
     FRONTEND: ("backend", "Frontend"),
@@ -59,8 +60,10 @@ def write_repository(folder: Path, choice: ModelChoice, layout: Layout) -> list[
     for name, signature in signatures(mel.n_mel_channels).items():
         version = folder / name / VERSION
         version.mkdir(parents=True, exist_ok=True)
-        parameters = about if name == WHOLE else {**about, **lay_in(named, version).parameters()}
+        parameters = {**about, **({} if name == WHOLE else lay_in(named, version).parameters())}
         config = model_config(name, signature, batch_size, layout)
+        if name == VOCODER and layout.device != "cpu":
+            parameters |= ON_GPU
         config["parameters"] = [{"key": k, "value": {"string_value": v}} for k, v in parameters.items()]
         if name in warm_up:
             config["model_warmup"] = [write_warm_up(folder / name / "warmup", signature, warm_up[name])]

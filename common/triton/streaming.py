@@ -15,6 +15,7 @@ from common.runner import Stream
 from common.serve.pairs import LoadOptions, Pairs
 from common.serve.scheduler import Batches, Scheduler
 from common.serve.settings import ServeSettings
+from common.stages.choose import KINDS
 from common.triton import tensors
 from common.triton.backend import Model
 
@@ -26,12 +27,12 @@ class TextToChunks(Model):
     """
 
     def load(self) -> None:
-        choice, models = self.choice, [self.sources[kind].model for kind in ("acoustic", "vocoder")]
+        choice, models = self.choice, [self.sources[kind].model for kind in KINDS]
         how = LoadOptions(
             voice=choice.voice,
             checkpoints=choice.checkpoints,
             backend=choice.backend,
-            device=self.device,
+            device=self.device(*KINDS),
             threads=choice.threads,
             decoder=choice.decoder,
             deployments=choice.deployments,

@@ -73,7 +73,7 @@ def free_ports(count: int) -> list[int]:
 @pytest.fixture(scope="session")
 def repository(tiny_voice, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("triton") / "models"
-    words = ("--voice", str(tiny_voice), "--device", "cpu", "--threads", "1", "--queue-delay", "2000")
+    words = ("--voice", str(tiny_voice), "--device", "cpu", "--threads", "1", "--queue-delay", "25000")
     assert write([str(folder), *words]) == 0
     return folder
 
@@ -86,11 +86,12 @@ def server(repository, tmp_path_factory) -> Iterator[Running]:
     words = [f"--{name}-port={port}" for name, port in names.items()]
     words += [f"--{name}-address=127.0.0.1" for name in names]
     words += ["--model-control-mode=explicit", "--load-model=*"]
-    script = Path(__file__).with_name("server.py")
-    command = [os.environ["MELFORGE_TRITON_PYTHON"], str(script), str(repository), str(workspace), *words]
+    script = ROOT / "examples" / "triton" / "server.py"
+    command = [os.environ["MELFORGE_TRITON_PYTHON"], str(script), str(repository), *words]
     log = workspace / "log"
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=own_environment())
+        environment = {**own_environment(), "TMPDIR": str(workspace)}
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
     running = Running(process, f"http://127.0.0.1:{http}", f"http://127.0.0.1:{grpc}", repository, log)
     try:
         end = time.monotonic() + PATIENCE

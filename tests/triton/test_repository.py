@@ -11,7 +11,7 @@ from common.config.deployment import Deployment
 from common.errors import InputError
 from common.speech import Controls
 from common.triton import speaking
-from common.triton.choice import ModelChoice
+from common.triton.choice import ModelChoice, pick_instance_device
 from common.triton.config import Word, to_text
 from common.triton.repository import to_bytes
 from common.triton.tensors import signatures
@@ -114,6 +114,21 @@ def test_what_a_config_says_is_what_its_model_loads(tmp_path):
     assert read.voice == f"{tmp_path}/voice" and read.checkpoints == (f"acoustic={tmp_path}/a.pt",)
     for name in ("acoustic", "vocoder", "backend", "threads", "decoder", "deployments", "overrides"):
         assert getattr(read, name) == getattr(choice, name), name
+
+
+@pytest.mark.parametrize(
+    ("kind", "picked", "device"),
+    [
+        ("GPU", ("cuda", "cuda"), "cuda:3"),
+        ("GPU", ("cuda", "cpu"), "auto"),
+        ("GPU", ("cpu", "cpu"), "cpu"),
+        ("CPU", ("cuda", "cuda"), "cpu"),
+    ],
+)
+def test_an_instance_runs_on_its_own_gpu(monkeypatch, kind, picked, device):
+    by_backend = dict(zip(("trt", "onnx"), picked, strict=True))
+    monkeypatch.setattr("common.triton.choice.pick_device", by_backend.__getitem__)
+    assert pick_instance_device(("trt", "onnx"), kind, "3") == device
 
 
 def test_tensors_are_written_as_triton_reads_them():

@@ -136,6 +136,22 @@ def test_batches_form_and_everyone_gets_their_own_sentence(server, tts):
         assert items / runs > 2, f"{model}: {items} texts in {runs} runs"
 
 
+def test_streams_at_a_time_are_not_mixed_up(server, tts):
+    texts = [f"Sentence number {number}. {TEXTS[1]}" for number in range(6)]
+
+    def ask(text):
+        client = HttpClient(Address.parse(server.http), PATIENCE)
+        try:
+            return list(client.stream(text, {}))
+        finally:
+            client.close()
+
+    with ThreadPoolExecutor(len(texts)) as clients:
+        for text, chunks in zip(texts, clients.map(ask, texts), strict=True):
+            assert len(chunks) > 1
+            assert close_to(np.concatenate(chunks), tts.speak(text).samples)
+
+
 def test_a_request_of_several_texts_is_answered_with_their_lengths(server, tts):
     data = {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [3, 1], "data": TEXTS}]}
     url = f"{server.http}/v2/models/text_to_speech/infer"
