@@ -22,6 +22,7 @@ from common.synthesis.vocoder import Vocoder
 from common.triton import speaking, tensors
 from common.triton.choice import ModelChoice, pick_instance_device
 
+NO_UTTERANCE = -1  # the length behind those of an item's utterances
 LONGEST_PAUSE = 3600.0  # seconds
 
 
@@ -136,7 +137,7 @@ class Frontend(BatchModel):
     def answer(self, made: Sequence[Any]) -> dict[str, Array]:
         return {
             tensors.SYMBOLS.name: padded([concatenate([one.ids for one in text]) for text in made]),
-            tensors.LENGTHS.name: padded([np.array([len(one.ids) for one in text]) for text in made]),
+            tensors.LENGTHS.name: padded_lengths([[len(one.ids) for one in text] for text in made]),
             tensors.PAUSES.name: padded([np.array([one.pause for one in text]) for text in made]),
         }
 
@@ -155,7 +156,7 @@ class Acoustic(BatchModel):
         controls = self.controls(request)
         ids, lengths = (self.read(request, t.name) for t in (tensors.SYMBOLS, tensors.LENGTHS))
         return [
-            speaking.Symbols(parts(row, used(counts)), controls)
+            speaking.Symbols(parts(row, used(counts), least=1), controls)
             for row, counts in zip(ids, lengths, strict=True)
         ]
 
@@ -164,7 +165,7 @@ class Acoustic(BatchModel):
 
     def answer(self, made: Sequence[Any]) -> dict[str, Array]:
         mels = padded([concatenate(list(mels), axis=1) for mels in made])
-        lengths = padded([np.array([mel.shape[1] for mel in mels]) for mels in made])
+        lengths = padded_lengths([[mel.shape[1] for mel in mels] for mels in made])
         return {"mel": mels, tensors.MEL_LENGTHS.name: lengths}
 
 
@@ -181,7 +182,7 @@ class MelToAudio(BatchModel):
         names = ("mel", tensors.MEL_LENGTHS.name, tensors.PAUSES.name)
         items = []
         for mel, lengths, pauses in zip(*(self.read(request, name) for name in names), strict=True):
-            mels = parts(mel, used(lengths))
+            mels = parts(mel, used(lengths), least=0)
             seconds = to_numpy(pauses)[: len(mels)].tolist()
             if len(seconds) < len(mels) or not all(0 <= pause <= LONGEST_PAUSE for pause in seconds):
                 raise InputError(f"pauses {seconds} of {len(mels)} utterances: one each, in seconds")
@@ -197,17 +198,20 @@ class MelToAudio(BatchModel):
 
 
 def used(lengths: Array) -> np.ndarray:
-    """Without the zeros behind the last utterance of an item: int64 [U]."""
+    """Without what stands behind the last utterance of an item: int64 [U]."""
     lengths = to_numpy(lengths)
-    return lengths[: int(np.flatnonzero(lengths).max(initial=-1)) + 1]
+    return lengths[: int(np.flatnonzero(lengths != NO_UTTERANCE).max(initial=-1)) + 1]
 
 
-def parts(row: Array, lengths: np.ndarray) -> list[Array]:
-    """The utterances [..., lengths[u]] of an item [..., T]. An InputError where it has no such utterances."""
+def parts(row: Array, lengths: np.ndarray, least: int) -> list[Array]:
+    """The utterances [..., lengths[u]] of an item [..., T], each of `least` steps or more.
+
+    An InputError where it has no such utterances.
+    """
     if not len(lengths):
-        raise InputError("an item without utterances: its lengths are zeros")
+        raise InputError("an item without utterances: there are no lengths")
     ends = np.cumsum(lengths)
-    if lengths.min() < 0 or ends[-1] > row.shape[-1]:
+    if lengths.min() < least or lengths.max() > row.shape[-1] or ends[-1] > row.shape[-1]:
         raise InputError(f"lengths {lengths.tolist()} of a tensor of {row.shape[-1]}")
     return [row[..., end - length : end] for end, length in zip(ends, lengths, strict=True)]
 
@@ -215,3 +219,11 @@ def parts(row: Array, lengths: np.ndarray) -> list[Array]:
 def padded(rows: Sequence[Array]) -> Array:
     """Arrays [..., T] of one kind as one [B, ..., T], with zeros behind the shorter ones."""
     return pad_rows(rows, len(rows), max(row.shape[-1] for row in rows))
+
+
+def padded_lengths(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """The lengths of each item's utterances as int64 [B, U]."""
+    lengths = np.full((len(rows), max(map(len, rows))), NO_UTTERANCE, np.int64)
+    for target, row in zip(lengths, rows, strict=True):
+        target[: len(row)] = row
+    return lengths

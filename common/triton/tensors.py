@@ -27,8 +27,8 @@ class Signature:
     outputs: tuple[Tensor, ...]
 
 
-# An item is a text; its utterances follow each other in one tensor, whose lengths stand in the next. Behind
-# the last of an item that shares a request with longer ones there are zeros.
+# An item is a text; its utterances follow each other in one tensor, whose lengths stand in the next. Where it
+# shares a request with longer ones, zeros stand behind its last utterance, and behind the last length -1.
 TEXT = Tensor("text", TEXT_TYPE, (1,))
 SYMBOLS = Tensor("symbols", "int64")
 LENGTHS = Tensor("lengths", "int64")  # symbols of each utterance

@@ -84,7 +84,8 @@ def test_tensors_that_fit_no_model_are_invalid_arguments(server, client):
     mel = np.zeros((1, 80, 8), np.float32)
     for model, inputs, message in (
         ("acoustic", {"symbols": ids(1, 2), "lengths": ids(3)}, "lengths [3] of a tensor of 2"),
-        ("acoustic", {"symbols": ids(1, 2), "lengths": ids(0)}, "without utterances"),
+        ("acoustic", {"symbols": ids(1, 2), "lengths": ids(-1)}, "without utterances"),
+        ("acoustic", {"symbols": ids(1, 2), "lengths": ids(0, 2)}, "lengths [0, 2] of a tensor of 2"),
         ("acoustic", {"symbols": ids(1, 2), "lengths": ids(-1, 2)}, "lengths [-1, 2] of a tensor of 2"),
         ("acoustic", {"symbols": ids(1, 9999), "lengths": ids(2)}, "symbol ids from 1 to 9999"),
         ("vocoder", {"mel": mel, "mel_lengths": ids(9), "pauses": np.zeros((1, 1))}, "of a tensor of 8"),
