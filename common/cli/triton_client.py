@@ -136,6 +136,8 @@ class Clients:
                 chunks.append(chunk)
         except ServerError as error:
             return error
+        if not chunks:
+            return ServerError(0, "the stream ended without audio")
         return Spoken(np.concatenate(chunks), first, time.perf_counter() - begun)
 
     def _chunks(self, text: str, parameters: dict[str, Any], stream: bool) -> Iterator[np.ndarray]:

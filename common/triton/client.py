@@ -11,16 +11,18 @@ import json
 import queue
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 
-from common.errors import require_package
+from common.errors import InputError, require_package
 from common.serve.client import Address, ServerError
 from common.triton.tensors import AUDIO, STREAM, TEXT, WHOLE
 
 GRPC_STATUS = {"INVALID_ARGUMENT": 400, "NOT_FOUND": 404, "UNAVAILABLE": 0}
 EVENT = b"data: "
+AT_ONCE = 1 << 18  # bytes that are read of a stream
 RATE = "sampling_rate"  # a parameter of the models' configs
 
 
@@ -49,8 +51,9 @@ class HttpClient:
         self._connection = kind(address.host, address.port, timeout=timeout)
 
     def sampling_rate(self) -> int:
-        answer = self._ask("GET", f"/v2/models/{WHOLE}/config")
-        return int(json.loads(answer.read())["parameters"][RATE]["string_value"])
+        with self._unbroken():
+            config = json.loads(self._ask("GET", f"/v2/models/{WHOLE}/config").read())
+        return _rate({name: value["string_value"] for name, value in config.get("parameters", {}).items()})
 
     def speak(self, text: str, parameters: Mapping[str, Any]) -> np.ndarray:
         body = {
@@ -58,34 +61,40 @@ class HttpClient:
             "outputs": [{"name": AUDIO.name, "parameters": {"binary_data": True}}],
             "parameters": dict(parameters),
         }
-        answer = self._ask("POST", f"/v2/models/{WHOLE}/infer", body)
-        head = int(answer.headers["Inference-Header-Content-Length"])
-        return np.frombuffer(answer.read()[head:], "<f4")
+        with self._unbroken():
+            answer = self._ask("POST", f"/v2/models/{WHOLE}/infer", body)
+            head = int(answer.headers["Inference-Header-Content-Length"])
+            return np.frombuffer(answer.read()[head:], "<f4")
 
     def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[np.ndarray]:
         path = f"/v2/models/{STREAM}/generate_stream"
-        answer = self._ask("POST", path, {TEXT.name: text, **parameters})
-        for line in answer:
-            if line.startswith(EVENT):
-                event = json.loads(line.removeprefix(EVENT))
-                if "error" in event:
-                    raise ServerError(500, event["error"])
-                yield np.array(event[AUDIO.name], np.float32).reshape(-1)
+        with self._unbroken():
+            for line in lines(self._ask("POST", path, {TEXT.name: text, **parameters})):
+                if line.startswith(EVENT):
+                    event = json.loads(line.removeprefix(EVENT))
+                    if "error" in event:
+                        raise ServerError(500, event["error"])
+                    yield np.array(event[AUDIO.name], np.float32).reshape(-1)
 
     def close(self) -> None:
         self._connection.close()
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> http.client.HTTPResponse:
         data = None if body is None else json.dumps(body).encode()
-        try:
-            self._connection.request(method, self.address.path + path, data)
-            answer = self._connection.getresponse()
-        except http.client.HTTPException as error:
-            self._connection.close()
-            raise ServerError(0, f"the connection broke ({type(error).__name__})") from None
+        self._connection.request(method, self.address.path + path, data)
+        answer = self._connection.getresponse()
         if answer.status != 200:
             raise ServerError(answer.status, sentence(answer.read()))
         return answer
+
+    @contextmanager
+    def _unbroken(self) -> Iterator[None]:
+        """A ServerError where the server breaks off; the next request opens the connection again."""
+        try:
+            yield
+        except http.client.HTTPException as error:
+            self._connection.close()
+            raise ServerError(0, f"the connection broke ({type(error).__name__})") from None
 
 
 class GrpcClient:
@@ -99,7 +108,7 @@ class GrpcClient:
 
     def sampling_rate(self) -> int:
         config = self._call(lambda: self._client.get_model_config(WHOLE, client_timeout=self._timeout)).config
-        return int(config.parameters[RATE].string_value)
+        return _rate({name: value.string_value for name, value in config.parameters.items()})
 
     def speak(self, text: str, parameters: Mapping[str, Any]) -> np.ndarray:
         given = {"inputs": self._inputs(text, (1, 1)), "parameters": _strings(parameters)}
@@ -154,6 +163,14 @@ class GrpcClient:
 CLIENTS = {"http": HttpClient, "grpc": GrpcClient}
 
 
+def lines(answer: http.client.HTTPResponse) -> Iterator[bytes]:
+    """As they come. Iterating over the answer would take one that breaks off for a whole one."""
+    rest = b""
+    while data := answer.read1(AT_ONCE):
+        *whole, rest = (rest + data).split(b"\n")
+        yield from whole
+
+
 def sentence(body: bytes) -> str:
     """What an answer says that is no speech."""
     text = body.decode(errors="replace").removeprefix(EVENT.decode())
@@ -165,6 +182,12 @@ def sentence(body: bytes) -> str:
 
 def without_ensemble(text: str) -> str:
     return re.sub(r"^in ensemble '\w+', ", "", text)
+
+
+def _rate(parameters: Mapping[str, str]) -> int:
+    if RATE not in parameters:
+        raise InputError(f"its model {WHOLE} has no parameter {RATE}: melforge triton writes those that have")
+    return int(parameters[RATE])
 
 
 def _strings(parameters: Mapping[str, Any]) -> dict[str, Any]:
