@@ -151,6 +151,7 @@ class Acoustic(BatchModel):
         self.acoustic = driver
         assert driver.source.frontend is not None
         self.symbols = driver.source.frontend.build().symbols
+        self.batch_size = self.choice.deployment(driver.source.model).batch_size
 
     def items(self, request: Any) -> list[Any]:
         controls = self.controls(request)
@@ -161,7 +162,7 @@ class Acoustic(BatchModel):
         ]
 
     def make(self, items: Sequence[Any]) -> list[Any]:
-        return speaking.speak(self.acoustic, self.symbols, items)
+        return speaking.speak(self.acoustic, self.symbols, items, self.batch_size)
 
     def answer(self, made: Sequence[Any]) -> dict[str, Array]:
         mels = padded([concatenate(list(mels), axis=1) for mels in made])

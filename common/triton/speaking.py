@@ -68,10 +68,16 @@ def analyse(frontend: Frontend, text: str, longest: int) -> tuple[Utterance, ...
     return fitting_utterances(text, frontend(text).utterances, longest, frontend.symbols)
 
 
-def speak(acoustic: AcousticModel, symbols: Sequence[str], items: Sequence[Symbols]) -> list[Any]:
-    """The mels of each item: a list [n_mels, T_mel] of its utterances, or its exception."""
+def speak(
+    acoustic: AcousticModel, symbols: Sequence[str], items: Sequence[Symbols], batch_size: int | None = None
+) -> list[Any]:
+    """The mels of each item: a list [n_mels, T_mel] of its utterances, or its exception.
+
+    `batch_size` utterances are spoken at a time, as many as the model takes by default.
+    """
     rows = [(number, ids) for number, item in enumerate(items) for ids in item.ids]
-    size = acoustic.largest_batch if acoustic.prefers_batches else 1
+    largest = min(batch_size or acoustic.largest_batch, acoustic.largest_batch)
+    size = largest if acoustic.prefers_batches else 1
     lengths = [len(ids) for _, ids in rows]
     each = [items[number].controls for number, _ in rows]
 

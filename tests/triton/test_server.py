@@ -149,8 +149,14 @@ def test_streams_at_a_time_are_not_mixed_up(server, tts):
 
     with ThreadPoolExecutor(len(texts)) as clients:
         for text, chunks in zip(texts, clients.map(ask, texts), strict=True):
-            assert len(chunks) > 1
             assert close_to(np.concatenate(chunks), tts.speak(text).samples)
+
+
+def test_a_long_text_comes_in_chunks(client, tts):
+    text = " ".join([TEXTS[1]] * 20)
+    chunks = list(client.stream(text, {}))
+    assert len(chunks) > 1  # how many depends on how fast they are taken
+    assert close_to(np.concatenate(chunks), tts.speak(text).samples)
 
 
 def test_a_request_of_several_texts_is_answered_with_their_lengths(server, tts):
