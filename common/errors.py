@@ -31,6 +31,7 @@ PACKAGES = {
     **dict.fromkeys(("hibari", "pocketsphinx", "pyworld"), "train"),
     **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client", "websockets", "soxr"), "serve"),
     "sounddevice": "play",
+    "tritonclient": "triton-client",
     "jiwer": "eval",
 }
 

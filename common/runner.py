@@ -5,7 +5,17 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Sized,
+)
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,18 +24,24 @@ import numpy as np
 
 from common.arrays import ReadEach, read_together
 from common.audio.contract import require_same_contract
-from common.config.deployment import Bucket, Deployment
+from common.config.deployment import Deployment
 from common.engines import Engine
 from common.errors import InputError
-from common.registry import MODELS
+from common.registry import MODELS, get_model
 from common.speech import Audio, Controls, Problem, Timings, controls_of_each
 from common.stages.choose import KINDS, deployment_of, parse_backends
 from common.synthesis.admission import Admission
 from common.synthesis.chunks import Chunks, ChunkSizes
-from common.synthesis.finish import complete_peaks, finish, require_finite, soft_clip
+from common.synthesis.finish import complete_peaks, finish, join_utterances, require_finite, soft_clip
 from common.synthesis.loading import choose_sources, make_driver
 from common.synthesis.segments import fit
-from common.synthesis.utterances import ADVICE, ADVICE_AFTER_RETRIES, SpokenUtterance, speak_utterances
+from common.synthesis.utterances import (
+    ADVICE,
+    ADVICE_AFTER_RETRIES,
+    SpokenUtterance,
+    alike_batches,
+    speak_utterances,
+)
 from common.text import Analysis, Frontend, Utterance
 
 if TYPE_CHECKING:
@@ -42,6 +58,35 @@ BATCH_SIZE = 8
 SORTED_BATCHES = 8
 # What the runner does itself. Every model honours a seed: one that draws no noise speaks the same for all.
 OWN_CONTROLS = frozenset({"volume", "seed"})
+
+
+def known_controls(*models: str) -> frozenset[str]:
+    """The names of the controls that change what these models speak."""
+    return OWN_CONTROLS.union(*(get_model(name).controls for name in models))
+
+
+def require_controls(controls: Controls, known: Collection[str], models: Iterable[str]) -> None:
+    """An InputError where a control that was asked for is none that these models know."""
+    for name in controls.asked():
+        if name not in known:
+            with_it = [m.name for m in MODELS.values() if name in m.controls]
+            raise InputError(
+                f"the control {name!r} would change nothing: {' and '.join(with_it)} "
+                f"{'have' if len(with_it) > 1 else 'has'} it, not {' or '.join(models)}"
+            )
+
+
+def fitting_utterances(
+    text: str, utterances: Sequence[Utterance], longest: int, symbols: Sequence[str]
+) -> tuple[Utterance, ...]:
+    """A text's utterances, in segments where one has more than `longest` symbols.
+
+    An InputError where there is nothing to speak.
+    """
+    if not utterances:
+        why = f"nothing in {text.strip()[:40]!r} can be spoken" if text.strip() else "the text is empty"
+        raise InputError(f"no audio made: {why}")
+    return tuple(part for utterance in utterances for part in fit(utterance, longest, symbols))
 
 
 @dataclass(frozen=True)
@@ -182,13 +227,9 @@ class TextToSpeech:
 
     def _analysed(self, text: str, timed: tuple[Analysis, float]) -> AnalysedText:
         analysis, seconds = timed
-        utterances = analysis.utterances
-        if not utterances:
-            why = f"nothing in {text.strip()[:40]!r} can be spoken" if text.strip() else "the text is empty"
-            raise InputError(f"no audio made: {why}")
-        longest = self.acoustic.longest_text
-        if max(len(utterance.ids) for utterance in utterances) > longest:
-            utterances = tuple(p for u in utterances for p in fit(u, longest, self.frontend.symbols))
+        utterances = fitting_utterances(
+            text, analysis.utterances, self.acoustic.longest_text, self.frontend.symbols
+        )
         return AnalysedText(utterances, analysis.unspoken, text, seconds)
 
     def warm_up(self, *batch_sizes: int, streams: int = 1) -> Iterator[Warmed]:
@@ -214,14 +255,7 @@ class TextToSpeech:
         """An InputError where neither model knows a control that was asked for: it would change nothing."""
         drivers = (self.acoustic, self.vocoder)
         known = OWN_CONTROLS.union(*(driver.controls for driver in drivers))
-        for name in controls.asked():
-            if name not in known:
-                with_it = [m.name for m in MODELS.values() if name in m.controls]
-                raise InputError(
-                    f"the control {name!r} would change nothing: {' and '.join(with_it)} "
-                    f"{'have' if len(with_it) > 1 else 'has'} it, "
-                    f"not {' or '.join(driver.source.model for driver in drivers)}"
-                )
+        require_controls(controls, known, (driver.source.model for driver in drivers))
 
     def speak(self, text: str | AnalysedText, controls: Controls | None = None, retries: int = 0) -> Audio:
         """Speaks one text of any length.
@@ -420,23 +454,10 @@ class TextToSpeech:
         """The queue, so many of similar length at a time; together only what the same bucket covers and has
         the same `batch_key`. One by one it keeps its order.
         """
-
-        def key_of(entry: tuple[_Job, int]) -> Hashable:
-            return self.acoustic.batch_key(entry[0].controls)
-
-        def length_of(entry: tuple[_Job, int]) -> int:
-            job, i = entry
-            return len(job.text.utterances[i].ids)
-
-        def in_common(entry: tuple[_Job, int]) -> tuple[Hashable, Bucket | None]:
-            return key_of(entry), self.acoustic.engines.covering(length_of(entry))
-
-        if batch_size > 1:
-            keys = list(dict.fromkeys(map(key_of, queue)))
-            queue = sorted(queue, key=lambda entry: (keys.index(key_of(entry)), length_of(entry)))
-        for _, entries in itertools.groupby(queue, in_common):
-            while batch := list(itertools.islice(entries, batch_size)):
-                yield batch
+        lengths = [len(job.text.utterances[i].ids) for job, i in queue]
+        controls = [job.controls for job, _ in queue]
+        for rows in alike_batches(self.acoustic, lengths, controls, batch_size):
+            yield [queue[row] for row in rows]
 
     def _speak_batch(self, entries: Sequence[tuple[_Job, int]], retries: int) -> _Batch:
         clock = Timings()
@@ -471,14 +492,11 @@ class TextToSpeech:
         """The utterances' audio in order, with their pauses."""
         parts = [job.parts.pop(i) for i in range(len(job.parts))]
         utterances, volume = job.text.utterances, job.controls.volume
-        starts, finished, position = [], [], 0
+        pauses = [utterance.pause for utterance in utterances]
         with job.clock.stage("join"):
-            for utterance, part in zip(utterances, parts, strict=True):
-                samples = finish(part.samples, self.sampling_rate, volume, pause=utterance.pause)
-                starts.append(position / self.sampling_rate)
-                finished.append(soft_clip(samples))
-                position += len(samples)
-            joined = np.concatenate(finished) if len(finished) > 1 else finished[0]
+            joined, starts = join_utterances(
+                [part.samples for part in parts], pauses, self.sampling_rate, volume
+            )
         job.clock.audio = len(joined) / self.sampling_rate
         job.clock.first_audio = job.clock.total
         spoken = [part.spoken for part in parts]
@@ -489,7 +507,7 @@ class TextToSpeech:
             hop_length=self.vocoder.hop,
             utterances=utterances,
             unspoken=job.text.unspoken,
-            starts=tuple(starts),
+            starts=tuple(start / self.sampling_rate for start in starts),
             mels=tuple(np.array(one.mel) for one in spoken),  # what was read from a GPU is in scarce memory
             durations=tuple(one.durations for one in spoken),
             pitches=_all([one.pitch for one in spoken]),

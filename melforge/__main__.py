@@ -10,6 +10,8 @@ COMMANDS = {
     "speak": ("common.cli.speak", "speak text to sound files or standard output"),
     "serve": ("common.cli.serve", "serve speech over HTTP, as OpenAI's audio API"),
     "say": ("common.cli.say", "have a server speak: play it, or write it to a file"),
+    "triton": ("common.cli.triton", "write a model repository for NVIDIA's Triton Inference Server"),
+    "triton-client": ("common.cli.triton_client", "have the models in a Triton Inference Server speak"),
     "list": ("common.cli.list", "list voices, models, backends and what is exported or built"),
     "benchmark": ("common.cli.benchmark", "measure speed and memory on this machine"),
     "benchmark-server": ("common.cli.benchmark_server", "measure a server under load"),

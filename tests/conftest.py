@@ -80,6 +80,14 @@ def has_half_on_host() -> bool:
         return subprocess.run(command, input=b"_Float16 half;", capture_output=True).returncode == 0
 
 
+def has_tritonserver() -> bool:
+    python = os.environ.get("MELFORGE_TRITON_PYTHON")
+    return (
+        bool(python)
+        and subprocess.run([python, "-c", "import pytriton"], capture_output=True).returncode == 0
+    )
+
+
 NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
     "gpu": ("an NVIDIA GPU", has_gpu),
     "no_gpu": ("a machine without an NVIDIA GPU", lambda: not has_gpu()),
@@ -97,6 +105,7 @@ NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
     "pipecat": ("the package pipecat-ai[openai]", lambda: has_module("pipecat.services.openai.tts")),
     "litserve": ("LitServe", lambda: has_module("litserve")),
     "browser": ("Playwright, Chromium and the extra serve", has_browser),
+    "tritonserver": ("$MELFORGE_TRITON_PYTHON, with the extra tritonserver", has_tritonserver),
     "dev_full": ("/dev/full", lambda: Path("/dev/full").exists()),
 }
 

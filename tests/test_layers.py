@@ -29,6 +29,7 @@ LADDER = (
     ("common.synthesis",),
     ("common.runner",),
     ("common.serve",),
+    ("common.triton",),
     ("common.bench",),
     ("common.verify",),
     ("common.cli",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,9 +14,10 @@ from common.audio.contract import MelContract, require_same_contract
 from common.config.deployment import Deployment
 from common.errors import InputError, unknown
 from common.registry import decoder_forms, get_model
-from common.runner import OWN_CONTROLS, AnalysedText, TextToSpeech
+from common.runner import AnalysedText, TextToSpeech, known_controls
 from common.stages.choose import deployment_of, parse_backends
 from common.synthesis.acoustic import AcousticModel
+from common.synthesis.chunks import ChunkSizes
 from common.synthesis.driver import Driver
 from common.synthesis.loading import make_driver, override, pick_device
 from common.synthesis.vocoder import Vocoder
@@ -29,6 +31,8 @@ OPENAI_VOICES = (
     *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable"),
     *("marin", "nova", "onyx", "sage", "shimmer", "verse"),
 )
+# Of chunks on a CPU, where every seam costs the frames around it again: 256 take a tenth of a second.
+CHUNKS = ChunkSizes(first=24, largest=256, growth=8, even=True)
 FIRST_WORDS = "Ready to speak."
 
 
@@ -55,6 +59,13 @@ class LoadOptions:
         """Whether all models run on engines that threads can share: ONNX Runtime's on a CPU."""
         on_onnx = {part.rpartition("=")[2].strip() for part in self.backend.split(",")} == {"onnx"}
         return on_onnx and (pick_device("onnx") if self.device == "auto" else self.device) == "cpu"
+
+    def workers(self, processes: int = 1) -> int:
+        """Threads that speak: one a core in all processes together where they can share engines, else one."""
+        if not self.shares_engines():
+            return 1
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return max(1, cores // processes)
 
 
 @dataclass(frozen=True)
@@ -143,7 +154,7 @@ class Pairs:
 
     def controls(self, pair: Pair) -> frozenset[str]:
         """The names of the controls that change what the pair speaks; it need not be loaded."""
-        return OWN_CONTROLS.union(*(get_model(name).controls for name in (pair.acoustic, pair.vocoder)))
+        return known_controls(pair.acoustic, pair.vocoder)
 
     def mel(self, pair: Pair) -> MelContract:
         return self._sources[pair.voice, pair.acoustic].mel
@@ -166,6 +177,11 @@ class Pairs:
         _, turn = self._frontend(tts.acoustic.source)
         with turn:
             return tts.analyse(text)
+
+    def chunk_sizes(self, tts: TextToSpeech) -> ChunkSizes | None:
+        """Of a stream's chunks; on a CPU half of what a vocoder makes at a time, in steps and memory."""
+        largest = min(CHUNKS.largest, tts.vocoder.longest_chunk // 2)
+        return replace(CHUNKS, largest=largest) if self.options.shares_engines() else None
 
     @property
     def can_be_shared(self) -> bool:

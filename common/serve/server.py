@@ -49,16 +49,8 @@ def serve(settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...]
 def make_service(settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...]) -> Service:
     """In an event loop."""
     pairs = Pairs(options, settings.pairs, settings.memory_limit)
-    workers = settings.workers or default_workers(options, settings.processes)
+    workers = settings.workers or options.workers(settings.processes)
     return Service(settings, pairs, workers, keys)
-
-
-def default_workers(options: LoadOptions, processes: int = 1) -> int:
-    """One a core where threads can share engines, in all processes together; else one in each."""
-    if not options.shares_engines():
-        return 1
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // processes)
 
 
 def bind(host: str, port: int, shared: bool = False) -> socket.socket:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from common.audio.wire import WireEncoder
@@ -22,8 +22,6 @@ from common.serve.scheduler import Batches, Job, Scheduler
 from common.serve.settings import ServeSettings
 from common.speech import Controls
 
-# Of chunks on a CPU, where every seam costs the frames around it again: 256 take a tenth of a second.
-CHUNKS = ChunkSizes(first=24, largest=256, growth=8, even=True)
 ENCODING_THREADS = 4  # beside the one thread that owns a GPU
 
 T = TypeVar("T")
@@ -158,13 +156,8 @@ class Service:
         except InputError as error:
             param = "sample_rate" if "Hz" in str(error) else "response_format"
             raise ApiError(400, str(error), param, "unsupported_value") from None
-        stream = make_stream(tts, text, controls, wanted, self._sizes(tts))
+        stream = make_stream(tts, text, controls, wanted, self.pairs.chunk_sizes(tts))
         return Speaking(wanted, stream, self.scheduler.submit(stream, encoder, tts.sampling_rate, arrived))
-
-    def _sizes(self, tts: TextToSpeech) -> ChunkSizes | None:
-        """Of a stream's chunks; on a CPU half of what a vocoder makes at a time, in steps and memory."""
-        largest = min(CHUNKS.largest, tts.vocoder.longest_chunk // 2)
-        return replace(CHUNKS, largest=largest) if self._shared else None
 
     def stop(self, seconds: float = 5.0) -> None:
         """Ends all work; waits so long for the workers."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from common.errors import InputError
@@ -27,6 +29,18 @@ def finish(
     if pause is not None:
         finished[size - len(fade) : size] *= fade[::-1]
     return finished
+
+
+def join_utterances(
+    audio: Sequence[np.ndarray], pauses: Sequence[float], rate: int, volume: float
+) -> tuple[np.ndarray, list[int]]:
+    """A text's utterances, float32 [S] each, finished and in order, and the sample at which each begins."""
+    finished, starts, position = [], [], 0
+    for samples, pause in zip(audio, pauses, strict=True):
+        starts.append(position)
+        finished.append(soft_clip(finish(samples, rate, volume, pause=pause)))
+        position += len(finished[-1])
+    return np.concatenate(finished) if len(finished) > 1 else finished[0], starts
 
 
 def soft_clip(samples: np.ndarray) -> np.ndarray:

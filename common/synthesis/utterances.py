@@ -6,7 +6,8 @@ short segments nearly always do: both are tried in turn, and the best result is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,23 @@ def speak_utterances(
     each = controls_of_each(controls, len(utterances))
     spoken = attempts.batch(utterances, each)
     return attempts.again(utterances, spoken, each, CUTS) if retries else spoken
+
+
+def alike_batches(
+    acoustic: AcousticModel, lengths: Sequence[int], controls: Sequence[Controls], batch_size: int
+) -> Iterator[list[int]]:
+    """Utterances of so many symbols by their numbers, so many of similar length at a time.
+
+    Together only what the same bucket covers and has the same `batch_key`. One by one they keep their order.
+    """
+    keys = [acoustic.batch_key(one) for one in controls]
+    order = list(range(len(lengths)))
+    if batch_size > 1:
+        known = list(dict.fromkeys(keys))
+        order.sort(key=lambda i: (known.index(keys[i]), lengths[i]))
+    for _, alike in itertools.groupby(order, lambda i: (keys[i], acoustic.engines.covering(lengths[i]))):
+        while batch := list(itertools.islice(alike, batch_size)):
+            yield batch
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,70 @@
+"""Writes a model repository for NVIDIA's Triton Inference Server, which runs our models in batches."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from common.cli import options
+from common.errors import InputError
+
+EPILOG = """examples:
+  %(prog)s models
+  %(prog)s models --acoustic tacotron2 --vocoder waveglow --backend cuda --device cuda --instances 2
+  tritonserver --model-repository=models
+
+docs/triton.md has the models, their tensors, and how they are run."""
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = options.Parser(description=__doc__, epilog=EPILOG, kinds=("acoustic", "vocoder"))
+    parser.add_argument("folder", metavar="OUT", type=Path, help="folder of the repository")
+    models = parser.add_argument_group("models")
+    names = ("acoustic", "vocoder", "voice", "checkpoint", "backend", "precision", "decoder", "threads")
+    options.add_options(models, *names)
+    group = parser.add_argument_group("how Triton runs them")
+    group.add_argument(
+        "--device",
+        choices=DEVICES,
+        default="auto",
+        help="cuda: instances on every GPU that Triton has (default: there, or on the CPU without one)",
+    )
+    group.add_argument(
+        "--instances",
+        type=options.positive,
+        default=1,
+        metavar="N",
+        help="of each model, on each GPU; each is a process with weights of its own (default: 1)",
+    )
+    group.add_argument(
+        "--batch-size",
+        type=options.positive,
+        metavar="N",
+        help="texts at a time (default: as many as the models take)",
+    )
+    group.add_argument(
+        "--queue-delay",
+        type=options.not_negative,
+        default=0,
+        metavar="US",
+        help="microseconds that a text waits at each model for others (default: 0)",
+    )
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parse(argv)
+    from common.triton.choice import ModelChoice
+    from common.triton.repository import Layout, write_repository
+
+    if args.folder.exists() and not args.folder.is_dir():
+        raise InputError(f"{args.folder} is a file: give a folder for the repository")
+    names = ("acoustic", "vocoder", "voice", "backend", "threads", "decoder", "deployments", "overrides")
+    given = {name: getattr(args, name) for name in names}
+    choice = ModelChoice(checkpoints=tuple(args.checkpoint), **given)
+    layout = Layout(args.device, args.instances, args.batch_size, args.queue_delay)
+    models = write_repository(args.folder, choice, layout)
+    print(f"{args.folder}: {', '.join(models)}")
+    return 0

@@ -1,0 +1,151 @@
+"""Has the models of `melforge triton` in a Triton Inference Server speak: a phrase a line, a wav for each."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.audio.sound_files import write_audio
+from common.cli import options
+from common.cli.parser import USER_ERROR
+from common.cli.phrases import Phrase, read_phrases
+from common.cli.run import FAULT
+from common.errors import InputError
+from common.serve.client import Address, ServerError
+from common.triton.client import CLIENTS, Client
+
+SERVERS = {"http": "http://127.0.0.1:8000", "grpc": "http://127.0.0.1:8001"}
+EPILOG = """examples:
+  %(prog)s phrases.txt -o speech
+  %(prog)s phrases.txt -o speech --concurrency 8 --protocol grpc --server http://10.0.0.5:8001
+  %(prog)s phrases.txt -o speech --stream --pace 1.2"""
+
+
+@dataclass
+class Spoken:
+    """A phrase's audio and the seconds since it was asked for."""
+
+    audio: np.ndarray
+    first_audio: float
+    total: float
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = options.Parser(description=__doc__, epilog=EPILOG)
+    parser.add_argument("phrases", metavar="FILE", help="a phrase a line, or - for stdin")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        type=Path,
+        required=True,
+        help="folder of the wavs, by line: 1.wav ...",
+    )
+    parser.add_argument(
+        "--protocol", choices=tuple(CLIENTS), default="http", help="http or grpc (default: http)"
+    )
+    parser.add_argument(
+        "--server",
+        metavar="URL",
+        help=f"where it listens (default: {SERVERS['http']}, and for gRPC port 8001)",
+    )
+    parser.add_argument("--stream", action="store_true", help="take the audio in chunks as it is made")
+    parser.add_argument(
+        "--concurrency", type=options.positive, default=1, metavar="N", help="phrases at a time (default: 1)"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=300.0,
+        metavar="S",
+        help="longest wait for an answer (default: 300 s)",
+    )
+    options.add_control_arguments(parser)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parse(argv)
+    if not args.timeout > 0:
+        raise InputError(f"--timeout must be positive, not {args.timeout:g}")
+    controls = options.controls_from(args)
+    parameters = {name: getattr(controls, name) for name in controls.asked()}
+    phrases = read_phrases(None, args.phrases)
+    address = Address.parse(args.server or SERVERS[args.protocol])
+    args.output.mkdir(parents=True, exist_ok=True)
+    clients = Clients(args.protocol, address, args.timeout)
+    status, made, begun = 0, 0.0, time.perf_counter()
+    try:
+        rate = clients.mine.sampling_rate()
+        with ThreadPoolExecutor(args.concurrency) as threads:
+            answers = threads.map(lambda phrase: clients.speak(phrase, parameters, args.stream), phrases)
+            for phrase, spoken in zip(phrases, answers, strict=True):
+                if isinstance(spoken, ServerError):
+                    print(f"error: {phrase.place}: {spoken}", file=sys.stderr)
+                    status = max(status, USER_ERROR) if spoken.is_the_callers else status or FAULT
+                    continue
+                path = args.output / f"{phrase.name}.wav"
+                write_audio(path, spoken.audio, rate)
+                made += len(spoken.audio) / rate
+                first = f"first audio {spoken.first_audio * 1e3:.0f} ms, " if args.stream else ""
+                print(f"{path}: {len(spoken.audio) / rate:.2f} s, {first}all {spoken.total * 1e3:.0f} ms")
+    except ServerError as error:
+        raise InputError(f"{address}: {error}") from None
+    except OSError as error:
+        raise InputError(f"no server at {address} ({error.strerror or error}): give --server URL") from None
+    finally:
+        clients.close()
+    seconds = time.perf_counter() - begun
+    print(
+        f"{len(phrases)} phrases, {made:.1f} s of audio in {seconds:.2f} s: {made / seconds:.1f} x real time"
+    )
+    return status
+
+
+class Clients:
+    """One of each thread."""
+
+    def __init__(self, protocol: str, address: Address, timeout: float):
+        self._how = CLIENTS[protocol], address, timeout
+        self._local = threading.local()
+        self._made: list[Client] = []
+
+    @property
+    def mine(self) -> Client:
+        if not hasattr(self._local, "client"):
+            kind, *how = self._how
+            self._local.client = kind(*how)
+            self._made.append(self._local.client)
+        return self._local.client
+
+    def speak(self, phrase: Phrase, parameters: dict[str, Any], stream: bool) -> Spoken | ServerError:
+        begun = time.perf_counter()
+        first, chunks = 0.0, []
+        try:
+            for chunk in self._chunks(phrase.text, parameters, stream):
+                first = first or time.perf_counter() - begun
+                chunks.append(chunk)
+        except ServerError as error:
+            return error
+        if not chunks:
+            return ServerError(0, "the stream ended without audio")
+        return Spoken(np.concatenate(chunks), first, time.perf_counter() - begun)
+
+    def _chunks(self, text: str, parameters: dict[str, Any], stream: bool) -> Iterator[np.ndarray]:
+        if stream:
+            yield from self.mine.stream(text, parameters)
+        else:
+            yield self.mine.speak(text, parameters)
+
+    def close(self) -> None:
+        for client in self._made:
+            client.close()

@@ -1,0 +1,230 @@
+"""The models' classes as Triton's python backend calls them: each model.py names one of these.
+
+Only the backend's process has the module `triton_python_backend_utils`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.arrays import Array, concatenate, is_numpy, pad_rows, to_numpy
+from common.errors import InputError
+from common.speech import Controls, MelTooLong
+from common.synthesis.acoustic import AcousticModel
+from common.synthesis.vocoder import Vocoder
+from common.triton import speaking, tensors
+from common.triton.choice import ModelChoice, pick_instance_device
+
+NO_UTTERANCE = -1  # the length behind those of an item's utterances
+LONGEST_PAUSE = 3600.0  # seconds
+
+
+class Model(ABC):
+    """One instance of a model: its process has it alone, and calls it from one thread."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        self.triton = importlib.import_module("triton_python_backend_utils")
+        config = json.loads(args["model_config"])
+        parameters = {name: value["string_value"] for name, value in config["parameters"].items()}
+        folder = Path(args["model_repository"]) / args["model_version"]
+        self.choice = ModelChoice.read(parameters, folder)
+        self.sources = self.choice.sources()
+        self.instance = (args["model_instance_kind"], args["model_instance_device_id"])
+        self.load()
+
+    @abstractmethod
+    def load(self) -> None:
+        """Makes ready what speaks; an exception ends the server with its words."""
+
+    def device(self, *kinds: str) -> str:
+        """What this instance runs the acoustic model or the vocoder on, or both."""
+        backends = self.choice.backends(self.sources)
+        return pick_instance_device([backends[kind] for kind in kinds], *self.instance)
+
+    def controls(self, request: Any) -> Controls:
+        parameters = json.loads(request.parameters() or "{}")
+        return speaking.controls_of(parameters, *(source.model for source in self.sources.values()))
+
+    def texts(self, request: Any) -> list[str]:
+        """The texts of a request, in order."""
+        given = self.read(request, tensors.TEXT.name).reshape(-1)
+        try:
+            return [text.decode() for text in given]
+        except UnicodeDecodeError as error:
+            raise InputError(f"the text is not UTF-8 ({error.reason} at byte {error.start})") from None
+
+    def read(self, request: Any, name: str) -> Array:
+        """An input: numpy's, or torch's where it is on a GPU."""
+        tensor = self.triton.get_input_tensor_by_name(request, name)
+        if tensor.is_cpu():
+            return tensor.as_numpy()
+        return importlib.import_module("torch").from_dlpack(tensor.to_dlpack())
+
+    def output(self, name: str, array: Array) -> Any:
+        if is_numpy(array):
+            return self.triton.Tensor(name, array)
+        return self.triton.Tensor.from_dlpack(name, array.contiguous())  # stays on its GPU
+
+    def error(self, error: Exception) -> Any:
+        """INVALID_ARGUMENT where another request would do, else a fault of ours."""
+        if isinstance(error, InputError | MelTooLong):
+            return self.triton.TritonError(str(error), self.triton.TritonError.INVALID_ARG)
+        text = f"this is a fault of Melforge ({type(error).__name__}: {error}); please report it"
+        self.triton.Logger.log_error(text)
+        return self.triton.TritonError(text)
+
+
+class BatchModel(Model):
+    """A model that Triton's dynamic batcher gives several requests at a time, each of one item or more."""
+
+    @abstractmethod
+    def items(self, request: Any) -> list[Any]: ...
+
+    @abstractmethod
+    def make(self, items: Sequence[Any]) -> list[Any]:
+        """What becomes of each item, or its exception."""
+
+    @abstractmethod
+    def answer(self, made: Sequence[Any]) -> dict[str, Array]:
+        """The outputs of a request, of what became of its items."""
+
+    def execute(self, requests: Sequence[Any]) -> list[Any]:
+        given: list[list[Any] | Exception] = []
+        for request in requests:
+            try:
+                given.append(self.items(request))
+            except Exception as error:
+                given.append(error)
+        made = iter(self.make([item for items in given if isinstance(items, list) for item in items]))
+        return [self.response(items, made) for items in given]
+
+    def response(self, given: list[Any] | Exception, made: Iterator[Any]) -> Any:
+        """To a request of these items, with what is next in `made`."""
+        answers = [given] if isinstance(given, Exception) else [next(made) for _ in given]
+        for one in answers:
+            if isinstance(one, Exception):
+                return self.triton.InferenceResponse([], self.error(one))
+        outputs = [self.output(name, array) for name, array in self.answer(answers).items()]
+        return self.triton.InferenceResponse(outputs)
+
+
+class Frontend(BatchModel):
+    """Text to symbols, on a CPU."""
+
+    def load(self) -> None:
+        source = self.sources["acoustic"]
+        assert source.frontend is not None  # every acoustic model has one
+        self.frontend = source.frontend.build()
+        self.longest, _ = self.choice.limits(self.sources)
+
+    def items(self, request: Any) -> list[Any]:
+        self.controls(request)  # what is wrong with them shows before anything is spoken
+        return self.texts(request)
+
+    def make(self, items: Sequence[Any]) -> list[Any]:
+        def run(rows: Sequence[int]) -> list[Any]:
+            return [speaking.analyse(self.frontend, items[row], self.longest) for row in rows]
+
+        return speaking.run_each(run, range(len(items)))
+
+    def answer(self, made: Sequence[Any]) -> dict[str, Array]:
+        return {
+            tensors.SYMBOLS.name: padded([concatenate([one.ids for one in text]) for text in made]),
+            tensors.LENGTHS.name: padded_lengths([[len(one.ids) for one in text] for text in made]),
+            tensors.PAUSES.name: padded([np.array([one.pause for one in text]) for text in made]),
+        }
+
+
+class Acoustic(BatchModel):
+    """Symbols to mel."""
+
+    def load(self) -> None:
+        driver = self.choice.driver("acoustic", self.device("acoustic"))
+        assert isinstance(driver, AcousticModel)
+        self.acoustic = driver
+        assert driver.source.frontend is not None
+        self.symbols = driver.source.frontend.build().symbols
+        self.batch_size = self.choice.deployment(driver.source.model).batch_size
+
+    def items(self, request: Any) -> list[Any]:
+        controls = self.controls(request)
+        ids, lengths = (self.read(request, t.name) for t in (tensors.SYMBOLS, tensors.LENGTHS))
+        return [
+            speaking.Symbols(parts(row, used(counts), least=1), controls)
+            for row, counts in zip(ids, lengths, strict=True)
+        ]
+
+    def make(self, items: Sequence[Any]) -> list[Any]:
+        return speaking.speak(self.acoustic, self.symbols, items, self.batch_size)
+
+    def answer(self, made: Sequence[Any]) -> dict[str, Array]:
+        mels = padded([concatenate(list(mels), axis=1) for mels in made])
+        lengths = padded_lengths([[mel.shape[1] for mel in mels] for mels in made])
+        return {"mel": mels, tensors.MEL_LENGTHS.name: lengths}
+
+
+class MelToAudio(BatchModel):
+    """Mel to audio."""
+
+    def load(self) -> None:
+        driver = self.choice.driver("vocoder", self.device("vocoder"))
+        assert isinstance(driver, Vocoder)
+        self.vocoder = driver
+
+    def items(self, request: Any) -> list[Any]:
+        controls = self.controls(request)
+        names = ("mel", tensors.MEL_LENGTHS.name, tensors.PAUSES.name)
+        items = []
+        for mel, lengths, pauses in zip(*(self.read(request, name) for name in names), strict=True):
+            mels = parts(mel, used(lengths), least=0)
+            seconds = to_numpy(pauses)[: len(mels)].tolist()
+            if len(seconds) < len(mels) or not all(0 <= pause <= LONGEST_PAUSE for pause in seconds):
+                raise InputError(f"pauses {seconds} of {len(mels)} utterances: one each, in seconds")
+            items.append(speaking.Mels(mels, seconds, controls))
+        return items
+
+    def make(self, items: Sequence[Any]) -> list[Any]:
+        return speaking.vocode(self.vocoder, self.vocoder.source.mel.sampling_rate, items)
+
+    def answer(self, made: Sequence[Any]) -> dict[str, Array]:
+        lengths = np.array([[len(audio)] for audio in made])
+        return {tensors.AUDIO.name: padded(made), tensors.AUDIO_LENGTH.name: lengths}
+
+
+def used(lengths: Array) -> np.ndarray:
+    """Without what stands behind the last utterance of an item: int64 [U]."""
+    lengths = to_numpy(lengths)
+    return lengths[: int(np.flatnonzero(lengths != NO_UTTERANCE).max(initial=-1)) + 1]
+
+
+def parts(row: Array, lengths: np.ndarray, least: int) -> list[Array]:
+    """The utterances [..., lengths[u]] of an item [..., T], each of `least` steps or more.
+
+    An InputError where it has no such utterances.
+    """
+    if not len(lengths):
+        raise InputError("an item without utterances: there are no lengths")
+    ends = np.cumsum(lengths)
+    if lengths.min() < least or lengths.max() > row.shape[-1] or ends[-1] > row.shape[-1]:
+        raise InputError(f"lengths {lengths.tolist()} of a tensor of {row.shape[-1]}")
+    return [row[..., end - length : end] for end, length in zip(ends, lengths, strict=True)]
+
+
+def padded(rows: Sequence[Array]) -> Array:
+    """Arrays [..., T] of one kind as one [B, ..., T], with zeros behind the shorter ones."""
+    return pad_rows(rows, len(rows), max(row.shape[-1] for row in rows))
+
+
+def padded_lengths(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """The lengths of each item's utterances as int64 [B, U]."""
+    lengths = np.full((len(rows), max(map(len, rows))), NO_UTTERANCE, np.int64)
+    for target, row in zip(lengths, rows, strict=True):
+        target[: len(row)] = row
+    return lengths

@@ -1,0 +1,127 @@
+"""Which models a repository speaks with: written into each config's parameters, and read by its model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from common.audio.contract import require_same_contract
+from common.config.deployment import Deployment
+from common.stages.choose import KINDS, choose_stages, deployment_of, pads_masked, parse_backends
+from common.synthesis.driver import Driver
+from common.synthesis.loading import choose_sources, make_driver, pick_device
+from common.weights.voices import ModelSource
+
+LAID_IN = "./"  # begins the path of a file in the folder of a model's version
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """Names and values as in `TextToSpeech.load`."""
+
+    acoustic: str | None = None
+    vocoder: str | None = None
+    voice: str | None = None
+    checkpoints: tuple[str, ...] = ()
+    backend: str = "onnx"
+    threads: int | None = None
+    decoder: str | None = None
+    deployments: Mapping[str, Deployment] = field(default_factory=dict)
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def sources(self) -> dict[str, ModelSource]:
+        """The acoustic model's and the vocoder's."""
+        wanted = {"acoustic": self.acoustic, "vocoder": self.vocoder}
+        sources = choose_sources(wanted, self.voice, self.checkpoints, self.overrides)
+        first, second = (sources[kind] for kind in KINDS)
+        require_same_contract(first.mel, second.mel, (first.model, second.model))
+        return sources
+
+    def deployment(self, model: str) -> Deployment:
+        return deployment_of(model, self.deployments, self.backend)
+
+    def backends(self, sources: Mapping[str, ModelSource]) -> dict[str, str]:
+        return parse_backends(self.backend, {kind: source.model for kind, source in sources.items()})
+
+    def driver(self, kind: str, device: str) -> Driver:
+        """The acoustic model or the vocoder on its engines."""
+        sources = self.sources()
+        form = self.decoder if kind == "acoustic" else None
+        how = self.deployment(sources[kind].model)
+        return make_driver(
+            sources[kind], self.backends(sources)[kind], device, self.threads, form, deployment=how
+        )
+
+    def limits(self, sources: Mapping[str, ModelSource]) -> tuple[int, int]:
+        """The longest utterance in symbols, and the texts of a batch, as the stages declare them."""
+        longest, batches = [], []
+        for kind, source in sources.items():
+            how = self.deployment(source.model)
+            buckets = how.buckets(kind)
+            form = self.decoder if kind == "acoustic" else None
+            backend = self.backends(sources)[kind]
+            stages = choose_stages(
+                source, form, bool(buckets), pads_masked(source, how), backend, how.kernels
+            )
+            batches += [how.batch_size or stage.batch.max for stage in stages]
+            if kind == "acoustic":
+                longest = [stage.dynamic_dims["text"].max for stage in stages if "text" in stage.dynamic_dims]
+                longest += [bucket.text for bucket in buckets[-1:]]
+        return min(longest), min(batches)
+
+    def parameters(self) -> dict[str, str]:
+        """What differs from the defaults, as the strings of a config's parameters."""
+        found: dict[str, Any] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if value not in (None, (), {}):
+                found[f.name] = value
+        if self.deployments:
+            plain = asdict(Deployment())
+            found["deployments"] = {
+                model: {name: value for name, value in asdict(how).items() if value != plain[name]}
+                for model, how in self.deployments.items()
+            }
+        return {
+            name: value if isinstance(value, str) else json.dumps(value, default=list)
+            for name, value in found.items()
+        }
+
+    @classmethod
+    def read(cls, parameters: Mapping[str, str], folder: Path) -> ModelChoice:
+        """What `parameters` gave, of a model whose version's folder this is."""
+        texts = {"acoustic", "vocoder", "voice", "backend", "decoder"}
+        values: dict[str, Any] = {
+            f.name: parameters[f.name] if f.name in texts else _tuples(json.loads(parameters[f.name]))
+            for f in fields(cls)
+            if f.name in parameters
+        }
+        if "deployments" in values:
+            values["deployments"] = {m: Deployment(**how) for m, how in values["deployments"].items()}
+        if values.get("voice", "").startswith(LAID_IN):
+            values["voice"] = str(folder / values["voice"])
+        values["checkpoints"] = tuple(
+            text.replace(f"={LAID_IN}", f"={folder}/") for text in values.get("checkpoints", ())
+        )
+        return cls(**values)
+
+
+def pick_instance_device(backends: Iterable[str], kind: str, number: str) -> str:
+    """What an instance of a model runs on: the GPU that Triton gave it, where its backends can use one.
+
+    Of several backends that differ in it, each picks for itself ("auto"): the first GPU, or the CPU.
+    """
+    picked = {pick_device(backend) for backend in backends} if kind == "GPU" else {"cpu"}
+    if len(picked) > 1:
+        return "auto"
+    return "cpu" if "cpu" in picked else f"cuda:{number}"
+
+
+def _tuples(value: Any) -> Any:
+    """Configs have tuples where JSON has lists."""
+    if isinstance(value, list):
+        return tuple(map(_tuples, value))
+    return {key: _tuples(item) for key, item in value.items()} if isinstance(value, dict) else value

@@ -1,0 +1,194 @@
+"""Clients of the models in a repository of ours: KServe's protocol over HTTP by Python's library, or gRPC.
+
+Each instance has one connection, for one thread at a time.
+"""
+
+from __future__ import annotations
+
+import http.client
+import importlib
+import json
+import queue
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+
+from common.errors import InputError, require_package
+from common.serve.client import Address, ServerError
+from common.triton.tensors import AUDIO, STREAM, TEXT, WHOLE
+
+GRPC_STATUS = {"INVALID_ARGUMENT": 400, "NOT_FOUND": 404, "UNAVAILABLE": 0}
+EVENT = b"data: "
+AT_ONCE = 1 << 18  # bytes that are read of a stream
+RATE = "sampling_rate"  # a parameter of the models' configs
+
+
+class Client(Protocol):
+    """Parameters are controls by their names. ServerError: an answer that is no speech; OSError: none."""
+
+    def sampling_rate(self) -> int: ...
+
+    def speak(self, text: str, parameters: Mapping[str, Any]) -> np.ndarray:
+        """The audio float32 [S] of a text."""
+        ...
+
+    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[np.ndarray]:
+        """The same in chunks as they come."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class HttpClient:
+    """Audio comes as bytes; only in a stream as JSON, since Triton streams nothing else over HTTP."""
+
+    def __init__(self, address: Address, timeout: float):
+        self.address = address
+        kind = http.client.HTTPSConnection if address.secure else http.client.HTTPConnection
+        self._connection = kind(address.host, address.port, timeout=timeout)
+
+    def sampling_rate(self) -> int:
+        with self._unbroken():
+            config = json.loads(self._ask("GET", f"/v2/models/{WHOLE}/config").read())
+        return _rate({name: value["string_value"] for name, value in config.get("parameters", {}).items()})
+
+    def speak(self, text: str, parameters: Mapping[str, Any]) -> np.ndarray:
+        body = {
+            "inputs": [{"name": TEXT.name, "datatype": "BYTES", "shape": [1, 1], "data": [text]}],
+            "outputs": [{"name": AUDIO.name, "parameters": {"binary_data": True}}],
+            "parameters": dict(parameters),
+        }
+        with self._unbroken():
+            answer = self._ask("POST", f"/v2/models/{WHOLE}/infer", body)
+            head = int(answer.headers["Inference-Header-Content-Length"])
+            return np.frombuffer(answer.read()[head:], "<f4")
+
+    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[np.ndarray]:
+        path = f"/v2/models/{STREAM}/generate_stream"
+        with self._unbroken():
+            for line in lines(self._ask("POST", path, {TEXT.name: text, **parameters})):
+                if line.startswith(EVENT):
+                    event = json.loads(line.removeprefix(EVENT))
+                    if "error" in event:
+                        raise ServerError(500, event["error"])
+                    yield np.array(event[AUDIO.name], np.float32).reshape(-1)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> http.client.HTTPResponse:
+        data = None if body is None else json.dumps(body).encode()
+        self._connection.request(method, self.address.path + path, data)
+        answer = self._connection.getresponse()
+        if answer.status != 200:
+            raise ServerError(answer.status, sentence(answer.read()))
+        return answer
+
+    @contextmanager
+    def _unbroken(self) -> Iterator[None]:
+        """A ServerError where the server breaks off; the next request opens the connection again."""
+        try:
+            yield
+        except http.client.HTTPException as error:
+            self._connection.close()
+            raise ServerError(0, f"the connection broke ({type(error).__name__})") from None
+
+
+class GrpcClient:
+    """By the package tritonclient, whose numbers in parameters may be whole only: others go as strings."""
+
+    def __init__(self, address: Address, timeout: float):
+        require_package("tritonclient", "gRPC")
+        self._grpc = importlib.import_module("tritonclient.grpc")
+        self._timeout = timeout
+        self._client = self._grpc.InferenceServerClient(f"{address.host}:{address.port}", ssl=address.secure)
+
+    def sampling_rate(self) -> int:
+        config = self._call(lambda: self._client.get_model_config(WHOLE, client_timeout=self._timeout)).config
+        return _rate({name: value.string_value for name, value in config.parameters.items()})
+
+    def speak(self, text: str, parameters: Mapping[str, Any]) -> np.ndarray:
+        given = {"inputs": self._inputs(text, (1, 1)), "parameters": _strings(parameters)}
+        outputs = [self._grpc.InferRequestedOutput(AUDIO.name)]
+        return self._call(
+            lambda: self._client.infer(WHOLE, outputs=outputs, client_timeout=self._timeout, **given)
+        ).as_numpy(AUDIO.name)[0]
+
+    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[np.ndarray]:
+        answers: queue.Queue[Any] = queue.Queue()
+        # With this header errors have a status.
+        headers = {"triton_grpc_error": "true"}
+        self._client.start_stream(lambda result, error: answers.put(error or result), headers=headers)
+        try:
+            self._client.async_stream_infer(
+                STREAM,
+                self._inputs(text, (1,)),
+                parameters=_strings(parameters),
+                enable_empty_final_response=True,
+            )
+            while True:
+                answer = answers.get(timeout=self._timeout)
+                if isinstance(answer, Exception):
+                    raise self._error(answer)
+                if answer.get_response().parameters["triton_final_response"].bool_param:
+                    return
+                yield answer.as_numpy(AUDIO.name)
+        except queue.Empty:
+            raise ServerError(0, f"no audio came in {self._timeout:g} s") from None
+        finally:
+            self._client.stop_stream(cancel_requests=True)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _inputs(self, text: str, shape: tuple[int, ...]) -> list[Any]:
+        tensor = self._grpc.InferInput(TEXT.name, list(shape), "BYTES")
+        tensor.set_data_from_numpy(np.full(shape, text.encode(), object))
+        return [tensor]
+
+    def _call(self, call: Any) -> Any:
+        try:
+            return call()
+        except self._grpc.InferenceServerException as error:
+            raise self._error(error) from None
+
+    def _error(self, error: Any) -> ServerError:
+        status = (error.status() or "").rpartition(".")[2]
+        return ServerError(GRPC_STATUS.get(status, 500), without_ensemble(error.message()))
+
+
+CLIENTS = {"http": HttpClient, "grpc": GrpcClient}
+
+
+def lines(answer: http.client.HTTPResponse) -> Iterator[bytes]:
+    """As they come. Iterating over the answer would take one that breaks off for a whole one."""
+    rest = b""
+    while data := answer.read1(AT_ONCE):
+        *whole, rest = (rest + data).split(b"\n")
+        yield from whole
+
+
+def sentence(body: bytes) -> str:
+    """What an answer says that is no speech."""
+    text = body.decode(errors="replace").removeprefix(EVENT.decode())
+    try:
+        return without_ensemble(str(json.loads(text)["error"]))
+    except (ValueError, KeyError, TypeError):
+        return text[:200] or "an answer without words"
+
+
+def without_ensemble(text: str) -> str:
+    return re.sub(r"^in ensemble '\w+', ", "", text)
+
+
+def _rate(parameters: Mapping[str, str]) -> int:
+    if RATE not in parameters:
+        raise InputError(f"its model {WHOLE} has no parameter {RATE}: melforge triton writes those that have")
+    return int(parameters[RATE])
+
+
+def _strings(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: str(value) if isinstance(value, float) else value for name, value in parameters.items()}

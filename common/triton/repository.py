@@ -1,0 +1,163 @@
+"""Writes a model repository: a folder for each model with its config.pbtxt, its code and what warms it up."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.files import write_bytes
+from common.registry import get_model
+from common.serve.pairs import FIRST_WORDS
+from common.stages.choose import KINDS
+from common.triton import tensors
+from common.triton.choice import LAID_IN, ModelChoice
+from common.triton.config import TYPES, Word, tensor_entry, to_text
+from common.triton.tensors import ACOUSTIC, FRONTEND, STREAM, VOCODER, WHOLE, Signature, signatures
+from common.weights.published import parse_checkpoint, read_checkpoint
+from common.weights.voices import list_voices, load_voice
+
+VERSION = "1"
+PROBE = Path(__file__).parent / "probe.py"
+ON_GPU = {"FORCE_CPU_ONLY_INPUT_TENSORS": "no"}  # the Python backend's own: else mels come by the host
+WARM_UP_FRAMES = 64  # of the vocoder's mel
+CLASSES = {  # modules of this package and their classes
+    FRONTEND: ("backend", "Frontend"),
+    ACOUSTIC: ("backend", "Acoustic"),
+    VOCODER: ("backend", "MelToAudio"),
+    STREAM: ("streaming", "TextToChunks"),
+}
+CODE = '''"""Written by `melforge triton`. Melforge must be installed, or its folder stand in PYTHONPATH."""
+
+from common.triton.{} import {} as TritonPythonModel  # noqa: F401
+'''
+HEAD = "# Written by `melforge triton`; docs/triton.md says what may be changed.\n"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How Triton runs the models: on what, so many instances of each, so many texts at a time."""
+
+    device: str = "auto"  # auto, cpu or cuda
+    instances: int = 1
+    batch_size: int | None = None  # None: as many as the stages take
+    queue_delay: int = 0  # microseconds that a request waits for others
+
+
+def write_repository(folder: Path, choice: ModelChoice, layout: Layout) -> list[str]:
+    """Writes all models, over those that are there, and gives their names."""
+    sources = choice.sources()
+    longest, batch = choice.limits(sources)
+    mel = sources["acoustic"].mel
+    batch_size = min(layout.batch_size or batch, batch)
+    named = replace(choice, acoustic=sources["acoustic"].model, vocoder=sources["vocoder"].model)
+    warm_up = warm_ups(sources, longest, mel.n_mel_channels)
+    about = {"sampling_rate": str(mel.sampling_rate)}
+    for name, signature in signatures(mel.n_mel_channels).items():
+        version = folder / name / VERSION
+        version.mkdir(parents=True, exist_ok=True)
+        parameters = {**about, **({} if name == WHOLE else lay_in(named, version).parameters())}
+        config = model_config(name, signature, batch_size, layout)
+        if name == VOCODER and layout.device != "cpu":
+            parameters |= ON_GPU
+        config["parameters"] = [{"key": k, "value": {"string_value": v}} for k, v in parameters.items()]
+        if name in warm_up:
+            config["model_warmup"] = [write_warm_up(folder / name / "warmup", signature, warm_up[name])]
+        write_bytes(folder / name / "config.pbtxt", (HEAD + to_text(config)).encode())
+        if name in CLASSES:
+            write_bytes(version / "model.py", CODE.format(*CLASSES[name]).encode())
+        else:  # a version must be there, and object stores have no empty folders
+            write_bytes(version / ".keep", b"")
+    write_bytes(folder / PROBE.name, PROBE.read_bytes())
+    return list(signatures())
+
+
+def model_config(name: str, signature: Signature, batch_size: int, layout: Layout) -> dict[str, Any]:
+    """A model's config without parameters and warm-up."""
+    batched = name in (FRONTEND, ACOUSTIC, VOCODER)
+    config: dict[str, Any] = {"name": name}
+    config.update({"platform": "ensemble"} if name == WHOLE else {"backend": "python"})
+    config["max_batch_size"] = 0 if name == STREAM else batch_size
+    config["input"] = [tensor_entry(tensor, ragged=batched) for tensor in signature.inputs]
+    config["output"] = [tensor_entry(tensor) for tensor in signature.outputs]
+    if name == WHOLE:
+        return {**config, "ensemble_scheduling": {"step": steps()}}
+    if batched:
+        delay = {"max_queue_delay_microseconds": layout.queue_delay} if layout.queue_delay else {}
+        config["dynamic_batching"] = delay
+    if name == STREAM:
+        config["model_transaction_policy"] = {"decoupled": True}
+    kinds = {"auto": "KIND_AUTO", "cpu": "KIND_CPU", "cuda": "KIND_GPU"}
+    kind = "KIND_CPU" if name == FRONTEND else kinds[layout.device]
+    config["instance_group"] = [{"count": layout.instances, "kind": Word(kind)}]
+    return config
+
+
+def steps() -> list[dict[str, Any]]:
+    """The ensemble's: tensors of the same name are the same tensor."""
+    found = []
+    for name in (FRONTEND, ACOUSTIC, VOCODER):
+        signature = signatures()[name]
+        maps = {
+            f"{way}_map": [{"key": tensor.name, "value": tensor.name} for tensor in given]
+            for way, given in (("input", signature.inputs), ("output", signature.outputs))
+        }
+        found.append({"model_name": name, "model_version": -1, **maps})
+    return found
+
+
+def lay_in(choice: ModelChoice, version: Path) -> ModelChoice:
+    """The choice with its files copied into a model's version: no path of this machine is left."""
+    checkpoints, voice = [], None
+    for text in choice.checkpoints:
+        word, path = parse_checkpoint(text)
+        source = read_checkpoint(path, word)
+        name = f"{source.model}{path.suffix}"  # training runs give all their files the same name
+        shutil.copyfile(path, version / name)
+        checkpoints.append(f"{get_model(source.model).kind}={LAID_IN}{name}")
+    if len(checkpoints) < len(KINDS):
+        found = load_voice(choice.voice)
+        voice = found.name
+        if choice.voice is not None and choice.voice not in list_voices():
+            shutil.copytree(found.folder, version / "voice", dirs_exist_ok=True)
+            voice = f"{LAID_IN}voice"
+    return replace(choice, checkpoints=tuple(checkpoints), voice=voice)
+
+
+def warm_ups(sources: Mapping[str, Any], longest: int, n_mels: int) -> dict[str, dict[str, np.ndarray]]:
+    """What each model with a batcher is run on before Triton says that it is ready."""
+    from common.triton.speaking import analyse
+
+    first = analyse(sources["acoustic"].frontend.build(), FIRST_WORDS, longest)[0]
+    return {
+        FRONTEND: {tensors.TEXT.name: np.array([FIRST_WORDS.encode()], object)},
+        ACOUSTIC: {tensors.SYMBOLS.name: first.ids, tensors.LENGTHS.name: np.array([len(first.ids)])},
+        VOCODER: {
+            "mel": np.zeros((n_mels, WARM_UP_FRAMES), np.float32),
+            tensors.MEL_LENGTHS.name: np.array([WARM_UP_FRAMES]),
+            tensors.PAUSES.name: np.zeros(1),
+        },
+    }
+
+
+def write_warm_up(folder: Path, signature: Signature, given: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Writes the inputs and gives the config's entry."""
+    folder.mkdir(exist_ok=True)
+    inputs = []
+    for tensor in signature.inputs:
+        array = given[tensor.name]
+        write_bytes(folder / tensor.name, to_bytes(array))
+        value = {"data_type": Word(TYPES[tensor.dtype]), "dims": list(array.shape)}
+        inputs.append({"key": tensor.name, "value": {**value, "input_data_file": tensor.name}})
+    return {"name": "first words", "batch_size": 1, "inputs": inputs}
+
+
+def to_bytes(array: np.ndarray) -> bytes:
+    """As Triton has tensors on the wire: little-endian; before each string its length."""
+    if array.dtype != object:
+        return array.astype(array.dtype.newbyteorder("<")).tobytes()
+    return b"".join(len(text).to_bytes(4, "little") + text for text in array.ravel())

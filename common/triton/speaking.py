@@ -1,0 +1,142 @@
+"""What Triton's models of ours do with a batch of items; nothing here knows Triton.
+
+Items are independent: what cannot be spoken is an exception in the place of its result, and the others are
+made without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from common.arrays import Array
+from common.errors import InputError, unknown
+from common.runner import fitting_utterances, known_controls, require_controls
+from common.speech import Controls, control_fields
+from common.synthesis.acoustic import AcousticModel
+from common.synthesis.finish import join_utterances, require_finite
+from common.synthesis.utterances import alike_batches, speak_utterances
+from common.synthesis.vocoder import Vocoder
+from common.text import Frontend, Utterance
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Symbols:
+    """An item of the acoustic model: the ids int64 [T_text] of each utterance."""
+
+    ids: Sequence[np.ndarray]
+    controls: Controls
+
+
+@dataclass(frozen=True, eq=False)
+class Mels:
+    """An item of the vocoder: the mel [n_mels, T_mel] of each utterance, and the seconds behind it."""
+
+    mels: Sequence[Array]
+    pauses: Sequence[float]
+    controls: Controls
+
+
+def controls_of(parameters: Mapping[str, Any], *models: str) -> Controls:
+    """The controls that a request's parameters give. An InputError where one would change nothing."""
+    known = control_fields()
+    for name in parameters:
+        if name not in known:
+            raise InputError(unknown("parameter", name, known))
+    controls = Controls(**{name: _number(value, known[name][0]) for name, value in parameters.items()})
+    require_controls(controls, known_controls(*models), models)
+    return controls
+
+
+def _number(value: Any, kind: type) -> Any:
+    """A parameter of a number as clients can give it that know whole numbers and strings only."""
+    if isinstance(value, str) and kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            return value  # whose name and range the error says
+    return value
+
+
+def analyse(frontend: Frontend, text: str, longest: int) -> tuple[Utterance, ...]:
+    """The utterances of a text, none longer. An InputError where there is nothing to speak."""
+    return fitting_utterances(text, frontend(text).utterances, longest, frontend.symbols)
+
+
+def speak(
+    acoustic: AcousticModel, symbols: Sequence[str], items: Sequence[Symbols], batch_size: int | None = None
+) -> list[Any]:
+    """The mels of each item: a list [n_mels, T_mel] of its utterances, or its exception.
+
+    `batch_size` utterances are spoken at a time, as many as the model takes by default.
+    """
+    rows = [(number, ids) for number, item in enumerate(items) for ids in item.ids]
+    largest = min(batch_size or acoustic.largest_batch, acoustic.largest_batch)
+    size = largest if acoustic.prefers_batches else 1
+    lengths = [len(ids) for _, ids in rows]
+    each = [items[number].controls for number, _ in rows]
+
+    def run(batch: Sequence[int]) -> list[Array]:
+        utterances = [_utterance(rows[row][1], symbols) for row in batch]
+        spoken = speak_utterances(acoustic, symbols, utterances, [each[row] for row in batch], retries=0)
+        return [one.mel for one in spoken]
+
+    made: dict[int, Any] = {}
+    for batch in alike_batches(acoustic, lengths, each, size):
+        made.update(zip(batch, run_each(run, batch), strict=True))
+    return _by_item(len(items), [number for number, _ in rows], [made[row] for row in range(len(rows))])
+
+
+def vocode(vocoder: Vocoder, rate: int, items: Sequence[Mels]) -> list[Any]:
+    """The audio float32 [S] of each item, with its pauses, or its exception."""
+    rows = [(number, mel) for number, item in enumerate(items) for mel in item.mels]
+
+    def run(batch: Sequence[int]) -> list[np.ndarray]:
+        controls = [items[rows[row][0]].controls for row in batch]
+        heard = [i for i, row in enumerate(batch) if rows[row][1].shape[1]]  # without frames: no sound
+        audio = vocoder.vocode_each([rows[batch[i]][1] for i in heard], [controls[i] for i in heard])
+        found = dict(zip(heard, map(require_finite, audio), strict=True))
+        return [found.get(i, np.zeros(0, np.float32)) for i in range(len(batch))]
+
+    audio = _by_item(len(items), [number for number, _ in rows], run_each(run, list(range(len(rows)))))
+    return [
+        made if isinstance(made, Exception) else _joined(made, item, rate)
+        for made, item in zip(audio, items, strict=True)
+    ]
+
+
+def run_each(run: Callable[[Sequence[int]], list[T]], rows: Sequence[int]) -> list[T | Exception]:
+    """What `run` makes of the rows together; where that fails, of each half, down to the row at fault."""
+    if not rows:
+        return []
+    try:
+        return list(run(rows))
+    except Exception as error:
+        if len(rows) == 1:
+            return [error]
+    half = len(rows) // 2
+    return [*run_each(run, rows[:half]), *run_each(run, rows[half:])]
+
+
+def _utterance(ids: np.ndarray, symbols: Sequence[str]) -> Utterance:
+    """As the acoustic model takes it, which cuts it at symbols where its mel would be too long."""
+    within = ids.min(initial=0) >= 0 and ids.max(initial=0) < len(symbols)  # else the driver's error says it
+    return Utterance("", "", tuple(map(symbols.__getitem__, ids)) if within else (), ids, 0.0)
+
+
+def _by_item(count: int, numbers: Sequence[int], made: Sequence[Any]) -> list[Any]:
+    """What was made of each item's rows, or the first exception among them."""
+    found: list[Any] = [[] for _ in range(count)]
+    for number, one in zip(numbers, made, strict=True):
+        if isinstance(found[number], list):
+            found[number] = one if isinstance(one, Exception) else [*found[number], one]
+    return found
+
+
+def _joined(audio: Sequence[np.ndarray], item: Mels, rate: int) -> np.ndarray:
+    return join_utterances(audio, item.pauses, rate, item.controls.volume)[0]

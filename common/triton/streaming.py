@@ -1,0 +1,97 @@
+"""The model that streams, as Triton's python backend calls it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from common.runner import Stream
+from common.serve.pairs import LoadOptions, Pairs
+from common.serve.scheduler import Batches, Scheduler
+from common.serve.settings import ServeSettings
+from common.stages.choose import KINDS
+from common.triton import tensors
+from common.triton.backend import Model
+
+
+class TextToChunks(Model):
+    """Text to audio in chunks as they are made: a decoupled model, which answers several requests in turns.
+
+    The speech server's scheduler decides whose chunk is next.
+    """
+
+    def load(self) -> None:
+        choice, models = self.choice, [self.sources[kind].model for kind in KINDS]
+        how = LoadOptions(
+            voice=choice.voice,
+            checkpoints=choice.checkpoints,
+            backend=choice.backend,
+            device=self.device(*KINDS),
+            threads=choice.threads,
+            decoder=choice.decoder,
+            deployments=choice.deployments,
+            overrides=choice.overrides,
+        ).with_threads()
+        self.pairs = Pairs(how, "-".join(models))
+        self.tts = self.pairs.get(self.pairs.first)
+        together = ServeSettings().texts_together(how.shares_engines())
+        batches = Batches(batch_key, self.tts.speak_ahead, together)
+        self.scheduler = Scheduler(how.workers(), math.inf, batches=batches)
+        self.analysing = ThreadPoolExecutor(1, "text")
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, name="answers", daemon=True).start()
+
+    def execute(self, requests: Sequence[Any]) -> None:
+        for request in requests:
+            asyncio.run_coroutine_threadsafe(self.answer(request), self.loop)
+
+    async def answer(self, request: Any) -> None:
+        sender = request.get_response_sender()
+        final = self.triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+        try:
+            await self.speak(request, sender)
+        except Exception as error:  # in the last answer: behind an error tritonserver 2.51 may crash
+            sender.send(self.triton.InferenceResponse([], self.error(error)), flags=final)
+        else:
+            sender.send(flags=final)
+
+    async def speak(self, request: Any, sender: Any) -> None:
+        controls, (text,) = self.controls(request), self.texts(request)
+        analysed = await self.loop.run_in_executor(self.analysing, self.pairs.analyse, self.tts, text)
+        stream = self.tts.stream(analysed, controls, sizes=self.pairs.chunk_sizes(self.tts))
+        job = self.scheduler.submit(stream, Samples(), self.tts.sampling_rate)
+        async for data in job:
+            if sender.is_cancelled():
+                job.cancel()
+                return
+            audio = self.output(tensors.AUDIO.name, np.frombuffer(data, np.float32))
+            sender.send(self.triton.InferenceResponse([audio]))
+
+    def finalize(self) -> None:
+        self.scheduler.stop()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+
+
+class Samples:
+    """The scheduler's encoder where chunks leave as float32."""
+
+    content_type = ""
+
+    def write(self, samples: np.ndarray) -> bytes:
+        return samples.tobytes()
+
+    def close(self) -> bytes:
+        return b""
+
+    def discard(self) -> None:
+        pass
+
+
+def batch_key(stream: Stream) -> Any:
+    return stream.batch_key

@@ -1,0 +1,43 @@
+"""Starts the tritonserver of the wheel nvidia-pytriton, for a machine without Docker or GPU.
+
+    python3 -m venv .tritonserver && .tritonserver/bin/pip install -e '.[tritonserver]'
+    .tritonserver/bin/python examples/triton/server.py models --http-port=8000
+
+What follows the repository are options of tritonserver's. The wheel has the Python backend only.
+"""
+
+import os
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+import pytriton
+
+
+def main(repository: str, *options: str) -> None:
+    package = Path(pytriton.__file__).parent
+    server = package / "tritonserver"
+    backends = Path(tempfile.mkdtemp(prefix="tritonserver-"))
+    (backends / "python").mkdir()
+    # The backend wants beside it the process that runs models, built for this version of Python.
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    stub = server / "python_backend_stubs" / version / "triton_python_backend_stub"
+    if not stub.is_file():
+        sys.exit(f"error: nvidia-pytriton has nothing for Python {version}")
+    for path in (*(server / "backends" / "python").iterdir(), stub):
+        (backends / "python" / path.name).symlink_to(path)
+    # That process takes the first libpython and the first python3 that it finds.
+    libraries = (sysconfig.get_config_var("LIBDIR"), str(package.parent / "nvidia_pytriton.libs"))
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": ":".join((*libraries, os.environ.get("LD_LIBRARY_PATH", ""))),
+        "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
+    }
+    program = str(server / "bin" / "tritonserver")
+    places = (f"--model-repository={repository}", f"--backend-directory={backends}")
+    os.execve(program, [program, *places, *options], environment)
+
+
+if __name__ == "__main__":
+    main(*(sys.argv[1:] or sys.exit(__doc__)))

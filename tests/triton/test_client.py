@@ -1,0 +1,100 @@
+"""The HTTP client against answers of every kind."""
+
+import json
+
+import numpy as np
+import pytest
+
+from common.serve.client import Address, ServerError
+from common.triton.client import HttpClient
+from tests.plain_server import answering
+
+AUDIO = np.array([0.5, -0.25, 1.0], np.float32)
+HEAD = json.dumps({"outputs": [{"name": "audio", "parameters": {"binary_data_size": 12}}]}).encode()
+
+
+def client_of(server) -> HttpClient:
+    return HttpClient(Address.parse(server.url), 5)
+
+
+def test_samples_follow_the_json_and_the_connection_is_kept():
+    def respond(handler, body):
+        handler.whole(200, HEAD + AUDIO.tobytes(), Inference_Header_Content_Length=str(len(HEAD)))
+
+    with answering(respond) as server:
+        client = client_of(server)
+        for text in ("Hello.", "“Grüße”"):
+            np.testing.assert_array_equal(client.speak(text, {"pace": 1.5}), AUDIO)
+        client.close()
+        assert server.opened == 1
+        assert [asked["inputs"][0]["data"] for asked in server.asked] == [["Hello."], ["“Grüße”"]]
+        assert server.asked[0]["parameters"] == {"pace": 1.5}
+        assert server.asked[0]["path"] == "/v2/models/text_to_speech/infer"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "message"),
+    [
+        (400, b'{"error":"in ensemble \'text_to_speech\', no audio made"}', "no audio made"),
+        (400, b'data: {"error":"the text is empty"}\n\n', "the text is empty"),
+        (503, b"<html>busy</html>", "<html>busy</html>"),
+        (500, b"[]", "[]"),
+        (502, b"", "an answer without words"),
+    ],
+)
+def test_an_answer_that_is_no_speech_is_an_error_with_its_words(status, body, message):
+    with answering(lambda handler, asked: handler.whole(status, body)) as server:
+        client = client_of(server)
+        for ask in (client.speak, lambda text, parameters: list(client.stream(text, parameters))):
+            with pytest.raises(ServerError) as caught:
+                ask("Hello.", {})
+            assert (caught.value.status, str(caught.value)) == (status, message)
+        client.close()
+
+
+def test_a_connection_that_breaks_is_an_error_and_opened_again():
+    def respond(handler, body):
+        if len(server.asked) == 1:
+            handler.close_connection = True
+        else:
+            handler.whole(200, HEAD + AUDIO.tobytes(), Inference_Header_Content_Length=str(len(HEAD)))
+
+    with answering(respond) as server:
+        client = client_of(server)
+        with pytest.raises(ServerError, match="the connection broke") as caught:
+            client.speak("Hello.", {})
+        assert caught.value.status == 0
+        np.testing.assert_array_equal(client.speak("Hello.", {}), AUDIO)
+        client.close()
+
+
+def test_a_stream_gives_each_chunk_and_the_error_that_ends_it():
+    events = [{"audio": [0.5, -0.25]}, {"audio": 1.0}, {"error": "the models gave NaN"}]
+    lines = [b"data: " + json.dumps(event).encode() + b"\n\n" for event in events]
+    with answering(lambda handler, body: handler.chunked(lines)) as server:
+        client = client_of(server)
+        chunks = client.stream("Hello.", {"seed": 3})
+        assert [next(chunks).tolist(), next(chunks).tolist()] == [[0.5, -0.25], [1.0]]
+        with pytest.raises(ServerError, match="the models gave NaN"):
+            next(chunks)
+        client.close()
+        assert (server.asked[0]["text"], server.asked[0]["seed"]) == ("Hello.", 3)
+
+
+def test_a_stream_that_breaks_off_is_an_error():
+    def respond(handler, body):
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        event = b'data: {"audio": [0.5]}\n\n'
+        handler.wfile.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
+        handler.close_connection = True
+
+    with answering(respond) as server:
+        client = client_of(server)
+        chunks = client.stream("Hello.", {})
+        assert next(chunks).tolist() == [0.5]
+        with pytest.raises(ServerError, match="the connection broke") as caught:
+            next(chunks)
+        assert caught.value.status == 0
+        client.close()

@@ -1,0 +1,172 @@
+"""What `melforge triton` writes, and what its models make of a batch, without a server."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from common.cli.triton import main as write
+from common.config.deployment import Deployment
+from common.errors import InputError
+from common.speech import Controls
+from common.triton import speaking
+from common.triton.choice import ModelChoice, pick_instance_device
+from common.triton.config import Word, to_text
+from common.triton.repository import to_bytes
+from common.triton.tensors import signatures
+
+
+def test_a_config_is_text_that_people_can_read():
+    message = {
+        "name": 'a "name"',
+        "max_batch_size": 8,
+        "input": [{"name": "text", "data_type": Word("TYPE_STRING"), "dims": [1, -1]}],
+        "dynamic_batching": {},
+        "empty": [],
+        "decoupled": True,
+        "step": {"long": "x" * 100},
+    }
+    assert to_text(message) == "\n".join(
+        [
+            'name: "a \\"name\\""',
+            "max_batch_size: 8",
+            "input [",
+            '  { name: "text", data_type: TYPE_STRING, dims: [1, -1] }',
+            "]",
+            "dynamic_batching { }",
+            "empty: []",
+            "decoupled: true",
+            "step {",
+            f'  long: "{"x" * 100}"',
+            "}",
+            "",
+        ]
+    )
+
+
+@pytest.fixture
+def run(tiny_voice, tmp_path, capsys):
+    def run(*words):
+        assert write([str(tmp_path / "models"), "--voice", str(tiny_voice), *words]) == 0
+        capsys.readouterr()
+        return {path.parent.name: path.read_text() for path in tmp_path.glob("models/*/config.pbtxt")}
+
+    return run
+
+
+def test_every_model_has_its_tensors_and_no_path_of_this_machine(run, tiny_voice, tmp_path):
+    configs = run()
+    assert configs.keys() == signatures().keys()
+    for name, signature in signatures(80).items():
+        text = configs[name]
+        for tensor in (*signature.inputs, *signature.outputs):
+            dims = ", ".join(map(str, tensor.dims))
+            assert re.search(rf'name: "{tensor.name}", data_type: \w+, dims: \[{re.escape(dims)}\]', text)
+    assert all("allow_ragged_batch: true" in configs[name] for name in ("frontend", "acoustic", "vocoder"))
+    assert (
+        "dynamic_batching { }" in configs["acoustic"]
+        and "decoupled: true" in configs["text_to_speech_stream"]
+    )
+    written = [path for path in (tmp_path / "models").rglob("*") if path.is_file()]
+    for path in written:
+        content = path.read_bytes()
+        assert str(tmp_path).encode() not in content and str(tiny_voice.parent).encode() not in content, path
+    assert (tmp_path / "models/text_to_speech/1/.keep").is_file()
+
+
+def test_options_say_how_the_models_run(run):
+    configs = run("--device", "cuda", "--instances", "2", "--batch-size", "4", "--queue-delay", "500")
+    assert "{ count: 2, kind: KIND_GPU }" in configs["vocoder"]
+    assert "{ count: 2, kind: KIND_CPU }" in configs["frontend"]
+    assert "dynamic_batching { max_queue_delay_microseconds: 500 }" in configs["acoustic"]
+    assert all("max_batch_size: 4" in configs[name] for name in ("acoustic", "text_to_speech"))
+    assert "max_batch_size: 0" in configs["text_to_speech_stream"]
+
+
+def test_checkpoints_are_laid_in(trained, tmp_path):
+    words = [f"--checkpoint={path}" for path in trained.values()]
+    assert write([str(tmp_path / "models"), *words]) == 0
+    version = tmp_path / "models" / "vocoder" / "1"
+    text = (tmp_path / "models" / "vocoder" / "config.pbtxt").read_text()
+    entry = re.compile(r'key: "(\w+)",?\s+value \{ string_value: ("(?:[^"\\]|\\.)*") \}')
+    parameters = {key: json.loads(value) for key, value in entry.findall(text)}
+    assert "voice" not in parameters  # both models are given
+    sources = ModelChoice.read(parameters, version).sources()
+    for kind, model in (("acoustic", "fastpitch"), ("vocoder", "hifigan")):
+        assert sources[kind].weights == version / f"{model}.safetensors"
+        assert sources[kind].weights.read_bytes() == trained[model].read_bytes()
+
+
+def test_what_a_config_says_is_what_its_model_loads(tmp_path):
+    choice = ModelChoice(
+        acoustic="fastpitch",
+        vocoder="hifigan",
+        voice="./voice",
+        checkpoints=("acoustic=./a.pt",),
+        backend="trt,decoder=onnx",
+        threads=2,
+        deployments={"hifigan": Deployment(use_fp16=True, trt_multi_engine=True,
+                                           trt_max_output_seq_len_list=(64, 128))},
+        overrides={"fastpitch": {"some_sizes": (1, 2)}},
+    )  # fmt: skip
+    read = ModelChoice.read(choice.parameters(), tmp_path)
+    assert read.voice == f"{tmp_path}/voice" and read.checkpoints == (f"acoustic={tmp_path}/a.pt",)
+    for name in ("acoustic", "vocoder", "backend", "threads", "decoder", "deployments", "overrides"):
+        assert getattr(read, name) == getattr(choice, name), name
+
+
+@pytest.mark.parametrize(
+    ("kind", "picked", "device"),
+    [
+        ("GPU", ("cuda", "cuda"), "cuda:3"),
+        ("GPU", ("cuda", "cpu"), "auto"),
+        ("GPU", ("cpu", "cpu"), "cpu"),
+        ("CPU", ("cuda", "cuda"), "cpu"),
+    ],
+)
+def test_an_instance_runs_on_its_own_gpu(monkeypatch, kind, picked, device):
+    by_backend = dict(zip(("trt", "onnx"), picked, strict=True))
+    monkeypatch.setattr("common.triton.choice.pick_device", by_backend.__getitem__)
+    assert pick_instance_device(("trt", "onnx"), kind, "3") == device
+
+
+def test_tensors_are_written_as_triton_reads_them():
+    assert to_bytes(np.array([1, 2])) == bytes([1, *[0] * 7, 2, *[0] * 7])
+    assert to_bytes(np.array([b"ab"], object)) == b"\x02\0\0\0ab"
+
+
+def test_batches_give_what_speak_gives_and_errors_stay_with_their_item(tts):
+    texts = ["Hello there.", "One sentence. And another one!", "Three."]
+    each = [Controls(), Controls(pace=1.5), Controls(volume=0.5)]
+    analysed = [speaking.analyse(tts.frontend, text, 30) for text in texts]
+    items = [
+        speaking.Symbols([one.ids for one in utterances], controls)
+        for utterances, controls in zip(analysed, each, strict=True)
+    ]
+    items.append(speaking.Symbols([np.array([0, 9999])], Controls()))
+    *mels, wrong = speaking.speak(tts.acoustic, tts.frontend.symbols, items)
+    assert isinstance(wrong, InputError) and "symbol ids from 0 to 9999" in str(wrong)
+    given = [
+        speaking.Mels(one, [utterance.pause for utterance in utterances], controls)
+        for one, utterances, controls in zip(mels, analysed, each, strict=True)
+    ]
+    given.insert(1, speaking.Mels([np.full_like(mels[0][0], np.nan)], [0.0], Controls()))
+    audio = speaking.vocode(tts.vocoder, tts.sampling_rate, given)
+    assert isinstance(audio.pop(1), InputError)
+    for text, controls, samples in zip(texts, each, audio, strict=True):
+        np.testing.assert_allclose(samples, tts.speak(text, controls).samples, atol=1e-5)
+
+
+def test_parameters_are_controls():
+    assert speaking.controls_of({"pace": "1.5", "seed": "3"}, "fastpitch", "hifigan") == Controls(
+        pace=1.5, seed=3
+    )
+    for parameters, message in (
+        ({"pacce": 1}, "unknown parameter 'pacce'"),
+        ({"pace": "fast"}, "pace must be a number from 0.1 to 10, not 'fast'"),
+        ({"sigma": 1.0}, "the control 'sigma' would change nothing"),
+        ({"pitch_flatten": "yes"}, "pitch_flatten must be true or false"),
+    ):
+        with pytest.raises(InputError, match=message):
+            speaking.controls_of(parameters, "fastpitch", "hifigan")

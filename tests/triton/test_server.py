@@ -1,0 +1,246 @@
+"""The real server runs the repository: audio as `speak` makes it, errors, batches, streams, the probe."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import soundfile
+
+from common.cli.triton_client import main as speak_phrases
+from common.errors import InputError
+from common.serve.client import Address, ServerError
+from common.speech import Controls
+from common.triton.client import HttpClient
+from tests.triton.conftest import PATIENCE, ROOT, own_environment
+
+pytestmark = [pytest.mark.tritonserver, pytest.mark.slow]
+TEXTS = ("Hello there.", "One sentence. And here is another one, which is longer!", "Three.")
+
+
+@pytest.fixture
+def client(server):
+    client = HttpClient(Address.parse(server.http), PATIENCE)
+    yield client
+    client.close()
+
+
+def close_to(audio, wanted) -> bool:
+    """The server's numpy and ONNX Runtime may be other ones than ours."""
+    return audio.shape == wanted.shape and bool(np.allclose(audio, wanted, atol=1e-4))
+
+
+@pytest.mark.parametrize("controls", [{}, {"pace": 1.5}, {"volume": 0.5, "pitch_flatten": True}])
+def test_audio_is_what_speak_gives(client, tts, controls):
+    assert client.sampling_rate() == tts.sampling_rate
+    for text in TEXTS:
+        wanted = tts.speak(text, Controls(**controls)).samples
+        assert close_to(client.speak(text, controls), wanted)
+        assert close_to(np.concatenate(list(client.stream(text, controls))), wanted)
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters", "message"),
+    [
+        ("", {}, "no audio made: the text is empty"),
+        ("Hello.", {"pace": 100}, "pace must be a number from 0.1 to 10, not 100"),
+        ("Hello.", {"sigma": 0.5}, "the control 'sigma' would change nothing: waveglow has it"),
+        ("Hello.", {"pacce": 2}, "unknown parameter 'pacce': did you mean 'pace'?"),
+    ],
+)
+def test_what_cannot_be_spoken_is_an_invalid_argument(client, text, parameters, message):
+    with pytest.raises(ServerError, match="^" + message.replace("?", r"\?")) as whole:
+        client.speak(text, parameters)
+    with pytest.raises(ServerError, match="^" + message.replace("?", r"\?")) as stream:
+        list(client.stream(text, parameters))
+    assert (whole.value.status, stream.value.status) == (400, 400)
+
+
+def infer(server, model, **inputs):
+    """Asks one model for what it makes of arrays; the status, and the answer as JSON."""
+    types = {"int64": "INT64", "float32": "FP32", "float64": "FP64"}
+    named = [
+        {"name": name, "datatype": types[array.dtype.name], "shape": array.shape, "data": array.tolist()}
+        for name, array in inputs.items()
+    ]
+    data = json.dumps({"inputs": named}).encode()
+    try:
+        request = urllib.request.Request(f"{server.http}/v2/models/{model}/infer", data)
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_tensors_that_fit_no_model_are_invalid_arguments(server, client):
+    def ids(*values):
+        return np.array([values], np.int64)
+
+    mel = np.zeros((1, 80, 8), np.float32)
+    for model, inputs, message in (
+        ("acoustic", {"symbols": ids(1, 2), "lengths": ids(3)}, "lengths [3] of a tensor of 2"),
+        ("acoustic", {"symbols": ids(1, 2), "lengths": ids(-1)}, "without utterances"),
+        ("acoustic", {"symbols": ids(1, 2), "lengths": ids(0, 2)}, "lengths [0, 2] of a tensor of 2"),
+        ("acoustic", {"symbols": ids(1, 2), "lengths": ids(-1, 2)}, "lengths [-1, 2] of a tensor of 2"),
+        ("acoustic", {"symbols": ids(1, 9999), "lengths": ids(2)}, "symbol ids from 1 to 9999"),
+        ("vocoder", {"mel": mel, "mel_lengths": ids(9), "pauses": np.zeros((1, 1))}, "of a tensor of 8"),
+        ("vocoder", {"mel": mel, "mel_lengths": ids(4, 4), "pauses": np.zeros((1, 1))}, "of 2 utterances"),
+        ("vocoder", {"mel": mel, "mel_lengths": ids(8), "pauses": np.full((1, 1), 1e9)}, "pauses"),
+    ):
+        status, answer = infer(server, model, **inputs)
+        assert (status, message in answer["error"]) == (400, True), answer
+    assert len(client.speak("It still speaks.", {}))
+
+
+def statistics(server) -> dict[str, tuple[int, int]]:
+    """Items and executions of each model so far."""
+    with urllib.request.urlopen(f"{server.http}/v2/models/stats", timeout=PATIENCE) as answer:
+        models = json.load(answer)["model_stats"]
+    return {one["name"]: (one["inference_count"], one["execution_count"]) for one in models}
+
+
+def test_batches_form_and_everyone_gets_their_own_sentence(server, tts):
+    texts = [f"This is sentence number {number}, {'long ' * (number % 5)}indeed." for number in range(48)]
+    texts[17] = ""  # an error in a batch is nobody else's
+    before = statistics(server)
+
+    def ask(some):
+        client = HttpClient(Address.parse(server.http), PATIENCE)
+        try:
+            return [spoken(client, text) for text in some]
+        finally:
+            client.close()
+
+    def spoken(client, text):
+        try:
+            return client.speak(text, {})
+        except ServerError as error:
+            return error
+
+    with ThreadPoolExecutor(8) as clients:
+        answers = list(clients.map(ask, [texts[number::8] for number in range(8)]))
+    for number, some in enumerate(answers):
+        for text, answer in zip(texts[number::8], some, strict=True):
+            if text:
+                assert close_to(answer, tts.speak(text).samples)
+            else:
+                assert isinstance(answer, ServerError) and answer.status == 400
+    after = statistics(server)
+    for model in ("frontend", "acoustic", "vocoder"):
+        items, runs = (after[model][i] - before[model][i] for i in range(2))
+        assert items == (48 if model == "frontend" else 47)
+        assert items / runs > 2, f"{model}: {items} texts in {runs} runs"
+
+
+def test_streams_at_a_time_are_not_mixed_up(server, tts):
+    texts = [f"Sentence number {number}. {TEXTS[1]}" for number in range(6)]
+
+    def ask(text):
+        client = HttpClient(Address.parse(server.http), PATIENCE)
+        try:
+            return list(client.stream(text, {}))
+        finally:
+            client.close()
+
+    with ThreadPoolExecutor(len(texts)) as clients:
+        for text, chunks in zip(texts, clients.map(ask, texts), strict=True):
+            assert close_to(np.concatenate(chunks), tts.speak(text).samples)
+
+
+def test_a_long_text_comes_in_chunks(client, tts):
+    text = " ".join([TEXTS[1]] * 20)
+    chunks = list(client.stream(text, {}))
+    assert len(chunks) > 1  # how many depends on how fast they are taken
+    assert close_to(np.concatenate(chunks), tts.speak(text).samples)
+
+
+def test_a_request_of_several_texts_is_answered_with_their_lengths(server, tts):
+    data = {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [3, 1], "data": TEXTS}]}
+    url = f"{server.http}/v2/models/text_to_speech/infer"
+    request = urllib.request.Request(url, json.dumps(data).encode())
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        outputs = {
+            one["name"]: np.array(one["data"]).reshape(one["shape"]) for one in json.load(answer)["outputs"]
+        }
+    for text, audio, (length,) in zip(TEXTS, outputs["audio"], outputs["audio_length"], strict=True):
+        assert close_to(audio[:length].astype(np.float32), tts.speak(text).samples)
+        assert not audio[length:].any()
+
+
+@pytest.fixture
+def phrases(tmp_path):
+    path = tmp_path / "phrases.txt"
+    path.write_text("\n".join(TEXTS) + "\n")
+    return path
+
+
+def require_wavs(folder, tts, **controls):
+    for number, text in enumerate(TEXTS, start=1):
+        audio, rate = soundfile.read(folder / f"{number}.wav", dtype="float32")
+        wanted = tts.speak(text, Controls(**controls)).samples
+        assert rate == tts.sampling_rate and np.allclose(audio, wanted, atol=2e-4)
+
+
+def test_the_client_writes_a_wav_for_each_line(server, tts, phrases, tmp_path, capsys):
+    words = (str(phrases), "--server", server.http)
+    assert speak_phrases([*words, "-o", str(tmp_path / "whole"), "--concurrency", "3"]) == 0
+    assert "3 phrases" in capsys.readouterr().out
+    require_wavs(tmp_path / "whole", tts)
+    assert speak_phrases([*words, "-o", str(tmp_path / "stream"), "--stream", "--pace", "1.5"]) == 0
+    assert "first audio" in capsys.readouterr().out
+    require_wavs(tmp_path / "stream", tts, pace=1.5)
+    assert speak_phrases([*words, "-o", str(tmp_path / "none"), "--sigma", "1"]) == 2
+    assert f"error: {phrases} line 3: the control 'sigma'" in capsys.readouterr().err
+
+
+def test_the_client_says_where_there_is_no_server(phrases, tmp_path):
+    with pytest.raises(InputError, match=r"no server at http://127\.0\.0\.1:1"):
+        speak_phrases([str(phrases), "-o", str(tmp_path), "--server", "http://127.0.0.1:1"])
+
+
+@pytest.mark.parametrize("way", [(), ("--stream",)])
+def test_the_client_speaks_grpc(server, tts, phrases, tmp_path, way):
+    """In the server's environment, which has the package tritonclient."""
+
+    def run(*more):
+        words = (
+            str(phrases),
+            "-o",
+            str(tmp_path),
+            "--protocol",
+            "grpc",
+            "--server",
+            server.grpc,
+            *way,
+            *more,
+        )
+        command = [os.environ["MELFORGE_TRITON_PYTHON"], "-m", "melforge", "triton-client", *words]
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=own_environment())
+
+    spoken = run("--pace", "1.5")
+    assert spoken.returncode == 0, spoken.stderr
+    require_wavs(tmp_path, tts, pace=1.5)
+    wrong = run("--pace", "1.5", "--sigma", "1")
+    assert wrong.returncode == 2 and "the control 'sigma' would change nothing" in wrong.stderr
+    assert run().returncode == 0  # the server has survived it
+
+
+def test_the_probe_notices_a_dead_model_and_a_reload_heals_it(server):
+    def probe() -> subprocess.CompletedProcess:
+        command = [sys.executable, str(server.repository / "probe.py"), server.http, "60"]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    assert probe().returncode == 0
+    os.kill(server.stub("vocoder"), signal.SIGKILL)
+    dead = probe()
+    assert dead.returncode == 1 and "does not speak" in dead.stdout
+    assert server.ready()  # what Triton says of itself
+    for what in ("unload", "load"):
+        server.post(f"/v2/repository/models/vocoder/{what}")
+    healed = probe()
+    assert healed.returncode == 0, healed.stdout
