@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from common.audio.wire import WireEncoder
@@ -63,7 +64,7 @@ class Service:
         self.fault: Exception | None = None  # why the first pair cannot be loaded
         self.failed = asyncio.Event()
         self.last_step = float("-inf")
-        batches = Batches(batch_key, self._speak_ahead, settings.texts_together(self._shared))
+        batches = Batches(attrgetter("batch_key"), self._speak_ahead, settings.texts_together(self._shared))
         self.scheduler = Scheduler(workers, settings.ahead, beside, on_step=self._note_step, batches=batches)
 
     def note_state(self) -> None:
@@ -174,10 +175,6 @@ def make_stream(
     if wanted.alignment:
         stream.alignments = []
     return stream
-
-
-def batch_key(stream: Stream) -> Hashable | None:
-    return stream.batch_key
 
 
 async def in_thread(executor: ThreadPoolExecutor, function: Callable[..., T], *arguments: Any) -> T:

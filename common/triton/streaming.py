@@ -7,11 +7,11 @@ import math
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from common.runner import Stream
 from common.serve.pairs import LoadOptions, Pairs
 from common.serve.scheduler import Batches, Scheduler
 from common.serve.settings import ServeSettings
@@ -41,7 +41,7 @@ class TextToChunks(Model):
         self.pairs = Pairs(how, "-".join(models))
         self.tts = self.pairs.get(self.pairs.first)
         together = ServeSettings().texts_together(how.shares_engines())
-        batches = Batches(batch_key, self.tts.speak_ahead, together)
+        batches = Batches(attrgetter("batch_key"), self.tts.speak_ahead, together)
         self.scheduler = Scheduler(how.workers(), math.inf, batches=batches)
         self.analysing = ThreadPoolExecutor(1, "text")
         self.loop = asyncio.new_event_loop()
@@ -91,7 +91,3 @@ class Samples:
 
     def discard(self) -> None:
         pass
-
-
-def batch_key(stream: Stream) -> Any:
-    return stream.batch_key

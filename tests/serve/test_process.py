@@ -4,7 +4,6 @@ import concurrent.futures
 import json
 import shutil
 import signal
-from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -52,9 +51,11 @@ def test_a_signal_lets_what_runs_end_and_the_status_is_0(direct):
     assert all(0 < line["first_audio_ms"] <= line["total_ms"] and line["audio_s"] > 1 for line in spoken)
 
 
-@contextmanager
-def ended_while_it_speaks(status, *options):
-    """A server and its client after SIGTERM: a long text breaks off, and the exit status is `status`."""
+def end_while_it_speaks(*options, once_more=False):
+    """Sends a server SIGTERM, which a long text must not survive whole; gives the exit status.
+
+    `once_more`: a second signal follows when the first has taken effect.
+    """
     with serving(*options) as server, httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
         wait_for(lambda: client.get("/ready").status_code == 200, "readiness")
         with (
@@ -64,23 +65,21 @@ def ended_while_it_speaks(status, *options):
             pieces = answer.iter_raw()
             next(pieces)
             server.process.send_signal(signal.SIGTERM)
-            yield server, client
-            for _ in pieces:
-                pass
-        assert server.process.wait(PATIENCE) == status
+            if once_more:
+                wait_for(lambda: client.get("/ready").status_code == 503, "the end of readiness")
+                server.process.send_signal(signal.SIGTERM)
+            list(pieces)
+        return server.process.wait(PATIENCE)
 
 
 @pytest.mark.serve
 def test_a_second_signal_stops_at_once():
-    with ended_while_it_speaks(128 + signal.SIGTERM) as (server, client):
-        wait_for(lambda: client.get("/ready").status_code == 503, "the end of readiness")
-        server.process.send_signal(signal.SIGTERM)
+    assert end_while_it_speaks(once_more=True) == 128 + signal.SIGTERM
 
 
 @pytest.mark.serve
 def test_what_is_not_done_in_time_is_cut_off():
-    with ended_while_it_speaks(0, "--grace", "0"):
-        pass  # the signal alone
+    assert end_while_it_speaks("--grace", "0") == 0
 
 
 @pytest.mark.serve
