@@ -119,6 +119,7 @@ class GrpcClient:
 
     def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[np.ndarray]:
         answers: queue.Queue[Any] = queue.Queue()
+        ended = False
         # With this header errors have a status.
         headers = {"triton_grpc_error": "true"}
         self._client.start_stream(lambda result, error: answers.put(error or result), headers=headers)
@@ -131,15 +132,17 @@ class GrpcClient:
             )
             while True:
                 answer = answers.get(timeout=self._timeout)
-                if isinstance(answer, Exception):
+                ended = isinstance(answer, Exception)
+                if ended:
                     raise self._error(answer)
-                if answer.get_response().parameters["triton_final_response"].bool_param:
+                if ended := answer.get_response().parameters["triton_final_response"].bool_param:
                     return
                 yield answer.as_numpy(AUDIO.name)
         except queue.Empty:
             raise ServerError(0, f"no audio came in {self._timeout:g} s") from None
         finally:
-            self._client.stop_stream(cancel_requests=True)
+            # tritonserver 2.51 may crash where a request is cancelled that has ended.
+            self._client.stop_stream(cancel_requests=not ended)
 
     def close(self) -> None:
         self._client.close()
