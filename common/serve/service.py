@@ -60,12 +60,14 @@ class Service:
         self._texts = ThreadPoolExecutor(1, "text")
         self._loader = ThreadPoolExecutor(1, "load")
         self._shared = pairs.options.shares_engines()
-        beside = None if self._shared else ThreadPoolExecutor(ENCODING_THREADS, "encode")
+        encoders = 0 if self._shared else ENCODING_THREADS
         self.fault: Exception | None = None  # why the first pair cannot be loaded
         self.failed = asyncio.Event()
         self.last_step = float("-inf")
         batches = Batches(attrgetter("batch_key"), self._speak_ahead, settings.texts_together(self._shared))
-        self.scheduler = Scheduler(workers, settings.ahead, beside, on_step=self._note_step, batches=batches)
+        self.scheduler = Scheduler(
+            workers, settings.ahead, encoders, on_step=self._note_step, batches=batches
+        )
 
     def note_state(self) -> None:
         """For the figures: what is so now."""
