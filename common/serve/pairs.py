@@ -32,7 +32,7 @@ OPENAI_VOICES = (
     *("marin", "nova", "onyx", "sage", "shimmer", "verse"),
 )
 # Of chunks on a CPU, where every seam costs the frames around it again: 256 take a tenth of a second.
-CHUNKS = ChunkSizes(first=24, largest=256, growth=8, even=True)
+CHUNKS = ChunkSizes(first=32, largest=352, growth=11, even=True)
 # On kernels of a GPU, where a step costs the host's time: most sentences are three.
 KERNEL_CHUNKS = ChunkSizes(first=24, largest=768, growth=8, even=True)
 FIRST_WORDS = "Ready to speak."

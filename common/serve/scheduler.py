@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import logging
 import queue
 import threading
 import time
@@ -20,6 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+LOG = logging.getLogger("melforge.serve")
 # Seconds from arrival to the first sound, as far as the order goes, and before it runs dry that a listener
 # should have the next chunk.
 TARGET, MARGIN = 0.1, 0.25
@@ -48,7 +50,10 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True)
 class Batches:
-    """How the next chunks of several jobs are computed together, at most so many."""
+    """How the next chunks of several jobs are computed together, at most so many.
+
+    After a fault there each job's chunk is computed alone, so that only its own fault ends it.
+    """
 
     key: Callable[[Any], Hashable | None]  # of a job's chunks; alike: together; None: alone
     make_ahead: Callable[[Sequence[Any]], None]  # computes what `next` of each of them gives then
@@ -344,10 +349,8 @@ class Scheduler:
         if self._batches and len(jobs) > 1:
             try:
                 self._batches.make_ahead([job.chunks for job in jobs])
-            except Exception as error:
-                for job in jobs:
-                    self._end(job, error)
-                jobs = ()
+            except Exception:
+                LOG.exception("a batch failed: each text is spoken alone")
             # First sounds are computed first: they need not wait for the long chunks of others.
             jobs = sorted(jobs, key=lambda job: job.progress.made > 0)
         share = (self.clock() - begun) / max(len(jobs), 1)

@@ -16,7 +16,7 @@ from common.audio.wire import WireEncoder
 from common.errors import InputError
 from common.runner import AnalysedText, ChunkSizes, Stream, TextToSpeech
 from common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
-from common.serve.metrics import LOG, Metrics, log
+from common.serve.metrics import Metrics, log
 from common.serve.pairs import Pair, Pairs
 from common.serve.requests import SpeechFields, SpeechRequest, controls_of
 from common.serve.scheduler import Batches, Job, Scheduler
@@ -79,12 +79,9 @@ class Service:
         self.metrics.steps.observe(seconds)
 
     def _speak_ahead(self, streams: Sequence[Stream]) -> None:
-        """Of one pair. After a fault each stream computes its own chunk: only its own fault ends it."""
+        """Of one pair."""
         self.metrics.batches.observe(sum(not stream.ended for stream in streams))
-        try:
-            streams[0].tts.speak_ahead(streams)
-        except Exception:
-            LOG.exception("a batch failed: each text is spoken alone")
+        streams[0].tts.speak_ahead(streams)
 
     @contextmanager
     def admitted(self, key: str, texts: int = 1) -> Iterator[None]:

@@ -473,17 +473,16 @@ def test_one_of_a_batch_that_fails_ends_alone():
     assert first == third == bytes(150) + b"end" and str(second) == "a2 cannot be spoken"
 
 
-def test_a_fault_of_the_batch_ends_its_jobs_and_not_the_worker():
+def test_after_a_fault_of_the_batch_each_is_made_alone(caplog):
     ahead = Ahead(error=RuntimeError("no batches today"))
 
     async def test(scheduler):
-        jobs, encoders = submit(scheduler, Named("a1", 3), Named("a2", 3))
-        ends = await asyncio.gather(*map(read, jobs[1:]), return_exceptions=True)
-        assert all(one.discarded for one in encoders) and scheduler.jobs == 0
-        return ends, await read(scheduler.submit(chunks([], "next", [2]), Plain(), RATE))
+        jobs, _ = submit(scheduler, Named("a1", 3), Named("a2", 3, fail_at=1))
+        return await asyncio.gather(*map(read, jobs[1:]), return_exceptions=True)
 
-    ends, after = run(test, batches=batches_of(ahead))
-    assert [str(end) for end in ends] == ["no batches today"] * 2 and after == bytes(2) + b"end"
+    whole, failed = run(test, batches=batches_of(ahead))
+    assert whole == bytes(150) + b"end" and str(failed) == "a2 cannot be spoken"
+    assert "a batch failed: each text is spoken alone" in caplog.text and "no batches today" in caplog.text
 
 
 def test_a_listener_far_behind_is_not_taken_along():
