@@ -20,7 +20,8 @@ def stages(config: HifiganConfig) -> tuple[Stage, ...]:
         method="generate",
         inputs=(TensorSpec("mel", "float32", (batch, config.n_mel_channels, mel)),),
         outputs=(TensorSpec("audio", "float32", (batch, samples)),),
-        float32_layers=("conv_post", "Tanh"),  # the waveform itself
+        # The waveform itself; the only products besides convolutions are the inverse STFT's.
+        float32_layers=("conv_post", "Tanh", "Exp", "Sin", "Cos", "MatMul"),
     )
     return vocoder_stages(generator, hop)
 
