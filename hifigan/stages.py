@@ -28,7 +28,7 @@ def stages(config: HifiganConfig) -> tuple[Stage, ...]:
 
 PLAN = vocoder_plan(
     stages,
-    generator="trt_plugins.hifigan.engine:Generator",
+    generator="trt_plugins.hifigan.engine:make_generator",
     denoiser="common.engines.padded:CapturedNetwork",
     layers=("conv_pre", "ups.*", "resblocks.*", "conv_post"),
 )

@@ -59,7 +59,7 @@ def layout_of(config: HifiganConfig, columns: int = COLUMNS) -> KernelLayout:
     if config.istft_n_fft:
         raise InputError(
             f"istft_n_fft {config.istft_n_fft}: the kernels end in the published convolution, not in an "
-            "inverse STFT; use another backend, such as trt"
+            "inverse STFT"
         )
     ups = list(zip(config.upsample_rates, config.upsample_kernel_sizes, strict=True))
     for rate, kernel in ups:
