@@ -107,10 +107,10 @@ class InverseSTFT(nn.Module):
 
 
 class HifiganGenerator(nn.Module):
-    """Transposed convolutions for upsampling, each followed by the mean of parallel residual blocks. The last
-    convolution makes audio, or log magnitudes and phases for an inverse STFT.
+    """Transposed convolutions for upsampling, each followed by the mean of parallel residual blocks.
 
-    The phases are not limited: iSTFTNet's sine of them would keep to one radian on each side.
+    The last convolution makes audio, or the log magnitudes and phases of an inverse STFT. A phase is the sine
+    of its channel as in iSTFTNet, but times pi, so that all phases can be reached and not only one radian.
 
     With `weight_norm` every convolution has weight normalisation (per output channel; per input channel in
     the transposed ones, as published). `remove_weight_norm` folds it into plain weights, and
@@ -179,6 +179,7 @@ class HifiganGenerator(nn.Module):
         if self.istft is None:
             return torch.tanh(x)
         log_magnitude, phase = x.chunk(2, dim=1)
+        phase = math.pi * phase.sin()
         magnitude = log_magnitude.clamp(max=math.log(LARGEST_MAGNITUDE)).exp()
         if lengths is not None:
             for up in self.ups:
