@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,17 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         required=True,
         help="folder of the wavs, by line: 1.wav ...",
     )
+    add_server_arguments(parser)
+    parser.add_argument("--stream", action="store_true", help="take the audio in chunks as it is made")
+    parser.add_argument(
+        "--concurrency", type=options.positive, default=1, metavar="N", help="phrases at a time (default: 1)"
+    )
+    options.add_control_arguments(parser)
+    return parser.parse_args(argv)
+
+
+def add_server_arguments(parser: options.Parser) -> None:
+    """Which server is asked, and how."""
     parser.add_argument(
         "--protocol", choices=tuple(CLIENTS), default="http", help="http or grpc (default: http)"
     )
@@ -58,10 +70,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="URL",
         help=f"where it listens (default: {SERVERS['http']}, and for gRPC port 8001)",
     )
-    parser.add_argument("--stream", action="store_true", help="take the audio in chunks as it is made")
-    parser.add_argument(
-        "--concurrency", type=options.positive, default=1, metavar="N", help="phrases at a time (default: 1)"
-    )
     parser.add_argument(
         "--timeout",
         type=float,
@@ -69,24 +77,38 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="S",
         help="longest wait for an answer (default: 300 s)",
     )
-    options.add_control_arguments(parser)
-    return parser.parse_args(argv)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    args = parse(argv)
+def asked(args: argparse.Namespace) -> tuple[Address, dict[str, Any]]:
+    """The server, and the controls as parameters of requests."""
     if not args.timeout > 0:
         raise InputError(f"--timeout must be positive, not {args.timeout:g}")
     controls = options.controls_from(args)
     parameters = {name: getattr(controls, name) for name in controls.asked()}
+    return Address.parse(args.server or SERVERS[args.protocol]), parameters
+
+
+@contextmanager
+def reported(address: Address) -> Iterator[None]:
+    """What is wrong with the server as an InputError."""
+    try:
+        yield
+    except ServerError as error:
+        raise InputError(f"{address}: {error}") from None
+    except OSError as error:
+        raise InputError(f"no server at {address} ({error.strerror or error}): give --server URL") from None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parse(argv)
+    address, parameters = asked(args)
     phrases = read_phrases(None, args.phrases)
-    address = Address.parse(args.server or SERVERS[args.protocol])
     args.output.mkdir(parents=True, exist_ok=True)
     clients = Clients(args.protocol, address, args.timeout)
     status, made, begun = 0, 0.0, time.perf_counter()
     try:
-        rate = clients.mine.sampling_rate()
-        with ThreadPoolExecutor(args.concurrency) as threads:
+        with reported(address), ThreadPoolExecutor(args.concurrency) as threads:
+            rate = clients.mine.sampling_rate()
             answers = threads.map(lambda phrase: clients.speak(phrase, parameters, args.stream), phrases)
             for phrase, spoken in zip(phrases, answers, strict=True):
                 if isinstance(spoken, ServerError):
@@ -98,10 +120,6 @@ def main(argv: Sequence[str] | None = None) -> int:
                 made += len(spoken.audio) / rate
                 first = f"first audio {spoken.first_audio * 1e3:.0f} ms, " if args.stream else ""
                 print(f"{path}: {len(spoken.audio) / rate:.2f} s, {first}all {spoken.total * 1e3:.0f} ms")
-    except ServerError as error:
-        raise InputError(f"{address}: {error}") from None
-    except OSError as error:
-        raise InputError(f"no server at {address} ({error.strerror or error}): give --server URL") from None
     finally:
         clients.close()
     seconds = time.perf_counter() - begun
@@ -144,7 +162,7 @@ class Clients:
         if stream:
             yield from self.mine.stream(text, parameters)
         else:
-            yield self.mine.speak(text, parameters)
+            yield self.mine.speak([text], parameters)[0].audio
 
     def close(self) -> None:
         for client in self._made:

@@ -10,20 +10,30 @@ import importlib
 import json
 import queue
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from common.errors import InputError, require_package
 from common.serve.client import Address, ServerError
-from common.triton.tensors import AUDIO, STREAM, TEXT, WHOLE
+from common.triton.tensors import AUDIO, AUDIO_LENGTH, MEL_LENGTHS, STREAM, TEXT, WHOLE
 
 GRPC_STATUS = {"INVALID_ARGUMENT": 400, "NOT_FOUND": 404, "UNAVAILABLE": 0}
 EVENT = b"data: "
 AT_ONCE = 1 << 18  # bytes that are read of a stream
 RATE = "sampling_rate"  # a parameter of the models' configs
+COUNTED = (AUDIO_LENGTH, MEL_LENGTHS)  # the outputs beside the audio that are asked for
+
+
+@dataclass(frozen=True, eq=False)
+class Speech:
+    """What became of a text: the audio float32 [S], and how many frames its mels have."""
+
+    audio: np.ndarray
+    frames: int
 
 
 class Client(Protocol):
@@ -31,12 +41,16 @@ class Client(Protocol):
 
     def sampling_rate(self) -> int: ...
 
-    def speak(self, text: str, parameters: Mapping[str, Any]) -> np.ndarray:
-        """The audio float32 [S] of a text."""
+    def speak(self, texts: Sequence[str], parameters: Mapping[str, Any]) -> list[Speech]:
+        """The texts in one request."""
         ...
 
     def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[np.ndarray]:
-        """The same in chunks as they come."""
+        """The audio of a text, float32 [S], in chunks as they come."""
+        ...
+
+    def statistics(self) -> list[dict[str, Any]]:
+        """Triton's `model_stats`: what each model has done since it was loaded."""
         ...
 
     def close(self) -> None: ...
@@ -55,16 +69,22 @@ class HttpClient:
             config = json.loads(self._ask("GET", f"/v2/models/{WHOLE}/config").read())
         return _rate({name: value["string_value"] for name, value in config.get("parameters", {}).items()})
 
-    def speak(self, text: str, parameters: Mapping[str, Any]) -> np.ndarray:
+    def speak(self, texts: Sequence[str], parameters: Mapping[str, Any]) -> list[Speech]:
+        shape = [len(texts), 1]
+        audio = {"name": AUDIO.name, "parameters": {"binary_data": True}}
         body = {
-            "inputs": [{"name": TEXT.name, "datatype": "BYTES", "shape": [1, 1], "data": [text]}],
-            "outputs": [{"name": AUDIO.name, "parameters": {"binary_data": True}}],
+            "inputs": [{"name": TEXT.name, "datatype": "BYTES", "shape": shape, "data": list(texts)}],
+            "outputs": [audio, *({"name": tensor.name} for tensor in COUNTED)],
             "parameters": dict(parameters),
         }
         with self._unbroken():
             answer = self._ask("POST", f"/v2/models/{WHOLE}/infer", body)
             head = int(answer.headers["Inference-Header-Content-Length"])
-            return np.frombuffer(answer.read()[head:], "<f4")
+            data = answer.read()
+        outputs = {output["name"]: output for output in json.loads(data[:head])["outputs"]}
+        samples = np.frombuffer(data[head:], "<f4").reshape(len(texts), -1)
+        lengths, frames = (np.reshape(outputs[t.name]["data"], (len(texts), -1)) for t in COUNTED)
+        return speeches(samples, lengths, frames)
 
     def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[np.ndarray]:
         path = f"/v2/models/{STREAM}/generate_stream"
@@ -75,6 +95,10 @@ class HttpClient:
                     if "error" in event:
                         raise ServerError(500, event["error"])
                     yield np.array(event[AUDIO.name], np.float32).reshape(-1)
+
+    def statistics(self) -> list[dict[str, Any]]:
+        with self._unbroken():
+            return json.loads(self._ask("GET", "/v2/models/stats").read())["model_stats"]
 
     def close(self) -> None:
         self._connection.close()
@@ -95,6 +119,9 @@ class HttpClient:
         except http.client.HTTPException as error:
             self._connection.close()
             raise ServerError(0, f"the connection broke ({type(error).__name__})") from None
+        except OSError:
+            self._connection.close()
+            raise
 
 
 class GrpcClient:
@@ -110,12 +137,14 @@ class GrpcClient:
         config = self._call(lambda: self._client.get_model_config(WHOLE, client_timeout=self._timeout)).config
         return _rate({name: value.string_value for name, value in config.parameters.items()})
 
-    def speak(self, text: str, parameters: Mapping[str, Any]) -> np.ndarray:
-        given = {"inputs": self._inputs(text, (1, 1)), "parameters": _strings(parameters)}
-        outputs = [self._grpc.InferRequestedOutput(AUDIO.name)]
-        return self._call(
+    def speak(self, texts: Sequence[str], parameters: Mapping[str, Any]) -> list[Speech]:
+        given = {"inputs": self._inputs(texts, (len(texts), 1)), "parameters": _strings(parameters)}
+        names = [tensor.name for tensor in (AUDIO, *COUNTED)]
+        outputs = [self._grpc.InferRequestedOutput(name) for name in names]
+        answer = self._call(
             lambda: self._client.infer(WHOLE, outputs=outputs, client_timeout=self._timeout, **given)
-        ).as_numpy(AUDIO.name)[0]
+        )
+        return speeches(*map(answer.as_numpy, names))
 
     def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[np.ndarray]:
         answers: queue.Queue[Any] = queue.Queue()
@@ -126,7 +155,7 @@ class GrpcClient:
         try:
             self._client.async_stream_infer(
                 STREAM,
-                self._inputs(text, (1,)),
+                self._inputs([text], (1,)),
                 parameters=_strings(parameters),
                 enable_empty_final_response=True,
             )
@@ -144,12 +173,16 @@ class GrpcClient:
             # tritonserver 2.51 may crash where a request is cancelled that has ended.
             self._client.stop_stream(cancel_requests=not ended)
 
+    def statistics(self) -> list[dict[str, Any]]:
+        call = self._client.get_inference_statistics
+        return self._call(lambda: call(as_json=True, client_timeout=self._timeout))["model_stats"]
+
     def close(self) -> None:
         self._client.close()
 
-    def _inputs(self, text: str, shape: tuple[int, ...]) -> list[Any]:
+    def _inputs(self, texts: Sequence[str], shape: tuple[int, ...]) -> list[Any]:
         tensor = self._grpc.InferInput(TEXT.name, list(shape), "BYTES")
-        tensor.set_data_from_numpy(np.full(shape, text.encode(), object))
+        tensor.set_data_from_numpy(np.array([text.encode() for text in texts], object).reshape(shape))
         return [tensor]
 
     def _call(self, call: Any) -> Any:
@@ -164,6 +197,14 @@ class GrpcClient:
 
 
 CLIENTS = {"http": HttpClient, "grpc": GrpcClient}
+
+
+def speeches(audio: np.ndarray, lengths: np.ndarray, frames: np.ndarray) -> list[Speech]:
+    """Of the outputs [B, S], [B, 1] and [B, U] of a request, without what pads them."""
+    return [
+        Speech(samples[:length], int(counts.clip(0).sum()))
+        for samples, (length,), counts in zip(audio, lengths, frames, strict=True)
+    ]
 
 
 def lines(answer: http.client.HTTPResponse) -> Iterator[bytes]:

@@ -45,6 +45,6 @@ def signatures(n_mels: int = -1) -> Mapping[str, Signature]:
         FRONTEND: Signature((TEXT,), (SYMBOLS, LENGTHS, PAUSES)),
         ACOUSTIC: Signature((SYMBOLS, LENGTHS), (mel, MEL_LENGTHS)),
         VOCODER: Signature((mel, MEL_LENGTHS, PAUSES), (AUDIO, AUDIO_LENGTH)),
-        WHOLE: Signature((TEXT,), (AUDIO, AUDIO_LENGTH)),
+        WHOLE: Signature((TEXT,), (AUDIO, AUDIO_LENGTH, MEL_LENGTHS)),
         STREAM: Signature((TEXT,), (AUDIO,)),
     }

@@ -10,7 +10,12 @@ from common.triton.client import HttpClient
 from tests.plain_server import answering
 
 AUDIO = np.array([0.5, -0.25, 1.0], np.float32)
-HEAD = json.dumps({"outputs": [{"name": "audio", "parameters": {"binary_data_size": 12}}]}).encode()
+OUTPUTS = [
+    {"name": "audio_length", "shape": [1, 1], "data": [3]},
+    {"name": "audio", "shape": [1, 3], "parameters": {"binary_data_size": 12}},
+    {"name": "mel_lengths", "shape": [1, 2], "data": [4, 2]},
+]
+HEAD = json.dumps({"outputs": OUTPUTS}).encode()
 
 
 def client_of(server) -> HttpClient:
@@ -24,12 +29,38 @@ def test_samples_follow_the_json_and_the_connection_is_kept():
     with answering(respond) as server:
         client = client_of(server)
         for text in ("Hello.", "“Grüße”"):
-            np.testing.assert_array_equal(client.speak(text, {"pace": 1.5}), AUDIO)
+            (speech,) = client.speak([text], {"pace": 1.5})
+            np.testing.assert_array_equal(speech.audio, AUDIO)
+            assert speech.frames == 6
         client.close()
         assert server.opened == 1
         assert [asked["inputs"][0]["data"] for asked in server.asked] == [["Hello."], ["“Grüße”"]]
         assert server.asked[0]["parameters"] == {"pace": 1.5}
         assert server.asked[0]["path"] == "/v2/models/text_to_speech/infer"
+
+
+def test_several_texts_in_a_request_are_without_what_pads_them():
+    outputs = [
+        {"name": "audio", "shape": [2, 3], "parameters": {"binary_data_size": 24}},
+        {"name": "audio_length", "shape": [2, 1], "data": [3, 1]},
+        {"name": "mel_lengths", "shape": [2, 2], "data": [4, 2, 3, -1]},
+    ]
+    head = json.dumps({"outputs": outputs}).encode()
+    samples = np.array([AUDIO, [0.25, 0, 0]], np.float32).tobytes()
+
+    def respond(handler, body):
+        handler.whole(200, head + samples, Inference_Header_Content_Length=str(len(head)))
+
+    with answering(respond) as server:
+        client = client_of(server)
+        made = client.speak(["One.", "Two."], {})
+        client.close()
+    assert [one.audio.tolist() for one in made] == [[0.5, -0.25, 1.0], [0.25]]
+    assert [one.frames for one in made] == [6, 3]
+    assert server.asked[0]["inputs"][0] == {
+        **{"name": "text", "datatype": "BYTES", "shape": [2, 1]},
+        "data": ["One.", "Two."],
+    }
 
 
 @pytest.mark.parametrize(
@@ -45,9 +76,9 @@ def test_samples_follow_the_json_and_the_connection_is_kept():
 def test_an_answer_that_is_no_speech_is_an_error_with_its_words(status, body, message):
     with answering(lambda handler, asked: handler.whole(status, body)) as server:
         client = client_of(server)
-        for ask in (client.speak, lambda text, parameters: list(client.stream(text, parameters))):
+        for ask in (lambda: client.speak(["Hello."], {}), lambda: list(client.stream("Hello.", {}))):
             with pytest.raises(ServerError) as caught:
-                ask("Hello.", {})
+                ask()
             assert (caught.value.status, str(caught.value)) == (status, message)
         client.close()
 
@@ -62,9 +93,9 @@ def test_a_connection_that_breaks_is_an_error_and_opened_again():
     with answering(respond) as server:
         client = client_of(server)
         with pytest.raises(ServerError, match="the connection broke") as caught:
-            client.speak("Hello.", {})
+            client.speak(["Hello."], {})
         assert caught.value.status == 0
-        np.testing.assert_array_equal(client.speak("Hello.", {}), AUDIO)
+        np.testing.assert_array_equal(client.speak(["Hello."], {})[0].audio, AUDIO)
         client.close()
 
 
