@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import soundfile
+import yaml
 
 from common.bench.triton_server import settled
 from common.cli.benchmark_triton import main as measure
@@ -247,6 +249,20 @@ def test_the_benchmark_has_what_callers_and_the_server_say(server, phrases, tmp_
         assert row["mels_per_s"] > row["texts_per_s"] > 0
         assert 0 < row["compute_s"] < row["compute_s"] + row["queue_s"] + row["client_s"]
     assert stream["first_audio"]["mean"] < stream["latency"]["mean"]
+
+
+def test_the_autoscaler_asks_for_what_the_server_counts(server, client):
+    alone(client, "Hello.", {})
+    (rule,) = yaml.safe_load((ROOT / "examples/triton/helm/prometheus-adapter.yaml").read_text())["rules"][
+        "custom"
+    ]
+    with urllib.request.urlopen(f"{server.metrics}/metrics", timeout=PATIENCE) as answer:
+        lines = answer.read().decode().splitlines()
+    parts = re.findall(r'(nv_\w+)\{[^}]*model=~?"([\w|]+)"', rule["metricsQuery"])
+    assert len(parts) == 2
+    for name, models in parts:
+        for model in models.split("|"):
+            assert any(line.startswith(f"{name}{{") and f'model="{model}"' in line for line in lines)
 
 
 def test_the_probe_notices_a_dead_model_and_a_reload_heals_it(server):
