@@ -100,7 +100,7 @@ def ask(target: TritonTarget, client: Client, texts: Sequence[str], stream: bool
     try:
         if stream:
             for chunk in client.stream(texts[0], target.parameters):
-                reply.chunks.append((time.perf_counter(), len(chunk) / target.rate))
+                reply.chunks.append((time.perf_counter(), len(chunk.audio) / target.rate))
         else:
             made = client.speak(texts, target.parameters)
             seconds = sum(len(one.audio) for one in made) / target.rate

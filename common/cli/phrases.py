@@ -18,7 +18,7 @@ from common.errors import InputError, require_package
 from common.files import write_bytes
 from common.runner import AnalysedText, TextToSpeech
 from common.speech import Audio, Controls, shown
-from common.text import Unspoken
+from common.text import Unspoken, unspoken_rows
 
 NAME_COLUMNS = ("name", "output", "file")
 SINGLE = "speech"
@@ -198,10 +198,6 @@ def _subtitles(asked: str, many: bool) -> tuple[Path | None, str]:
 
 def _is_device(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
-
-
-def unspoken_rows(unspoken: Iterable[Unspoken]) -> list[dict[str, Any]]:
-    return [{"symbol": u.symbol, "position": u.position} for u in unspoken]
 
 
 def describe_unspoken(phrase: Phrase, unspoken: Iterable[Unspoken]) -> list[str]:

@@ -18,11 +18,12 @@ import numpy as np
 from common.audio.sound_files import write_audio
 from common.cli import options
 from common.cli.parser import USER_ERROR
-from common.cli.phrases import Phrase, read_phrases
+from common.cli.phrases import Phrase, describe_unspoken, read_phrases
 from common.cli.run import FAULT
 from common.errors import InputError
 from common.serve.client import Address, ServerError
-from common.triton.client import CLIENTS, Client
+from common.text import Unspoken
+from common.triton.client import CLIENTS, Client, Speech
 
 SERVERS = {"http": "http://127.0.0.1:8000", "grpc": "http://127.0.0.1:8001"}
 EPILOG = """examples:
@@ -33,9 +34,10 @@ EPILOG = """examples:
 
 @dataclass
 class Spoken:
-    """A phrase's audio and the seconds since it was asked for."""
+    """A phrase's audio, what is left out of it, and the seconds since it was asked for."""
 
     audio: np.ndarray
+    unspoken: tuple[Unspoken, ...]
     first_audio: float
     total: float
 
@@ -115,6 +117,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                     print(f"error: {phrase.place}: {spoken}", file=sys.stderr)
                     status = max(status, USER_ERROR) if spoken.is_the_callers else status or FAULT
                     continue
+                for line in describe_unspoken(phrase, spoken.unspoken):
+                    print(f"warning: {line}", file=sys.stderr)
                 path = args.output / f"{phrase.name}.wav"
                 write_audio(path, spoken.audio, rate)
                 made += len(spoken.audio) / rate
@@ -156,13 +160,14 @@ class Clients:
             return error
         if not chunks:
             return ServerError(0, "the stream ended without audio")
-        return Spoken(np.concatenate(chunks), first, time.perf_counter() - begun)
+        audio = np.concatenate([chunk.audio for chunk in chunks])
+        return Spoken(audio, chunks[0].unspoken, first, time.perf_counter() - begun)
 
-    def _chunks(self, text: str, parameters: dict[str, Any], stream: bool) -> Iterator[np.ndarray]:
+    def _chunks(self, text: str, parameters: dict[str, Any], stream: bool) -> Iterator[Speech]:
         if stream:
             yield from self.mine.stream(text, parameters)
         else:
-            yield self.mine.speak([text], parameters)[0].audio
+            yield from self.mine.speak([text], parameters)
 
     def close(self) -> None:
         for client in self._made:

@@ -19,21 +19,26 @@ import numpy as np
 
 from common.errors import InputError, require_package
 from common.serve.client import Address, ServerError
-from common.triton.tensors import AUDIO, AUDIO_LENGTH, MEL_LENGTHS, STREAM, TEXT, WHOLE
+from common.text import Unspoken
+from common.triton.tensors import AUDIO, AUDIO_LENGTH, MEL_LENGTHS, STREAM, TEXT, UNSPOKEN, WHOLE
 
 GRPC_STATUS = {"INVALID_ARGUMENT": 400, "NOT_FOUND": 404, "UNAVAILABLE": 0}
 EVENT = b"data: "
 AT_ONCE = 1 << 18  # bytes that are read of a stream
 RATE = "sampling_rate"  # a parameter of the models' configs
-COUNTED = (AUDIO_LENGTH, MEL_LENGTHS)  # the outputs beside the audio that are asked for
+BESIDE = (AUDIO_LENGTH, MEL_LENGTHS, UNSPOKEN)  # the outputs that are asked for beside the audio
 
 
 @dataclass(frozen=True, eq=False)
 class Speech:
-    """What became of a text: the audio float32 [S], and how many frames its mels have."""
+    """What became of a text, or a chunk of it: the audio float32 [S], and how many frames its mels have.
+
+    Of a stream the first chunk has what could not be spoken, and the frames are not known.
+    """
 
     audio: np.ndarray
-    frames: int
+    frames: int = 0
+    unspoken: tuple[Unspoken, ...] = ()
 
 
 class Client(Protocol):
@@ -45,8 +50,8 @@ class Client(Protocol):
         """The texts in one request."""
         ...
 
-    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[np.ndarray]:
-        """The audio of a text, float32 [S], in chunks as they come."""
+    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[Speech]:
+        """A text in chunks as they come."""
         ...
 
     def statistics(self) -> list[dict[str, Any]]:
@@ -74,7 +79,7 @@ class HttpClient:
         audio = {"name": AUDIO.name, "parameters": {"binary_data": True}}
         body = {
             "inputs": [{"name": TEXT.name, "datatype": "BYTES", "shape": shape, "data": list(texts)}],
-            "outputs": [audio, *({"name": tensor.name} for tensor in COUNTED)],
+            "outputs": [audio, *({"name": tensor.name} for tensor in BESIDE)],
             "parameters": dict(parameters),
         }
         with self._unbroken():
@@ -83,10 +88,10 @@ class HttpClient:
             data = answer.read()
         outputs = {output["name"]: output for output in json.loads(data[:head])["outputs"]}
         samples = np.frombuffer(data[head:], "<f4").reshape(len(texts), -1)
-        lengths, frames = (np.reshape(outputs[t.name]["data"], (len(texts), -1)) for t in COUNTED)
-        return speeches(samples, lengths, frames)
+        beside = (np.reshape(outputs[tensor.name]["data"], (len(texts), -1)) for tensor in BESIDE)
+        return speeches(texts, samples, *beside)
 
-    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[np.ndarray]:
+    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[Speech]:
         path = f"/v2/models/{STREAM}/generate_stream"
         with self._unbroken():
             for line in lines(self._ask("POST", path, {TEXT.name: text, **parameters})):
@@ -94,7 +99,8 @@ class HttpClient:
                     event = json.loads(line.removeprefix(EVENT))
                     if "error" in event:
                         raise ServerError(500, event["error"])
-                    yield np.array(event[AUDIO.name], np.float32).reshape(-1)
+                    audio = np.array(event[AUDIO.name], np.float32).reshape(-1)
+                    yield Speech(audio, unspoken=unspoken_of(text, event.get(UNSPOKEN.name)))
 
     def statistics(self) -> list[dict[str, Any]]:
         with self._unbroken():
@@ -139,14 +145,14 @@ class GrpcClient:
 
     def speak(self, texts: Sequence[str], parameters: Mapping[str, Any]) -> list[Speech]:
         given = {"inputs": self._inputs(texts, (len(texts), 1)), "parameters": _strings(parameters)}
-        names = [tensor.name for tensor in (AUDIO, *COUNTED)]
+        names = [tensor.name for tensor in (AUDIO, *BESIDE)]
         outputs = [self._grpc.InferRequestedOutput(name) for name in names]
         answer = self._call(
             lambda: self._client.infer(WHOLE, outputs=outputs, client_timeout=self._timeout, **given)
         )
-        return speeches(*map(answer.as_numpy, names))
+        return speeches(texts, *map(answer.as_numpy, names))
 
-    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[np.ndarray]:
+    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[Speech]:
         answers: queue.Queue[Any] = queue.Queue()
         ended = False
         # With this header errors have a status.
@@ -166,7 +172,9 @@ class GrpcClient:
                     raise self._error(answer)
                 if ended := answer.get_response().parameters["triton_final_response"].bool_param:
                     return
-                yield answer.as_numpy(AUDIO.name)
+                unspoken = answer.as_numpy(UNSPOKEN.name)
+                found = unspoken_of(text, None if unspoken is None else unspoken[0])
+                yield Speech(answer.as_numpy(AUDIO.name), unspoken=found)
         except queue.Empty:
             raise ServerError(0, f"no audio came in {self._timeout:g} s") from None
         finally:
@@ -199,12 +207,21 @@ class GrpcClient:
 CLIENTS = {"http": HttpClient, "grpc": GrpcClient}
 
 
-def speeches(audio: np.ndarray, lengths: np.ndarray, frames: np.ndarray) -> list[Speech]:
-    """Of the outputs [B, S], [B, 1] and [B, U] of a request, without what pads them."""
+def speeches(
+    texts: Sequence[str], audio: np.ndarray, lengths: np.ndarray, frames: np.ndarray, unspoken: np.ndarray
+) -> list[Speech]:
+    """Of the outputs [B, S], [B, 1], [B, U] and [B, 1] of a request, without what pads them."""
     return [
-        Speech(samples[:length], int(counts.clip(0).sum()))
-        for samples, (length,), counts in zip(audio, lengths, frames, strict=True)
+        Speech(samples[:length], int(counts.clip(0).sum()), unspoken_of(text, left_out))
+        for text, samples, (length,), counts, (left_out,) in zip(
+            texts, audio, lengths, frames, unspoken, strict=True
+        )
     ]
+
+
+def unspoken_of(text: str, rows: str | bytes | None) -> tuple[Unspoken, ...]:
+    """What could not be spoken of a text, as the output says."""
+    return tuple(Unspoken(**row, text=text) for row in json.loads(rows or "[]"))
 
 
 def lines(answer: http.client.HTTPResponse) -> Iterator[bytes]:

@@ -140,7 +140,7 @@ def warm_ups(sources: Mapping[str, Any], longest: int, n_mels: int) -> dict[str,
     """What each model with a batcher is run on before Triton says that it is ready."""
     from common.triton.speaking import analyse
 
-    first = analyse(sources["acoustic"].frontend.build(), FIRST_WORDS, longest)[0]
+    first = analyse(sources["acoustic"].frontend.build(), FIRST_WORDS, longest).utterances[0]
     return {
         FRONTEND: {tensors.TEXT.name: np.array([FIRST_WORDS.encode()], object)},
         ACOUSTIC: {tensors.SYMBOLS.name: first.ids, tensors.LENGTHS.name: np.array([len(first.ids)])},

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from common.serve.client import Address, ServerError
+from common.text import Unspoken
 from common.triton.client import HttpClient
 from tests.plain_server import answering
 
@@ -14,6 +15,7 @@ OUTPUTS = [
     {"name": "audio_length", "shape": [1, 1], "data": [3]},
     {"name": "audio", "shape": [1, 3], "parameters": {"binary_data_size": 12}},
     {"name": "mel_lengths", "shape": [1, 2], "data": [4, 2]},
+    {"name": "unspoken", "shape": [1, 1], "data": ['[{"symbol": "x", "position": 2}]']},
 ]
 HEAD = json.dumps({"outputs": OUTPUTS}).encode()
 
@@ -32,6 +34,7 @@ def test_samples_follow_the_json_and_the_connection_is_kept():
             (speech,) = client.speak([text], {"pace": 1.5})
             np.testing.assert_array_equal(speech.audio, AUDIO)
             assert speech.frames == 6
+            assert speech.unspoken == (Unspoken("x", 2, text),)
         client.close()
         assert server.opened == 1
         assert [asked["inputs"][0]["data"] for asked in server.asked] == [["Hello."], ["“Grüße”"]]
@@ -44,6 +47,7 @@ def test_several_texts_in_a_request_are_without_what_pads_them():
         {"name": "audio", "shape": [2, 3], "parameters": {"binary_data_size": 24}},
         {"name": "audio_length", "shape": [2, 1], "data": [3, 1]},
         {"name": "mel_lengths", "shape": [2, 2], "data": [4, 2, 3, -1]},
+        {"name": "unspoken", "shape": [2, 1], "data": ["[]", "[]"]},
     ]
     head = json.dumps({"outputs": outputs}).encode()
     samples = np.array([AUDIO, [0.25, 0, 0]], np.float32).tobytes()
@@ -100,12 +104,15 @@ def test_a_connection_that_breaks_is_an_error_and_opened_again():
 
 
 def test_a_stream_gives_each_chunk_and_the_error_that_ends_it():
-    events = [{"audio": [0.5, -0.25]}, {"audio": 1.0}, {"error": "the models gave NaN"}]
+    rows = '[{"symbol": "x", "position": 2}]'
+    events = [{"audio": [0.5, -0.25], "unspoken": rows}, {"audio": 1.0}, {"error": "the models gave NaN"}]
     lines = [b"data: " + json.dumps(event).encode() + b"\n\n" for event in events]
     with answering(lambda handler, body: handler.chunked(lines)) as server:
         client = client_of(server)
         chunks = client.stream("Hello.", {"seed": 3})
-        assert [next(chunks).tolist(), next(chunks).tolist()] == [[0.5, -0.25], [1.0]]
+        first, second = next(chunks), next(chunks)
+        assert (first.audio.tolist(), second.audio.tolist()) == ([0.5, -0.25], [1.0])
+        assert (first.unspoken, second.unspoken) == ((Unspoken("x", 2, "Hello."),), ())
         with pytest.raises(ServerError, match="the models gave NaN"):
             next(chunks)
         client.close()
@@ -124,7 +131,7 @@ def test_a_stream_that_breaks_off_is_an_error():
     with answering(respond) as server:
         client = client_of(server)
         chunks = client.stream("Hello.", {})
-        assert next(chunks).tolist() == [0.5]
+        assert next(chunks).audio.tolist() == [0.5]
         with pytest.raises(ServerError, match="the connection broke") as caught:
             next(chunks)
         assert caught.value.status == 0

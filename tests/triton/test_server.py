@@ -39,6 +39,10 @@ def alone(client, text, parameters):
     return client.speak([text], parameters)[0].audio
 
 
+def streamed(client, text, parameters):
+    return np.concatenate([chunk.audio for chunk in client.stream(text, parameters)])
+
+
 def close_to(audio, wanted) -> bool:
     """The server's numpy and ONNX Runtime may be other ones than ours."""
     return audio.shape == wanted.shape and bool(np.allclose(audio, wanted, atol=1e-4))
@@ -50,7 +54,7 @@ def test_audio_is_what_speak_gives(client, tts, controls):
     for text in TEXTS:
         wanted = tts.speak(text, Controls(**controls)).samples
         assert close_to(alone(client, text, controls), wanted)
-        assert close_to(np.concatenate(list(client.stream(text, controls))), wanted)
+        assert close_to(streamed(client, text, controls), wanted)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +72,17 @@ def test_what_cannot_be_spoken_is_an_invalid_argument(client, text, parameters, 
     with pytest.raises(ServerError, match="^" + message.replace("?", r"\?")) as stream:
         list(client.stream(text, parameters))
     assert (whole.value.status, stream.value.status) == (400, 400)
+
+
+def test_what_cannot_be_spoken_is_told(client, tts):
+    text = "One 你好 two. And 你 three."
+    wanted = [(one.symbol, one.position) for one in tts.speak(text).unspoken]
+    assert wanted
+    plain, with_symbols = client.speak(["Hello.", text], {})
+    first, *rest = client.stream(text, {})
+    for speech in (with_symbols, first):
+        assert [(one.symbol, one.position) for one in speech.unspoken] == wanted
+    assert not any(speech.unspoken for speech in (plain, *rest))
 
 
 def infer(server, model, **inputs):
@@ -151,14 +166,14 @@ def test_streams_at_a_time_are_not_mixed_up(server, tts):
 
     with ThreadPoolExecutor(len(texts)) as clients:
         for text, chunks in zip(texts, clients.map(ask, texts), strict=True):
-            assert close_to(np.concatenate(chunks), tts.speak(text).samples)
+            assert close_to(np.concatenate([chunk.audio for chunk in chunks]), tts.speak(text).samples)
 
 
 def test_a_long_text_comes_in_chunks(client, tts):
     text = " ".join([TEXTS[1]] * 20)
     chunks = list(client.stream(text, {}))
     assert len(chunks) > 1  # how many depends on how fast they are taken
-    assert close_to(np.concatenate(chunks), tts.speak(text).samples)
+    assert close_to(np.concatenate([chunk.audio for chunk in chunks]), tts.speak(text).samples)
 
 
 def test_a_request_of_several_texts_is_answered_with_their_lengths(client, tts):
@@ -186,6 +201,11 @@ def test_the_client_writes_a_wav_for_each_line(server, tts, phrases, tmp_path, c
     words = (str(phrases), "--server", server.http)
     assert speak_phrases([*words, "-o", str(tmp_path / "whole"), "--concurrency", "3"]) == 0
     assert "3 phrases" in capsys.readouterr().out
+    (tmp_path / "odd.txt").write_text("One 你好 two.\n", encoding="utf-8")
+    odd = (str(tmp_path / "odd.txt"), "--server", server.http, "-o", str(tmp_path / "odd"))
+    assert speak_phrases(odd) == 0
+    warned = capsys.readouterr().err
+    assert "odd.txt line 1: '你" in warned and "at position 4 cannot be spoken" in warned
     require_wavs(tmp_path / "whole", tts)
     assert speak_phrases([*words, "-o", str(tmp_path / "stream"), "--stream", "--pace", "1.5"]) == 0
     assert "first audio" in capsys.readouterr().out

@@ -51,6 +51,7 @@ class Triton:
             {"name": "audio", "parameters": {"binary_data_size": samples.nbytes}},
             {"name": "audio_length", "data": [samples.shape[1]] * len(texts)},
             {"name": "mel_lengths", "data": [FRAMES] * len(texts)},
+            {"name": "unspoken", "data": ["[]"] * len(texts)},
         ]
         head = json.dumps({"outputs": outputs}).encode()
         handler.whole(200, head + samples.tobytes(), Inference_Header_Content_Length=str(len(head)))
