@@ -155,21 +155,21 @@ class GrpcClient:
     def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[Speech]:
         answers: queue.Queue[Any] = queue.Queue()
         ended = False
-        # With this header errors have a status.
-        headers = {"triton_grpc_error": "true"}
-        self._client.start_stream(lambda result, error: answers.put(error or result), headers=headers)
+        self._client.start_stream(lambda result, error: answers.put(error or result))
         try:
-            self._client.async_stream_infer(
-                STREAM,
-                self._inputs([text], (1,)),
-                parameters=_strings(parameters),
-                enable_empty_final_response=True,
+            self._call(
+                lambda: self._client.async_stream_infer(
+                    STREAM,
+                    self._inputs([text], (1,)),
+                    parameters=_strings(parameters),
+                    enable_empty_final_response=True,
+                )
             )
             while True:
                 answer = answers.get(timeout=self._timeout)
                 ended = isinstance(answer, Exception)
                 if ended:
-                    raise self._error(answer)
+                    raise self._stream_error(answer, text, parameters)
                 if ended := answer.get_response().parameters["triton_final_response"].bool_param:
                     return
                 unspoken = answer.as_numpy(UNSPOKEN.name)
@@ -180,6 +180,20 @@ class GrpcClient:
         finally:
             # tritonserver 2.51 may crash where a request is cancelled that has ended.
             self._client.stop_stream(cancel_requests=not ended)
+
+    def _stream_error(self, error: Any, text: str, parameters: Mapping[str, Any]) -> ServerError:
+        """A stream's error, which has a status only where the whole text gives the same one.
+
+        Triton sends statuses in streams too where the client asks for them (`triton_grpc_error`), but
+        tritonserver 2.51 may crash then.
+        """
+        found = self._error(error)
+        try:
+            self.speak([text], parameters)
+        except ServerError as whole:
+            if str(whole) == str(found):
+                return whole
+        return found
 
     def statistics(self) -> list[dict[str, Any]]:
         call = self._client.get_inference_statistics
