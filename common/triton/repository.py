@@ -32,7 +32,7 @@ CLASSES = {  # modules of this package and their classes
     VOCODER: ("backend", "MelToAudio"),
     STREAM: ("streaming", "TextToChunks"),
 }
-CODE = '''"""Written by `melforge triton`. Melforge must be installed in the Python that Triton's python backend takes."""
+CODE = '''"""Written by `melforge triton`. Melforge must be installed in the Python that Triton takes."""
 
 from common.triton.{} import {} as TritonPythonModel  # noqa: F401
 '''
