@@ -60,7 +60,7 @@ def address(cursor: Cursor) -> Reading | None:
 
 def _spoken_part(cursor: Cursor, part: str) -> str:
     if part.isdecimal():
-        return say.short(part)
+        return say.integer(part) if len(part) < 3 else say.digits(part)
     if not part.isalpha():
         return _MARKS.get(part, tables.SYMBOLS.get(part, ""))
     if not part.isascii():

@@ -36,6 +36,20 @@ _AFTER_NUMERAL_I = words("of and was is in to ended began the")
 _AMBIGUOUS = words("IV VI XI XX XXX")  # abbreviations as well
 
 
+_COUNTED_BY_ORDINALS = words("century centuries olympiad dynasty amendment legion congress")
+_GIVEN_NAMES = words("""thomas walter arthur albert samuel benjamin donald kenneth steven brian ronald
+    anthony kevin jason matthew gary timothy larry jeffrey frank scott andrew raymond gregory joshua
+    jerry dennis patrick ryan roger jack jonathan justin terry gerald keith willie ralph lawrence roy
+    bruce brandon adam harry fred wayne billy steve jeremy aaron randy howard carl russell bobby craig
+    alan todd sean ernest alfred theodore chester hugh earl clarence leonard alvin marcus daniel thurston
+    cornelius nelson sterling""")
+
+
+def _is_given_name(word: str) -> bool:
+    """Whether a word is a man's first name, whose bearers are numbered: "Robert Kennedy III"."""
+    return word.lower() in _GIVEN_NAMES or (word.lower() in _MONARCHS and word.lower() not in _TITLES)
+
+
 def letter_name(letters: str) -> str:
     """The name of a letter: "A" and "I" get a hyphen, which tells them from the words."""
     return f"{letters}-" if letters in ("A", "I") else letters
@@ -63,9 +77,6 @@ def _capitals(cursor: Cursor, word: str) -> str:
         return tables.ACRONYMS[word]
     if word in tables.ACRONYM_WORDS:
         return word.capitalize()
-    is_after_city = cursor.previous == "," and cursor.earlier[:1].isupper()  # "Denver, CO 80202"
-    if word in tables.STATES and is_after_city and not cursor.next(cursor.at + len(word))[:1].isalpha():
-        return tables.STATES[word]
     lower = word.lower()
     if word in tables.SPELLED and not cursor.is_shouted:
         return word
@@ -146,8 +157,17 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
         return say.cardinal(number) if is_item and len(base) > 1 and set(base) <= set("ivx") else ""
     if key in _MONARCHS and is_name and (len(base) > 1 or base in "VX"):
         return f"the {say.ordinal(number)}"
+    if following.lower() in _COUNTED_BY_ORDINALS and set(base) <= set("IVXL"):
+        return say.ordinal(number)
+    if base in ("II", "III", "IV") and is_name and _is_given_name(cursor.earlier):
+        return f"the {say.ordinal(number)}"  # "John Smith III"
     if len(base) > 1 and set(base) <= set("IVX"):
         is_sure = base not in _AMBIGUOUS or (is_name and len(before) > 1)
         return say.cardinal(number) if is_sure else ""
-    is_year = len(base) > 4 and number > 1000 and not is_known(base.lower())
+    is_year = (
+        (len(base) > 4 or base.startswith(("MM", "MCM")))
+        and len(base) > 3
+        and number > 1000
+        and not is_known(base.lower())
+    )
     return say.year(number) if is_year else ""

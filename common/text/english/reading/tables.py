@@ -47,9 +47,17 @@ UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm �
     mile per gallon; rpm RPM: revolution per minute; fps FPS: frame per second; ppm: part per million; ppb:
     part per billion; px: pixel; dpi DPI: dot per inch; ppi PPI: pixel per inch; bpm BPM: beat per minute; in:
     inch; au AU: astronomical unit; ly: light-year; hp HP: horsepower; kt kts: knot; MP: megapixel; Mpx:
-    megapixel; bbl: barrel; IU: international unit; tbs: tablespoon; pts: point""")
+    megapixel; bbl: barrel; IU: international unit; tbs: tablespoon; pts: point; A: amp; Nm: newton-meter""")
+# Written otherwise than is correct, mostly in other capitals.
+LIKE_UNITS = _pairs("""KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml: mL; MG: mg; LB
+    LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI: psi; HR HRS
+    Hrs: hr; MIN MINS: min; SEC SECS: s; HZ hz: Hz; KHZ khz Khz: kHz; MHZ mhz Mhz: MHz; GHZ ghz Ghz: GHz;
+    mb: MB; gb Gig: GB; tb: TB; mbps MBPS: Mbps; gbps GBPS: Gbps; KBPS: kbps; kw KW: kW; kwh KWH Kwh:
+    kWh; mw: MW; db: dB; v: V; w: W; mah MAH: mAh; gms gm: g; ltr ltrs: L; mtr mtrs: m; sqft: sqft; MI:
+    mi; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
+PER_ONLY = _pairs("d: day; y: year; pp: person; ea: each; p: person; u: unit")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
-TOUCHING_UNITS = words("in t au AU MP IU mo")
+TOUCHING_UNITS = words("in t au AU MP IU mo v w CC mw MI")
 PLURALS = {
     **{"foot": "feet", "inch": "inches", "hertz": "hertz", "lux": "lux", "horsepower": "horsepower"},
     **{"kelvin": "kelvins", "kilohertz": "kilohertz", "megahertz": "megahertz", "gigahertz": "gigahertz"},
@@ -64,37 +72,50 @@ CURRENCIES: dict[str, list[str]] = {
         kopeck, kopecks; ₪: shekel, shekels, agora, agorot; ₺: lira, lira, kurush, kurush; ₴: hryvnia,
         hryvnias, kopiyka, kopiykas; ₫: dong, dong; ₱: peso, pesos, centavo, centavos; ₦: naira, naira, kobo,
         kobo; ฿: baht, baht, satang, satang; ₿: bitcoin, bitcoins; ¢: cent, cents; CHF: Swiss franc, Swiss
-        francs, centime, centimes""").items()
+        francs, centime, centimes; AUD: Australian dollar, Australian dollars, cent, cents; CAD: Canadian
+        dollar, Canadian dollars, cent, cents; NZD: New Zealand dollar, New Zealand dollars, cent, cents; HKD:
+        Hong Kong dollar, Hong Kong dollars, cent, cents; SGD: Singapore dollar, Singapore dollars, cent,
+        cents; CNY: yuan, yuan; RMB: yuan, yuan; BRL: Brazilian real, Brazilian reals, centavo, centavos; SEK:
+        Swedish krona, Swedish kronor; NOK: Norwegian krone, Norwegian kroner; DKK: Danish krone, Danish
+        kroner; MXN: Mexican peso, Mexican pesos, centavo, centavos; PLN: zloty, zlotys; ZAR: rand, rand,
+        cent, cents""").items()
 }
 CURRENCY_CODES = _pairs(
-    "USD: $; EUR: €; GBP: £; JPY: ¥; INR: ₹; KRW: ₩; RUB: ₽; ILS: ₪; TRY: ₺; CHF: CHF; BTC: ₿"
+    "USD: $; EUR: €; GBP: £; JPY: ¥; INR: ₹; KRW: ₩; RUB: ₽; ILS: ₪; TRY: ₺; CHF: CHF; BTC: ₿; "
+    "AUD: AUD; CAD: CAD; NZD: NZD; HKD: HKD; SGD: SGD; CNY: CNY; RMB: RMB; BRL: BRL; SEK: SEK; NOK: NOK; "
+    "DKK: DKK; MXN: MXN; PLN: PLN; ZAR: ZAR; Rs: ₹"
 )
-DOLLARS = _pairs("""US: US; A AU: Australian; C CA: Canadian; NZ: New Zealand; HK: Hong Kong; S: Singapore; R:
-    Brazilian""")
+DOLLARS = _pairs("""US: US; A AU: Australian; C CA: Canadian; NZ: New Zealand; HK: Hong Kong; S: Singapore""")
+STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; Rd: Road; Ln: Lane; Pl:
+    Place; Sq: Square; Ct: Court; Expy Expwy: Expressway; Hwy: Highway; Pkwy Pky: Parkway; Ter Terr:
+    Terrace; Cir: Circle; Trl: Trail; Aly: Alley; Cres: Crescent; Brg: Bridge; Fwy: Freeway; Tpke:
+    Turnpike; Plz: Plaza; Hts: Heights; Way: Way""")
 
 # Written with a full stop. In small letters; the value keeps the case that is spoken.
-ABBREVIATIONS = _pairs("""mr: Mr; mrs: Mrs; ms: Ms; mx: Mx; messrs: Messers; mme: Madame; mlle: Mademoiselle;
-    prof: Professor; rev: Reverend; hon: Honorable; gen: General; col: Colonel; maj: Major; capt: Captain;
-    cmdr: Commander; cdr: Commander; lt: Lieutenant; sgt: Sergeant; cpl: Corporal; pvt: Private; adm: Admiral;
-    sen: Senator; rep: Representative; gov: Governor; pres: President; supt: Superintendent; insp: Inspector;
-    msgr: Monsignor; atty: Attorney; amb: Ambassador; fr: Father; jr: Junior; sr: Senior; esq: Esquire; bros:
-    Brothers; co: Company; inc: Incorporated; ltd: Limited; corp: Corporation; llc: LLC; dept: department;
-    div: division; est: established; univ: university; assn: association; assoc: associates; intl:
-    international; natl: national; govt: government; ave: Avenue; blvd: Boulevard; rd: Road; ln: Lane; hwy:
-    Highway; pkwy: Parkway; sq: Square; ct: Court; pl: Place; apt: apartment; ste: suite; bldg: building; fl:
-    floor; mt: Mount; ft: Fort; pt: Point; vs v: versus; etc: et cetera; al: al; approx: approximately; appt:
-    appointment; ca: circa; cf: compare; viz: namely; incl: including; excl: excluding; esp: especially; misc:
-    miscellaneous; max: maximum; min: minimum; avg: average; temp: temperature; tel: telephone; ext:
-    extension; fig: figure; figs: figures; eq: equation; eqs: equations; vol: volume; vols: volumes; ch:
-    chapter; chap: chapter; sec: section; sect: section; art: article; par: paragraph; para: paragraph; pp:
-    pages; ed: edition; eds: editors; trans: translated; repr: reprinted; no: number; nos: numbers; nr:
-    number; op: opus; ser: series; mss: manuscripts; ms: Ms; jan: January; feb: February; mar: March; apr:
-    April; jun: June; jul: July; aug: August; sep sept: September; oct: October; nov: November; dec: December;
-    calif: California; mass: Massachusetts; conn: Connecticut; fla: Florida; penn: Pennsylvania; tex: Texas;
-    okla: Oklahoma; ariz: Arizona; ala: Alabama; wis: Wisconsin; minn: Minnesota; tenn: Tennessee; mich:
-    Michigan; nev: Nevada; colo: Colorado; ont: Ontario; que: Quebec; e.g: for example; i.e: that is; a.k.a:
-    also known as; ph.d: PHD; n.b: note well; d.c: DC; r.i.p: RIP; lit: literally; orig: originally; adj:
-    adjective; adv: adverb; pron: pronounced; syn: synonym; ex: example; sp: spelling""")
+ABBREVIATIONS = _pairs("""mr: Mr; mrs: Mrs; ms: Ms; mx: Mx; messrs: Messers; mme: Madame; mlle:
+    Mademoiselle; prof: Professor; rev: Reverend; hon: Honorable; gen: General; col: Colonel; maj: Major;
+    capt: Captain; cmdr: Commander; cdr: Commander; lt: Lieutenant; sgt: Sergeant; cpl: Corporal; pvt:
+    Private; adm: Admiral; sen: Senator; rep: Representative; gov: Governor; pres: President; supt:
+    Superintendent; insp: Inspector; msgr: Monsignor; atty: Attorney; amb: Ambassador; fr: Father; jr:
+    Junior; sr: Senior; esq: Esquire; bros: Brothers; co: Company; inc: Incorporated; ltd: Limited; corp:
+    Corporation; llc: LLC; dept: department; div: division; est: established; univ: university; assn:
+    association; assoc: associates; intl: international; natl: national; govt: government; ave: Avenue;
+    blvd: Boulevard; rd: Road; ln: Lane; hwy: Highway; pkwy: Parkway; sq: Square; ct: Court; pl: Place;
+    apt: apartment; ste: suite; bldg: building; fl: floor; mt: Mount; ft: Fort; pt: Point; vs v: versus;
+    etc: et cetera; al: al; approx: approximately; appt: appointment; ca: circa; cf: compare; viz:
+    namely; incl: including; excl: excluding; esp: especially; misc: miscellaneous; max: maximum; min:
+    minimum; avg: average; temp: temperature; tel: telephone; ext: extension; fig: figure; figs: figures;
+    eq: equation; eqs: equations; vol: volume; vols: volumes; ch: chapter; chap: chapter; sec: section;
+    sect: section; art: article; par: paragraph; para: paragraph; pp: pages; ed: edition; eds: editors;
+    trans: translated; repr: reprinted; no: number; nos: numbers; nr: number; op: opus; ser: series; mss:
+    manuscripts; ms: Ms; jan: January; feb: February; mar: March; apr: April; jun: June; jul: July; aug:
+    August; sep sept: September; oct: October; nov: November; dec: December; calif: California; mass:
+    Massachusetts; conn: Connecticut; fla: Florida; penn: Pennsylvania; tex: Texas; okla: Oklahoma; ariz:
+    Arizona; ala: Alabama; wis: Wisconsin; minn: Minnesota; tenn: Tennessee; mich: Michigan; nev: Nevada;
+    colo: Colorado; ont: Ontario; que: Quebec; e.g: for example; i.e: that is; a.k.a: also known as;
+    ph.d: PHD; n.b: note well; d.c: DC; r.i.p: RIP; lit: literally; orig: originally; adj: adjective;
+    adv: adverb; pron: pronounced; syn: synonym; ex: example; sp: spelling; expy: Expressway; rte: Route;
+    rm: room""")
 # Without a number behind them these are words of their own, or end a sentence.
 BEFORE_NUMBERS = words(
     "no nos nr fig figs vol vols ch chap sec sect art par para pp p op ext eq eqs ed ser fl ste apt ex pt ms"
@@ -111,6 +132,9 @@ STATES = _pairs("""AL: Alabama; AK: Alaska; AZ: Arizona; AR: Arkansas; CA: Calif
     Oklahoma; OR: Oregon; PA: Pennsylvania; RI: Rhode Island; SC: South Carolina; SD: South Dakota; TN:
     Tennessee; TX: Texas; UT: Utah; VT: Vermont; VA: Virginia; WA: Washington; WV: West Virginia; WI:
     Wisconsin; WY: Wyoming""")
+
+# These are words as well, or common in capitals: a state's only before a ZIP code.
+STATES_ALSO_WORDS = words("OK HI OH ME PA MA ID LA MS AL DE")
 
 # In capitals, and said as a word.
 ACRONYM_WORDS = words("""NASA NATO UNESCO UNICEF OPEC AIDS LASER RADAR SONAR SCUBA FIFA UEFA NAFTA OSHA FEMA
@@ -135,6 +159,11 @@ SHORT_WORDS = words("""a am an as at be by do go he hi if in is it me my no of o
     pod pop pot pub pun pup rag ram rap rat raw ray rib rid rig rim rip rob rod rot row rub rug rum rye sap
     sew sip ski sob sow soy spa spy sub sue sum tab tag tan tap tar tie tin toe ton tow toy tub tug urn van
     vet vow wag wax web wed wig wit woe wok yay yeah yen yep zap zip zoo""")
+# Initials that are written in small letters too.
+SMALL_ACRONYMS = words("""usb cpu cpus gpu gpus html http https url urls pdf pdfs dvd dvds tv tvs faq
+    faqs diy atm atms css xml gps ssd ssds hdd vpn vpns isp dna rna ssh ftp tcp udp dns fbi cia nba nfl
+    nhl mlb usa uk ceo cfo cto pc pcs php sms id3 kpi kpis rgb lcd oled svg api apis ip dj djs ufo ufos
+    gdp hiv iq nyc lgbt bbc cnn nhs phd hr gmt rsvp bbq csv ssl tls iot""")
 # ... but for these, which are letters unless the whole sentence is in capitals.
 SPELLED = words("US IT AM PM WHO UN UK EU TV PC AI ID PA MA AC DC CD ER OT PS CV AD")
 

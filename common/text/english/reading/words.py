@@ -9,16 +9,18 @@ from dataclasses import replace
 
 from common.text.english.reading import number_words as say
 from common.text.english.reading import tables
-from common.text.english.reading.amounts import amount
 from common.text.english.reading.capitals import NAME_PARTS, cased, letter_name, letters_and_digits, roman
 from common.text.english.reading.cursor import LETTER, Cursor, LeftOut, Reading, Rule, form
+from common.text.english.reading.dates import month, weekday
+from common.text.english.reading.money import price
+from common.text.english.reading.streets import DESIGNATORS, designator, direction, state, street
 from common.text.english.word_parts import words
 
 _CALENDAR = "Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec"
 _SHORT_MONTHS = words("Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec")
 _SHORTENED = _SHORT_MONTHS | words("Mon Tue Tues Wed Thu Thur Thurs Fri")
 _MAX_NAME = 2000  # characters of the longest address
-_BLANK_DIGIT = re.compile(r"\s?(?=\d)")
+_BLANK_DIGIT = re.compile(r"\.?\s?(?=\d)")
 _DOTTED = re.compile(
     rf"(?:{LETTER}\.){{2,12}}(?:{LETTER}(?!\w))?|[A-Z][a-z]?\.[A-Z]\.(?:s(?!\w)|(?!\w))|[ap]\.m(?!\w)"
 )
@@ -28,8 +30,6 @@ _AND = re.compile(r"&(?:amp;)?([A-Z]{1,3})(?!\w)")
 _SLASHED = re.compile(r"(w/o|w/|c/o|n/a|y/o)(?!/)", re.IGNORECASE)
 _SLASHED_WORDS = {"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old"}
 _OR = words("he his him she her s")
-_STREET_ENDS = words("Suite Apt NW NE SW SE Unit")
-_ORDINAL = re.compile(r"\d+(?:st|nd|rd|th)")
 _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
 
@@ -116,7 +116,7 @@ def abbreviation(cursor: Cursor) -> Reading | None:
         letter = _in_latin(word)
         return _initial(cursor, letter, end, following) if letter else None
     if key in ("dr", "st"):
-        spoken = _doctor_or_saint(cursor, key, following)
+        spoken = "Doctor" if key == "dr" else "Saint"
     elif key in tables.ABBREVIATIONS:
         if not _is_abbreviated(cursor, word, key, end, following):
             return None
@@ -134,11 +134,31 @@ def abbreviation(cursor: Cursor) -> Reading | None:
 def money(cursor: Cursor) -> Reading | None:
     """US$5, USD 5."""
     word, end = cursor.word, cursor.word_end
-    if word in tables.DOLLARS and cursor.behind_word == "$" and cursor.text[end + 1 : end + 2].isdecimal():
-        return amount(replace(cursor, at=end + 1), word + "$")
+    is_dollar = word in tables.DOLLARS or word == "R"
+    if is_dollar and cursor.behind_word == "$" and cursor.text[end + 1 : end + 2].isdecimal():
+        return price(replace(cursor, at=end + 1), word + "$")
     if word in tables.CURRENCY_CODES and (blank := _BLANK_DIGIT.match(cursor.text, end)):
-        return amount(replace(cursor, at=blank.end()), tables.CURRENCY_CODES[word])
+        if "." in blank[0] and word != "Rs":
+            return None
+        return price(replace(cursor, at=blank.end()), tables.CURRENCY_CODES[word])
     return None
+
+
+def function_name(cursor: Cursor) -> Reading | None:
+    """sin(x)."""
+    name = FUNCTIONS.get(cursor.word) if cursor.behind_word == "(" and not cursor.touches_word else None
+    return Reading(name, cursor.word_end) if name else None
+
+
+FUNCTIONS = {"sin": "sine", "cos": "cosine", "tan": "tangent", "ln": "natural log", "sqrt": "square root"}
+FUNCTIONS |= {
+    "max": "maximum",
+    "min": "minimum",
+    "det": "determinant",
+    "log": "log",
+    "exp": "exp",
+    "gcd": "gcd",
+}
 
 
 def joined_capitals(cursor: Cursor) -> Reading | None:
@@ -170,9 +190,52 @@ def plain_word(cursor: Cursor) -> Reading | None:
     return Reading(spoken, joined, left_out)
 
 
+def title(cursor: Cursor) -> Reading | None:
+    """Dr Smith, St Mary's, Mt Everest: a title or a part of a name without its full stop."""
+    name = _TITLES.get(cursor.word)
+    if not name or cursor.behind_word != " " or not _NAME_FOLLOWS.match(cursor.text, cursor.word_end):
+        return None
+    return Reading(name, cursor.word_end)
+
+
+_TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
+_NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
+
+
+def before_colon(cursor: Cursor) -> Reading | None:
+    """Tel: 555-0199, Ext: 12."""
+    name = {"tel": "telephone", "ext": "extension"}.get(cursor.word.lower())
+    is_before_number = (
+        name and cursor.behind_word in (":", " ") and _NUMBER_FOLLOWS.match(cursor.text, cursor.word_end)
+    )
+    return Reading(name, cursor.word_end) if name and is_before_number else None
+
+
+_NUMBER_FOLLOWS = re.compile(r":?\s?[+(]?\d")
+
+
+_SHORT_WORD_RULES: tuple[Rule, ...] = (
+    *(designator, street, title, weekday, month, before_colon, state, function_name),
+)
+_SHORT_WORDS = frozenset(
+    key.lower()
+    for key in (
+        *(*DESIGNATORS, *tables.STREETS, *_TITLES, *tables.WEEKDAYS, *tables.MONTH_NUMBERS, "tel", "ext"),
+        *(*tables.STATES, *FUNCTIONS),
+    )
+)
+
+
+def short_word(cursor: Cursor) -> Reading | None:
+    """A word cut short beside what tells its meaning: Apt 4B, Elm St, Dr Smith, Sat, Nov 5."""
+    if cursor.word.lower() not in _SHORT_WORDS:
+        return None
+    return next((reading for rule in _SHORT_WORD_RULES if (reading := rule(cursor))), None)
+
+
 WORDS: tuple[Rule, ...] = (
-    *(calendar_range, version, dotted_abbreviation, slashed_abbreviation, word_with_digits, letter_with_sign),
-    *(abbreviation, money, joined_capitals, plain_word),
+    *(calendar_range, version, direction, dotted_abbreviation, slashed_abbreviation, word_with_digits),
+    *(letter_with_sign, short_word, abbreviation, money, joined_capitals, plain_word),
 )
 
 
@@ -194,6 +257,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
             return letter_name(word.upper())
         return word if word in "aAI" else word.upper()
     if word.islower() or (word[0].isupper() and word[1:].islower() and word not in _SHORTENED):
+        if word.islower() and word in tables.SMALL_ACRONYMS and cursor.text[end : end + 1] != "'":
+            return word[:-1].upper() + "s" if word[:-1] in tables.SMALL_ACRONYMS else word.upper()
         is_era = word in ("bc", "ad", "bce") and cursor.previous.isdecimal()
         return word.upper() if is_era else word
     if word in _SHORTENED:
@@ -280,16 +345,9 @@ def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: st
         return False
     if key in tables.MONTH_NUMBERS and not word[0].isupper():
         return False
+    if key == "ave" and not following and not cursor.previous:
+        return word[0].isupper()
     return key not in ("mt", "ft") or following[:1].isupper()
-
-
-def _doctor_or_saint(cursor: Cursor, key: str, following: str) -> str:
-    """ "Dr. Jones", "42 Elm Dr."; "St. Paul", "12 Oak St."."""
-    is_behind_name = cursor.previous[:1].isupper() or _ORDINAL.fullmatch(cursor.previous) is not None
-    is_street = is_behind_name and (not following[:1].isupper() or following in _STREET_ENDS)
-    if key == "dr":
-        return "Drive" if is_street else "Doctor"
-    return "Street" if is_street else "Saint"
 
 
 def _calendar_name(short: str) -> str:

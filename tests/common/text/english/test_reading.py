@@ -4,20 +4,20 @@ import copy
 
 import pytest
 
-from common.text.english.reading import addresses, amounts, formats, signs, words
+from common.text.english.reading import addresses, amounts, dates, formats, signs, telephone, times, words
 from common.text.english.reading.cursor import Cursor, LeftOut, Reading, begin
 
 
 @pytest.mark.parametrize(
     "rule, text, spoken",
     [
-        (formats.iso_date, "2021-03-04", "March fourth, twenty twenty-one"),
-        (formats.date, "3/4/2020", "March fourth, twenty twenty"),
-        (formats.date, "13/4/2020", "April thirteenth, twenty twenty"),
-        (formats.time, "3:05 pm", "three oh five PM"),
-        (formats.phone, "(415) 555-2671", "four one five, five five five, two six seven one"),
+        (dates.iso_date, "2021-03-04", "March fourth, twenty twenty-one"),
+        (dates.date, "3/4/2020", "March fourth, twenty twenty"),
+        (dates.date, "13/4/2020", "April thirteenth, twenty twenty"),
+        (times.time, "3:05 pm", "three oh five PM"),
+        (telephone.phone, "(415) 555-2671", "four one five, five five five, two six seven one"),
         (formats.fraction, "3/4 mi", "three quarters of a mile"),
-        (formats.decade, "1990s", "nineteen nineties"),
+        (dates.decade, "1990s", "nineteen nineties"),
         (amounts.amount, "10-12 km", "ten to twelve kilometers"),
         (words.calendar_range, "Mon-Fri", "Monday to Friday"),
         (words.version, "v2.0", "version two point zero"),
@@ -42,8 +42,8 @@ def test_a_rule_reads_its_form(rule, text, spoken):
 @pytest.mark.parametrize(
     "rule, text",
     [
-        (formats.date, "3.4.20"),
-        (formats.time, "3:75"),
+        (dates.date, "3.4.20"),
+        (times.time, "3:75"),
         (formats.fraction, "2 3/2"),
         (words.abbreviation, "cat."),
         (words.version, "very"),
