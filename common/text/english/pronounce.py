@@ -76,6 +76,8 @@ def _in_context(tokens: Sequence[str], index: int, follower: Phones) -> Phones:
     forms = _function_words().get(word)
     if forms is None:
         return homographs.choose(word, tokens, index) or of_word(word)
+    if word == "does" and (deer := homographs.choose(word, tokens, index)) != homographs.usual(word):
+        return deer or forms[0]
     usual, initial, final, before_vowel = forms
     if initial and (index == 0 or tokens[index - 1] in _SENTENCE_MARKS):
         return initial
@@ -136,7 +138,17 @@ def _by_parts(word: str) -> Phones | None:
         for candidate in (short, double) if short in _function_words() else (double, short):
             if phones := _known(candidate):
                 return phones
-    return word_parts.assemble(word, _known)
+    return _of_verb(word) or word_parts.assemble(word, _known)
+
+
+def _of_verb(word: str) -> Phones | None:
+    """An inflected verb whose stem is a noun too: "conjugated", "overthrowing"."""
+    ending = next((ending for ending in ("ed", "ing") if word.endswith(ending)), "")
+    stem = word.removesuffix(ending)
+    phones = ending and (homographs.verb(stem + "e") or homographs.verb(stem))
+    if not phones:
+        return None
+    return phones + (word_parts.past(phones) if ending == "ed" else ("IH0", "NG"))
 
 
 def _by_letters(word: str) -> Phones:

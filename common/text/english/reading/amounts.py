@@ -47,7 +47,7 @@ _COUNTED = words(
 _NO_YEAR = words("# no nos number")
 _NO_MODEL = words("AD BC CE BCE ISO US UK EU UN AND OR THE OF TO IN FY")
 _ROOMS = words("""room flight suite apartment apt highway route channel area unit bus interstate boeing airbus
-    building gate error status line form rte ste rm""")
+    building gate xbox error status line form rte ste rm""")
 
 
 def amount(cursor: Cursor) -> Reading:
@@ -125,7 +125,10 @@ def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
     if match[2]:  # "10K run", "221B Baker Street", "Apt 4B", "3M"
         following = cursor.next(match.end())
         is_name = len(numbers[-1]) > 2 and following[:1].isupper()
-        is_name = is_name or cursor.previous.lower() in _LETTERED or not (cursor.previous or following)
+        is_name = is_name or cursor.text[max(cursor.at - 1, 0) : cursor.at] == "-"  # "F-35B"
+        is_name = (
+            is_name or cursor.previous.rstrip(".").lower() in _LETTERED or not (cursor.previous or following)
+        )
         if match[2] in "kK" or is_name:
             return "", end
     word = match[1] or match[2]

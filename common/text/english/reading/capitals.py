@@ -17,6 +17,7 @@ _SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")
 _NUMBERED = words("""chapter part volume vol book act scene section article appendix phase type class grade
     level figure table title war episode stage season round game mark element bowl verse canto unit lesson
     division tier corps psalm annex category apollo rocky version protocol page""")
+_ALWAYS_NUMBERED = words("type class phase stage tier level category schedule")
 _ALSO_IN_SMALL = words("chapter section part volume vol act scene book appendix page")
 _TITLES = words("king queen pope emperor popes tsar kaiser")
 _MONARCHS = _TITLES | words("""henry louis elizabeth george edward charles james william richard philip
@@ -148,6 +149,8 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
             return ""
         if key in _MONARCHS:
             return "" if key in _TITLES else "the first"
+        if key in _ALWAYS_NUMBERED:
+            return "one"
         is_number = not following[:1].islower() or following in _AFTER_NUMERAL_I
         return "one" if key in _NUMBERED and is_number else ""
     if key in _NUMBERED and (base.isupper() or (len(base) > 1 and key in _ALSO_IN_SMALL)):

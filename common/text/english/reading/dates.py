@@ -18,7 +18,10 @@ _DAYS = rf"{_DAY}\s?[-–—]\s?{_DAY}(?![\w/:]|[.,-]\d)"
 _DAYS_BEHIND_MONTH = re.compile(_DAYS)
 _DAYS_BEFORE_MONTH = re.compile(rf"{_DAYS}\s(?={_MONTH})(?i:({_MONTH})\b)")
 _DAY_AND_MONTH = re.compile(r"(?!0\d\d)(\d{1,2})(?![\d:/])\s?(?:st|nd|rd|th)?\s([A-Za-z]{3,9})\b")
-_DATE_FOLLOWS = re.compile(rf",?\s(?:the\s)?(?:\d{{1,2}}(?:st|nd|rd|th|/|\b)|(?:{_MONTH})\b)", re.IGNORECASE)
+_DATE_FOLLOWS = re.compile(
+    rf",?\s(?:the\s)?(?:\d{{1,2}}(?:st\b|nd\b|rd\b|th\b|/|\s?[,.)\]]|\s?$|\s(?:{_MONTH})\b)|(?:{_MONTH})\b)",
+    re.IGNORECASE,
+)
 _DAY_FOLLOWS = re.compile(r"\s(?:the\s)?(?:\d{1,2}(?:st|nd|rd|th)?|\d{4})(?![\w:]|[.,]\d|\s?%)")
 _MONTH_AHEAD = re.compile(rf"(?i:{_WEEKDAY})\b\.?,?\s")
 # In small letters these are mostly words: before a day or a year, not after "you" ("you may 5").
@@ -53,6 +56,12 @@ def joined_date(cursor: Cursor, m: re.Match) -> str:
     if not 1 <= day <= 31 or (len(year) == 2 and joint not in ("-", "/")):
         return ""
     return f"{_the(cursor)}{say.ordinal(day)} of {month_name(m[3])} {say.year(_full_year(year))}"
+
+
+@form(r"(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\w/]|[.,]\d)")
+def month_of_year(cursor: Cursor, m: re.Match) -> str:
+    """5/2020."""
+    return f"{tables.MONTHS[int(m[1]) - 1]} {say.year(int(m[2]))}"
 
 
 def day_of_month(cursor: Cursor) -> Reading | None:
@@ -119,6 +128,8 @@ def dated_fraction(cursor: Cursor, first: int, second: int) -> str:
     """The date of "on 3/14" and "Tues. 3/14", "" for a fraction."""
     before = cursor.earlier if cursor.previous == "," else cursor.previous
     key = before.rstrip(".").lower()
+    if key == "of" and cursor.earlier.lower() in ("week", "night", "morning", "evening", "as", "day"):
+        key = "on"
     is_date = key in _DATED or key.removesuffix("day") in _DAY_NAMES or key in tables.WEEKDAYS
     return f"{tables.MONTHS[first - 1]} {say.ordinal(second)}" if is_date and is_day(first, second) else ""
 
@@ -180,4 +191,4 @@ def _is_behind_day(cursor: Cursor) -> bool:
     return cursor.previous.lower() == "of" and cursor.earlier[:1].isdecimal()
 
 
-DATES: tuple[Rule, ...] = (iso_date, date, joined_date, season, day_of_month)
+DATES: tuple[Rule, ...] = (iso_date, date, joined_date, season, month_of_year, day_of_month)

@@ -25,22 +25,39 @@ _SCIENTIFIC = re.compile(
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"x\d+")
 _SIZES = words("thick wide long deep high tall by of x in and")
+_BOOKS = words("""Genesis Gen Exodus Leviticus Numbers Deuteronomy Joshua Judges Ruth Samuel Kings Ezra
+    Job Psalm Psalms Proverbs Ecclesiastes Isaiah Jeremiah Ezekiel Daniel Hosea Joel Amos Micah Matthew
+    Matt Mark Luke John Acts Romans Corinthians Galatians Ephesians Philippians Colossians Timothy Titus
+    Hebrews James Peter Jude Revelation Rev Surah""")
 _SCORES = {("24", "7"): "twenty-four seven", ("9", "11"): "nine eleven", ("7", "11"): "seven eleven"}
+_SCORES |= {("20", "20"): "twenty twenty"}
+_HALVED = words("price dozen time marathon way off mast")
 
 
 @form(r"(\d+)(?::|\s:\s)(\d+)(?![\d:])")
 def ratio(cursor: Cursor, m: re.Match) -> str:
-    """16:9."""
+    """16:9; Psalm 23:4."""
+    if cursor.previous in _BOOKS and ":" in m[0]:
+        return f"{say.integer(m[1])} {say.integer(m[2])}"
     return f"{say.integer(m[1])} to {say.integer(m[2])}"
 
 
-@form(r"(\d{1,3}(?:\.\d{1,3}){3})(?::(\d{1,5}))?(?![\w.]*\d)")
+@form(r"(7[0-8]7)-(\d{1,3})(?![\w-])")
+def airliner(cursor: Cursor, m: re.Match) -> str:
+    """Boeing 737-800."""
+    is_named = m[2].endswith("00") or cursor.previous == "Boeing"
+    return f"{say.short(m[1])} {say.short(m[2])}" if is_named else ""
+
+
+@form(r"(\d{1,3}(?:\.\d{1,3}){3})(?::(\d{1,5})|/(\d{1,2}))?(?![\w.]*\d)")
 def ip_address(cursor: Cursor, m: re.Match) -> str:
     """192.168.0.1, 127.0.0.1:8080."""
     if cursor.touches_word or m[1].count(".000"):
         return ""
     parts = [say.digits(part) if len(part) > 2 else say.integer(part) for part in m[1].split(".")]
-    return " dot ".join(parts) + (f" colon {say.digits(m[2])}" if m[2] else "")
+    return " dot ".join(parts) + (
+        f" colon {say.digits(m[2])}" if m[2] else f" slash {say.integer(m[3])}" if m[3] else ""
+    )
 
 
 @form(
@@ -93,6 +110,8 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     whole, top, bottom = m[1], int(m[2]), int(m[3])
     if whole is not None:
         return f"{say.integer(whole)} and {_behind_whole(say.fraction(top, bottom))}" if top < bottom else ""
+    if (top, bottom) == (1, 2) and cursor.next(m.end()) in _HALVED:
+        return "half"
     if (m[2], m[3]) in _SCORES:
         return _SCORES[m[2], m[3]]
     if dated := dated_fraction(cursor, top, bottom):
@@ -160,7 +179,7 @@ def mixed(cursor: Cursor, m: re.Match) -> str:
     rest = m[0][len(number) :]
     if rest == "x" and cursor.next(m.end())[:1].isalpha():
         return f"{say.decimal(number)} times"
-    is_amount = unit_name(rest) or rest in _MAGNITUDES or _BY.fullmatch(rest)
+    is_amount = unit_name(rest) or rest in tables.CURRENCY_CODES or rest in _MAGNITUDES or _BY.fullmatch(rest)
     return "" if is_amount else letters_and_digits(cursor, m[0])
 
 
@@ -179,7 +198,7 @@ def factorial(cursor: Cursor, m: re.Match) -> str:
 NUMBERS: tuple[Rule, ...] = (
     *DATES,
     *TIMES,
-    *(ip_address, ratio, house_number, *DIGITS, clause_of_code, dotted_numbers, degrees, feet),
+    *(airliner, ip_address, ratio, house_number, *DIGITS, clause_of_code, dotted_numbers, degrees, feet),
     *(
         european_price,
         fraction,

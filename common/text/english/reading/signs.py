@@ -152,17 +152,27 @@ def dash(cursor: Cursor) -> Reading | None:
     if before.strip() and after.isalnum():  # "737-800", "x86-64", "1999–present"
         if before.isdecimal() and _EQUATION_FOLLOWS.match(text, end):
             return Reading("minus", end)
+        is_term = _is_variable(cursor.previous) and (
+            cursor.is_equation or text[max(cursor.at - 2, 0)] in "(+*/^"
+        )
+        if is_term and after.isdecimal():
+            return Reading("minus", end)
         is_letters = dashes == "–" and len(cursor.previous) == len(following) == 1 and following.isupper()
         is_range = cursor.previous[:1].isdecimal() and (after in "123456789" or dashes == "–")
         is_range = is_range or is_letters or (before.isdecimal() and following in _NOW)
+        is_range = is_range or (cursor.previous in _ERAS and after.isdecimal())
         return Reading("to" if is_range else "", end)
     if not before and after.isspace():  # an item of a list
         return Reading("", end)
     if before.isspace() and after.isspace():
         has_digit = any(char.isdecimal() for char in cursor.previous)
-        is_minus = following[:1].isdecimal() and (has_digit or len(cursor.previous) == 1)
+        is_minus = following[:1].isdecimal() and (
+            has_digit or cursor.previous[:1] == "^" or len(cursor.previous) == 1
+        )
         is_minus = is_minus or (_is_variable(cursor.previous) and _is_variable(following))
         return Reading("minus" if is_minus and cursor.previous[-1:].isalnum() else "-", end)
+    if cursor.previous[:1] in "'1234567890" and after == "'" and following == "'":  # "'70s-'80s"
+        return Reading("to" if _DECADE.match(text, end) else "", end)
     if before.isdecimal() and following[:1].isdecimal():  # "5- 6"
         return Reading("to", end)
     return Reading("-" if dashes == "–" else "", end)
@@ -170,6 +180,8 @@ def dash(cursor: Cursor) -> Reading | None:
 
 _EQUATION_FOLLOWS = re.compile(r"[\d.]{1,12}\s?[=+*×÷−]")
 _NOW = words("present now today date")
+_DECADE = re.compile(r"'\d0s(?!\w)")
+_ERAS = words("BC BCE AD CE B.C. A.D. AM PM a.m. p.m.")
 
 
 def _is_variable(word: str) -> bool:
@@ -193,6 +205,8 @@ def bracket(cursor: Cursor) -> Reading | None:
     if cursor.char == "|" and (match := _ABSOLUTE.match(cursor.text, cursor.at)):
         inner = say.decimal(match[1]) if match[1][0].isdecimal() else letter_name(match[1].upper())
         return Reading(f"the absolute value of {inner}", match.end())
+    if cursor.char == ")" and cursor.text.startswith(")(", cursor.at):
+        return Reading("times", cursor.at + 2)
     if cursor.char == "(" and cursor.touches_word and cursor.previous in FUNCTIONS:
         return Reading("of", cursor.at + 1)
     end = _row(cursor, cursor.char)

@@ -8,6 +8,7 @@ from common.text.english.reading import number_words as say
 from common.text.english.reading import tables
 from common.text.english.reading.capitals import letter_name
 from common.text.english.reading.cursor import Cursor, Reading, form
+from common.text.english.reading.units import ROADS
 from common.text.english.word_parts import words
 
 _KIND = "|".join(sorted((*tables.STREETS, *tables.STREETS.values()), key=len, reverse=True))
@@ -22,6 +23,12 @@ _NUMBER = re.compile(r"[\s#]?\s?\d")
 _BEHIND = re.compile(r"\.?,?\s(?:the\s)?(?=[A-Z\d#])")
 _DIRECTED = re.compile(r"([NS])\.?\s?([EW])\b\.?|([NSEW])\b\.?")
 _DIRECTIONS = {"N": "North", "S": "South", "E": "East", "W": "West"}
+_ZIP = re.compile(r"\s\d{5}(?:-\d{4})?(?![\w,.-]\d|\w)")
+_HEADING = words(
+    "go goes going went head heads heading headed turn turns drive drives travel walk run runs due mi"
+)
+_LANDS = words("""Korea Carolina Dakota Virginia America Africa Asia Europe Ireland Atlantic Pacific Sudan
+    Germany Vietnam Yemen Sussex Yorkshire Wales England Bank Sea""")
 _SIDES = words("side end coast shore bank wing entrance gate edge corner")
 DESIGNATORS = {
     **{"apt": "Apartment", "ste": "Suite", "rm": "Room", "bldg": "Building", "fl": "Floor", "flr": "Floor"},
@@ -59,6 +66,12 @@ def direction(cursor: Cursor) -> Reading | None:
         is_meant = True
     elif following in _SIDES:
         is_meant = cursor.previous.lower() == "the"
+    elif following in _LANDS or following == "of":
+        is_meant = is_two or m[0].endswith(".") or following == "of"
+    elif cursor.previous.rstrip(".").lower() in _HEADING or (
+        cursor.previous[:1].isdecimal() and cursor.earlier.rstrip("-") in ROADS
+    ):
+        is_meant = not following[:1].isupper()
     else:
         before = cursor.earlier if cursor.previous in (",", ".") else cursor.previous
         is_meant = _is_kind(before) and (is_two or not following[:1].isupper() or cursor.previous == ".")
@@ -83,6 +96,7 @@ def street(cursor: Cursor) -> Reading | None:
     if not kind:
         return None
     is_name = cursor.previous[:1].isupper() and cursor.previous.lower() not in _DIRECTION_WORDS
+    is_name = is_name or (cursor.previous.isdecimal() and word in ("Fwy", "Hwy", "Expy", "Tpke"))
     is_ordinal = cursor.previous[-2:].lower() in ("st", "nd", "rd", "th") and cursor.previous[:1].isdecimal()
     if not (is_name or is_ordinal):
         return None
@@ -117,7 +131,13 @@ def designator(cursor: Cursor) -> Reading | None:
 def state(cursor: Cursor) -> Reading | None:
     """Denver, CO 80202; Portland, OR in spring."""
     word = cursor.word
-    if word not in tables.STATES or cursor.previous != "," or not cursor.earlier[:1].isupper():
+    is_behind_comma = cursor.previous == "," and cursor.earlier[:1].isupper()
+    if is_behind_comma and cursor.behind_word == "." and word in tables.STATES_WITH_STOP:
+        return Reading(
+            tables.STATES_WITH_STOP[word] + cursor.last_stop(cursor.word_end + 1), cursor.word_end + 1
+        )
+    has_code = cursor.previous[:1].isupper() and _ZIP.match(cursor.text, cursor.word_end)
+    if word not in tables.STATES or not (is_behind_comma or has_code):
         return None
     following = cursor.next(cursor.word_end)
     if word in tables.STATES_ALSO_WORDS and (cursor.is_shouted or not following[:1].isdecimal()):

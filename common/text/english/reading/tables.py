@@ -28,38 +28,48 @@ WEEKDAYS = _pairs("""mon: Monday; tue tues: Tuesday; wed weds: Wednesday; thu th
 
 # Singular names; plurals are made by rule but for these.
 UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm μm um: micrometer; nm:
-    nanometer; mi: mile; ft: foot; yd yds: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg: microgram;
-    lb lbs: pound; oz: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter; dL dl: deciliter; gal:
-    gallon; qt: quart; tsp: teaspoon; tbsp: tablespoon; cc: cubic centimeter; ha: hectare; s sec secs: second;
-    ms: millisecond; µs μs: microsecond; ns: nanosecond; min mins: minute; h hr hrs: hour; wk wks: week; yr
-    yrs: year; mo mos: month; Hz: hertz; kHz: kilohertz; MHz: megahertz; GHz: gigahertz; THz: terahertz; KB
-    kB: kilobyte; MB: megabyte; GB: gigabyte; TB: terabyte; PB: petabyte; KiB: kibibyte; MiB: mebibyte; GiB:
-    gibibyte; TiB: tebibyte; kb: kilobit; Mb: megabit; Gb: gigabit; Tb: terabit; bps: bit per second; kbps
-    Kbps: kilobit per second; Mbps: megabit per second; Gbps: gigabit per second; W: watt; kW: kilowatt; MW:
-    megawatt; GW: gigawatt; mW: milliwatt; kWh: kilowatt-hour; MWh: megawatt-hour; GWh: gigawatt-hour; TWh:
-    terawatt-hour; Wh: watt-hour; V: volt; kV: kilovolt; mV: millivolt; mA: milliamp; mAh: milliamp-hour; Ah:
-    amp-hour; Ω Ω: ohm; kΩ kΩ: kilo-ohm; MΩ: megaohm; µF μF: microfarad; pF: picofarad; nF: nanofarad; J:
-    joule; kJ: kilojoule; MJ: megajoule; cal: calorie; kcal: kilocalorie; eV: electron-volt; keV:
-    kilo-electron-volt; MeV: mega-electron-volt; GeV: giga-electron-volt; TeV: tera-electron-volt; N: newton;
-    kN: kilonewton; Pa: pascal; hPa: hectopascal; kPa: kilopascal; MPa: megapascal; GPa: gigapascal; psi:
-    pound per square inch; atm: atmosphere; mmHg: millimeter of mercury; K: kelvin; dB: decibel; dBA: decibel
-    A; lm: lumen; lx: lux; mol: mole; mmol: millimole; mph: mile per hour; kph kmh: kilometer per hour; mpg:
-    mile per gallon; rpm RPM: revolution per minute; fps FPS: frame per second; ppm: part per million; ppb:
-    part per billion; px: pixel; dpi DPI: dot per inch; ppi PPI: pixel per inch; bpm BPM: beat per minute; in:
-    inch; au AU: astronomical unit; ly: light-year; hp HP: horsepower; kt kts: knot; MP: megapixel; Mpx:
-    megapixel; bbl: barrel; IU: international unit; tbs: tablespoon; pts: point; A: amp; Nm: newton-meter""")
+    nanometer; mi: mile; ft: foot; yd yds: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg:
+    microgram; lb lbs: pound; oz: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter; dL dl:
+    deciliter; gal: gallon; qt: quart; tsp: teaspoon; tbsp: tablespoon; cc: cubic centimeter; ha:
+    hectare; s sec secs: second; ms: millisecond; µs μs: microsecond; ns: nanosecond; min mins: minute; h
+    hr hrs: hour; wk wks: week; yr yrs: year; mo mos: month; Hz: hertz; kHz: kilohertz; MHz: megahertz;
+    GHz: gigahertz; THz: terahertz; KB kB: kilobyte; MB: megabyte; GB: gigabyte; TB: terabyte; PB:
+    petabyte; KiB: kibibyte; MiB: mebibyte; GiB: gibibyte; TiB: tebibyte; kb: kilobit; Mb: megabit; Gb:
+    gigabit; Tb: terabit; bps: bit per second; kbps Kbps: kilobit per second; Mbps: megabit per second;
+    Gbps: gigabit per second; W: watt; kW: kilowatt; MW: megawatt; GW: gigawatt; mW: milliwatt; kWh:
+    kilowatt-hour; MWh: megawatt-hour; GWh: gigawatt-hour; TWh: terawatt-hour; Wh: watt-hour; V: volt;
+    kV: kilovolt; mV: millivolt; mA: milliamp; mAh: milliamp-hour; Ah: amp-hour; Ω Ω: ohm; kΩ kΩ:
+    kilo-ohm; MΩ: megaohm; µF μF: microfarad; pF: picofarad; nF: nanofarad; J: joule; kJ: kilojoule; MJ:
+    megajoule; cal: calorie; kcal: kilocalorie; eV: electron-volt; keV: kilo-electron-volt; MeV:
+    mega-electron-volt; GeV: giga-electron-volt; TeV: tera-electron-volt; N: newton; kN: kilonewton; Pa:
+    pascal; hPa: hectopascal; kPa: kilopascal; MPa: megapascal; GPa: gigapascal; psi: pound per square
+    inch; atm: atmosphere; mmHg: millimeter of mercury; K: kelvin; dB: decibel; dBA: decibel A; lm:
+    lumen; lx: lux; mol: mole; mmol: millimole; mph: mile per hour; kph kmh: kilometer per hour; mpg:
+    mile per gallon; rpm RPM: revolution per minute; fps FPS: frame per second; ppm: part per million;
+    ppb: part per billion; px: pixel; dpi DPI: dot per inch; ppi PPI: pixel per inch; bpm BPM: beat per
+    minute; in: inch; au AU: astronomical unit; ly: light-year; hp HP: horsepower; kt kts: knot; MP:
+    megapixel; Mpx: megapixel; bbl: barrel; IU: international unit; tbs: tablespoon; pts: point; A: amp;
+    Nm: newton-meter; pct: percent; sqft: square foot; sqm: square meter; Mbit: megabit; kbit: kilobit;
+    Gbit: gigabit""")
 # Written otherwise than is correct, mostly in other capitals.
 LIKE_UNITS = _pairs("""KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml: mL; MG: mg; LB
     LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI: psi; HR HRS
     Hrs: hr; MIN MINS: min; SEC SECS: s; HZ hz: Hz; KHZ khz Khz: kHz; MHZ mhz Mhz: MHz; GHZ ghz Ghz: GHz;
     mb: MB; gb Gig: GB; tb: TB; mbps MBPS: Mbps; gbps GBPS: Gbps; KBPS: kbps; kw KW: kW; kwh KWH Kwh:
-    kWh; mw: MW; db: dB; v: V; w: W; mah MAH: mAh; gms gm: g; ltr ltrs: L; mtr mtrs: m; sqft: sqft; MI:
+    kWh; mw: MW; db: dB; v: V; w: W; mah MAH: mAh; gms gm: g; ltr ltrs: L; mtr mtrs: m; MI:
     mi; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
 PER_ONLY = _pairs("d: day; y: year; pp: person; ea: each; p: person; u: unit")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
 TOUCHING_UNITS = words("in t au AU MP IU mo v w CC mw MI")
 PLURALS = {
-    **{"foot": "feet", "inch": "inches", "hertz": "hertz", "lux": "lux", "horsepower": "horsepower"},
+    **{
+        "percent": "percent",
+        "foot": "feet",
+        "inch": "inches",
+        "hertz": "hertz",
+        "lux": "lux",
+        "horsepower": "horsepower",
+    },
     **{"kelvin": "kelvins", "kilohertz": "kilohertz", "megahertz": "megahertz", "gigahertz": "gigahertz"},
     "terahertz": "terahertz",
 }
@@ -124,6 +134,10 @@ BEFORE_NUMBERS = words(
 ALSO_WORDS = words("""gen col rep sen gov pres ave sq al art min max temp mass fig sec ed ex sp ch mar jun dec
     sun sat wed mon fl lit est no pt pl ct fr v ms ala trans orig par tex ser eq ext amb natl adm sept incl
     para mo""")
+STATES_WITH_STOP = _pairs("""Ill: Illinois; Pa: Pennsylvania; Va: Virginia; Ga: Georgia; Md: Maryland;
+    Mo: Missouri; Ky: Kentucky; La: Louisiana; Del: Delaware; Kan: Kansas; Neb: Nebraska; Ore: Oregon;
+    Wash: Washington; Wyo: Wyoming; Vt: Vermont; Cal: California; Ind: Indiana; Miss: Mississippi; Mont:
+    Montana; Ark: Arkansas; Wis: Wisconsin; Tex: Texas; Mass: Massachusetts""")
 STATES = _pairs("""AL: Alabama; AK: Alaska; AZ: Arizona; AR: Arkansas; CA: California; CO: Colorado; CT:
     Connecticut; DE: Delaware; FL: Florida; GA: Georgia; HI: Hawaii; ID: Idaho; IL: Illinois; IN: Indiana; IA:
     Iowa; KS: Kansas; KY: Kentucky; LA: Louisiana; ME: Maine; MD: Maryland; MA: Massachusetts; MI: Michigan;
@@ -134,7 +148,7 @@ STATES = _pairs("""AL: Alabama; AK: Alaska; AZ: Arizona; AR: Arkansas; CA: Calif
     Wisconsin; WY: Wyoming""")
 
 # These are words as well, or common in capitals: a state's only before a ZIP code.
-STATES_ALSO_WORDS = words("OK HI OH ME PA MA ID LA MS AL DE")
+STATES_ALSO_WORDS = words("OK HI OH ME ID MS")
 
 # In capitals, and said as a word.
 ACRONYM_WORDS = words("""NASA NATO UNESCO UNICEF OPEC AIDS LASER RADAR SONAR SCUBA FIFA UEFA NAFTA OSHA FEMA

@@ -14,7 +14,7 @@ _WHOLE = words("noon midnight midday")
 _BEFORE_TIME = words("at by until till from before after since around about to and between , (")
 
 
-@form(rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?![\d:])(\.\d+)?{_HALF}?h?(?!\w)")
+@form(rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?![\d:])(\.\d+)?{_HALF}?(h|Z)?(?!\w)")
 def time(cursor: Cursor, m: re.Match) -> str:
     """15:30, 3:30 p.m., 1:02:03.5."""
     hour, minute, second, point, half = int(m[1]), int(m[2]), m[3], m[4], m[5]
@@ -26,7 +26,7 @@ def time(cursor: Cursor, m: re.Match) -> str:
     spoken = clock(hour, minute, bool(half or second or point or is_named))
     spoken += f" {say.two_digits(int(second))}" if second else ""
     spoken += f" {say.decimal(point)}" if point else ""
-    return spoken + _half_day(cursor, m, half)
+    return spoken + _half_day(cursor, m, half) + (" UTC" if m[6] == "Z" else "")
 
 
 @form(rf"(\d{{1,2}})\.([0-5]\d)(?:\.([0-5]\d))?{_HALF}")

@@ -25,12 +25,16 @@ _THINGS = words("""film lens camera monitor screen display tv television battery
     wheel wheels tire tires bottle bag can jar tank pack radius run race sprint walk hike ride dash swim
     drive trip pizza blade knife laptop tablet thermometer caliber cannon mortar""")
 _AMP_THINGS = words("fuse current circuit breaker plug charger supply load")
+ROADS = words("I US Hwy Highway Route Rte Rt Interstate Road Exit")
+_OPEN_QUOTE = re.compile(r'(?<!\d)"')  # behind a digit it means inches
 _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
 _LOOK_BACK = 200  # characters in which an open quotation mark is looked for
 
 
 def unit_name(symbol: str) -> str | None:
     """The singular name of a unit's symbol, None where it is none: "km", "KM"."""
+    if symbol[-1:] == "s" and len(symbol) > 2 and symbol[-2].isupper():  # "GBs"
+        symbol = symbol[:-1]
     return tables.UNITS.get(symbol) or tables.UNITS.get(tables.LIKE_UNITS.get(symbol, ""))
 
 
@@ -86,6 +90,8 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return False
     if symbol == "A":
         return not following[:1].isalnum() or following in _AMP_THINGS
+    if symbol in "NW" and (cursor.previous.rstrip("-") in ROADS or cursor.text.startswith("'", match.end())):
+        return False
     # "314 W. 42nd", "12 N Main"
     is_direction = symbol in "NW" and (following[:1].isupper() or _ORDINAL.match(cursor.text, match.end()))
     return not is_direction and not (
@@ -151,4 +157,4 @@ def _is_size(cursor: Cursor, mark: str) -> bool:
     start = max(cursor.at - _LOOK_BACK, 0)
     if mark == "'":
         return cursor.text.rfind(" '", start, cursor.at) < 0 and not cursor.text.startswith("'", start)
-    return cursor.text.count(mark, start, cursor.at) % 2 == 0
+    return len(_OPEN_QUOTE.findall(cursor.text, start, cursor.at)) % 2 == 0

@@ -26,6 +26,7 @@ _DOTTED = re.compile(
 )
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z]+\d[A-Za-z\d]*")
 _PLURAL_BRACKET = re.compile(r"\((e?s)\)(?!\w)")
+_CENTURY = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
 _AND = re.compile(r"&(?:amp;)?([A-Z]{1,3})(?!\w)")
 _SLASHED = re.compile(r"(w/o|w/|c/o|n/a|y/o)(?!/)", re.IGNORECASE)
 _SLASHED_WORDS = {"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old"}
@@ -84,6 +85,8 @@ def word_with_digits(cursor: Cursor) -> Reading | None:
     match = _LETTERS_AND_DIGITS.match(cursor.text, cursor.at)
     if not match:
         return None
+    if match[0][:3] in tables.CURRENCY_CODES and match[0][3:].isdecimal():  # USD5
+        return price(replace(cursor, at=cursor.at + 3), tables.CURRENCY_CODES[match[0][:3]])
     own = cursor.possessive(match.end())
     end = _past_hyphen(cursor, match.end() + len(own))
     return Reading(letters_and_digits(cursor, match[0]) + own, end)
@@ -215,13 +218,13 @@ _NUMBER_FOLLOWS = re.compile(r":?\s?[+(]?\d")
 
 
 _SHORT_WORD_RULES: tuple[Rule, ...] = (
-    *(designator, street, title, weekday, month, before_colon, state, function_name),
+    *(state, designator, street, title, weekday, month, before_colon, function_name),
 )
 _SHORT_WORDS = frozenset(
     key.lower()
     for key in (
         *(*DESIGNATORS, *tables.STREETS, *_TITLES, *tables.WEEKDAYS, *tables.MONTH_NUMBERS, "tel", "ext"),
-        *(*tables.STATES, *FUNCTIONS),
+        *(*tables.STATES, *tables.STATES_WITH_STOP, *FUNCTIONS),
     )
 )
 
@@ -251,6 +254,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return _foreign(cursor, word)
     if (number := roman(cursor, word, end)) is not None:
         return number
+    if word == "x" and cursor.previous[:1].isdecimal() and cursor.next(end)[:1].isdecimal():  # 10" x 12"
+        return "times" if cursor.is_equation else "by"
     if len(word) == 1:
         is_item = cursor.is_after_blank and cursor.text.startswith(")", end)  # "a) first"
         if is_item:
@@ -321,6 +326,8 @@ def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading |
     is_part = not is_name or cursor.previous.lower() in _NUMBERED_WITH_I
     if is_part and (number := roman(cursor, letter, end - 1)) is not None:
         return Reading(number, end - 1)
+    if letter == "c" and _CENTURY.fullmatch(cursor.previous):
+        return Reading("century" + cursor.last_stop(end), end)
     is_dated = letter in "pc" or (letter in "bd" and cursor.previous in ("(", ";", ","))
     if following[:1].isdecimal() and is_dated:
         return Reading({"p": "page", "c": "circa", "b": "born", "d": "died"}[letter], end)
