@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from common.text.cmudict import load_cmudict
+from common.text.cmudict import load_cmudict, load_rare_words
 from common.text.english import homographs, word_parts
 from common.text.english.letters import load_letter_reader
 from common.text.english.word_parts import Phones, read_rows, table, words
@@ -45,7 +45,12 @@ def read(tokens: Sequence[str]) -> list[Phones]:
 @lru_cache(maxsize=4096)
 def of_word(word: str) -> Phones:
     """Phones of a word in lower case by itself: never empty for a word with a letter a-z in it."""
-    return _known(word) or _by_parts(word) or _by_letters(word)
+    return _known(word) or _rare(word) or by_rule(word)
+
+
+def by_rule(word: str) -> Phones:
+    """Phones of a word that no dictionary has: of the words that it is made of, else of its letters."""
+    return _by_parts(word) or _by_letters(word)
 
 
 def is_known(word: str) -> bool:
@@ -121,6 +126,16 @@ def _known(word: str) -> Phones | None:
         variants = load_cmudict().pronunciations(word)
         found = variants[0] if variants else None
     return found
+
+
+def _rare(word: str) -> Phones | None:
+    """A word of the second dictionary, or its plural."""
+    found = load_rare_words().pronunciations(word)
+    if found:
+        return found[0]
+    stem = word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is", "'s")) else ""
+    found = load_rare_words().pronunciations(stem) if len(stem) > 3 else ()
+    return found[0] + word_parts.plural(found[0]) if found else None
 
 
 def _by_parts(word: str) -> Phones | None:

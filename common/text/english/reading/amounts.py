@@ -73,7 +73,9 @@ def amount(cursor: Cursor) -> Reading:
     spoken = [_plain_number(cursor, number, end, is_counted) for number in numbers]
     if joint == "to" and not unit and not after:
         spoken[1] = _end_of_years(numbers, spoken[1])
-    said = f" {joint} ".join(spoken)
+    if joint == "to" and numbers[0] == numbers[1]:  # "a 50-50 chance"
+        joint = ""
+    said = f" {joint} ".join(spoken).replace("  ", " ")
     if not (unit or after or joint):
         said, end = _day_or_plus(cursor, numbers[0], said, end)
     if not unit:
@@ -144,7 +146,8 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
         return say.decimal(number)
     if len(number) == 4 and not is_counted and _is_year(cursor, int(number), previous, end):
         return say.year(int(number))
-    is_room = previous in _ROOMS or (len(number) == 3 and cursor.earlier.lower() == "flight")
+    is_room = previous in _ROOMS or (previous == "code" and cursor.earlier.lower() in ("error", "status"))
+    is_room = is_room or (len(number) == 3 and cursor.earlier.lower() == "flight")
     if len(number) in (3, 4) and is_room and number[-2:] != "00" and number[0] != "0":
         return f"{say.cardinal(int(number[:-2]))} {say.two_digits(int(number[-2:]))}"
     if len(number) == 4 and not is_counted and number[-3:] != "000" and _is_model(cursor, end):

@@ -131,7 +131,7 @@ def designator(cursor: Cursor) -> Reading | None:
 def state(cursor: Cursor) -> Reading | None:
     """Denver, CO 80202; Portland, OR in spring."""
     word = cursor.word
-    is_behind_comma = cursor.previous == "," and cursor.earlier[:1].isupper()
+    is_behind_comma = cursor.previous == "," and cursor.earlier[:1].isupper() and not cursor.earlier.isupper()
     if is_behind_comma and cursor.behind_word == "." and word in tables.STATES_WITH_STOP:
         return Reading(
             tables.STATES_WITH_STOP[word] + cursor.last_stop(cursor.word_end + 1), cursor.word_end + 1

@@ -154,9 +154,9 @@ STATES_ALSO_WORDS = words("OK HI OH ME ID MS")
 ACRONYM_WORDS = words("""NASA NATO UNESCO UNICEF OPEC AIDS LASER RADAR SONAR SCUBA FIFA UEFA NAFTA OSHA FEMA
     DARPA SWAT RAM ROM PIN SIM COVID SARS NASDAQ CRISPR BIOS LAN WAN ASEAN MENSA NIMBY YOLO FOMO ERISA DACA
     HIPAA LIDAR MIDI PIXAR IKEA FIAT EPCOT UNIX CAD DRAM POTUS FLOTUS ICANN""")
-ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full; ASCII:
-    askey; NOAA: Noah; SCSI: scuzzy; PhD: PHD; WWI: World War One; WWII: World War Two; GIF: giff; FICA: fie
-    ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV six""")
+ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full;
+    ASCII: askey; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI: World War One; WWII: World
+    War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV six""")
 # Capitals of three letters or fewer that are said as words wherever they stand; longer ones are looked up.
 SHORT_WORDS = words("""a am an as at be by do go he hi if in is it me my no of oh on or so to up we ok all and
     any are ask bad big boy but buy can car cat cut dad day did die dog eat end far few fix for fun get god
@@ -181,6 +181,24 @@ SMALL_ACRONYMS = words("""usb cpu cpus gpu gpus html http https url urls pdf pdf
 # ... but for these, which are letters unless the whole sentence is in capitals.
 SPELLED = words("US IT AM PM WHO UN UK EU TV PC AI ID PA MA AC DC CD ER OT PS CV AD")
 
+# Words that their accents tell from others, or whose letters without accents tell too little.
+ACCENTED = _pairs("""résumé: R EH1 Z AH0 M EY2; résumés: R EH1 Z AH0 M EY2 Z; exposé: EH2 K S P OW0 Z
+    EY1; rosé: R OW0 Z EY1; pâté: P AA0 T EY1; lamé: L AA0 M EY1; maté: M AA1 T EY2; saké: S AA1 K IY0;
+    olé: OW0 L EY1; touché: T UW0 SH EY1; soufflé: S UW0 F L EY1; soufflés: S UW0 F L EY1 Z; sauté: S AO0
+    T EY1; sautéed: S AO0 T EY1 D; flambé: F L AA0 M B EY1; consommé: K AA2 N S AH0 M EY1; crudités: K R
+    UW2 D IH0 T EY1; brûlée: B R UW0 L EY1; crème: K R EH1 M; blasé: B L AA0 Z EY1; frappé: F R AE0 P
+    EY1; née: N EY1; né: N EY1; déjà: D EY1 ZH AA0; fiancé: F IY2 AA0 N S EY1; fiancée: F IY2 AA0 N S
+    EY1; divorcé: D IH0 V AO2 R S EY1; divorcée: D IH0 V AO2 R S EY1; élan: EY0 L AA1 N; négligée: N EH2
+    G L IH0 ZH EY1; attaché: AE2 T AH0 SH EY1; décolleté: D EY2 K AA0 L AH0 T EY1; glacé: G L AE0 S EY1;
+    coupé: K UW0 P EY1; abbé: AE0 B EY1; curé: K Y UH0 R EY1; café: K AH0 F EY1; nestlé: N EH1 S L EY0;
+    andré: AA1 N D R EY0; josé: HH OW0 Z EY1; rené: R AH0 N EY1; beyoncé: B IY0 AA1 N S EY0; renée: R AH0
+    N EY1; zoë: Z OW1 IY0; chloë: K L OW1 IY0; noël: N OW0 EH1 L; façade: F AH0 S AA1 D; señor: S EY0 N Y
+    AO1 R; señora: S EY0 N Y AO1 R AH0; niño: N IY1 N Y OW0; niña: N IY1 N Y AH0; piñata: P IH0 N Y AA1 T
+    AH0; piña: P IY1 N Y AH0; mañana: M AH0 N Y AA1 N AH0; jalapeño: HH AA2 L AH0 P EY1 N Y OW0;
+    jalapeños: HH AA2 L AH0 P EY1 N Y OW0 Z; über: UW1 B ER0; doppelgänger: D AA1 P AH0 L G AE2 NG ER0;
+    smörgåsbord: S M AO1 R G AH0 S B AO2 R D; françois: F R AA0 N S W AA1; côte: K OW1 T; pelé: P EH1 L
+    EY0; bébé: B EY0 B EY1; vélo: V EY1 L OW0; entrée: AA1 N T R EY2; entrées: AA1 N T R EY2 Z; phở: F
+    AH1; açaí: AA0 S AA0 IY1""")
 SYMBOLS = _pairs("""&: and; @: at; %: percent; +: plus; =: equals; <: less than; >: greater than; #: hash; $:
     dollars; £: pounds; €: euros; ¥: yen; ₹: rupees; ¢: cents; ₩: won; ₽: rubles; ₿: bitcoin; ^: caret; ~:
     tilde; \\: backslash; /: slash; −: minus; ×: times; ÷: divided by; ±: plus or minus; ≠: is not equal to;

@@ -23,6 +23,7 @@ _DIALLED = re.compile(
 _SHORT_CODES = words("911 999 112 411 101 988 211 311 511 611 711 811")
 _CODES = words("pin passcode password cvv cvc otp ext extension x zip postcode")
 _CODED = _CODES | words("code account routing serial order tracking reference confirmation id member policy")
+_LINKS = words(": is no number code")
 _ENDING = re.compile(r"\b(?:end(?:ing|s|ed)?(?:\s(?:in|with))?|last\s(?:four|4)(?:\sdigits)?(?:\sare|:)?)\s$")
 _OF_TIME = re.compile(r"\b(?:year|season|decade|period|quarter|century|war|era|reign)s?\b", re.IGNORECASE)
 _LOOK_BACK = 40  # characters
@@ -79,9 +80,7 @@ def code(cursor: Cursor, m: re.Match) -> str:
         is_code = _is_dialled(cursor)
     elif len(number) >= _MANY_DIGITS:
         is_code = len(number) < 13 and not number.endswith("000")
-    elif before in _CODES:
-        is_code = True
-    elif before in (":", "is", "no", "number", "code") and cursor.earlier.lower() in _CODED:
+    elif before in _CODES or (before in _LINKS and cursor.earlier.lower() in _CODED):
         is_code = True
     elif before == "box":
         is_code = cursor.previous == "Box"

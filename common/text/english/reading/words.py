@@ -28,8 +28,9 @@ _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z]+\d[A-Za-z\d]*")
 _PLURAL_BRACKET = re.compile(r"\((e?s)\)(?!\w)")
 _CENTURY = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
 _AND = re.compile(r"&(?:amp;)?([A-Z]{1,3})(?!\w)")
-_SLASHED = re.compile(r"(w/o|w/|c/o|n/a|y/o)(?!/)", re.IGNORECASE)
+_SLASHED = re.compile(r"(w/o|w/|c/o|n/a|y/o|a/k/a|km/h|m/s)(?![/\w])|w/(?!/)", re.IGNORECASE)
 _SLASHED_WORDS = {"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old"}
+_SLASHED_WORDS |= {"a/k/a": "also known as", "km/h": "kilometers per hour", "m/s": "meters per second"}
 _OR = words("he his him she her s")
 _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
@@ -54,7 +55,7 @@ def slashed_abbreviation(cursor: Cursor) -> Reading | None:
     match = _SLASHED.match(cursor.text, cursor.at) if cursor.behind_word == "/" else None
     if not match or cursor.touches_word:
         return None
-    return Reading(_SLASHED_WORDS[match[1].lower()], match.end())
+    return Reading(_SLASHED_WORDS[match[0].lower()], match.end())
 
 
 def dotted_abbreviation(cursor: Cursor) -> Reading | None:
@@ -187,10 +188,11 @@ def plain_word(cursor: Cursor) -> Reading | None:
         is_or = word.lower() in _OR
         spoken = word if word.lower() == "and" else f"{spoken} {'or' if is_or else 'slash'}"
         return Reading(spoken, end + 1, left_out)
+    phones = "" if word.isascii() else tables.ACCENTED.get(word.lower(), "")
     joined = _past_hyphen(cursor, end)
     if joined > end and spoken[-1:].isalnum() and cursor.next(joined)[:1].isalpha():
         spoken += "-"
-    return Reading(spoken, joined, left_out)
+    return Reading(spoken, joined, left_out, phones)
 
 
 def title(cursor: Cursor) -> Reading | None:
