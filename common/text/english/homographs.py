@@ -51,7 +51,7 @@ _PLURALS = words("""people men women children police cattle feet teeth mice gees
 _NO_PLURALS = words("""always perhaps sometimes besides towards afterwards perhaps thanks yes news sales
     sports arms goods customs savings earnings systems operations communications states athletics politics
     economics physics mathematics series means versus it's that's what's he's she's there's let's
-    here's who's times years months days weeks hours minutes miles dollars percent pounds needs wants""")
+    here's who's times miles dollars percent pounds needs wants""")
 _SINGULAR_MARKS = words("a an this that each every another his her its my your our their one")
 _CAUSES = words("""let lets make makes made help helps helped see saw watch watched hear heard have had
     watching seeing letting making helping""")
@@ -371,6 +371,13 @@ def _is_place(sentence: Sequence[str], index: int) -> bool:
     return is_capital and _at(sentence, index - 1) in _PLACE_PREPOSITIONS
 
 
+def _is_mass(sentence: Sequence[str], index: int) -> bool:
+    """A material: "covered with lead.", not "with lead singer"."""
+    following = _at(sentence, index + 1)
+    is_closed = not following[:1].isalpha() or following in _BE or following in ("and", "or")
+    return is_closed and _at(sentence, index - 1) in ("with", "from", "into", "in", "pure", "as")
+
+
 def _is_name(sentence: Sequence[str], index: int) -> bool:
     """Capitalised; at the head of a sentence only where no object follows ("Polish the table")."""
     if not sentence[index][:1].isupper():
@@ -388,5 +395,6 @@ _CONTEXTS = {
     "CAPITAL": _is_name,
     "PLACE": _is_place,
     "ADJECTIVE": _is_adjective,
+    "MASS": _is_mass,
     "LOWER": lambda sentence, index: sentence[index].islower(),
 }
