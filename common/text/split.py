@@ -21,7 +21,8 @@ def _words(text: str) -> frozenset[str]:
 
 
 # Before a name or in the middle of a phrase: these never end a sentence.
-_NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen col maj capt cmdr lt sgt cpl pvt adm sen rep gov
+_NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen brig col
+    maj capt cmdr lt sgt cpl pvt adm sen rep gov
     pres supt insp msgr messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl""")
 # Not the end before a number: "No. 5", "p. 12".
 _BEFORE_NUMBER = _words("""no nos fig figs vol vols p pp ch chap sec sect art eq eqs op par para ext tel apt

@@ -70,7 +70,12 @@ def amount(cursor: Cursor) -> Reading:
         is_many = times[0] == "x" and (joint == "to" or "." in numbers[0]) and not cursor.is_equation
         unit, end = (" times", times.end()) if is_many else (unit, end)
     is_counted = bool(unit or after or joint in ("by", "times"))
-    spoken = [_plain_number(cursor, number, end, is_counted) for number in numbers]
+    are_years = joint == "to" and not is_counted and all(_could_be_year(number) for number in numbers)
+    are_years = are_years and numbers[0] < numbers[1]
+    spoken = [
+        say.year(int(number)) if are_years else _plain_number(cursor, number, end, is_counted)
+        for number in numbers
+    ]
     if joint == "to" and not unit and not after:
         spoken[1] = _end_of_years(numbers, spoken[1])
     if joint == "to" and numbers[0] == numbers[1]:  # "a 50-50 chance"
@@ -168,6 +173,10 @@ def _is_year(cursor: Cursor, value: int, previous: str, end: int) -> bool:
     following = following.lower()
     is_plural = len(following) > 3 and following[-1] == "s" and not following.endswith(("ss", "us", "is"))
     return is_dated or not (is_plural or following in _COUNTED)
+
+
+def _could_be_year(number: str) -> bool:
+    return len(number) == 4 and number.isdecimal() and 1000 < int(number) < 2100
 
 
 def _end_of_years(numbers: list[str], spoken: str) -> str:

@@ -99,7 +99,7 @@ def camel(cursor: Cursor, word: str) -> str:
         return tables.ACRONYMS[word]
     if is_known(word.lower()) or _SURNAME.fullmatch(word):
         return word
-    return " ".join(part_of_name(cursor, part) for part in NAME_PARTS.findall(word))
+    return formula(word) or " ".join(part_of_name(cursor, part) for part in NAME_PARTS.findall(word))
 
 
 def part_of_name(cursor: Cursor, part: str) -> str:
@@ -111,10 +111,24 @@ def part_of_name(cursor: Cursor, part: str) -> str:
     return _capitals(cursor, part) if part.isupper() else part
 
 
+_ELEMENT = "He|Li|Be|Ne|Na|Mg|Al|Si|Cl|Ar|Ca|Ti|Cr|Mn|Fe|Co|Ni|Cu|Zn|As|Br|Ag|Sn|Ba|Pt|Au|Hg|Pb|[HBCNOFPSKIU]"
+_FORMULA = re.compile(rf"(?=[A-Z]+[a-z0-9])(?:(?:{_ELEMENT})\d{{0,2}}){{2,10}}")
+
+
+def formula(word: str) -> str:
+    """ "NaCl" -> "NACL", "CaCO3" -> "CACO three"; "" where it is none."""
+    if not _FORMULA.fullmatch(word) or is_known(word.lower()):
+        return ""
+    parts = re.findall(r"[A-Za-z]+|\d+", word)
+    return " ".join(say.cardinal(int(part)) if part.isdecimal() else part.upper() for part in parts)
+
+
 def letters_and_digits(cursor: Cursor, word: str) -> str:
     """MP3, H2O, x86, F150, 1080p."""
     if word in tables.ACRONYMS:
         return tables.ACRONYMS[word]
+    if spelled := formula(word):
+        return spelled
     spoken: list[str] = []
     for part in NAME_PARTS.findall(word):
         if part == "s" and len(spoken) > 1:  # MP3s

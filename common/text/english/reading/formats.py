@@ -34,7 +34,7 @@ _SCORES |= {("20", "20"): "twenty twenty"}
 _HALVED = words("price dozen time marathon way off mast")
 
 
-@form(r"(\d+)(?::|\s:\s)(\d+)(?![\d:])")
+@form(r"(\d+)(?::|\s:\s)(\d{1,3}(?:,\d{3})+|\d+)(?![\d:])")
 def ratio(cursor: Cursor, m: re.Match) -> str:
     """16:9; Psalm 23:4."""
     if cursor.previous in _BOOKS and ":" in m[0]:
@@ -189,6 +189,17 @@ def factor(cursor: Cursor, m: re.Match) -> str:
     return f"{say.integer(m[1])} times" if cursor.is_equation or not cursor.touches_word else ""
 
 
+@form(r"(\d{1,3})s(?![\w'])")
+def plural_number(cursor: Cursor, m: re.Match) -> str:
+    """747s, F-16s, six 5s; not 30s, which are seconds or a decade."""
+    behind_hyphen = cursor.text[max(cursor.at - 1, 0) : cursor.at] == "-"
+    is_many = cursor.previous.lower() in _NUMBER_WORDS
+    return say.plural(say.short(m[1])) if behind_hyphen or is_many or len(m[1]) == 3 else ""
+
+
+_NUMBER_WORDS = words("two three four five six seven eight nine ten several some")
+
+
 @form(r"(\d{1,4})!(?=\s?[=+*/×÷−-])")
 def factorial(cursor: Cursor, m: re.Match) -> str:
     """5! = 120."""
@@ -200,6 +211,7 @@ NUMBERS: tuple[Rule, ...] = (
     *TIMES,
     *(airliner, ip_address, ratio, house_number, *DIGITS, clause_of_code, dotted_numbers, degrees, feet),
     *(
+        plural_number,
         european_price,
         fraction,
         short_fraction,

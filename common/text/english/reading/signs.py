@@ -164,6 +164,9 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("to" if is_range else "", end)
     if not before and after.isspace():  # an item of a list
         return Reading("", end)
+    is_dated = before.isspace() and cursor.previous[:1].isdecimal()
+    if is_dated and _DATE_AHEAD.match(text, end):  # "3 May 1876 – 22 June 1916"
+        return Reading("to", end)
     if before.isspace() and after.isspace():
         has_digit = any(char.isdecimal() for char in cursor.previous)
         is_minus = following[:1].isdecimal() and (
@@ -181,6 +184,7 @@ def dash(cursor: Cursor) -> Reading | None:
 _EQUATION_FOLLOWS = re.compile(r"[\d.]{1,12}\s?[=+*×÷−]")
 _NOW = words("present now today date")
 _DECADE = re.compile(r"'\d0s(?!\w)")
+_DATE_AHEAD = re.compile(rf"\s(?:\d{{1,2}}\s)?(?:{'|'.join(tables.MONTHS)})\b")
 _ERAS = words("BC BCE AD CE B.C. A.D. AM PM a.m. p.m.")
 
 

@@ -103,29 +103,29 @@ STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; 
 
 # Written with a full stop. In small letters; the value keeps the case that is spoken.
 ABBREVIATIONS = _pairs("""mr: Mr; mrs: Mrs; ms: Ms; mx: Mx; messrs: Messers; mme: Madame; mlle:
-    Mademoiselle; prof: Professor; rev: Reverend; hon: Honorable; gen: General; col: Colonel; maj: Major;
-    capt: Captain; cmdr: Commander; cdr: Commander; lt: Lieutenant; sgt: Sergeant; cpl: Corporal; pvt:
-    Private; adm: Admiral; sen: Senator; rep: Representative; gov: Governor; pres: President; supt:
-    Superintendent; insp: Inspector; msgr: Monsignor; atty: Attorney; amb: Ambassador; fr: Father; jr:
-    Junior; sr: Senior; esq: Esquire; bros: Brothers; co: Company; inc: Incorporated; ltd: Limited; corp:
-    Corporation; llc: LLC; dept: department; div: division; est: established; univ: university; assn:
-    association; assoc: associates; intl: international; natl: national; govt: government; ave: Avenue;
-    blvd: Boulevard; rd: Road; ln: Lane; hwy: Highway; pkwy: Parkway; sq: Square; ct: Court; pl: Place;
-    apt: apartment; ste: suite; bldg: building; fl: floor; mt: Mount; ft: Fort; pt: Point; vs v: versus;
-    etc: et cetera; al: al; approx: approximately; appt: appointment; ca: circa; cf: compare; viz:
-    namely; incl: including; excl: excluding; esp: especially; misc: miscellaneous; max: maximum; min:
-    minimum; avg: average; temp: temperature; tel: telephone; ext: extension; fig: figure; figs: figures;
-    eq: equation; eqs: equations; vol: volume; vols: volumes; ch: chapter; chap: chapter; sec: section;
-    sect: section; art: article; par: paragraph; para: paragraph; pp: pages; ed: edition; eds: editors;
-    trans: translated; repr: reprinted; no: number; nos: numbers; nr: number; op: opus; ser: series; mss:
-    manuscripts; ms: Ms; jan: January; feb: February; mar: March; apr: April; jun: June; jul: July; aug:
-    August; sep sept: September; oct: October; nov: November; dec: December; calif: California; mass:
-    Massachusetts; conn: Connecticut; fla: Florida; penn: Pennsylvania; tex: Texas; okla: Oklahoma; ariz:
-    Arizona; ala: Alabama; wis: Wisconsin; minn: Minnesota; tenn: Tennessee; mich: Michigan; nev: Nevada;
-    colo: Colorado; ont: Ontario; que: Quebec; e.g: for example; i.e: that is; a.k.a: also known as;
-    ph.d: PHD; n.b: note well; d.c: DC; r.i.p: RIP; lit: literally; orig: originally; adj: adjective;
-    adv: adverb; pron: pronounced; syn: synonym; ex: example; sp: spelling; expy: Expressway; rte: Route;
-    rm: room""")
+    Mademoiselle; prof: Professor; rev: Reverend; hon: Honorable; gen: General; brig: Brigadier; col:
+    Colonel; maj: Major; capt: Captain; cmdr: Commander; cdr: Commander; lt: Lieutenant; sgt: Sergeant;
+    cpl: Corporal; pvt: Private; adm: Admiral; sen: Senator; rep: Representative; gov: Governor; pres:
+    President; supt: Superintendent; insp: Inspector; msgr: Monsignor; atty: Attorney; amb: Ambassador;
+    fr: Father; jr: Junior; sr: Senior; esq: Esquire; bros: Brothers; co: Company; inc: Incorporated;
+    ltd: Limited; corp: Corporation; llc: LLC; dept: department; div: division; est: established; univ:
+    university; assn: association; assoc: associates; intl: international; natl: national; govt:
+    government; ave: Avenue; blvd: Boulevard; rd: Road; ln: Lane; hwy: Highway; pkwy: Parkway; sq:
+    Square; ct: Court; pl: Place; apt: apartment; ste: suite; bldg: building; fl: floor; mt: Mount; ft:
+    Fort; pt: Point; vs v: versus; etc: et cetera; al: al; approx: approximately; appt: appointment; ca:
+    circa; cf: compare; viz: namely; incl: including; excl: excluding; esp: especially; misc:
+    miscellaneous; max: maximum; min: minimum; avg: average; temp: temperature; tel: telephone; ext:
+    extension; fig: figure; figs: figures; eq: equation; eqs: equations; vol: volume; vols: volumes; ch:
+    chapter; chap: chapter; sec: section; sect: section; art: article; par: paragraph; para: paragraph;
+    pp: pages; ed: edition; eds: editors; trans: translated; repr: reprinted; no: number; nos: numbers;
+    nr: number; op: opus; ser: series; mss: manuscripts; ms: Ms; jan: January; feb: February; mar: March;
+    apr: April; jun: June; jul: July; aug: August; sep sept: September; oct: October; nov: November; dec:
+    December; calif: California; mass: Massachusetts; conn: Connecticut; fla: Florida; penn:
+    Pennsylvania; tex: Texas; okla: Oklahoma; ariz: Arizona; ala: Alabama; wis: Wisconsin; minn:
+    Minnesota; tenn: Tennessee; mich: Michigan; nev: Nevada; colo: Colorado; ont: Ontario; que: Quebec;
+    e.g: for example; i.e: that is; a.k.a: also known as; ph.d: PHD; n.b: note well; d.c: DC; r.i.p: RIP;
+    lit: literally; orig: originally; adj: adjective; adv: adverb; pron: pronounced; syn: synonym; ex:
+    example; sp: spelling; expy: Expressway; rte: Route; rm: room""")
 # Without a number behind them these are words of their own, or end a sentence.
 BEFORE_NUMBERS = words(
     "no nos nr fig figs vol vols ch chap sec sect art par para pp p op ext eq eqs ed ser fl ste apt ex pt ms"
@@ -222,7 +222,14 @@ GREEK = _pairs("""α: alpha; β: beta; γ: gamma; δ: delta; ε: epsilon; ζ: ze
 SIGNS = {
     **{"+/-": "plus or minus", "<=": "less than or equal to", ">=": "greater than or equal to"},
     **{"==": "equals", "!=": "is not equal to", "->": "to", "=>": "to", "<->": "to and from", "<-": "from"},
-    **{"&&": "and", "||": "or", ":)": "smiley face", ":-)": "smiley face", ":(": "sad face"},
+    **{
+        "&c": "et cetera",
+        "&&": "and",
+        "||": "or",
+        ":)": "smiley face",
+        ":-)": "smiley face",
+        ":(": "sad face",
+    },
     **{":-(": "sad face", ";)": "winking face", ";-)": "winking face", ":D": "grinning face"},
     **{":-D": "grinning face", "<3": "heart", ":P": "tongue out", ":'(": "crying face"},
     **{"</3": "broken heart", "^_^": "happy face", "XD": "laughing face", "&amp;": "and"},

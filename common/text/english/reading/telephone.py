@@ -21,7 +21,7 @@ _DIALLED = re.compile(
     re.IGNORECASE,
 )
 _SHORT_CODES = words("911 999 112 411 101 988 211 311 511 611 711 811")
-_CODES = words("pin passcode password cvv cvc otp ext extension x zip postcode")
+_CODES = words("isbn issn pmid oclc ssn pin passcode password cvv cvc otp ext extension x zip postcode")
 _CODED = _CODES | words("code account routing serial order tracking reference confirmation id member policy")
 _LINKS = words(": is no number code")
 _ENDING = re.compile(r"\b(?:end(?:ing|s|ed)?(?:\s(?:in|with))?|last\s(?:four|4)(?:\sdigits)?(?:\sare|:)?)\s$")
@@ -70,6 +70,14 @@ def spaced_phone(cursor: Cursor, m: re.Match) -> str:
     """Call 555 0123."""
     is_phone = m[2][0] == "0" or _is_dialled(cursor)
     return f"{say.digits(m[1])}, {say.digits(m[2])}" if is_phone else ""
+
+
+@form(r"\d{3,5}-\d{3}[\dX](?![\w-])")
+def serial_code(cursor: Cursor, m: re.Match) -> str:
+    """ISSN 1234-5678."""
+    if cursor.previous.lower() not in _CODES:
+        return ""
+    return ", ".join(say.digits(part) + " X" * part.endswith("X") for part in m[0].split("-"))
 
 
 @form(r"\d{3,16}(?![\w:/-]|[.,]\d)")
@@ -148,5 +156,5 @@ def _is_ending(cursor: Cursor) -> bool:
 
 
 DIGITS: tuple[Rule, ...] = (
-    *(phone, vanity_number, short_phone, digit_groups, spaced_phone, extension, zip_code, code),
+    *(phone, vanity_number, short_phone, digit_groups, spaced_phone, extension, zip_code, serial_code, code),
 )

@@ -14,7 +14,7 @@ _WHOLE = words("noon midnight midday")
 _BEFORE_TIME = words("at by until till from before after since around about to and between , (")
 
 
-@form(rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?![\d:])(\.\d+)?{_HALF}?(h|Z)?(?!\w)")
+@form(rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?![\d:]|,\d{{3}})(\.\d+)?{_HALF}?(h|Z)?(?!\w)")
 def time(cursor: Cursor, m: re.Match) -> str:
     """15:30, 3:30 p.m., 1:02:03.5."""
     hour, minute, second, point, half = int(m[1]), int(m[2]), m[3], m[4], m[5]

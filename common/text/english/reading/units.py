@@ -11,6 +11,7 @@ from common.text.english.word_parts import words
 _UNIT = re.compile(r"(\s?|-)(?:(sq|cu)\.?\s)?([A-Za-zµμΩΩ]{1,5})(\^?[23²³])?(?![\w²³^])")
 _FLUID_OUNCE = re.compile(r"\s?fl\.?\s?oz(?!\w)")
 _PER = re.compile(r"\s?/\s?([A-Za-z]{1,12})(\^?[23²³])?(?![\w/])")
+_PER_AREA = re.compile(r"\s?/\s?(?:(km|m|cm|mm|mi|ft|in)\^?[2²]|sq\.?\s(mi|ft|km|m|in|yd))(?!\w)")
 _PERCENT = re.compile(r"\s?([%‰])")
 _DEGREE_SIGN = re.compile(r"\s?(?:[°º]\s?([CFK])?|([℃℉]))(?!\w)")
 _INCHES = re.compile(r"\"|″|''")
@@ -80,6 +81,7 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
     is_inch = symbol == "in" and (
         cursor.text.startswith(".", match.end())
         or following in _SIZES
+        or (following == "(" and "." in cursor.text[cursor.at : match.start()])
         or (cursor.previous.endswith(_BEFORE_FEET) and not following.isalnum())
     )
     if symbol in tables.TOUCHING_UNITS and gap and not (square or is_inch):
@@ -113,8 +115,21 @@ def per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
     return f" per {kind}{below}", match.end()
 
 
+def unit_behind_per(cursor: Cursor) -> tuple[str, int]:
+    """ "per kg", "per km²", "per sq ft": the unit at the cursor, and where it ends."""
+    match = _UNIT.match(cursor.text, cursor.at)
+    name = unit_name(match[3]) if match and len(match[3]) > 1 else None
+    if not match or not name:
+        return "", cursor.at
+    square, power = match[2], match[4] or ""
+    kind = "square " if square == "sq" or power.endswith(("2", "²")) else "cubic " if square or power else ""
+    return kind + name, match.end()
+
+
 def bare_per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
     """ "12/kg", "3/day": what a plain number is per."""
+    if area := _PER_AREA.match(cursor.text, end):
+        return f" per square {tables.UNITS[area[1] or area[2]]}", area.end()
     match = _PER.match(cursor.text, end)
     if not match or cursor.text[end] != "/" or match[2]:
         return "", end

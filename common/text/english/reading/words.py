@@ -14,6 +14,7 @@ from common.text.english.reading.cursor import LETTER, Cursor, LeftOut, Reading,
 from common.text.english.reading.dates import month, weekday
 from common.text.english.reading.money import price
 from common.text.english.reading.streets import DESIGNATORS, designator, direction, state, street
+from common.text.english.reading.units import unit_behind_per
 from common.text.english.word_parts import words
 
 _CALENDAR = "Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec"
@@ -26,6 +27,8 @@ _DOTTED = re.compile(
 )
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z]+\d[A-Za-z\d]*")
 _PLURAL_BRACKET = re.compile(r"\((e?s)\)(?!\w)")
+_YEAR_FOLLOWS = re.compile(r"\s\d{3,4}(?!\d)")
+_DATED_INITIALS = {"p": "page", "c": "circa", "b": "born", "d": "died", "r": "reigned"}
 _CENTURY = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
 _AND = re.compile(r"&(?:amp;)?([A-Z]{1,3})(?!\w)")
 _SLASHED = re.compile(r"(w/o|w/|c/o|n/a|y/o|a/k/a|km/h|m/s)(?![/\w])|w/(?!/)", re.IGNORECASE)
@@ -96,6 +99,8 @@ def word_with_digits(cursor: Cursor) -> Reading | None:
 def letter_with_sign(cursor: Cursor) -> Reading | None:
     """C++, C#, A+, x²."""
     letter, sign, end = cursor.word, cursor.behind_word, cursor.word_end
+    if len(letter) == 2 and cursor.is_equation and sign in tables.SUPERSCRIPTS and letter.isascii():
+        return Reading(letter.upper(), end)  # "mc²"
     if len(letter) != 1 or not sign or not letter.isascii():
         return None
     name = letter_name(letter.upper())
@@ -124,7 +129,8 @@ def abbreviation(cursor: Cursor) -> Reading | None:
     elif key in tables.ABBREVIATIONS:
         if not _is_abbreviated(cursor, word, key, end, following):
             return None
-        spoken = tables.ABBREVIATIONS[key]
+        is_year = key == "fl" and _YEAR_FOLLOWS.match(cursor.text, end)
+        spoken = "flourished" if is_year else tables.ABBREVIATIONS[key]
     elif key in tables.WEEKDAYS and word[0].isupper():
         is_month = following.lower() in tables.MONTH_NUMBERS
         if not (is_month or following in (",", ")") or following[:1].isdecimal() or following.islower()):
@@ -219,6 +225,14 @@ def before_colon(cursor: Cursor) -> Reading | None:
 _NUMBER_FOLLOWS = re.compile(r":?\s?[+(]?\d")
 
 
+def behind_per(cursor: Cursor) -> Reading | None:
+    """Per km², per sq ft."""
+    if cursor.previous.lower() != "per":
+        return None
+    unit, end = unit_behind_per(cursor)
+    return Reading(unit, end) if unit else None
+
+
 _SHORT_WORD_RULES: tuple[Rule, ...] = (
     *(state, designator, street, title, weekday, month, before_colon, function_name),
 )
@@ -240,7 +254,7 @@ def short_word(cursor: Cursor) -> Reading | None:
 
 WORDS: tuple[Rule, ...] = (
     *(calendar_range, version, direction, dotted_abbreviation, slashed_abbreviation, word_with_digits),
-    *(letter_with_sign, short_word, abbreviation, money, joined_capitals, plain_word),
+    *(letter_with_sign, behind_per, short_word, abbreviation, money, joined_capitals, plain_word),
 )
 
 
@@ -331,8 +345,10 @@ def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading |
     if letter == "c" and _CENTURY.fullmatch(cursor.previous):
         return Reading("century" + cursor.last_stop(end), end)
     is_dated = letter in "pc" or (letter in "bd" and cursor.previous in ("(", ";", ","))
+    is_dated = is_dated or (letter in "bdr" and cursor.at == 0 and _YEAR_FOLLOWS.match(cursor.text, end))
+    is_dated = is_dated or (letter == "r" and cursor.previous in ("(", ";", ","))
     if following[:1].isdecimal() and is_dated:
-        return Reading({"p": "page", "c": "circa", "b": "born", "d": "died"}[letter], end)
+        return Reading(_DATED_INITIALS[letter], end)
     if letter == "v" and following:
         return Reading("versus", end)
     if cursor.at == 0 and following and letter.islower():  # "a. First"
