@@ -47,7 +47,7 @@ _COUNTED = words(
 _NO_YEAR = words("# no nos number")
 _NO_MODEL = words("AD BC CE BCE ISO US UK EU UN AND OR THE OF TO IN FY")
 _ROOMS = words("""room flight suite apartment apt highway route channel area unit bus interstate boeing airbus
-    building gate xbox error status line form rte ste rm""")
+    building gate xbox hwy error status line form rte ste rm""")
 
 
 def amount(cursor: Cursor) -> Reading:

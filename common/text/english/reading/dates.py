@@ -16,7 +16,7 @@ _ENDING = r"(?:st|nd|rd|th|ST|ND|RD|TH)?"
 _DAY = rf"(\d{{1,2}}){_ENDING}"
 _DAYS = rf"{_DAY}\s?[-–—]\s?{_DAY}(?![\w/:]|[.,-]\d)"
 _DAYS_BEHIND_MONTH = re.compile(_DAYS)
-_DAYS_BEFORE_MONTH = re.compile(rf"{_DAYS}\s(?={_MONTH})(?i:({_MONTH})\b)")
+_DAYS_BEFORE_MONTH = re.compile(rf"{_DAYS}\s(?i:({_MONTH})\b)")
 _DAY_AND_MONTH = re.compile(r"(?!0\d\d)(\d{1,2})(?![\d:/])\s?(?:st|nd|rd|th)?\s([A-Za-z]{3,9})\b")
 _DATE_FOLLOWS = re.compile(
     rf",?\s(?:the\s)?(?:\d{{1,2}}(?:st\b|nd\b|rd\b|th\b|/|\s?[,.)\]]|\s?$|\s(?:{_MONTH})\b)|(?:{_MONTH})\b)",
@@ -146,11 +146,11 @@ def season(cursor: Cursor, m: re.Match) -> str:
     return f"{say.year(first)} {say.two_digits(second) if second else 'two thousand'}"
 
 
-@form(r"(?:(100|1000|1,000)s(?=\s+of\b)|(\d{3}0|[2-9]0)'?s(?!\w))")
+@form(r"(?:(10|100|1000|1,000)s(?=\s+of\b)|(\d{3}0|[2-9]0)'?s(?!\w))")
 def decade(cursor: Cursor, m: re.Match) -> str:
     """1990s, 80's, 1000s of."""
     if m[1]:
-        return "hundreds" if m[1] == "100" else "thousands"
+        return {"10": "tens", "100": "hundreds"}.get(m[1], "thousands")
     return say.decade(int(m[2]))
 
 

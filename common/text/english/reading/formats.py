@@ -189,7 +189,7 @@ def factor(cursor: Cursor, m: re.Match) -> str:
     return f"{say.integer(m[1])} times" if cursor.is_equation or not cursor.touches_word else ""
 
 
-@form(r"(\d{1,3})s(?![\w'])")
+@form(r"(\d{1,3})s(?![\w']|\s+of\b)")
 def plural_number(cursor: Cursor, m: re.Match) -> str:
     """747s, F-16s, six 5s; not 30s, which are seconds or a decade."""
     behind_hyphen = cursor.text[max(cursor.at - 1, 0) : cursor.at] == "-"

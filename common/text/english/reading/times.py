@@ -44,13 +44,13 @@ def hour(cursor: Cursor, m: re.Match) -> str:
     return say.cardinal(int(m[1])) + _half_day(cursor, m, m[2]) if int(m[1]) <= 24 else ""
 
 
-@form(r"([01]\d|2[0-3])([0-5]\d)(?=\s?(?:hours|hrs|h)(?!\w))(?!\s?\w{1,5}\sof\b)")
+@form(r"([01]\d|2[0-3])([0-5]\d)\s?(?:hours|hrs|h)(?!\w)(?!\sof\b)")
 def military_time(cursor: Cursor, m: re.Match) -> str:
     """0600 hours, at 1430 hrs."""
     if m[1][0] != "0" and cursor.previous and cursor.previous.lower() not in _BEFORE_TIME:
         return ""
     hours = f"oh {say.cardinal(int(m[1]))}" if m[1][0] == "0" and m[1] != "00" else say.cardinal(int(m[1]))
-    return f"{hours} {say.two_digits(int(m[2])) if m[2] != '00' else 'hundred'}"
+    return f"{hours} {say.two_digits(int(m[2])) if m[2] != '00' else 'hundred'} hours"
 
 
 @form(r"(\d{1,4})h\s?(\d{1,2})(?:m(?:ins?)?(?:\s?(\d{1,2})s(?:ecs?)?)?)?(?!\w)")
