@@ -145,13 +145,14 @@ def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
 def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> str:
     """A cardinal, a decimal, a year, or digits read in pairs or one by one."""
     previous = cursor.previous.lower()
+    room = previous.rstrip(".")
     if "." in number:
         if previous in ("version", "python", "release"):
             return " point ".join(say.integer(part) for part in number.split("."))
         return say.decimal(number)
     if len(number) == 4 and not is_counted and _is_year(cursor, int(number), previous, end):
         return say.year(int(number))
-    is_room = previous in _ROOMS or (previous == "code" and cursor.earlier.lower() in ("error", "status"))
+    is_room = room in _ROOMS or (previous == "code" and cursor.earlier.lower() in ("error", "status"))
     is_room = is_room or (len(number) == 3 and cursor.earlier.lower() == "flight")
     if len(number) in (3, 4) and is_room and number[-2:] != "00" and number[0] != "0":
         return f"{say.cardinal(int(number[:-2]))} {say.two_digits(int(number[-2:]))}"

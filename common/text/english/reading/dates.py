@@ -19,7 +19,7 @@ _DAYS_BEHIND_MONTH = re.compile(_DAYS)
 _DAYS_BEFORE_MONTH = re.compile(rf"{_DAYS}\s(?i:({_MONTH})\b)")
 _DAY_AND_MONTH = re.compile(r"(?!0\d\d)(\d{1,2})(?![\d:/])\s?(?:st|nd|rd|th)?\s([A-Za-z]{3,9})\b")
 _DATE_FOLLOWS = re.compile(
-    rf",?\s(?:the\s)?(?:\d{{1,2}}(?:st\b|nd\b|rd\b|th\b|/|\s?[,.)\]]|\s?$|\s(?:{_MONTH})\b)|(?:{_MONTH})\b)",
+    rf",?\s(?:the\s)?(?:\d{{1,2}}(?:st\b|nd\b|rd\b|th\b|/|:\d|\s?[-–]\s?\d|\s?[ap]\.?m|\s?[,.)\]]|\s?$|\s(?:{_MONTH})\b)|(?:{_MONTH})\b)",
     re.IGNORECASE,
 )
 _DAY_FOLLOWS = re.compile(r"\s(?:the\s)?(?:\d{1,2}(?:st|nd|rd|th)?|\d{4})(?![\w:]|[.,]\d|\s?%)")

@@ -45,7 +45,7 @@ def ratio(cursor: Cursor, m: re.Match) -> str:
 @form(r"(7[0-8]7)-(\d{1,3})(?![\w-])")
 def airliner(cursor: Cursor, m: re.Match) -> str:
     """Boeing 737-800."""
-    is_named = m[2].endswith("00") or cursor.previous == "Boeing"
+    is_named = m[2].endswith("00") or cursor.previous.startswith("Boeing")
     return f"{say.short(m[1])} {say.short(m[2])}" if is_named else ""
 
 
@@ -78,12 +78,14 @@ def dotted_numbers(cursor: Cursor, m: re.Match) -> str:
     return (" dot " if len(parts) == 4 else " point ").join(say.integer(part) for part in parts)
 
 
-_HEIGHT = r"(\d{1,3})\s?['′]\s?(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"
+_HEIGHT = r"(\d{1,3})\s?['′](?:\s?-?\s?)(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"
 
 
 @form(rf"{_HEIGHT}(?:\s?[-–]\s?{_HEIGHT})?|(\d{{1,3}})′|(\d{{1,3}}(?:\.\d{{1,3}})?)″")
 def feet(cursor: Cursor, m: re.Match) -> str:
     """5'11", 5'6"-5'10", 6′, 3″."""
+    if m[1] and not m[3] and cursor.previous.lower() in ("a", "an"):  # "a 6'4" player"
+        return f"{say.decimal(m[1])} foot {say.decimal(m[2])}"
     if m[1]:
         first = f"{_counted(m[1], 'foot')} {_counted(m[2], 'inch')}"
         return first + (f" to {_counted(m[3], 'foot')} {_counted(m[4], 'inch')}" if m[3] else "")
@@ -116,6 +118,8 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
         return _SCORES[m[2], m[3]]
     if dated := dated_fraction(cursor, top, bottom):
         return dated
+    if cursor.next(m.end()) in ("stars", "points"):
+        return f"{say.cardinal(top)} out of {say.cardinal(bottom)}"
     if cursor.next(m.end()) == "time":  # music
         return f"{say.cardinal(top)} {say.cardinal(bottom)}"
     if top + bottom == 100:

@@ -184,6 +184,7 @@ def dash(cursor: Cursor) -> Reading | None:
 _EQUATION_FOLLOWS = re.compile(r"[\d.]{1,12}\s?[=+*×÷−]")
 _NOW = words("present now today date")
 _DECADE = re.compile(r"'\d0s(?!\w)")
+_RATING = re.compile(r"(?:5|10|100)(?!\w|[.,/]\d)")
 _DATE_AHEAD = re.compile(rf"\s(?:\d{{1,2}}\s)?(?:{'|'.join(tables.MONTHS)})\b")
 _ERAS = words("BC BCE AD CE B.C. A.D. AM PM a.m. p.m.")
 
@@ -248,7 +249,8 @@ def symbol(cursor: Cursor) -> Reading | None:
     if char == "*" and before_number and end - cursor.at == 1 and last in _BEFORE_OPERATOR:
         spoken = "times"
     elif char == "/" and before_number and (last.isdigit() or cursor.previous == ")"):
-        spoken = "divided by"
+        is_rating = "." in cursor.previous and _RATING.match(cursor.text, end)
+        spoken = "out of" if is_rating else "divided by"
     elif char in "§¶":
         spoken = tables.SYMBOLS[char] + ("s" if end - cursor.at > 1 else "")
     elif before_number and char in _BEFORE_NUMBER:

@@ -125,7 +125,7 @@ ABBREVIATIONS = _pairs("""mr: Mr; mrs: Mrs; ms: Ms; mx: Mx; messrs: Messers; mme
     Minnesota; tenn: Tennessee; mich: Michigan; nev: Nevada; colo: Colorado; ont: Ontario; que: Quebec;
     e.g: for example; i.e: that is; a.k.a: also known as; ph.d: PHD; n.b: note well; d.c: DC; r.i.p: RIP;
     lit: literally; orig: originally; adj: adjective; adv: adverb; pron: pronounced; syn: synonym; ex:
-    example; sp: spelling; expy: Expressway; rte: Route; rm: room""")
+    example; sp: spelling; expy: Expressway; rte: Route; rm: room; qtr: quarter; hosp: hospital""")
 # Without a number behind them these are words of their own, or end a sentence.
 BEFORE_NUMBERS = words(
     "no nos nr fig figs vol vols ch chap sec sect art par para pp p op ext eq eqs ed ser fl ste apt ex pt ms"

@@ -53,6 +53,14 @@ def military_time(cursor: Cursor, m: re.Match) -> str:
     return f"{hours} {say.two_digits(int(m[2])) if m[2] != '00' else 'hundred'} hours"
 
 
+@form(r"0([1-9])([0-5]\d)(?!\w|[.,:/-]\d)")
+def early_time(cursor: Cursor, m: re.Match) -> str:
+    """At 0915."""
+    if cursor.previous.lower() not in _BEFORE_TIME or not cursor.previous.isalpha():
+        return ""
+    return f"oh {say.cardinal(int(m[1]))} {say.two_digits(int(m[2])) if m[2] != '00' else 'hundred'}"
+
+
 @form(r"(\d{1,4})h\s?(\d{1,2})(?:m(?:ins?)?(?:\s?(\d{1,2})s(?:ecs?)?)?)?(?!\w)")
 def duration(cursor: Cursor, m: re.Match) -> str:
     """2h 30m, 1h 5m 20s, 2h30."""
@@ -83,4 +91,4 @@ def _half_day(cursor: Cursor, m: re.Match, letter: str | None) -> str:
     return f" {letter.upper()}M" + (cursor.last_stop(m.end()) if m[0].endswith(".") else "")
 
 
-TIMES: tuple[Rule, ...] = (time, dotted_time, hour, military_time, duration)
+TIMES: tuple[Rule, ...] = (time, dotted_time, hour, military_time, early_time, duration)

@@ -9,6 +9,7 @@ from common.text.english.reading.cursor import Cursor
 from common.text.english.word_parts import words
 
 _UNIT = re.compile(r"(\s?|-)(?:(sq|cu)\.?\s)?([A-Za-zµμΩΩ]{1,5})(\^?[23²³])?(?![\w²³^])")
+_DOTTED_UNIT = re.compile(r"\s?([mk]\.p\.h|r\.p\.m|m\.p\.g)(?:\.|(?!\w))")
 _FLUID_OUNCE = re.compile(r"\s?fl\.?\s?oz(?!\w)")
 _PER = re.compile(r"\s?/\s?([A-Za-z]{1,12})(\^?[23²³])?(?![\w/])")
 _PER_AREA = re.compile(r"\s?/\s?(?:(km|m|cm|mm|mi|ft|in)\^?[2²]|sq\.?\s(mi|ft|km|m|in|yd))(?!\w)")
@@ -58,6 +59,10 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         return (" foot" if is_one else " feet"), match.end()
     if match := _FLUID_OUNCE.match(text, end):
         return f" fluid {'ounce' if is_one else 'ounces'}", _past_stop(cursor, match.end())
+    if match := _DOTTED_UNIT.match(text, end):
+        name = tables.UNITS[match[1].replace(".", "")]
+        stop = cursor.last_stop(match.end()) if match[0].endswith(".") else ""
+        return f" {name if is_one else plural_unit(name)}{stop}", match.end()
     match = _UNIT.match(text, end)
     name = unit_name(match[3]) if match else None
     if not match or not name:
