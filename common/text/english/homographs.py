@@ -51,7 +51,8 @@ _PLURALS = words("""people men women children police cattle feet teeth mice gees
 _NO_PLURALS = words("""always perhaps sometimes besides towards afterwards perhaps thanks yes news sales
     sports arms goods customs savings earnings systems operations communications states athletics politics
     economics physics mathematics series means versus it's that's what's he's she's there's let's
-    here's who's times miles dollars percent pounds needs wants""")
+    here's who's times miles dollars percent pounds needs wants
+    texas kansas arkansas paris charles james thomas jones williams davis harris hughes adams lewis""")
 _SINGULAR_MARKS = words("a an this that each every another his her its my your our their one")
 _CAUSES = words("""let lets make makes made help helps helped see saw watch watched hear heard have had
     watching seeing letting making helping""")
@@ -63,6 +64,9 @@ _ADJECTIVES = words("""present subject separate perfect close deliberate appropr
     frequent intimate elaborate alternate compact content""")
 _NEVER_BEHIND = words("close alternate deliberate elaborate moderate")  # no adjective behind its noun
 _PLACE_PREPOSITIONS = words("in from to near at through via")
+# Verbs of a plural that is a noun: "court records show".
+_SHOWING = words("""show list indicate suggest reveal say tell prove include contain remain exist continue
+    appear seem become vary differ belong consist describe state expire fell rose""")
 _HELPS = words("let lets make makes made help helps helped helping watch watched making letting")
 _BOTH_WAYS = words(
     "read put set cut hit let led left found means shot saw lay shows says makes takes gives is"
@@ -166,7 +170,12 @@ def _is_third_person(sentence: Sequence[str], index: int) -> bool:
     following = _at(sentence, index + 1)
     if following in _OBJECTS and not _is_thing_marker(previous) and previous not in _BE:
         return True
-    return _has_singular_subject(sentence, at) and following != "of" and _is_predicate(sentence, index)
+    return _is_behind_singular(sentence, index)
+
+
+def _is_behind_singular(sentence: Sequence[str], index: int) -> bool:
+    """Whether a verb in -s at `index` has its subject, a singular, right before: "iron conducts heat"."""
+    return _has_singular_subject(sentence, _before(sentence, index)) and _is_predicate(sentence, index)
 
 
 def _has_singular_subject(sentence: Sequence[str], at: int) -> bool:
@@ -192,7 +201,20 @@ def _is_predicate(sentence: Sequence[str], index: int) -> bool:
     following = _at(sentence, index + 1)
     if not following[:1].isalpha():
         return False
-    return not _goes_on_as_noun(sentence, index) and following not in ("in", "of", "at", "by", "that", "are")
+    if _goes_on_as_noun(sentence, index) or following in ("of", "that", "are"):
+        return False
+    return following not in ("in", "at", "by", "from", "for") or _is_only_verb(sentence, index)
+
+
+def _is_only_verb(sentence: Sequence[str], index: int) -> bool:
+    """Whether nothing behind it in the sentence can be its verb: "demand increases in winter"."""
+    for at in range(index + 1, min(index + _REACH, len(sentence))):
+        word = _at(sentence, at)
+        if word in (".", "?", "!"):
+            return True
+        if word in _FINITE or word in _SHOWING or (word.endswith("ed") and len(word) > 4):
+            return False
+    return len(sentence) <= index + _REACH
 
 
 def _is_behind_plural(sentence: Sequence[str], at: int, index: int) -> bool:
@@ -256,8 +278,10 @@ def _clause_start(sentence: Sequence[str], at: int) -> int:
 def _goes_on_as_noun(sentence: Sequence[str], index: int) -> bool:
     """Whether the words behind make a noun of the one at `index`: its clause has a verb there."""
     following = _at(sentence, index + 1)
-    if following in ("of", "concerning", "regarding", "dating", "relating") or (
-        following in _FINITE and following not in _BOTH_WAYS
+    if (
+        following in _SHOWING
+        or following in ("of", "concerning", "regarding", "dating", "relating")
+        or (following in _FINITE and following not in _BOTH_WAYS)
     ):
         return True
     for at in range(index + 1, min(index + _REACH, len(sentence))):
@@ -305,6 +329,8 @@ def _is_thing_marker(word: str) -> bool:
 
 def _is_noun(sentence: Sequence[str], index: int) -> bool:
     if _is_verb(sentence, index):
+        return False
+    if sentence[index].endswith("s") and _is_behind_singular(sentence, index):
         return False
     previous = _at(sentence, index - 1)
     if _is_thing_marker(previous):
