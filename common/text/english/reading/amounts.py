@@ -64,7 +64,7 @@ def amount(cursor: Cursor) -> Reading:
             currency,
         )
     unit, end = unit_after(cursor, end, is_one and not after)
-    if unit and not joint and cursor.previous.lower() in ("a", "an"):
+    if unit[:1] == " " and not joint and cursor.previous.lower() in ("a", "an"):
         unit = f" {singular_unit(unit.strip())}"  # "a 10 km run"
     if joint != "by" and not unit and (times := _TIMES.match(text, end)):
         is_many = times[0] == "x" and (joint == "to" or "." in numbers[0]) and not cursor.is_equation

@@ -34,12 +34,12 @@ _SCORES |= {("20", "20"): "twenty twenty"}
 _HALVED = words("price dozen time marathon way off mast")
 
 
-@form(r"(\d+)(?::|\s:\s)(\d{1,3}(?:,\d{3})+|\d+)(?![\d:])")
+@form(r"(\d+(?:\.\d+)?)(?::|\s:\s)(\d{1,3}(?:,\d{3})+|\d+)(?![\d:])")
 def ratio(cursor: Cursor, m: re.Match) -> str:
     """16:9; Psalm 23:4."""
     if cursor.previous in _BOOKS and ":" in m[0]:
         return f"{say.integer(m[1])} {say.integer(m[2])}"
-    return f"{say.integer(m[1])} to {say.integer(m[2])}"
+    return f"{say.decimal(m[1])} to {say.integer(m[2])}"
 
 
 @form(r"(7[0-8]7)-(\d{1,3})(?![\w-])")

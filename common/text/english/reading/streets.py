@@ -19,7 +19,7 @@ _NAME = rf"(?:[A-Z][A-Za-z'’]{{0,20}}\.?|{_ORDINAL})"
 _STREET = rf"\s(?:{_DIRECTION}\s)?(?:{_NAME}\s){{1,4}}?(?:{_KIND})(?!\w|'|-)"
 _NUMBERED_STREET = rf"\s{_DIRECTION}\s(?:{_ORDINAL}|Broadway\b)"
 _IS_STREET = re.compile(rf"(?:{_NAME}\s){{1,3}}?(?:{_KIND})(?!\w|'|-)|Broadway\b|{_ORDINAL}")
-_NUMBER = re.compile(r"[\s#]?\s?\d")
+_NUMBER = re.compile(r"\s?#?\s?\d")
 _BEHIND = re.compile(r"\.?,?\s(?:the\s)?(?=[A-Z\d#])")
 _DIRECTED = re.compile(r"([NS])\.?\s?([EW])\b\.?|([NSEW])\b\.?")
 _DIRECTIONS = {"N": "North", "S": "South", "E": "East", "W": "West"}

@@ -29,6 +29,7 @@ _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z]+\d[A-Za-z\d]*")
 _PLURAL_BRACKET = re.compile(r"\((e?s)\)(?!\w)")
 _YEAR_FOLLOWS = re.compile(r"\s\d{3,4}(?!\d)")
 _DATED_INITIALS = {"p": "page", "c": "circa", "b": "born", "d": "died", "r": "reigned"}
+_SMALL_WORDS = words("is if of to in or so we by at as on an be do no he it me my up us go hi ok pi am")
 _CENTURY = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
 _AND = re.compile(r"&(?:amp;)?([A-Z]{1,3})(?!\w)")
 _SLASHED = re.compile(r"(w/o|w/|c/o|n/a|y/o|a/k/a|km/h|m/s)(?![/\w])|w/(?!/)", re.IGNORECASE)
@@ -43,6 +44,12 @@ _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type 
 def calendar_range(cursor: Cursor, m: re.Match) -> str:
     """Mon-Fri, Jan.–Mar."""
     return "" if cursor.touches_word else f"{_calendar_name(m[1])} to {_calendar_name(m[2])}"
+
+
+@form(rf"(?:{_CALENDAR})(?:/(?:{_CALENDAR}))+(?!\w)")
+def calendar_list(cursor: Cursor, m: re.Match) -> str:
+    """Mon/Wed/Fri."""
+    return "" if cursor.touches_word else ", ".join(map(_calendar_name, m[0].split("/")))
 
 
 @form(r"[vV]\.?\s?(\d+(?:\.\d+)*)(?!\w)")
@@ -99,7 +106,12 @@ def word_with_digits(cursor: Cursor) -> Reading | None:
 def letter_with_sign(cursor: Cursor) -> Reading | None:
     """C++, C#, A+, x²."""
     letter, sign, end = cursor.word, cursor.behind_word, cursor.word_end
-    if len(letter) == 2 and cursor.is_equation and sign in tables.SUPERSCRIPTS and letter.isascii():
+    if (
+        len(letter) == 2
+        and cursor.is_equation
+        and letter.isascii()
+        and (sign == "^" or sign in tables.SUPERSCRIPTS)
+    ):
         return Reading(letter.upper(), end)  # "mc²"
     if len(letter) != 1 or not sign or not letter.isascii():
         return None
@@ -253,7 +265,15 @@ def short_word(cursor: Cursor) -> Reading | None:
 
 
 WORDS: tuple[Rule, ...] = (
-    *(calendar_range, version, direction, dotted_abbreviation, slashed_abbreviation, word_with_digits),
+    *(
+        calendar_range,
+        calendar_list,
+        version,
+        direction,
+        dotted_abbreviation,
+        slashed_abbreviation,
+        word_with_digits,
+    ),
     *(letter_with_sign, behind_per, short_word, abbreviation, money, joined_capitals, plain_word),
 )
 
@@ -270,6 +290,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return _foreign(cursor, word)
     if (number := roman(cursor, word, end)) is not None:
         return number
+    if len(word) == 2 and cursor.is_equation and word.islower() and word not in _SMALL_WORDS:  # "F = ma"
+        return word.upper()
     if word == "x" and cursor.previous[:1].isdecimal() and cursor.next(end)[:1].isdecimal():  # 10" x 12"
         return "times" if cursor.is_equation else "by"
     if len(word) == 1:
@@ -281,6 +303,7 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         if word.islower() and word in tables.SMALL_ACRONYMS and cursor.text[end : end + 1] != "'":
             return word[:-1].upper() + "s" if word[:-1] in tables.SMALL_ACRONYMS else word.upper()
         is_era = word in ("bc", "ad", "bce") and cursor.previous.isdecimal()
+        is_era = is_era or (word in ("am", "pm") and cursor.previous[-1:].isdecimal())  # "7-8pm"
         return word.upper() if is_era else word
     if word in _SHORTENED:
         is_date = cursor.next(end)[:1].isdecimal() or (cursor.previous.isdecimal() and word in _SHORT_MONTHS)
@@ -345,6 +368,8 @@ def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading |
     if letter == "c" and _CENTURY.fullmatch(cursor.previous):
         return Reading("century" + cursor.last_stop(end), end)
     is_dated = letter in "pc" or (letter in "bd" and cursor.previous in ("(", ";", ","))
+    if letter == "p" and following.islower() and say.roman(following.upper()):
+        return Reading("page", end)
     is_dated = is_dated or (letter in "bdr" and cursor.at == 0 and _YEAR_FOLLOWS.match(cursor.text, end))
     is_dated = is_dated or (letter == "r" and cursor.previous in ("(", ";", ","))
     if following[:1].isdecimal() and is_dated:
@@ -361,6 +386,8 @@ def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading |
 def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: str) -> bool:
     """Whether a known abbreviation is one here, and no word at the end of a sentence."""
     is_number = following[:1].isdecimal()
+    if word == "Ms":
+        return following[:1].isupper()
     if key in tables.BEFORE_NUMBERS and not is_number:
         is_roman = following.isupper() and say.roman(following) is not None
         if not is_roman and (key == "no" or not _BRACKETED_NUMBER.match(cursor.text, end)):
