@@ -168,7 +168,12 @@ def _past_stop(cursor: Cursor, end: int) -> int:
     if not cursor.text.startswith(".", end):
         return end
     following = cursor.next(end + 1)
-    goes_on = following[:1].islower() or following[:1].isdecimal() or following in (",", ")")
+    goes_on = (
+        following[:1].islower()
+        or following in ("N", "S", "E", "W")
+        or following[:1].isdecimal()
+        or following in (",", ")")
+    )
     return end + 1 if goes_on else end
 
 
