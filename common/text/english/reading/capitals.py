@@ -44,6 +44,8 @@ _GIVEN_NAMES = words("""thomas walter arthur albert samuel benjamin donald kenne
     bruce brandon adam harry fred wayne billy steve jeremy aaron randy howard carl russell bobby craig
     alan todd sean ernest alfred theodore chester hugh earl clarence leonard alvin marcus daniel thurston
     cornelius nelson sterling""")
+_ELEMENT = "He|Li|Be|Ne|Na|Mg|Al|Si|Cl|Ar|Ca|Ti|Cr|Mn|Fe|Co|Ni|Cu|Zn|As|Br|Ag|Sn|Ba|Pt|Au|Hg|Pb|[HBCNOFPSKIU]"
+_FORMULA = re.compile(rf"(?=[A-Z]+[a-z0-9])(?:(?:{_ELEMENT})\d{{0,2}}){{2,10}}")
 
 
 def _is_given_name(word: str) -> bool:
@@ -109,10 +111,6 @@ def part_of_name(cursor: Cursor, part: str) -> str:
     if len(part) == 1:
         return letter_name(part.upper())
     return _capitals(cursor, part) if part.isupper() else part
-
-
-_ELEMENT = "He|Li|Be|Ne|Na|Mg|Al|Si|Cl|Ar|Ca|Ti|Cr|Mn|Fe|Co|Ni|Cu|Zn|As|Br|Ag|Sn|Ba|Pt|Au|Hg|Pb|[HBCNOFPSKIU]"
-_FORMULA = re.compile(rf"(?=[A-Z]+[a-z0-9])(?:(?:{_ELEMENT})\d{{0,2}}){{2,10}}")
 
 
 def formula(word: str) -> str:

@@ -23,12 +23,12 @@ _DATE_FOLLOWS = re.compile(
     re.IGNORECASE,
 )
 _DAY_FOLLOWS = re.compile(r"\s(?:the\s)?(?:\d{1,2}(?:st|nd|rd|th)?|\d{4})(?![\w:]|[.,]\d|\s?%)")
-_MONTH_AHEAD = re.compile(rf"(?i:{_WEEKDAY})\b\.?,?\s")
 # In small letters these are mostly words: before a day or a year, not after "you" ("you may 5").
 _WORDS_TOO = words("may march mar dec sep")
 _BEFORE_MONTH = words("""on in by of since until till from before after to the and during between early late
     mid this last next every each""")
 _DATED = words("on by until since before after dated due")
+_DAY_NAMES = words("mon tues wednes thurs fri satur sun")
 
 
 @form(r"(\d{4})([-/])(\d{1,2})\2(\d{1,2})(?!\d|-\d)(?:[T ](\d{2}):(\d{2})(?::\d{2}(?:\.\d+)?)?(Z|UTC)?)?")
@@ -132,9 +132,6 @@ def dated_fraction(cursor: Cursor, first: int, second: int) -> str:
         key = "on"
     is_date = key in _DATED or key.removesuffix("day") in _DAY_NAMES or key in tables.WEEKDAYS
     return f"{tables.MONTHS[first - 1]} {say.ordinal(second)}" if is_date and is_day(first, second) else ""
-
-
-_DAY_NAMES = words("mon tues wednes thurs fri satur sun")
 
 
 @form(r"(\d{4})[/–-](\d\d)(?![\w/–-]|[.,]\d)")

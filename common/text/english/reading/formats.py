@@ -32,6 +32,8 @@ _BOOKS = words("""Genesis Gen Exodus Leviticus Numbers Deuteronomy Joshua Judges
 _SCORES = {("24", "7"): "twenty-four seven", ("9", "11"): "nine eleven", ("7", "11"): "seven eleven"}
 _SCORES |= {("20", "20"): "twenty twenty"}
 _HALVED = words("price dozen time marathon way off mast")
+_HEIGHT = r"(\d{1,3})\s?['′](?:\s?-?\s?)(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"
+_NUMBER_WORDS = words("two three four five six seven eight nine ten several some")
 
 
 @form(r"(\d+(?:\.\d+)?)(?::|\s:\s)(\d{1,3}(?:,\d{3})+|\d+)(?![\d:])")
@@ -76,9 +78,6 @@ def dotted_numbers(cursor: Cursor, m: re.Match) -> str:
     if len(parts) > 2 and all(len(part) == 3 for part in parts[1:]) and 1 <= len(parts[0]) <= 3:
         return say.integer(m[0].replace(".", ""))  # a European million
     return (" dot " if len(parts) == 4 else " point ").join(say.integer(part) for part in parts)
-
-
-_HEIGHT = r"(\d{1,3})\s?['′](?:\s?-?\s?)(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"
 
 
 @form(rf"{_HEIGHT}(?:\s?[-–]\s?{_HEIGHT})?|(\d{{1,3}})′|(\d{{1,3}}(?:\.\d{{1,3}})?)″")
@@ -199,9 +198,6 @@ def plural_number(cursor: Cursor, m: re.Match) -> str:
     behind_hyphen = cursor.text[max(cursor.at - 1, 0) : cursor.at] == "-"
     is_many = cursor.previous.lower() in _NUMBER_WORDS
     return say.plural(say.short(m[1])) if behind_hyphen or is_many or len(m[1]) == 3 else ""
-
-
-_NUMBER_WORDS = words("two three four five six seven eight nine ten several some")
 
 
 @form(r"(\d{1,4})!(?=\s?[=+*/×÷−-])")

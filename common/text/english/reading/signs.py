@@ -36,6 +36,13 @@ _LONGEST_SIGN = max(map(len, tables.SIGNS))
 _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
 _REGIONAL_A, _REGIONAL_Z = "\U0001f1e6", "\U0001f1ff"
 _MAX_CLUSTER = 24  # characters of one emoji
+_EQUATION_FOLLOWS = re.compile(r"[\d.]{1,12}\s?[=+*×÷−]")
+_NOW = words("present now today date")
+_DECADE = re.compile(r"'\d0s(?!\w)")
+_RATING = re.compile(r"(?:5|10|100)(?!\w|[.,/]\d)")
+_DATE_AHEAD = re.compile(rf"\s(?:\d{{1,2}}\s)?(?:{'|'.join(tables.MONTHS)})\b")
+_ERAS = words("BC BCE AD CE B.C. A.D. AM PM a.m. p.m.")
+_ABSOLUTE = re.compile(r"\|([A-Za-z]|\d{1,9}(?:\.\d{1,9})?)\|")
 
 
 def decimal_point(cursor: Cursor) -> Reading | None:
@@ -181,14 +188,6 @@ def dash(cursor: Cursor) -> Reading | None:
     return Reading("-" if dashes == "–" else "", end)
 
 
-_EQUATION_FOLLOWS = re.compile(r"[\d.]{1,12}\s?[=+*×÷−]")
-_NOW = words("present now today date")
-_DECADE = re.compile(r"'\d0s(?!\w)")
-_RATING = re.compile(r"(?:5|10|100)(?!\w|[.,/]\d)")
-_DATE_AHEAD = re.compile(rf"\s(?:\d{{1,2}}\s)?(?:{'|'.join(tables.MONTHS)})\b")
-_ERAS = words("BC BCE AD CE B.C. A.D. AM PM a.m. p.m.")
-
-
 def _is_variable(word: str) -> bool:
     return len(word) == 1 and word.isalpha() and word not in "aAI"
 
@@ -218,9 +217,6 @@ def bracket(cursor: Cursor) -> Reading | None:
     if cursor.char == "(" and cursor.touches_word and len(cursor.previous) == 1 and cursor.previous.isalpha():
         return Reading("of", end)
     return Reading("" if cursor.char == ")" and cursor.is_argument else ",", end)
-
-
-_ABSOLUTE = re.compile(r"\|([A-Za-z]|\d{1,9}(?:\.\d{1,9})?)\|")
 
 
 def power(cursor: Cursor) -> Reading | None:

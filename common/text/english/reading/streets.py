@@ -20,7 +20,6 @@ _STREET = rf"\s(?:{_DIRECTION}\s)?(?:{_NAME}\s){{1,4}}?(?:{_KIND})(?!\w|'|-)"
 _NUMBERED_STREET = rf"\s{_DIRECTION}\s(?:{_ORDINAL}|Broadway\b)"
 _IS_STREET = re.compile(rf"(?:{_NAME}\s){{1,3}}?(?:{_KIND})(?!\w|'|-)|Broadway\b|{_ORDINAL}")
 _NUMBER = re.compile(r"\s?#?\s?\d")
-_BEHIND = re.compile(r"\.?,?\s(?:the\s)?(?=[A-Z\d#])")
 _DIRECTED = re.compile(r"([NS])\.?\s?([EW])\b\.?|([NSEW])\b\.?")
 _DIRECTIONS = {"N": "North", "S": "South", "E": "East", "W": "West"}
 _ZIP = re.compile(r"\s\d{5}(?:-\d{4})?(?![\w,.-]\d|\w)")
@@ -36,6 +35,9 @@ DESIGNATORS = {
 }
 _AFTER_STREET = words("Suite Apt Ste Unit NW NE SW SE N S E W Rm Room Fl Floor Apartment Bldg and")
 _SENTENCE_ENDS = (".", ",", ";", ":", "?", "!", ")", "&", '"', "(", "-", "–", "—", "/")
+_FULL_KINDS = frozenset(tables.STREETS.values())
+_ALSO_NAMES = words("Pl Ct Ter Cir Sq Way Pt Trl")
+_TITLES = words("dr mr mrs ms st")
 
 
 @form(rf"(\d{{1,5}})([A-Z])?(?={_STREET}|{_NUMBERED_STREET})")
@@ -86,16 +88,13 @@ def _is_kind(word: str) -> bool:
     return bare[:1].isupper() and (bare.title() in tables.STREETS or bare in _FULL_KINDS)
 
 
-_FULL_KINDS = frozenset(tables.STREETS.values())
-
-
 def street(cursor: Cursor) -> Reading | None:
     """Elm St, 9th Ave., King Dr: the kind of a street behind its name."""
     word, end = cursor.word, cursor.word_end
     kind = tables.STREETS.get(word)
     if not kind:
         return None
-    is_name = cursor.previous[:1].isupper() and cursor.previous.lower() not in _DIRECTION_WORDS
+    is_name = cursor.previous[:1].isupper() and cursor.previous.lower() not in _TITLES
     is_name = is_name or (cursor.previous.isdecimal() and word in ("Fwy", "Hwy", "Expy", "Tpke"))
     is_ordinal = cursor.previous[-2:].lower() in ("st", "nd", "rd", "th") and cursor.previous[:1].isdecimal()
     if not (is_name or is_ordinal):
@@ -109,10 +108,6 @@ def street(cursor: Cursor) -> Reading | None:
     if cursor.behind_word not in ("", " ", *_SENTENCE_ENDS):
         return None
     return Reading(kind + (cursor.last_stop(end + 1) if stop else ""), end + stop)
-
-
-_ALSO_NAMES = words("Pl Ct Ter Cir Sq Way Pt Trl")
-_DIRECTION_WORDS = words("dr mr mrs ms st")
 
 
 def designator(cursor: Cursor) -> Reading | None:

@@ -28,6 +28,7 @@ _ENDING = re.compile(r"\b(?:end(?:ing|s|ed)?(?:\s(?:in|with))?|last\s(?:four|4)(
 _OF_TIME = re.compile(r"\b(?:year|season|decade|period|quarter|century|war|era|reign)s?\b", re.IGNORECASE)
 _LOOK_BACK = 40  # characters
 _MANY_DIGITS = 10  # as many in a row are a telephone number, unless it ends in noughts
+_STATE_NAMES = frozenset(tables.STATES.values())
 
 
 @form(
@@ -114,9 +115,6 @@ def zip_code(cursor: Cursor, m: re.Match) -> str:
     if not is_behind_state and not (m[2] and cursor.previous in _STATE_NAMES):
         return ""
     return say.digits(m[1]) + (f", {say.digits(m[2])}" if m[2] else "")
-
-
-_STATE_NAMES = frozenset(tables.STATES.values())
 
 
 def phone_abroad(cursor: Cursor) -> Reading | None:

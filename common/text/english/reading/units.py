@@ -31,6 +31,7 @@ ROADS = words("I US Hwy Highway Route Rte Rt Interstate Road Exit")
 _OPEN_QUOTE = re.compile(r'(?<!\d)"')  # behind a digit it means inches
 _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
 _LOOK_BACK = 200  # characters in which an open quotation mark is looked for
+_PERIODS = words("second minute hour day week month year night person item unit share dozen capita")
 
 
 def unit_name(symbol: str) -> str | None:
@@ -141,9 +142,6 @@ def bare_per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
     name = match[1] if match[1] in _PERIODS else unit_name(match[1])
     is_sure = name and (len(match[1]) > 1 or match[1] in "hsd")
     return (f" per {name}", match.end()) if is_sure else ("", end)
-
-
-_PERIODS = words("second minute hour day week month year night person item unit share dozen capita")
 
 
 def plural_unit(name: str) -> str:

@@ -38,6 +38,25 @@ _SLASHED_WORDS |= {"a/k/a": "also known as", "km/h": "kilometers per hour", "m/s
 _OR = words("he his him she her s")
 _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
+FUNCTIONS = {"sin": "sine", "cos": "cosine", "tan": "tangent", "ln": "natural log", "sqrt": "square root"}
+FUNCTIONS |= {
+    "max": "maximum",
+    "min": "minimum",
+    "det": "determinant",
+    "log": "log",
+    "exp": "exp",
+    "gcd": "gcd",
+}
+_TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
+_NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
+_NUMBER_FOLLOWS = re.compile(r":?\s?[+(]?\d")
+_SHORT_WORDS = frozenset(
+    key.lower()
+    for key in (
+        *(*DESIGNATORS, *tables.STREETS, *_TITLES, *tables.WEEKDAYS, *tables.MONTH_NUMBERS, "tel", "ext"),
+        *(*tables.STATES, *tables.STATES_WITH_STOP, *FUNCTIONS),
+    )
+)
 
 
 @form(rf"({_CALENDAR})\.?\s?[-–]\s?({_CALENDAR})\.?(?!\w)")
@@ -172,17 +191,6 @@ def function_name(cursor: Cursor) -> Reading | None:
     return Reading(name, cursor.word_end) if name else None
 
 
-FUNCTIONS = {"sin": "sine", "cos": "cosine", "tan": "tangent", "ln": "natural log", "sqrt": "square root"}
-FUNCTIONS |= {
-    "max": "maximum",
-    "min": "minimum",
-    "det": "determinant",
-    "log": "log",
-    "exp": "exp",
-    "gcd": "gcd",
-}
-
-
 def joined_capitals(cursor: Cursor) -> Reading | None:
     """R&D, AT&T."""
     if cursor.behind_word != "&" or not cursor.word.isupper():
@@ -221,10 +229,6 @@ def title(cursor: Cursor) -> Reading | None:
     return Reading(name, cursor.word_end)
 
 
-_TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
-_NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
-
-
 def before_colon(cursor: Cursor) -> Reading | None:
     """Tel: 555-0199, Ext: 12."""
     name = {"tel": "telephone", "ext": "extension"}.get(cursor.word.lower())
@@ -232,9 +236,6 @@ def before_colon(cursor: Cursor) -> Reading | None:
         name and cursor.behind_word in (":", " ") and _NUMBER_FOLLOWS.match(cursor.text, cursor.word_end)
     )
     return Reading(name, cursor.word_end) if name and is_before_number else None
-
-
-_NUMBER_FOLLOWS = re.compile(r":?\s?[+(]?\d")
 
 
 def behind_per(cursor: Cursor) -> Reading | None:
@@ -247,13 +248,6 @@ def behind_per(cursor: Cursor) -> Reading | None:
 
 _SHORT_WORD_RULES: tuple[Rule, ...] = (
     *(state, designator, street, title, weekday, month, before_colon, function_name),
-)
-_SHORT_WORDS = frozenset(
-    key.lower()
-    for key in (
-        *(*DESIGNATORS, *tables.STREETS, *_TITLES, *tables.WEEKDAYS, *tables.MONTH_NUMBERS, "tel", "ext"),
-        *(*tables.STATES, *tables.STATES_WITH_STOP, *FUNCTIONS),
-    )
 )
 
 

@@ -4,7 +4,18 @@ import copy
 
 import pytest
 
-from common.text.english.reading import addresses, amounts, dates, formats, signs, telephone, times, words
+from common.text.english.reading import (
+    addresses,
+    amounts,
+    dates,
+    formats,
+    money,
+    signs,
+    streets,
+    telephone,
+    times,
+    words,
+)
 from common.text.english.reading.cursor import Cursor, LeftOut, Reading, begin
 
 
@@ -19,6 +30,14 @@ from common.text.english.reading.cursor import Cursor, LeftOut, Reading, begin
         (formats.fraction, "3/4 mi", "three quarters of a mile"),
         (dates.decade, "1990s", "nineteen nineties"),
         (amounts.amount, "10-12 km", "ten to twelve kilometers"),
+        (dates.joined_date, "25-Jul-2012", "the twenty-fifth of July twenty twelve"),
+        (dates.season, "2009/10", "two thousand nine ten"),
+        (times.dotted_time, "9.30 am", "nine thirty AM"),
+        (times.time, "1:02:03", "one hour two minutes and three seconds"),
+        (telephone.vanity_number, "1-800-FLOWERS", "one eight hundred, flowers"),
+        (formats.clause_of_code, "401(k)", "four oh one K"),
+        (formats.ip_address, "192.168.0.1", "one nine two dot one six eight dot zero dot one"),
+        (money.european_price, "1,50 €", "one euro and fifty cents"),
         (words.calendar_range, "Mon-Fri", "Monday to Friday"),
         (words.version, "v2.0", "version two point zero"),
         (words.dotted_abbreviation, "e.g.", "for example."),
@@ -47,6 +66,12 @@ def test_a_rule_reads_its_form(rule, text, spoken):
         (formats.fraction, "2 3/2"),
         (words.abbreviation, "cat."),
         (words.version, "very"),
+        (dates.season, "2009/11"),
+        (dates.day_of_month, "5 may be"),
+        (times.dotted_time, "9.30"),
+        (telephone.code, "1234"),
+        (streets.house_number, "300 People"),
+        (streets.direction, "N 45"),
         (addresses.address, "plain"),
         (signs.signed_number, "-x"),
         (signs.enclosed, "{QQ}"),
