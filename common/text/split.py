@@ -26,7 +26,7 @@ _NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen brig col
     pres supt insp msgr messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl""")
 # Not the end before a number: "No. 5", "p. 12".
 _BEFORE_NUMBER = _words("""no nos fig figs vol vols p pp ch chap sec sect art eq eqs op par para ext tel apt
-    ste rm bldg mar hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins sec secs lb
+    ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins sec secs lb
     lbs oz""")
 _BEFORE_NUMERAL = _words("ch chap vol vols pt bk sec art no mk fig")
 # The end only before a word that often begins a sentence: "Acme Inc. The price rose", not "Acme Inc. Tokyo".

@@ -17,7 +17,7 @@ _DAY = rf"(\d{{1,2}}){_ENDING}"
 _DAYS = rf"{_DAY}\s?[-–—]\s?{_DAY}(?![\w/:]|[.,-]\d)"
 _DAYS_BEHIND_MONTH = re.compile(_DAYS)
 _DAYS_BEFORE_MONTH = re.compile(rf"{_DAYS}\s(?i:({_MONTH})\b)")
-_DAY_AND_MONTH = re.compile(r"(?!0\d\d)(\d{1,2})(?![\d:/])\s?(?:st|nd|rd|th)?\s([A-Za-z]{3,9})\b")
+_DAY_AND_MONTH = re.compile(r"(?!0\d\d)(\d{1,2})(?![\d:/])\s?(?:st|nd|rd|th)?[\s-]([A-Za-z]{3,9})\b")
 _DATE_FOLLOWS = re.compile(
     rf",?\s(?:the\s)?(?:\d{{1,2}}(?:st\b|nd\b|rd\b|th\b|/|:\d|\s?[-–]\s?\d|\s?[ap]\.?m|\s?[,.)\]]|\s?$|\s(?:{_MONTH})\b)|(?:{_MONTH})\b)",
     re.IGNORECASE,
@@ -31,7 +31,10 @@ _DATED = words("on by until since before after dated due")
 _DAY_NAMES = words("mon tues wednes thurs fri satur sun")
 
 
-@form(r"(\d{4})([-/])(\d{1,2})\2(\d{1,2})(?!\d|-\d)(?:[T ](\d{2}):(\d{2})(?::\d{2}(?:\.\d+)?)?(Z|UTC)?)?")
+@form(
+    r"(\d{4})([-/]|\.(?=\d\d\.\d\d))(\d{1,2})\2(\d{1,2})(?!\d|[-.]\d)"
+    r"(?:[T ](\d{2}):(\d{2})(?::\d{2}(?:\.\d+)?)?(Z|UTC)?)?"
+)
 def iso_date(cursor: Cursor, m: re.Match) -> str:
     """2021-03-04, 2021-03-04T15:30:00Z."""
     spoken = _date(int(m[1]), int(m[3]), int(m[4]))
@@ -79,11 +82,18 @@ def day_of_month(cursor: Cursor) -> Reading | None:
         return None
     if m[2].lower() in _WORDS_TOO and m[2].islower() and not _DAY_FOLLOWS.match(text, m.end()):
         return None
-    return Reading(f"{_the(cursor)}{say.ordinal(int(m[1]))} of", m.end(1) + _ending(m))
+    end = m.end(1) + _ending(m)
+    if text[m.start(2) - 1] == "-":  # "5-May"
+        return (
+            Reading(f"{_the(cursor)}{say.ordinal(int(m[1]))} of", m.start(2)) if m[2][0].isupper() else None
+        )
+    return Reading(f"{_the(cursor)}{say.ordinal(int(m[1]))} of", end)
 
 
 def month_day(cursor: Cursor, number: str) -> str:
     """The ordinal of a day right behind its month ("May 5"), "" for any other number."""
+    if cursor.earlier[:1].isdecimal() or cursor.earlier == "of":  # "5 May 20"
+        return ""
     is_day = number.isdecimal() and len(number) < 3 and 1 <= int(number) <= 31
     return say.ordinal(int(number)) if is_day and is_month(cursor.previous, cursor.earlier) else ""
 
@@ -134,12 +144,14 @@ def dated_fraction(cursor: Cursor, first: int, second: int) -> str:
     return f"{tables.MONTHS[first - 1]} {say.ordinal(second)}" if is_date and is_day(first, second) else ""
 
 
-@form(r"(\d{4})[/–-](\d\d)(?![\w/–-]|[.,]\d)")
+@form(r"(\d{4})/(\d{4}|\d\d)(?![\w/–-]|[.,]\d)")
 def season(cursor: Cursor, m: re.Match) -> str:
     """2009/10, 1999/00: two years that follow each other."""
     first, second = int(m[1]), int(m[2])
-    if "/" not in m[0] or not 1800 <= first < 2100 or (first + 1) % 100 != second:
+    if not 1800 <= first < 2100 or first + 1 not in (second, second + 100 * (first // 100), second + 2000):
         return ""
+    if len(m[2]) == 4:
+        return f"{say.year(first)} {say.year(second)}"
     return f"{say.year(first)} {say.two_digits(second) if second else 'two thousand'}"
 
 

@@ -38,9 +38,10 @@ _REGIONAL_A, _REGIONAL_Z = "\U0001f1e6", "\U0001f1ff"
 _MAX_CLUSTER = 24  # characters of one emoji
 _EQUATION_FOLLOWS = re.compile(r"[\d.]{1,12}\s?[=+*×÷−]")
 _NOW = words("present now today date")
-_DECADE = re.compile(r"'\d0s(?!\w)")
+_DECADE = re.compile(r"'\d\ds?(?!\w)")
 _RATING = re.compile(r"(?:5|10|100)(?!\w|[.,/]\d)")
-_DATE_AHEAD = re.compile(rf"\s(?:\d{{1,2}}\s)?(?:{'|'.join(tables.MONTHS)})\b")
+_SHORT_MONTHS = [name[:3] for name in tables.MONTHS]
+_DATE_AHEAD = re.compile(rf"\s?(?:\d{{1,2}}\s)?(?:{'|'.join([*tables.MONTHS, *_SHORT_MONTHS])})\b\.?\s\d")
 _ERAS = words("BC BCE AD CE B.C. A.D. AM PM a.m. p.m.")
 _ABSOLUTE = re.compile(r"\|([A-Za-z]|\d{1,9}(?:\.\d{1,9})?)\|")
 
@@ -156,6 +157,10 @@ def dash(cursor: Cursor) -> Reading | None:
     before, after = text[max(cursor.at - 1, 0) : cursor.at], text[end : end + 1]
     if dashes not in ("-", "–"):
         return Reading("-", end)
+    is_dated = before.isspace() or after.isupper()
+    is_dated = is_dated and cursor.previous[:1].isdecimal()
+    if is_dated and _DATE_AHEAD.match(text, end):  # "3 May 1876 – 22 June 1916"
+        return Reading("to", end)
     if before.strip() and after.isalnum():  # "737-800", "x86-64", "1999–present"
         if before.isdecimal() and _EQUATION_FOLLOWS.match(text, end):
             return Reading("minus", end)
@@ -171,9 +176,6 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("to" if is_range else "", end)
     if not before and after.isspace():  # an item of a list
         return Reading("", end)
-    is_dated = before.isspace() and cursor.previous[:1].isdecimal()
-    if is_dated and _DATE_AHEAD.match(text, end):  # "3 May 1876 – 22 June 1916"
-        return Reading("to", end)
     if before.isspace() and after.isspace():
         has_digit = any(char.isdecimal() for char in cursor.previous)
         is_minus = following[:1].isdecimal() and (

@@ -96,6 +96,8 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return True
     if gap == "-" or (symbol == "K" and not gap):
         return False
+    if symbol in "AB" and cursor.text[match.end() : match.end() + 2] in (".D", ".C"):  # "200 A.D."
+        return False
     if symbol == "A":
         return not following[:1].isalnum() or following in _AMP_THINGS
     if symbol in "NW" and (cursor.previous.rstrip("-") in ROADS or cursor.text.startswith("'", match.end())):
