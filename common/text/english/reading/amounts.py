@@ -19,8 +19,8 @@ _SPACED_THOUSANDS = re.compile(
 )
 _GOES_ON = re.compile(r"[/:]\d|\s?=")
 _TIMES = re.compile(r"x(?!\w)")
-_SCORED = words(
-    "won lost win wins beat lose score scored led lead leads by victory defeat draw tied record game"
+_SCORED = re.compile(
+    r"\b(?:w[io]ns?|lost|loses?|beat|score[sd]?|led|leads?|by|victory|defeat|draw|tied|game)\b"
 )
 _LETTERED = words(
     "apt apartment unit suite ste room flat gate seat row section figure fig exhibit class grade"
@@ -116,7 +116,7 @@ def _numbers(cursor: Cursor) -> tuple[list[str], str, int]:
 def _is_difference(cursor: Cursor, first: str, second: str) -> bool:
     """Whether "7 - 5" is a subtraction: the second number is less, and it is no score."""
     a, b = (float(number.replace(",", "")) for number in (first, second))
-    return a > b and cursor.previous.lower() not in _SCORED
+    return a > b and not _SCORED.search(cursor.text, max(cursor.at - 24, 0), cursor.at)
 
 
 def _is_size(cursor: Cursor, first: str, by: re.Match) -> bool:

@@ -143,6 +143,8 @@ def letter_with_sign(cursor: Cursor) -> Reading | None:
         return Reading(f"{name} sharp", end + 1)
     if sign == "+" and letter in "ABCDEF" and not cursor.text[end + 1 : end + 2].isalnum():
         return Reading(f"{name} plus", end + 1)
+    if sign == "-" and letter in "ABCDF" and cursor.text[end + 1 : end + 2] in (" ", ".", ",", ""):  # a grade
+        return Reading(f"{name} minus", end + 1)
     return None
 
 
