@@ -32,6 +32,7 @@ PACKAGES = {
     **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client", "websockets", "soxr"), "serve"),
     "sounddevice": "play",
     "tritonclient": "triton-client",
+    "pyarrow": "parquet",
     "jiwer": "eval",
 }
 

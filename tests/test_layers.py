@@ -28,6 +28,7 @@ LADDER = (
     ("common.export",),
     ("common.synthesis",),
     ("common.runner",),
+    ("common.bulk",),
     ("common.serve",),
     ("common.triton",),
     ("common.bench",),
