@@ -33,6 +33,7 @@ PACKAGES = {
     "sounddevice": "play",
     "tritonclient": "triton-client",
     "pyarrow": "parquet",
+    "ray": "ray",
     "jiwer": "eval",
 }
 

@@ -31,6 +31,7 @@ LADDER = (
     ("common.bulk",),
     ("common.serve",),
     ("common.triton",),
+    ("common.cluster",),
     ("common.bench",),
     ("common.verify",),
     ("common.cli",),

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from common.bulk.shards import OUTPUTS, Speech
 from common.bulk.texts import ID_COLUMNS, TEXT_COLUMN, Table
 from common.cli import options
 from common.cli.parser import USER_ERROR, Group
+from common.cluster.connect import LOCAL, require_ray
 from common.errors import InputError
+
+if TYPE_CHECKING:
+    from common.bulk.run import SpeakShards
+    from common.serve.pairs import LoadOptions
 
 TABLES = (".csv", ".jsonl", ".parquet")  # never phrases
 SHARD_SIZE = 500
@@ -50,6 +57,20 @@ def add_arguments(parser: Group) -> None:
         help="processes that speak, each with its own models (default: one a core, one where a GPU speaks)",
     )
     group.add_argument(
+        "--ray",
+        nargs="?",
+        const=LOCAL,
+        metavar="ADDRESS",
+        help="workers on the Ray cluster there, auto for the one of this machine; without an address on one "
+        "that is begun here",
+    )
+    group.add_argument(
+        "--gpus-per-worker",
+        type=float,
+        metavar="F",
+        help="of a Ray cluster; several workers share one with a fraction (default: 1 where it has any)",
+    )
+    group.add_argument(
         "--price", type=float, metavar="X", help="of an hour of all workers: progress says what the run costs"
     )
 
@@ -57,21 +78,19 @@ def add_arguments(parser: Group) -> None:
 def is_table(args: argparse.Namespace) -> bool:
     """Whether the options ask for shards: by the input's suffix, or in so many words."""
     suffix = Path(args.input or "").suffix.lower()
-    return suffix in TABLES or args.format is not None
+    return suffix in TABLES or args.format is not None or args.ray is not None
 
 
 def speak_table(args: argparse.Namespace) -> int:
-    from common.bulk.local import speak_here
     from common.bulk.run import duration, speak_table
     from common.serve.pairs import LoadOptions
 
     require_fitting(args)
     controls = options.controls_from(args)
     table = Table(Path(args.input), args.text_column, args.id_column)
-    threads = LoadOptions(backend=args.backend, device=args.device, threads=args.threads).with_threads()
-    workers = args.workers or threads.workers()
+    how = LoadOptions(backend=args.backend, device=args.device, threads=args.threads).with_threads()
     speech = Speech(
-        models={**options.load_options(args), "threads": threads.threads},
+        models={**options.load_options(args), "threads": how.threads},
         controls=controls,
         output=args.format or "wav",
         batch_size=args.batch_size,
@@ -80,9 +99,8 @@ def speak_table(args: argparse.Namespace) -> int:
         warm_up=args.warm_up,
     )
     folder = Path(args.output)
-    summary = speak_table(
-        table, folder, speech, args.shard_size, lambda *given: speak_here(*given, workers=workers), args.price
-    )
+    speak = workers_from(args, how)
+    summary = speak_table(table, folder, speech, args.shard_size, speak, args.price)
     if args.json:
         print(json.dumps(vars(summary), indent=1))
     else:
@@ -94,6 +112,20 @@ def speak_table(args: argparse.Namespace) -> int:
         print(f"error: {failed}: {folder}/not-spoken.csv", file=sys.stderr)
         return USER_ERROR
     return 0
+
+
+def workers_from(args: argparse.Namespace, how: LoadOptions) -> SpeakShards:
+    """What speaks the shards: Ray's workers, or processes here."""
+    if args.ray is None:
+        from common.bulk.local import speak_here
+
+        return functools.partial(speak_here, workers=args.workers or how.workers())
+    from common.cluster.bulk import Share, speak_on_ray
+
+    require_ray()
+    gpus = 0.0 if args.device == "cpu" else args.gpus_per_worker
+    share = Share(how.threads or 1, gpus, args.workers)
+    return functools.partial(speak_on_ray, address=args.ray, share=share)
 
 
 def require_fitting(args: argparse.Namespace) -> None:
@@ -108,5 +140,9 @@ def require_fitting(args: argparse.Namespace) -> None:
         if getattr(args, name):
             option = f"--{name.replace('_', '-')}"
             raise InputError(f"{option} is for phrases, and {args.input} is spoken in shards: leave it out")
+    if args.gpus_per_worker is not None and not args.gpus_per_worker >= 0:
+        raise InputError(f"--gpus-per-worker must not be negative, not {args.gpus_per_worker:g}")
+    if args.gpus_per_worker is not None and args.ray is None:
+        raise InputError("--gpus-per-worker is of a Ray cluster: give --ray too")
     if args.price is not None and not args.price >= 0:
         raise InputError(f"--price must not be negative, not {args.price:g}")
