@@ -12,8 +12,16 @@ def build(args: dict[str, Any]) -> Any:
 
     Ray's own proxies listen, at an address that others can reach: keys are asked for unless `without_keys`.
     """
+    return application(words_of({"host": "0.0.0.0", **args}))
+
+
+def words_of(args: dict[str, Any]) -> list[str]:
+    """As on a command line. Ray's gives texts: true and false are an option that is there, or not."""
     words = []
-    for name, value in {"host": "0.0.0.0", **args}.items():
-        option = f"--{name.replace('_', '-')}"
-        words += [option] if value is True else [] if value in (False, None) else [f"{option}={value}"]
-    return application(words)
+    for name, value in args.items():
+        option, text = f"--{name.replace('_', '-')}", str(value)
+        if text.lower() == "true":
+            words.append(option)
+        elif text.lower() not in ("false", "none"):
+            words.append(f"{option}={text}")
+    return words
