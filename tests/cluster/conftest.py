@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 120.0  # seconds that a test waits for what must come
+PATIENCE = 300.0  # seconds that a test waits for what must come
 
 
 @pytest.fixture(scope="session")
