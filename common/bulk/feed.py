@@ -43,22 +43,23 @@ def feed(crew: Crew[W], count: int, shards: Iterable[Shard]) -> Iterator[ShardRe
 
     An InputError where workers are lost again and again.
     """
-    given: dict[W, Shard | None] = {}
+    given: dict[W, Shard | None] = {}  # None: it loads its models
+    idle: list[W] = []
     again: list[Shard] = []
     lost: Counter[int] = Counter()
     failures = 0
     waiting = iter(shards)
 
-    def next_shard() -> Shard | None:
-        return again.pop(0) if again else next(waiting, None)
-
     try:
         for _, shard in zip(range(count), waiting, strict=False):  # no more workers than shards
             again.append(shard)
             given[crew.begin()] = None
-        while given:
+        # A worker that still loads, or for which a cluster has no room yet, is not waited for in the end.
+        while again or any(given.values()):
             worker, outcome = crew.wait()
-            shard = given.pop(worker)
+            if worker in idle:  # it is lost, with nothing to do
+                idle.remove(worker)
+            shard = given.pop(worker, None)
             if isinstance(outcome, WorkerLost):
                 failures += 1
                 number = -1 if shard is None else shard.number
@@ -70,15 +71,17 @@ def feed(crew: Crew[W], count: int, shards: Iterable[Shard]) -> Iterator[ShardRe
                     )
                 if shard is not None:
                     again.append(shard)
-                given[crew.begin()] = None
-                continue
-            if isinstance(outcome, Exception):
+                if not idle:
+                    given[crew.begin()] = None
+            elif isinstance(outcome, Exception):
                 raise outcome
-            if outcome is not None:
-                failures = 0
-                yield outcome
-            if (shard := next_shard()) is not None:
-                crew.give(worker, shard)
-                given[worker] = shard
+            else:
+                idle.append(worker)
+                if outcome is not None:
+                    failures = 0
+                    yield outcome
+            while idle and (shard := again.pop(0) if again else next(waiting, None)) is not None:
+                given[idle[0]] = shard
+                crew.give(idle.pop(0), shard)
     finally:
         crew.end()

@@ -275,7 +275,27 @@ def test_a_lost_worker_is_replaced_and_its_shard_spoken():
     shards = cut_shards([Text(str(i), "Text.") for i in range(8)], 1)
     assert sorted(report.number for report in feed(crew, 3, shards)) == list(range(8))
     assert crew.ended and crew.begun == 6
+    # The last shard's worker is lost while others have nothing to do: one of them takes it.
+    crew = Fakes(losing=[7])
+    crew.answers.append((0, WorkerLost("an idle one")))
+    shards = cut_shards([Text(str(i), "Text.") for i in range(8)], 1)
+    assert sorted(report.number for report in feed(crew, 3, shards)) == list(range(8))
+    assert list(feed(Fakes(), 3, [])) == []
     assert list(feed(few := Fakes(), 3, [Shard(0, ())])) and few.begun == 1
+
+
+def test_workers_for_which_there_is_no_room_are_not_waited_for():
+    class Crowded(Fakes):
+        def begin(self):
+            self.begun += 1
+            if self.begun <= 2:
+                self.answers.append((self.begun, None))
+            return self.begun
+
+    crew = Crowded(losing=[5])
+    shards = cut_shards([Text(str(i), "Text.") for i in range(8)], 1)
+    assert sorted(report.number for report in feed(crew, 4, shards)) == list(range(8))
+    assert crew.ended
 
 
 def test_workers_that_are_lost_again_and_again_end_the_run():
