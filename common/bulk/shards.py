@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -72,6 +70,8 @@ def cut_shards(texts: Iterable[Text], size: int) -> Iterator[Shard]:
 
 def seed_of(seed: int, name: str) -> int:
     """A text's own seed, of the run's and its id: neither its shard nor its batch changes it."""
+    import hashlib  # a phrase needs none, and loading OpenSSL takes milliseconds
+
     return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8]) >> 1
 
 
@@ -221,6 +221,8 @@ class _Writing:
 
 def write_rows(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
     """A csv file with a heading; the number of its rows. Without any there is no file."""
+    import csv
+
     total = 0
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -234,6 +236,8 @@ def write_rows(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]
 
 def read_rows(path: Path) -> Iterator[list[str]]:
     """The rows without the heading; none where there is no file."""
+    import csv
+
     csv.field_size_limit(LONGEST_CELL)
     if path.exists():
         with path.open(encoding="utf-8", newline="") as file:

@@ -31,6 +31,7 @@ DELAYS = (
     1.6,
     3.2,
 )  # seconds before each attempt: a dead replica stays listed for some time
+LEAVING_SECONDS = 1.0  # that the application has to end when nobody takes its answer
 START, BODY = "http.response.start", "http.response.body"
 
 
@@ -205,7 +206,8 @@ async def answer(app: ASGIApp, request: Asked) -> AsyncIterator[Message]:
             yield message
         await running
     finally:
-        gone.set()
+        gone.set()  # of which the application makes a line in its log
+        await asyncio.wait({running}, timeout=LEAVING_SECONDS)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 

@@ -176,7 +176,8 @@ def test_a_replicas_part_gives_the_messages_of_the_application():
         return got
 
     got = asyncio.run(run())
-    assert body_of(got) == b"abcd" and seen[0] == ("/v1/audio/speech", BODY)
+    assert body_of(got) == b"abcd"
+    assert seen == [("/v1/audio/speech", BODY), "http.disconnect"]
 
 
 def test_settings_that_cannot_be_are_sentences():
