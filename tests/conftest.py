@@ -87,6 +87,10 @@ def has_in_its_python(variable: str, package: str) -> bool:
     return bool(python) and subprocess.run(command, capture_output=True).returncode == 0
 
 
+def has_manifests() -> bool:
+    return shutil.which("helm") is not None and all(map(has_module, ("kubernetes_validate", "compose_spec")))
+
+
 NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
     "gpu": ("an NVIDIA GPU", has_gpu),
     "no_gpu": ("a machine without an NVIDIA GPU", lambda: not has_gpu()),
@@ -112,6 +116,7 @@ NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
         "$MELFORGE_RAY_PYTHON, with the extra ray",
         lambda: has_in_its_python("MELFORGE_RAY_PYTHON", "ray.serve"),
     ),
+    "manifests": ("Helm, and the extra manifests", has_manifests),
     "dev_full": ("/dev/full", lambda: Path("/dev/full").exists()),
 }
 
