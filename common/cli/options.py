@@ -132,13 +132,18 @@ def controls_from(args: argparse.Namespace) -> Controls:
         raise located(error, args.places) from None
 
 
+def load_options(args: argparse.Namespace) -> dict[str, Any]:
+    """What the options ask for, as `TextToSpeech.load` takes it."""
+    same = ("acoustic", "vocoder", "voice", "backend", "device", "threads", "decoder")
+    how = {name: getattr(args, name) for name in (*same, "deployments", "overrides")}
+    return {"checkpoints": args.checkpoint, **how}
+
+
 def load_from(args: argparse.Namespace):
     """The models that the options ask for, as a `TextToSpeech`."""
     from common.runner import TextToSpeech
 
-    same = ("acoustic", "vocoder", "voice", "backend", "device", "threads", "decoder")
-    how = {name: getattr(args, name) for name in (*same, "deployments", "overrides")}
-    return TextToSpeech.load(checkpoints=args.checkpoint, **how)
+    return TextToSpeech.load(**load_options(args))
 
 
 def tell_not_checked(source, lines: list[str]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from common.audio.sound_files import FORMATS, encode_audio, write_audio
+from common.bulk.texts import file_name
 from common.errors import InputError, require_package
 from common.files import write_bytes
 from common.runner import AnalysedText, TextToSpeech
@@ -89,15 +90,6 @@ def _from_table(lines: list[tuple[int, str]], where: str) -> list[Phrase]:
             raise InputError(f"{place}: the name {name!r} stands at {phrases[name].place} already")
         phrases[name] = Phrase(name, cells[text_at].strip(), place)
     return list(phrases.values())
-
-
-def file_name(cell: str, place: str) -> str:
-    name = cell.strip()
-    stem, _, suffix = name.rpartition(".")
-    name = stem if suffix.lower() in FORMATS else name
-    if not name or name.startswith(".") or any(char in "/\\:\0" or ord(char) < 32 for char in name):
-        raise InputError(f"{place}: {cell!r} cannot be the name of a file")
-    return name
 
 
 class Writer:
