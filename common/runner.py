@@ -365,7 +365,7 @@ class TextToSpeech:
         shortest, several times.
         """
         spare = min(self.acoustic.padded_batch(len(batch)), largest) - len(batch)
-        padded = [*batch[:1] * spare, *batch]
+        padded = [batch[0]] * spare + [*batch]
         utterances = [job.text.utterances[i] for job, i in padded]
         clock = Timings()
         with self._models_turn, clock.stage("acoustic"):
