@@ -33,6 +33,7 @@ SHARED: dict[str, dict[str, Any]] = {
     "acoustic": {"metavar": "NAME", "help": "acoustic model (default: the voice's)"},
     "vocoder": {"metavar": "NAME", "help": "vocoder (default: the voice's)"},
     "voice": {"metavar": "NAME", "help": "name or folder of a voice (default: the shipped one)"},
+    "ear": {"metavar": "NAME", "help": "name or folder of an ear, which a recogniser hears with"},
     "checkpoint": {
         **{"action": "append", "default": [], "metavar": "FILE"},
         "help": "published weights instead of the voice's, also acoustic=FILE or vocoder=FILE; "

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from common.cli import options, run
-from common.cli.parser import KINDS
 from common.errors import InputError, require_torch
-from common.registry import get_model
+from common.registry import KIND_WORDS, get_model
+from common.stages.choose import KINDS
 
 TEXT = "It just works."
 EPILOG = """The exit status is 1 if anything is out of tolerance; the first layer that went wrong is named.
@@ -62,9 +62,9 @@ def make_parser(model: str | None) -> options.Parser:
         files_of=model,
     )
     parser.add_argument("--text", default=TEXT, help=f"what is spoken (default: {TEXT})")
-    for kind, what in KINDS.items():
+    for kind in KINDS:
         if kind not in kinds:
-            words = f"the {what} beside it, on PyTorch (default: the voice's)"
+            words = f"the {KIND_WORDS[kind]} beside it, on PyTorch (default: the voice's)"
             options.add_options(parser, kind, **{kind: words})
         elif not model:
             options.add_options(parser, kind)
