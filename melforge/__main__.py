@@ -20,6 +20,11 @@ COMMANDS = {
     "build": ("common.cli.build", "build TensorRT engines"),
     "buckets": ("common.cli.buckets", "propose the lengths of engines for texts"),
     "voice": ("common.training.voice", "make a voice of trained or published weights"),
+    "transcribe": (
+        "common.cli.transcribe",
+        "write down what is said in sound files, with times and error rates",
+    ),
+    "ear": ("common.training.ear", "make an ear of trained or published weights"),
     "copy-synthesis": ("common.cli.copy_synthesis", "send the mels of sound files through a vocoder"),
     "prepare-corpus": ("common.training.corpus.prepare", "make a corpus to train on"),
     "check-gpu": ("common.cli.check_gpu", "check TensorRT on this machine's GPU against PyTorch"),

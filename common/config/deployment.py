@@ -15,7 +15,7 @@ PRECISIONS = ("fp32", "fp16")
 
 @dataclass(frozen=True, order=True)
 class Bucket:
-    """Lengths that one engine covers: symbols of text and frames of mel. Text is 0 but for acoustic models."""
+    """Lengths that one engine covers: symbols of text (0 but for acoustic models) and frames of mel."""
 
     text: int
     mel: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -81,6 +81,7 @@ def transcribe(
     found: list[list[tuple[int, list[Word]]]] = [[] for _ in audios]
     for piece, heard in hear_pieces(recogniser, audios, batch):
         words = words_of(heard, recogniser.labels, recogniser.step_seconds, piece.start / rate)
+        words = [replace(word, end=min(word.end, piece.end / rate)) for word in words]
         found[piece.recording].append((piece.start, words))
     transcripts = []
     for audio, parts in zip(audios, found, strict=True):
