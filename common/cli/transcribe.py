@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,23 +34,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = make_parser()
     args = parser.parse_args(argv)
     recordings = find_recordings(args.inputs, args.manifest)
+    if args.expect is not None and len(recordings) > 1:
+        raise InputError(f"--expect is of one recording, and there are {len(recordings)}")
 
     from common.config.deployment import Deployment
     from common.recognition.listen import BATCH
     from common.recognition.loading import make_recogniser
-    from common.recognition.transcript import error_rate, normalised_words
+    from common.recognition.transcript import error_rate, reference_words
     from common.synthesis.loading import override
 
     stored = read_source(args)
     source = override(stored, args.overrides.get(stored.model, {}))
     how = args.deployments.get(source.model, Deployment())
     recogniser = make_recogniser(source, args.backend, args.device, args.threads, how)
+    if args.expect is not None:
+        return tell_alignment(recogniser, recordings[0], args)
     batch = args.batch_size or how.batch_size or BATCH
     pairs, made = [], []
     for recording, transcript in transcribe_files(recogniser, recordings, batch):
         entry: dict[str, Any] = {"file": str(recording.path), **transcript.as_json()}
         if recording.reference is not None:
-            pair = normalised_words(recording.reference, recogniser.labels), transcript.text.split()
+            pair = reference_words(recording.reference, recogniser.labels), transcript.text.split()
             pairs.append(pair)
             entry |= {"reference": " ".join(pair[0]), "wer": round(error_rate([pair]), 4)}
         made.append(entry)
@@ -81,6 +85,8 @@ def make_parser() -> options.Parser:
     options.add_options(parser, "backend", backend=backends)
     options.add_options(parser, "precision", "device", "threads")
     options.add_options(parser, "batch-size", batch_size="pieces of recordings at a time (default: 8)")
+    what = "the text that is read: score and times of its words; the exit status is 1 where some are missing"
+    parser.add_argument("--expect", metavar="TEXT", help=f"{what} or said twice")
     parser.add_argument("--timestamps", action="store_true", help="print when each word is said")
     parser.add_argument("--json", action="store_true", help="print transcripts, words and rates as JSON")
     return parser
@@ -170,6 +176,44 @@ def transcribe_files(
             group, seconds = [], 0.0
     if group:
         yield from finished()
+
+
+def tell_alignment(recogniser, recording: Recording, args: argparse.Namespace) -> int:
+    """How the recording says the expected text: a row or an entry for each word, in the sound's order."""
+    from common.audio.sound_files import read_audio
+    from common.recognition.listen import expect
+    from common.recognition.transcript import reference_words
+
+    words = reference_words(args.expect, recogniser.labels)
+    if not words:
+        raise InputError(f"--expect {args.expect!r}: it has no words that the recogniser could hear")
+    found = expect(recogniser, *read_audio(recording.path), words)
+    if args.json:
+        content = {"file": str(recording.path), **rounded(asdict(found)), "as_expected": found.as_expected}
+        print(json.dumps(content, indent=1, ensure_ascii=False))
+        return 0 if found.as_expected else 1
+    rows = [
+        (w.start, f"{w.end:.2f}", f"{w.score:.2f}", w.word, "said again" if w.again else "")
+        for w in found.words
+    ]
+    rows += [(one.time, "", "", one.word, "left out") for one in found.left_out]
+    rows.sort(key=lambda row: row[0])
+    run.print_table(
+        ("from s", "to s", "score", "word", ""), [(f"{start:.2f}", *rest) for start, *rest in rows]
+    )
+    missing, again = (" ".join(one.word for one in some) for some in (found.left_out, found.again))
+    said = [f"left out: {missing}"] * bool(missing) + [f"said again: {again}"] * bool(again)
+    print("; ".join(said) or f"all {len(words)} words are there, each once")
+    return 0 if found.as_expected else 1
+
+
+def rounded(value: Any) -> Any:
+    """With three digits behind the point."""
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(item) for item in value]
+    return round(value, 3) if isinstance(value, float) else value
 
 
 def show(entry: dict[str, Any], timestamps: bool, named: bool) -> None:

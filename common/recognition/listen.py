@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from common.audio.sound_files import resample
+from common.recognition.alignment import Alignment, align
 from common.recognition.recogniser import Heard, Recogniser
 from common.recognition.transcript import Transcript, Word, words_of
 
@@ -67,6 +68,23 @@ def hear_pieces(
         some = pieces[first : first + size]
         parts = [audios[piece.recording][piece.start : piece.end] for piece in some]
         yield from zip(some, recogniser.hear(parts), strict=True)
+
+
+def outputs_of(recogniser: Recogniser, audio: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A recording [S] at the recogniser's rate -> the log-probabilities [F, labels + 1] of its pieces, and the
+    seconds [F] at which each output begins. Silent pieces have none.
+    """
+    heard = sorted(hear_pieces(recogniser, [audio]), key=lambda pair: pair[0].start)
+    step, rate = recogniser.step_seconds, recogniser.sampling_rate
+    times = [piece.start / rate + np.arange(len(one.labels)) * step for piece, one in heard]
+    none = np.zeros((0, len(recogniser.labels) + 1), np.float32)
+    return np.concatenate([none, *(one.log_probs for _, one in heard)]), np.concatenate([np.zeros(0), *times])
+
+
+def expect(recogniser: Recogniser, audio: np.ndarray, rate: int, words: Sequence[str]) -> Alignment:
+    """How a recording, float32 [S] at `rate` Hz, says these words of the recogniser's characters."""
+    log_probs, times = outputs_of(recogniser, resample(audio, rate, recogniser.sampling_rate))
+    return align(log_probs, words, recogniser.labels, times, recogniser.step_seconds)
 
 
 def transcribe(

@@ -93,6 +93,13 @@ def normalised_words(text: str, characters: str) -> list[str]:
     return re.sub(r"\s+", " ", kept).split()
 
 
+def reference_words(text: str, characters: str) -> list[str]:
+    """A text as it is read aloud in English, "$5" as "five dollars", in a recogniser's words."""
+    from common.text.english.normalise import normalise  # takes half a second to import
+
+    return normalised_words(" ".join(span.text for span in normalise(text)[0]), characters)
+
+
 def word_errors(reference: Sequence[str], heard: Sequence[str]) -> int:
     """Words to put in, take out or replace, at least, to get from one to the other (Levenshtein)."""
     row = list(range(len(heard) + 1))

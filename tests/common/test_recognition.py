@@ -19,6 +19,7 @@ from common.recognition.transcript import (
     error_rate,
     greedy_text,
     normalised_words,
+    reference_words,
     word_errors,
     words_of,
 )
@@ -60,8 +61,9 @@ def test_words_have_times_and_scores():
 
 
 def test_references_are_written_as_a_recogniser_writes():
-    words = normalised_words("Well-known; it’s\tDr. O'Neil, 5 o'clock!", LABELS)
-    assert words == ["well", "known", "it's", "dr", "o'neil", "o'clock"]
+    text = "Well-known; it’s\tDr. O'Neil, 5 o'clock!"
+    assert normalised_words(text, LABELS) == ["well", "known", "it's", "dr", "o'neil", "o'clock"]
+    assert reference_words(text, LABELS) == ["well", "known", "it's", "doctor", "o'neil", "five", "o'clock"]
 
 
 @pytest.mark.parametrize(
@@ -249,9 +251,29 @@ def test_manifests_give_files_and_references(run, noise, tmp_path):
         assert json.loads(out)["wer"] == pytest.approx(1 / words, abs=1e-4)
 
 
+def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
+    soundfile.write(tmp_path / "it.wav", noise, 16000)
+    _, out, _ = run("transcribe", tmp_path / "it.wav", "--json")
+    text = json.loads(out)["recordings"][0]["text"]
+    status, out, errors = run("transcribe", tmp_path / "it.wav", "--expect", text)
+    assert status == 0 and not errors and "words are there, each once" in out
+    status, out, _ = run("transcribe", tmp_path / "it.wav", "--expect", f"Missing word {text}", "--json")
+    found = json.loads(out)
+    assert status == 1 and not found["as_expected"]
+    assert [one["word"] for one in found["left_out"]] == ["missing", "word"]
+    assert [one["word"] for one in found["words"]] == text.split()
+    status, out, _ = run("transcribe", tmp_path / "it.wav", "--expect", f"{text} unsaid")
+    assert status == 1 and "left out: unsaid" in out
+    soundfile.write(tmp_path / "silent.wav", np.zeros(16000), 16000)
+    status, out, _ = run("transcribe", tmp_path / "silent.wav", "--expect", "It is.")
+    assert status == 1 and "left out: it is" in out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (("WAV", "WAV", "--expect", "a"), "--expect is of one recording, and there are 2"),
+        (("WAV", "--expect", "..."), "it has no words that the recogniser could hear"),
         ((), "nothing to transcribe: give sound files, a folder or --manifest FILE"),
         (("none.wav",), "sound file none.wav not found"),
         (("EMPTY",), "holds no sound files"),
