@@ -71,7 +71,7 @@ def hear_pieces(
 
 
 def outputs_of(recogniser: Recogniser, audio: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A recording [S] at the recogniser's rate -> the log-probabilities [F, labels + 1] of its pieces, and the
+    """A recording [S] at the recogniser's rate -> log-probabilities [F, labels + 1] of its pieces, and the
     seconds [F] at which each output begins. Silent pieces have none.
     """
     heard = sorted(hear_pieces(recogniser, [audio]), key=lambda pair: pair[0].start)
