@@ -15,6 +15,7 @@ COMMANDS = {
     "list": ("common.cli.list", "list voices, models, backends and what is exported or built"),
     "benchmark": ("common.cli.benchmark", "measure speed and memory on this machine"),
     "benchmark-server": ("common.cli.benchmark_server", "measure a server under load"),
+    "benchmark-recogniser": ("common.cli.benchmark_recogniser", "measure a recogniser on this machine"),
     "verify": ("common.cli.verify", "compare a backend with PyTorch, layer by layer"),
     "export": ("common.cli.export", "export models to ONNX and check the graphs"),
     "build": ("common.cli.build", "build TensorRT engines"),
@@ -35,7 +36,7 @@ def main() -> None:
     name, *words = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
         print("usage: melforge COMMAND ...      (melforge COMMAND --help shows its options)\n")
-        print("\n".join(f"  {command:<18}{about}" for command, (_, about) in COMMANDS.items()))
+        print("\n".join(f"  {command:<22}{about}" for command, (_, about) in COMMANDS.items()))
     elif name == "--version":
         print(f"melforge {__version__}")
     elif name in COMMANDS:

@@ -74,7 +74,7 @@ class Target:
         found = get_model(model)
         if found.kind not in KINDS:
             raise InputError(
-                f"--part {part}: {model} is a {KIND_WORDS[found.kind]}, and parts are what speaks"
+                f"--part {part}: {model} is a {KIND_WORDS[found.kind]}: use benchmark-recogniser"
             )
         known = [one.name for one in stages_of(model, found.config_class())]
         known += ["decoder"] * has_decoders(model)

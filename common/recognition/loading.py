@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 from common.config.deployment import Deployment
+from common.engines import Engine
 from common.errors import InputError
 from common.recognition.recogniser import Recogniser
 from common.registry import get_model
@@ -24,11 +26,15 @@ def make_recogniser(
     device: str = "auto",
     threads: int | None = None,
     deployment: Deployment | None = None,
+    watch: Callable[[Engine], Engine] | None = None,
 ) -> Recogniser:
-    """The driver of a recogniser's source; an InputError where the source is no recogniser's."""
+    """The driver of a recogniser's source, on engines in whose place `watch` gives others.
+
+    An InputError where the source is no recogniser's.
+    """
     if get_model(source.model).kind != "recogniser":
         raise InputError(f"{source.weights} is a {source.model}, which does not hear: give a recogniser's")
-    made = make_driver(source, backend, device, threads, form_of(source), None, deployment)
+    made = make_driver(source, backend, device, threads, form_of(source), watch, deployment)
     return cast(Recogniser, made)
 
 

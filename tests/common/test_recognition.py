@@ -316,3 +316,23 @@ def test_an_ear_is_made_of_a_recogniser_only(run, tmp_path):
     status, _, errors = run("ear", tmp_path / "it", "--checkpoint", published)
     assert status == 2 and "is a hifigan (vocoder): an ear is a recogniser's" in errors
     assert not (tmp_path / "it").exists()
+
+
+def test_a_recogniser_is_measured(run):
+    words = ("--ear", "small", "--seconds", "0.5,1", "--batches", "1,2", "--runs", "3", "--threads", "1")
+    status, out, errors = run("benchmark-recogniser", *words, "--json")
+    assert status == 0, errors
+    rows = json.loads(out)
+    assert [(row["seconds"], row["batch"]) for row in rows] == [(0.5, 1), (0.5, 2), (1, 1), (1, 2)]
+    assert set(rows[0]["stages"]) == {"jasper.masked_features", "jasper.masked_encoder", "jasper.decoder"}
+    assert rows[3]["times_real_time"] == pytest.approx(2 / rows[3]["mean"])
+    status, out, _ = run("benchmark-recogniser", *words)
+    assert status == 0 and "x real time" in out and len(out.splitlines()) == 5
+    for more, message in (
+        (("--backend", "tpu"), "unknown backend 'tpu'"),
+        (("--precision", "int8"), "--precision int8: use fp32 or fp16"),
+        (("--seconds", "-1"), "--seconds -1: give numbers above 0"),
+        (("--precision", "fp16"), "nothing to measure: fp16 is for trt"),
+    ):
+        status, out, errors = run("benchmark-recogniser", *words, *more)
+        assert (status, out) == (2, "") and message in errors
