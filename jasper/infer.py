@@ -56,9 +56,8 @@ class JasperRecogniser(Recogniser[JasperConfig]):
         log_probs = self.encoder(features=made["features"], **masked)["log_probs"]
         # Without masks, what stands behind an item's end is decoded too, as published.
         counts = [config.steps(config.frames(int(n)) if self.masked else frames) for n in lengths]
-        log_probs = log_probs[:, : max(counts)]  # a bucket has more
         best = self.decoder(log_probs=log_probs, lengths=to_device(np.array(counts), device))
-        probabilities, scores = read_together([log_probs, best["scores"]])()
+        probabilities, scores = read_together([log_probs[:, : max(counts)], best["scores"]])()
         labels = read_later(best["labels"])()
         return [
             Heard(probabilities[row, :count], labels[row, :count], scores[row, :count])

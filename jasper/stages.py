@@ -8,7 +8,6 @@ from jasper.config import JasperConfig
 NETWORK, FEATURES = "jasper.model:Jasper", "jasper.features_network:JasperFeatures"
 BATCH = Dim("batch", 1, 1, 32)
 MEL = Dim("mel", 16, 704, 4096)  # frames of features
-STEPS = Dim("steps", 8, 352, 2048)  # outputs; how many T frames give depends on the network's strides
 
 
 def stages(config: JasperConfig) -> tuple[Stage, ...]:
@@ -18,15 +17,16 @@ def stages(config: JasperConfig) -> tuple[Stage, ...]:
     "encoder" compute a batch as NVIDIA's exported models do: the network attends to padding.
     """
     hop = config.hop_length
+    steps = Dim("steps", *(config.steps(frames) for frames in (MEL.min, MEL.typical, MEL.max)))
     samples = Dim("samples", MEL.min * hop, MEL.typical * hop, MEL.max * hop, of="mel", times=hop)
     lengths = TensorSpec("lengths", "int64", (BATCH,))
     audio = TensorSpec("audio", "float32", (BATCH, samples))
     features = TensorSpec("features", "float32", (BATCH, config.n_mel_channels, MEL))
     frames = TensorSpec("frames", "int64", (BATCH,))
-    log_probs = TensorSpec("log_probs", "float32", (BATCH, STEPS, len(config.labels) + 1))
+    log_probs = TensorSpec("log_probs", "float32", (BATCH, steps, len(config.labels) + 1))
     labels, scores = (
-        TensorSpec("labels", "int64", (BATCH, STEPS)),
-        TensorSpec("scores", "float32", (BATCH, STEPS)),
+        TensorSpec("labels", "int64", (BATCH, steps)),
+        TensorSpec("scores", "float32", (BATCH, steps)),
     )
     everywhere = {"model": "jasper", "float32_layers": ("*",)}  # half precision would overflow
     extract = {"network": FEATURES, "inputs": (audio, lengths), "outputs": (features, frames), **everywhere}

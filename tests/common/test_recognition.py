@@ -197,6 +197,8 @@ def test_transcripts_do_not_depend_on_batches_or_company(ear, noise):
     together = transcribe(recogniser, recordings)
     assert times(together) == times(transcribe(recogniser, recordings, batch=2))
     assert times(together) == times([transcribe(recogniser, [one])[0] for one in recordings])
+    short = transcribe(recogniser, [(noise[:1700], 16000)])  # fewer outputs than the stages' fewest
+    assert short[0].seconds == 1700 / 16000
     assert all(made.text for made in together[:3]) and not any(made.words for made in together[3:])
     assert [made.seconds for made in together] == [
         2.5,
