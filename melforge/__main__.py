@@ -25,6 +25,7 @@ COMMANDS = {
         "common.cli.transcribe",
         "write down what is said in sound files, with times and error rates",
     ),
+    "check-corpus": ("common.cli.check_corpus", "list recordings whose audio and text differ"),
     "ear": ("common.training.ear", "make an ear of trained or published weights"),
     "copy-synthesis": ("common.cli.copy_synthesis", "send the mels of sound files through a vocoder"),
     "prepare-corpus": ("common.training.corpus.prepare", "make a corpus to train on"),

@@ -70,21 +70,37 @@ def hear_pieces(
         yield from zip(some, recogniser.hear(parts), strict=True)
 
 
-def outputs_of(recogniser: Recogniser, audio: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A recording [S] at the recogniser's rate -> log-probabilities [F, labels + 1] of its pieces, and the
-    seconds [F] at which each output begins. Silent pieces have none.
-    """
-    heard = sorted(hear_pieces(recogniser, [audio]), key=lambda pair: pair[0].start)
+def hear(recogniser: Recogniser, audio: np.ndarray) -> list[tuple[Piece, Heard]]:
+    """What is heard in a recording [S] at the recogniser's rate, in each of its pieces but silent ones."""
+    return sorted(hear_pieces(recogniser, [audio]), key=lambda pair: pair[0].start)
+
+
+def alignment_of(
+    recogniser: Recogniser, heard: Sequence[tuple[Piece, Heard]], words: Sequence[str]
+) -> Alignment:
+    """How pieces of a recording, in their order, say these words of the recogniser's characters."""
     step, rate = recogniser.step_seconds, recogniser.sampling_rate
     times = [piece.start / rate + np.arange(len(one.labels)) * step for piece, one in heard]
-    none = np.zeros((0, len(recogniser.labels) + 1), np.float32)
-    return np.concatenate([none, *(one.log_probs for _, one in heard)]), np.concatenate([np.zeros(0), *times])
+    log_probs = [np.zeros((0, len(recogniser.labels) + 1), np.float32), *(one.log_probs for _, one in heard)]
+    every = np.concatenate([np.zeros(0), *times])
+    return align(np.concatenate(log_probs), words, recogniser.labels, every, step)
+
+
+def transcript_of(
+    recogniser: Recogniser, heard: Sequence[tuple[Piece, Heard]], audio: np.ndarray
+) -> Transcript:
+    """The transcript of a recording [S] of what was heard in its pieces, in their order."""
+    rate = recogniser.sampling_rate
+    words: list[Word] = []
+    for piece, one in heard:
+        found = words_of(one, recogniser.labels, recogniser.step_seconds, piece.start / rate)
+        words += (replace(word, end=min(word.end, piece.end / rate)) for word in found)
+    return Transcript(" ".join(word.word for word in words), tuple(words), len(audio) / rate)
 
 
 def expect(recogniser: Recogniser, audio: np.ndarray, rate: int, words: Sequence[str]) -> Alignment:
     """How a recording, float32 [S] at `rate` Hz, says these words of the recogniser's characters."""
-    log_probs, times = outputs_of(recogniser, resample(audio, rate, recogniser.sampling_rate))
-    return align(log_probs, words, recogniser.labels, times, recogniser.step_seconds)
+    return alignment_of(recogniser, hear(recogniser, resample(audio, rate, recogniser.sampling_rate)), words)
 
 
 def transcribe(
@@ -94,16 +110,10 @@ def transcribe(
 
     Each is what it is alone where the recogniser masks padding; its batches are single items otherwise.
     """
-    rate = recogniser.sampling_rate
-    audios = [resample(audio, given, rate) for audio, given in recordings]
-    found: list[list[tuple[int, list[Word]]]] = [[] for _ in audios]
+    audios = [resample(audio, given, recogniser.sampling_rate) for audio, given in recordings]
+    found: list[list[tuple[Piece, Heard]]] = [[] for _ in audios]
     for piece, heard in hear_pieces(recogniser, audios, batch):
-        words = words_of(heard, recogniser.labels, recogniser.step_seconds, piece.start / rate)
-        words = [replace(word, end=min(word.end, piece.end / rate)) for word in words]
-        found[piece.recording].append((piece.start, words))
-    transcripts = []
-    for audio, parts in zip(audios, found, strict=True):
-        words = [word for _, part in sorted(parts, key=lambda part: part[0]) for word in part]
-        text = " ".join(word.word for word in words)
-        transcripts.append(Transcript(text, tuple(words), len(audio) / rate))
-    return transcripts
+        found[piece.recording].append((piece, heard))
+    for parts in found:
+        parts.sort(key=lambda part: part[0].start)
+    return [transcript_of(recogniser, parts, audio) for parts, audio in zip(found, audios, strict=True)]

@@ -338,3 +338,32 @@ def test_a_recogniser_is_measured(run):
     ):
         status, out, errors = run("benchmark-recogniser", *words, *more)
         assert (status, out) == (2, "") and message in errors
+
+
+def test_a_corpus_is_compared_with_its_texts(run, noise, tmp_path):
+    (tmp_path / "wavs").mkdir()
+    for name, audio in (("right", noise), ("wrong", noise), ("silent", np.zeros(16000, np.float32))):
+        soundfile.write(tmp_path / "wavs" / f"{name}.wav", audio, 16000)
+    _, out, _ = run("transcribe", tmp_path / "wavs" / "right.wav", "--json")
+    text = json.loads(out)["recordings"][0]["text"]
+    lines = [f"right|raw|{text.upper()}", f"wrong|unsaid {text}", "", "silent|Never said."]
+    (tmp_path / "metadata.csv").write_text("\n".join(lines))
+    status, out, errors = run("check-corpus", tmp_path, "--ear", "small")
+    assert status == 1, errors
+    assert "2 of 3 recordings differ from their texts" in out and "right.wav" not in out
+    assert "wrong.wav" in out and "left out: unsaid (" in out and "left out: never (0.00 s), said" in out
+    status, out, _ = run("check-corpus", tmp_path, "--json")
+    found = json.loads(out)
+    assert [Path(one["file"]).stem for one in found] == ["silent", "wrong", "right"]
+    assert found[2]["wer"] == 0 and found[0]["heard"] == "" and found[0]["text"] == "never said"
+    (tmp_path / "metadata.csv").write_text(lines[0])
+    assert run("check-corpus", tmp_path)[0] == 0
+    for content, message in (("right", "line 1: write name|text"), ("none|a", "none.wav not found")):
+        (tmp_path / "metadata.csv").write_text(content)
+        status, out, errors = run("check-corpus", tmp_path)
+        assert (status, out) == (2, "") and message in errors
+    (tmp_path / "metadata.csv").unlink()
+    assert "has no texts" in run("check-corpus", tmp_path)[2]
+    (tmp_path / "wavs" / "right.txt").write_text(text)
+    assert run("check-corpus", tmp_path)[0] == 0
+    assert "not found" in run("check-corpus", tmp_path / "none")[2]
