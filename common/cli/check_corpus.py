@@ -13,9 +13,9 @@ from common.errors import InputError
 
 METADATA = "metadata.csv"
 LIMIT = 0.3
-EPILOG = """A recording is listed where more than --limit of its words are heard as others, or where words of its
-text are left out or said twice. The exit status is 1 if there are any. An ear mistakes words too: listen to what
-is listed."""
+EPILOG = """A recording is listed where more than --limit of its words are heard as others, or where words of
+its text are left out or said twice. The exit status is 1 if there are any. An ear mistakes words too: listen
+to what is listed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
