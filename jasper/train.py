@@ -41,7 +41,7 @@ class JasperRecipe(Augmentation, Recipe):
 class Targets:
     """Texts as label ids, and which recordings can be trained on."""
 
-    def __init__(self, recordings: Recordings, config: JasperConfig, longest: float):
+    def __init__(self, recordings: Recordings, config: JasperConfig, longest: float, fastest: float):
         known = set(config.labels)  # a corpus may be written as a recogniser writes already
         self.words = [
             text.split() if known.issuperset(text) else reference_words(text, config.labels)
@@ -54,7 +54,7 @@ class Targets:
             target[: len(row)] = torch.tensor(row, dtype=torch.int64)
         # CTC needs an output for each character and a blank between equal ones, at any speed.
         needed = np.array([len(row) + sum(a == b for a, b in pairwise(row)) for row in rows])
-        outputs = np.array([config.steps(config.frames(int(n))) for n in recordings.lengths])
+        outputs = np.array([config.steps(config.frames(int(n / fastest))) for n in recordings.lengths])
         fits = recordings.lengths <= longest * config.sampling_rate
         self.usable = fits & (needed > 0) & (needed < outputs)
         if not self.usable.any():
@@ -71,7 +71,7 @@ class JasperTrainer(Trainer):
         self.config, self.recordings = config, recordings
         self.features = JasperFeatures(config).to(device)
         self.bases = warped_bases(self.features, config, recipe.warp).to(device) if recipe.warp else None
-        self.targets = Targets(recordings, config, recipe.bucket_seconds[-1])
+        self.targets = Targets(recordings, config, recipe.bucket_seconds[-1], max(1.0, recipe.speed_max))
         self.audio = torch.from_numpy(recordings.audio).to(device)
         self.starts = torch.from_numpy(recordings.offsets[:-1])
         self.lengths = torch.from_numpy(recordings.lengths)
