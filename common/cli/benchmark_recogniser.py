@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 from common.cli import options, run
 from common.config.deployment import PRECISIONS
@@ -78,8 +77,7 @@ def read_source(args: argparse.Namespace):
         return random_source(args.published)
     from common.weights.ears import read_recogniser
 
-    checkpoint = args.checkpoint[-1] if args.checkpoint else None
-    return read_recogniser(args.ear, Path(checkpoint) if checkpoint else None)
+    return read_recogniser(args.ear, args.checkpoint)
 
 
 def cells(row: dict) -> tuple[str, ...]:

@@ -24,8 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     what = f"folder with {METADATA} (name|text) and wavs/, or with sound files and NAME.txt beside them"
     parser.add_argument("folder", type=Path, metavar="DIR", help=what)
-    options.add_options(parser, "ear")
-    parser.add_argument("--checkpoint", metavar="FILE", help="weights of a recogniser instead of an ear")
+    options.add_options(parser, "ear", "checkpoint", checkpoint="a recogniser's weights instead of an ear")
     options.add_options(parser, "backend", backend="onnx, torch or trt (default: onnx)")
     options.add_options(parser, "precision", "device", "threads")
     text = f"share of a recording's words that may be heard as others (default: {LIMIT})"

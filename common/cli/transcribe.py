@@ -78,9 +78,8 @@ def make_parser() -> options.Parser:
     parser.add_argument("inputs", nargs="*", default=[], type=Path, metavar="FILE", help=what)
     lines = "JSON lines with audio_filepath (seen from the manifest's folder) and text, as NVIDIA's"
     parser.add_argument("--manifest", type=Path, metavar="FILE", help=f"{lines}, or a list of such")
-    options.add_options(parser, "ear")
     what = "weights of a recogniser, published or trained, instead of an ear"
-    parser.add_argument("--checkpoint", metavar="FILE", help=what)
+    options.add_options(parser, "ear", "checkpoint", checkpoint=what)
     backends = "onnx, torch or trt (default: onnx)"
     options.add_options(parser, "backend", backend=backends)
     options.add_options(parser, "precision", "device", "threads")

@@ -48,4 +48,6 @@ def load_recogniser(
     """An ear by its name or folder (default: the first there is), or a published or trained checkpoint."""
     from common.weights.ears import read_recogniser
 
-    return make_recogniser(read_recogniser(ear, checkpoint), backend, device, threads)
+    return make_recogniser(
+        read_recogniser(ear, [] if checkpoint is None else [str(checkpoint)]), backend, device, threads
+    )

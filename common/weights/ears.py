@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -100,13 +101,15 @@ def stored_source(model: str, voice: str | Path | None, ear: str | Path | None) 
     return source
 
 
-def read_recogniser(ear: str | Path | None, checkpoint: str | Path | None) -> ModelSource:
-    """The recogniser of published or trained weights, or else of an ear."""
-    if checkpoint is None:
+def read_recogniser(ear: str | Path | None, checkpoints: Sequence[str]) -> ModelSource:
+    """The recogniser of published or trained weights, one at most, or else of an ear."""
+    if not checkpoints:
         return load_ear(ear).source
     if ear is not None:
         raise InputError("--ear and --checkpoint exclude each other: leave one of them out")
+    if len(checkpoints) > 1:
+        raise InputError(f"{len(checkpoints)} checkpoints for one recogniser: give one")
     from common.weights.published import parse_checkpoint, read_checkpoint
 
-    word, path = parse_checkpoint(str(checkpoint))
+    word, path = parse_checkpoint(checkpoints[0])
     return read_checkpoint(path, word or "recogniser")

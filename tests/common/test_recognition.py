@@ -240,6 +240,15 @@ def test_the_command_writes_text_times_and_rates(run, noise, tmp_path):
     assert found["recordings"][2]["words"] == [] and "wer" not in found["recordings"][1]
 
 
+def test_settings_of_the_recogniser_are_options(run, noise, tmp_path):
+    published = GOLDEN / "checkpoint.pt"
+    for words, place in ((("--ear", "small"), "ear.yaml"), (("--checkpoint", published), "checkpoint.pt")):
+        status, out, errors = run("transcribe", *words, "--set", "dither=0", "--print-hparams")
+        assert status == 0, errors
+        (line,) = (line for line in out.splitlines() if line.strip().startswith("dither"))
+        assert line.strip().startswith("dither: 0.0  # --set dither=0") and place in line
+
+
 def test_manifests_give_files_and_references(run, noise, tmp_path):
     soundfile.write(tmp_path / "it.wav", noise, 16000)
     status, out, _ = run("transcribe", tmp_path / "it.wav", "--json")
@@ -285,6 +294,7 @@ def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
         (("WAV", "--ear", "smal"), "unknown ear"),
         (("WAV", "--ear", "small", "--checkpoint", "x"), "--ear and --checkpoint exclude each other"),
         (("WAV", "--checkpoint", "none.pt"), "none.pt not found"),
+        (("WAV", "--checkpoint", "a.pt", "--checkpoint", "b.pt"), "2 checkpoints for one recogniser"),
         (("WAV", "--backend", "tpu"), "unknown backend"),
     ],
 )
