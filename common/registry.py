@@ -71,15 +71,18 @@ MODELS = {model.name: model for model in SPECS}
 KIND_WORDS = {"acoustic": "acoustic model", "vocoder": "vocoder", "recogniser": "recogniser"}
 
 
-def names(kind: str | None = None) -> list[str]:
-    return [model.name for model in MODELS.values() if kind in (None, model.kind)]
+def names(*kinds: str) -> list[str]:
+    """The models of these kinds, or all."""
+    return [model.name for model in MODELS.values() if not kinds or model.kind in kinds]
 
 
 def get_model(name: str, kind: str | None = None) -> ModelSpec:
     """The model of that name, of that kind where one is asked for."""
     model = MODELS.get(name)
     if model is None or kind not in (None, model.kind):
-        raise InputError(unknown(KIND_WORDS[kind] if kind else "model", name, names(kind)))
+        raise InputError(
+            unknown(KIND_WORDS[kind] if kind else "model", name, names(*([kind] if kind else [])))
+        )
     return model
 
 

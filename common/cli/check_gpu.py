@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = options.Parser(description=__doc__)
     texts = {  # options with commas: default and help
         "steps": (",".join(STEPS), f"of {', '.join(STEPS)}"),
-        "models": (",".join((*names("acoustic"), *names("vocoder"))), "with commas (default: all)"),
+        "models": (",".join(names(*KINDS)), "with commas (default: all)"),
         "weights": ("voice,published", "published (its sizes, random weights) and voice (default: both)"),
         "precision": (",".join(PRECISIONS), "with commas (default: fp32,fp16)"),
     }

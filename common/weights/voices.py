@@ -16,7 +16,7 @@ from common.audio.contract import MelContract
 from common.config.typed import build, build_section, require_known, typed_entry, typed_options
 from common.config.yaml_file import Entry, entries_of, read_yaml
 from common.errors import InputError, unknown
-from common.registry import MODELS, get_model
+from common.registry import get_model, names
 from common.speech import Controls, control_fields
 from common.stages.choose import KINDS
 from common.text import Frontend
@@ -162,9 +162,8 @@ def _read_frontend(section: Entry) -> FrontendSpec:
 def _model_of_voice(
     name: str, entry: Entry, folder: Path, mel: MelContract, frontend: FrontendSpec
 ) -> ModelSource:
-    speaking = [model.name for model in MODELS.values() if model.kind in KINDS]
-    if name not in speaking:
-        raise InputError(f"{entry.place}: {unknown('model', name, speaking)}")
+    if name not in names(*KINDS):
+        raise InputError(f"{entry.place}: {unknown('model', name, names(*KINDS))}")
     source = read_model(name, entry, folder)
     frontend_of = frontend if get_model(name).kind == "acoustic" else None
     words = ("--voice", folder.name if folder.parent == voices_folder() else str(folder))
