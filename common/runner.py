@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import time
@@ -45,6 +46,7 @@ from common.synthesis.utterances import (
 from common.text import Analysis, Frontend, Utterance
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
     from contextlib import AbstractContextManager
 
     from common.synthesis.acoustic import AcousticModel
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
 BATCH_SIZE = 8
 # So many batches of texts are sorted by length at a time: answers leave early and memory stays bounded.
 SORTED_BATCHES = 8
+FINISHING_THREADS = 4  # for the answers of a batch, where a GPU makes them
 # What the runner does itself. Every model honours a seed: one that draws no noise speaks the same for all.
 OWN_CONTROLS = frozenset({"volume", "seed"})
 
@@ -205,6 +208,12 @@ class TextToSpeech:
         tts.load_timings = clock
         return tts
 
+    @functools.cached_property
+    def _finishing(self) -> Executor:
+        from concurrent.futures import ThreadPoolExecutor
+
+        return ThreadPoolExecutor(FINISHING_THREADS, "finish")
+
     def analyse(self, text: str) -> AnalysedText:
         """The frontend's utterances, cut where the acoustic model takes no longer ones.
 
@@ -232,16 +241,18 @@ class TextToSpeech:
         )
         return AnalysedText(utterances, analysis.unspoken, text, seconds)
 
-    def warm_up(self, *batch_sizes: int, streams: int = 1) -> Iterator[Warmed]:
+    def warm_up(
+        self, *batch_sizes: int, streams: int = 1, sizes: ChunkSizes | None = None
+    ) -> Iterator[Warmed]:
         """Runs every engine once, for every bucket, and says what that took; it goes on as it is read.
 
         Speaking waits for nothing then, as far as buckets go: TensorRT compiles for each new shape. Batches
         of `batch_sizes` run too, of the deployment's size where none is given, and what `speak_ahead` runs
-        for so many `streams`.
+        for so many `streams` with chunks of these `sizes`.
         """
         from common.synthesis.warm_up import warm_up
 
-        return warm_up(self, batch_sizes, streams)
+        return warm_up(self, batch_sizes, streams, sizes or ChunkSizes())
 
     def bucket_report(self) -> list[dict[str, Any]]:
         """A row for each bucket of each stage that ran: what it was used for, and what of it was padding."""
@@ -443,12 +454,17 @@ class TextToSpeech:
         with batch.clock.stage("vocoder"):
             audio, mels = batch.read_audio(), batch.read_mels()
         work = sum(map(len, audio))
-        parts = zip(batch.entries, batch.spoken, audio, mels, strict=True)
-        for (job, i), spoken, samples, mel in parts:
-            job.parts[i] = _SpokenPart(require_finite(samples), replace(spoken, mel=mel))
+        whole = []
+        for (job, i), spoken, samples, mel in zip(batch.entries, batch.spoken, audio, mels, strict=True):
+            job.parts[i] = _SpokenPart(samples, replace(spoken, mel=mel))
             job.clock.add(batch.clock, len(samples) / work if work else 1 / len(audio))
             if len(job.parts) == len(job.text.utterances):
-                yield job.number, self._join(job, retries)
+                whole.append(job)
+        # Threads side by side: numpy leaves them the interpreter while it goes through the samples.
+        several = len(whole) > 1 and self.vocoder.prefers_batches
+        joined = (self._finishing.map if several else map)(lambda job: self._join(job, retries), whole)
+        for job, answer in zip(whole, joined, strict=True):
+            yield job.number, answer
 
     def _batches(self, queue: list[tuple[_Job, int]], batch_size: int) -> Iterator[list[tuple[_Job, int]]]:
         """The queue, so many of similar length at a time; together only what the same bucket covers and has

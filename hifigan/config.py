@@ -14,7 +14,9 @@ class HifiganConfig:
     """The published generator's hyper-parameters (defaults: V1 as NVIDIA's HiFiGAN project orders it).
 
     `resblock` "1" is the paper's two-convolution block (V1, V2), "2" the one-convolution block (V3).
-    `upsample_rates` must multiply to the hop length of the mel contract.
+    With `istft_n_fft` the head is an inverse STFT of windows of so many samples, `istft_hop_length` apart
+    (iSTFTNet, arXiv:2203.02395), else the published convolution. `upsample_rates` and `istft_hop_length`
+    must multiply to the hop length of the mel contract.
     """
 
     n_mel_channels: int = 80
@@ -24,9 +26,11 @@ class HifiganConfig:
     resblock: str = "1"
     resblock_kernel_sizes: tuple[int, ...] = (11, 7, 3)
     resblock_dilation_sizes: tuple[tuple[int, ...], ...] = ((1, 3, 5), (1, 3, 5), (1, 3, 5))
+    istft_n_fft: int = 0  # 0: no inverse STFT
+    istft_hop_length: int = 0
 
     def __post_init__(self) -> None:
-        require_sizes(self)
+        require_sizes(self, may_be_zero=("istft_n_fft", "istft_hop_length"))
         if self.resblock not in ("1", "2"):
             raise InputError(f'resblock must be "1" or "2", not {self.resblock!r}')
         if len(self.upsample_rates) != len(self.upsample_kernel_sizes):
@@ -49,11 +53,27 @@ class HifiganConfig:
                 f"upsample_initial_channel {self.upsample_initial_channel} is halved at each of "
                 f"{len(self.upsample_rates)} stages and would reach zero"
             )
+        size, hop = self.istft_n_fft, self.istft_hop_length
+        if bool(size) != bool(hop):
+            raise InputError(
+                f"istft_n_fft {size} and istft_hop_length {hop}: an inverse STFT needs both, and 0 for both "
+                "is the published head"
+            )
+        if size % 2 or (size and (size % hop or size == hop)):
+            raise InputError(
+                f"istft_n_fft {size} must be even and a multiple of istft_hop_length {hop}, at least twice "
+                "as long, so that windows overlap everywhere"
+            )
 
     @property
     def hop_length(self) -> int:
         """Audio samples for one mel frame."""
-        return math.prod(self.upsample_rates)
+        return math.prod(self.upsample_rates) * (self.istft_hop_length or 1)
+
+    @property
+    def istft_start(self) -> int:
+        """Samples before the first in the inverse STFT: windows are centred over their own hop."""
+        return (self.istft_n_fft - self.istft_hop_length) // 2
 
 
 def receptive_field(config: HifiganConfig) -> int:
@@ -63,7 +83,12 @@ def receptive_field(config: HifiganConfig) -> int:
     with zeros) gives the same audio for its centre as the whole mel.
     """
     # [low, high]: the samples of one frame, traced back through every layer to the frames they depend on.
-    low, high = -3, config.hop_length - 1 + 3  # conv_post, kernel 7
+    low, high = 0, config.hop_length - 1
+    if config.istft_n_fft:
+        low, high = low + config.istft_start, high + config.istft_start
+        hop = config.istft_hop_length
+        low, high = -((config.istft_n_fft - 1 - low) // hop), high // hop
+    low, high = low - 3, high + 3  # conv_post, kernel 7
     reach = 0
     for kernel, dilations in zip(config.resblock_kernel_sizes, config.resblock_dilation_sizes, strict=True):
         # In block type 1 a convolution of dilation 1 follows each dilated one.

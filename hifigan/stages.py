@@ -20,14 +20,15 @@ def stages(config: HifiganConfig) -> tuple[Stage, ...]:
         method="generate",
         inputs=(TensorSpec("mel", "float32", (batch, config.n_mel_channels, mel)),),
         outputs=(TensorSpec("audio", "float32", (batch, samples)),),
-        float32_layers=("conv_post", "Tanh"),  # the waveform itself
+        # The waveform itself; the only products besides convolutions are the inverse STFT's.
+        float32_layers=("conv_post", "Tanh", "Exp", "Sin", "Cos", "MatMul"),
     )
     return vocoder_stages(generator, hop)
 
 
 PLAN = vocoder_plan(
     stages,
-    generator="trt_plugins.hifigan.engine:Generator",
+    generator="trt_plugins.hifigan.engine:make_generator",
     denoiser="common.engines.padded:CapturedNetwork",
     layers=("conv_pre", "ups.*", "resblocks.*", "conv_post"),
 )

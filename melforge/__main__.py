@@ -16,6 +16,7 @@ COMMANDS = {
     "benchmark": ("common.cli.benchmark", "measure speed and memory on this machine"),
     "benchmark-server": ("common.cli.benchmark_server", "measure a server under load"),
     "benchmark-recogniser": ("common.cli.benchmark_recogniser", "measure a recogniser on this machine"),
+    "benchmark-triton": ("common.cli.benchmark_triton", "measure a Triton Inference Server under load"),
     "verify": ("common.cli.verify", "compare a backend with PyTorch, layer by layer"),
     "export": ("common.cli.export", "export models to ONNX and check the graphs"),
     "build": ("common.cli.build", "build TensorRT engines"),

@@ -88,6 +88,10 @@ def has_tritonserver() -> bool:
     )
 
 
+def has_manifests() -> bool:
+    return shutil.which("helm") is not None and all(map(has_module, ("kubernetes_validate", "compose_spec")))
+
+
 NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
     "gpu": ("an NVIDIA GPU", has_gpu),
     "no_gpu": ("a machine without an NVIDIA GPU", lambda: not has_gpu()),
@@ -106,6 +110,7 @@ NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
     "litserve": ("LitServe", lambda: has_module("litserve")),
     "browser": ("Playwright, Chromium and the extra serve", has_browser),
     "tritonserver": ("$MELFORGE_TRITON_PYTHON, with the extra tritonserver", has_tritonserver),
+    "manifests": ("Helm, and the extra manifests", has_manifests),
     "dev_full": ("/dev/full", lambda: Path("/dev/full").exists()),
 }
 

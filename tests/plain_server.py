@@ -28,6 +28,9 @@ class Handler(BaseHTTPRequestHandler):
             self.server.asked.append({"path": self.path, "headers": dict(self.headers), **body})
         self.server.respond(self, body)
 
+    def do_GET(self) -> None:
+        self.server.respond(self, {})
+
     def chunked(self, chunks, pause: float = 0.0) -> None:
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")

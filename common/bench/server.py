@@ -11,7 +11,7 @@ from typing import Any
 from common.bench.machine import versions
 from common.bench.picture import draw_panels
 from common.bench.server_load import CLOSED, LISTENERS, OPEN, Answer, Load, Target, by_error, run_load
-from common.bench.table import Column, Row, columns_of, table_of
+from common.bench.table import Column, Row, columns_of, spread, table_of
 from common.bench.timer import summary
 from common.files import write_bytes
 
@@ -56,16 +56,11 @@ EXPLAINED = f"""\
 
 def columns(kind: str) -> Sequence[Column]:
     times = {"first audio": "first_audio", "total": "total", "between chunks": "chunk_gap"}
-    spread = [
-        f"{point if number else f'{name} {point}'}: {key}.{statistic} ms"
-        for name, key in times.items()
-        for number, (point, statistic) in enumerate(POINTS.items())
-    ]
     return columns_of(
         f"{COUNTED[kind]}: number g",
         "answers: answers",
         "errors: errors",
-        *spread,
+        *(line for name, key in times.items() for line in spread(name, key, POINTS)),
         "dry: dry",
         "longest ms: longest_dry_s ms",
         "answers/s: answers_per_s .1f",
@@ -124,18 +119,28 @@ def line(row: Row) -> str:
 
 def markdown(results: dict[str, Any]) -> str:
     """The command, the client's machine, a table for each kind of load, and what their columns mean."""
-    known = (f"{name} {value}" for name, value in results["client"].items() if value is not None)
-    lines = ["```bash", results["command"], "```", "", results["asked"], "", f"Client: {', '.join(known)}"]
+    lines = head_of(results)
     for kind in COUNTED:
         if rows := [row for row in results["rows"] if row["load"] == kind]:
             lines += ["", f"## {kind.capitalize()}", "", *table_of(columns(kind), rows, head=3)]
-            errors = [
-                f"- {row['number']:g}: {count} times {what}"
-                for row in rows
-                for what, count in row["by_error"].items()
-            ]
-            lines += ["", *errors] if errors else []
+            lines += errors_of(rows)
     return "\n".join([*lines, "", EXPLAINED, ""])
+
+
+def head_of(results: dict[str, Any]) -> list[str]:
+    """The lines of a page that say what was measured, and by whom."""
+    known = (f"{name} {value}" for name, value in results["client"].items() if value is not None)
+    return ["```bash", results["command"], "```", "", results["asked"], "", f"Client: {', '.join(known)}"]
+
+
+def errors_of(rows: Sequence[Row]) -> list[str]:
+    """The lines of a page that say which errors came, with a blank one before."""
+    errors = [
+        f"- {row['number']:g}: {count} times {what}"
+        for row in rows
+        for what, count in row["by_error"].items()
+    ]
+    return ["", *errors] if errors else []
 
 
 def results_of(target: Target, rows: Sequence[Row], command: str) -> dict[str, Any]:
@@ -144,13 +149,13 @@ def results_of(target: Target, rows: Sequence[Row], command: str) -> dict[str, A
     return {"command": command, "asked": asked, "client": versions("cpu"), "rows": list(rows)}
 
 
-def write_all(results: dict[str, Any], folder: Path) -> None:
-    """server.json and .md, and the plot where matplotlib is there."""
+def write_all(results: dict[str, Any], folder: Path, name: str, page: str, picture: bytes | None) -> None:
+    """Writes `name`.json and .md, and the plot where there is one."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(folder / "server.json", (json.dumps(results, indent=1) + "\n").encode())
-    write_bytes(folder / "server.md", markdown(results).encode())
-    if picture := draw(results["rows"]):
-        write_bytes(folder / "server.png", picture)
+    write_bytes(folder / f"{name}.json", (json.dumps(results, indent=1) + "\n").encode())
+    write_bytes(folder / f"{name}.md", page.encode())
+    if picture:
+        write_bytes(folder / f"{name}.png", picture)
 
 
 def draw(rows: Sequence[Row]) -> bytes | None:

@@ -90,7 +90,7 @@ def run_load(target: Target, load: Load, processes: int = 1) -> list[Answer]:
     processes = max(1, min(processes, int(load.number))) if load.kind != OPEN else processes
     if processes == 1:
         return asyncio.run(_run(target, load, 0, 1, time.perf_counter()))
-    with _started(processes) as pool:
+    with started(processes) as pool:
         begin = time.perf_counter() + START_UP
         parts = [
             pool.submit(_run_part, target, load, number, processes, begin) for number in range(processes)
@@ -99,7 +99,7 @@ def run_load(target: Target, load: Load, processes: int = 1) -> list[Answer]:
 
 
 @contextmanager
-def _started(processes: int) -> Iterator[ProcessPoolExecutor]:
+def started(processes: int) -> Iterator[ProcessPoolExecutor]:
     """Processes that have imported all they need."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context) as pool:

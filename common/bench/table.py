@@ -1,6 +1,6 @@
 """Rows of measurements, and Markdown tables of them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from common.bench.workload import SPEAK_MANY
@@ -61,6 +61,12 @@ def columns_of(*lines: str) -> tuple[Column, ...]:
     The key may be dotted: "latency.mean". Nothing is shown where a value is missing or None.
     """
     return tuple(_column(*line.split(": ")) for line in lines)
+
+
+def spread(name: str, key: str, points: Mapping[str, str]) -> list[str]:
+    """For `columns_of`: what `summary` says under a key, in ms; `points` are its parts by their headings."""
+    headings = (f"{name} {point}" if number == 0 else point for number, point in enumerate(points))
+    return [f"{heading}: {key}.{part} ms" for heading, part in zip(headings, points.values(), strict=True)]
 
 
 def _column(heading: str, text: str) -> Column:

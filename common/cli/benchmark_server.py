@@ -12,7 +12,7 @@ from pathlib import Path
 
 from common.audio.wire import DEFAULT_RATE
 from common.bench.server_load import CLOSED, LISTENERS, OPEN, Load, Target, warm_up
-from common.cli import options
+from common.cli import options, phrases
 from common.cli.say import KEY_VARIABLE, MODEL, SERVER, VOICE, report
 from common.errors import InputError
 from common.serve.client import Address, ServerError
@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.sample_rate:
         fields["sample_rate"] = args.sample_rate
     rate = args.sample_rate or DEFAULT_RATE
-    texts = read_texts(args.texts) if args.texts else server.RIVA_TEXTS
+    texts = phrases.read_texts(args.texts) if args.texts else server.RIVA_TEXTS
     address = Address.parse(args.server)
     target = Target(address, os.environ.get(KEY_VARIABLE), fields, rate, texts, args.timeout)
     try:
@@ -102,7 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows = server.measure(target, loads, args.processes, lambda row: print(server.line(row), file=sys.stderr))
     results = server.results_of(target, rows, command)
     if args.out:
-        server.write_all(results, args.out)
+        page, picture = server.markdown(results), server.draw(results["rows"])
+        server.write_all(results, args.out, "server", page, picture)
     print(json.dumps(results, indent=1) if args.json else server.markdown(results), end="")
     return 0 if any("failed" not in row for row in rows) else 1
 
@@ -112,9 +113,9 @@ def make_loads(args: argparse.Namespace) -> list[Load]:
 
     if not args.seconds > 0 or not args.timeout > 0:
         raise InputError("--seconds and --timeout must be positive")
-    streams = numbers("--streams", args.streams, whole=True)
-    rates = numbers("--rates", args.rates)
-    listeners = numbers("--listeners", args.listeners, whole=True)
+    streams = options.numbers("--streams", args.streams, whole=True)
+    rates = options.numbers("--rates", args.rates)
+    listeners = options.numbers("--listeners", args.listeners, whole=True)
     iterations = args.iterations or (RIVA_ITERATIONS if args.riva else 1)
     if args.riva and not streams:
         streams = list(RIVA_STREAMS)
@@ -123,27 +124,3 @@ def make_loads(args: argparse.Namespace) -> list[Load]:
     loads = [Load(CLOSED, number, iterations=iterations) for number in streams]
     loads += [Load(OPEN, number, seconds=args.seconds) for number in rates]
     return loads + [Load(LISTENERS, number, seconds=args.seconds) for number in listeners]
-
-
-def numbers(option: str, text: str | None, whole: bool = False) -> list[float]:
-    found = []
-    for word in text.split(",") if text else ():
-        try:
-            number = int(word) if whole else float(word)
-        except ValueError:
-            number = 0
-        if not 0 < number < 1e6:
-            raise InputError(
-                f"{option} takes {'whole ' if whole else ''}positive numbers with commas, not {word!r}"
-            )
-        found.append(number)
-    return found
-
-
-def read_texts(path: Path) -> tuple[str, ...]:
-    """The lines of a file, without blank ones and those that begin with #."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    texts = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
-    if not texts:
-        raise InputError(f"{path} holds no text to speak")
-    return texts

@@ -79,6 +79,22 @@ SHARED: dict[str, dict[str, Any]] = {
 }
 
 
+def numbers(option: str, text: str | None, whole: bool = False) -> list[float]:
+    """The numbers of an option's value, "1,4,8"; none where it is not given."""
+    found = []
+    for word in text.split(",") if text else ():
+        try:
+            number = int(word) if whole else float(word)
+        except ValueError:
+            number = 0
+        if not 0 < number < 1e6:
+            raise InputError(
+                f"{option} takes {'whole ' if whole else ''}positive numbers with commas, not {word!r}"
+            )
+        found.append(number)
+    return found
+
+
 def add_options(parser: Group, *options: str, default: str | None = None, **helps: str) -> None:
     """Adds shared options; `helps` are the words of this command for some of them, `default` that of all."""
     for name in options:

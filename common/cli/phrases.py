@@ -18,7 +18,7 @@ from common.errors import InputError, require_package
 from common.files import write_bytes
 from common.runner import AnalysedText, TextToSpeech
 from common.speech import Audio, Controls, shown
-from common.text import Unspoken
+from common.text import Unspoken, unspoken_rows
 
 if TYPE_CHECKING:
     from common.recognition.listener import Listener
@@ -42,13 +42,7 @@ def read_phrases(text: str | None, source: str | None) -> list[Phrase]:
         return [Phrase(SINGLE, text, "")]
     where = "stdin" if source == "-" else source
     raw = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-    try:
-        content = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise InputError(
-            f"{where} line {line} is not UTF-8 (byte 0x{raw[error.start]:02x}): save the file as UTF-8"
-        ) from None
+    content = _decoded(raw, str(where))
     lines = [(number, line.rstrip("\r")) for number, line in enumerate(content.split("\n"), start=1)]
     lines = [(number, line) for number, line in lines if line.strip()]
     if not lines:
@@ -58,6 +52,25 @@ def read_phrases(text: str | None, source: str | None) -> list[Phrase]:
     if empty := lines[-1][0] - len(lines):
         print(f"note: {where}: empty lines ({empty}) make no sound; line N is N.wav", file=sys.stderr)
     return [Phrase(str(number), line.strip(), f"{where} line {number}") for number, line in lines]
+
+
+def read_texts(path: Path) -> tuple[str, ...]:
+    """The lines of a file, without blank ones and those that begin with #."""
+    lines = _decoded(path.read_bytes(), str(path)).splitlines()
+    texts = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
+    if not texts:
+        raise InputError(f"{path} holds no text to speak")
+    return texts
+
+
+def _decoded(raw: bytes, where: str) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise InputError(
+            f"{where} line {line} is not UTF-8 (byte 0x{raw[error.start]:02x}): save the file as UTF-8"
+        ) from None
 
 
 def _from_table(lines: list[tuple[int, str]], where: str) -> list[Phrase]:
@@ -188,10 +201,6 @@ def _subtitles(asked: str, many: bool) -> tuple[Path | None, str]:
 
 def _is_device(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
-
-
-def unspoken_rows(unspoken: Iterable[Unspoken]) -> list[dict[str, Any]]:
-    return [{"symbol": u.symbol, "position": u.position} for u in unspoken]
 
 
 def describe_unspoken(phrase: Phrase, unspoken: Iterable[Unspoken]) -> list[str]:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from common.cli import STARTED, options, run
 from common.cli.list import list_available
-from common.cli.phrases import Writer, describe_unspoken, read_phrases, speak_phrases, unspoken_rows
+from common.cli.phrases import Writer, describe_unspoken, read_phrases, speak_phrases
 from common.errors import InputError
+from common.text import unspoken_rows
 
 RETRIES = 2
 EPILOG = """examples:

@@ -51,6 +51,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="US",
         help="microseconds that a text waits at each model for others (default: 0)",
     )
+    group.add_argument(
+        "--stages",
+        choices=("onnx", "trt"),
+        help="beside the models also their stages without a loop, for Triton's own backends: onnx (ONNX "
+        "Runtime), or trt (TensorRT, whose plans OUT/build_plans.sh has built)",
+    )
+    group.add_argument("--stages-precision", choices=("fp32", "fp16"), help="of these stages (default: fp32)")
     return parser.parse_args(argv)
 
 
@@ -65,6 +72,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = {name: getattr(args, name) for name in names}
     choice = ModelChoice(checkpoints=tuple(args.checkpoint), **given)
     layout = Layout(args.device, args.instances, args.batch_size, args.queue_delay)
+    if args.stages_precision and not args.stages:
+        raise InputError("--stages-precision is for --stages onnx or --stages trt")
+    if args.stages:
+        from common.triton.stage_models import require_stages
+
+        require_stages(layout, args.stages)
     models = write_repository(args.folder, choice, layout)
+    if args.stages:
+        from common.triton.stage_models import write_stages
+
+        models += write_stages(args.folder, choice, layout, args.stages, args.stages_precision or "fp32")
     print(f"{args.folder}: {', '.join(models)}")
     return 0

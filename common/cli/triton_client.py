@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,12 @@ import numpy as np
 from common.audio.sound_files import write_audio
 from common.cli import options
 from common.cli.parser import USER_ERROR
-from common.cli.phrases import Phrase, read_phrases
+from common.cli.phrases import Phrase, describe_unspoken, read_phrases
 from common.cli.run import FAULT
 from common.errors import InputError
 from common.serve.client import Address, ServerError
-from common.triton.client import CLIENTS, Client
+from common.text import Unspoken
+from common.triton.client import CLIENTS, Client, Speech
 
 SERVERS = {"http": "http://127.0.0.1:8000", "grpc": "http://127.0.0.1:8001"}
 EPILOG = """examples:
@@ -32,9 +34,10 @@ EPILOG = """examples:
 
 @dataclass
 class Spoken:
-    """A phrase's audio and the seconds since it was asked for."""
+    """A phrase's audio, what is left out of it, and the seconds since it was asked for."""
 
     audio: np.ndarray
+    unspoken: tuple[Unspoken, ...]
     first_audio: float
     total: float
 
@@ -50,6 +53,17 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         required=True,
         help="folder of the wavs, by line: 1.wav ...",
     )
+    add_server_arguments(parser)
+    parser.add_argument("--stream", action="store_true", help="take the audio in chunks as it is made")
+    parser.add_argument(
+        "--concurrency", type=options.positive, default=1, metavar="N", help="phrases at a time (default: 1)"
+    )
+    options.add_control_arguments(parser)
+    return parser.parse_args(argv)
+
+
+def add_server_arguments(parser: options.Parser) -> None:
+    """Which server is asked, and how."""
     parser.add_argument(
         "--protocol", choices=tuple(CLIENTS), default="http", help="http or grpc (default: http)"
     )
@@ -58,10 +72,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="URL",
         help=f"where it listens (default: {SERVERS['http']}, and for gRPC port 8001)",
     )
-    parser.add_argument("--stream", action="store_true", help="take the audio in chunks as it is made")
-    parser.add_argument(
-        "--concurrency", type=options.positive, default=1, metavar="N", help="phrases at a time (default: 1)"
-    )
     parser.add_argument(
         "--timeout",
         type=float,
@@ -69,39 +79,51 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="S",
         help="longest wait for an answer (default: 300 s)",
     )
-    options.add_control_arguments(parser)
-    return parser.parse_args(argv)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    args = parse(argv)
+def asked(args: argparse.Namespace) -> tuple[Address, dict[str, Any]]:
+    """The server, and the controls as parameters of requests."""
     if not args.timeout > 0:
         raise InputError(f"--timeout must be positive, not {args.timeout:g}")
     controls = options.controls_from(args)
     parameters = {name: getattr(controls, name) for name in controls.asked()}
+    return Address.parse(args.server or SERVERS[args.protocol]), parameters
+
+
+@contextmanager
+def reported(address: Address) -> Iterator[None]:
+    """What is wrong with the server as an InputError."""
+    try:
+        yield
+    except ServerError as error:
+        raise InputError(f"{address}: {error}") from None
+    except OSError as error:
+        raise InputError(f"no server at {address} ({error.strerror or error}): give --server URL") from None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parse(argv)
+    address, parameters = asked(args)
     phrases = read_phrases(None, args.phrases)
-    address = Address.parse(args.server or SERVERS[args.protocol])
     args.output.mkdir(parents=True, exist_ok=True)
     clients = Clients(args.protocol, address, args.timeout)
     status, made, begun = 0, 0.0, time.perf_counter()
     try:
-        rate = clients.mine.sampling_rate()
-        with ThreadPoolExecutor(args.concurrency) as threads:
+        with reported(address), ThreadPoolExecutor(args.concurrency) as threads:
+            rate = clients.mine.sampling_rate()
             answers = threads.map(lambda phrase: clients.speak(phrase, parameters, args.stream), phrases)
             for phrase, spoken in zip(phrases, answers, strict=True):
                 if isinstance(spoken, ServerError):
                     print(f"error: {phrase.place}: {spoken}", file=sys.stderr)
                     status = max(status, USER_ERROR) if spoken.is_the_callers else status or FAULT
                     continue
+                for line in describe_unspoken(phrase, spoken.unspoken):
+                    print(f"warning: {line}", file=sys.stderr)
                 path = args.output / f"{phrase.name}.wav"
                 write_audio(path, spoken.audio, rate)
                 made += len(spoken.audio) / rate
                 first = f"first audio {spoken.first_audio * 1e3:.0f} ms, " if args.stream else ""
                 print(f"{path}: {len(spoken.audio) / rate:.2f} s, {first}all {spoken.total * 1e3:.0f} ms")
-    except ServerError as error:
-        raise InputError(f"{address}: {error}") from None
-    except OSError as error:
-        raise InputError(f"no server at {address} ({error.strerror or error}): give --server URL") from None
     finally:
         clients.close()
     seconds = time.perf_counter() - begun
@@ -138,13 +160,14 @@ class Clients:
             return error
         if not chunks:
             return ServerError(0, "the stream ended without audio")
-        return Spoken(np.concatenate(chunks), first, time.perf_counter() - begun)
+        audio = np.concatenate([chunk.audio for chunk in chunks])
+        return Spoken(audio, chunks[0].unspoken, first, time.perf_counter() - begun)
 
-    def _chunks(self, text: str, parameters: dict[str, Any], stream: bool) -> Iterator[np.ndarray]:
+    def _chunks(self, text: str, parameters: dict[str, Any], stream: bool) -> Iterator[Speech]:
         if stream:
             yield from self.mine.stream(text, parameters)
         else:
-            yield self.mine.speak(text, parameters)
+            yield from self.mine.speak([text], parameters)
 
     def close(self) -> None:
         for client in self._made:

@@ -15,9 +15,9 @@ from starlette.types import Receive, Scope, Send
 from common.errors import InputError
 from common.serve.annotations import Annotations, utterance_alignments
 from common.serve.errors import ApiError, bad_request, overloaded
-from common.serve.metrics import LOG, milliseconds
+from common.serve.metrics import milliseconds
 from common.serve.requests import SpeechFields, SpeechRequest, ignored_header
-from common.serve.scheduler import Cancelled
+from common.serve.scheduler import LOG, Cancelled
 from common.serve.service import Service, Speaking
 from common.synthesis.subtitles import srt, vtt
 from common.synthesis.timestamps import as_rows, timestamps

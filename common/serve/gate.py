@@ -11,7 +11,8 @@ from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from common.serve.errors import ApiError
-from common.serve.metrics import LOG, log, milliseconds
+from common.serve.metrics import log, milliseconds
+from common.serve.scheduler import LOG
 from common.serve.service import Service
 
 ID = re.compile(rb"[\w.-]{1,64}")

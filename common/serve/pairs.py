@@ -33,7 +33,9 @@ OPENAI_VOICES = (
     *("marin", "nova", "onyx", "sage", "shimmer", "verse"),
 )
 # Of chunks on a CPU, where every seam costs the frames around it again: 256 take a tenth of a second.
-CHUNKS = ChunkSizes(first=24, largest=256, growth=8, even=True)
+CHUNKS = ChunkSizes(first=32, largest=352, growth=11, even=True)
+# On kernels of a GPU, where a step costs the host's time: most sentences are three.
+KERNEL_CHUNKS = ChunkSizes(first=24, largest=768, growth=8, even=True)
 FIRST_WORDS = "Ready to speak."
 
 
@@ -182,8 +184,9 @@ class Pairs:
 
     def chunk_sizes(self, tts: TextToSpeech) -> ChunkSizes | None:
         """Of a stream's chunks; on a CPU half of what a vocoder makes at a time, in steps and memory."""
-        largest = min(CHUNKS.largest, tts.vocoder.longest_chunk // 2)
-        return replace(CHUNKS, largest=largest) if self.options.shares_engines() else None
+        if self.options.shares_engines():
+            return replace(CHUNKS, largest=min(CHUNKS.largest, tts.vocoder.longest_chunk // 2))
+        return KERNEL_CHUNKS if tts.vocoder.prefers_batches else None
 
     @property
     def can_be_shared(self) -> bool:
@@ -216,8 +219,9 @@ class Pairs:
         shared = acoustic.engines.can_be_shared and vocoder.engines.can_be_shared
         turn = nullcontext() if shared else self._turn
         tts = TextToSpeech(frontend, acoustic, vocoder, mels[0].sampling_rate, turn)
-        for _ in tts.warm_up(streams=self.options.streams) if self.options.warm_up else ():
-            pass
+        if self.options.warm_up:
+            for _ in tts.warm_up(streams=self.options.streams, sizes=self.chunk_sizes(tts)):
+                pass
         for _ in tts.stream(self.analyse(tts, FIRST_WORDS)):
             pass
         self._ready[pair] = tts

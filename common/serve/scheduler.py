@@ -10,23 +10,28 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import logging
+import queue
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
+LOG = logging.getLogger("melforge.serve")
 # Seconds from arrival to the first sound, as far as the order goes, and before it runs dry that a listener
 # should have the next chunk.
 TARGET, MARGIN = 0.1, 0.25
 
 
 class Chunks(Protocol):
-    """What makes a text's audio, float32 (S,) at a time: a `Stream`, or a generator."""
+    """What makes a text's audio, float32 (S,) at a time: a `Stream`, or a generator.
+
+    Where it has a flag `ended`, this says after a chunk whether it was the last.
+    """
 
     def __iter__(self) -> Iterator[np.ndarray]: ...
     def __next__(self) -> np.ndarray: ...
@@ -45,7 +50,10 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True)
 class Batches:
-    """How the next chunks of several jobs are computed together, at most so many."""
+    """How the next chunks of several jobs are computed together, at most so many.
+
+    After a fault there each job's chunk is computed alone, so that only its own fault ends it.
+    """
 
     key: Callable[[Any], Hashable | None]  # of a job's chunks; alike: together; None: alone
     make_ahead: Callable[[Sequence[Any]], None]  # computes what `next` of each of them gives then
@@ -149,21 +157,21 @@ class Step:
 class Scheduler:
     """Jobs and the threads that work on them.
 
-    `encoders` encodes audio beside the workers: where one thread owns a GPU, it should do nothing else.
-    `on_step` gets the seconds that each chunk took; of a batch, an equal share.
+    So many `encoders`, threads too, encode audio beside the workers: where one thread owns a GPU, it should
+    do nothing else. `on_step` gets the seconds that each chunk took; of a batch, an equal share.
     """
 
     def __init__(
         self,
         workers: int,
         ahead: float,
-        encoders: Executor | None = None,
+        encoders: int = 0,
         clock: Callable[[], float] = time.monotonic,
         on_step: Callable[[float], object] | None = None,
         batches: Batches | None = None,
     ):
         self.workers, self.ahead, self.clock = workers, ahead, clock
-        self._encoders, self._on_step, self._batches = encoders, on_step, batches
+        self._on_step, self._batches = on_step, batches
         self._changed = threading.Condition()
         self._queue: list[tuple[float, int, Job]] = []  # those that are neither busy nor parked
         self._numbers = itertools.count()
@@ -173,8 +181,14 @@ class Scheduler:
         self._idle = 0  # workers
         self._workers = itertools.count()
         self._threads: list[threading.Thread] = []
+        self._working = 0  # workers that have not ended
+        # Chunks for the encoders, each with whether it is the last; None ends these.
+        self._made: queue.SimpleQueue[tuple[Job, np.ndarray | None, bool] | None] = queue.SimpleQueue()
+        self._encoders = encoders
         for _ in range(workers):
             self._add_worker()
+        for number in range(encoders):
+            self._add_thread(f"encode-{number}", self._encode_made)
 
     @property
     def jobs(self) -> int:
@@ -251,14 +265,19 @@ class Scheduler:
             job.cancel()
 
     def join(self, seconds: float) -> None:
-        """Waits for the workers to end, after `stop`."""
+        """Waits for the threads to end, after `stop`."""
         end = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
 
     def _add_worker(self) -> None:
         number = next(self._workers)
-        thread = threading.Thread(target=self._work, args=(number,), name=f"speech-{number}", daemon=True)
+        with self._changed:
+            self._working += 1
+        self._add_thread(f"speech-{number}", self._work, number)
+
+    def _add_thread(self, name: str, run: Callable[..., object], *arguments: int) -> None:
+        thread = threading.Thread(target=run, args=arguments, name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -313,7 +332,11 @@ class Scheduler:
     def _work(self, number: int) -> None:
         while jobs := self._next_jobs():
             if not self._make_chunks(number, jobs):
-                return  # given up: another worker is in this one's place
+                break  # given up: another worker is in this one's place
+        with self._changed:
+            self._working -= 1
+            if not self._working:
+                self._made.put(None)
 
     def _make_chunks(self, number: int, jobs: Sequence[Job]) -> bool:
         """One of each job. Whether the worker was not given up meanwhile."""
@@ -326,10 +349,10 @@ class Scheduler:
         if self._batches and len(jobs) > 1:
             try:
                 self._batches.make_ahead([job.chunks for job in jobs])
-            except Exception as error:
-                for job in jobs:
-                    self._end(job, error)
-                jobs = ()
+            except Exception:
+                LOG.exception("a batch failed: each text is spoken alone")
+            # First sounds are computed first: they need not wait for the long chunks of others.
+            jobs = sorted(jobs, key=lambda job: job.progress.made > 0)
         share = (self.clock() - begun) / max(len(jobs), 1)
         for i, job in enumerate(jobs):
             begun = self.clock()
@@ -347,27 +370,35 @@ class Scheduler:
                 continue
             if self._on_step:
                 self._on_step(share + self.clock() - begun)
-            if self._encoders is None:
-                self._encode(job, samples)
+            is_last = samples is None or getattr(job.chunks, "ended", False)
+            if self._encoders:
+                self._made.put((job, samples, is_last))
             else:
-                self._encoders.submit(self._encode, job, samples)
+                self._encode(job, samples, is_last)
         with self._changed:
             return self._steps.pop(number, None) is not None
 
-    def _encode(self, job: Job, samples: np.ndarray | None) -> None:
-        """Sends a chunk on its way; None: there are no more."""
+    def _encode_made(self) -> None:
+        while made := self._made.get():
+            self._encode(*made)
+        self._made.put(None)  # for the next one
+
+    def _encode(self, job: Job, samples: np.ndarray | None, is_last: bool) -> None:
+        """Sends a chunk on its way; None: the one before was the last."""
         if job.cancelled:
             self._end(job, None)
             return
         try:
-            data = job.encoder.close() if samples is None else job.encoder.write(samples)
+            data = b"" if samples is None else job.encoder.write(samples)
+            if is_last:
+                data += job.encoder.close()
         except Exception as error:
             self._end(job, error)
             return
         seconds = 0.0 if samples is None else len(samples) / job.rate
         self._note(job.progress, seconds, bool(data))
-        if samples is None:
-            self._end(job, None, data)
+        if is_last:
+            self._end(job, None, data, seconds)
             return
         self._deliver(job, data, seconds)
         with self._changed:
@@ -391,7 +422,14 @@ class Scheduler:
             progress.first_audio = now
         progress.made += seconds
 
-    def _end(self, job: Job, error: BaseException | None, rest: bytes = b"", close: bool = True) -> None:
+    def _end(
+        self,
+        job: Job,
+        error: BaseException | None,
+        rest: bytes = b"",
+        seconds: float = 0.0,
+        close: bool = True,
+    ) -> None:
         with self._changed:
             if job not in self._jobs:
                 return
@@ -401,7 +439,7 @@ class Scheduler:
             job.chunks.close()
             job.encoder.discard()
             error = error or Cancelled()
-        self._deliver(job, rest, 0.0, self.clock(), error)
+        self._deliver(job, rest, seconds, self.clock(), error)
 
     def _deliver(
         self,

@@ -16,7 +16,7 @@ from common.audio.wire import WireEncoder
 from common.errors import InputError
 from common.runner import AnalysedText, ChunkSizes, Stream, TextToSpeech
 from common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
-from common.serve.metrics import LOG, Metrics, log
+from common.serve.metrics import Metrics, log
 from common.serve.pairs import Pair, Pairs
 from common.serve.requests import SpeechFields, SpeechRequest, controls_of
 from common.serve.scheduler import Batches, Job, Scheduler
@@ -60,12 +60,14 @@ class Service:
         self._texts = ThreadPoolExecutor(1, "text")
         self._loader = ThreadPoolExecutor(1, "load")
         self._shared = pairs.options.shares_engines()
-        beside = None if self._shared else ThreadPoolExecutor(ENCODING_THREADS, "encode")
+        encoders = 0 if self._shared else ENCODING_THREADS
         self.fault: Exception | None = None  # why the first pair cannot be loaded
         self.failed = asyncio.Event()
         self.last_step = float("-inf")
         batches = Batches(attrgetter("batch_key"), self._speak_ahead, settings.texts_together(self._shared))
-        self.scheduler = Scheduler(workers, settings.ahead, beside, on_step=self._note_step, batches=batches)
+        self.scheduler = Scheduler(
+            workers, settings.ahead, encoders, on_step=self._note_step, batches=batches
+        )
 
     def note_state(self) -> None:
         """For the figures: what is so now."""
@@ -77,12 +79,9 @@ class Service:
         self.metrics.steps.observe(seconds)
 
     def _speak_ahead(self, streams: Sequence[Stream]) -> None:
-        """Of one pair. After a fault each stream computes its own chunk: only its own fault ends it."""
+        """Of one pair."""
         self.metrics.batches.observe(sum(not stream.ended for stream in streams))
-        try:
-            streams[0].tts.speak_ahead(streams)
-        except Exception:
-            LOG.exception("a batch failed: each text is spoken alone")
+        streams[0].tts.speak_ahead(streams)
 
     @contextmanager
     def admitted(self, key: str, texts: int = 1) -> Iterator[None]:

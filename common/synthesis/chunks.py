@@ -28,6 +28,11 @@ class ChunkSizes:
     growth: int = 2
     even: bool = False
 
+    @property
+    def longest(self) -> int:
+        """Frames that no chunk has more than."""
+        return max(self.first, self.largest) * (4 if self.even else 3) // 3
+
 
 @dataclass(frozen=True)
 class Window:

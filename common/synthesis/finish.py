@@ -49,9 +49,11 @@ def soft_clip(samples: np.ndarray) -> np.ndarray:
     A peak is a run of samples above KNEE: a few milliseconds, so that a stream can wait for its end. (A rule
     for single samples that leaves those within 1 as they are can only clip.) The curve begins with a slope
     of 1 and tends to identity as the peak tends to 1, so that rounding between chunks decides nothing.
+    An InputError where the models gave NaN or infinity.
     """
-    if samples.max(initial=0.0) <= 1 and samples.min(initial=0.0) >= -1:
+    if samples.max(initial=0.0) <= 1 and samples.min(initial=0.0) >= -1:  # neither is so where there is NaN
         return samples
+    require_finite(samples)
     size = np.abs(samples)
     above = size > KNEE
     edges = np.flatnonzero(np.diff(above, prepend=False, append=False))

@@ -19,7 +19,7 @@ from common.engines import MEL_STEP, SHORT, SHORT_STEP, TEXT_STEP, Engine
 from common.export.examples import examples_of
 from common.stages import Stage, bucket_roots, root
 from common.synthesis.acoustic import AcousticModel
-from common.synthesis.chunks import LARGEST_CHUNK
+from common.synthesis.chunks import ChunkSizes
 from common.synthesis.vocoder import Vocoder
 from common.weights.voices import ModelSource
 
@@ -61,12 +61,15 @@ class Speaker(Protocol):
     def speak(self, text: str) -> object: ...
 
 
-def warm_up(tts: Speaker, batch_sizes: Sequence[int] = (), streams: int = 1) -> Iterator[Warmed]:
+def warm_up(
+    tts: Speaker, batch_sizes: Sequence[int] = (), streams: int = 1, sizes: ChunkSizes | None = None
+) -> Iterator[Warmed]:
     """Every stage of both models in every bucket, then a sentence; in batches too, where a model runs them.
 
     Without buckets, stages run at the lengths that they call typical; on CUDA kernels, at those that texts
     of up to KERNELS_LONGEST frames are padded to. Beside single items there are batches of `batch_sizes`,
-    or as large as a deployment says, and batches of the chunks of up to so many `streams`.
+    or as large as a deployment says, and batches of the chunks, of these `sizes`, of up to so many `streams`.
+    The largest run first: the others do with their memory.
     """
     batches = sorted({1, *(batch_sizes or [tts.batch_size or 1])})
     for driver in (tts.acoustic, tts.vocoder):
@@ -79,10 +82,10 @@ def warm_up(tts: Speaker, batch_sizes: Sequence[int] = (), streams: int = 1) -> 
                 lengths = [Bucket(0, mel) for mel in padded_mels(longest)]
         runs = [(b, n) for b, n in itertools.product(lengths, batches) if n == 1 or driver.takes(n, b)]
         if driver is tts.vocoder:
-            runs += [run for run in chunk_runs(tts.vocoder, streams) if run not in runs]
-            runs.sort(
-                key=lambda run: -run[1] * (run[0].mel if run[0] else 0)
-            )  # the others do with its memory
+            chunks = chunk_runs(tts.vocoder, streams, sizes or ChunkSizes())
+            runs += [run for run in chunks if run not in runs]
+        if driver.engines.on_kernels:
+            runs.sort(key=_work, reverse=True)
         for name in driver.engines:
             engine = driver.engines[name]
             if not driver.captures_all:
@@ -96,12 +99,17 @@ def warm_up(tts: Speaker, batch_sizes: Sequence[int] = (), streams: int = 1) -> 
         driver.engines.count_anew()
 
 
-def chunk_runs(vocoder: Vocoder, streams: int) -> list[tuple[Bucket, int]]:
+def _work(run: tuple[Bucket | None, int]) -> tuple[int, int]:
+    bucket, batch = run
+    return (batch * bucket.mel, batch * bucket.text) if bucket else (0, batch)
+
+
+def chunk_runs(vocoder: Vocoder, streams: int, sizes: ChunkSizes) -> list[tuple[Bucket, int]]:
     """The lengths and batches in which a vocoder on CUDA kernels makes the next chunks of several streams."""
     if not vocoder.prefers_batches or not vocoder.engines.on_kernels:
         return []
     batches = {vocoder.padded_batch(items) for items in range(2, streams + 1)}
-    longest = -(-vocoder.longest_window(LARGEST_CHUNK) // MEL_STEP) * MEL_STEP
+    longest = -(-vocoder.longest_window(sizes.longest) // MEL_STEP) * MEL_STEP
     lengths = [Bucket(0, mel) for mel in padded_mels(longest)]
     return [(b, n) for b, n in itertools.product(lengths, sorted(batches)) if vocoder.takes(n, b)]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -26,6 +27,11 @@ class Unspoken:
     symbol: str
     position: int  # index into the text the frontend was called with
     text: str  # the sentence it stands in
+
+
+def unspoken_rows(unspoken: Iterable[Unspoken]) -> list[dict[str, Any]]:
+    """As they stand in JSON, which has the text elsewhere."""
+    return [{"symbol": one.symbol, "position": one.position} for one in unspoken]
 
 
 @dataclass(frozen=True)

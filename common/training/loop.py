@@ -230,13 +230,13 @@ class Trainer(ABC):
         return self.averaged_model()
 
     def save_weights(self, path: Path, info: dict) -> None:
-        """Weights for inference as safetensors: parameters in fp16, buffers (constants) in fp32.
+        """Weights for inference as safetensors: parameters in fp16, stored buffers (constants) in fp32.
 
         The network's configuration, and the mel contract with `info`, stand as JSON in the file's metadata.
         """
         model = self.shipped_model()
-        tensors = {name: value.detach().half() for name, value in model.named_parameters()}
-        tensors |= {name: value.float() for name, value in model.named_buffers()}
+        parameters = dict(model.named_parameters())
+        tensors = {n: x.half() if n in parameters else x.float() for n, x in model.state_dict().items()}
         tensors = {n: v.cpu().contiguous() for n, v in tensors.items() if not n.startswith(self.leave_out)}
         info = {"mel": asdict(self.contract), **info}
         metadata = {"config": json.dumps(asdict(model.config)), "info": json.dumps(info)}

@@ -1,7 +1,8 @@
 """What the recipes of vocoders share: settings, discriminators and losses, the update, the command's steps.
 
 HiFi-GAN's losses (LSGAN, feature matching; arXiv:2010.05646) with UnivNet's spectrogram discriminators
-(arXiv:2106.07889) in place of the multi-scale one, and mel losses at several resolutions.
+(arXiv:2106.07889) in place of the multi-scale one, and mel losses at several resolutions. The spectra may be
+complex, as in EnCodec's (arXiv:2210.13438), which sees phases too.
 """
 
 import argparse
@@ -38,6 +39,7 @@ class VocoderRecipe(Recipe):
     mel_loss_channels: tuple[int, ...]
     period_channels: int
     resolution_channels: int
+    complex_spectra: bool  # spectrogram discriminators on real and imaginary parts, not on magnitudes
 
 
 class VocoderTrainer(Trainer):
@@ -50,7 +52,9 @@ class VocoderTrainer(Trainer):
         super().__init__(model, recipe, contract, clip_norm)
         self.segments = segments
         self.held_out = segments.held_out()  # mel (1, n_mels, T), audio (1, 1, T * hop)
-        self.discriminators = make_discriminators(recipe.period_channels, recipe.resolution_channels)
+        self.discriminators = make_discriminators(
+            recipe.period_channels, recipe.resolution_channels, recipe.complex_spectra
+        )
         self.discriminators.to(self.device)
         shapes = zip(recipe.mel_loss_filter_lengths, recipe.mel_loss_channels, strict=True)
         rate = contract.sampling_rate
@@ -119,7 +123,7 @@ class Judge(nn.Module, ABC):
 
     @abstractmethod
     def image(self, audio: Tensor) -> Tensor:
-        """audio (B, 1, S) -> (B, 1, height, width)."""
+        """audio (B, 1, S) -> (B, channels, height, width)."""
 
     def forward(self, audio: Tensor) -> tuple[Tensor, list[Tensor]]:
         x = self.image(audio)
@@ -149,13 +153,17 @@ class PeriodDiscriminator(Judge):
 
 
 class SpectrogramDiscriminator(Judge):
-    """Looks at the magnitude spectrogram of windows of so many samples, a quarter of a window apart."""
+    """Looks at the spectrogram of windows of so many samples, a quarter of a window apart.
 
-    def __init__(self, window: int, channels: int) -> None:
-        convs = [nn.Conv2d(1, channels, (3, 9), padding=(1, 4))]
+    It is one of magnitudes, or with `complex_spectra` of real and imaginary parts.
+    """
+
+    def __init__(self, window: int, channels: int, complex_spectra: bool = False) -> None:
+        convs = [nn.Conv2d(2 if complex_spectra else 1, channels, (3, 9), padding=(1, 4))]
         convs += [nn.Conv2d(channels, channels, (3, 9), (1, 2), padding=(1, 4)) for _ in range(3)]
         convs.append(nn.Conv2d(channels, channels, 3, padding=1))
         super().__init__(convs, nn.Conv2d(channels, 1, 3, padding=1))
+        self.complex_spectra = complex_spectra
         self.register_buffer("window", torch.hann_window(window), persistent=False)
 
     def image(self, audio: Tensor) -> Tensor:
@@ -164,14 +172,20 @@ class SpectrogramDiscriminator(Judge):
         with torch.autocast(audio.device.type, enabled=False):
             padded = F.pad(audio.float(), (padding, padding), mode="reflect")[:, 0]
             spectrum = torch.stft(padded, size, hop, window=self.window, center=False, return_complex=True)
+            if self.complex_spectra:
+                return torch.stack((spectrum.real, spectrum.imag), dim=1)
             # Silence must not give the square root an infinite slope.
             return (spectrum.real.square() + spectrum.imag.square() + 1e-9).sqrt()[:, None]
 
 
-def make_discriminators(period_channels: int, resolution_channels: int) -> nn.ModuleList:
+def make_discriminators(
+    period_channels: int, resolution_channels: int, complex_spectra: bool = False
+) -> nn.ModuleList:
     """Two panels of judges. HiFi-GAN's paper has 32 channels for the periods."""
     periods = nn.ModuleList(PeriodDiscriminator(n, period_channels) for n in (2, 3, 5, 7, 11))
-    windows = nn.ModuleList(SpectrogramDiscriminator(n, resolution_channels) for n in (512, 1024, 2048))
+    windows = nn.ModuleList(
+        SpectrogramDiscriminator(n, resolution_channels, complex_spectra) for n in (512, 1024, 2048)
+    )
     return nn.ModuleList(nn.ModuleDict({"judges": panel}) for panel in (periods, windows))
 
 

@@ -19,6 +19,7 @@ from common.errors import InputError
 from common.speech import Controls, MelTooLong
 from common.synthesis.acoustic import AcousticModel
 from common.synthesis.vocoder import Vocoder
+from common.text import Analysis, unspoken_rows
 from common.triton import speaking, tensors
 from common.triton.choice import ModelChoice, pick_instance_device
 
@@ -135,10 +136,12 @@ class Frontend(BatchModel):
         return speaking.run_each(run, range(len(items)))
 
     def answer(self, made: Sequence[Any]) -> dict[str, Array]:
+        texts = [analysis.utterances for analysis in made]
         return {
-            tensors.SYMBOLS.name: padded([concatenate([one.ids for one in text]) for text in made]),
-            tensors.LENGTHS.name: padded_lengths([[len(one.ids) for one in text] for text in made]),
-            tensors.PAUSES.name: padded([np.array([one.pause for one in text]) for text in made]),
+            tensors.SYMBOLS.name: padded([concatenate([one.ids for one in text]) for text in texts]),
+            tensors.LENGTHS.name: padded_lengths([[len(one.ids) for one in text] for text in texts]),
+            tensors.PAUSES.name: padded([np.array([one.pause for one in text]) for text in texts]),
+            tensors.UNSPOKEN.name: np.array([[in_json(one)] for one in made], object),
         }
 
 
@@ -196,6 +199,11 @@ class MelToAudio(BatchModel):
     def answer(self, made: Sequence[Any]) -> dict[str, Array]:
         lengths = np.array([[len(audio)] for audio in made])
         return {tensors.AUDIO.name: padded(made), tensors.AUDIO_LENGTH.name: lengths}
+
+
+def in_json(analysis: Analysis) -> bytes:
+    """What of a text could not be spoken."""
+    return json.dumps(unspoken_rows(analysis.unspoken)).encode()
 
 
 def used(lengths: Array) -> np.ndarray:

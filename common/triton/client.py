@@ -10,20 +10,35 @@ import importlib
 import json
 import queue
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from common.errors import InputError, require_package
 from common.serve.client import Address, ServerError
-from common.triton.tensors import AUDIO, STREAM, TEXT, WHOLE
+from common.text import Unspoken
+from common.triton.tensors import AUDIO, AUDIO_LENGTH, MEL_LENGTHS, STREAM, TEXT, UNSPOKEN, WHOLE
 
 GRPC_STATUS = {"INVALID_ARGUMENT": 400, "NOT_FOUND": 404, "UNAVAILABLE": 0}
 EVENT = b"data: "
 AT_ONCE = 1 << 18  # bytes that are read of a stream
 RATE = "sampling_rate"  # a parameter of the models' configs
+BESIDE = (AUDIO_LENGTH, MEL_LENGTHS, UNSPOKEN)  # the outputs that are asked for beside the audio
+
+
+@dataclass(frozen=True, eq=False)
+class Speech:
+    """What became of a text, or a chunk of it: the audio float32 [S], and how many frames its mels have.
+
+    Of a stream the first chunk has what could not be spoken, and the frames are not known.
+    """
+
+    audio: np.ndarray
+    frames: int = 0
+    unspoken: tuple[Unspoken, ...] = ()
 
 
 class Client(Protocol):
@@ -31,12 +46,16 @@ class Client(Protocol):
 
     def sampling_rate(self) -> int: ...
 
-    def speak(self, text: str, parameters: Mapping[str, Any]) -> np.ndarray:
-        """The audio float32 [S] of a text."""
+    def speak(self, texts: Sequence[str], parameters: Mapping[str, Any]) -> list[Speech]:
+        """The texts in one request."""
         ...
 
-    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[np.ndarray]:
-        """The same in chunks as they come."""
+    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[Speech]:
+        """A text in chunks as they come."""
+        ...
+
+    def statistics(self) -> list[dict[str, Any]]:
+        """Triton's `model_stats`: what each model has done since it was loaded."""
         ...
 
     def close(self) -> None: ...
@@ -55,18 +74,24 @@ class HttpClient:
             config = json.loads(self._ask("GET", f"/v2/models/{WHOLE}/config").read())
         return _rate({name: value["string_value"] for name, value in config.get("parameters", {}).items()})
 
-    def speak(self, text: str, parameters: Mapping[str, Any]) -> np.ndarray:
+    def speak(self, texts: Sequence[str], parameters: Mapping[str, Any]) -> list[Speech]:
+        shape = [len(texts), 1]
+        audio = {"name": AUDIO.name, "parameters": {"binary_data": True}}
         body = {
-            "inputs": [{"name": TEXT.name, "datatype": "BYTES", "shape": [1, 1], "data": [text]}],
-            "outputs": [{"name": AUDIO.name, "parameters": {"binary_data": True}}],
+            "inputs": [{"name": TEXT.name, "datatype": "BYTES", "shape": shape, "data": list(texts)}],
+            "outputs": [audio, *({"name": tensor.name} for tensor in BESIDE)],
             "parameters": dict(parameters),
         }
         with self._unbroken():
             answer = self._ask("POST", f"/v2/models/{WHOLE}/infer", body)
             head = int(answer.headers["Inference-Header-Content-Length"])
-            return np.frombuffer(answer.read()[head:], "<f4")
+            data = answer.read()
+        outputs = {output["name"]: output for output in json.loads(data[:head])["outputs"]}
+        samples = np.frombuffer(data[head:], "<f4").reshape(len(texts), -1)
+        beside = (np.reshape(outputs[tensor.name]["data"], (len(texts), -1)) for tensor in BESIDE)
+        return speeches(texts, samples, *beside)
 
-    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[np.ndarray]:
+    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[Speech]:
         path = f"/v2/models/{STREAM}/generate_stream"
         with self._unbroken():
             for line in lines(self._ask("POST", path, {TEXT.name: text, **parameters})):
@@ -74,7 +99,12 @@ class HttpClient:
                     event = json.loads(line.removeprefix(EVENT))
                     if "error" in event:
                         raise ServerError(500, event["error"])
-                    yield np.array(event[AUDIO.name], np.float32).reshape(-1)
+                    audio = np.array(event[AUDIO.name], np.float32).reshape(-1)
+                    yield Speech(audio, unspoken=unspoken_of(text, event.get(UNSPOKEN.name)))
+
+    def statistics(self) -> list[dict[str, Any]]:
+        with self._unbroken():
+            return json.loads(self._ask("GET", "/v2/models/stats").read())["model_stats"]
 
     def close(self) -> None:
         self._connection.close()
@@ -95,6 +125,9 @@ class HttpClient:
         except http.client.HTTPException as error:
             self._connection.close()
             raise ServerError(0, f"the connection broke ({type(error).__name__})") from None
+        except OSError:
+            self._connection.close()
+            raise
 
 
 class GrpcClient:
@@ -110,46 +143,68 @@ class GrpcClient:
         config = self._call(lambda: self._client.get_model_config(WHOLE, client_timeout=self._timeout)).config
         return _rate({name: value.string_value for name, value in config.parameters.items()})
 
-    def speak(self, text: str, parameters: Mapping[str, Any]) -> np.ndarray:
-        given = {"inputs": self._inputs(text, (1, 1)), "parameters": _strings(parameters)}
-        outputs = [self._grpc.InferRequestedOutput(AUDIO.name)]
-        return self._call(
+    def speak(self, texts: Sequence[str], parameters: Mapping[str, Any]) -> list[Speech]:
+        given = {"inputs": self._inputs(texts, (len(texts), 1)), "parameters": _strings(parameters)}
+        names = [tensor.name for tensor in (AUDIO, *BESIDE)]
+        outputs = [self._grpc.InferRequestedOutput(name) for name in names]
+        answer = self._call(
             lambda: self._client.infer(WHOLE, outputs=outputs, client_timeout=self._timeout, **given)
-        ).as_numpy(AUDIO.name)[0]
+        )
+        return speeches(texts, *map(answer.as_numpy, names))
 
-    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[np.ndarray]:
+    def stream(self, text: str, parameters: Mapping[str, Any]) -> Iterator[Speech]:
         answers: queue.Queue[Any] = queue.Queue()
         ended = False
-        # With this header errors have a status.
-        headers = {"triton_grpc_error": "true"}
-        self._client.start_stream(lambda result, error: answers.put(error or result), headers=headers)
+        self._client.start_stream(lambda result, error: answers.put(error or result))
         try:
-            self._client.async_stream_infer(
-                STREAM,
-                self._inputs(text, (1,)),
-                parameters=_strings(parameters),
-                enable_empty_final_response=True,
+            self._call(
+                lambda: self._client.async_stream_infer(
+                    STREAM,
+                    self._inputs([text], (1,)),
+                    parameters=_strings(parameters),
+                    enable_empty_final_response=True,
+                )
             )
             while True:
                 answer = answers.get(timeout=self._timeout)
                 ended = isinstance(answer, Exception)
                 if ended:
-                    raise self._error(answer)
+                    raise self._stream_error(answer, text, parameters)
                 if ended := answer.get_response().parameters["triton_final_response"].bool_param:
                     return
-                yield answer.as_numpy(AUDIO.name)
+                unspoken = answer.as_numpy(UNSPOKEN.name)
+                found = unspoken_of(text, None if unspoken is None else unspoken[0])
+                yield Speech(answer.as_numpy(AUDIO.name), unspoken=found)
         except queue.Empty:
             raise ServerError(0, f"no audio came in {self._timeout:g} s") from None
         finally:
             # tritonserver 2.51 may crash where a request is cancelled that has ended.
             self._client.stop_stream(cancel_requests=not ended)
 
+    def _stream_error(self, error: Any, text: str, parameters: Mapping[str, Any]) -> ServerError:
+        """A stream's error, which has a status only where the whole text gives the same one.
+
+        Triton sends statuses in streams too where the client asks for them (`triton_grpc_error`), but
+        tritonserver 2.51 may crash then.
+        """
+        found = self._error(error)
+        try:
+            self.speak([text], parameters)
+        except ServerError as whole:
+            if str(whole) == str(found):
+                return whole
+        return found
+
+    def statistics(self) -> list[dict[str, Any]]:
+        call = self._client.get_inference_statistics
+        return self._call(lambda: call(as_json=True, client_timeout=self._timeout))["model_stats"]
+
     def close(self) -> None:
         self._client.close()
 
-    def _inputs(self, text: str, shape: tuple[int, ...]) -> list[Any]:
+    def _inputs(self, texts: Sequence[str], shape: tuple[int, ...]) -> list[Any]:
         tensor = self._grpc.InferInput(TEXT.name, list(shape), "BYTES")
-        tensor.set_data_from_numpy(np.full(shape, text.encode(), object))
+        tensor.set_data_from_numpy(np.array([text.encode() for text in texts], object).reshape(shape))
         return [tensor]
 
     def _call(self, call: Any) -> Any:
@@ -164,6 +219,23 @@ class GrpcClient:
 
 
 CLIENTS = {"http": HttpClient, "grpc": GrpcClient}
+
+
+def speeches(
+    texts: Sequence[str], audio: np.ndarray, lengths: np.ndarray, frames: np.ndarray, unspoken: np.ndarray
+) -> list[Speech]:
+    """Of the outputs [B, S], [B, 1], [B, U] and [B, 1] of a request, without what pads them."""
+    return [
+        Speech(samples[:length], int(counts.clip(0).sum()), unspoken_of(text, left_out))
+        for text, samples, (length,), counts, (left_out,) in zip(
+            texts, audio, lengths, frames, unspoken, strict=True
+        )
+    ]
+
+
+def unspoken_of(text: str, rows: str | bytes | None) -> tuple[Unspoken, ...]:
+    """What could not be spoken of a text, as the output says."""
+    return tuple(Unspoken(**row, text=text) for row in json.loads(rows or "[]"))
 
 
 def lines(answer: http.client.HTTPResponse) -> Iterator[bytes]:

@@ -24,6 +24,7 @@ from common.weights.voices import list_voices, load_voice
 VERSION = "1"
 PROBE = Path(__file__).parent / "probe.py"
 ON_GPU = {"FORCE_CPU_ONLY_INPUT_TENSORS": "no"}  # the Python backend's own: else mels come by the host
+INSTANCE_KINDS = {"auto": "KIND_AUTO", "cpu": "KIND_CPU", "cuda": "KIND_GPU"}
 WARM_UP_FRAMES = 64  # of the vocoder's mel
 CLASSES = {  # modules of this package and their classes
     FRONTEND: ("backend", "Frontend"),
@@ -31,7 +32,7 @@ CLASSES = {  # modules of this package and their classes
     VOCODER: ("backend", "MelToAudio"),
     STREAM: ("streaming", "TextToChunks"),
 }
-CODE = '''"""Written by `melforge triton`. Melforge must be installed, or its folder stand in PYTHONPATH."""
+CODE = '''"""Written by `melforge triton`. Melforge must be installed in the Python that Triton takes."""
 
 from common.triton.{} import {} as TritonPythonModel  # noqa: F401
 '''
@@ -87,14 +88,21 @@ def model_config(name: str, signature: Signature, batch_size: int, layout: Layou
     if name == WHOLE:
         return {**config, "ensemble_scheduling": {"step": steps()}}
     if batched:
-        delay = {"max_queue_delay_microseconds": layout.queue_delay} if layout.queue_delay else {}
-        config["dynamic_batching"] = delay
+        config["dynamic_batching"] = batching(layout)
     if name == STREAM:
         config["model_transaction_policy"] = {"decoupled": True}
-    kinds = {"auto": "KIND_AUTO", "cpu": "KIND_CPU", "cuda": "KIND_GPU"}
-    kind = "KIND_CPU" if name == FRONTEND else kinds[layout.device]
-    config["instance_group"] = [{"count": layout.instances, "kind": Word(kind)}]
+    config["instance_group"] = instances(replace(layout, device="cpu") if name == FRONTEND else layout)
     return config
+
+
+def batching(layout: Layout) -> dict[str, Any]:
+    """The entry `dynamic_batching`."""
+    return {"max_queue_delay_microseconds": layout.queue_delay} if layout.queue_delay else {}
+
+
+def instances(layout: Layout) -> list[dict[str, Any]]:
+    """The entry `instance_group`."""
+    return [{"count": layout.instances, "kind": Word(INSTANCE_KINDS[layout.device])}]
 
 
 def steps() -> list[dict[str, Any]]:
@@ -132,7 +140,7 @@ def warm_ups(sources: Mapping[str, Any], longest: int, n_mels: int) -> dict[str,
     """What each model with a batcher is run on before Triton says that it is ready."""
     from common.triton.speaking import analyse
 
-    first = analyse(sources["acoustic"].frontend.build(), FIRST_WORDS, longest)[0]
+    first = analyse(sources["acoustic"].frontend.build(), FIRST_WORDS, longest).utterances[0]
     return {
         FRONTEND: {tensors.TEXT.name: np.array([FIRST_WORDS.encode()], object)},
         ACOUSTIC: {tensors.SYMBOLS.name: first.ids, tensors.LENGTHS.name: np.array([len(first.ids)])},

@@ -7,7 +7,7 @@ made without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from common.synthesis.acoustic import AcousticModel
 from common.synthesis.finish import join_utterances, require_finite
 from common.synthesis.utterances import alike_batches, speak_utterances
 from common.synthesis.vocoder import Vocoder
-from common.text import Frontend, Utterance
+from common.text import Analysis, Frontend, Utterance
 
 T = TypeVar("T")
 
@@ -63,9 +63,11 @@ def _number(value: Any, kind: type) -> Any:
     return value
 
 
-def analyse(frontend: Frontend, text: str, longest: int) -> tuple[Utterance, ...]:
-    """The utterances of a text, none longer. An InputError where there is nothing to speak."""
-    return fitting_utterances(text, frontend(text).utterances, longest, frontend.symbols)
+def analyse(frontend: Frontend, text: str, longest: int) -> Analysis:
+    """Of a text whose utterances are none longer. An InputError where there is nothing to speak."""
+    found = frontend(text)
+    fitting = fitting_utterances(text, found.utterances, longest, frontend.symbols)
+    return replace(found, utterances=fitting)
 
 
 def speak(

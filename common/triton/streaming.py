@@ -17,7 +17,7 @@ from common.serve.scheduler import Batches, Scheduler
 from common.serve.settings import ServeSettings
 from common.stages.choose import KINDS
 from common.triton import tensors
-from common.triton.backend import Model
+from common.triton.backend import Model, in_json
 
 
 class TextToChunks(Model):
@@ -66,12 +66,14 @@ class TextToChunks(Model):
         analysed = await self.loop.run_in_executor(self.analysing, self.pairs.analyse, self.tts, text)
         stream = self.tts.stream(analysed, controls, sizes=self.pairs.chunk_sizes(self.tts))
         job = self.scheduler.submit(stream, Samples(), self.tts.sampling_rate)
+        first = [self.output(tensors.UNSPOKEN.name, np.array([in_json(analysed)], object))]
         async for data in job:
             if sender.is_cancelled():
                 job.cancel()
                 return
             audio = self.output(tensors.AUDIO.name, np.frombuffer(data, np.float32))
-            sender.send(self.triton.InferenceResponse([audio]))
+            sender.send(self.triton.InferenceResponse([audio, *first]))
+            first = []
 
     def finalize(self) -> None:
         self.scheduler.stop()

@@ -32,6 +32,7 @@ class Signature:
 TEXT = Tensor("text", TEXT_TYPE, (1,))
 SYMBOLS = Tensor("symbols", "int64")
 LENGTHS = Tensor("lengths", "int64")  # symbols of each utterance
+UNSPOKEN = Tensor("unspoken", TEXT_TYPE, (1,))  # JSON: symbols that could not be spoken, and where they stand
 PAUSES = Tensor("pauses", "float64")  # seconds behind each utterance
 MEL_LENGTHS = Tensor("mel_lengths", "int64")  # frames of each utterance
 AUDIO = Tensor("audio", "float32")
@@ -42,9 +43,9 @@ def signatures(n_mels: int = -1) -> Mapping[str, Signature]:
     """Of every model, by its name."""
     mel = Tensor("mel", "float32", (n_mels, -1))
     return {
-        FRONTEND: Signature((TEXT,), (SYMBOLS, LENGTHS, PAUSES)),
+        FRONTEND: Signature((TEXT,), (SYMBOLS, LENGTHS, PAUSES, UNSPOKEN)),
         ACOUSTIC: Signature((SYMBOLS, LENGTHS), (mel, MEL_LENGTHS)),
         VOCODER: Signature((mel, MEL_LENGTHS, PAUSES), (AUDIO, AUDIO_LENGTH)),
-        WHOLE: Signature((TEXT,), (AUDIO, AUDIO_LENGTH)),
-        STREAM: Signature((TEXT,), (AUDIO,)),
+        WHOLE: Signature((TEXT,), (AUDIO, AUDIO_LENGTH, MEL_LENGTHS, UNSPOKEN)),
+        STREAM: Signature((TEXT,), (AUDIO, UNSPOKEN)),
     }

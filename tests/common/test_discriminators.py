@@ -1,17 +1,20 @@
 """The discriminators: shapes, gradients and widths."""
 
+import pytest
 import torch
 
-from common.training.vocoder import make_discriminators
+from common.training.vocoder import SpectrogramDiscriminator, make_discriminators
 
 
-def judges(channels: int = 2) -> list:
-    return [judge for panel in make_discriminators(channels, channels) for judge in panel["judges"]]
+def judges(channels: int = 2, complex_spectra: bool = False) -> list:
+    panels = make_discriminators(channels, channels, complex_spectra)
+    return [judge for panel in panels for judge in panel["judges"]]
 
 
-def test_each_judge_scores_and_shows_its_features():
+@pytest.mark.parametrize("complex_spectra", [False, True])
+def test_each_judge_scores_and_shows_its_features(complex_spectra):
     assert [len(panel["judges"]) for panel in make_discriminators(2, 2)] == [5, 3]
-    for judge in judges():
+    for judge in judges(2, complex_spectra):
         audio = torch.randn(2, 1, 4096, requires_grad=True)
         score, maps = judge(audio)
         assert score.shape[0] == 2 and score.dim() == 2
@@ -20,10 +23,17 @@ def test_each_judge_scores_and_shows_its_features():
         assert torch.isfinite(audio.grad).all() and audio.grad.abs().sum() > 0
 
 
-def test_silence_gives_finite_gradients():
+@pytest.mark.parametrize("complex_spectra", [False, True])
+def test_silence_gives_finite_gradients(complex_spectra):
     audio = torch.zeros(1, 1, 4096, requires_grad=True)
-    sum(judge(audio)[0].sum() for judge in judges()[5:]).backward()
+    sum(judge(audio)[0].sum() for judge in judges(2, complex_spectra)[5:]).backward()
     assert torch.isfinite(audio.grad).all()
+
+
+@pytest.mark.parametrize("complex_spectra", [False, True])
+def test_only_complex_spectra_show_the_sign_of_audio(complex_spectra):
+    audio, judge = torch.randn(1, 1, 4096), SpectrogramDiscriminator(512, 2, complex_spectra)
+    assert torch.equal(judge(audio)[0], judge(-audio)[0]) is not complex_spectra
 
 
 def test_items_of_a_batch_are_judged_apart():

@@ -141,6 +141,8 @@ def test_chunks_grow_and_the_last_are_even(tts):
     assert frames_of(143, 10, 40, **how) == [10, 40, 40, 53]
     assert frames_of(13, 10, 40, **how) == [13]
     assert frames_of(14, 10, 40, **how) == [7, 7]
+    sizes, found = ChunkSizes(10, 40, **how), [frames_of(n, 10, 40, **how) for n in range(1, 300)]
+    assert max(map(max, found)) == sizes.longest == 53 and ChunkSizes(10, 40).longest == 40
 
 
 @pytest.mark.parametrize("frames, first, chunk", [(1, 1, 1), (7, 3, 3), (61, 1, 17), (150, 24, 64)])

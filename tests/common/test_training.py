@@ -7,6 +7,8 @@ import pytest
 import soundfile
 import torch
 
+from common.engines.torch_engine import TorchEngine
+from common.stages import stages_of
 from common.training.corpus import batches
 from common.training.corpus.dataset import Labels, save_labels
 from common.training.loop import Ema, GraphedSteps, Schedule, save_checkpoint
@@ -222,6 +224,19 @@ def test_hifigan_trains_on_true_and_predicted_mels_and_starts_from_networks(corp
     assert source.model == "hifigan"
     assert source.config.upsample_initial_channel == 32
     assert not any("parametrizations" in name for name in source.state)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("c4c4i", (64, 16)), ("c2c4i", (128, 32)), ("c4c4c4i", (16, 4))])
+def test_hifigan_with_an_inverse_stft_trains_resumes_and_speaks(name, shape, corpus, tmp_path, monkeypatch):
+    out, recipe = tmp_path / "run", ("--hparam", f"hparams/hifigan/train_{name}.yaml")
+    train(hifigan_train, monkeypatch, corpus, out, TINY_HIFIGAN, "--steps", "1", *recipe)
+    last = "--resume", str(out / "last.pt")
+    train(hifigan_train, monkeypatch, corpus, out, TINY_HIFIGAN, "--steps", "2", *recipe, *last)
+    source = read_checkpoint(out / "weights.safetensors")
+    assert (source.config.istft_n_fft, source.config.istft_hop_length) == shape
+    generator = stages_of("hifigan", source.config)[0]
+    audio = TorchEngine(generator, source)(mel=np.full((1, 80, 9), -5, np.float32))["audio"]
+    assert audio.shape == (1, 9 * HOP) and np.isfinite(audio).all()
 
 
 def test_mels_of_another_corpus_are_refused(corpus, tmp_path, monkeypatch):

@@ -10,8 +10,9 @@ from torch import nn
 
 from common.audio.contract import MelContract
 from common.config.hparams import load_hparams
+from common.training.vocoder import VocoderRecipe
 from hifigan.config import HifiganConfig, receptive_field
-from hifigan.model import HifiganGenerator
+from hifigan.model import LARGEST_MAGNITUDE, HifiganGenerator, InverseSTFT
 from hifigan.stages import stages
 
 HPARAMS = Path(__file__).parents[2] / "hparams" / "hifigan"
@@ -35,6 +36,25 @@ SMALL = {
     ),
     "odd overlap": HifiganConfig(
         upsample_initial_channel=12, upsample_rates=(5, 4), upsample_kernel_sizes=(16, 9)
+    ),
+    "istft": HifiganConfig(
+        upsample_initial_channel=16,
+        upsample_rates=(4, 2),
+        upsample_kernel_sizes=(8, 4),
+        resblock="2",
+        resblock_kernel_sizes=(3, 5),
+        resblock_dilation_sizes=((1, 2), (2, 6)),
+        istft_n_fft=32,
+        istft_hop_length=8,
+    ),
+    "istft, odd overlap": HifiganConfig(
+        upsample_initial_channel=12,
+        upsample_rates=(3, 2),
+        upsample_kernel_sizes=(8, 3),
+        resblock_kernel_sizes=(3,),
+        resblock_dilation_sizes=((1, 4),),
+        istft_n_fft=10,
+        istft_hop_length=5,
     ),
 }
 
@@ -92,6 +112,26 @@ def test_receptive_field_is_exactly_what_a_frame_reaches(config):
 
 
 @torch.no_grad()
+def test_a_frame_that_changes_moves_no_sample_beyond_the_receptive_field(config):
+    reach, network = receptive_field(config), make(config)
+    mel = torch.randn(1, config.n_mel_channels, 2 * reach + 3)
+    (before,) = network.generate(mel)
+    mel[:, :, reach + 1] += 1
+    changed = (network.generate(mel)[0] != before)[0].view(-1, config.hop_length).any(1)
+    assert changed[reach + 1] and not changed[0] and not changed[-1]
+
+
+@torch.no_grad()
+def test_masked_items_of_a_batch_equal_those_alone(config):
+    network, lengths = make(config), torch.tensor([7, 12, 1])
+    mel = torch.randn(3, config.n_mel_channels, 12)
+    (audio,) = network.generate(mel, lengths)
+    for row, length in enumerate(lengths.tolist()):
+        (alone,) = network.generate(mel[row : row + 1, :, :length])
+        torch.testing.assert_close(audio[row, : length * config.hop_length], alone[0], rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
 def test_chunks_with_context_equal_one_shot(config):
     network, context, hop = make(config), receptive_field(config), config.hop_length
     mel = torch.randn(1, config.n_mel_channels, 70)
@@ -104,14 +144,64 @@ def test_chunks_with_context_equal_one_shot(config):
     torch.testing.assert_close(torch.cat(chunks, 1), whole, rtol=0, atol=1e-5)
 
 
-def test_trains_in_bfloat16_with_the_last_convolution_in_float32():
-    network = make(SMALL["v3"])
+@pytest.mark.parametrize("name", ["v3", "istft"])
+def test_trains_in_bfloat16_with_the_head_in_float32(name):
+    network = make(SMALL[name])
     with torch.autocast("cpu", torch.bfloat16):
         features = network.body(torch.randn(1, 80, 4))
     audio = network.head(features.float())
     audio.square().mean().backward()
     assert features.dtype == torch.bfloat16 and audio.dtype == torch.float32
     assert all(torch.isfinite(p.grad).all() for p in network.parameters())
+
+
+@pytest.mark.parametrize(("size", "hop"), [(16, 4), (64, 16), (128, 32), (24, 8), (10, 5)])
+def test_the_inverse_stft_is_pytorchs(size, hop):
+    config = HifiganConfig(istft_n_fft=size, istft_hop_length=hop)
+    spectrum = torch.randn(2, size // 2 + 1, 9, dtype=torch.complex64)
+    audio = InverseSTFT(config)(torch.cat((spectrum.real, spectrum.imag), dim=1))
+    # PyTorch's phases count from the window's first sample, and its windows' sum ends with the frames.
+    centred = spectrum * (-1.0) ** torch.arange(size // 2 + 1)[:, None]
+    window, beyond = torch.hann_window(size), size // hop
+    padded = nn.functional.pad(torch.view_as_real(centred), (0, 0, beyond, beyond))
+    whole = torch.istft(torch.view_as_complex(padded), size, hop, window=window, center=True)
+    start = beyond * hop + config.istft_start - size // 2
+    torch.testing.assert_close(audio, whole[:, start : start + 9 * hop], rtol=0, atol=1e-6)
+
+
+@torch.no_grad()
+def test_spectra_of_a_signal_give_it_back():
+    config = HifiganConfig(istft_n_fft=64, istft_hop_length=16)
+    signal, steps = torch.randn(1, 50 * 16), torch.arange(64)
+    windows = signal.unfold(1, 64, 16) * torch.hann_window(64)
+    turns = torch.outer(steps - 32.0, torch.arange(33.0)) * (2 * torch.pi / 64)
+    spectrum = torch.cat((windows @ turns.cos(), -windows @ turns.sin()), dim=2).mT
+    audio = InverseSTFT(config)(spectrum)
+    inside = slice(3 * 16, -3 * 16)  # the ends lack windows
+    first = config.istft_start
+    torch.testing.assert_close(
+        audio[:, inside], signal[:, first : first + audio.shape[1]][:, inside], rtol=0, atol=1e-5
+    )
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("log_magnitude", [20.0, 200.0])  # the exponentials of half and of single precision
+def test_magnitudes_are_clamped_before_they_overflow(log_magnitude):
+    network = make(SMALL["istft"]).remove_weight_norm()
+    bins = network.config.istft_n_fft // 2 + 1
+    network.conv_post.bias[:bins] = log_magnitude
+    audio = network(torch.randn(1, 80, 20))
+    assert audio.abs().max() <= bins * network.istft.overlap * LARGEST_MAGNITUDE
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["c2c4i", "c4c4c4i", "c4c4i", "c8i"])
+def test_an_inverse_stft_starts_its_training_at_the_level_of_speech(name):
+    recipe = HPARAMS / f"train_{name}.yaml"
+    config, contract, _ = load_hparams(recipe, HifiganConfig, MelContract, VocoderRecipe)
+    assert config.hop_length == contract.hop_length
+    audio = make(config)(torch.randn(1, 80, 30) * 2 - 5)
+    assert 1e-4 < audio.std() < 0.1
 
 
 class _Stage(nn.Module):
@@ -124,7 +214,7 @@ class _Stage(nn.Module):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["v1", "v3"])
+@pytest.mark.parametrize("name", ["v1", "v3", "istft"])
 def test_exported_graph_equals_pytorch_at_other_lengths_and_batches(name, tmp_path):
     network = make(SMALL[name]).remove_weight_norm()
     stage = stages(network.config)[0]
@@ -168,6 +258,10 @@ def test_stage_declares_samples_by_the_hop():
         ({"resblock_kernel_sizes": (3, 4, 5)}, "must be odd"),
         ({"upsample_kernel_sizes": (16, 16, 4, 1)}, "must cover the rate"),
         ({"upsample_initial_channel": 8}, "would reach zero"),
+        ({"istft_n_fft": 64}, "istft_n_fft 64 and istft_hop_length 0: an inverse STFT needs both"),
+        ({"istft_n_fft": 64, "istft_hop_length": 24}, "must be even and a multiple of istft_hop_length 24"),
+        ({"istft_n_fft": 15, "istft_hop_length": 5}, "must be even"),
+        ({"istft_n_fft": 64, "istft_hop_length": 64}, "so that windows overlap everywhere"),
     ],
 )
 def test_impossible_sizes_are_refused(wrong, message):

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import threading
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from common.cli.serve import main
 from common.errors import InputError
+from common.serve.server import listen
 from tests.serve.conftest import PATIENCE, SPEECH, own_pcm, samples_of, serving, wait_for
 
 pytestmark = pytest.mark.serve
@@ -107,3 +109,14 @@ def test_what_keeps_them_from_listening_is_a_sentence(monkeypatch):
         port = server.url.rpartition(":")[2]
         with pytest.raises(OSError, match=f"in use: 127.0.0.1 port {port}"):
             main(["--processes", "2", "--port", port])
+
+
+def test_they_begin_where_another_server_s_connections_are_in_their_last_minute():
+    before = listen("127.0.0.1", 0)
+    port = before.getsockname()[1]
+    with socket.create_connection(("127.0.0.1", port)) as caller:
+        accepted, _ = before.accept()
+        accepted.close()  # whoever closes first waits for late packets
+        assert caller.recv(1) == b""
+    before.close()
+    listen("127.0.0.1", port, shared=True).close()

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import math
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -144,12 +143,79 @@ def test_all_bytes_come_in_order_with_the_encoder_s_rest():
 
 def test_encoding_beside_the_workers_keeps_the_order():
     async def test(scheduler):
-        with ThreadPoolExecutor(3) as beside:
-            scheduler._encoders = beside
-            jobs = [scheduler.submit(chunks([], "a", range(1, 40)), Plain(), RATE) for _ in range(4)]
-            return await asyncio.gather(*map(read, jobs))
+        jobs = [scheduler.submit(chunks([], "a", range(1, 40)), Plain(), RATE) for _ in range(4)]
+        return await asyncio.gather(*map(read, jobs))
 
-    assert run(test, workers=2) == [bytes(sum(range(40))) + b"end"] * 4
+    assert run(test, workers=2, encoders=3) == [bytes(sum(range(40))) + b"end"] * 4
+
+
+def test_encoders_end_after_the_workers_and_what_these_were_at_is_cancelled():
+    async def test(scheduler):
+        gate, job = hang(scheduler)
+        scheduler.stop()
+        gate.set()
+        with pytest.raises(Cancelled):
+            await asyncio.wait_for(read(job), 60)
+        scheduler.join(60)
+        return [thread.is_alive() for thread in scheduler._threads]
+
+    assert run(test, encoders=3) == [False] * 4
+
+
+class Ending:
+    """Chunks that say which is the last."""
+
+    def __init__(self, count):
+        self.left, self.asked = count, 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.asked += 1
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        return np.zeros(50, np.float32)
+
+    @property
+    def ended(self):
+        return not self.left
+
+    def close(self):
+        pass
+
+
+def test_the_end_comes_with_the_last_chunk_that_says_so():
+    async def test(scheduler):
+        ending = Ending(3)
+        job = scheduler.submit(ending, Plain(), RATE)
+        return await read(job), ending.asked, job.progress.made, job.progress.ended
+
+    assert run(test) == (bytes(150) + b"end", 3, 1.5, 0.0)
+
+
+def test_first_sounds_of_a_batch_leave_before_the_rest():
+    order = []
+
+    class Noting(Plain):
+        def __init__(self, name):
+            super().__init__()
+            self.name = name
+
+        def write(self, samples):
+            order.append(self.name)
+            return super().write(samples)
+
+    async def test(scheduler):
+        gate, blocker = hang(scheduler)
+        jobs = [scheduler.submit(Named(name, 2), Noting(name), RATE) for name in ("a1", "a2", "a3")]
+        jobs[0].progress.made = 0.01  # it has had a sound, and is the most urgent one
+        gate.set()
+        await asyncio.gather(*map(read, [blocker, *jobs]))
+
+    run(test, batches=batches_of(Ahead()))
+    assert order[:3] == ["a2", "a3", "a1"]
 
 
 def test_who_has_nothing_comes_first_then_who_runs_dry_first():
@@ -209,12 +275,11 @@ class Keeping(Plain):
 @pytest.mark.parametrize("beside", [False, True])
 def test_nobody_is_behind_whose_encoder_keeps_the_audio(beside):
     async def run():
-        with ThreadPoolExecutor(1) as encoders:
-            scheduler = Scheduler(1, 1.0, encoders if beside else None)
-            job = scheduler.submit(chunks([], "", [50] * 20), Keeping(), RATE)
-            assert await asyncio.wait_for(read(job), 60) == b"end"
-            assert job.progress.made == job.progress.taken == 10.0
-            scheduler.stop()
+        scheduler = Scheduler(1, 1.0, 1 if beside else 0)
+        job = scheduler.submit(chunks([], "", [50] * 20), Keeping(), RATE)
+        assert await asyncio.wait_for(read(job), 60) == b"end"
+        assert job.progress.made == job.progress.taken == 10.0
+        scheduler.stop()
 
     asyncio.run(run())
 
@@ -369,7 +434,7 @@ def test_a_worker_that_has_nothing_to_do_gets_its_share():
             first = scheduler._next_jobs()
         names = [job.chunks.name for job in first]
         for job in first:
-            scheduler._encode(job, None)
+            scheduler._encode(job, None, True)
         await asyncio.gather(*map(read, jobs))
         return names
 
@@ -408,17 +473,16 @@ def test_one_of_a_batch_that_fails_ends_alone():
     assert first == third == bytes(150) + b"end" and str(second) == "a2 cannot be spoken"
 
 
-def test_a_fault_of_the_batch_ends_its_jobs_and_not_the_worker():
+def test_after_a_fault_of_the_batch_each_is_made_alone(caplog):
     ahead = Ahead(error=RuntimeError("no batches today"))
 
     async def test(scheduler):
-        jobs, encoders = submit(scheduler, Named("a1", 3), Named("a2", 3))
-        ends = await asyncio.gather(*map(read, jobs[1:]), return_exceptions=True)
-        assert all(one.discarded for one in encoders) and scheduler.jobs == 0
-        return ends, await read(scheduler.submit(chunks([], "next", [2]), Plain(), RATE))
+        jobs, _ = submit(scheduler, Named("a1", 3), Named("a2", 3, fail_at=1))
+        return await asyncio.gather(*map(read, jobs[1:]), return_exceptions=True)
 
-    ends, after = run(test, batches=batches_of(ahead))
-    assert [str(end) for end in ends] == ["no batches today"] * 2 and after == bytes(2) + b"end"
+    whole, failed = run(test, batches=batches_of(ahead))
+    assert whole == bytes(150) + b"end" and str(failed) == "a2 cannot be spoken"
+    assert "a batch failed: each text is spoken alone" in caplog.text and "no batches today" in caplog.text
 
 
 def test_a_listener_far_behind_is_not_taken_along():

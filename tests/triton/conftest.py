@@ -25,6 +25,7 @@ class Running:
     process: subprocess.Popen
     http: str
     grpc: str
+    metrics: str
     repository: Path
     log: Path
 
@@ -92,7 +93,7 @@ def server(repository, tmp_path_factory) -> Iterator[Running]:
     with log.open("wb") as output:
         environment = {**own_environment(), "TMPDIR": str(workspace)}
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
-    running = Running(process, f"http://127.0.0.1:{http}", f"http://127.0.0.1:{grpc}", repository, log)
+    running = Running(process, *(f"http://127.0.0.1:{port}" for port in names.values()), repository, log)
     try:
         end = time.monotonic() + PATIENCE
         while not running.ready():

@@ -6,11 +6,18 @@ import numpy as np
 import pytest
 
 from common.serve.client import Address, ServerError
+from common.text import Unspoken
 from common.triton.client import HttpClient
 from tests.plain_server import answering
 
 AUDIO = np.array([0.5, -0.25, 1.0], np.float32)
-HEAD = json.dumps({"outputs": [{"name": "audio", "parameters": {"binary_data_size": 12}}]}).encode()
+OUTPUTS = [
+    {"name": "audio_length", "shape": [1, 1], "data": [3]},
+    {"name": "audio", "shape": [1, 3], "parameters": {"binary_data_size": 12}},
+    {"name": "mel_lengths", "shape": [1, 2], "data": [4, 2]},
+    {"name": "unspoken", "shape": [1, 1], "data": ['[{"symbol": "x", "position": 2}]']},
+]
+HEAD = json.dumps({"outputs": OUTPUTS}).encode()
 
 
 def client_of(server) -> HttpClient:
@@ -24,12 +31,40 @@ def test_samples_follow_the_json_and_the_connection_is_kept():
     with answering(respond) as server:
         client = client_of(server)
         for text in ("Hello.", "“Grüße”"):
-            np.testing.assert_array_equal(client.speak(text, {"pace": 1.5}), AUDIO)
+            (speech,) = client.speak([text], {"pace": 1.5})
+            np.testing.assert_array_equal(speech.audio, AUDIO)
+            assert speech.frames == 6
+            assert speech.unspoken == (Unspoken("x", 2, text),)
         client.close()
         assert server.opened == 1
         assert [asked["inputs"][0]["data"] for asked in server.asked] == [["Hello."], ["“Grüße”"]]
         assert server.asked[0]["parameters"] == {"pace": 1.5}
         assert server.asked[0]["path"] == "/v2/models/text_to_speech/infer"
+
+
+def test_several_texts_in_a_request_are_without_what_pads_them():
+    outputs = [
+        {"name": "audio", "shape": [2, 3], "parameters": {"binary_data_size": 24}},
+        {"name": "audio_length", "shape": [2, 1], "data": [3, 1]},
+        {"name": "mel_lengths", "shape": [2, 2], "data": [4, 2, 3, -1]},
+        {"name": "unspoken", "shape": [2, 1], "data": ["[]", "[]"]},
+    ]
+    head = json.dumps({"outputs": outputs}).encode()
+    samples = np.array([AUDIO, [0.25, 0, 0]], np.float32).tobytes()
+
+    def respond(handler, body):
+        handler.whole(200, head + samples, Inference_Header_Content_Length=str(len(head)))
+
+    with answering(respond) as server:
+        client = client_of(server)
+        made = client.speak(["One.", "Two."], {})
+        client.close()
+    assert [one.audio.tolist() for one in made] == [[0.5, -0.25, 1.0], [0.25]]
+    assert [one.frames for one in made] == [6, 3]
+    assert server.asked[0]["inputs"][0] == {
+        **{"name": "text", "datatype": "BYTES", "shape": [2, 1]},
+        "data": ["One.", "Two."],
+    }
 
 
 @pytest.mark.parametrize(
@@ -45,9 +80,9 @@ def test_samples_follow_the_json_and_the_connection_is_kept():
 def test_an_answer_that_is_no_speech_is_an_error_with_its_words(status, body, message):
     with answering(lambda handler, asked: handler.whole(status, body)) as server:
         client = client_of(server)
-        for ask in (client.speak, lambda text, parameters: list(client.stream(text, parameters))):
+        for ask in (lambda: client.speak(["Hello."], {}), lambda: list(client.stream("Hello.", {}))):
             with pytest.raises(ServerError) as caught:
-                ask("Hello.", {})
+                ask()
             assert (caught.value.status, str(caught.value)) == (status, message)
         client.close()
 
@@ -62,19 +97,22 @@ def test_a_connection_that_breaks_is_an_error_and_opened_again():
     with answering(respond) as server:
         client = client_of(server)
         with pytest.raises(ServerError, match="the connection broke") as caught:
-            client.speak("Hello.", {})
+            client.speak(["Hello."], {})
         assert caught.value.status == 0
-        np.testing.assert_array_equal(client.speak("Hello.", {}), AUDIO)
+        np.testing.assert_array_equal(client.speak(["Hello."], {})[0].audio, AUDIO)
         client.close()
 
 
 def test_a_stream_gives_each_chunk_and_the_error_that_ends_it():
-    events = [{"audio": [0.5, -0.25]}, {"audio": 1.0}, {"error": "the models gave NaN"}]
+    rows = '[{"symbol": "x", "position": 2}]'
+    events = [{"audio": [0.5, -0.25], "unspoken": rows}, {"audio": 1.0}, {"error": "the models gave NaN"}]
     lines = [b"data: " + json.dumps(event).encode() + b"\n\n" for event in events]
     with answering(lambda handler, body: handler.chunked(lines)) as server:
         client = client_of(server)
         chunks = client.stream("Hello.", {"seed": 3})
-        assert [next(chunks).tolist(), next(chunks).tolist()] == [[0.5, -0.25], [1.0]]
+        first, second = next(chunks), next(chunks)
+        assert (first.audio.tolist(), second.audio.tolist()) == ([0.5, -0.25], [1.0])
+        assert (first.unspoken, second.unspoken) == ((Unspoken("x", 2, "Hello."),), ())
         with pytest.raises(ServerError, match="the models gave NaN"):
             next(chunks)
         client.close()
@@ -93,7 +131,7 @@ def test_a_stream_that_breaks_off_is_an_error():
     with answering(respond) as server:
         client = client_of(server)
         chunks = client.stream("Hello.", {})
-        assert next(chunks).tolist() == [0.5]
+        assert next(chunks).audio.tolist() == [0.5]
         with pytest.raises(ServerError, match="the connection broke") as caught:
             next(chunks)
         assert caught.value.status == 0

@@ -141,15 +141,15 @@ def test_batches_give_what_speak_gives_and_errors_stay_with_their_item(tts):
     each = [Controls(), Controls(pace=1.5), Controls(volume=0.5)]
     analysed = [speaking.analyse(tts.frontend, text, 30) for text in texts]
     items = [
-        speaking.Symbols([one.ids for one in utterances], controls)
-        for utterances, controls in zip(analysed, each, strict=True)
+        speaking.Symbols([one.ids for one in analysis.utterances], controls)
+        for analysis, controls in zip(analysed, each, strict=True)
     ]
     items.append(speaking.Symbols([np.array([0, 9999])], Controls()))
     *mels, wrong = speaking.speak(tts.acoustic, tts.frontend.symbols, items)
     assert isinstance(wrong, InputError) and "symbol ids from 0 to 9999" in str(wrong)
     given = [
-        speaking.Mels(one, [utterance.pause for utterance in utterances], controls)
-        for one, utterances, controls in zip(mels, analysed, each, strict=True)
+        speaking.Mels(one, [utterance.pause for utterance in analysis.utterances], controls)
+        for one, analysis, controls in zip(mels, analysed, each, strict=True)
     ]
     given.insert(1, speaking.Mels([np.full_like(mels[0][0], np.nan)], [0.0], Controls()))
     audio = speaking.vocode(tts.vocoder, tts.sampling_rate, given)

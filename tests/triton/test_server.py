@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import soundfile
+import yaml
 
+from common.bench.triton_server import settled
+from common.cli.benchmark_triton import main as measure
 from common.cli.triton_client import main as speak_phrases
 from common.errors import InputError
 from common.serve.client import Address, ServerError
@@ -30,6 +34,15 @@ def client(server):
     client.close()
 
 
+def alone(client, text, parameters):
+    """The audio of a text alone in its request."""
+    return client.speak([text], parameters)[0].audio
+
+
+def streamed(client, text, parameters):
+    return np.concatenate([chunk.audio for chunk in client.stream(text, parameters)])
+
+
 def close_to(audio, wanted) -> bool:
     """The server's numpy and ONNX Runtime may be other ones than ours."""
     return audio.shape == wanted.shape and bool(np.allclose(audio, wanted, atol=1e-4))
@@ -40,8 +53,8 @@ def test_audio_is_what_speak_gives(client, tts, controls):
     assert client.sampling_rate() == tts.sampling_rate
     for text in TEXTS:
         wanted = tts.speak(text, Controls(**controls)).samples
-        assert close_to(client.speak(text, controls), wanted)
-        assert close_to(np.concatenate(list(client.stream(text, controls))), wanted)
+        assert close_to(alone(client, text, controls), wanted)
+        assert close_to(streamed(client, text, controls), wanted)
 
 
 @pytest.mark.parametrize(
@@ -55,10 +68,21 @@ def test_audio_is_what_speak_gives(client, tts, controls):
 )
 def test_what_cannot_be_spoken_is_an_invalid_argument(client, text, parameters, message):
     with pytest.raises(ServerError, match="^" + message.replace("?", r"\?")) as whole:
-        client.speak(text, parameters)
+        alone(client, text, parameters)
     with pytest.raises(ServerError, match="^" + message.replace("?", r"\?")) as stream:
         list(client.stream(text, parameters))
     assert (whole.value.status, stream.value.status) == (400, 400)
+
+
+def test_what_cannot_be_spoken_is_told(client, tts):
+    text = "One 你好 two. And 你 three."
+    wanted = [(one.symbol, one.position) for one in tts.speak(text).unspoken]
+    assert wanted
+    plain, with_symbols = client.speak(["Hello.", text], {})
+    first, *rest = client.stream(text, {})
+    for speech in (with_symbols, first):
+        assert [(one.symbol, one.position) for one in speech.unspoken] == wanted
+    assert not any(speech.unspoken for speech in (plain, *rest))
 
 
 def infer(server, model, **inputs):
@@ -94,20 +118,13 @@ def test_tensors_that_fit_no_model_are_invalid_arguments(server, client):
     ):
         status, answer = infer(server, model, **inputs)
         assert (status, message in answer["error"]) == (400, True), answer
-    assert len(client.speak("It still speaks.", {}))
+    assert len(alone(client, "It still speaks.", {}))
 
 
-def statistics(server) -> dict[str, tuple[int, int]]:
-    """Items and executions of each model so far."""
-    with urllib.request.urlopen(f"{server.http}/v2/models/stats", timeout=PATIENCE) as answer:
-        models = json.load(answer)["model_stats"]
-    return {one["name"]: (one["inference_count"], one["execution_count"]) for one in models}
-
-
-def test_batches_form_and_everyone_gets_their_own_sentence(server, tts):
+def test_batches_form_and_everyone_gets_their_own_sentence(server, client, tts):
     texts = [f"This is sentence number {number}, {'long ' * (number % 5)}indeed." for number in range(48)]
     texts[17] = ""  # an error in a batch is nobody else's
-    before = statistics(server)
+    before = settled(client)
 
     def ask(some):
         client = HttpClient(Address.parse(server.http), PATIENCE)
@@ -118,7 +135,7 @@ def test_batches_form_and_everyone_gets_their_own_sentence(server, tts):
 
     def spoken(client, text):
         try:
-            return client.speak(text, {})
+            return alone(client, text, {})
         except ServerError as error:
             return error
 
@@ -130,11 +147,11 @@ def test_batches_form_and_everyone_gets_their_own_sentence(server, tts):
                 assert close_to(answer, tts.speak(text).samples)
             else:
                 assert isinstance(answer, ServerError) and answer.status == 400
-    after = statistics(server)
+    after = settled(client)
     for model in ("frontend", "acoustic", "vocoder"):
-        items, runs = (after[model][i] - before[model][i] for i in range(2))
-        assert items == (48 if model == "frontend" else 47)
-        assert items / runs > 2, f"{model}: {items} texts in {runs} runs"
+        texts_made = after[model].texts - before[model].texts
+        assert texts_made == (48 if model == "frontend" else 47)
+        assert after[model].since(before[model])["batch"] > 2, model
 
 
 def test_streams_at_a_time_are_not_mixed_up(server, tts):
@@ -149,27 +166,21 @@ def test_streams_at_a_time_are_not_mixed_up(server, tts):
 
     with ThreadPoolExecutor(len(texts)) as clients:
         for text, chunks in zip(texts, clients.map(ask, texts), strict=True):
-            assert close_to(np.concatenate(chunks), tts.speak(text).samples)
+            assert close_to(np.concatenate([chunk.audio for chunk in chunks]), tts.speak(text).samples)
 
 
 def test_a_long_text_comes_in_chunks(client, tts):
     text = " ".join([TEXTS[1]] * 20)
     chunks = list(client.stream(text, {}))
     assert len(chunks) > 1  # how many depends on how fast they are taken
-    assert close_to(np.concatenate(chunks), tts.speak(text).samples)
+    assert close_to(np.concatenate([chunk.audio for chunk in chunks]), tts.speak(text).samples)
 
 
-def test_a_request_of_several_texts_is_answered_with_their_lengths(server, tts):
-    data = {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [3, 1], "data": TEXTS}]}
-    url = f"{server.http}/v2/models/text_to_speech/infer"
-    request = urllib.request.Request(url, json.dumps(data).encode())
-    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-        outputs = {
-            one["name"]: np.array(one["data"]).reshape(one["shape"]) for one in json.load(answer)["outputs"]
-        }
-    for text, audio, (length,) in zip(TEXTS, outputs["audio"], outputs["audio_length"], strict=True):
-        assert close_to(audio[:length].astype(np.float32), tts.speak(text).samples)
-        assert not audio[length:].any()
+def test_a_request_of_several_texts_is_answered_with_their_lengths(client, tts):
+    for text, speech in zip(TEXTS, client.speak(TEXTS, {}), strict=True):
+        wanted = tts.speak(text)
+        assert close_to(speech.audio, wanted.samples)
+        assert speech.frames == sum(mel.shape[1] for mel in wanted.mels)
 
 
 @pytest.fixture
@@ -190,6 +201,11 @@ def test_the_client_writes_a_wav_for_each_line(server, tts, phrases, tmp_path, c
     words = (str(phrases), "--server", server.http)
     assert speak_phrases([*words, "-o", str(tmp_path / "whole"), "--concurrency", "3"]) == 0
     assert "3 phrases" in capsys.readouterr().out
+    (tmp_path / "odd.txt").write_text("One 你好 two.\n", encoding="utf-8")
+    odd = (str(tmp_path / "odd.txt"), "--server", server.http, "-o", str(tmp_path / "odd"))
+    assert speak_phrases(odd) == 0
+    warned = capsys.readouterr().err
+    assert "odd.txt line 1: '你" in warned and "at position 4 cannot be spoken" in warned
     require_wavs(tmp_path / "whole", tts)
     assert speak_phrases([*words, "-o", str(tmp_path / "stream"), "--stream", "--pace", "1.5"]) == 0
     assert "first audio" in capsys.readouterr().out
@@ -228,6 +244,45 @@ def test_the_client_speaks_grpc(server, tts, phrases, tmp_path, way):
     wrong = run("--pace", "1.5", "--sigma", "1")
     assert wrong.returncode == 2 and "the control 'sigma' would change nothing" in wrong.stderr
     assert run().returncode == 0  # the server has survived it
+
+
+def test_the_benchmark_has_what_callers_and_the_server_say(server, phrases, tmp_path, capsys):
+    words = (
+        str(phrases),
+        "--server",
+        server.http,
+        "--runs",
+        "2",
+        "--warm-up-runs",
+        "1",
+        "--out",
+        str(tmp_path),
+    )
+    loads = ("--batches", "1,3,99", "--concurrency", "4", "--streams", "2")
+    assert measure([*words, *loads]) == 0
+    assert (tmp_path / "triton.md").read_text() == capsys.readouterr().out
+    one, three, many, dynamic, stream = json.loads((tmp_path / "triton.json").read_text())["rows"]
+    assert [row["answers"] for row in (one, three, many, dynamic, stream)] == [2, 2, 0, 8, 4]
+    assert "batch-size must be <= 32" in many["failed"]
+    assert three["server"]["vocoder"]["batch"] == 3
+    for row in (one, three, dynamic):
+        assert row["mels_per_s"] > row["texts_per_s"] > 0
+        assert 0 < row["compute_s"] < row["compute_s"] + row["queue_s"] + row["client_s"]
+    assert stream["first_audio"]["mean"] < stream["latency"]["mean"]
+
+
+def test_the_autoscaler_asks_for_what_the_server_counts(server, client):
+    alone(client, "Hello.", {})
+    (rule,) = yaml.safe_load((ROOT / "examples/triton/helm/prometheus-adapter.yaml").read_text())["rules"][
+        "custom"
+    ]
+    with urllib.request.urlopen(f"{server.metrics}/metrics", timeout=PATIENCE) as answer:
+        lines = answer.read().decode().splitlines()
+    parts = re.findall(r'(nv_\w+)\{[^}]*model=~?"([\w|]+)"', rule["metricsQuery"])
+    assert len(parts) == 2
+    for name, models in parts:
+        for model in models.split("|"):
+            assert any(line.startswith(f"{name}{{") and f'model="{model}"' in line for line in lines)
 
 
 def test_the_probe_notices_a_dead_model_and_a_reload_heals_it(server):

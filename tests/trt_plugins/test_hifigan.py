@@ -157,6 +157,7 @@ def test_tiles_are_smaller_where_there_is_less(rows):
     [
         ({"upsample_kernel_sizes": (7, 8, 4)}, "upsampling by 4 with kernel 7: the kernels need an even"),
         ({"resblock_dilation_sizes": ((1,), (1, 3))}, "resblock_dilation_sizes of one length for all blocks"),
+        ({"istft_n_fft": 16, "istft_hop_length": 4}, "istft_n_fft 16: the kernels end in the published conv"),
     ],
 )
 def test_sizes_that_the_kernels_cannot_run_are_refused(change, reason):

@@ -34,6 +34,14 @@ OTHER = {
     "resblock_dilation_sizes": ((2,), (2,), (2,)),
 }
 
+ISTFT = {
+    **V3,
+    "upsample_rates": (4, 4),
+    "upsample_kernel_sizes": (8, 8),
+    "istft_n_fft": 64,
+    "istft_hop_length": 16,
+}
+
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory) -> ModelSource:
@@ -66,6 +74,14 @@ class TestOnGpu(OnGpu):
     def test_a_repeated_call_gives_the_same_audio(self, published):
         assert_repeatable(published, 2, 37)
 
+    def test_an_inverse_stft_runs_on_pytorchs_kernels(self, tmp_path):
+        source = random_source("hifigan", tmp_path, ISTFT)
+        for name in ("generator", "masked_generator"):
+            with pytest.warns(UserWarning, match="runs on PyTorch's kernels"):
+                kernels = kernels_of(source, name)
+            for batch, frames in ((1, 37), (4, 129)):
+                assert_near(kernels, source, batch, frames)
+
 
 class TestRefused(Refused):
     name = "HiFi-GAN"
@@ -74,6 +90,17 @@ class TestRefused(Refused):
         config = dataclasses.replace(voice.config, upsample_kernel_sizes=(7, 8, 8, 8))
         source = ModelSource("hifigan", config, Path("hifigan"), MelContract())
         with pytest.raises(ValueError, match="upsampling by 4 with kernel 7"):
+            kernels_of(source)
+
+    @pytest.mark.no_gpu
+    def test_an_inverse_stft_is_said_and_needs_a_gpu_too(self, tmp_path):
+        source = random_source("hifigan", tmp_path, ISTFT)
+        with (
+            pytest.warns(
+                UserWarning, match=r"hifigan\.generator runs on PyTorch's kernels in single precision"
+            ),
+            pytest.raises(ValueError, match="as a CUDA graph needs an NVIDIA GPU"),
+        ):
             kernels_of(source)
 
 

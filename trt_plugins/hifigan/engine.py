@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from common.engines import Engine
+from common.engines.padded import CapturedNetwork
+from common.stages import Stage
 from hifigan.config import HifiganConfig
 from hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
 from trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, Zeros, processors_of
 from trt_plugins.hifigan.fold import CHUNK, Folded, KernelLayout, Level, Product, fold, layout_of
+
+if TYPE_CHECKING:
+    from common.weights.voices import ModelSource
 
 WINDOW_ROWS, LAST_ROWS = 16, 128
 
@@ -240,3 +247,22 @@ class Shape(GraphedShape):
 class Generator(ShapedGenerator):
     name, shape = "HiFi-GAN", Shape
     check, fold = staticmethod(layout_of), staticmethod(fold)
+
+
+class GeneratorNetwork(CapturedNetwork):
+    """Phases of an inverse STFT in half precision would be audible noise."""
+
+    in_float32 = True
+
+
+def make_generator(
+    stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None
+) -> Engine:
+    """An engine on the kernels; on PyTorch's, with a warning, where the network has an inverse STFT."""
+    if not source.config.istft_n_fft:
+        return Generator(stage, source, device, threads)
+    warnings.warn(
+        f"{stage.full_name} runs on PyTorch's kernels in single precision: ours have no inverse STFT",
+        stacklevel=2,
+    )
+    return GeneratorNetwork(stage, source, device, threads)

@@ -56,6 +56,11 @@ class KernelLayout:
 
 def layout_of(config: HifiganConfig, columns: int = COLUMNS) -> KernelLayout:
     """The layout for a network; raises for one that the kernels do not support."""
+    if config.istft_n_fft:
+        raise InputError(
+            f"istft_n_fft {config.istft_n_fft}: the kernels end in the published convolution, not in an "
+            "inverse STFT"
+        )
     ups = list(zip(config.upsample_rates, config.upsample_kernel_sizes, strict=True))
     for rate, kernel in ups:
         if (kernel - rate) % 2:

@@ -1,0 +1,116 @@
+"""Load on a Triton Inference Server: texts together in a request, requests at a time, and streams."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from common.bench.server_load import START_UP, Answer, started
+from common.serve.client import Address, ServerError
+from common.triton.client import CLIENTS, Client
+
+STATIC, DYNAMIC, STREAM = "static batching", "dynamic batching", "stream"
+
+
+@dataclass(frozen=True)
+class TritonTarget:
+    """What is asked of whom."""
+
+    address: Address
+    protocol: str
+    texts: tuple[str, ...]
+    rate: int  # Hz
+    parameters: Mapping[str, Any]  # controls
+    timeout: float = 300.0
+
+    def client(self) -> Client:
+        return CLIENTS[self.protocol](self.address, self.timeout)
+
+
+@dataclass(frozen=True)
+class TritonLoad:
+    """How it is asked: by one client a `number` of texts in each request, or by so many clients one text.
+
+    Each client makes `runs` requests one after the other.
+    """
+
+    kind: str
+    number: int
+    runs: int
+
+    @property
+    def clients(self) -> int:
+        return 1 if self.kind == STATIC else self.number
+
+    @property
+    def texts(self) -> int:
+        """In a request."""
+        return self.number if self.kind == STATIC else 1
+
+
+@dataclass
+class Reply(Answer):
+    """The answer to one request."""
+
+    frames: int = 0  # of all its mels; unknown in a stream
+
+
+def run_load(target: TritonTarget, load: TritonLoad, processes: int = 1) -> list[Reply]:
+    """All answers; `processes` share the clients, where one Python process is too slow for them."""
+    processes = min(processes, load.clients)
+    if processes == 1:
+        return _run_part(target, load, 0, 1, time.perf_counter())
+    with started(processes) as pool:
+        begin = time.perf_counter() + START_UP
+        parts = [
+            pool.submit(_run_part, target, load, number, processes, begin) for number in range(processes)
+        ]
+        return [reply for part in parts for reply in part.result()]
+
+
+def _run_part(target: TritonTarget, load: TritonLoad, part: int, parts: int, begin: float) -> list[Reply]:
+    numbers = range(part, load.clients, parts)
+    with ThreadPoolExecutor(len(numbers)) as threads:
+        replies = threads.map(lambda number: _client(target, load, number, begin), numbers)
+        return [reply for some in replies for reply in some]
+
+
+def _client(target: TritonTarget, load: TritonLoad, number: int, begin: float) -> list[Reply]:
+    """One client's requests. Each begins with another text."""
+    client = target.client()
+    with suppress(ServerError, OSError):  # opens the connection; what is wrong, the first request says
+        client.sampling_rate()
+    time.sleep(max(0.0, begin - time.perf_counter()))
+    replies = []
+    for run in range(load.runs):
+        first = number + run * load.texts
+        texts = [target.texts[(first + i) % len(target.texts)] for i in range(load.texts)]
+        replies.append(ask(target, client, texts, load.kind == STREAM))
+    client.close()
+    return replies
+
+
+def ask(target: TritonTarget, client: Client, texts: Sequence[str], stream: bool = False) -> Reply:
+    """One request, to the last byte of its answer or its error."""
+    reply = Reply(time.perf_counter())
+    try:
+        if stream:
+            for chunk in client.stream(texts[0], target.parameters):
+                reply.chunks.append((time.perf_counter(), len(chunk.audio) / target.rate))
+        else:
+            made = client.speak(texts, target.parameters)
+            seconds = sum(len(one.audio) for one in made) / target.rate
+            reply.chunks.append((time.perf_counter(), seconds))
+            reply.frames = sum(one.frames for one in made)
+        if not reply.audio:
+            reply.error = "an answer without sound"
+    except ServerError as error:
+        reply.error, reply.status = str(error), error.status
+    except OSError as error:
+        reply.error = f"no connection: {error.strerror or error}"
+    reply.ended = time.perf_counter()
+    return reply

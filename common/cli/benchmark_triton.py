@@ -1,0 +1,108 @@
+"""Measures a Triton Inference Server with the models of `melforge triton`: latency, throughput, batches."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from common.cli import options, phrases
+from common.cli.triton_client import add_server_arguments, asked, reported
+
+NUMBERS = "1,2,4,8,16,32"
+STREAMS = "1,2,4,8"
+RUNS, WARM_UP_RUNS = 20, 3
+EPILOG = """examples:
+  %(prog)s                                        # all three: static and dynamic batching, streams
+  %(prog)s phrases.txt --concurrency 1,8,64 --runs 100 --protocol grpc
+  %(prog)s phrases.txt --batches 1,4,8 --out build/triton
+
+docs/triton.md says what is measured."""
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = options.Parser(description=__doc__, epilog=EPILOG)
+    texts = "a text a line (default: ten sentences of LJ Speech)"
+    parser.add_argument("phrases", metavar="FILE", type=Path, nargs="?", help=texts)
+    add_server_arguments(parser)
+    loads = parser.add_argument_group("loads")
+    for name, about, default in (
+        ("batches", "static batching: texts in each request of one client", NUMBERS),
+        ("concurrency", "dynamic batching: requests of one text at a time", NUMBERS),
+        ("streams", "requests at a time of the model that streams", STREAMS),
+    ):
+        default = f"where none of the three is given: {default}"
+        loads.add_argument(f"--{name}", metavar="N,...", help=f"{about} ({default})")
+    loads.add_argument(
+        "--runs",
+        type=options.positive,
+        default=RUNS,
+        metavar="N",
+        help=f"requests of each client (default: {RUNS})",
+    )
+    loads.add_argument(
+        "--warm-up-runs",
+        type=options.not_negative,
+        default=WARM_UP_RUNS,
+        metavar="N",
+        help=f"requests of each client before each row (default: {WARM_UP_RUNS})",
+    )
+    loads.add_argument(
+        "--processes",
+        type=options.positive,
+        default=1,
+        metavar="N",
+        help="that share the clients, where one is too slow for them (default: 1)",
+    )
+    options.add_control_arguments(parser)
+    output = parser.add_argument_group("output")
+    output.add_argument("--json", action="store_true", help="print all numbers as JSON")
+    output.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="also write triton.json, .md and a plot there"
+    )
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parse(argv)
+    address, parameters = asked(args)
+    loads = make_loads(args)
+
+    from common.bench import server, triton_server
+    from common.bench.triton_load import TritonTarget
+    from common.triton.client import CLIENTS
+
+    texts = phrases.read_texts(args.phrases) if args.phrases else server.RIVA_TEXTS
+    with reported(address), closing(CLIENTS[args.protocol](address, args.timeout)) as client:
+        target = TritonTarget(
+            *(address, args.protocol, texts, client.sampling_rate(), parameters, args.timeout)
+        )
+        rows = triton_server.measure(
+            *(target, loads, args.warm_up_runs, args.processes, client),
+            lambda row: print(triton_server.line(row), file=sys.stderr),
+        )
+    called = sys.argv[0] if sys.argv[0].startswith("melforge ") else "python scripts/benchmark_triton.py"
+    results = triton_server.results_of(target, rows, f"{called} {shlex.join(sys.argv[1:])}".strip())
+    page = triton_server.markdown(results)
+    if args.out:
+        server.write_all(results, args.out, "triton", page, triton_server.draw(rows))
+    print(json.dumps(results, indent=1) if args.json else page, end="")
+    return 0 if any("failed" not in row for row in rows) else 1
+
+
+def make_loads(args: argparse.Namespace) -> list:
+    from common.bench.triton_load import DYNAMIC, STATIC, STREAM, TritonLoad
+
+    given = {STATIC: args.batches, DYNAMIC: args.concurrency, STREAM: args.streams}
+    if not any(given.values()):
+        given = {STATIC: NUMBERS, DYNAMIC: NUMBERS, STREAM: STREAMS}
+    names = {STATIC: "--batches", DYNAMIC: "--concurrency", STREAM: "--streams"}
+    return [
+        TritonLoad(kind, int(number), args.runs)
+        for kind, text in given.items()
+        for number in options.numbers(names[kind], text, whole=True)
+    ]

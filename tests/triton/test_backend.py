@@ -1,0 +1,131 @@
+"""The models' classes as Triton calls them, with a stand-in for Triton: tensors on a GPU come as torch's."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from common.triton.backend import Acoustic, MelToAudio
+
+MELS = (np.full((80, 9), -4.0, np.float32), np.full((80, 5), -3.0, np.float32))
+
+
+@dataclass
+class Given:
+    """An input; what is no numpy array says that it is on a GPU."""
+
+    array: Any
+
+    def is_cpu(self) -> bool:
+        return isinstance(self.array, np.ndarray)
+
+    def as_numpy(self) -> np.ndarray:
+        assert self.is_cpu()
+        return self.array
+
+    def to_dlpack(self) -> Any:
+        return torch.utils.dlpack.to_dlpack(self.array)
+
+
+@dataclass
+class Output:
+    name: str
+    array: Any
+
+    @classmethod
+    def from_dlpack(cls, name: str, array: torch.Tensor) -> "Output":
+        assert array.is_contiguous()
+        return cls(name, array)
+
+
+@dataclass
+class Request:
+    inputs: dict[str, Any]
+    given: str = "{}"
+
+    def parameters(self) -> str:
+        return self.given
+
+
+@dataclass
+class Answer:
+    outputs: list[Output]
+    error: Any = None
+
+
+class TritonError(Exception):
+    INVALID_ARG = 3
+
+
+class Triton:
+    Tensor = Output
+    InferenceResponse = Answer
+    TritonError = TritonError
+
+    def get_input_tensor_by_name(self, request: Request, name: str) -> Given:
+        return Given(request.inputs[name])
+
+
+@pytest.fixture
+def vocoder(tts):
+    model = MelToAudio()
+    model.triton, model.vocoder = Triton(), tts.vocoder
+    model.sources = {"vocoder": tts.vocoder.source}
+    return model
+
+
+def request(place, mel, lengths, pauses, parameters="{}"):
+    arrays = {"mel": mel[None], "mel_lengths": np.array([lengths]), "pauses": np.array([pauses])}
+    return Request({name: place(array) for name, array in arrays.items()}, parameters)
+
+
+def test_inputs_on_a_gpu_give_the_audio_of_those_on_the_host(vocoder):
+    def ask(place):
+        requests = [
+            request(place, np.concatenate(MELS, axis=1), [9, 5], [0.1, 0.0]),
+            request(place, np.pad(MELS[0], ((0, 0), (0, 3))), [9, -1], [0.0, 0.0], '{"volume": 0.5}'),
+        ]
+        return vocoder.execute(requests)
+
+    for there, here in zip(ask(torch.from_numpy), ask(np.asarray), strict=True):
+        assert there.error is None and here.error is None
+        for one, other in zip(there.outputs, here.outputs, strict=True):
+            assert one.name == other.name
+            np.testing.assert_array_equal(one.array, other.array)
+    assert np.abs(here.outputs[0].array).max() > 0
+
+
+def test_an_error_is_that_of_its_own_request(vocoder):
+    good = request(torch.from_numpy, MELS[0], [9], [0.0])
+    wrong = request(torch.from_numpy, MELS[0], [10], [0.0])
+    first, second, third = vocoder.execute([good, wrong, good])
+    assert "lengths [10] of a tensor of 9" in str(second.error) and not second.outputs
+    np.testing.assert_array_equal(first.outputs[0].array, third.outputs[0].array)
+
+
+def test_mels_leave_as_they_are_on_their_gpu():
+    model = Acoustic()
+    model.triton = Triton()
+
+    def answer(place):
+        views = [place(np.pad(mel, ((0, 0), (0, 4))))[:, : mel.shape[1]] for mel in MELS]
+        made = model.answer([[views[0], views[1]], [views[1]]])
+        return {name: model.output(name, array).array for name, array in made.items()}
+
+    there, here = answer(torch.from_numpy), answer(np.asarray)
+    assert isinstance(there["mel"], torch.Tensor) and there["mel"].dtype == torch.float32
+    np.testing.assert_array_equal(there["mel"].numpy(), here["mel"])
+    np.testing.assert_array_equal(there["mel_lengths"], [[9, 5], [5, -1]])
+    assert here["mel"].shape == (2, 80, 14)
+
+
+def test_a_fault_says_so_and_is_no_invalid_argument():
+    model, told = MelToAudio(), []
+    model.triton = SimpleNamespace(
+        TritonError=lambda *words: words, Logger=SimpleNamespace(log_error=told.append)
+    )
+    (text,) = model.error(RuntimeError("no memory"))
+    assert "fault of Melforge (RuntimeError: no memory)" in text and told == [text]
