@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from common.files import write_bytes
 from common.runner import AnalysedText, TextToSpeech
 from common.speech import Audio, Controls, shown
 from common.text import Unspoken, unspoken_rows
+
+if TYPE_CHECKING:
+    from common.recognition.listener import Listener
 
 NAME_COLUMNS = ("name", "output", "file")
 SINGLE = "speech"
@@ -206,10 +209,15 @@ def describe_audio(phrase: Phrase, audio: Audio) -> list[str]:
 
 
 def speak_phrases(
-    tts: TextToSpeech, phrases: Sequence[Phrase], writer: Writer, controls: Controls, args: argparse.Namespace
+    tts: TextToSpeech,
+    phrases: Sequence[Phrase],
+    writer: Writer,
+    controls: Controls,
+    args: argparse.Namespace,
+    listener: Listener | None = None,
 ) -> tuple[list[dict[str, Any]], int]:
     """Speaks and writes every phrase that can be spoken, as the options of `melforge speak` say; a record
-    for each file made, and how many failed.
+    for each file made, and how many failed. A `listener` hears each of them again.
 
     A lone phrase that cannot be spoken is an error. Of several, the others are still made.
     """
@@ -242,6 +250,11 @@ def speak_phrases(
         for line in describe_audio(phrase, audio):
             print(line, file=sys.stderr)
         records[number] = record(phrase, audio, path, time.perf_counter() - started)
+        if listener:
+            again = listener.listen(audio)
+            records[number]["listened"] = again.as_json()
+            if line := again.describe():
+                print(f"heard: {f'{phrase.place}: ' if phrase.place else ''}{line}", file=sys.stderr)
         if path and not quiet and len(phrases) == 1:
             print(f"{path}: {audio.seconds:.2f} s")
     if writer.folder and not quiet and len(phrases) > 1:

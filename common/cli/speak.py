@@ -69,6 +69,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         help="write when each word is spoken: FILE.srt, .vtt or .json (also phonemes), "
         "or only srt, vtt or json: a file beside each sound",
     )
+    options.add_options(more, "listen", "listen-limit")
     options.add_options(more, "warm-up")
     more.add_argument("--timing", action="store_true", help="print what the time went to, on stderr")
     more.add_argument("--json", action="store_true", help="print what was made, as JSON on stdout")
@@ -94,17 +95,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     writer = Writer(args.output, phrases, args.save_mel, args.plot, args.subtitles)
     if args.json and writer.to_stdout:
         raise InputError("--json and -o - both write to stdout: give -o a file")
+    listener = options.listener_from(args)
     tts = options.load_from(args)
     if args.warm_up:
         size = tts.choose_batch_size(args.batch_size) if len(phrases) > 1 else args.batch_size
         options.warm_up(tts, *([size] if size else []))
-    records, failures = speak_phrases(tts, phrases, writer, controls, args)
+    records, failures = speak_phrases(tts, phrases, writer, controls, args, listener)
     if args.json:
         content = {"phrases": records, "load": tts.load_timings.stages, "buckets": tts.bucket_report()}
         print(json.dumps(content, indent=1, ensure_ascii=False))
     if args.timing:
         show_timing(tts, records, time.perf_counter() - STARTED)
-    return run.USER_ERROR if failures else 0
+    if listener:
+        print(listener.summary(), file=sys.stderr)
+    return run.USER_ERROR if failures else int(listener is not None and not listener.ok)
 
 
 def show_text(args: argparse.Namespace, phrases) -> int:

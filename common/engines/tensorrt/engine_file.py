@@ -23,7 +23,7 @@ BUILDER_VERSION = 1
 # Keys of a deployment that do not change its engines, or that `build_command` gives as other options.
 NOT_BUILT = ("kernels", "use_trt", "use_fp16", "engine_memory_limit", "trt_force_build", "trt_cuda_graph")
 # Of a deployment without `batch_size`. A vocoder takes one utterance at a time, and long ones.
-BATCH_SIZES = {"acoustic": 8, "vocoder": 1}
+BATCH_SIZES = {"acoustic": 8, "vocoder": 1, "recogniser": 8}
 
 Shape = tuple[int, ...]
 Profile = dict[str, tuple[Shape, Shape, Shape]]  # smallest, typical and largest shape of each input
