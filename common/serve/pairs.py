@@ -32,8 +32,8 @@ OPENAI_VOICES = (
     *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable"),
     *("marin", "nova", "onyx", "sage", "shimmer", "verse"),
 )
-# Of chunks on a CPU, where every seam costs the frames around it again: 256 take a tenth of a second.
-CHUNKS = ChunkSizes(first=32, largest=352, growth=11, even=True)
+# Of chunks on a CPU, where every seam costs the frames around it again: 288 take a tenth of a second.
+CHUNKS = ChunkSizes(first=40, largest=288, growth=8, even=True)
 # On kernels of a GPU, where a step costs the host's time: most sentences are three.
 KERNEL_CHUNKS = ChunkSizes(first=24, largest=768, growth=8, even=True)
 FIRST_WORDS = "Ready to speak."

@@ -371,6 +371,8 @@ class Scheduler:
             if self._on_step:
                 self._on_step(share + self.clock() - begun)
             is_last = samples is None or getattr(job.chunks, "ended", False)
+            if is_last and samples is not None:
+                job.chunks.close()  # else its generator and itself would keep each other
             if self._encoders:
                 self._made.put((job, samples, is_last))
             else:

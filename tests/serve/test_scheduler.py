@@ -166,7 +166,7 @@ class Ending:
     """Chunks that say which is the last."""
 
     def __init__(self, count):
-        self.left, self.asked = count, 0
+        self.left, self.asked, self.closed = count, 0, False
 
     def __iter__(self):
         return self
@@ -183,16 +183,16 @@ class Ending:
         return not self.left
 
     def close(self):
-        pass
+        self.closed = True
 
 
 def test_the_end_comes_with_the_last_chunk_that_says_so():
     async def test(scheduler):
         ending = Ending(3)
         job = scheduler.submit(ending, Plain(), RATE)
-        return await read(job), ending.asked, job.progress.made, job.progress.ended
+        return await read(job), ending.asked, ending.closed, job.progress.made, job.progress.ended
 
-    assert run(test) == (bytes(150) + b"end", 3, 1.5, 0.0)
+    assert run(test) == (bytes(150) + b"end", 3, True, 1.5, 0.0)
 
 
 def test_first_sounds_of_a_batch_leave_before_the_rest():
