@@ -21,7 +21,10 @@ from common.weights.voices import ModelSource
 # Part of an engine's fingerprint: raise it when the same graph would be built differently.
 BUILDER_VERSION = 1
 # Keys of a deployment that do not change its engines, or that `build_command` gives as other options.
-NOT_BUILT = ("kernels", "use_trt", "use_fp16", "engine_memory_limit", "trt_force_build", "trt_cuda_graph")
+NOT_BUILT = (
+    *("kernels", "use_trt", "use_fp16", "engine_memory_limit", "trt_force_build", "trt_cuda_graph"),
+    "onnx_provider",
+)
 # Of a deployment without `batch_size`. A vocoder takes one utterance at a time, and long ones.
 BATCH_SIZES = {"acoustic": 8, "vocoder": 1}
 
