@@ -187,6 +187,7 @@ def gpu_providers(provider: str | None, index: int, stream: int) -> list:
     chosen: list = [(PROVIDERS["cuda"][0], cuda), "CPUExecutionProvider"]
     if provider == "tensorrt":
         # Engines are not cached: the cache's key is of the graph alone, and a voice's graphs have no weights.
+        engines_folder().mkdir(parents=True, exist_ok=True)
         timing = {"trt_timing_cache_enable": True, "trt_timing_cache_path": str(engines_folder())}
         chosen.insert(0, (PROVIDERS[provider][0], {**common, **timing}))
     return chosen
