@@ -32,6 +32,8 @@ PACKAGES = {
     **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client", "websockets", "soxr"), "serve"),
     "sounddevice": "play",
     "tritonclient": "triton-client",
+    "pyarrow": "parquet",
+    "ray": "ray",
     "jiwer": "eval",
 }
 

@@ -13,13 +13,14 @@ from common.errors import InputError, unknown
 @dataclass(frozen=True)
 class ModelSpec:
     """A model, whose package has its name, and what its classes' names begin with: `<classes>Config` are its
-    sizes, `<classes>Settings` what a voice may set for it, `<classes>Acoustic` or `<classes>Vocoder` runs it.
+    sizes, `<classes>Settings` what a voice may set for it, `<classes>Acoustic`, `<classes>Vocoder` or
+    `<classes>Recogniser` runs it.
     """
 
     name: str
-    kind: str  # "acoustic" or "vocoder"; a new kind needs no change here
+    kind: str  # "acoustic", "vocoder" or "recogniser"; a new kind needs no change here
     classes: str
-    mark: str  # a name that only this model's published weights hold
+    marks: tuple[str, ...]  # names that only this model's published weights hold, one in each layout
     controls: frozenset[str] = frozenset()  # the `Controls` that change its output
     training_only: tuple[str, ...] = ()  # prefixes of the names of weights that inference does not need
 
@@ -47,34 +48,41 @@ SPECS = (
         "fastpitch",
         "acoustic",
         "FastPitch",
-        "encoder.word_emb.weight",
+        ("encoder.word_emb.weight",),
         frozenset({"pace", *PITCH, "speaker"}),
         ("attention.",),
     ),
-    ModelSpec("fastspeech", "acoustic", "FastSpeech", "mel_linear.weight", frozenset({"pace"})),
-    ModelSpec("tacotron2", "acoustic", "Tacotron2", "decoder.attention_rnn.weight_ih", frozenset(DECODER)),
-    ModelSpec("hifigan", "vocoder", "Hifigan", "conv_pre.bias", frozenset({"denoising_strength"})),
+    ModelSpec("fastspeech", "acoustic", "FastSpeech", ("mel_linear.weight",), frozenset({"pace"})),
+    ModelSpec("tacotron2", "acoustic", "Tacotron2", ("decoder.attention_rnn.weight_ih",), frozenset(DECODER)),
+    ModelSpec("hifigan", "vocoder", "Hifigan", ("conv_pre.bias",), frozenset({"denoising_strength"})),
     ModelSpec(
         "waveglow",
         "vocoder",
         "Waveglow",
-        "convinv.0.conv.weight",
+        ("convinv.0.conv.weight",),
         frozenset({"denoising_strength", "seed", "sigma"}),
+    ),
+    ModelSpec(
+        "jasper", "recogniser", "Jasper", ("decoder.layers.0.bias", "jasper_decoder.decoder_layers.0.bias")
     ),
 )
 MODELS = {model.name: model for model in SPECS}
+# Each kind in the words of messages.
+KIND_WORDS = {"acoustic": "acoustic model", "vocoder": "vocoder", "recogniser": "recogniser"}
 
 
-def names(kind: str | None = None) -> list[str]:
-    return [model.name for model in MODELS.values() if kind in (None, model.kind)]
+def names(*kinds: str) -> list[str]:
+    """The models of these kinds, or all."""
+    return [model.name for model in MODELS.values() if not kinds or model.kind in kinds]
 
 
 def get_model(name: str, kind: str | None = None) -> ModelSpec:
     """The model of that name, of that kind where one is asked for."""
     model = MODELS.get(name)
     if model is None or kind not in (None, model.kind):
-        what = {None: "model", "acoustic": "acoustic model"}.get(kind, kind)
-        raise InputError(unknown(str(what), name, names(kind)))
+        raise InputError(
+            unknown(KIND_WORDS[kind] if kind else "model", name, names(*([kind] if kind else [])))
+        )
     return model
 
 

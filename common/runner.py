@@ -41,6 +41,7 @@ from common.synthesis.utterances import (
     ADVICE_AFTER_RETRIES,
     SpokenUtterance,
     alike_batches,
+    run_each,
     speak_utterances,
 )
 from common.text import Analysis, Frontend, Utterance
@@ -351,32 +352,29 @@ class TextToSpeech:
         for retries in sorted({stream._retries for stream in streams}):
             by_job = {stream._job: stream for stream in streams if stream._retries == retries}
             queue = [(job, stream.spoken) for job, stream in by_job.items()]
-            batches = list(self._batches(queue, size if self.acoustic.prefers_batches else 1))
-            while batches:
-                batch = batches.pop(0)
-                clock = Timings()
-                try:
-                    with self._models_turn, clock.stage("acoustic"):
-                        spoken = self._speak_padded(batch, size, retries)
-                except ValueError:  # of one of them: the others are spoken without it
-                    if (half := len(batch) // 2) > 0:
-                        batches += [batch[:half], batch[half:]]
-                    continue
-                work = sum(one.mel.shape[1] for one in spoken)
-                for (job, _), one in zip(batch, spoken, strict=True):
-                    by_job[job]._begin(one)
-                    job.clock.add(clock, one.mel.shape[1] / work if work else 1 / len(batch))
+            speak = functools.partial(self._speak_padded, largest=size, retries=retries)
+            for batch in self._batches(queue, size if self.acoustic.prefers_batches else 1):
+                for (job, _), spoken in zip(batch, run_each(speak, batch), strict=True):
+                    if not isinstance(spoken, Exception):
+                        by_job[job]._begin(spoken)
 
     def _speak_padded(
-        self, batch: list[tuple[_Job, int]], largest: int, retries: int
+        self, batch: Sequence[tuple[_Job, int]], largest: int, retries: int
     ) -> list[SpokenUtterance]:
         """A batch of one of the sizes that the acoustic model is to run: with its first utterance, the
         shortest, several times.
         """
         spare = min(self.acoustic.padded_batch(len(batch)), largest) - len(batch)
-        padded = batch[:1] * spare + batch
+        padded = [batch[0]] * spare + [*batch]
         utterances = [job.text.utterances[i] for job, i in padded]
-        return self._speak_utterances(utterances, [job.controls for job, _ in padded], retries)[spare:]
+        clock = Timings()
+        with self._models_turn, clock.stage("acoustic"):
+            controls = [job.controls for job, _ in padded]
+            spoken = self._speak_utterances(utterances, controls, retries)[spare:]
+        work = sum(one.mel.shape[1] for one in spoken)
+        for (job, _), one in zip(batch, spoken, strict=True):
+            job.clock.add(clock, one.mel.shape[1] / work if work else 1 / len(batch))
+        return spoken
 
     def _chunks_ahead(self, waiting: Sequence[tuple[Stream, Chunks]]) -> None:
         clock = Timings()

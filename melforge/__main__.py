@@ -15,12 +15,19 @@ COMMANDS = {
     "list": ("common.cli.list", "list voices, models, backends and what is exported or built"),
     "benchmark": ("common.cli.benchmark", "measure speed and memory on this machine"),
     "benchmark-server": ("common.cli.benchmark_server", "measure a server under load"),
+    "benchmark-recogniser": ("common.cli.benchmark_recogniser", "measure a recogniser on this machine"),
     "benchmark-triton": ("common.cli.benchmark_triton", "measure a Triton Inference Server under load"),
     "verify": ("common.cli.verify", "compare a backend with PyTorch, layer by layer"),
     "export": ("common.cli.export", "export models to ONNX and check the graphs"),
     "build": ("common.cli.build", "build TensorRT engines"),
     "buckets": ("common.cli.buckets", "propose the lengths of engines for texts"),
     "voice": ("common.training.voice", "make a voice of trained or published weights"),
+    "transcribe": (
+        "common.cli.transcribe",
+        "write down what is said in sound files, with times and error rates",
+    ),
+    "check-corpus": ("common.cli.check_corpus", "list recordings whose audio and text differ"),
+    "ear": ("common.training.ear", "make an ear of trained or published weights"),
     "copy-synthesis": ("common.cli.copy_synthesis", "send the mels of sound files through a vocoder"),
     "prepare-corpus": ("common.training.corpus.prepare", "make a corpus to train on"),
     "check-gpu": ("common.cli.check_gpu", "check TensorRT on this machine's GPU against PyTorch"),
@@ -31,7 +38,7 @@ def main() -> None:
     name, *words = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
         print("usage: melforge COMMAND ...      (melforge COMMAND --help shows its options)\n")
-        print("\n".join(f"  {command:<18}{about}" for command, (_, about) in COMMANDS.items()))
+        print("\n".join(f"  {command:<22}{about}" for command, (_, about) in COMMANDS.items()))
     elif name == "--version":
         print(f"melforge {__version__}")
     elif name in COMMANDS:

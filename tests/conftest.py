@@ -87,12 +87,11 @@ def onnxruntime_headers() -> Path | None:
     return next((Path(f) for f in folders if Path(f, "onnxruntime_cxx_api.h").is_file()), None)
 
 
-def has_tritonserver() -> bool:
-    python = os.environ.get("MELFORGE_TRITON_PYTHON")
-    return (
-        bool(python)
-        and subprocess.run([python, "-c", "import pytriton"], capture_output=True).returncode == 0
-    )
+def has_in_its_python(variable: str, package: str) -> bool:
+    """Whether another environment, whose Python this variable names, has the package."""
+    python = os.environ.get(variable)
+    command = [python, "-c", f"import {package}"]
+    return bool(python) and subprocess.run(command, capture_output=True).returncode == 0
 
 
 def has_manifests() -> bool:
@@ -120,7 +119,14 @@ NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
     "pipecat": ("the package pipecat-ai[openai]", lambda: has_module("pipecat.services.openai.tts")),
     "litserve": ("LitServe", lambda: has_module("litserve")),
     "browser": ("Playwright, Chromium and the extra serve", has_browser),
-    "tritonserver": ("$MELFORGE_TRITON_PYTHON, with the extra tritonserver", has_tritonserver),
+    "tritonserver": (
+        "$MELFORGE_TRITON_PYTHON, with the extra tritonserver",
+        lambda: has_in_its_python("MELFORGE_TRITON_PYTHON", "pytriton"),
+    ),
+    "ray": (
+        "$MELFORGE_RAY_PYTHON, with the extra ray",
+        lambda: has_in_its_python("MELFORGE_RAY_PYTHON", "ray.serve"),
+    ),
     "manifests": ("Helm, and the extra manifests", has_manifests),
     "dev_full": ("/dev/full", lambda: Path("/dev/full").exists()),
 }

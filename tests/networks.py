@@ -13,6 +13,7 @@ NETWORKS = {
     "waveglow": ("Waveglow", {"weight_norm": False}),
     "fastpitch": ("FastPitch", {}),
     "fastspeech": ("FastSpeech", {}),
+    "jasper": ("Jasper", {}),
     "hifigan": ("HifiganGenerator", {"weight_norm": False}),
 }
 

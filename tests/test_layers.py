@@ -12,7 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ACOUSTIC, VOCODERS = ("fastpitch", "fastspeech", "tacotron2"), ("hifigan", "waveglow")
-MODELS = (*ACOUSTIC, *VOCODERS)
+RECOGNISERS = ("jasper",)
+MODELS = (*ACOUSTIC, *VOCODERS, *RECOGNISERS)
 # From the ground up: a row may import its own rooms and the rows above it. docs/architecture.md
 # has a sentence on each.
 LADDER = (
@@ -27,9 +28,12 @@ LADDER = (
     ("common.engines",),
     ("common.export",),
     ("common.synthesis",),
+    ("common.recognition",),
     ("common.runner",),
+    ("common.bulk",),
     ("common.serve",),
     ("common.triton",),
+    ("common.cluster",),
     ("common.bench",),
     ("common.verify",),
     ("common.cli",),

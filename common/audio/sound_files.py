@@ -6,6 +6,7 @@ import io
 import math
 import os
 import warnings
+from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +24,11 @@ FORMATS = {  # file suffix -> libsndfile's container and coding
 }
 
 
+ZERO_CROSSINGS, BETA = 64, 11.0  # of resampling's filter: its length, and its window's shape
+BLOCK = 128  # outputs that are computed together, at least
+LARGEST_TABLE = 1 << 20  # values; rates with few common divisors go without
+
+
 def resample(audio: np.ndarray, from_rate: int, to_rate: int) -> np.ndarray:
     """audio (..., S) at `from_rate` Hz -> float32 (..., ceil(S * to / from)) at `to_rate` Hz.
 
@@ -37,26 +43,69 @@ def resample(audio: np.ndarray, from_rate: int, to_rate: int) -> np.ndarray:
         return audio.copy()
     divisor = math.gcd(int(from_rate), int(to_rate))
     up, down = int(to_rate) // divisor, int(from_rate) // divisor
-    zero_crossings, beta = 64, 11.0
-    cutoff = min(1.0, up / down) * 0.97  # the middle of the transition band, in units of the input's Nyquist
-    half = math.ceil(zero_crossings / cutoff)
+    half = half_width(up, down)
     count = -(-audio.shape[-1] * up // down)
-    padding = [(0, 0)] * (audio.ndim - 1) + [(half, half + down)]
-    windows = np.lib.stride_tricks.sliding_window_view(np.pad(audio, padding), 2 * half, axis=-1)
+    more = max(1, BLOCK // up)  # a product of matrices takes less time than one of a matrix and a vector
+    up, down = up * more, down * more
+    blocks = -(-count // up)
+    padding = [(0, 0)] * (audio.ndim - 1) + [(half, half + (blocks + 1) * down - audio.shape[-1])]
+    padded = np.pad(audio, padding)
+    if up * (down + 2 * half) <= LARGEST_TABLE:
+        # Output number phase + k * up is a product of row `phase` with the inputs of block k.
+        windows = np.lib.stride_tricks.sliding_window_view(padded, down + 2 * half, axis=-1)
+        table, inputs = phase_table(up, down), windows[..., 1::down, :]
+        out = np.empty((*audio.shape[:-1], blocks, up), np.float32)
+        step = max(1, FRAMES_AT_ONCE // up)
+        for start in range(0, blocks, step):
+            np.matmul(
+                inputs[..., start : min(start + step, blocks), :],
+                table,
+                out=out[..., start : start + step, :],
+            )
+        return np.ascontiguousarray(out.reshape(*audio.shape[:-1], -1)[..., :count])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half, axis=-1)
     out = np.empty((*audio.shape[:-1], count), np.float32)
     for phase in range(min(up, count)):
         # Output number phase + k * up lies at input position phase * down / up + k * down.
-        whole, part = divmod(phase * down, up)
-        distance = np.arange(1 - half, half + 1) - part / up
-        taper = np.i0(beta * np.sqrt(np.maximum(0.0, 1.0 - (distance / half) ** 2))) / np.i0(beta)
-        filter_ = (cutoff * np.sinc(cutoff * distance) * taper).astype(np.float32)
+        (whole,), (taps,) = phase_filters(np.array([phase]), up, down)
         places = out[..., phase::up]
         for start in range(0, places.shape[-1], FRAMES_AT_ONCE):
             stop = min(start + FRAMES_AT_ONCE, places.shape[-1])
             first = whole + 1 + start * down
             inputs = windows[..., first : first + (stop - start - 1) * down + 1 : down, :]
-            places[..., start:stop] = inputs @ filter_
+            places[..., start:stop] = inputs @ taps
     return out
+
+
+def cutoff_of(up: int, down: int) -> float:
+    """The middle of the transition band, in units of the input's Nyquist frequency."""
+    return min(1.0, up / down) * 0.97
+
+
+def half_width(up: int, down: int) -> int:
+    """Samples on each side that an output is made of."""
+    return math.ceil(ZERO_CROSSINGS / cutoff_of(up, down))
+
+
+def phase_filters(phases: np.ndarray, up: int, down: int) -> tuple[np.ndarray, np.ndarray]:
+    """How many whole samples outputs of these phases [P] lie behind their block's beginning, and their
+    filters float32 [P, 2 * half].
+    """
+    whole, part = np.divmod(phases * down, up)
+    half, cutoff = half_width(up, down), cutoff_of(up, down)
+    distance = np.arange(1 - half, half + 1) - (part / up)[:, None]
+    taper = np.i0(BETA * np.sqrt(np.maximum(0.0, 1.0 - (distance / half) ** 2))) / np.i0(BETA)
+    return whole, (cutoff * np.sinc(cutoff * distance) * taper).astype(np.float32)
+
+
+@lru_cache(maxsize=4)
+def phase_table(up: int, down: int) -> np.ndarray:
+    """All phases' filters at their places in a block's inputs, float32 (down + 2 * half, up)."""
+    half = half_width(up, down)
+    table = np.zeros((up, down + 2 * half), np.float32)
+    for row, whole, taps in zip(table, *phase_filters(np.arange(up), up, down), strict=True):
+        row[whole : whole + 2 * half] = taps
+    return np.ascontiguousarray(table.T)
 
 
 def read_audio(path: str | Path) -> tuple[np.ndarray, int]:

@@ -13,7 +13,7 @@ from typing import Any
 from common.config.deployment import Deployment, on_another
 from common.config.hparams import backend_texts, shown
 from common.errors import InputError, unknown
-from common.registry import MODELS, decoder_forms, get_model
+from common.registry import KIND_WORDS, MODELS, decoder_forms, get_model
 from common.stages import stages_of
 from common.stages.choose import KERNELS, KINDS, kernels_of, parse_backends
 from common.synthesis.loading import choose_sources, pick_device
@@ -72,6 +72,10 @@ class Target:
         """The target of a model's name, or of "model.stage"."""
         model, _, stage = part.partition(".")
         found = get_model(model)
+        if found.kind not in KINDS:
+            raise InputError(
+                f"--part {part}: {model} is a {KIND_WORDS[found.kind]}: use benchmark-recogniser"
+            )
         known = [one.name for one in stages_of(model, found.config_class())]
         known += ["decoder"] * has_decoders(model)
         if stage and stage not in known:

@@ -10,6 +10,7 @@ from common.cli import options, run
 from common.config.deployment import Deployment
 from common.errors import InputError, require_torch
 from common.files import cache_folder
+from common.registry import KIND_WORDS
 from common.stages.choose import KERNELS
 
 SHOWN = 8  # of the runs that compile kernels
@@ -23,7 +24,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     parser = options.Parser(
         description=f"Builds TensorRT engines of {what}; ONNX graphs that are missing are exported first."
         + ("" if model else " With --backend cuda: compiles their CUDA kernels for the GPU at hand."),
-        kinds=("acoustic", "vocoder"),
+        kinds=tuple(KIND_WORDS),
         choose=lambda args: [source.model for source in read_sources(args, model)],
         files_of=model,
     )
@@ -32,7 +33,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
         parser.add_argument(
             "--backend", choices=("trt", KERNELS), default="trt", help="what is built for (default: trt)"
         )
-    options.add_options(parser, "voice", "checkpoint")
+    options.add_options(parser, "voice", "ear", "checkpoint")
     options.add_options(parser, "precision")
     options.add_decoder_argument(parser, "what runs on TensorRT")
     parser.add_argument(
@@ -93,10 +94,11 @@ def build_kernels(args: argparse.Namespace) -> int:
 
 
 def read_sources(args: argparse.Namespace, model: str | None) -> list:
-    """The models asked for; without any, the published weights', or those that a voice speaks with."""
+    """The models asked for; without any, those of checkpoints, an ear, or a voice's pair."""
     from common.registry import get_model
     from common.stages.choose import KINDS
     from common.synthesis.loading import choose_sources
+    from common.weights.ears import load_ear, stored_source
     from common.weights.published import read_checkpoints
     from common.weights.voices import load_voice
 
@@ -105,7 +107,9 @@ def read_sources(args: argparse.Namespace, model: str | None) -> list:
     published = {source.model: source for source in read_checkpoints(args.checkpoint, names)}
     names = names or list(published)
     if names:
-        return [published.get(name) or load_voice(args.voice).source(name) for name in names]
+        return [published.get(name) or stored_source(name, args.voice, args.ear) for name in names]
+    if args.ear:
+        return [load_ear(args.ear).source]
     if args.all:
         return list(load_voice(args.voice).models.values())
     return list(choose_sources(asked, args.voice).values())

@@ -13,7 +13,8 @@ from common.bench.workload import GRAPHS
 from common.cli import options
 from common.config.deployment import PRECISIONS
 from common.errors import InputError
-from common.registry import names
+from common.registry import get_model, names
+from common.stages.choose import KINDS
 
 PARALLEL = 4
 STEPS = ("verify", "sentences", "example", "tests", "pairs", "mix")
@@ -23,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = options.Parser(description=__doc__)
     texts = {  # options with commas: default and help
         "steps": (",".join(STEPS), f"of {', '.join(STEPS)}"),
-        "models": (",".join(names()), "with commas (default: all)"),
+        "models": (",".join(names(*KINDS)), "with commas (default: all)"),
         "weights": ("voice,published", "published (its sizes, random weights) and voice (default: both)"),
         "precision": (",".join(PRECISIONS), "with commas (default: fp32,fp16)"),
     }
@@ -50,6 +51,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     require_torch("comparing with PyTorch")
     chosen, origins, precisions = (t.split(",") for t in (args.models, args.weights, args.precision))
+    for model in chosen:
+        if get_model(model).kind not in KINDS:
+            raise InputError(
+                f"--models {model}: what is checked speaks; python -m {model}.verify_trt compares it"
+            )
     if args.export_only:
         from common.bench.random_weights import random_source
 

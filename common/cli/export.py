@@ -8,7 +8,7 @@ from pathlib import Path
 from common.cli import options, run
 from common.config.deployment import Deployment
 from common.errors import InputError, require_torch
-from common.registry import names
+from common.registry import KIND_WORDS, get_model, names
 
 
 def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
@@ -17,14 +17,14 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     parser = options.Parser(
         description=f"Exports {what} to ONNX and compares every graph with PyTorch at several sizes. With "
         "--output: writes files with their weights, for any program that takes ONNX.",
-        kinds=("acoustic", "vocoder"),
+        kinds=tuple(KIND_WORDS),
         choose=lambda args: wanted_models(args, model) or [s.model for s in read_sources(args, ())],
         files_of=model,
     )
     if not model:
         parser.add_argument("model", nargs="?", choices=names(), metavar="MODEL", help="only this one")
     files = "published weights instead; their graphs go to the cache ($MELFORGE_CACHE); may be repeated"
-    options.add_options(parser, "voice", "checkpoint", checkpoint=files)
+    options.add_options(parser, "voice", "ear", "checkpoint", checkpoint=files)
     parser.add_argument(
         "--check", action="store_true", help="compare the graphs that are there; write nothing"
     )
@@ -133,8 +133,13 @@ def write_files(source, args: argparse.Namespace, several: bool) -> None:
 
 
 def read_sources(args: argparse.Namespace, wanted: Collection[str]) -> list:
-    """The models of the published weights, each one `wanted` if any are named, else the voice's."""
+    """The models of the published weights, each one `wanted` if any are named, else an ear's or a voice's."""
+    from common.weights.ears import load_ear
     from common.weights.published import read_checkpoints
     from common.weights.voices import load_voice
 
-    return read_checkpoints(args.checkpoint, wanted) or list(load_voice(args.voice).models.values())
+    if published := read_checkpoints(args.checkpoint, wanted):
+        return published
+    if args.ear or any(get_model(name).kind == "recogniser" for name in wanted):
+        return [load_ear(args.ear).source]
+    return list(load_voice(args.voice).models.values())

@@ -1,4 +1,4 @@
-"""Lists models, voices, backends, and what was exported or built."""
+"""Lists models, voices, ears, backends, and what was exported or built."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from common.cli import options, run
 from common.files import engines_folder, exports_folder
 from common.registry import MODELS
 from common.stages.choose import BACKENDS, KERNELS
+from common.weights.ears import Ear, list_ears, load_ear
 from common.weights.voices import Voice, list_voices, load_voice
 
 
@@ -19,12 +20,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return list_available(parser.parse_args(argv).json)
 
 
-def list_built(voices: Iterable[Voice]) -> list[dict[str, Any]]:
-    """The graphs of these voices, and what lies in the cache: of the kinds graph, weights and engine."""
+def list_built(voices: Iterable[Voice], ears: Iterable[Ear] = ()) -> list[dict[str, Any]]:
+    """Graphs of these voices and ears, and what lies in the cache: of the kinds graph, weights and engine."""
+    owned = [(voice.name, source) for voice in voices for source in voice.models.values()]
+    owned += [(ear.name, ear.source) for ear in ears]
     found = [
-        ("graph", model, stage, voice.name, graph)
-        for voice in voices
-        for model, source in voice.models.items()
+        ("graph", source.model, stage, owner, graph)
+        for owner, source in owned
         for stage, graph in source.graphs.items()
         if graph.is_file()
     ]
@@ -44,11 +46,13 @@ def list_built(voices: Iterable[Voice]) -> list[dict[str, Any]]:
 
 def list_available(as_json: bool) -> int:
     voices = [load_voice(name) for name in list_voices()]
-    built = list_built(voices)
+    ears = [load_ear(name) for name in list_ears()]
+    built = list_built(voices, ears)
     if as_json:
         named = [{"name": v.name, "description": v.description, "models": list(v.models)} for v in voices]
         content = {
             "voices": named,
+            "ears": [{"name": e.name, "description": e.description, "model": e.source.model} for e in ears],
             "models": {model.name: model.kind for model in MODELS.values()},
             "backends": [*BACKENDS, KERNELS],
             "built": [{**one, "mb": round(one["mb"], 3)} for one in built],
@@ -56,6 +60,7 @@ def list_available(as_json: bool) -> int:
         print(json.dumps(content, indent=1, ensure_ascii=False))
         return 0
     rows = [("voice", voice.name, voice.description or ", ".join(voice.models)) for voice in voices]
+    rows += [("ear", ear.name, ear.description or ear.source.model) for ear in ears]
     rows += [(model.kind, model.name, "") for model in MODELS.values()]
     rows += [("backend", name, "") for name in (*BACKENDS, KERNELS)]
     run.print_table(("kind", "name", ""), rows)

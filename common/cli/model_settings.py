@@ -185,16 +185,19 @@ def by_model(text: str, models: Iterable[str]) -> str:
 
 def find_source(args: argparse.Namespace, model: str) -> tuple[Any, str]:
     """The model's weights as they are, and the file that states their sizes."""
+    from common.weights.ears import EAR_FILE, load_ear, stored_source
     from common.weights.published import read_checkpoints
     from common.weights.voices import VOICE_FILE, load_voice
 
     for source in read_checkpoints(args.checkpoint):
         if source.model == model:
             return source, str(source.weights)
-    voice = load_voice(getattr(args, "voice", None))
-    path = voice.folder / VOICE_FILE
+    voice, ear = getattr(args, "voice", None), getattr(args, "ear", None)
+    source = stored_source(model, voice, ear)
+    hears = get_model(model).kind == "recogniser"
+    path = load_ear(ear).folder / EAR_FILE if hears else load_voice(voice).folder / VOICE_FILE
     here = path.is_absolute() and path.is_relative_to(Path.cwd())
-    return voice.source(model), str(path.relative_to(Path.cwd()) if here else path)
+    return source, str(path.relative_to(Path.cwd()) if here else path)
 
 
 def describe(model: str, settings: ModelSettings, source: Any, place: str) -> Iterator[str]:

@@ -18,6 +18,7 @@ from common.registry import decoder_forms, names
 from common.speech import Controls, control_fields
 
 if TYPE_CHECKING:
+    from common.recognition.listener import Listener
     from common.synthesis.warm_up import Warmed
 
 
@@ -33,6 +34,7 @@ SHARED: dict[str, dict[str, Any]] = {
     "acoustic": {"metavar": "NAME", "help": "acoustic model (default: the voice's)"},
     "vocoder": {"metavar": "NAME", "help": "vocoder (default: the voice's)"},
     "voice": {"metavar": "NAME", "help": "name or folder of a voice (default: the shipped one)"},
+    "ear": {"metavar": "NAME", "help": "name or folder of an ear, which a recogniser hears with"},
     "checkpoint": {
         **{"action": "append", "default": [], "metavar": "FILE"},
         "help": "published weights instead of the voice's, also acoustic=FILE or vocoder=FILE; "
@@ -55,6 +57,15 @@ SHARED: dict[str, dict[str, Any]] = {
     },
     "device": {"default": "auto", "help": "cpu, cuda or cuda:N (default: a GPU if there is one)"},
     "threads": {"type": positive, "metavar": "N", "help": "CPU threads (default: all cores)"},
+    "listen": {
+        **{"nargs": "?", "const": "", "metavar": "EAR"},
+        "help": "hear what was spoken by this ear (default: the first one) and print the word error rate; "
+        "the exit status is 1 where it is above --listen-limit",
+    },
+    "listen-limit": {
+        **{"type": float, "default": 0.15, "metavar": "SHARE"},
+        "help": "of words that may be heard as others (default: 0.15)",
+    },
     "batch-size": {"type": positive, "metavar": "N", "help": "utterances at a time"},
     "no-check": {
         "action": "store_true",
@@ -132,13 +143,28 @@ def controls_from(args: argparse.Namespace) -> Controls:
         raise located(error, args.places) from None
 
 
+def load_options(args: argparse.Namespace) -> dict[str, Any]:
+    """What the options ask for, as `TextToSpeech.load` takes it."""
+    same = ("acoustic", "vocoder", "voice", "backend", "device", "threads", "decoder")
+    how = {name: getattr(args, name) for name in (*same, "deployments", "overrides")}
+    return {"checkpoints": args.checkpoint, **how}
+
+
 def load_from(args: argparse.Namespace):
     """The models that the options ask for, as a `TextToSpeech`."""
     from common.runner import TextToSpeech
 
-    same = ("acoustic", "vocoder", "voice", "backend", "device", "threads", "decoder")
-    how = {name: getattr(args, name) for name in (*same, "deployments", "overrides")}
-    return TextToSpeech.load(checkpoints=args.checkpoint, **how)
+    return TextToSpeech.load(**load_options(args))
+
+
+def listener_from(args: argparse.Namespace) -> Listener | None:
+    """What hears the speech, where `--listen` asks for it."""
+    if args.listen is None:
+        return None
+    from common.recognition.listener import Listener
+    from common.recognition.loading import load_recogniser
+
+    return Listener(load_recogniser(args.listen or None, threads=args.threads), args.listen_limit)
 
 
 def tell_not_checked(source, lines: list[str]) -> None:

@@ -24,11 +24,11 @@ from common.config.hparams import MODEL, line, read_file, read_override, require
 from common.config.typed import build, require_known, typed
 from common.config.yaml_file import Entry
 from common.errors import InputError, unknown
-from common.registry import MODELS, get_model
+from common.registry import KIND_WORDS, MODELS, get_model
+from common.stages.choose import KINDS as SPEAKING
 
 USER_ERROR = 2
 MISSING = "missing"
-KINDS = {"acoustic": "acoustic model", "vocoder": "vocoder"}
 PLAIN = (bool, int, float, str, Path)
 Entries = Mapping[str, Entry]
 
@@ -131,7 +131,7 @@ class Parser(Group):
 
     What it parses has further attributes: `places` (the entries that files or `--set` gave for options),
     `built` (an instance of each of `classes`, dataclasses whose fields are keys too), and for a command that
-    runs models (`kinds`: "acoustic", "vocoder" or both) `selected`, the models that files name, and
+    runs models (`kinds`: of the registry's) `selected`, the models that files name, and
     `deployments` and `overrides`, as `TextToSpeech.load` takes them. `model` is the one whose files a recipe
     takes, `hparam` the file that it reads unless one is given; `choose` gives the names of the models that
     run, for commands with a way of their own to say so. Shipped files of the model `files_of` (default:
@@ -263,7 +263,7 @@ class Parser(Group):
             raise InputError(f"{stated.place}: {unknown('model', stated.value, MODELS)}")
         kind = get_model(stated.value).kind
         if kind not in self.kinds:
-            what = KINDS[kind] if self.kinds else "model"
+            what = KIND_WORDS[kind] if self.kinds else "model"
             whose = f"{path} is a file of {stated.value} ({stated.place})"
             raise InputError(f"{whose}, but {self.prog} runs no {what}")
         return with_half(Overlay(str(path), stated.value, entries, explicit=False))
@@ -313,7 +313,7 @@ class Parser(Group):
 
     def _usual_choice(self, args: argparse.Namespace) -> list[str]:
         """The names of the models that the usual options choose."""
-        wanted = {kind: getattr(args, kind, None) for kind in KINDS}
+        wanted = {kind: getattr(args, kind, None) for kind in SPEAKING}
         if all(wanted[kind] for kind in self.kinds):
             return [get_model(str(wanted[kind]), kind).name for kind in self.kinds]
         from common.synthesis.loading import choose_sources

@@ -9,16 +9,20 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from common.audio.sound_files import FORMATS, encode_audio, write_audio
+from common.bulk.texts import file_name
 from common.errors import InputError, require_package
 from common.files import write_bytes
 from common.runner import AnalysedText, TextToSpeech
 from common.speech import Audio, Controls, shown
 from common.text import Unspoken, unspoken_rows
+
+if TYPE_CHECKING:
+    from common.recognition.listener import Listener
 
 NAME_COLUMNS = ("name", "output", "file")
 SINGLE = "speech"
@@ -89,15 +93,6 @@ def _from_table(lines: list[tuple[int, str]], where: str) -> list[Phrase]:
             raise InputError(f"{place}: the name {name!r} stands at {phrases[name].place} already")
         phrases[name] = Phrase(name, cells[text_at].strip(), place)
     return list(phrases.values())
-
-
-def file_name(cell: str, place: str) -> str:
-    name = cell.strip()
-    stem, _, suffix = name.rpartition(".")
-    name = stem if suffix.lower() in FORMATS else name
-    if not name or name.startswith(".") or any(char in "/\\:\0" or ord(char) < 32 for char in name):
-        raise InputError(f"{place}: {cell!r} cannot be the name of a file")
-    return name
 
 
 class Writer:
@@ -214,10 +209,15 @@ def describe_audio(phrase: Phrase, audio: Audio) -> list[str]:
 
 
 def speak_phrases(
-    tts: TextToSpeech, phrases: Sequence[Phrase], writer: Writer, controls: Controls, args: argparse.Namespace
+    tts: TextToSpeech,
+    phrases: Sequence[Phrase],
+    writer: Writer,
+    controls: Controls,
+    args: argparse.Namespace,
+    listener: Listener | None = None,
 ) -> tuple[list[dict[str, Any]], int]:
     """Speaks and writes every phrase that can be spoken, as the options of `melforge speak` say; a record
-    for each file made, and how many failed.
+    for each file made, and how many failed. A `listener` hears each of them again.
 
     A lone phrase that cannot be spoken is an error. Of several, the others are still made.
     """
@@ -250,6 +250,11 @@ def speak_phrases(
         for line in describe_audio(phrase, audio):
             print(line, file=sys.stderr)
         records[number] = record(phrase, audio, path, time.perf_counter() - started)
+        if listener:
+            again = listener.listen(audio)
+            records[number]["listened"] = again.as_json()
+            if line := again.describe():
+                print(f"heard: {f'{phrase.place}: ' if phrase.place else ''}{line}", file=sys.stderr)
         if path and not quiet and len(phrases) == 1:
             print(f"{path}: {audio.seconds:.2f} s")
     if writer.folder and not quiet and len(phrases) > 1:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from common.cli import options
+from common.cli.parser import Group
+from common.cluster.connect import LOCAL, require_ray
+from common.cluster.settings import RaySettings
 from common.config.typed import located
 from common.errors import InputError, require_package
 from common.serve.settings import ServeSettings, read_keys, setting_fields
+
+if TYPE_CHECKING:
+    from common.serve.pairs import LoadOptions
+
+S = TypeVar("S")
 
 EPILOG = """examples:
   %(prog)s
@@ -23,14 +31,42 @@ docs/serving.md has the endpoints and settings."""
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
-    settings = settings_from(args)
-    for package in ("fastapi", "uvicorn", "prometheus_client", "websockets", "soxr"):
-        require_package(package, "serving")
-    from common.serve.pairs import LoadOptions
+    settings, on_ray = settings_from(args, ServeSettings), settings_from(args, RaySettings)
+    require_server()
+    how = load_options(args, settings)
+    if args.ray is not None:
+        require_ray()
+        if settings.processes != 1:
+            raise InputError("--processes is for one machine: with --ray give --replicas")
+        from common.cluster.server import serve_on_ray
+
+        return serve_on_ray(settings, how, read_keys(settings), on_ray, args.ray)
     from common.serve.processes import serve_by_processes
     from common.serve.server import serve
 
-    keys = read_keys(settings)
+    run = serve if settings.processes == 1 else serve_by_processes
+    return run(settings, how, read_keys(settings))
+
+
+def application(argv: Sequence[str]) -> Any:
+    """What the words of this command would serve, as an application of Ray Serve."""
+    args = parse(argv)
+    settings = settings_from(args, ServeSettings)
+    require_server()
+    from common.cluster.server import make_application
+
+    on_ray = settings_from(args, RaySettings)
+    return make_application(settings, load_options(args, settings), read_keys(settings), on_ray)
+
+
+def require_server() -> None:
+    for package in ("fastapi", "uvicorn", "prometheus_client", "websockets", "soxr"):
+        require_package(package, "serving")
+
+
+def load_options(args: argparse.Namespace, settings: ServeSettings) -> LoadOptions:
+    from common.serve.pairs import LoadOptions
+
     how = LoadOptions(
         voice=args.voice,
         checkpoints=args.checkpoint,
@@ -42,21 +78,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         overrides=args.overrides,
         warm_up=args.warm_up,
     )
-    streams = settings.texts_together(how.shares_engines())
-    run = serve if settings.processes == 1 else serve_by_processes
-    return run(settings, replace(how.with_threads(), streams=streams), keys)
+    return replace(how.with_threads(), streams=settings.texts_together(how.shares_engines()))
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(
         description=__doc__, epilog=EPILOG, kinds=("acoustic", "vocoder"), choose=models_offered
     )
-    group = parser.add_argument_group("the server")
-    for name, (kind, about, default) in setting_fields().items():
-        how: dict[str, Any] = {"type": kind, "default": default, "metavar": about.unit}
-        if kind is bool:
-            how = {"action": "store_true"}
-        group.add_argument(f"--{name.replace('_', '-')}", help=about.help, **how)
+    add_settings(parser.add_argument_group("the server"), ServeSettings)
+    group = parser.add_argument_group("on Ray")
+    group.add_argument(
+        "--ray",
+        nargs="?",
+        const=LOCAL,
+        metavar="ADDRESS",
+        help="replicas on the Ray cluster there, auto for the one of this machine; without an address on one "
+        "that is begun here",
+    )
+    add_settings(group, RaySettings)
     models = parser.add_argument_group("models")
     threads = "CPU threads of an engine (default: 1, since several texts are spoken at a time)"
     names = ("voice", "checkpoint", "backend", "precision", "decoder", "device", "threads")
@@ -65,10 +104,17 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def settings_from(args: argparse.Namespace) -> ServeSettings:
-    values = {name: getattr(args, name) for name in setting_fields()}
+def add_settings(group: Group, of: type[Any]) -> None:
+    for name, (kind, about, default) in setting_fields(of).items():
+        how: dict[str, Any] = {"type": kind, "default": default, "metavar": about.unit}
+        if kind is bool:
+            how = {"action": "store_true"}
+        group.add_argument(f"--{name.replace('_', '-')}", help=about.help, **how)
+
+
+def settings_from(args: argparse.Namespace, of: type[S]) -> S:
     try:
-        return ServeSettings(**values)
+        return of(**{name: getattr(args, name) for name in setting_fields(of)})
     except InputError as error:
         raise located(error, args.places) from None
 

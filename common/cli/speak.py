@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from common.cli import STARTED, options, run
+from common.cli import STARTED, bulk, options, run
 from common.cli.list import list_available
 from common.cli.phrases import Writer, describe_unspoken, read_phrases, speak_phrases
 from common.errors import InputError
@@ -20,6 +20,7 @@ EPILOG = """examples:
   %(prog)s "Hello there." -o hello.wav
   %(prog)s -i phrases.txt -o spoken/ --pace 0.9 --timing       # spoken/1.wav, spoken/2.wav, ...
   %(prog)s --acoustic tacotron2 --text "Hello there." --retry --plot attention.png
+  %(prog)s -i texts.parquet -o spoken/ --format flac           # in shards; goes on where it was killed
   echo "Hello there." | %(prog)s -i - -o - | aplay
 """
 
@@ -33,7 +34,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "-i",
         "--input",
         metavar="FILE",
-        help=".txt with a phrase a line (line N makes N.wav), .tsv with name and text; - is stdin",
+        help=".txt with a phrase a line (line N makes N.wav), .tsv with name and text, - for stdin; a table: "
+        "below",
     )
     parser.add_argument(
         "-o",
@@ -44,6 +46,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     options.add_model_arguments(parser)
     options.add_control_arguments(parser)
+    bulk.add_arguments(parser)
     more = parser.add_argument_group("more")
     more.add_argument("--show-text", action="store_true", help="print what would be spoken, without speaking")
     more.add_argument("--strict", action="store_true", help="a symbol that cannot be spoken is an error")
@@ -66,6 +69,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         help="write when each word is spoken: FILE.srt, .vtt or .json (also phonemes), "
         "or only srt, vtt or json: a file beside each sound",
     )
+    options.add_options(more, "listen", "listen-limit")
     options.add_options(more, "warm-up")
     more.add_argument("--timing", action="store_true", help="print what the time went to, on stderr")
     more.add_argument("--json", action="store_true", help="print what was made, as JSON on stdout")
@@ -81,6 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     if args.list:
         return list_available(args.json)
+    if bulk.is_table(args):
+        return bulk.speak_table(args)
 
     phrases = read_phrases(args.text, args.input)
     if args.show_text:
@@ -89,17 +95,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     writer = Writer(args.output, phrases, args.save_mel, args.plot, args.subtitles)
     if args.json and writer.to_stdout:
         raise InputError("--json and -o - both write to stdout: give -o a file")
+    listener = options.listener_from(args)
     tts = options.load_from(args)
     if args.warm_up:
         size = tts.choose_batch_size(args.batch_size) if len(phrases) > 1 else args.batch_size
         options.warm_up(tts, *([size] if size else []))
-    records, failures = speak_phrases(tts, phrases, writer, controls, args)
+    records, failures = speak_phrases(tts, phrases, writer, controls, args, listener)
     if args.json:
         content = {"phrases": records, "load": tts.load_timings.stages, "buckets": tts.bucket_report()}
         print(json.dumps(content, indent=1, ensure_ascii=False))
     if args.timing:
         show_timing(tts, records, time.perf_counter() - STARTED)
-    return run.USER_ERROR if failures else 0
+    if listener:
+        print(listener.summary(), file=sys.stderr)
+    return run.USER_ERROR if failures else int(listener is not None and not listener.ok)
 
 
 def show_text(args: argparse.Namespace, phrases) -> int:

@@ -1,17 +1,22 @@
 """The verify command, shared by `melforge verify` and every model's verify_trt module."""
 
+from __future__ import annotations
+
 import argparse
 import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common.cli import options, run
-from common.cli.parser import KINDS
 from common.errors import InputError, require_torch
-from common.registry import get_model
+from common.registry import KIND_WORDS, get_model
+from common.stages.choose import KINDS
+
+if TYPE_CHECKING:
+    from common.recognition.listener import Listener
 
 TEXT = "It just works."
 EPILOG = """The exit status is 1 if anything is out of tolerance; the first layer that went wrong is named.
@@ -29,17 +34,19 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     from common.verify import report
     from common.verify.stages import verify
 
+    listener = options.listener_from(args)
     sources, setups = prepare(args, model)
     found = verify(args.text, sources, setups, args.decoder)
+    heard = listen(listener, found.speech)
     if args.json != "-":
         for setup in found.setups:
             print(
                 f"{setup.source.model}: PyTorch and {setup.backend} in {setup.precision}, on {setup.device}"
             )
         run.print_table(report.HEADINGS, map(report.row_of, found.comparisons))
-        print("\n".join(report.conclusion(found)))
+        print("\n".join([*report.conclusion(found), *heard.values()]))
     if args.json:
-        text = json.dumps(found.report(), indent=1) + "\n"
+        text = json.dumps(found.report() | ({"heard": heard} if heard else {}), indent=1) + "\n"
         sys.stdout.write(text) if args.json == "-" else Path(args.json).write_text(text, encoding="utf-8")
     files = {args.plot: report.draw(found)} if args.plot else {}
     for name, audio in (("pytorch", found.speech.wanted), ("other", found.speech.got)) if args.output else ():
@@ -47,7 +54,19 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     for name, content in files.items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         write_bytes(Path(name), content)
-    return 0 if found.ok else 1
+    return 0 if found.ok and (listener is None or listener.ok) else 1
+
+
+def listen(listener: Listener | None, speech: Any) -> dict[str, str]:
+    """A sentence on what is heard of each side's speech; the other side's decides."""
+    if listener is None:
+        return {}
+    heard = {}
+    for side, audio in (("PyTorch", speech.wanted), ("the other", speech.got)):
+        listener.pairs.clear()
+        details = listener.listen(audio).describe()
+        heard[side] = f"{side}: {listener.summary()}" + (f" ({details})" if details else "")
+    return heard
 
 
 def make_parser(model: str | None) -> options.Parser:
@@ -62,9 +81,9 @@ def make_parser(model: str | None) -> options.Parser:
         files_of=model,
     )
     parser.add_argument("--text", default=TEXT, help=f"what is spoken (default: {TEXT})")
-    for kind, what in KINDS.items():
+    for kind in KINDS:
         if kind not in kinds:
-            words = f"the {what} beside it, on PyTorch (default: the voice's)"
+            words = f"the {KIND_WORDS[kind]} beside it, on PyTorch (default: the voice's)"
             options.add_options(parser, kind, **{kind: words})
         elif not model:
             options.add_options(parser, kind)
@@ -82,6 +101,7 @@ def make_parser(model: str | None) -> options.Parser:
     add("--trt_force_build", "--trt-force-build", action="store_true", help="build engines again")
     text = "negate the largest value of this weight on the other side: shows that it is found"
     add("--perturb", metavar="WEIGHT", help=text)
+    options.add_options(parser, "listen", "listen-limit")
     add("--full", action="store_true", help="print every tensor, difference and error count")
     add("--json", metavar="FILE", help="write a report; - for stdout, without the table")
     add("--plot", metavar="PNG", help="draw the error over the layers, and both mels")

@@ -16,7 +16,7 @@ ONNX_PROVIDERS = ("cuda", "tensorrt")  # what ONNX Runtime runs on a GPU with
 
 @dataclass(frozen=True, order=True)
 class Bucket:
-    """Lengths that one engine covers: symbols of text and frames of mel. A vocoder's has no text (0)."""
+    """Lengths that one engine covers: symbols of text (0 but for acoustic models) and frames of mel."""
 
     text: int
     mel: int
@@ -30,7 +30,8 @@ class Deployment:
     """One model's engines. The defaults ask for nothing: dynamic lengths, the weights' own precision.
 
     With `trt_multi_engine` the three lists count, else the three single values. Lengths are symbols (input)
-    and mel frames (output); a vocoder's bucket is its mel's length, the output's, and needs no input length.
+    and mel frames (output); the bucket of a vocoder or recogniser is its mel's length, the output's, and
+    needs no input length.
     """
 
     batch_size: int | None = None  # utterances at a time; None: the runner decides
@@ -81,7 +82,7 @@ class Deployment:
             raise InputError("trt_multi_engine needs trt_max_output_seq_len_list (and that of the input)")
 
     def buckets(self, kind: str) -> tuple[Bucket, ...]:
-        """The buckets in ascending order, for an "acoustic" model or a "vocoder"; none: dynamic lengths."""
+        """The buckets in ascending order, of a kind of models; none: dynamic lengths."""
         if self.trt_multi_engine:
             texts, mels = self.trt_max_input_seq_len_list, self.trt_max_output_seq_len_list
         else:
@@ -89,7 +90,7 @@ class Deployment:
                 () if value is None else (value,)
                 for value in (self.trt_max_input_seq_len, self.trt_max_output_seq_len)
             )
-        if kind == "vocoder":
+        if kind != "acoustic":
             return tuple(Bucket(0, mel) for mel in mels)
         if bool(texts) != bool(mels):
             have, lack = ("output", "input") if mels else ("input", "output")

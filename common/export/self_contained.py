@@ -125,7 +125,11 @@ def limits(dim: Dim) -> str:
 
 def readme(source: ModelSource, precision: str, opset: int, sections: Sequence[str]) -> str:
     kind = get_model(source.model).kind
-    what = "an acoustic model: text symbols to mel" if kind == "acoustic" else "a vocoder: mel to audio"
+    what = {
+        "acoustic": "an acoustic model: text symbols to mel",
+        "vocoder": "a vocoder: mel to audio",
+        "recogniser": "a recogniser: audio to features, log-probabilities of characters, the best of them",
+    }[kind]
     mel = ", ".join(f"{f.name} {getattr(source.mel, f.name)}" for f in fields(source.mel))
     head = f"""# {source.model}
 

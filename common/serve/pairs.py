@@ -14,8 +14,9 @@ from common.audio.contract import MelContract, require_same_contract
 from common.config.deployment import Deployment
 from common.errors import InputError, unknown
 from common.registry import decoder_forms, get_model
+from common.registry import names as model_names
 from common.runner import AnalysedText, TextToSpeech, known_controls
-from common.stages.choose import deployment_of, parse_backends
+from common.stages.choose import KINDS, deployment_of, parse_backends
 from common.synthesis.acoustic import AcousticModel
 from common.synthesis.chunks import ChunkSizes
 from common.synthesis.driver import Driver
@@ -101,7 +102,8 @@ class Pairs:
         self.options, self._limit, self._clock = options, memory_limit, clock
         names = [options.voice] if options.voice else list_voices() or [None]
         voices = [load_voice(name) for name in names]
-        given = {source.model: source for source in read_checkpoints(options.checkpoints)}
+        speaking = model_names(*KINDS)
+        given = {source.model: source for source in read_checkpoints(options.checkpoints, speaking)}
         self._sources: dict[tuple[str, str], ModelSource] = {
             (voice.name, model): override(source, options.overrides.get(model, {}))
             for voice in voices

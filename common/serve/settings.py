@@ -101,12 +101,12 @@ class ServeSettings:
         return self.max_batch or (CPU_BATCH if on_cpu else GPU_BATCH)
 
 
-def setting_fields() -> dict[str, tuple[type, Setting, Any]]:
+def setting_fields(of: type[Any] = ServeSettings) -> dict[str, tuple[type, Setting, Any]]:
     """Type, words and default of each setting by its name."""
-    hints = get_type_hints(ServeSettings)
+    hints = get_type_hints(of)
     return {
         f.name: ((get_args(hints[f.name]) or (hints[f.name],))[0], f.metadata["setting"], f.default)
-        for f in fields(ServeSettings)
+        for f in fields(of)
     }
 
 

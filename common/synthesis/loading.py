@@ -14,7 +14,7 @@ from common.config.deployment import Deployment
 from common.config.hparams import shown
 from common.engines import Engine
 from common.errors import InputError, require_torch, unknown
-from common.registry import get_model
+from common.registry import KIND_WORDS, get_model
 from common.stages.choose import (
     KERNELS,
     KINDS,
@@ -46,6 +46,10 @@ def choose_sources(
         word, path = parse_checkpoint(text)
         source = read_checkpoint(path, word)
         kind = get_model(source.model).kind
+        if kind not in wanted:
+            raise InputError(
+                f"checkpoint {path} is a {source.model}, a {KIND_WORDS[kind]}, which does not speak"
+            )
         if kind in sources:
             raise InputError(f"two checkpoints for the {kind} model: {sources[kind].weights} and {path}")
         if wanted[kind] not in (None, source.model):
@@ -97,7 +101,7 @@ def make_driver(
     watch: Callable[[Engine], Engine] | None = None,
     deployment: Deployment | None = None,
 ) -> Driver:
-    """The acoustic model or vocoder of a source, on engines of this backend; the rest as in `load`."""
+    """The model of a source, on engines of this backend; the rest as in `load`."""
     model = get_model(source.model)
     if backend in ("torch", "trt", KERNELS):
         require_torch(f"the {backend} backend")

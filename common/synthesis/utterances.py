@@ -7,9 +7,9 @@ short segments nearly always do: both are tried in turn, and the best result is 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,9 @@ CUTS = 2  # how often an utterance is halved at most
 ADVICE = "try --retry, another --seed, or split the sentence"
 ADVICE_AFTER_RETRIES = "retries did not help: try another --seed, or put it in other words"
 
+Row = TypeVar("Row")
+Made = TypeVar("Made")
+
 
 @dataclass(frozen=True, eq=False)
 class SpokenUtterance:
@@ -38,6 +41,19 @@ class SpokenUtterance:
     trouble: float = 0.0  # the share of its symbols that stand in segments with a problem
     note: str = ""
     segments: int = 1
+
+
+def run_each(run: Callable[[Sequence[Row]], list[Made]], rows: Sequence[Row]) -> list[Made | Exception]:
+    """What `run` makes of the rows together; where that fails, of each half, down to the row at fault."""
+    if not rows:
+        return []
+    try:
+        return list(run(rows))
+    except Exception as error:
+        if len(rows) == 1:
+            return [error]
+    half = len(rows) // 2
+    return [*run_each(run, rows[:half]), *run_each(run, rows[half:])]
 
 
 def speak_utterances(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 DATA = Path(__file__).parent / "data"
 DICTIONARY = DATA / "cmudict-0.7b.gz"
+RARE_WORDS = DATA / "rare_words.gz"
 
 FIRST_PHONE_CODE = 33  # the first phone of the list is "!", the next one '"', ...
 
@@ -63,6 +64,12 @@ class CmuDict:
 def load_cmudict() -> CmuDict:
     """The dictionary; read once."""
     return CmuDict(zlib.decompress(DICTIONARY.read_bytes(), wbits=31))  # 31: gzip framing
+
+
+@lru_cache(maxsize=1)
+def load_rare_words() -> CmuDict:
+    """Words of misaki's lexicon that CMUdict lacks and that are not said as their letters tell; read once."""
+    return CmuDict(zlib.decompress(RARE_WORDS.read_bytes(), wbits=31))
 
 
 @lru_cache(maxsize=1)

@@ -21,14 +21,18 @@ def _words(text: str) -> frozenset[str]:
 
 
 # Before a name or in the middle of a phrase: these never end a sentence.
-_NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen col maj capt cmdr lt sgt cpl pvt adm sen rep gov
+_NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen brig col
+    maj capt cmdr lt sgt cpl pvt adm sen rep gov
     pres supt insp msgr messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl""")
 # Not the end before a number: "No. 5", "p. 12".
-_BEFORE_NUMBER = _words("no nos fig figs vol vols p pp ch sec art eq op par ext tel")
+_BEFORE_NUMBER = _words("""no nos fig figs vol vols p pp ch chap sec sect art eq eqs op par para ext tel apt
+    ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins sec secs lb
+    lbs oz""")
+_BEFORE_NUMERAL = _words("ch chap vol vols pt bk sec art no mk fig")
 # The end only before a word that often begins a sentence: "Acme Inc. The price rose", not "Acme Inc. Tokyo".
 _PERHAPS_LAST = _words("""etc inc ltd co corp llc plc bros jr sr esq st ave blvd rd ln hwy mt ft dept univ
     assn govt est min max avg al ed eds ph.d jan feb apr jun jul aug sep sept oct nov mon tue tues thu thur
-    thurs fri""")
+    thurs fri sq cu expy pkwy pl ct rte mi lb lbs oz hr hrs mins sec secs""")
 _STARTERS = _words("""a after all also although an and another are as at because before both but by can could
     did do does each even every finally first for from had has have he her here his how however i if in is it
     its let many may meanwhile might most must my next no not now of on one only or our she should since so
@@ -43,6 +47,8 @@ _OPENING = "\"'“‘„«([{—–-¿¡"
 _MARK = re.compile(r"[.!?…。！？]+[\"'”’»)\]}*]*(?:\[\d{1,4}\])*|[\n\f\u2028\u2029]\s*")
 _WORD = re.compile(r"[^\W_]")
 _NEXT_WORD = re.compile(rf"\s*[{re.escape(_OPENING)}]*(\w{{0,24}}\.?)")
+_NUMERAL = re.compile(r"[IVXLC]{2,8}\.?|[VX]\.?")
+_NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€]?\d")
 _DOTTED = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # an initial, or U.S
 _LIST_ITEM = re.compile(r"[-*•‣·–—]\s|\(?(?:\d{1,3}|[a-zA-Z])[.)]\s")
 _CLAUSE_END = re.compile(r"[;:,][\"'”’)\]]*(?=\s)|[—，；：、](?=.)|\s[-–](?=\s)", re.DOTALL)
@@ -158,7 +164,9 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     abbreviation = word.lower()
     if abbreviation in _NEVER_LAST:
         return False
-    if abbreviation in _BEFORE_NUMBER and next_word[:1].isdigit():
+    if abbreviation in _BEFORE_NUMBER and _NUMBER_FOLLOWS.match(text, end):
+        return False
+    if abbreviation in _BEFORE_NUMERAL and _NUMERAL.fullmatch(next_word):
         return False
     known = abbreviation in _PERHAPS_LAST or _DOTTED.fullmatch(word) is not None
     if lowercase:

@@ -16,8 +16,9 @@ import yaml
 from common.audio.contract import require_same_contract
 from common.cli import options, run
 from common.errors import InputError, require_torch, unknown
-from common.registry import get_model, load_attribute
+from common.registry import KIND_WORDS, get_model, load_attribute
 from common.speech import Controls
+from common.stages.choose import KINDS
 from common.synthesis.loading import override
 from common.weights.published import parse_checkpoint, read_checkpoint
 from common.weights.voices import VOICE_FILE, FrontendSpec, ModelSource, read_voice, voices_folder
@@ -85,6 +86,10 @@ def write_voice(
     """Makes `folder` a voice of these models; its other files stay. Nothing is written unless all is well."""
     from common.export.to_onnx import export_source, save_weights
 
+    for source in sources:
+        if (kind := get_model(source.model).kind) not in KINDS:
+            what = f"{source.weights} is a {source.model}, a {KIND_WORDS[kind]}"
+            raise InputError(f"{what}: a voice has acoustic models and vocoders")
     first, *others = sources
     for other in others:
         require_same_contract(first.mel, other.mel, (first.model, other.model))

@@ -6,9 +6,9 @@ made without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -18,11 +18,9 @@ from common.runner import fitting_utterances, known_controls, require_controls
 from common.speech import Controls, control_fields
 from common.synthesis.acoustic import AcousticModel
 from common.synthesis.finish import join_utterances, require_finite
-from common.synthesis.utterances import alike_batches, speak_utterances
+from common.synthesis.utterances import alike_batches, run_each, speak_utterances
 from common.synthesis.vocoder import Vocoder
 from common.text import Analysis, Frontend, Utterance
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,19 +108,6 @@ def vocode(vocoder: Vocoder, rate: int, items: Sequence[Mels]) -> list[Any]:
         made if isinstance(made, Exception) else _joined(made, item, rate)
         for made, item in zip(audio, items, strict=True)
     ]
-
-
-def run_each(run: Callable[[Sequence[int]], list[T]], rows: Sequence[int]) -> list[T | Exception]:
-    """What `run` makes of the rows together; where that fails, of each half, down to the row at fault."""
-    if not rows:
-        return []
-    try:
-        return list(run(rows))
-    except Exception as error:
-        if len(rows) == 1:
-            return [error]
-    half = len(rows) // 2
-    return [*run_each(run, rows[:half]), *run_each(run, rows[half:])]
 
 
 def _utterance(ids: np.ndarray, symbols: Sequence[str]) -> Utterance:

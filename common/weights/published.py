@@ -10,7 +10,7 @@ from common.audio.contract import MelContract
 from common.config.typed import build_section, typed_options
 from common.config.yaml_file import Entry
 from common.errors import InputError, require_torch, unknown
-from common.registry import MODELS, ModelSpec, names
+from common.registry import KIND_WORDS, MODELS, ModelSpec, names
 from common.text.frontends import frontend_class
 from common.weights.voices import FrontendSpec, ModelSource, build_settings, read_weights
 
@@ -25,12 +25,12 @@ PITCH = ("pitch_mean", "pitch_std")
 
 
 def parse_checkpoint(value: str) -> tuple[str | None, Path]:
-    """`acoustic=FILE`, `vocoder=FILE`, a model's `name=FILE`, or FILE alone -> (the word or None, path)."""
+    """`acoustic=FILE` or another kind, a model's `name=FILE`, or FILE alone -> (the word or None, path)."""
     word, equals, path = value.partition("=")
     if not equals or "/" in word or Path(value).exists():
         return None, Path(value)
-    if word not in ("acoustic", "vocoder", *MODELS):
-        raise InputError(unknown("checkpoint kind", word, ("acoustic", "vocoder", *MODELS)))
+    if word not in (*KIND_WORDS, *MODELS):
+        raise InputError(unknown("checkpoint kind", word, (*KIND_WORDS, *MODELS)))
     return word, Path(path)
 
 
@@ -48,7 +48,7 @@ def read_checkpoints(texts: Iterable[str], wanted: Collection[str] = ()) -> list
 
 
 def read_checkpoint(path: Path, kind: str | None = None) -> ModelSource:
-    """A file as a source; `kind` (a model's name, "acoustic" or "vocoder") is recognised where it is None."""
+    """A file as a source; `kind` (a model's name, or a kind of models) is recognised where it is None."""
     if path.is_dir():
         raise InputError(f"checkpoint {path} is a folder: give the file in it")
     if not path.is_file():
@@ -72,7 +72,7 @@ def _recognise(path: Path, trained: bool) -> ModelSpec:
         states = [content, *(value for value in content.values() if isinstance(value, Mapping))]
         found = {PREFIX.sub("", str(name)) for state in states for name in state}
     for model in MODELS.values():
-        if model.mark in found:
+        if not found.isdisjoint(model.marks):
             return model
     raise InputError(
         f"checkpoint {path} is of none of the models known here ({', '.join(names())}); "

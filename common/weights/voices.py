@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ from common.audio.contract import MelContract
 from common.config.typed import build, build_section, require_known, typed_entry, typed_options
 from common.config.yaml_file import Entry, entries_of, read_yaml
 from common.errors import InputError, unknown
-from common.registry import MODELS, get_model
+from common.registry import get_model, names
 from common.speech import Controls, control_fields
+from common.stages.choose import KINDS
 from common.text import Frontend
 from common.text.frontends import FRONTENDS, frontend_class
 
@@ -141,7 +142,7 @@ def read_voice(folder: Path) -> Voice:
     file = build(VoiceFile, entries, path)
     frontend = _read_frontend(entries["frontend"])
     models = {
-        name: _read_model(name, entry, folder, file.mel, frontend)
+        name: _model_of_voice(name, entry, folder, file.mel, frontend)
         for name, entry in entries_of(file.models, entries["models"].place).items()
     }
     return Voice(file.name, folder, models, file.description, file.language, file.licence)
@@ -158,12 +159,20 @@ def _read_frontend(section: Entry) -> FrontendSpec:
     return FrontendSpec(kind, typed_options(frontend_class(kind), options) if options else {})
 
 
-def _read_model(
+def _model_of_voice(
     name: str, entry: Entry, folder: Path, mel: MelContract, frontend: FrontendSpec
 ) -> ModelSource:
+    if name not in names(*KINDS):
+        raise InputError(f"{entry.place}: {unknown('model', name, names(*KINDS))}")
+    source = read_model(name, entry, folder)
+    frontend_of = frontend if get_model(name).kind == "acoustic" else None
+    words = ("--voice", folder.name if folder.parent == voices_folder() else str(folder))
+    return replace(source, mel=mel, frontend=frontend_of, words=words)
+
+
+def read_model(name: str, entry: Entry, folder: Path) -> ModelSource:
+    """A model as a `ModelSection` of a file says, with its config's mel contract if it has one."""
     where = f"{entry.place}: models.{name}"
-    if name not in MODELS:
-        raise InputError(f"{entry.place}: {unknown('model', name, MODELS)}")
     model = get_model(name)
     section = build_section(ModelSection, entry.value, where)
     config = build_section(model.config_class, section.config, f"{where}.config")
@@ -174,11 +183,9 @@ def _read_model(
         model=name,
         config=config,
         weights=folder / section.weights,
-        mel=mel,
+        mel=getattr(config, "mel", MelContract()),
         graphs={stage: folder / graph for stage, graph in (section.graphs or {}).items()},
-        frontend=frontend if model.kind == "acoustic" else None,
         settings=build_settings(name, section.extra or {}, f"{where}.extra"),
-        words=("--voice", folder.name if folder.parent == voices_folder() else str(folder)),
     )
 
 

@@ -17,6 +17,7 @@ FILES = {  # model -> its file, the key of its weights, a layer of which two ten
     "tacotron2": ("checkpoint_ddp.pt", "state_dict", "decoder.gate_layer.linear_layer"),
     "hifigan": ("checkpoint.pt", "generator", "conv_post"),
     "waveglow": ("checkpoint.pt", "state_dict", "WN.1.start"),
+    "jasper": ("checkpoint.pt", "state_dict", "decoder.layers.0"),
 }
 
 

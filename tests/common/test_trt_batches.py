@@ -15,7 +15,6 @@ from common.engines.tensorrt.build import build_stage
 from common.engines.tensorrt.engine_file import engine_file
 from common.export.examples import examples_of
 from common.export.to_onnx import example_inputs, with_graphs
-from common.registry import MODELS
 from common.stages import Stage, root, stages_of
 from common.weights.voices import ModelSource, load_voice
 
@@ -70,7 +69,7 @@ def item_errors(got: torch.Tensor, wanted: torch.Tensor) -> list[float]:
 
 
 @pytest.mark.parametrize("precision", TOLERANCES)
-@pytest.mark.parametrize(("model", "name"), [(m, s) for m in MODELS for s in stage_names(m)])
+@pytest.mark.parametrize(("model", "name"), [(m, s) for m in load_voice().models for s in stage_names(m)])
 def test_each_item_of_every_batch_is_pytorchs(model, name, precision, tmp_path):
     source = source_of(model)
     stage, reference, engine = engines_of(model, name, precision, tmp_path)

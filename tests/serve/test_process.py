@@ -152,10 +152,10 @@ def test_settings_come_from_files_options_and_set(tmp_path):
     file = tmp_path / "serve.yaml"
     file.write_text("port: 9000\nqueue: 3\nseconds: 20\n")
     args = parse(["--hparam", str(file), "--queue", "5", "--set", "grace=1.5"])
-    settings = settings_from(args)
+    settings = settings_from(args, ServeSettings)
     assert (settings.port, settings.queue, settings.seconds, settings.grace) == (9000, 5, 20.0, 1.5)
     file.write_text("queue: 0\n")
     with pytest.raises(InputError, match=r"serve.yaml, line 1: queue must be at least 1, not 0"):
-        settings_from(parse(["--hparam", str(file)]))
+        settings_from(parse(["--hparam", str(file)]), ServeSettings)
     with pytest.raises(InputError, match=r"unknown key 'quue'; did you mean 'queue'"):
         parse(["--set", "quue=3"])

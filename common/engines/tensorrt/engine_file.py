@@ -26,7 +26,7 @@ NOT_BUILT = (
     "onnx_provider",
 )
 # Of a deployment without `batch_size`. A vocoder takes one utterance at a time, and long ones.
-BATCH_SIZES = {"acoustic": 8, "vocoder": 1}
+BATCH_SIZES = {"acoustic": 8, "vocoder": 1, "recogniser": 8}
 
 Shape = tuple[int, ...]
 Profile = dict[str, tuple[Shape, Shape, Shape]]  # smallest, typical and largest shape of each input

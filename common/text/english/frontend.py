@@ -76,7 +76,7 @@ class EnglishFrontend:
         tokens: list[_Token] = []
         for span in spans:
             for match in _TOKEN.finditer(span.text):
-                phones = tuple(match[1].split()) if match[1] else ()
+                phones = tuple(match[1].split()) if match[1] else span.phones
                 token = _Token(match[0], span.start, span.end, phones)
                 if match[0] not in _STRONGEST_FIRST:
                     tokens.append(token)

@@ -36,6 +36,7 @@ class Span(NamedTuple):
     text: str
     start: int
     end: int
+    phones: tuple[str, ...] = ()  # of a word whose accents tell how it is said
 
 
 def normalise(text: str) -> tuple[list[Span], list[LeftOut]]:
@@ -46,7 +47,7 @@ def normalise(text: str) -> tuple[list[Span], list[LeftOut]]:
     characters, positions, left_out = _clean(text)
     spans, unread = _read(characters)
     if positions is not None:
-        spans = [Span(s.text, positions[s.start], positions[s.end - 1] + 1) for s in spans]
+        spans = [Span(s.text, positions[s.start], positions[s.end - 1] + 1, s.phones) for s in spans]
         unread = [LeftOut(o.symbol, positions[o.position], o.kind) for o in unread]
     return spans, left_out + unread
 
@@ -62,7 +63,7 @@ def _read(text: str) -> tuple[list[Span], list[LeftOut]]:
         rules = NUMBERS if char.isdecimal() else _LETTERS if char.isalpha() else SIGNS
         reading = first_reading(rules, cursor)
         if reading.spoken:
-            spans.append(Span(reading.spoken, cursor.at, reading.end))
+            spans.append(Span(reading.spoken, cursor.at, reading.end, tuple(reading.phones.split())))
         left_out += reading.left_out
         cursor.advance(reading)
     return spans, left_out

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from common.text.cmudict import load_cmudict
+from common.text.cmudict import load_cmudict, load_rare_words
 from common.text.english import homographs, word_parts
 from common.text.english.letters import load_letter_reader
 from common.text.english.word_parts import Phones, read_rows, table, words
@@ -45,7 +45,12 @@ def read(tokens: Sequence[str]) -> list[Phones]:
 @lru_cache(maxsize=4096)
 def of_word(word: str) -> Phones:
     """Phones of a word in lower case by itself: never empty for a word with a letter a-z in it."""
-    return _known(word) or _by_parts(word) or _by_letters(word)
+    return _known(word) or _rare(word) or by_rule(word)
+
+
+def by_rule(word: str) -> Phones:
+    """Phones of a word that no dictionary has: of the words that it is made of, else of its letters."""
+    return _by_parts(word) or _by_letters(word)
 
 
 def is_known(word: str) -> bool:
@@ -76,6 +81,8 @@ def _in_context(tokens: Sequence[str], index: int, follower: Phones) -> Phones:
     forms = _function_words().get(word)
     if forms is None:
         return homographs.choose(word, tokens, index) or of_word(word)
+    if word == "does" and (deer := homographs.choose(word, tokens, index)) != homographs.usual(word):
+        return deer or forms[0]
     usual, initial, final, before_vowel = forms
     if initial and (index == 0 or tokens[index - 1] in _SENTENCE_MARKS):
         return initial
@@ -121,6 +128,16 @@ def _known(word: str) -> Phones | None:
     return found
 
 
+def _rare(word: str) -> Phones | None:
+    """A word of the second dictionary, or its plural."""
+    found = load_rare_words().pronunciations(word)
+    if found:
+        return found[0]
+    stem = word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is", "'s")) else ""
+    found = load_rare_words().pronunciations(stem) if len(stem) > 3 else ()
+    return found[0] + word_parts.plural(found[0]) if found else None
+
+
 def _by_parts(word: str) -> Phones | None:
     if contraction := word_parts.split_contraction(word):
         base, join = contraction
@@ -136,7 +153,17 @@ def _by_parts(word: str) -> Phones | None:
         for candidate in (short, double) if short in _function_words() else (double, short):
             if phones := _known(candidate):
                 return phones
-    return word_parts.assemble(word, _known)
+    return _of_verb(word) or word_parts.assemble(word, _known)
+
+
+def _of_verb(word: str) -> Phones | None:
+    """An inflected verb whose stem is a noun too: "conjugated", "overthrowing"."""
+    ending = next((ending for ending in ("ed", "ing") if word.endswith(ending)), "")
+    stem = word.removesuffix(ending)
+    phones = ending and (homographs.verb(stem + "e") or homographs.verb(stem))
+    if not phones:
+        return None
+    return phones + (word_parts.past(phones) if ending == "ed" else ("IH0", "NG"))
 
 
 def _by_letters(word: str) -> Phones:

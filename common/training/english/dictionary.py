@@ -1,18 +1,21 @@
-"""Makes common/text/data from the published CMUdict 0.7b and FastPitch's list of heteronyms.
+"""Makes common/text/data from the published CMUdict 0.7b, a list of heteronyms and misaki's lexicon.
 
-Both are public: https://github.com/Alexir/CMUdict (cmudict-0.7b) and, in NVIDIA/DeepLearningExamples,
-PyTorch/SpeechSynthesis/FastPitch/cmudict/heteronyms.
+All are public: https://github.com/Alexir/CMUdict (cmudict-0.7b); in NVIDIA/DeepLearningExamples
+PyTorch/SpeechSynthesis/FastPitch/cmudict/heteronyms; and data/us_gold.json of misaki 0.9.4 (Apache-2.0).
 """
 
 import gzip
+import json
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from common.cli import options
-from common.text.cmudict import DATA, DICTIONARY, FIRST_PHONE_CODE
+from common.text.cmudict import DATA, DICTIONARY, FIRST_PHONE_CODE, RARE_WORDS, load_cmudict
+from common.text.english import pronounce
 from common.text.symbols import ARPABET
+from common.training.corpus.teacher import from_misaki
 
 
 def read_cmudict(source: str) -> dict[str, list[tuple[str, ...]]]:
@@ -27,10 +30,15 @@ def read_cmudict(source: str) -> dict[str, list[tuple[str, ...]]]:
 
 def pack_cmudict(source: str) -> bytes:
     """The file that `common.text.cmudict` reads."""
+    return pack(read_cmudict(source))
+
+
+def pack(words: Mapping[str, Sequence[tuple[str, ...]]]) -> bytes:
+    """Words in upper case and their pronunciations as `common.text.cmudict` reads them."""
     codes = {phone: chr(FIRST_PHONE_CODE + i) for i, phone in enumerate(ARPABET)}
     lines = [
-        " ".join([word, *("".join(map(codes.get, phones)) for phones in variants)])
-        for word, variants in read_cmudict(source).items()
+        " ".join([word, *("".join(codes[phone] for phone in phones) for phones in variants)])
+        for word, variants in words.items()
     ]
     return b"\n".join([" ".join(ARPABET).encode("ascii"), *sorted(line.encode("latin-1") for line in lines)])
 
@@ -47,6 +55,25 @@ def edit_distance(
     return row[-1]
 
 
+def rare_words(lexicon: Mapping[str, str | Mapping[str, str | None]]) -> dict[str, list[tuple[str, ...]]]:
+    """The words of misaki's lexicon that CMUdict lacks and that rules and letters read otherwise."""
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for written, entry in sorted(lexicon.items(), key=lambda item: item[0].lower()):
+        word, spoken = written.lower(), entry if isinstance(entry, str) else entry.get("DEFAULT")
+        is_word = re.fullmatch(r"[a-z]{3,}", word) and not written.isupper()
+        if not is_word or not spoken or word in load_cmudict() or pronounce.is_known(word):
+            continue
+        phones = tuple(from_misaki(spoken))
+        if any(phone[-1].isdigit() for phone in phones) and _alike(phones) != _alike(pronounce.by_rule(word)):
+            found.setdefault(word.upper(), [phones])
+    return found
+
+
+def _alike(phones: Sequence[str]) -> list[str]:
+    """Without stress, and with one weak vowel."""
+    return [phone.rstrip("012").replace("IH", "AH") for phone in phones]
+
+
 def licence(source: str) -> str:
     """The copyright notice of the dictionary's header, without its comment marks."""
     notice = source.split("# ====", 2)[1].split("\n", 1)[1]
@@ -57,11 +84,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = options.Parser(description=__doc__.splitlines()[0])
     parser.add_argument("cmudict", type=Path, help="the published file cmudict-0.7b")
     parser.add_argument("heteronyms", type=Path, help="the published list, one word a line")
+    parser.add_argument("lexicon", type=Path, help="misaki's us_gold.json")
     args = parser.parse_args(argv)
 
     source = args.cmudict.read_text(encoding="latin-1")
     DATA.mkdir(exist_ok=True)
     DICTIONARY.write_bytes(gzip.compress(pack_cmudict(source), compresslevel=9, mtime=0))
     (DATA / "cmudict-0.7b.LICENSE.txt").write_text(licence(source), encoding="ascii")
+    words = rare_words(json.loads(args.lexicon.read_text(encoding="utf-8")))
+    RARE_WORDS.write_bytes(gzip.compress(pack(words), compresslevel=9, mtime=0))
     heteronyms = args.heteronyms.read_text(encoding="ascii").strip()
     (DATA / "heteronyms.txt").write_text(heteronyms + "\n", encoding="ascii")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from common.text.cmudict import CmuDict, load_cmudict, load_heteronyms
+from common.text.cmudict import CmuDict, load_cmudict, load_heteronyms, load_rare_words
 from common.text.symbols import ARPABET
-from common.training.english.dictionary import licence, pack_cmudict
+from common.training.english.dictionary import licence, pack, pack_cmudict, rare_words
 
 HEADER = """;;; # CMUdict
 ;;; # =====
@@ -85,3 +85,24 @@ def test_heteronyms_keep_their_capitals():
     assert len(heteronyms) == 413
     assert {"read", "lead", "Acre", "color coordinate"} <= heteronyms
     assert not {"acre", "color", ""} & heteronyms
+
+
+def test_rare_words_are_those_that_the_dictionary_lacks_and_letters_do_not_tell():
+    lexicon = {
+        "zwieback": "swˈibæk",
+        "the": "ðə",
+        "NATO": "nˈATO",
+        "gibbet": {"DEFAULT": "ʤˈɪbət", "NOUN": None},
+    }
+    words = rare_words(lexicon)
+    assert words == {
+        "ZWIEBACK": [("S", "W", "IY1", "B", "AE0", "K")],
+        "GIBBET": [("JH", "IH1", "B", "AH0", "T")],
+    }
+    assert CmuDict(pack(words)).pronunciations("gibbet") == (("JH", "IH1", "B", "AH0", "T"),)
+
+
+def test_the_shipped_rare_words_add_to_the_dictionary():
+    words = load_rare_words().words()
+    assert len(words) > 20_000
+    assert not any(word in load_cmudict() for word in words[::50])

@@ -36,7 +36,7 @@ _MARKS = {
 }
 _SPELLED = words("uk us io ai edu pdf de txt py ca au eu me co fr www")
 
-_HASH_NUMBER = re.compile(r"#\s?(?=\d)")
+_HASH_NUMBER = re.compile(r"#\s?(?=\d+(?!\w))")
 _HASHTAG = re.compile(r"#(\w{1,100})")
 _HANDLE = re.compile(r"@(\w[\w.]{0,62}\w|\w)")
 _NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|.", re.DOTALL)
@@ -60,7 +60,7 @@ def address(cursor: Cursor) -> Reading | None:
 
 def _spoken_part(cursor: Cursor, part: str) -> str:
     if part.isdecimal():
-        return say.short(part)
+        return say.integer(part) if len(part) < 3 else say.digits(part)
     if not part.isalpha():
         return _MARKS.get(part, tables.SYMBOLS.get(part, ""))
     if not part.isascii():

@@ -7,11 +7,24 @@ import re
 from common.text.english.reading import number_words as say
 from common.text.english.reading import tables
 from common.text.english.reading.cursor import NUMBER, Cursor, N, Reading
+from common.text.english.reading.dates import month_day
+from common.text.english.reading.money import said_price
+from common.text.english.reading.units import bare_per_unit, singular_unit, unit_after
 from common.text.english.word_parts import words
 
-_RANGE = re.compile(rf"(?:-|\s?[–—]\s?)([$£€¥₹]?)({N})(?![-\d])")
-_SPACED_RANGE = re.compile(rf"\s-\s()({N})(?![-\d])")
-_TIED_NUMBER = re.compile(r"[/:]\d")
+_RANGE = re.compile(rf"(?:-|\s?[–—]\s?)({N})(?![-\d])")
+_SPACED_RANGE = re.compile(rf"\s-\s({N})(?![-\d])")
+_SPACED_THOUSANDS = re.compile(
+    r"[1-9]\d{0,2}([ \u00a0\u2009\u202f])\d{3}(?:\1\d{3}){0,5}(?![\w-]|[.,:/]\d|\1\d)"
+)
+_GOES_ON = re.compile(r"[/:]\d|\s?=")
+_TIMES = re.compile(r"x(?!\w)")
+_SCORED = re.compile(
+    r"\b(?:w[io]ns?|lost|loses?|beat|score[sd]?|led|leads?|by|victory|defeat|draw|tied|game)\b"
+)
+_LETTERED = words(
+    "apt apartment unit suite ste room flat gate seat row section figure fig exhibit class grade"
+)
 _BY = re.compile(rf"(?:\s?x\s?|×)({N})")
 _MAGNITUDE = re.compile(
     r"\s?-?(hundred|thousand|million|billion|trillion|quadrillion|bn|mn|tn|mln|bln)(?!\w)|([kKMBT])(?!\w)"
@@ -20,14 +33,9 @@ _MAGNITUDES = {
     **{"bn": "billion", "mn": "million", "tn": "trillion", "mln": "million", "bln": "billion"},
     **{"k": "thousand", "K": "thousand", "M": "million", "B": "billion", "T": "trillion"},
 }
-_MONEY_AFTER = re.compile(r"\s?(€|£|¢|¥|₹|₩|₽|₺|₿|USD|EUR|GBP|JPY|INR|CHF|BTC)(?!\w)")
-_UNIT = re.compile(r"(\s?|-)(?:(sq|cu)\.?\s)?([A-Za-zµμΩΩ]{1,5})(\^?[23²³])?(?![\w²³^])")
-_PER = re.compile(r"\s?/\s?([A-Za-z]{1,12})(\^?[23²³])?(?![\w/])")
-_PERCENT = re.compile(r"\s?([%‰])")
-_DEGREE_SIGN = re.compile(r"\s?(?:°\s?([CFK])?|([℃℉]))(?!\w)")
-_TURNS = words("angle angles turn turns rotation view heat bend panorama arc swing")
-_SIZES = words("tall wide long deep high thick x by")
-_SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin", "": ""}
+_MONEY_AFTER = re.compile(
+    r"\s?(€|£|¢|¥|₹|₩|₽|₺|₿|USD|EUR|GBP|JPY|INR|CHF|BTC|AUD|CAD|NZD|HKD|SGD|CNY|RMB|BRL|SEK|NOK|DKK|MXN|PLN|ZAR)(?!\w)"
+)
 # Before a number of four digits: it is a year, whatever follows ...
 _BEFORE_YEAR = words("""in since by until till year years during circa summer winter spring fall autumn early
     late mid class ad a.d ce january february march april may june july august september october november
@@ -37,157 +45,119 @@ _COUNTED = words(
     "people men women children feet percent degrees police sheep fish pounds dollars or more per"
 )
 _NO_YEAR = words("# no nos number")
+_NO_MODEL = words("AD BC CE BCE ISO US UK EU UN AND OR THE OF TO IN FY")
 _ROOMS = words("""room flight suite apartment apt highway route channel area unit bus interstate boeing airbus
-    building gate""")
-_EMERGENCY = words("911 999 112 411 101 988")
-_DIALLED = words("call dial called dialed calls dialled text phone ring rang")
+    building gate xbox hwy error status line form rte ste rm""")
 
 
-def amount(cursor: Cursor, currency: str = "") -> Reading:
-    """A number or a range, with what it counts: magnitude, money, per cent, degrees, a unit.
-
-    `currency`: a sign or code of the tables that stands before, or a sign with a country ("US$").
-    """
+def amount(cursor: Cursor) -> Reading:
+    """A number or a range, with what it counts: magnitude, money, per cent, degrees, a unit."""
     text = cursor.text
-    numbers, joint, end = _numbers(cursor, currency)
+    numbers, joint, end = _numbers(cursor)
     is_one = numbers == ["1"]
-    after, end = _magnitude(cursor, numbers, end, currency)
-    if not currency and (money := _MONEY_AFTER.match(text, end)):
-        currency, end = tables.CURRENCY_CODES.get(money[1], money[1]), money.end()
-    if currency:
-        return _money(cursor, numbers, joint, after, currency, end)
+    after, end = _magnitude(cursor, numbers, end)
+    if money := _MONEY_AFTER.match(text, end):
+        currency = tables.CURRENCY_CODES.get(money[1], money[1])
+        return said_price(
+            cursor,
+            [(number, "", money.end()) for number in numbers[:-1]] + [(numbers[-1], after, money.end())],
+            currency,
+        )
     unit, end = unit_after(cursor, end, is_one and not after)
-    if unit and not joint and cursor.previous.lower() in ("a", "an"):
-        unit = f" {_singular_unit(unit.strip())}"  # "a 10 km run"
+    if unit[:1] == " " and not joint and cursor.previous.lower() in ("a", "an"):
+        unit = f" {singular_unit(unit.strip())}"  # "a 10 km run"
+    if joint != "by" and not unit and (times := _TIMES.match(text, end)):
+        is_many = times[0] == "x" and (joint == "to" or "." in numbers[0]) and not cursor.is_equation
+        unit, end = (" times", times.end()) if is_many else (unit, end)
     is_counted = bool(unit or after or joint in ("by", "times"))
-    spoken = [_plain_number(cursor, number, end, is_counted) for number in numbers]
+    are_years = joint == "to" and not is_counted and all(_could_be_year(number) for number in numbers)
+    are_years = are_years and numbers[0] < numbers[1]
+    spoken = [
+        say.year(int(number)) if are_years else _plain_number(cursor, number, end, is_counted)
+        for number in numbers
+    ]
     if joint == "to" and not unit and not after:
         spoken[1] = _end_of_years(numbers, spoken[1])
-    said = f" {joint} ".join(spoken)
+    if joint == "to" and numbers[0] == numbers[1]:  # "a 50-50 chance"
+        joint = ""
+    said = f" {joint} ".join(spoken).replace("  ", " ")
     if not (unit or after or joint):
         said, end = _day_or_plus(cursor, numbers[0], said, end)
+    if not unit:
+        unit, end = bare_per_unit(cursor, end)
     own = cursor.possessive(end)
     return Reading(f"{said}{after}{unit}{own}", end + len(own))
 
 
-def _numbers(cursor: Cursor, currency: str) -> tuple[list[str], str, int]:
+def _numbers(cursor: Cursor) -> tuple[list[str], str, int]:
     """One number; two with "to"; some with "by"; and where they end."""
     text = cursor.text
     first = NUMBER.match(text, cursor.at)
     numbers, joint, end = [first[0]], "", first.end()
+    if spaced := _SPACED_THOUSANDS.match(text, cursor.at):
+        is_sure = spaced.end() - cursor.at > 7 or spaced[0].endswith("000") or " " not in spaced[0]
+        numbers, end = ([re.sub(r"\s", "", spaced[0])], spaced.end()) if is_sure else (numbers, end)
     ranged = _RANGE.match(text, end)
     if not ranged and "=" not in text[end : end + 40]:
         ranged = _SPACED_RANGE.match(text, end)
-    is_code = ranged and len(ranged[2]) > 2 and ranged[2][0] == "0" and ranged[2][1] != "."  # "2024-0098"
-    goes_on = ranged and _TIED_NUMBER.match(text, ranged.end())  # "1-2/3"
-    if ranged and ranged[1] in ("", currency) and not is_code and not goes_on:
-        return [first[0], ranged[2]], "to", ranged.end()
+        if ranged and _is_difference(cursor, numbers[0], ranged[1]):
+            ranged = None
+    is_code = ranged and len(ranged[1]) > 2 and ranged[1][0] == "0" and ranged[1][1] != "."  # "2024-0098"
+    goes_on = ranged and _GOES_ON.match(text, ranged.end())  # "1-2/3", "5-3=2"
+    if ranged and not is_code and not goes_on:
+        return [numbers[0], ranged[1]], "to", ranged.end()
     while len(numbers) < 5 and (by := _BY.match(text, end)):
+        is_product = cursor.is_equation or (by[0][0] == "×" and not _is_size(cursor, numbers[0], by))
         numbers.append(by[1])
-        joint, end = "times" if cursor.is_equation else "by", by.end()
+        joint, end = "times" if is_product else "by", by.end()
     return numbers, joint, end
 
 
-def _magnitude(cursor: Cursor, numbers: list[str], end: int, currency: str) -> tuple[str, int]:
+def _is_difference(cursor: Cursor, first: str, second: str) -> bool:
+    """Whether "7 - 5" is a subtraction: the second number is less, and it is no score."""
+    a, b = (float(number.replace(",", "")) for number in (first, second))
+    return a > b and not _SCORED.search(cursor.text, max(cursor.at - 24, 0), cursor.at)
+
+
+def _is_size(cursor: Cursor, first: str, by: re.Match) -> bool:
+    """Whether "10×15" is a size, not a product."""
+    is_large = len(first) > 2 or len(by[1]) > 2
+    return is_large or bool(unit_after(cursor, by.end(), is_one=False)[0])
+
+
+def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
     match = _MAGNITUDE.match(cursor.text, end)
     if not match:
         return "", end
-    if match[2] and not currency:  # "10K run", "221B Baker Street"
-        is_name = len(numbers[-1]) > 2 and cursor.next(match.end())[:1].isupper()
+    if match[2]:  # "10K run", "221B Baker Street", "Apt 4B", "3M"
+        following = cursor.next(match.end())
+        is_name = len(numbers[-1]) > 2 and following[:1].isupper()
+        is_name = is_name or cursor.text[max(cursor.at - 1, 0) : cursor.at] == "-"  # "F-35B"
+        is_name = (
+            is_name or cursor.previous.rstrip(".").lower() in _LETTERED or not (cursor.previous or following)
+        )
         if match[2] in "kK" or is_name:
             return "", end
     word = match[1] or match[2]
     return f" {_MAGNITUDES.get(word, word)}", match.end()
 
 
-def _money(
-    cursor: Cursor, numbers: list[str], joint: str, magnitude: str, currency: str, end: int
-) -> Reading:
-    sign_or_code = currency if currency in tables.CURRENCIES else currency[-1]
-    one, many, cent, cents = tables.CURRENCIES[sign_or_code]
-    if country := tables.DOLLARS.get(currency[:-1]):
-        one, many = f"{country} {one}", f"{country} {many}"
-    per = ""
-    if match := _PER.match(cursor.text, end):
-        per, end = f" per {tables.UNITS.get(match[1], match[1])}", match.end()
-    whole, _, part = numbers[-1].partition(".")
-    if len(part) == 2 and len(numbers) == 1 and not magnitude and cents:
-        said = f"{say.integer(whole or '0')} {one if whole == '1' else many}"
-        if part != "00":
-            small = f"{say.cardinal(int(part))} {cent if part == '01' else cents}"
-            said = f"{said} and {small}" if whole.strip("0") else small
-    else:
-        said = f" {joint} ".join(say.decimal(number.replace(",", "")) for number in numbers)
-        is_one = numbers == ["1"] and not magnitude
-        is_one = is_one or cursor.previous.lower() in ("a", "an")  # "a $5 bill"
-        said = f"{said}{magnitude} {one if is_one else many}"
-    return Reading(said + per, end)
-
-
-def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
-    """The unit behind a number that ends at `end`: " miles" or "", and where it ends."""
-    text = cursor.text
-    if match := _PERCENT.match(text, end):
-        return f" {tables.SYMBOLS[match[1]]}", match.end()
-    if match := _DEGREE_SIGN.match(text, end):
-        scale = match[1] or {"℃": "C", "℉": "F"}.get(match[2] or "", "")
-        is_one = is_one or (not scale and cursor.next(match.end()) in _TURNS)  # "a 90° angle"
-        return (" degree" if is_one else " degrees") + _SCALES[scale], match.end()
-    match = _UNIT.match(text, end)
-    if not match or match[3] not in tables.UNITS:
-        return "", end
-    gap, square, symbol, power = match.groups()
-    is_inch = symbol == "in" and (text.startswith(".", match.end()) or cursor.next(match.end()) in _SIZES)
-    if symbol in tables.TOUCHING_UNITS and gap and not (square or is_inch):
-        return "", end
-    if len(symbol) == 1 and symbol.isupper() and (gap == "-" or (symbol == "K" and not gap)):
-        return "", end
-    end = _past_stop(cursor, match.end())
-    name = tables.UNITS[symbol]
-    name = name if is_one or gap == "-" else plural_unit(name)
-    if square or power:
-        name = f"{'square' if (square or power[-1]) in ('sq', '2', '²') else 'cubic'} {name}"
-    per, end = _per(cursor, end)
-    return ("-" if gap == "-" else " ") + name + per, end
-
-
-def _past_stop(cursor: Cursor, end: int) -> int:
-    """Past the full stop of "5 lbs. 3 oz.", unless it ends the sentence."""
-    if not cursor.text.startswith(".", end):
-        return end
-    following = cursor.next(end + 1)
-    goes_on = following[:1].islower() or following[:1].isdecimal() or following in (",", ")")
-    return end + 1 if goes_on else end
-
-
-def _per(cursor: Cursor, end: int) -> tuple[str, int]:
-    """ "/s²" -> " per second squared"."""
-    match = _PER.match(cursor.text, end)
-    if not match or (match[1] not in tables.UNITS and len(match[1]) < 3):
-        return "", end
-    below, power = tables.UNITS.get(match[1], match[1]), match[2] or ""
-    is_square = power.endswith(("2", "²"))
-    if is_square and below == "second":
-        return " per second squared", match.end()
-    kind = "square " if is_square else "cubic " if power else ""
-    return f" per {kind}{below}", match.end()
-
-
 def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> str:
     """A cardinal, a decimal, a year, or digits read in pairs or one by one."""
     previous = cursor.previous.lower()
+    room = previous.rstrip(".")
     if "." in number:
         if previous in ("version", "python", "release"):
             return " point ".join(say.integer(part) for part in number.split("."))
         return say.decimal(number)
     if len(number) == 4 and not is_counted and _is_year(cursor, int(number), previous, end):
         return say.year(int(number))
-    if len(number) in (3, 4) and previous in _ROOMS and number[-2:] != "00" and number[0] != "0":
+    is_room = room in _ROOMS or (previous == "code" and cursor.earlier.lower() in ("error", "status"))
+    is_room = is_room or (len(number) == 3 and cursor.earlier.lower() == "flight")
+    if len(number) in (3, 4) and is_room and number[-2:] != "00" and number[0] != "0":
         return f"{say.cardinal(int(number[:-2]))} {say.two_digits(int(number[-2:]))}"
-    if number in _EMERGENCY and previous in _DIALLED:
-        return say.digits(number)
-    if len(number) == 5 and (cursor.previous in tables.STATES or cursor.previous == "DC"):  # a ZIP code
-        return say.digits(number)
+    if len(number) == 4 and not is_counted and number[-3:] != "000" and _is_model(cursor, end):
+        return say.short(number)
     return say.integer(number)
 
 
@@ -206,6 +176,10 @@ def _is_year(cursor: Cursor, value: int, previous: str, end: int) -> bool:
     return is_dated or not (is_plural or following in _COUNTED)
 
 
+def _could_be_year(number: str) -> bool:
+    return len(number) == 4 and number.isdecimal() and 1000 < int(number) < 2100
+
+
 def _end_of_years(numbers: list[str], spoken: str) -> str:
     """The second part of 1914-18 and 2003-04."""
     first, second = numbers
@@ -214,36 +188,23 @@ def _end_of_years(numbers: list[str], spoken: str) -> str:
     return spoken
 
 
+def _is_model(cursor: Cursor, end: int) -> bool:
+    """Whether a number of four digits belongs to a name: "RTX 3090", "form 1099"."""
+    before = cursor.previous
+    is_acronym = 2 <= len(before) <= 4 and before.isalpha() and before.isupper() and not cursor.is_shouted
+    if not is_acronym or before in _NO_MODEL or before in tables.CURRENCY_CODES:
+        return False
+    following = cursor.next(end).lower()
+    return following not in _COUNTED and not (len(following) > 3 and following.endswith("s"))
+
+
 def _day_or_plus(cursor: Cursor, number: str, said: str, end: int) -> tuple[str, int]:
-    """A number alone, its words `said`: an ordinal beside a month ("May 5"), or with "plus" ("50+")."""
+    """A number alone, its words `said`: an ordinal behind a month ("May 5"), or with "plus" ("50+")."""
     text = cursor.text
-    if number.isdecimal() and 1 <= int(number[:3]) <= 31:
-        previous = cursor.previous.rstrip(".")
-        if previous[:1].isupper() and previous.lower() in tables.MONTH_NUMBERS:
-            return say.ordinal(int(number)), end
-        following = cursor.next(end)
-        if following[:1].isupper() and following.lower() in tables.MONTH_NUMBERS and text[end] == " ":
-            article = "" if cursor.previous.lower() == "the" else "the "
-            return f"{article}{say.ordinal(int(number))} of", end
+    if day := month_day(cursor, number):
+        return day, end
     if text.startswith("+", end) and not text[end + 1 : end + 2].isalnum():
         following = cursor.next(end + 1)
         if not following[:1].isdecimal() and following not in ("=", "+", "("):
             return f"{said} plus", end + 1
     return said, end
-
-
-def plural_unit(name: str) -> str:
-    """ "mile per hour" -> "miles per hour", "square foot" -> "square feet" (without what follows)."""
-    head, *tail = name.split(" ")
-    if head in ("cubic", "square"):
-        return f"{head} {tables.PLURALS.get(tail[0], tail[0] + 's')}"
-    return " ".join([tables.PLURALS.get(head, head + "s"), *tail])
-
-
-def _singular_unit(name: str) -> str:
-    """ "miles per hour" -> "mile per hour"."""
-    for unit in (*tables.UNITS.values(), "degree"):
-        plural = plural_unit(unit)
-        if name.startswith(plural):
-            return unit + name[len(plural) :]
-    return name

@@ -16,8 +16,9 @@ _SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")
 # What is numbered in Roman numerals, and who.
 _NUMBERED = words("""chapter part volume vol book act scene section article appendix phase type class grade
     level figure table title war episode stage season round game mark element bowl verse canto unit lesson
-    division tier corps psalm annex category apollo rocky version protocol page""")
-_ALSO_IN_SMALL = words("chapter section part volume vol act scene book appendix page")
+    division tier corps psalm annex category apollo rocky version protocol page p pp""")
+_ALWAYS_NUMBERED = words("type class phase stage tier level category schedule")
+_ALSO_IN_SMALL = words("chapter section part volume vol act scene book appendix page p pp")
 _TITLES = words("king queen pope emperor popes tsar kaiser")
 _MONARCHS = _TITLES | words("""henry louis elizabeth george edward charles james william richard philip
     philippe felipe paul pius leo gregory innocent clement boniface urban alexander nicholas peter catherine
@@ -34,6 +35,22 @@ _VERBS_OF_I = words("""am have had will would can could should think thought kno
     felt go went get got""")
 _AFTER_NUMERAL_I = words("of and was is in to ended began the")
 _AMBIGUOUS = words("IV VI XI XX XXX")  # abbreviations as well
+
+
+_COUNTED_BY_ORDINALS = words("century centuries olympiad dynasty amendment legion congress")
+_GIVEN_NAMES = words("""thomas walter arthur albert samuel benjamin donald kenneth steven brian ronald
+    anthony kevin jason matthew gary timothy larry jeffrey frank scott andrew raymond gregory joshua
+    jerry dennis patrick ryan roger jack jonathan justin terry gerald keith willie ralph lawrence roy
+    bruce brandon adam harry fred wayne billy steve jeremy aaron randy howard carl russell bobby craig
+    alan todd sean ernest alfred theodore chester hugh earl clarence leonard alvin marcus daniel thurston
+    cornelius nelson sterling""")
+_ELEMENT = "He|Li|Be|Ne|Na|Mg|Al|Si|Cl|Ar|Ca|Ti|Cr|Mn|Fe|Co|Ni|Cu|Zn|As|Br|Ag|Sn|Ba|Pt|Au|Hg|Pb|[HBCNOFPSKIU]"
+_FORMULA = re.compile(rf"(?=[A-Z]+[a-z0-9])(?:(?:{_ELEMENT})\d{{0,2}}){{2,10}}")
+
+
+def _is_given_name(word: str) -> bool:
+    """Whether a word is a man's first name, whose bearers are numbered: "Robert Kennedy III"."""
+    return word.lower() in _GIVEN_NAMES or (word.lower() in _MONARCHS and word.lower() not in _TITLES)
 
 
 def letter_name(letters: str) -> str:
@@ -63,9 +80,6 @@ def _capitals(cursor: Cursor, word: str) -> str:
         return tables.ACRONYMS[word]
     if word in tables.ACRONYM_WORDS:
         return word.capitalize()
-    is_after_city = cursor.previous == "," and cursor.earlier[:1].isupper()  # "Denver, CO 80202"
-    if word in tables.STATES and is_after_city and not cursor.next(cursor.at + len(word))[:1].isalpha():
-        return tables.STATES[word]
     lower = word.lower()
     if word in tables.SPELLED and not cursor.is_shouted:
         return word
@@ -87,7 +101,7 @@ def camel(cursor: Cursor, word: str) -> str:
         return tables.ACRONYMS[word]
     if is_known(word.lower()) or _SURNAME.fullmatch(word):
         return word
-    return " ".join(part_of_name(cursor, part) for part in NAME_PARTS.findall(word))
+    return formula(word) or " ".join(part_of_name(cursor, part) for part in NAME_PARTS.findall(word))
 
 
 def part_of_name(cursor: Cursor, part: str) -> str:
@@ -99,10 +113,20 @@ def part_of_name(cursor: Cursor, part: str) -> str:
     return _capitals(cursor, part) if part.isupper() else part
 
 
+def formula(word: str) -> str:
+    """ "NaCl" -> "NACL", "CaCO3" -> "CACO three"; "" where it is none."""
+    if not _FORMULA.fullmatch(word) or is_known(word.lower()):
+        return ""
+    parts = re.findall(r"[A-Za-z]+|\d+", word)
+    return " ".join(say.cardinal(int(part)) if part.isdecimal() else part.upper() for part in parts)
+
+
 def letters_and_digits(cursor: Cursor, word: str) -> str:
     """MP3, H2O, x86, F150, 1080p."""
     if word in tables.ACRONYMS:
         return tables.ACRONYMS[word]
+    if spelled := formula(word):
+        return spelled
     spoken: list[str] = []
     for part in NAME_PARTS.findall(word):
         if part == "s" and len(spoken) > 1:  # MP3s
@@ -137,6 +161,8 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
             return ""
         if key in _MONARCHS:
             return "" if key in _TITLES else "the first"
+        if key in _ALWAYS_NUMBERED:
+            return "one"
         is_number = not following[:1].islower() or following in _AFTER_NUMERAL_I
         return "one" if key in _NUMBERED and is_number else ""
     if key in _NUMBERED and (base.isupper() or (len(base) > 1 and key in _ALSO_IN_SMALL)):
@@ -146,8 +172,17 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
         return say.cardinal(number) if is_item and len(base) > 1 and set(base) <= set("ivx") else ""
     if key in _MONARCHS and is_name and (len(base) > 1 or base in "VX"):
         return f"the {say.ordinal(number)}"
+    if following.lower() in _COUNTED_BY_ORDINALS and set(base) <= set("IVXL"):
+        return say.ordinal(number)
+    if base in ("II", "III", "IV") and is_name and _is_given_name(cursor.earlier):
+        return f"the {say.ordinal(number)}"  # "John Smith III"
     if len(base) > 1 and set(base) <= set("IVX"):
         is_sure = base not in _AMBIGUOUS or (is_name and len(before) > 1)
         return say.cardinal(number) if is_sure else ""
-    is_year = len(base) > 4 and number > 1000 and not is_known(base.lower())
+    is_year = (
+        (len(base) > 4 or base.startswith(("MM", "MCM")))
+        and len(base) > 3
+        and number > 1000
+        and not is_known(base.lower())
+    )
     return say.year(number) if is_year else ""

@@ -32,6 +32,7 @@ class Reading(NamedTuple):
     spoken: str  # words and marks; "" for what is silent
     end: int
     left_out: tuple[LeftOut, ...] = ()
+    phones: str = ""  # of a single word that its letters without accents would not tell
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Numbers in fixed forms: dates, times, telephone numbers, fractions, versions, ordinals."""
+"""Numbers in fixed forms: fractions, versions, ordinals, lengths; and the order of all rules for numbers."""
 
 from __future__ import annotations
 
@@ -6,87 +6,69 @@ import re
 
 from common.text.english.reading import number_words as say
 from common.text.english.reading import tables
-from common.text.english.reading.amounts import amount, plural_unit, unit_after
-from common.text.english.reading.capitals import letters_and_digits
+from common.text.english.reading.amounts import amount
+from common.text.english.reading.capitals import letter_name, letters_and_digits
 from common.text.english.reading.cursor import NUMBER, Cursor, Reading, Rule, first_reading, form
+from common.text.english.reading.dates import DATES, dated_fraction, decade
+from common.text.english.reading.money import european_price, pence
+from common.text.english.reading.streets import house_number
+from common.text.english.reading.telephone import DIGITS
+from common.text.english.reading.times import TIMES, duration
+from common.text.english.reading.units import plural_unit, unit_after, unit_name
 from common.text.english.word_parts import words
 
-_FRACTION = re.compile(r"(?:(\d{1,4})[ -])?(\d{1,4})/(\d{1,4})(?:rds?|ths?|nds?)?(?![\w/]|\.\d)")
+_FRACTION = re.compile(r"(?:(\d{1,4})[ -])?(\d{1,4})/(\d{1,4})(?:rds?|ths?|nds?|RD|TH|ND)?(?![\w/]|\.\d)")
 _SHORT_FRACTION = re.compile(r"(\d{1,6})?\s?([½¼¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞⅐⅑⅒])")
 _SCIENTIFIC = re.compile(
     r"(\d+(?:\.\d+)?)(?:[eE]|\s?[×x]\s?10(?:\^|(?=[⁻⁺⁰-⁹¹²³])))([+-]?\d{1,4}|[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})(?!\w)"
 )
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"x\d+")
-_DATED = words("on by until since before after")
+_SIZES = words("thick wide long deep high tall by of x in and")
+_BOOKS = words("""Genesis Gen Exodus Leviticus Numbers Deuteronomy Joshua Judges Ruth Samuel Kings Ezra
+    Job Psalm Psalms Proverbs Ecclesiastes Isaiah Jeremiah Ezekiel Daniel Hosea Joel Amos Micah Matthew
+    Matt Mark Luke John Acts Romans Corinthians Galatians Ephesians Philippians Colossians Timothy Titus
+    Hebrews James Peter Jude Revelation Rev Surah""")
 _SCORES = {("24", "7"): "twenty-four seven", ("9", "11"): "nine eleven", ("7", "11"): "seven eleven"}
+_SCORES |= {("20", "20"): "twenty twenty"}
+_HALVED = words("price dozen time marathon way off mast")
+_HEIGHT = r"(\d{1,3})\s?['′](?:\s?-?\s?)(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"
+_NUMBER_WORDS = words("two three four five six seven eight nine ten several some")
 
 
-@form(r"(\d{4})([-/])(\d{1,2})\2(\d{1,2})(?!\d|-\d)(?:[T ](\d{2}):(\d{2})(?::\d{2}(?:\.\d+)?)?(Z|UTC)?)?")
-def iso_date(cursor: Cursor, m: re.Match) -> str:
-    """2021-03-04, 2021-03-04T15:30:00Z."""
-    spoken = _date(int(m[1]), int(m[3]), int(m[4]))
-    if spoken and m[5]:
-        spoken += f", {_clock(int(m[5]), int(m[6]))}" + (" UTC" if m[7] else "")
-    return spoken
-
-
-@form(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\w/]|[.,-]\d)")
-def date(cursor: Cursor, m: re.Match) -> str:
-    """3/4/2021, 4.3.2021; the month first where both are possible."""
-    if len(m[4]) == 2 and m[2] != "/":
-        return ""
-    year = int(m[4]) if len(m[4]) == 4 else int(m[4]) + (2000 if int(m[4]) < 50 else 1900)
-    first, second = int(m[1]), int(m[3])
-    return _date(year, first, second) or _date(year, second, first)
-
-
-@form(r"(\d{1,2}):(\d{2})(?::(\d{2}))?(?![\d:])(\.\d+)?(?:\s?([AaPp])(?:\.\s?[Mm]\.|[Mm](?!\w)))?")
-def time(cursor: Cursor, m: re.Match) -> str:
-    """15:30, 3:30 p.m., 1:02:03.5."""
-    hour, minute, second, point, half = int(m[1]), int(m[2]), m[3], m[4], m[5]
-    if minute > 59 or (hour > 24 and half):
-        return ""
-    spoken = _clock(hour, minute, bool(half or second or point))
-    spoken += f" {say.two_digits(int(second))}" if second else ""
-    spoken += f" {say.decimal(point)}" if point else ""
-    return spoken + _half_day(cursor, m, half)
-
-
-@form(r"(\d{1,2})\s?([AaPp])(?:\.\s?[Mm]\.|[Mm](?!\w))")
-def hour(cursor: Cursor, m: re.Match) -> str:
-    """3 pm."""
-    return say.cardinal(int(m[1])) + _half_day(cursor, m, m[2]) if int(m[1]) <= 24 else ""
-
-
-def _half_day(cursor: Cursor, m: re.Match, letter: str | None) -> str:
-    """The "AM" or "PM" at the end of a time."""
-    if not letter:
-        return ""
-    return f" {letter.upper()}M" + (cursor.last_stop(m.end()) if m[0].endswith(".") else "")
-
-
-@form(r"(\d+):(\d+)(?![\d:])")
+@form(r"(\d+(?:\.\d+)?)(?::|\s:\s)(\d{1,3}(?:,\d{3})+|\d+)(?![\d:])")
 def ratio(cursor: Cursor, m: re.Match) -> str:
-    """16:9."""
-    return f"{say.integer(m[1])} to {say.integer(m[2])}"
+    """16:9; Psalm 23:4."""
+    if cursor.previous in _BOOKS and ":" in m[0]:
+        return f"{say.integer(m[1])} {say.integer(m[2])}"
+    return f"{say.decimal(m[1])} to {say.integer(m[2])}"
+
+
+@form(r"(7[0-8]7)-(\d{1,3})(?![\w-])")
+def airliner(cursor: Cursor, m: re.Match) -> str:
+    """Boeing 737-800."""
+    is_named = m[2].endswith("00") or cursor.previous.startswith("Boeing")
+    return f"{say.short(m[1])} {say.short(m[2])}" if is_named else ""
+
+
+@form(r"(\d{1,3}(?:\.\d{1,3}){3})(?::(\d{1,5})|/(\d{1,2}))?(?![\w.]*\d)")
+def ip_address(cursor: Cursor, m: re.Match) -> str:
+    """192.168.0.1, 127.0.0.1:8080."""
+    if cursor.touches_word or m[1].count(".000"):
+        return ""
+    parts = [say.digits(part) if len(part) > 2 else say.integer(part) for part in m[1].split(".")]
+    return " dot ".join(parts) + (
+        f" colon {say.digits(m[2])}" if m[2] else f" slash {say.integer(m[3])}" if m[3] else ""
+    )
 
 
 @form(
-    r"(?:\+?(\d{1,3})[ .-])?(?:\((\d{3})\)\s?|(\d{3})[ .-])(\d{3})[ .-](\d{4})"
-    r"(?:,?\s?(?:ext\.?|x)\s?(\d{1,6}))?(?![\w-]|\.\d)"
+    r"([45]\d\d)(?:\(([a-z])\)(?:\((\d{1,2})\))?|([kb])(?=\s(?:plan|account|match|saving|contribution|roll)))(?!\w)"
 )
-def phone(cursor: Cursor, m: re.Match) -> str:
-    """+1 (415) 555-2671, ext. 12."""
-    groups = [group for group in (m[1], m[2] or m[3], m[4], m[5]) if group]
-    spoken = ", ".join(say.digits(group) for group in groups)
-    return f"{spoken}, extension {say.digits(m[6])}" if m[6] else spoken
-
-
-@form(r"(\d{3})-(\d{4})(?![\w-]|,\d)")
-def short_phone(cursor: Cursor, m: re.Match) -> str:
-    """555-2671."""
-    return f"{say.digits(m[1])}, {say.digits(m[2])}"
+def clause_of_code(cursor: Cursor, m: re.Match) -> str:
+    """401(k), 501(c)(3), a 401k plan."""
+    letter = letter_name((m[2] or m[4]).upper())
+    return f"{say.short(m[1])} {letter}" + (f" {say.integer(m[3])}" if m[3] else "")
 
 
 @form(r"\d+(?:\.\d+){2,}(?!\w)")
@@ -98,18 +80,15 @@ def dotted_numbers(cursor: Cursor, m: re.Match) -> str:
     return (" dot " if len(parts) == 4 else " point ").join(say.integer(part) for part in parts)
 
 
-@form(r"\d+(?:-\d+){2,}(?!\w)|\d{4}(?: \d{4}){3}(?!\w)")
-def digit_groups(cursor: Cursor, m: re.Match) -> str:
-    """078-05-1120, 1234 5678 1234 5678."""
-    return ", ".join(say.digits(group) for group in re.split("[- ]", m[0]))
-
-
-@form(r"(\d{1,3})\s?['′]\s?(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')|(\d{1,3})′|(\d{1,3}(?:\.\d{1,3})?)″")
+@form(rf"{_HEIGHT}(?:\s?[-–]\s?{_HEIGHT})?|(\d{{1,3}})′|(\d{{1,3}}(?:\.\d{{1,3}})?)″")
 def feet(cursor: Cursor, m: re.Match) -> str:
-    """5'11", 6′, 3″."""
+    """5'11", 5'6"-5'10", 6′, 3″."""
+    if m[1] and not m[3] and cursor.previous.lower() in ("a", "an"):  # "a 6'4" player"
+        return f"{say.decimal(m[1])} foot {say.decimal(m[2])}"
     if m[1]:
-        return f"{_counted(m[1], 'foot')} {_counted(m[2], 'inch')}"
-    return _counted(m[3], "foot") if m[3] else _counted(m[4], "inch")
+        first = f"{_counted(m[1], 'foot')} {_counted(m[2], 'inch')}"
+        return first + (f" to {_counted(m[3], 'foot')} {_counted(m[4], 'inch')}" if m[3] else "")
+    return _counted(m[5], "foot") if m[5] else _counted(m[6], "inch")
 
 
 @form(r"(\d{1,3})°\s?(\d{1,2})['′]\s?(?:(\d{1,2}(?:\.\d{1,4})?)(?:\"|″|'')\s?)?([NSEW])?(?!\w)")
@@ -132,10 +111,16 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     whole, top, bottom = m[1], int(m[2]), int(m[3])
     if whole is not None:
         return f"{say.integer(whole)} and {_behind_whole(say.fraction(top, bottom))}" if top < bottom else ""
+    if (top, bottom) == (1, 2) and cursor.next(m.end()) in _HALVED:
+        return "half"
     if (m[2], m[3]) in _SCORES:
         return _SCORES[m[2], m[3]]
-    if cursor.previous.lower() in _DATED and _is_day(top, bottom):
-        return f"{tables.MONTHS[top - 1]} {say.ordinal(bottom)}"
+    if dated := dated_fraction(cursor, top, bottom):
+        return dated
+    if cursor.next(m.end()) in ("stars", "points"):
+        return f"{say.cardinal(top)} out of {say.cardinal(bottom)}"
+    if cursor.next(m.end()) == "time":  # music
+        return f"{say.cardinal(top)} {say.cardinal(bottom)}"
     if top + bottom == 100:
         return f"{say.cardinal(top)} {say.cardinal(bottom)}"
     return say.fraction(top, bottom)
@@ -154,6 +139,9 @@ def short_fraction(cursor: Cursor) -> Reading | None:
 def _with_unit(cursor: Cursor, spoken: str, end: int, is_more_than_one: bool) -> Reading:
     """A fraction with its unit: "two and a half miles", "three quarters of an inch"."""
     if cursor.text[end : end + 1] in ('"', "″"):
+        following = cursor.next(end + 1)
+        if following.islower() and following not in _SIZES:
+            return Reading(f"{spoken.removeprefix('one ')} inch", end + 1)  # "1/2" pipe"
         unit, end = " inch", end + 1
     else:
         unit, end = unit_after(cursor, end, is_one=True)
@@ -166,19 +154,13 @@ def _with_unit(cursor: Cursor, spoken: str, end: int, is_more_than_one: bool) ->
     return Reading(f"{spoken} of {article} {name}", end)
 
 
-@form(r"(?:(100|1000|1,000)s(?=\s+of\b)|(\d{3}0|\d0)'?s(?!\w))")
-def decade(cursor: Cursor, m: re.Match) -> str:
-    """1990s, 80's, 1000s of."""
-    if m[1]:
-        return "hundreds" if m[1] == "100" else "thousands"
-    return say.decade(int(m[2])) if int(m[2]) >= 10 else ""
-
-
-@form(r"(\d{1,3}(?:,\d{3})+|\d+)\s?(?:st|nd|rd|th|ST|ND|RD|TH)(?!\w)")
+@form(r"(\d{1,3}(?:,\d{3})+|\d+)(?:\s?(?:st|nd|rd|th|ST|ND|RD|TH)(s)?(?!\w)|[ºª](?!\s?[CFK]))")
 def ordinal(cursor: Cursor, m: re.Match) -> str:
-    """21st."""
+    """21st, 5ths, 1º."""
     number = m[1].replace(",", "")
-    return say.ordinal(int(number)) if len(number) <= say.MAX_DIGITS else ""
+    if len(number) > say.MAX_DIGITS or (" " in m[0] and cursor.text[m.end() - 2].isupper()):
+        return ""
+    return say.plural(say.ordinal(int(number))) if m[2] else say.ordinal(int(number))
 
 
 def scientific(cursor: Cursor) -> Reading | None:
@@ -193,13 +175,6 @@ def scientific(cursor: Cursor) -> Reading | None:
     return Reading(f"{mantissa}ten to the {minus}{say.integer(power.lstrip('+-'))}{unit}", end)
 
 
-@form(r"(\d{1,4})h\s?(\d{1,2})m(?:in)?(?:\s?(\d{1,2})s)?(?!\w)")
-def duration(cursor: Cursor, m: re.Match) -> str:
-    """2h 30m."""
-    spoken = f"{_counted(m[1], 'hour')} {_counted(m[2], 'minute')}"
-    return spoken + (f" {_counted(m[3], 'second')}" if m[3] else "")
-
-
 @form(r"(?:\d+[A-Za-z]|[A-Za-z]+\d)[A-Za-z\d]*")
 def mixed(cursor: Cursor, m: re.Match) -> str:
     """2x4, 3D, 1080p, 5G; not 5km."""
@@ -207,35 +182,54 @@ def mixed(cursor: Cursor, m: re.Match) -> str:
     rest = m[0][len(number) :]
     if rest == "x" and cursor.next(m.end())[:1].isalpha():
         return f"{say.decimal(number)} times"
-    is_amount = rest in tables.UNITS or rest in _MAGNITUDES or _BY.fullmatch(rest)
+    is_amount = unit_name(rest) or rest in tables.CURRENCY_CODES or rest in _MAGNITUDES or _BY.fullmatch(rest)
     return "" if is_amount else letters_and_digits(cursor, m[0])
 
 
+@form(r"(\d{1,4})\((?=[\d(][^()]{0,40}[-+*/×−][^()]{0,40}\))")
+def factor(cursor: Cursor, m: re.Match) -> str:
+    """2(3 + 4)."""
+    return f"{say.integer(m[1])} times" if cursor.is_equation or not cursor.touches_word else ""
+
+
+@form(r"(\d{1,3})s(?![\w']|\s+of\b)")
+def plural_number(cursor: Cursor, m: re.Match) -> str:
+    """747s, F-16s, six 5s; not 30s, which are seconds or a decade."""
+    behind_hyphen = cursor.text[max(cursor.at - 1, 0) : cursor.at] == "-"
+    is_many = cursor.previous.lower() in _NUMBER_WORDS
+    return say.plural(say.short(m[1])) if behind_hyphen or is_many or len(m[1]) == 3 else ""
+
+
+@form(r"(\d{1,4})!(?=\s?[=+*/×÷−-])")
+def factorial(cursor: Cursor, m: re.Match) -> str:
+    """5! = 120."""
+    return f"{say.integer(m[1])} factorial"
+
+
 NUMBERS: tuple[Rule, ...] = (
-    *(iso_date, date, time, hour, ratio, phone, short_phone, dotted_numbers, digit_groups, degrees, feet),
-    *(fraction, short_fraction, decade, ordinal, scientific, duration, mixed, amount),
+    *DATES,
+    *TIMES,
+    *(airliner, ip_address, ratio, house_number, *DIGITS, clause_of_code, dotted_numbers, degrees, feet),
+    *(
+        plural_number,
+        european_price,
+        fraction,
+        short_fraction,
+        decade,
+        ordinal,
+        scientific,
+        duration,
+        pence,
+        factor,
+        factorial,
+    ),
+    *(mixed, amount),
 )
 
 
 def number(cursor: Cursor) -> Reading:
     """Whatever begins with a digit, or with a point before one."""
     return first_reading(NUMBERS, cursor)
-
-
-def _is_day(month: int, day: int) -> bool:
-    return 1 <= month <= 12 and 1 <= day <= (29 if month == 2 else 30 if month in (4, 6, 9, 11) else 31)
-
-
-def _date(year: int, month: int, day: int) -> str:
-    return f"{tables.MONTHS[month - 1]} {say.ordinal(day)}, {say.year(year)}" if _is_day(month, day) else ""
-
-
-def _clock(hour: int, minute: int, is_exact: bool = False) -> str:
-    if minute:
-        return f"{say.cardinal(hour)} {say.two_digits(minute)}"
-    if is_exact:
-        return say.cardinal(hour)
-    return f"{say.cardinal(hour)} o'clock" if 1 <= hour <= 12 else f"{say.cardinal(hour)} hundred"
 
 
 def _behind_whole(fraction: str) -> str:

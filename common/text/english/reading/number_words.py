@@ -84,6 +84,8 @@ def short(number: str) -> str:
     """Digits inside a name: "150" -> "one fifty", "3090" -> "thirty ninety"."""
     if number[0] == "0" or len(number) > 4:
         return digits(number)
+    if len(number) == 4 and number.endswith("00") and number[1] != "0":
+        return f"{cardinal(int(number[:2]))} hundred"
     if len(number) < 3 or number.endswith("00"):
         return cardinal(int(number))
     return f"{cardinal(int(number[:-2]))} {two_digits(int(number[-2:]))}"

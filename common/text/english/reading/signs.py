@@ -8,17 +8,17 @@ from dataclasses import replace
 from common.text.english.reading import number_words as say
 from common.text.english.reading import tables
 from common.text.english.reading.addresses import address, tag
-from common.text.english.reading.amounts import amount
 from common.text.english.reading.capitals import letter_name
 from common.text.english.reading.cursor import Cursor, Reading, Rule
-from common.text.english.reading.formats import number, phone, short_fraction
+from common.text.english.reading.formats import number, short_fraction
+from common.text.english.reading.money import price
+from common.text.english.reading.telephone import phone_abroad
+from common.text.english.reading.words import FUNCTIONS
 from common.text.english.word_parts import words
 from common.text.symbols import ARPABET
 
-_MONEY = re.compile(r"[$£€¥₹₩₽₪₺₴₫₱₦฿₿](?=[ .]?\d)\s?")
+_MONEY = re.compile(r"[$£€¥₹₩₽₪₺₴₫₱₦฿₿]([-−–]?)(?=[ .]?\d)\s?")
 _SIGNED = re.compile(r"([-−–+±])(\s?)([$£€¥₹]?)(?=\.?\d)")
-_PHONE_ABROAD = re.compile(r"\+\d{1,3}(?:[ .-]?\(?\d{2,5}\)?){2,5}(?!\w)")
-_DIGITS = re.compile(r"\d+")
 _POWER = re.compile(r"([⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,5})|\^\{?([-+]?[A-Za-z\d]{1,5})\}?")
 _PHONEMES = re.compile(r"\{((?:[A-Z]{1,2}[012]?\s?){1,40})\}")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>|<!--[^<>]{0,200}-->")
@@ -36,6 +36,14 @@ _LONGEST_SIGN = max(map(len, tables.SIGNS))
 _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
 _REGIONAL_A, _REGIONAL_Z = "\U0001f1e6", "\U0001f1ff"
 _MAX_CLUSTER = 24  # characters of one emoji
+_EQUATION_FOLLOWS = re.compile(r"[\d.]{1,12}\s?[=+*×÷−]")
+_NOW = words("present now today date")
+_DECADE = re.compile(r"'\d\ds?(?!\w)")
+_RATING = re.compile(r"(?:5|10|100)(?!\w|[.,/]\d)")
+_SHORT_MONTHS = [name[:3] for name in tables.MONTHS]
+_DATE_AHEAD = re.compile(rf"\s?(?:\d{{1,2}}\s)?(?:{'|'.join([*tables.MONTHS, *_SHORT_MONTHS])})\b\.?\s\d")
+_ERAS = words("BC BCE AD CE B.C. A.D. AM PM a.m. p.m.")
+_ABSOLUTE = re.compile(r"\|([A-Za-z]|\d{1,9}(?:\.\d{1,9})?)\|")
 
 
 def decimal_point(cursor: Cursor) -> Reading | None:
@@ -47,21 +55,10 @@ def decimal_point(cursor: Cursor) -> Reading | None:
 def money(cursor: Cursor) -> Reading | None:
     """$5, £3 million."""
     match = _MONEY.match(cursor.text, cursor.at)
-    return amount(replace(cursor, at=match.end()), cursor.char) if match else None
-
-
-def phone_number(cursor: Cursor) -> Reading | None:
-    """(415) 555-2671, +1 415 555 2671, +44 20 7946 0000."""
-    if cursor.char == "(":
-        return phone(cursor)
-    if cursor.char != "+" or not cursor.is_after_blank:
-        return None
-    if reading := phone(cursor):
-        return Reading(f"plus {reading.spoken}", reading.end)
-    match = _PHONE_ABROAD.match(cursor.text, cursor.at)
     if not match:
         return None
-    return Reading("plus " + ", ".join(map(say.digits, _DIGITS.findall(match[0]))), match.end())
+    said = price(replace(cursor, at=match.end()), cursor.char)
+    return said._replace(spoken=f"minus {said.spoken}") if match[1] else said
 
 
 def signed_number(cursor: Cursor) -> Reading | None:
@@ -76,7 +73,7 @@ def signed_number(cursor: Cursor) -> Reading | None:
     if char == "–" and last.isdecimal():  # a range
         return None
     behind_sign = replace(cursor, at=match.end())
-    reading = amount(behind_sign, currency) if currency else number(behind_sign)
+    reading = price(behind_sign, currency) if currency else number(behind_sign)
     sign = {"+": "plus", "±": "plus or minus"}.get(char, "minus")
     return Reading(f"{sign} {reading.spoken}", reading.end)
 
@@ -121,6 +118,13 @@ def apostrophe(cursor: Cursor) -> Reading | None:
     return Reading("", cursor.at + 1)
 
 
+def factorial(cursor: Cursor) -> Reading | None:
+    """n!"""
+    if cursor.char != "!" or not cursor.touches_word or not _is_variable(cursor.previous):
+        return None
+    return Reading("factorial", cursor.at + 1) if cursor.previous.islower() else None
+
+
 def mark(cursor: Cursor) -> Reading | None:
     """A row of punctuation marks as its strongest one."""
     if cursor.char not in _MARKS:
@@ -131,6 +135,11 @@ def mark(cursor: Cursor) -> Reading | None:
         return Reading("", end)  # twelve:thirty
     if marks == "." and cursor.touches_word and after.islower():
         return Reading("dot", end)  # node.js
+    if marks == "." and after.isalpha() and not cursor.touches_word:  # .NET
+        following = cursor.next(end)
+        is_name = following.lower() in tables.TOP_LEVEL_DOMAINS or following in tables.FILE_ENDINGS
+        if is_name and cursor.is_after_blank:
+            return Reading("dot", end)
     if strongest := next((mark for mark in "?!" if mark in marks), ""):
         return Reading(strongest, end)
     if "…" in marks or ".." in marks:
@@ -148,18 +157,41 @@ def dash(cursor: Cursor) -> Reading | None:
     before, after = text[max(cursor.at - 1, 0) : cursor.at], text[end : end + 1]
     if dashes not in ("-", "–"):
         return Reading("-", end)
+    is_dated = before.isspace() or after.isupper()
+    is_dated = is_dated and cursor.previous[:1].isdecimal()
+    if is_dated and _DATE_AHEAD.match(text, end):  # "3 May 1876 – 22 June 1916"
+        return Reading("to", end)
     if before.strip() and after.isalnum():  # "737-800", "x86-64", "1999–present"
+        if before.isdecimal() and _EQUATION_FOLLOWS.match(text, end):
+            return Reading("minus", end)
+        is_term = _is_variable(cursor.previous) and (
+            cursor.is_equation or text[max(cursor.at - 2, 0)] in "(+*/^"
+        )
+        if is_term and after.isdecimal():
+            return Reading("minus", end)
+        is_letters = dashes == "–" and len(cursor.previous) == len(following) == 1 and following.isupper()
         is_range = cursor.previous[:1].isdecimal() and (after in "123456789" or dashes == "–")
+        is_range = is_range or is_letters or (before.isdecimal() and following in _NOW)
+        is_range = is_range or (cursor.previous in _ERAS and after.isdecimal())
         return Reading("to" if is_range else "", end)
     if not before and after.isspace():  # an item of a list
         return Reading("", end)
     if before.isspace() and after.isspace():
         has_digit = any(char.isdecimal() for char in cursor.previous)
-        is_minus = following[:1].isdecimal() and (has_digit or len(cursor.previous) == 1)
+        is_minus = following[:1].isdecimal() and (
+            has_digit or cursor.previous[:1] == "^" or len(cursor.previous) == 1
+        )
+        is_minus = is_minus or (_is_variable(cursor.previous) and _is_variable(following))
         return Reading("minus" if is_minus and cursor.previous[-1:].isalnum() else "-", end)
+    if cursor.previous[:1] in "'1234567890" and after == "'" and following == "'":  # "'70s-'80s"
+        return Reading("to" if _DECADE.match(text, end) else "", end)
     if before.isdecimal() and following[:1].isdecimal():  # "5- 6"
         return Reading("to", end)
     return Reading("-" if dashes == "–" else "", end)
+
+
+def _is_variable(word: str) -> bool:
+    return len(word) == 1 and word.isalpha() and word not in "aAI"
 
 
 def drawn_line(cursor: Cursor) -> Reading | None:
@@ -173,9 +205,16 @@ def drawn_line(cursor: Cursor) -> Reading | None:
 
 
 def bracket(cursor: Cursor) -> Reading | None:
-    """A pause; "of" in f(x)."""
+    """A pause; "of" in f(x); |x|."""
     if cursor.char not in "()[]{}|":
         return None
+    if cursor.char == "|" and (match := _ABSOLUTE.match(cursor.text, cursor.at)):
+        inner = say.decimal(match[1]) if match[1][0].isdecimal() else letter_name(match[1].upper())
+        return Reading(f"the absolute value of {inner}", match.end())
+    if cursor.char == ")" and cursor.text.startswith(")(", cursor.at):
+        return Reading("times", cursor.at + 2)
+    if cursor.char == "(" and cursor.touches_word and cursor.previous in FUNCTIONS:
+        return Reading("of", cursor.at + 1)
     end = _row(cursor, cursor.char)
     if cursor.char == "(" and cursor.touches_word and len(cursor.previous) == 1 and cursor.previous.isalpha():
         return Reading("of", end)
@@ -208,7 +247,8 @@ def symbol(cursor: Cursor) -> Reading | None:
     if char == "*" and before_number and end - cursor.at == 1 and last in _BEFORE_OPERATOR:
         spoken = "times"
     elif char == "/" and before_number and (last.isdigit() or cursor.previous == ")"):
-        spoken = "divided by"
+        is_rating = "." in cursor.previous and _RATING.match(cursor.text, end)
+        spoken = "out of" if is_rating else "divided by"
     elif char in "§¶":
         spoken = tables.SYMBOLS[char] + ("s" if end - cursor.at > 1 else "")
     elif before_number and char in _BEFORE_NUMBER:
@@ -274,6 +314,17 @@ def _row(cursor: Cursor, chars: str) -> int:
 
 
 SIGNS: tuple[Rule, ...] = (
-    *(decimal_point, sign, apostrophe, address, mark, short_fraction, money, phone_number, signed_number),
+    *(
+        decimal_point,
+        sign,
+        apostrophe,
+        address,
+        factorial,
+        mark,
+        short_fraction,
+        money,
+        phone_abroad,
+        signed_number,
+    ),
     *(enclosed, tag, dash, drawn_line, bracket, power, symbol, flag, named),
 )

@@ -28,30 +28,48 @@ WEEKDAYS = _pairs("""mon: Monday; tue tues: Tuesday; wed weds: Wednesday; thu th
 
 # Singular names; plurals are made by rule but for these.
 UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm μm um: micrometer; nm:
-    nanometer; mi: mile; ft: foot; yd yds: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg: microgram;
-    lb lbs: pound; oz: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter; dL dl: deciliter; gal:
-    gallon; qt: quart; tsp: teaspoon; tbsp: tablespoon; cc: cubic centimeter; ha: hectare; s sec secs: second;
-    ms: millisecond; µs μs: microsecond; ns: nanosecond; min mins: minute; h hr hrs: hour; wk wks: week; yr
-    yrs: year; mo mos: month; Hz: hertz; kHz: kilohertz; MHz: megahertz; GHz: gigahertz; THz: terahertz; KB
-    kB: kilobyte; MB: megabyte; GB: gigabyte; TB: terabyte; PB: petabyte; KiB: kibibyte; MiB: mebibyte; GiB:
-    gibibyte; TiB: tebibyte; kb: kilobit; Mb: megabit; Gb: gigabit; Tb: terabit; bps: bit per second; kbps
-    Kbps: kilobit per second; Mbps: megabit per second; Gbps: gigabit per second; W: watt; kW: kilowatt; MW:
-    megawatt; GW: gigawatt; mW: milliwatt; kWh: kilowatt-hour; MWh: megawatt-hour; GWh: gigawatt-hour; TWh:
-    terawatt-hour; Wh: watt-hour; V: volt; kV: kilovolt; mV: millivolt; mA: milliamp; mAh: milliamp-hour; Ah:
-    amp-hour; Ω Ω: ohm; kΩ kΩ: kilo-ohm; MΩ: megaohm; µF μF: microfarad; pF: picofarad; nF: nanofarad; J:
-    joule; kJ: kilojoule; MJ: megajoule; cal: calorie; kcal: kilocalorie; eV: electron-volt; keV:
-    kilo-electron-volt; MeV: mega-electron-volt; GeV: giga-electron-volt; TeV: tera-electron-volt; N: newton;
-    kN: kilonewton; Pa: pascal; hPa: hectopascal; kPa: kilopascal; MPa: megapascal; GPa: gigapascal; psi:
-    pound per square inch; atm: atmosphere; mmHg: millimeter of mercury; K: kelvin; dB: decibel; dBA: decibel
-    A; lm: lumen; lx: lux; mol: mole; mmol: millimole; mph: mile per hour; kph kmh: kilometer per hour; mpg:
-    mile per gallon; rpm RPM: revolution per minute; fps FPS: frame per second; ppm: part per million; ppb:
-    part per billion; px: pixel; dpi DPI: dot per inch; ppi PPI: pixel per inch; bpm BPM: beat per minute; in:
-    inch; au AU: astronomical unit; ly: light-year; hp HP: horsepower; kt kts: knot; MP: megapixel; Mpx:
-    megapixel; bbl: barrel; IU: international unit; tbs: tablespoon; pts: point""")
+    nanometer; mi: mile; ft: foot; yd yds: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg:
+    microgram; lb lbs: pound; oz: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter; dL dl:
+    deciliter; gal: gallon; qt: quart; tsp: teaspoon; tbsp: tablespoon; cc: cubic centimeter; ha:
+    hectare; s sec secs: second; ms: millisecond; µs μs: microsecond; ns: nanosecond; min mins: minute; h
+    hr hrs: hour; wk wks: week; yr yrs: year; mo mos: month; Hz: hertz; kHz: kilohertz; MHz: megahertz;
+    GHz: gigahertz; THz: terahertz; KB kB: kilobyte; MB: megabyte; GB: gigabyte; TB: terabyte; PB:
+    petabyte; KiB: kibibyte; MiB: mebibyte; GiB: gibibyte; TiB: tebibyte; kb: kilobit; Mb: megabit; Gb:
+    gigabit; Tb: terabit; bps: bit per second; kbps Kbps: kilobit per second; Mbps: megabit per second;
+    Gbps: gigabit per second; W: watt; kW: kilowatt; MW: megawatt; GW: gigawatt; mW: milliwatt; kWh:
+    kilowatt-hour; MWh: megawatt-hour; GWh: gigawatt-hour; TWh: terawatt-hour; Wh: watt-hour; V: volt;
+    kV: kilovolt; mV: millivolt; mA: milliamp; mAh: milliamp-hour; Ah: amp-hour; Ω Ω: ohm; kΩ kΩ:
+    kilo-ohm; MΩ: megaohm; µF μF: microfarad; pF: picofarad; nF: nanofarad; J: joule; kJ: kilojoule; MJ:
+    megajoule; cal: calorie; kcal: kilocalorie; eV: electron-volt; keV: kilo-electron-volt; MeV:
+    mega-electron-volt; GeV: giga-electron-volt; TeV: tera-electron-volt; N: newton; kN: kilonewton; Pa:
+    pascal; hPa: hectopascal; kPa: kilopascal; MPa: megapascal; GPa: gigapascal; psi: pound per square
+    inch; atm: atmosphere; mmHg: millimeter of mercury; K: kelvin; dB: decibel; dBA: decibel A; lm:
+    lumen; lx: lux; mol: mole; mmol: millimole; mph: mile per hour; kph kmh: kilometer per hour; mpg:
+    mile per gallon; rpm RPM: revolution per minute; fps FPS: frame per second; ppm: part per million;
+    ppb: part per billion; px: pixel; dpi DPI: dot per inch; ppi PPI: pixel per inch; bpm BPM: beat per
+    minute; in: inch; au AU: astronomical unit; ly: light-year; hp HP: horsepower; kt kts: knot; MP:
+    megapixel; Mpx: megapixel; bbl: barrel; IU: international unit; tbs: tablespoon; pts: point; A: amp;
+    Nm: newton-meter; pct: percent; sqft: square foot; sqm: square meter; Mbit: megabit; kbit: kilobit;
+    Gbit: gigabit""")
+# Written otherwise than is correct, mostly in other capitals.
+LIKE_UNITS = _pairs("""KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml: mL; MG: mg; LB
+    LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI: psi; HR HRS
+    Hrs: hr; MIN MINS: min; SEC SECS: s; HZ hz: Hz; KHZ khz Khz: kHz; MHZ mhz Mhz: MHz; GHZ ghz Ghz: GHz;
+    mb: MB; gb Gig: GB; tb: TB; mbps MBPS: Mbps; gbps GBPS: Gbps; KBPS: kbps; kw KW: kW; kwh KWH Kwh:
+    kWh; mw: MW; db: dB; v: V; w: W; mah MAH: mAh; gms gm: g; ltr ltrs: L; mtr mtrs: m; MI:
+    mi; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
+PER_ONLY = _pairs("d: day; y: year; pp: person; ea: each; p: person; u: unit")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
-TOUCHING_UNITS = words("in t au AU MP IU mo")
+TOUCHING_UNITS = words("in t au AU MP IU mo v w CC mw MI")
 PLURALS = {
-    **{"foot": "feet", "inch": "inches", "hertz": "hertz", "lux": "lux", "horsepower": "horsepower"},
+    **{
+        "percent": "percent",
+        "foot": "feet",
+        "inch": "inches",
+        "hertz": "hertz",
+        "lux": "lux",
+        "horsepower": "horsepower",
+    },
     **{"kelvin": "kelvins", "kilohertz": "kilohertz", "megahertz": "megahertz", "gigahertz": "gigahertz"},
     "terahertz": "terahertz",
 }
@@ -64,37 +82,50 @@ CURRENCIES: dict[str, list[str]] = {
         kopeck, kopecks; ₪: shekel, shekels, agora, agorot; ₺: lira, lira, kurush, kurush; ₴: hryvnia,
         hryvnias, kopiyka, kopiykas; ₫: dong, dong; ₱: peso, pesos, centavo, centavos; ₦: naira, naira, kobo,
         kobo; ฿: baht, baht, satang, satang; ₿: bitcoin, bitcoins; ¢: cent, cents; CHF: Swiss franc, Swiss
-        francs, centime, centimes""").items()
+        francs, centime, centimes; AUD: Australian dollar, Australian dollars, cent, cents; CAD: Canadian
+        dollar, Canadian dollars, cent, cents; NZD: New Zealand dollar, New Zealand dollars, cent, cents; HKD:
+        Hong Kong dollar, Hong Kong dollars, cent, cents; SGD: Singapore dollar, Singapore dollars, cent,
+        cents; CNY: yuan, yuan; RMB: yuan, yuan; BRL: Brazilian real, Brazilian reals, centavo, centavos; SEK:
+        Swedish krona, Swedish kronor; NOK: Norwegian krone, Norwegian kroner; DKK: Danish krone, Danish
+        kroner; MXN: Mexican peso, Mexican pesos, centavo, centavos; PLN: zloty, zlotys; ZAR: rand, rand,
+        cent, cents""").items()
 }
 CURRENCY_CODES = _pairs(
-    "USD: $; EUR: €; GBP: £; JPY: ¥; INR: ₹; KRW: ₩; RUB: ₽; ILS: ₪; TRY: ₺; CHF: CHF; BTC: ₿"
+    "USD: $; EUR: €; GBP: £; JPY: ¥; INR: ₹; KRW: ₩; RUB: ₽; ILS: ₪; TRY: ₺; CHF: CHF; BTC: ₿; "
+    "AUD: AUD; CAD: CAD; NZD: NZD; HKD: HKD; SGD: SGD; CNY: CNY; RMB: RMB; BRL: BRL; SEK: SEK; NOK: NOK; "
+    "DKK: DKK; MXN: MXN; PLN: PLN; ZAR: ZAR; Rs: ₹"
 )
-DOLLARS = _pairs("""US: US; A AU: Australian; C CA: Canadian; NZ: New Zealand; HK: Hong Kong; S: Singapore; R:
-    Brazilian""")
+DOLLARS = _pairs("""US: US; A AU: Australian; C CA: Canadian; NZ: New Zealand; HK: Hong Kong; S: Singapore""")
+STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; Rd: Road; Ln: Lane; Pl:
+    Place; Sq: Square; Ct: Court; Expy Expwy: Expressway; Hwy: Highway; Pkwy Pky: Parkway; Ter Terr:
+    Terrace; Cir: Circle; Trl: Trail; Aly: Alley; Cres: Crescent; Brg: Bridge; Fwy: Freeway; Tpke:
+    Turnpike; Plz: Plaza; Hts: Heights; Way: Way""")
 
 # Written with a full stop. In small letters; the value keeps the case that is spoken.
-ABBREVIATIONS = _pairs("""mr: Mr; mrs: Mrs; ms: Ms; mx: Mx; messrs: Messers; mme: Madame; mlle: Mademoiselle;
-    prof: Professor; rev: Reverend; hon: Honorable; gen: General; col: Colonel; maj: Major; capt: Captain;
-    cmdr: Commander; cdr: Commander; lt: Lieutenant; sgt: Sergeant; cpl: Corporal; pvt: Private; adm: Admiral;
-    sen: Senator; rep: Representative; gov: Governor; pres: President; supt: Superintendent; insp: Inspector;
-    msgr: Monsignor; atty: Attorney; amb: Ambassador; fr: Father; jr: Junior; sr: Senior; esq: Esquire; bros:
-    Brothers; co: Company; inc: Incorporated; ltd: Limited; corp: Corporation; llc: LLC; dept: department;
-    div: division; est: established; univ: university; assn: association; assoc: associates; intl:
-    international; natl: national; govt: government; ave: Avenue; blvd: Boulevard; rd: Road; ln: Lane; hwy:
-    Highway; pkwy: Parkway; sq: Square; ct: Court; pl: Place; apt: apartment; ste: suite; bldg: building; fl:
-    floor; mt: Mount; ft: Fort; pt: Point; vs v: versus; etc: et cetera; al: al; approx: approximately; appt:
-    appointment; ca: circa; cf: compare; viz: namely; incl: including; excl: excluding; esp: especially; misc:
+ABBREVIATIONS = _pairs("""mr: Mr; mrs: Mrs; ms: Ms; mx: Mx; messrs: Messers; mme: Madame; mlle:
+    Mademoiselle; prof: Professor; rev: Reverend; hon: Honorable; gen: General; brig: Brigadier; col:
+    Colonel; maj: Major; capt: Captain; cmdr: Commander; cdr: Commander; lt: Lieutenant; sgt: Sergeant;
+    cpl: Corporal; pvt: Private; adm: Admiral; sen: Senator; rep: Representative; gov: Governor; pres:
+    President; supt: Superintendent; insp: Inspector; msgr: Monsignor; atty: Attorney; amb: Ambassador;
+    fr: Father; jr: Junior; sr: Senior; esq: Esquire; bros: Brothers; co: Company; inc: Incorporated;
+    ltd: Limited; corp: Corporation; llc: LLC; dept: department; div: division; est: established; univ:
+    university; assn: association; assoc: associates; intl: international; natl: national; govt:
+    government; ave: Avenue; blvd: Boulevard; rd: Road; ln: Lane; hwy: Highway; pkwy: Parkway; sq:
+    Square; ct: Court; pl: Place; apt: apartment; ste: suite; bldg: building; fl: floor; mt: Mount; ft:
+    Fort; pt: Point; vs v: versus; etc: et cetera; al: al; approx: approximately; appt: appointment; ca:
+    circa; cf: compare; viz: namely; incl: including; excl: excluding; esp: especially; misc:
     miscellaneous; max: maximum; min: minimum; avg: average; temp: temperature; tel: telephone; ext:
     extension; fig: figure; figs: figures; eq: equation; eqs: equations; vol: volume; vols: volumes; ch:
-    chapter; chap: chapter; sec: section; sect: section; art: article; par: paragraph; para: paragraph; pp:
-    pages; ed: edition; eds: editors; trans: translated; repr: reprinted; no: number; nos: numbers; nr:
-    number; op: opus; ser: series; mss: manuscripts; ms: Ms; jan: January; feb: February; mar: March; apr:
-    April; jun: June; jul: July; aug: August; sep sept: September; oct: October; nov: November; dec: December;
-    calif: California; mass: Massachusetts; conn: Connecticut; fla: Florida; penn: Pennsylvania; tex: Texas;
-    okla: Oklahoma; ariz: Arizona; ala: Alabama; wis: Wisconsin; minn: Minnesota; tenn: Tennessee; mich:
-    Michigan; nev: Nevada; colo: Colorado; ont: Ontario; que: Quebec; e.g: for example; i.e: that is; a.k.a:
-    also known as; ph.d: PHD; n.b: note well; d.c: DC; r.i.p: RIP; lit: literally; orig: originally; adj:
-    adjective; adv: adverb; pron: pronounced; syn: synonym; ex: example; sp: spelling""")
+    chapter; chap: chapter; sec: section; sect: section; art: article; par: paragraph; para: paragraph;
+    pp: pages; ed: edition; eds: editors; trans: translated; repr: reprinted; no: number; nos: numbers;
+    nr: number; op: opus; ser: series; mss: manuscripts; ms: Ms; jan: January; feb: February; mar: March;
+    apr: April; jun: June; jul: July; aug: August; sep sept: September; oct: October; nov: November; dec:
+    December; calif: California; mass: Massachusetts; conn: Connecticut; fla: Florida; penn:
+    Pennsylvania; tex: Texas; okla: Oklahoma; ariz: Arizona; ala: Alabama; wis: Wisconsin; minn:
+    Minnesota; tenn: Tennessee; mich: Michigan; nev: Nevada; colo: Colorado; ont: Ontario; que: Quebec;
+    e.g: for example; i.e: that is; a.k.a: also known as; ph.d: PHD; n.b: note well; d.c: DC; r.i.p: RIP;
+    lit: literally; orig: originally; adj: adjective; adv: adverb; pron: pronounced; syn: synonym; ex:
+    example; sp: spelling; expy: Expressway; rte: Route; rm: room; qtr: quarter; hosp: hospital""")
 # Without a number behind them these are words of their own, or end a sentence.
 BEFORE_NUMBERS = words(
     "no nos nr fig figs vol vols ch chap sec sect art par para pp p op ext eq eqs ed ser fl ste apt ex pt ms"
@@ -103,6 +134,10 @@ BEFORE_NUMBERS = words(
 ALSO_WORDS = words("""gen col rep sen gov pres ave sq al art min max temp mass fig sec ed ex sp ch mar jun dec
     sun sat wed mon fl lit est no pt pl ct fr v ms ala trans orig par tex ser eq ext amb natl adm sept incl
     para mo""")
+STATES_WITH_STOP = _pairs("""Ill: Illinois; Pa: Pennsylvania; Va: Virginia; Ga: Georgia; Md: Maryland;
+    Mo: Missouri; Ky: Kentucky; La: Louisiana; Del: Delaware; Kan: Kansas; Neb: Nebraska; Ore: Oregon;
+    Wash: Washington; Wyo: Wyoming; Vt: Vermont; Cal: California; Ind: Indiana; Miss: Mississippi; Mont:
+    Montana; Ark: Arkansas; Wis: Wisconsin; Tex: Texas; Mass: Massachusetts""")
 STATES = _pairs("""AL: Alabama; AK: Alaska; AZ: Arizona; AR: Arkansas; CA: California; CO: Colorado; CT:
     Connecticut; DE: Delaware; FL: Florida; GA: Georgia; HI: Hawaii; ID: Idaho; IL: Illinois; IN: Indiana; IA:
     Iowa; KS: Kansas; KY: Kentucky; LA: Louisiana; ME: Maine; MD: Maryland; MA: Massachusetts; MI: Michigan;
@@ -112,13 +147,16 @@ STATES = _pairs("""AL: Alabama; AK: Alaska; AZ: Arizona; AR: Arkansas; CA: Calif
     Tennessee; TX: Texas; UT: Utah; VT: Vermont; VA: Virginia; WA: Washington; WV: West Virginia; WI:
     Wisconsin; WY: Wyoming""")
 
+# These are words as well, or common in capitals: a state's only before a ZIP code.
+STATES_ALSO_WORDS = words("OK HI OH ME ID MS")
+
 # In capitals, and said as a word.
 ACRONYM_WORDS = words("""NASA NATO UNESCO UNICEF OPEC AIDS LASER RADAR SONAR SCUBA FIFA UEFA NAFTA OSHA FEMA
     DARPA SWAT RAM ROM PIN SIM COVID SARS NASDAQ CRISPR BIOS LAN WAN ASEAN MENSA NIMBY YOLO FOMO ERISA DACA
     HIPAA LIDAR MIDI PIXAR IKEA FIAT EPCOT UNIX CAD DRAM POTUS FLOTUS ICANN""")
-ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full; ASCII:
-    askey; NOAA: Noah; SCSI: scuzzy; PhD: PHD; WWI: World War One; WWII: World War Two; GIF: giff; FICA: fie
-    ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV six""")
+ACRONYMS = _pairs("""JPEG JPG: jay peg; SQL: sequel; WYSIWYG: wizzy wig; OK: okay; TOEFL: toe full;
+    ASCII: askey; NOAA: Noah; SCSI: scuzzy; PhD: PHD; MSc: MSC; BSc: BSC; WWI: World War One; WWII: World
+    War Two; GIF: giff; FICA: fie ka; MOMA: moma; SCOTUS: scotus; IPv4: IPV four; IPv6: IPV six""")
 # Capitals of three letters or fewer that are said as words wherever they stand; longer ones are looked up.
 SHORT_WORDS = words("""a am an as at be by do go he hi if in is it me my no of oh on or so to up we ok all and
     any are ask bad big boy but buy can car cat cut dad day did die dog eat end far few fix for fun get god
@@ -135,9 +173,32 @@ SHORT_WORDS = words("""a am an as at be by do go he hi if in is it me my no of o
     pod pop pot pub pun pup rag ram rap rat raw ray rib rid rig rim rip rob rod rot row rub rug rum rye sap
     sew sip ski sob sow soy spa spy sub sue sum tab tag tan tap tar tie tin toe ton tow toy tub tug urn van
     vet vow wag wax web wed wig wit woe wok yay yeah yen yep zap zip zoo""")
+# Initials that are written in small letters too.
+SMALL_ACRONYMS = words("""usb cpu cpus gpu gpus html http https url urls pdf pdfs dvd dvds tv tvs faq
+    faqs diy atm atms css xml gps ssd ssds hdd vpn vpns isp dna rna ssh ftp tcp udp dns fbi cia nba nfl
+    nhl mlb usa uk ceo cfo cto pc pcs php sms id3 kpi kpis rgb lcd oled svg api apis ip dj djs ufo ufos
+    gdp hiv iq nyc lgbt bbc cnn nhs phd hr gmt rsvp bbq csv ssl tls iot""")
 # ... but for these, which are letters unless the whole sentence is in capitals.
 SPELLED = words("US IT AM PM WHO UN UK EU TV PC AI ID PA MA AC DC CD ER OT PS CV AD")
 
+# Words that their accents tell from others, or whose letters without accents tell too little.
+ACCENTED = _pairs("""résumé: R EH1 Z AH0 M EY2; résumés: R EH1 Z AH0 M EY2 Z; exposé: EH2 K S P OW0 Z
+    EY1; rosé: R OW0 Z EY1; pâté: P AA0 T EY1; lamé: L AA0 M EY1; maté: M AA1 T EY2; saké: S AA1 K IY0;
+    olé: OW0 L EY1; touché: T UW0 SH EY1; soufflé: S UW0 F L EY1; soufflés: S UW0 F L EY1 Z; sauté: S AO0
+    T EY1; sautéed: S AO0 T EY1 D; flambé: F L AA0 M B EY1; consommé: K AA2 N S AH0 M EY1; crudités: K R
+    UW2 D IH0 T EY1; brûlée: B R UW0 L EY1; crème: K R EH1 M; blasé: B L AA0 Z EY1; frappé: F R AE0 P
+    EY1; née: N EY1; né: N EY1; déjà: D EY1 ZH AA0; fiancé: F IY2 AA0 N S EY1; fiancée: F IY2 AA0 N S
+    EY1; divorcé: D IH0 V AO2 R S EY1; divorcée: D IH0 V AO2 R S EY1; élan: EY0 L AA1 N; négligée: N EH2
+    G L IH0 ZH EY1; attaché: AE2 T AH0 SH EY1; décolleté: D EY2 K AA0 L AH0 T EY1; glacé: G L AE0 S EY1;
+    coupé: K UW0 P EY1; abbé: AE0 B EY1; curé: K Y UH0 R EY1; café: K AH0 F EY1; nestlé: N EH1 S L EY0;
+    andré: AA1 N D R EY0; josé: HH OW0 Z EY1; rené: R AH0 N EY1; beyoncé: B IY0 AA1 N S EY0; renée: R AH0
+    N EY1; zoë: Z OW1 IY0; chloë: K L OW1 IY0; noël: N OW0 EH1 L; façade: F AH0 S AA1 D; señor: S EY0 N Y
+    AO1 R; señora: S EY0 N Y AO1 R AH0; niño: N IY1 N Y OW0; niña: N IY1 N Y AH0; piñata: P IH0 N Y AA1 T
+    AH0; piña: P IY1 N Y AH0; mañana: M AH0 N Y AA1 N AH0; jalapeño: HH AA2 L AH0 P EY1 N Y OW0;
+    jalapeños: HH AA2 L AH0 P EY1 N Y OW0 Z; über: UW1 B ER0; doppelgänger: D AA1 P AH0 L G AE2 NG ER0;
+    smörgåsbord: S M AO1 R G AH0 S B AO2 R D; françois: F R AA0 N S W AA1; côte: K OW1 T; pelé: P EH1 L
+    EY0; bébé: B EY0 B EY1; vélo: V EY1 L OW0; entrée: AA1 N T R EY2; entrées: AA1 N T R EY2 Z; phở: F
+    AH1; açaí: AA0 S AA0 IY1""")
 SYMBOLS = _pairs("""&: and; @: at; %: percent; +: plus; =: equals; <: less than; >: greater than; #: hash; $:
     dollars; £: pounds; €: euros; ¥: yen; ₹: rupees; ¢: cents; ₩: won; ₽: rubles; ₿: bitcoin; ^: caret; ~:
     tilde; \\: backslash; /: slash; −: minus; ×: times; ÷: divided by; ±: plus or minus; ≠: is not equal to;
@@ -161,7 +222,14 @@ GREEK = _pairs("""α: alpha; β: beta; γ: gamma; δ: delta; ε: epsilon; ζ: ze
 SIGNS = {
     **{"+/-": "plus or minus", "<=": "less than or equal to", ">=": "greater than or equal to"},
     **{"==": "equals", "!=": "is not equal to", "->": "to", "=>": "to", "<->": "to and from", "<-": "from"},
-    **{"&&": "and", "||": "or", ":)": "smiley face", ":-)": "smiley face", ":(": "sad face"},
+    **{
+        "&c": "et cetera",
+        "&&": "and",
+        "||": "or",
+        ":)": "smiley face",
+        ":-)": "smiley face",
+        ":(": "sad face",
+    },
     **{":-(": "sad face", ";)": "winking face", ";-)": "winking face", ":D": "grinning face"},
     **{":-D": "grinning face", "<3": "heart", ":P": "tongue out", ":'(": "crying face"},
     **{"</3": "broken heart", "^_^": "happy face", "XD": "laughing face", "&amp;": "and"},

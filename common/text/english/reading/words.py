@@ -9,35 +9,66 @@ from dataclasses import replace
 
 from common.text.english.reading import number_words as say
 from common.text.english.reading import tables
-from common.text.english.reading.amounts import amount
 from common.text.english.reading.capitals import NAME_PARTS, cased, letter_name, letters_and_digits, roman
 from common.text.english.reading.cursor import LETTER, Cursor, LeftOut, Reading, Rule, form
+from common.text.english.reading.dates import month, weekday
+from common.text.english.reading.money import price
+from common.text.english.reading.streets import DESIGNATORS, designator, direction, state, street
+from common.text.english.reading.units import unit_behind_per
 from common.text.english.word_parts import words
 
 _CALENDAR = "Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec"
 _SHORT_MONTHS = words("Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec")
 _SHORTENED = _SHORT_MONTHS | words("Mon Tue Tues Wed Thu Thur Thurs Fri")
 _MAX_NAME = 2000  # characters of the longest address
-_BLANK_DIGIT = re.compile(r"\s?(?=\d)")
+_BLANK_DIGIT = re.compile(r"\.?\s?(?=\d)")
 _DOTTED = re.compile(
     rf"(?:{LETTER}\.){{2,12}}(?:{LETTER}(?!\w))?|[A-Z][a-z]?\.[A-Z]\.(?:s(?!\w)|(?!\w))|[ap]\.m(?!\w)"
 )
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z]+\d[A-Za-z\d]*")
 _PLURAL_BRACKET = re.compile(r"\((e?s)\)(?!\w)")
+_YEAR_FOLLOWS = re.compile(r"\s\d{3,4}(?!\d)")
+_DATED_INITIALS = {"p": "page", "c": "circa", "b": "born", "d": "died", "r": "reigned"}
+_SMALL_WORDS = words("is if of to in or so we by at as on an be do no he it me my up us go hi ok pi am")
+_CENTURY = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
 _AND = re.compile(r"&(?:amp;)?([A-Z]{1,3})(?!\w)")
-_SLASHED = re.compile(r"(w/o|w/|c/o|n/a|y/o)(?!/)", re.IGNORECASE)
+_SLASHED = re.compile(r"(w/o|w/|c/o|n/a|y/o|a/k/a|km/h|m/s)(?![/\w])|w/(?!/)", re.IGNORECASE)
 _SLASHED_WORDS = {"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old"}
+_SLASHED_WORDS |= {"a/k/a": "also known as", "km/h": "kilometers per hour", "m/s": "meters per second"}
 _OR = words("he his him she her s")
-_STREET_ENDS = words("Suite Apt NW NE SW SE Unit")
-_ORDINAL = re.compile(r"\d+(?:st|nd|rd|th)")
 _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
+FUNCTIONS = {"sin": "sine", "cos": "cosine", "tan": "tangent", "ln": "natural log", "sqrt": "square root"}
+FUNCTIONS |= {
+    "max": "maximum",
+    "min": "minimum",
+    "det": "determinant",
+    "log": "log",
+    "exp": "exp",
+    "gcd": "gcd",
+}
+_TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
+_NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
+_NUMBER_FOLLOWS = re.compile(r":?\s?[+(]?\d")
+_SHORT_WORDS = frozenset(
+    key.lower()
+    for key in (
+        *(*DESIGNATORS, *tables.STREETS, *_TITLES, *tables.WEEKDAYS, *tables.MONTH_NUMBERS, "tel", "ext"),
+        *(*tables.STATES, *tables.STATES_WITH_STOP, *FUNCTIONS),
+    )
+)
 
 
 @form(rf"({_CALENDAR})\.?\s?[-–]\s?({_CALENDAR})\.?(?!\w)")
 def calendar_range(cursor: Cursor, m: re.Match) -> str:
     """Mon-Fri, Jan.–Mar."""
     return "" if cursor.touches_word else f"{_calendar_name(m[1])} to {_calendar_name(m[2])}"
+
+
+@form(rf"(?:{_CALENDAR})(?:/(?:{_CALENDAR}))+(?!\w)")
+def calendar_list(cursor: Cursor, m: re.Match) -> str:
+    """Mon/Wed/Fri."""
+    return "" if cursor.touches_word else ", ".join(map(_calendar_name, m[0].split("/")))
 
 
 @form(r"[vV]\.?\s?(\d+(?:\.\d+)*)(?!\w)")
@@ -53,7 +84,7 @@ def slashed_abbreviation(cursor: Cursor) -> Reading | None:
     match = _SLASHED.match(cursor.text, cursor.at) if cursor.behind_word == "/" else None
     if not match or cursor.touches_word:
         return None
-    return Reading(_SLASHED_WORDS[match[1].lower()], match.end())
+    return Reading(_SLASHED_WORDS[match[0].lower()], match.end())
 
 
 def dotted_abbreviation(cursor: Cursor) -> Reading | None:
@@ -84,6 +115,8 @@ def word_with_digits(cursor: Cursor) -> Reading | None:
     match = _LETTERS_AND_DIGITS.match(cursor.text, cursor.at)
     if not match:
         return None
+    if match[0][:3] in tables.CURRENCY_CODES and match[0][3:].isdecimal():  # USD5
+        return price(replace(cursor, at=cursor.at + 3), tables.CURRENCY_CODES[match[0][:3]])
     own = cursor.possessive(match.end())
     end = _past_hyphen(cursor, match.end() + len(own))
     return Reading(letters_and_digits(cursor, match[0]) + own, end)
@@ -92,6 +125,13 @@ def word_with_digits(cursor: Cursor) -> Reading | None:
 def letter_with_sign(cursor: Cursor) -> Reading | None:
     """C++, C#, A+, x²."""
     letter, sign, end = cursor.word, cursor.behind_word, cursor.word_end
+    if (
+        len(letter) == 2
+        and cursor.is_equation
+        and letter.isascii()
+        and (sign == "^" or sign in tables.SUPERSCRIPTS)
+    ):
+        return Reading(letter.upper(), end)  # "mc²"
     if len(letter) != 1 or not sign or not letter.isascii():
         return None
     name = letter_name(letter.upper())
@@ -103,6 +143,8 @@ def letter_with_sign(cursor: Cursor) -> Reading | None:
         return Reading(f"{name} sharp", end + 1)
     if sign == "+" and letter in "ABCDEF" and not cursor.text[end + 1 : end + 2].isalnum():
         return Reading(f"{name} plus", end + 1)
+    if sign == "-" and letter in "ABCDF" and cursor.text[end + 1 : end + 2] in (" ", ".", ",", ""):  # a grade
+        return Reading(f"{name} minus", end + 1)
     return None
 
 
@@ -116,11 +158,12 @@ def abbreviation(cursor: Cursor) -> Reading | None:
         letter = _in_latin(word)
         return _initial(cursor, letter, end, following) if letter else None
     if key in ("dr", "st"):
-        spoken = _doctor_or_saint(cursor, key, following)
+        spoken = "Doctor" if key == "dr" else "Saint"
     elif key in tables.ABBREVIATIONS:
         if not _is_abbreviated(cursor, word, key, end, following):
             return None
-        spoken = tables.ABBREVIATIONS[key]
+        is_year = key == "fl" and _YEAR_FOLLOWS.match(cursor.text, end)
+        spoken = "flourished" if is_year else tables.ABBREVIATIONS[key]
     elif key in tables.WEEKDAYS and word[0].isupper():
         is_month = following.lower() in tables.MONTH_NUMBERS
         if not (is_month or following in (",", ")") or following[:1].isdecimal() or following.islower()):
@@ -134,11 +177,20 @@ def abbreviation(cursor: Cursor) -> Reading | None:
 def money(cursor: Cursor) -> Reading | None:
     """US$5, USD 5."""
     word, end = cursor.word, cursor.word_end
-    if word in tables.DOLLARS and cursor.behind_word == "$" and cursor.text[end + 1 : end + 2].isdecimal():
-        return amount(replace(cursor, at=end + 1), word + "$")
+    is_dollar = word in tables.DOLLARS or word == "R"
+    if is_dollar and cursor.behind_word == "$" and cursor.text[end + 1 : end + 2].isdecimal():
+        return price(replace(cursor, at=end + 1), word + "$")
     if word in tables.CURRENCY_CODES and (blank := _BLANK_DIGIT.match(cursor.text, end)):
-        return amount(replace(cursor, at=blank.end()), tables.CURRENCY_CODES[word])
+        if "." in blank[0] and word != "Rs":
+            return None
+        return price(replace(cursor, at=blank.end()), tables.CURRENCY_CODES[word])
     return None
+
+
+def function_name(cursor: Cursor) -> Reading | None:
+    """sin(x)."""
+    name = FUNCTIONS.get(cursor.word) if cursor.behind_word == "(" and not cursor.touches_word else None
+    return Reading(name, cursor.word_end) if name else None
 
 
 def joined_capitals(cursor: Cursor) -> Reading | None:
@@ -164,15 +216,61 @@ def plain_word(cursor: Cursor) -> Reading | None:
         is_or = word.lower() in _OR
         spoken = word if word.lower() == "and" else f"{spoken} {'or' if is_or else 'slash'}"
         return Reading(spoken, end + 1, left_out)
+    phones = "" if word.isascii() else tables.ACCENTED.get(word.lower(), "")
     joined = _past_hyphen(cursor, end)
     if joined > end and spoken[-1:].isalnum() and cursor.next(joined)[:1].isalpha():
         spoken += "-"
-    return Reading(spoken, joined, left_out)
+    return Reading(spoken, joined, left_out, phones)
+
+
+def title(cursor: Cursor) -> Reading | None:
+    """Dr Smith, St Mary's, Mt Everest: a title or a part of a name without its full stop."""
+    name = _TITLES.get(cursor.word)
+    if not name or cursor.behind_word != " " or not _NAME_FOLLOWS.match(cursor.text, cursor.word_end):
+        return None
+    return Reading(name, cursor.word_end)
+
+
+def before_colon(cursor: Cursor) -> Reading | None:
+    """Tel: 555-0199, Ext: 12."""
+    name = {"tel": "telephone", "ext": "extension"}.get(cursor.word.lower())
+    is_before_number = (
+        name and cursor.behind_word in (":", " ") and _NUMBER_FOLLOWS.match(cursor.text, cursor.word_end)
+    )
+    return Reading(name, cursor.word_end) if name and is_before_number else None
+
+
+def behind_per(cursor: Cursor) -> Reading | None:
+    """Per km², per sq ft."""
+    if cursor.previous.lower() != "per":
+        return None
+    unit, end = unit_behind_per(cursor)
+    return Reading(unit, end) if unit else None
+
+
+_SHORT_WORD_RULES: tuple[Rule, ...] = (
+    *(state, designator, street, title, weekday, month, before_colon, function_name),
+)
+
+
+def short_word(cursor: Cursor) -> Reading | None:
+    """A word cut short beside what tells its meaning: Apt 4B, Elm St, Dr Smith, Sat, Nov 5."""
+    if cursor.word.lower() not in _SHORT_WORDS:
+        return None
+    return next((reading for rule in _SHORT_WORD_RULES if (reading := rule(cursor))), None)
 
 
 WORDS: tuple[Rule, ...] = (
-    *(calendar_range, version, dotted_abbreviation, slashed_abbreviation, word_with_digits, letter_with_sign),
-    *(abbreviation, money, joined_capitals, plain_word),
+    *(
+        calendar_range,
+        calendar_list,
+        version,
+        direction,
+        dotted_abbreviation,
+        slashed_abbreviation,
+        word_with_digits,
+    ),
+    *(letter_with_sign, behind_per, short_word, abbreviation, money, joined_capitals, plain_word),
 )
 
 
@@ -188,13 +286,20 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return _foreign(cursor, word)
     if (number := roman(cursor, word, end)) is not None:
         return number
+    if len(word) == 2 and cursor.is_equation and word.islower() and word not in _SMALL_WORDS:  # "F = ma"
+        return word.upper()
+    if word == "x" and cursor.previous[:1].isdecimal() and cursor.next(end)[:1].isdecimal():  # 10" x 12"
+        return "times" if cursor.is_equation else "by"
     if len(word) == 1:
         is_item = cursor.is_after_blank and cursor.text.startswith(")", end)  # "a) first"
         if is_item:
             return letter_name(word.upper())
         return word if word in "aAI" else word.upper()
     if word.islower() or (word[0].isupper() and word[1:].islower() and word not in _SHORTENED):
+        if word.islower() and word in tables.SMALL_ACRONYMS and cursor.text[end : end + 1] != "'":
+            return word[:-1].upper() + "s" if word[:-1] in tables.SMALL_ACRONYMS else word.upper()
         is_era = word in ("bc", "ad", "bce") and cursor.previous.isdecimal()
+        is_era = is_era or (word in ("am", "pm") and cursor.previous[-1:].isdecimal())  # "7-8pm"
         return word.upper() if is_era else word
     if word in _SHORTENED:
         is_date = cursor.next(end)[:1].isdecimal() or (cursor.previous.isdecimal() and word in _SHORT_MONTHS)
@@ -256,9 +361,15 @@ def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading |
     is_part = not is_name or cursor.previous.lower() in _NUMBERED_WITH_I
     if is_part and (number := roman(cursor, letter, end - 1)) is not None:
         return Reading(number, end - 1)
+    if letter == "c" and _CENTURY.fullmatch(cursor.previous):
+        return Reading("century" + cursor.last_stop(end), end)
     is_dated = letter in "pc" or (letter in "bd" and cursor.previous in ("(", ";", ","))
+    if letter == "p" and following.islower() and say.roman(following.upper()):
+        return Reading("page", end)
+    is_dated = is_dated or (letter in "bdr" and cursor.at == 0 and _YEAR_FOLLOWS.match(cursor.text, end))
+    is_dated = is_dated or (letter == "r" and cursor.previous in ("(", ";", ","))
     if following[:1].isdecimal() and is_dated:
-        return Reading({"p": "page", "c": "circa", "b": "born", "d": "died"}[letter], end)
+        return Reading(_DATED_INITIALS[letter], end)
     if letter == "v" and following:
         return Reading("versus", end)
     if cursor.at == 0 and following and letter.islower():  # "a. First"
@@ -271,6 +382,8 @@ def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading |
 def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: str) -> bool:
     """Whether a known abbreviation is one here, and no word at the end of a sentence."""
     is_number = following[:1].isdecimal()
+    if word == "Ms":
+        return following[:1].isupper()
     if key in tables.BEFORE_NUMBERS and not is_number:
         is_roman = following.isupper() and say.roman(following) is not None
         if not is_roman and (key == "no" or not _BRACKETED_NUMBER.match(cursor.text, end)):
@@ -280,16 +393,9 @@ def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: st
         return False
     if key in tables.MONTH_NUMBERS and not word[0].isupper():
         return False
+    if key == "ave" and not following and not cursor.previous:
+        return word[0].isupper()
     return key not in ("mt", "ft") or following[:1].isupper()
-
-
-def _doctor_or_saint(cursor: Cursor, key: str, following: str) -> str:
-    """ "Dr. Jones", "42 Elm Dr."; "St. Paul", "12 Oak St."."""
-    is_behind_name = cursor.previous[:1].isupper() or _ORDINAL.fullmatch(cursor.previous) is not None
-    is_street = is_behind_name and (not following[:1].isupper() or following in _STREET_ENDS)
-    if key == "dr":
-        return "Drive" if is_street else "Doctor"
-    return "Street" if is_street else "Saint"
 
 
 def _calendar_name(short: str) -> str:

@@ -40,6 +40,8 @@ def phones(word: str, text: str) -> str:
         ("netflix's", "N EH1 T F L IH0 K S IH0 Z"),
         ("pokemon's", "P OW1 K EY0 M AA2 N Z"),
         ("dogs'", "D AO1 G Z"),
+        ("axolotls", "AE1 K S AH0 L AA2 T AH0 L Z"),
+        ("expatriated", "EH0 K S P EY1 T R IY0 EY2 T IH0 D"),
         ("yesss", "Y EH1 S"),
         ("prstvw", "P IY2 AA2 R EH2 S T IY2 V IY2 D AH1 B AH0 L Y UW0"),
     ],
@@ -105,6 +107,15 @@ NOUN_OR_VERB = [
 def test_homographs_in_both_readings(word, one, said_one, other, said_other):
     assert phones(word, one) == said_one
     assert phones(word, other) == said_other
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [("résumé", "R EH1 Z AH0 M EY2"), ("Crème brûlée", "K R EH1 M B R UW0 L EY1"), ("rose", "R OW1 Z")],
+)
+def test_accents_tell_how_a_word_is_said(text, said):
+    symbols = FRONTEND(text).utterances[0].symbols[:-1]
+    assert " ".join(symbol[1:] for symbol in symbols if symbol != " ") == said
 
 
 def test_an_utterance_is_phones_between_a_space_and_a_mark():

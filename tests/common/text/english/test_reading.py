@@ -4,21 +4,40 @@ import copy
 
 import pytest
 
-from common.text.english.reading import addresses, amounts, formats, signs, words
+from common.text.english.reading import (
+    addresses,
+    amounts,
+    dates,
+    formats,
+    money,
+    signs,
+    streets,
+    telephone,
+    times,
+    words,
+)
 from common.text.english.reading.cursor import Cursor, LeftOut, Reading, begin
 
 
 @pytest.mark.parametrize(
     "rule, text, spoken",
     [
-        (formats.iso_date, "2021-03-04", "March fourth, twenty twenty-one"),
-        (formats.date, "3/4/2020", "March fourth, twenty twenty"),
-        (formats.date, "13/4/2020", "April thirteenth, twenty twenty"),
-        (formats.time, "3:05 pm", "three oh five PM"),
-        (formats.phone, "(415) 555-2671", "four one five, five five five, two six seven one"),
+        (dates.iso_date, "2021-03-04", "March fourth, twenty twenty-one"),
+        (dates.date, "3/4/2020", "March fourth, twenty twenty"),
+        (dates.date, "13/4/2020", "April thirteenth, twenty twenty"),
+        (times.time, "3:05 pm", "three oh five PM"),
+        (telephone.phone, "(415) 555-2671", "four one five, five five five, two six seven one"),
         (formats.fraction, "3/4 mi", "three quarters of a mile"),
-        (formats.decade, "1990s", "nineteen nineties"),
+        (dates.decade, "1990s", "nineteen nineties"),
         (amounts.amount, "10-12 km", "ten to twelve kilometers"),
+        (dates.joined_date, "25-Jul-2012", "the twenty-fifth of July twenty twelve"),
+        (dates.season, "2009/10", "two thousand nine ten"),
+        (times.dotted_time, "9.30 am", "nine thirty AM"),
+        (times.time, "1:02:03", "one hour two minutes and three seconds"),
+        (telephone.vanity_number, "1-800-FLOWERS", "one eight hundred, flowers"),
+        (formats.clause_of_code, "401(k)", "four oh one K"),
+        (formats.ip_address, "192.168.0.1", "one nine two dot one six eight dot zero dot one"),
+        (money.european_price, "1,50 €", "one euro and fifty cents"),
         (words.calendar_range, "Mon-Fri", "Monday to Friday"),
         (words.version, "v2.0", "version two point zero"),
         (words.dotted_abbreviation, "e.g.", "for example."),
@@ -42,11 +61,17 @@ def test_a_rule_reads_its_form(rule, text, spoken):
 @pytest.mark.parametrize(
     "rule, text",
     [
-        (formats.date, "3.4.20"),
-        (formats.time, "3:75"),
+        (dates.date, "3.4.20"),
+        (times.time, "3:75"),
         (formats.fraction, "2 3/2"),
         (words.abbreviation, "cat."),
         (words.version, "very"),
+        (dates.season, "2009/11"),
+        (dates.day_of_month, "5 may be"),
+        (times.dotted_time, "9.30"),
+        (telephone.code, "1234"),
+        (streets.house_number, "300 People"),
+        (streets.direction, "N 45"),
         (addresses.address, "plain"),
         (signs.signed_number, "-x"),
         (signs.enclosed, "{QQ}"),

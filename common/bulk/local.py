@@ -1,0 +1,89 @@
+"""Workers of one machine: processes with models of their own, or the calling one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+
+from common.bulk.feed import WorkerLost, feed
+from common.bulk.shards import Shard, ShardReport, Speaker, Speech
+
+
+def speak_here(speech: Speech, folder: Path, shards: Iterable[Shard], workers: int) -> Iterator[ShardReport]:
+    """The shards' reports as they are finished; one worker is the calling process."""
+    if workers > 1:
+        yield from feed(Processes(speech, folder), workers, shards)
+        return
+    speaker = None
+    for shard in shards:
+        speaker = speaker or Speaker(speech, folder)
+        yield speaker.speak(shard)
+
+
+class Processes:
+    """A `Crew` of processes. None outlives the one that began them, however that ends."""
+
+    def __init__(self, speech: Speech, folder: Path):
+        self._given = speech, folder
+        self._running: dict[SpawnProcess, Connection] = {}
+
+    def begin(self) -> SpawnProcess:
+        context = get_context("spawn")
+        mine, theirs = context.Pipe()
+        process = context.Process(target=_work, args=(*self._given, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        self._running[process] = mine
+        return process
+
+    def give(self, worker: SpawnProcess, shard: Shard) -> None:
+        with suppress(OSError):  # it has ended: `wait` says so
+            self._running[worker].send(shard)
+
+    def wait(self) -> tuple[SpawnProcess, ShardReport | Exception | None]:
+        while True:
+            wait([*self._running.values()])  # a pipe whose other end is gone is ready too
+            for process, link in self._running.items():
+                if not link.poll():
+                    continue
+                try:
+                    return process, link.recv()
+                except (EOFError, OSError):
+                    process.join()
+                    del self._running[process]
+                    return process, WorkerLost(f"a process ended with status {process.exitcode}")
+
+    def end(self) -> None:
+        for process in self._running:
+            process.kill()
+        for process in self._running:
+            process.join()
+
+
+def _work(speech: Speech, folder: Path, link: Connection) -> None:
+    """A process: its models, then shard after shard."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the one that began this
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        speaker = Speaker(speech, folder)
+        link.send(None)
+        while True:
+            link.send(speaker.speak(link.recv()))
+    except EOFError:
+        pass
+    except Exception as error:
+        link.send(error)
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGKILL)

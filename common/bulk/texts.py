@@ -1,0 +1,175 @@
+"""Texts of a table: .txt, .csv, .tsv, .jsonl or .parquet, read one after the other."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from common.audio.sound_files import FORMATS
+from common.errors import InputError, require_package
+
+TEXT_COLUMN = "text"
+ID_COLUMNS = ("id", "name", "output", "file")  # the first one that a table has
+LONGEST_CELL = 1 << 24  # characters; the csv module's own limit is 131,072
+ROWS_AT_ONCE = 4096  # of parquet
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text to speak and its id, which names its sound file."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file of texts and the names of its columns.
+
+    Without an id column the ids are the lines' numbers from 1, of a .csv or .parquet those of the rows.
+    """
+
+    path: Path
+    text_column: str = TEXT_COLUMN
+    id_column: str | None = None  # None: the first of ID_COLUMNS that there is, else none
+
+    def __post_init__(self) -> None:
+        if self.path.suffix.lower() not in READERS:
+            known = ", ".join(READERS)
+            raise InputError(f"{self.path}: the suffix does not name a table of texts; use one of {known}")
+
+    def __iter__(self) -> Iterator[Text]:
+        """An InputError names the line that cannot be read."""
+        return READERS[self.path.suffix.lower()](self)
+
+    def scan(self) -> int:
+        """Reads all of it: the number of texts. An InputError where an id stands twice or names no file."""
+        seen: set[str] = set()
+        total = 0
+        for total, text in enumerate(self, start=1):  # noqa: B007
+            if text.id in seen:
+                raise InputError(f"{self.path}: the id {text.id!r} stands there twice")
+            seen.add(text.id)
+        if not total:
+            raise InputError(f"{self.path} holds no text to speak")
+        return total
+
+    def columns(self, names: Iterable[str], place: str) -> tuple[str, str | None]:
+        """The text's column and the id's of those that there are; an InputError where one is missing."""
+        names = [name for name in names if name]
+        for wanted, option in ((self.text_column, "--text-column"), (self.id_column, "--id-column")):
+            if wanted is not None and wanted not in names:
+                has = ", ".join(names) or "none"
+                raise InputError(f"{place} has no column {wanted!r} (it has: {has}): give {option} NAME")
+        return self.text_column, self.id_column or next((name for name in ID_COLUMNS if name in names), None)
+
+
+def file_name(cell: str, place: str) -> str:
+    """A cell as the name of a file without its suffix; an InputError where it can't be one."""
+    name = cell.strip()
+    stem, _, suffix = name.rpartition(".")
+    name = stem if suffix.lower() in FORMATS else name
+    if not name or name.startswith(".") or any(char in "/\\:\0" or ord(char) < 32 for char in name):
+        raise InputError(f"{place}: {cell!r} cannot be the name of a file")
+    return name
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers from 1, without their ends."""
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, start=1):
+            try:
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                where = f"{path} line {number} is not UTF-8 (byte 0x{raw[error.start]:02x})"
+                raise InputError(f"{where}: save the file as UTF-8") from None
+            yield number, line.rstrip("\r\n")
+
+
+def _read_lines(table: Table) -> Iterator[Text]:
+    return (Text(str(number), line.strip()) for number, line in _lines(table.path) if line.strip())
+
+
+def _read_csv(table: Table) -> Iterator[Text]:
+    import csv
+
+    csv.field_size_limit(LONGEST_CELL)
+    how: dict[str, Any] = {"strict": True}
+    if table.path.suffix.lower() == ".tsv":
+        how = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
+    reader = csv.reader((f"{line}\n" for _, line in _lines(table.path)), **how)
+    try:
+        heading = [cell.strip() for cell in next(reader, [])]
+        text, own = table.columns(heading, f"{table.path}: its first line")
+        text_at, id_at = heading.index(text), heading.index(own) if own else -1
+        for number, row in enumerate(filter(None, reader), start=1):
+            place = f"{table.path} line {reader.line_num}"
+            if max(text_at, id_at) >= len(row):
+                raise InputError(f"{place} has {len(row)} columns, and the first line {len(heading)}")
+            name = file_name(row[id_at], place) if own else str(number)
+            yield Text(name, row[text_at].strip())
+    except csv.Error as error:
+        raise InputError(f"{table.path} line {reader.line_num}: {error}") from None
+
+
+def _read_json_lines(table: Table) -> Iterator[Text]:
+    import json
+
+    for number, line in _lines(table.path):
+        if not line.strip():
+            continue
+        place = f"{table.path} line {number}"
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise InputError(f"{place} is no JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise InputError(f"{place} is no JSON object, as {{{json.dumps(table.text_column)}: ...}} is")
+        yield _row(table, row, number, place)
+
+
+def _read_parquet(table: Table) -> Iterator[Text]:
+    parquet, pyarrow = require_parquet()
+    try:
+        file = parquet.ParquetFile(table.path)
+    except pyarrow.ArrowInvalid as error:
+        raise InputError(f"{table.path} cannot be read as parquet: {error}") from None
+    with file:
+        text, own = table.columns(file.schema_arrow.names, str(table.path))
+        wanted = [text, own] if own else [text]
+        numbers = count(1)
+        for batch in file.iter_batches(ROWS_AT_ONCE, columns=wanted):
+            for row in batch.to_pylist():
+                number = next(numbers)
+                yield _row(table, row, number, f"{table.path} row {number}")
+
+
+def _row(table: Table, row: dict[str, Any], number: int, place: str) -> Text:
+    """A row by the names of its columns. A text that is null is empty: it will be listed as not spoken."""
+    text, own = table.columns(row, place)
+    value = "" if row[text] is None else row[text]
+    if not isinstance(value, str):
+        raise InputError(f"{place}: {text} must be text, not {value!r}")
+    name = row[own] if own else number
+    if not isinstance(name, str | int) or isinstance(name, bool):
+        raise InputError(f"{place}: {own} must be text or a whole number, not {name!r}")
+    return Text(file_name(str(name), place), value.strip())
+
+
+def require_parquet() -> tuple[Any, Any]:
+    """The modules pyarrow.parquet and pyarrow; an InputError says how to get them."""
+    pyarrow = require_package("pyarrow", "parquet")
+    return importlib.import_module("pyarrow.parquet"), pyarrow
+
+
+READERS: dict[str, Callable[[Table], Iterator[Text]]] = {
+    ".txt": _read_lines,
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".jsonl": _read_json_lines,
+    ".parquet": _read_parquet,
+}

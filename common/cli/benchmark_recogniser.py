@@ -1,0 +1,86 @@
+"""Measures a recogniser: audio on the host to labels on the host, by length, batch, backend and precision."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from common.cli import options, run
+from common.config.deployment import PRECISIONS
+from common.errors import InputError, require_torch
+from common.registry import names
+
+SECONDS, BATCHES = "2,7,16.7", "1,2,4,8"  # as in NVIDIA's tables
+HEADINGS = ("backend", "precision", "audio s", "batch", "ms", "p90", "p95", "p99", "a second", "x real time")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = options.Parser(description=__doc__)
+    options.add_options(parser, "ear", "checkpoint", checkpoint="a published or trained file instead")
+    text = "a network of this model's published sizes with random weights instead of an ear"
+    parser.add_argument("--published", choices=names("recogniser"), metavar="MODEL", help=text)
+    add = parser.add_argument
+    text = "onnx, torch, torch-graph, torch-compile, trt, trt-graph, with commas (default: onnx)"
+    add("--backend", default="onnx", metavar="NAMES", help=text)
+    add("--precision", default="fp32", metavar="NAMES", help="fp32, fp16, with commas (default: fp32)")
+    add("--seconds", default=SECONDS, metavar="LIST", help=f"of audio, with commas (default: {SECONDS})")
+    add("--batches", default=BATCHES, metavar="LIST", help=f"with commas (default: {BATCHES})")
+    options.add_options(parser, "device", "threads")
+    add("--runs", type=options.positive, default=100, help="of each row, fewer of slow ones (default: 100)")
+    add("--json", action="store_true", help="print all numbers as JSON")
+    args = parser.parse_args(argv)
+
+    from common.bench.recognition import Measurement, measure
+
+    precisions = args.precision.split(",")
+    if unknown := [word for word in precisions if word not in PRECISIONS]:
+        raise InputError(f"--precision {unknown[0]}: use {' or '.join(PRECISIONS)}")
+    batches = [int(number) for number in numbers(args.batches, "--batches")]
+    how = Measurement(
+        args.backend.split(","),
+        precisions,
+        numbers(args.seconds, "--seconds"),
+        batches,
+        args.device,
+        args.threads,
+        args.runs,
+    )
+    rows = []
+    for row in measure(read_source(args), how):
+        rows.append(row)
+    if args.json:
+        print(json.dumps(rows, indent=1))
+    elif not rows:
+        raise InputError("nothing to measure: fp16 is for trt, and for torch on a GPU")
+    else:
+        run.print_table(HEADINGS, map(cells, rows))
+    return 0
+
+
+def numbers(text: str, option: str) -> list[float]:
+    try:
+        found = [float(word) for word in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or any(not 0 < number < float("inf") for number in found):
+        raise InputError(f"{option} {text}: give numbers above 0, with commas")
+    return found
+
+
+def read_source(args: argparse.Namespace):
+    """The recogniser that is measured."""
+    if args.published:
+        require_torch("--published")
+        from common.bench.random_weights import random_source
+
+        return random_source(args.published)
+    from common.weights.ears import read_recogniser
+
+    return read_recogniser(args.ear, args.checkpoint)
+
+
+def cells(row: dict) -> tuple[str, ...]:
+    times = (f"{1e3 * row[name]:.2f}" for name in ("mean", "p90", "p95", "p99"))
+    rates = f"{row['recordings_per_second']:.1f}", f"{row['times_real_time']:.0f}"
+    return row["backend"], row["precision"], f"{row['seconds']:g}", str(row["batch"]), *times, *rates

@@ -1,0 +1,148 @@
+"""`melforge speak` with a table of texts: spoken in shards, on this machine's cores or a Ray cluster's."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from common.bulk.shards import OUTPUTS, Speech
+from common.bulk.texts import ID_COLUMNS, TEXT_COLUMN, Table
+from common.cli import options
+from common.cli.parser import USER_ERROR, Group
+from common.cluster.connect import LOCAL, require_ray
+from common.errors import InputError
+
+if TYPE_CHECKING:
+    from common.bulk.run import SpeakShards
+    from common.serve.pairs import LoadOptions
+
+TABLES = (".csv", ".jsonl", ".parquet")  # never phrases
+SHARD_SIZE = 500
+FOR_PHRASES = ("show_text", "save_mel", "plot", "subtitles", "timing")
+
+
+def add_arguments(parser: Group) -> None:
+    group = parser.add_argument_group(
+        "tables of texts (-i FILE.csv, .jsonl or .parquet, others with --format)"
+    )
+    group.add_argument(
+        "--format",
+        metavar="NAME",
+        help=f"{', '.join(OUTPUTS)}: speak in shards, which stay if the run is killed; the same command goes "
+        "on with the rest (default: wav)",
+    )
+    group.add_argument(
+        "--text-column", default=TEXT_COLUMN, metavar="NAME", help=f"of the texts (default: {TEXT_COLUMN})"
+    )
+    group.add_argument(
+        "--id-column",
+        metavar="NAME",
+        help=f"of the sound files' names (default: {', '.join(ID_COLUMNS)}, or the line's number)",
+    )
+    group.add_argument(
+        "--shard-size",
+        type=options.positive,
+        default=SHARD_SIZE,
+        metavar="N",
+        help=f"texts of a shard, which is spoken and kept as a whole (default: {SHARD_SIZE})",
+    )
+    group.add_argument(
+        "--workers",
+        type=options.positive,
+        metavar="N",
+        help="processes that speak, each with its own models (default: one a core, one where a GPU speaks)",
+    )
+    group.add_argument(
+        "--ray",
+        nargs="?",
+        const=LOCAL,
+        metavar="ADDRESS",
+        help="workers on the Ray cluster there, auto for the one of this machine; without an address on one "
+        "that is begun here",
+    )
+    group.add_argument(
+        "--gpus-per-worker",
+        type=float,
+        metavar="F",
+        help="of a Ray cluster; several workers share one with a fraction (default: 1 where it has any)",
+    )
+    group.add_argument(
+        "--price", type=float, metavar="X", help="of an hour of all workers: progress says what the run costs"
+    )
+
+
+def is_table(args: argparse.Namespace) -> bool:
+    """Whether the options ask for shards: by the input's suffix, or in so many words."""
+    suffix = Path(args.input or "").suffix.lower()
+    return suffix in TABLES or args.format is not None or args.ray is not None
+
+
+def speak_table(args: argparse.Namespace) -> int:
+    from common.bulk.run import duration, speak_table
+    from common.serve.pairs import LoadOptions
+
+    require_fitting(args)
+    controls = options.controls_from(args)
+    table = Table(Path(args.input), args.text_column, args.id_column)
+    how = LoadOptions(backend=args.backend, device=args.device, threads=args.threads).with_threads()
+    speech = Speech(
+        models={**options.load_options(args), "threads": how.threads},
+        controls=controls,
+        output=args.format or "wav",
+        batch_size=args.batch_size,
+        retries=args.retry,
+        strict=args.strict,
+        warm_up=args.warm_up,
+    )
+    folder = Path(args.output)
+    speak = workers_from(args, how)
+    summary = speak_table(table, folder, speech, args.shard_size, speak, args.price)
+    if args.json:
+        print(json.dumps(vars(summary), indent=1))
+    else:
+        hours = f"{summary.seconds / 3600:.2f} h of audio"
+        took = f"{duration(summary.took)}, {summary.rtf:.1f} x real time"
+        print(f"{folder}: {summary.texts - summary.not_spoken} of {summary.texts} texts, {hours} ({took})")
+    if summary.not_spoken:
+        failed = f"{summary.not_spoken} of {summary.texts} texts were not spoken"
+        print(f"error: {failed}: {folder}/not-spoken.csv", file=sys.stderr)
+        return USER_ERROR
+    return 0
+
+
+def workers_from(args: argparse.Namespace, how: LoadOptions) -> SpeakShards:
+    """What speaks the shards: Ray's workers, or processes here."""
+    if args.ray is None:
+        from common.bulk.local import speak_here
+
+        return functools.partial(speak_here, workers=args.workers or how.workers())
+    from common.cluster.bulk import Share, speak_on_ray
+
+    require_ray()
+    gpus = 0.0 if args.device == "cpu" else args.gpus_per_worker
+    share = Share(how.threads or 1, gpus, args.workers)
+    return functools.partial(speak_on_ray, address=args.ray, share=share)
+
+
+def require_fitting(args: argparse.Namespace) -> None:
+    """An InputError for what a table cannot have."""
+    if args.input is None or args.input == "-":
+        raise InputError("--format, for tables of texts, needs a file: give -i FILE")
+    if not Path(args.input).is_file():
+        raise FileNotFoundError(f"{args.input} not found")
+    if args.output is None or args.output == "-":
+        raise InputError(f"{args.input} is a table of texts: give a folder with -o DIR")
+    for name in FOR_PHRASES:
+        if getattr(args, name):
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(f"{option} is for phrases, and {args.input} is spoken in shards: leave it out")
+    if args.gpus_per_worker is not None and not args.gpus_per_worker >= 0:
+        raise InputError(f"--gpus-per-worker must not be negative, not {args.gpus_per_worker:g}")
+    if args.gpus_per_worker is not None and args.ray is None:
+        raise InputError("--gpus-per-worker is of a Ray cluster: give --ray too")
+    if args.price is not None and not args.price >= 0:
+        raise InputError(f"--price must not be negative, not {args.price:g}")

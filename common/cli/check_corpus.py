@@ -1,0 +1,112 @@
+"""Lists the recordings of a corpus whose audio and text differ, before a voice is trained on them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.cli import options
+from common.cli.transcribe import Recording, find_recordings, models_that_hear, read_source
+from common.errors import InputError
+
+METADATA = "metadata.csv"
+LIMIT = 0.3
+EPILOG = """A recording is listed where more than --limit of its words are heard as others, or where words of
+its text are left out or said twice. The exit status is 1 if there are any. An ear mistakes words too: listen
+to what is listed."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = options.Parser(
+        description=__doc__, epilog=EPILOG, kinds=("recogniser",), choose=models_that_hear
+    )
+    what = f"folder with {METADATA} (name|text) and wavs/, or with sound files and NAME.txt beside them"
+    parser.add_argument("folder", type=Path, metavar="DIR", help=what)
+    options.add_options(parser, "ear", "checkpoint", checkpoint="a recogniser's weights instead of an ear")
+    options.add_options(parser, "backend", backend="onnx, torch or trt (default: onnx)")
+    options.add_options(parser, "precision", "device", "threads")
+    text = f"share of a recording's words that may be heard as others (default: {LIMIT})"
+    parser.add_argument("--limit", type=float, default=LIMIT, metavar="SHARE", help=text)
+    parser.add_argument("--json", action="store_true", help="print all recordings as JSON, the worst first")
+    args = parser.parse_args(argv)
+    if not args.limit >= 0:
+        raise InputError(f"--limit must be at least 0, not {args.limit:g}")
+    corpus = read_corpus(args.folder)
+
+    from common.config.deployment import Deployment
+    from common.recognition.loading import make_recogniser
+    from common.synthesis.loading import override
+
+    stored = read_source(args)
+    source = override(stored, args.overrides.get(stored.model, {}))
+    how = args.deployments.get(source.model, Deployment())
+    recogniser = make_recogniser(source, args.backend, args.device, args.threads, how)
+    checked = sorted(check(recogniser, corpus), key=lambda one: (-one["wer"], one["file"]))
+    bad = [one for one in checked if one["wer"] > args.limit or one["left_out"] or one["again"]]
+    if args.json:
+        print(json.dumps(checked, indent=1, ensure_ascii=False))
+    else:
+        for one in bad:
+            print(f"{one['file']}: {describe(one)}")
+            print(f"    text  {one['text']}\n    heard {one['heard']}")
+        print(f"{len(bad)} of {len(checked)} recordings differ from their texts")
+    return 1 if bad else 0
+
+
+def read_corpus(folder: Path) -> list[Recording]:
+    """Its recordings with their texts; an InputError where there are none."""
+    metadata = folder / METADATA
+    if not metadata.is_file():
+        if not folder.is_dir():
+            raise FileNotFoundError(f"corpus {folder} not found")
+        found = [one for one in find_recordings([folder], None) if one.reference is not None]
+        if not found:
+            raise InputError(f"{folder} has no texts: neither {METADATA} nor NAME.txt beside sound files")
+        return found
+    found = []
+    for number, line in enumerate(metadata.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        name, bar, text = line.partition("|")
+        if not bar:
+            raise InputError(f"{metadata}, line {number}: write name|text")
+        path = folder / "wavs" / f"{name}.wav"
+        if not path.is_file():
+            raise FileNotFoundError(f"{metadata}, line {number}: {path} not found")
+        found.append(Recording(path, text.rpartition("|")[2]))
+    return found
+
+
+def check(recogniser, corpus: Sequence[Recording]) -> Iterator[dict[str, Any]]:
+    """What is heard in each recording, and how that differs from its text."""
+    from tqdm import tqdm
+
+    from common.audio.sound_files import read_audio, resample
+    from common.recognition.listen import alignment_of, hear, transcript_of
+    from common.recognition.transcript import error_rate, reference_words
+
+    for recording in tqdm(corpus, desc="checking", unit=" files", leave=False, disable=None):
+        audio = resample(*read_audio(recording.path), recogniser.sampling_rate)
+        words = reference_words(recording.reference or "", recogniser.labels)
+        heard = hear(recogniser, audio)
+        text = transcript_of(recogniser, heard, audio).text
+        found = alignment_of(recogniser, heard, words)
+        yield {
+            "file": str(recording.path),
+            "wer": round(error_rate([(words, text.split())]), 4),
+            "left_out": [{"word": one.word, "time": round(one.time, 3)} for one in found.left_out],
+            "again": [{"word": one.word, "time": round(one.start, 3)} for one in found.again],
+            "text": " ".join(words),
+            "heard": text,
+        }
+
+
+def describe(one: dict[str, Any]) -> str:
+    parts = [f"{100 * one['wer']:.0f} % of its words are heard as others"] if one["wer"] else []
+    for key, what in (("left_out", "left out"), ("again", "said twice")):
+        if one[key]:
+            words = ", ".join(f"{entry['word']} ({entry['time']:.2f} s)" for entry in one[key])
+            parts.append(f"{what}: {words}")
+    return "; ".join(parts)

@@ -1,0 +1,227 @@
+"""Transcribes sound files: their words, when each is said, and word error rates against references."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from common.cli import options, run
+from common.errors import InputError
+
+SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif", ".au", ".w64")
+SECONDS_AT_ONCE = 300.0  # of audio that is held
+NOTHING = "(nothing heard)"
+EPILOG = """examples:
+  %(prog)s speech.wav --timestamps
+  %(prog)s recordings/ --json > transcripts.json              # NAME.txt beside a file is its reference
+  %(prog)s --manifest dev-clean.json --checkpoint nvidia_jasper.pt
+"""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A sound file, and what is said in it where that is known."""
+
+    path: Path
+    reference: str | None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = make_parser()
+    args = parser.parse_args(argv)
+    recordings = find_recordings(args.inputs, args.manifest)
+    if args.expect is not None and len(recordings) > 1:
+        raise InputError(f"--expect is of one recording, and there are {len(recordings)}")
+
+    from common.config.deployment import Deployment
+    from common.recognition.listen import BATCH
+    from common.recognition.loading import make_recogniser
+    from common.recognition.transcript import error_rate, reference_words
+    from common.synthesis.loading import override
+
+    stored = read_source(args)
+    source = override(stored, args.overrides.get(stored.model, {}))
+    how = args.deployments.get(source.model, Deployment())
+    recogniser = make_recogniser(source, args.backend, args.device, args.threads, how)
+    if args.expect is not None:
+        return tell_alignment(recogniser, recordings[0], args)
+    batch = args.batch_size or how.batch_size or BATCH
+    pairs, made = [], []
+    for recording, transcript in transcribe_files(recogniser, recordings, batch):
+        entry: dict[str, Any] = {"file": str(recording.path), **transcript.as_json()}
+        if recording.reference is not None:
+            pair = reference_words(recording.reference, recogniser.labels), transcript.text.split()
+            pairs.append(pair)
+            entry |= {"reference": " ".join(pair[0]), "wer": round(error_rate([pair]), 4)}
+        made.append(entry)
+        if not args.json:
+            show(entry, args.timestamps, len(recordings) > 1)
+    rate = error_rate(pairs) if pairs else None
+    if args.json:
+        content = {"recordings": made, "wer": None if rate is None else round(rate, 4)}
+        print(json.dumps(content, indent=1, ensure_ascii=False))
+    elif rate is not None:
+        words = sum(len(reference) for reference, _ in pairs)
+        print(f"word error rate {100 * rate:.1f} % of {words} words in {len(pairs)} recordings")
+    return 0
+
+
+def make_parser() -> options.Parser:
+    parser = options.Parser(
+        description=__doc__, epilog=EPILOG, kinds=("recogniser",), choose=models_that_hear
+    )
+    what = "sound files at any rate, or folders of them; NAME.txt beside NAME.wav is its reference"
+    parser.add_argument("inputs", nargs="*", default=[], type=Path, metavar="FILE", help=what)
+    lines = "JSON lines with audio_filepath (seen from the manifest's folder) and text, as NVIDIA's"
+    parser.add_argument("--manifest", type=Path, metavar="FILE", help=f"{lines}, or a list of such")
+    what = "weights of a recogniser, published or trained, instead of an ear"
+    options.add_options(parser, "ear", "checkpoint", checkpoint=what)
+    backends = "onnx, torch or trt (default: onnx)"
+    options.add_options(parser, "backend", backend=backends)
+    options.add_options(parser, "precision", "device", "threads")
+    options.add_options(parser, "batch-size", batch_size="pieces of recordings at a time (default: 8)")
+    what = "the text that is read: score and times of its words; the exit status is 1 where some are missing"
+    parser.add_argument("--expect", metavar="TEXT", help=f"{what} or said twice")
+    parser.add_argument("--timestamps", action="store_true", help="print when each word is said")
+    parser.add_argument("--json", action="store_true", help="print transcripts, words and rates as JSON")
+    return parser
+
+
+def models_that_hear(args: argparse.Namespace) -> list[str]:
+    """The model that is asked for or there; none where no ear is."""
+    from common.weights.ears import list_ears
+
+    return [read_source(args).model] if args.ear or args.checkpoint or list_ears() else []
+
+
+def read_source(args: argparse.Namespace):
+    from common.weights.ears import read_recogniser
+
+    return read_recogniser(args.ear, args.checkpoint)
+
+
+def find_recordings(inputs: Sequence[Path], manifest: Path | None) -> list[Recording]:
+    """The sound files of paths, folders and a manifest; an InputError where there are none."""
+    found = [Recording(path, reference_beside(path)) for given in inputs for path in sound_files(given)]
+    if manifest is not None:
+        found += read_manifest(manifest)
+    if not found:
+        raise InputError("nothing to transcribe: give sound files, a folder or --manifest FILE")
+    for recording in found:
+        if not recording.path.is_file():
+            raise FileNotFoundError(f"sound file {recording.path} not found")
+    return found
+
+
+def sound_files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
+    if not files:
+        raise InputError(f"{path} holds no sound files ({', '.join(SUFFIXES)})")
+    return files
+
+
+def reference_beside(path: Path) -> str | None:
+    beside = path.with_suffix(".txt")
+    return beside.read_text(encoding="utf-8") if beside.is_file() and beside != path else None
+
+
+def read_manifest(path: Path) -> list[Recording]:
+    """NVIDIA's manifests: a JSON object a line, or a list of objects. What is wrong names file and line."""
+    text = path.read_text(encoding="utf-8")
+    whole = text.lstrip().startswith("[")
+    found = []
+    lines = [(1, text)] if whole else [(n, one) for n, one in enumerate(text.splitlines(), 1) if one.strip()]
+    for number, line in lines:
+        where = f"{path}, line {number}"
+        try:
+            content = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{where}: not JSON ({error})") from None
+        for entry in content if isinstance(content, list) else [content]:
+            name = entry.get("audio_filepath") if isinstance(entry, dict) else None
+            reference = entry.get("text") if isinstance(entry, dict) else None
+            if not isinstance(name, str) or not isinstance(reference, str | None):
+                raise InputError(f"{where}: an entry needs audio_filepath, and text as a string if any")
+            found.append(Recording(path.parent / name, reference))
+    return found
+
+
+def transcribe_files(
+    recogniser, recordings: Sequence[Recording], batch: int
+) -> Iterator[tuple[Recording, Any]]:
+    """Each recording with its transcript, in order, so many seconds of audio at a time."""
+    from common.audio.sound_files import read_audio
+    from common.recognition.listen import transcribe
+
+    group: list[tuple[Recording, tuple]] = []
+    seconds = 0.0
+
+    def finished() -> Iterator[tuple[Recording, Any]]:
+        made = transcribe(recogniser, [audio for _, audio in group], batch)
+        yield from zip([recording for recording, _ in group], made, strict=True)
+
+    for recording in recordings:
+        samples, rate = read_audio(recording.path)
+        group.append((recording, (samples, rate)))
+        seconds += len(samples) / rate
+        if seconds >= SECONDS_AT_ONCE:
+            yield from finished()
+            group, seconds = [], 0.0
+    if group:
+        yield from finished()
+
+
+def tell_alignment(recogniser, recording: Recording, args: argparse.Namespace) -> int:
+    """How the recording says the expected text: a row or an entry for each word, in the sound's order."""
+    from common.audio.sound_files import read_audio
+    from common.recognition.listen import expect
+    from common.recognition.transcript import reference_words
+
+    words = reference_words(args.expect, recogniser.labels)
+    if not words:
+        raise InputError(f"--expect {args.expect!r}: it has no words that the recogniser could hear")
+    found = expect(recogniser, *read_audio(recording.path), words)
+    if args.json:
+        content = {"file": str(recording.path), **rounded(asdict(found)), "as_expected": found.as_expected}
+        print(json.dumps(content, indent=1, ensure_ascii=False))
+        return 0 if found.as_expected else 1
+    rows = [
+        (w.start, f"{w.end:.2f}", f"{w.score:.2f}", w.word, "said again" if w.again else "")
+        for w in found.words
+    ]
+    rows += [(one.time, "", "", one.word, "left out") for one in found.left_out]
+    rows.sort(key=lambda row: row[0])
+    run.print_table(
+        ("from s", "to s", "score", "word", ""), [(f"{start:.2f}", *rest) for start, *rest in rows]
+    )
+    missing, again = (" ".join(one.word for one in some) for some in (found.left_out, found.again))
+    said = [f"left out: {missing}"] * bool(missing) + [f"said again: {again}"] * bool(again)
+    print("; ".join(said) or f"all {len(words)} words are there, each once")
+    return 0 if found.as_expected else 1
+
+
+def rounded(value: Any) -> Any:
+    """With three digits behind the point."""
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(item) for item in value]
+    return round(value, 3) if isinstance(value, float) else value
+
+
+def show(entry: dict[str, Any], timestamps: bool, named: bool) -> None:
+    """One transcript as text."""
+    rate = f"  [{100 * entry['wer']:.1f} % of its words differ]" if "wer" in entry else ""
+    print((f"{entry['file']}: " if named else "") + (entry["text"] or NOTHING) + rate, flush=True)
+    if timestamps and entry["words"]:
+        rows = [
+            (f"{word['start']:.2f}", f"{word['end']:.2f}", f"{word['score']:.2f}", word["word"])
+            for word in entry["words"]
+        ]
+        run.print_table(("from s", "to s", "score", "word"), rows)

@@ -1,0 +1,1 @@
+"""Ray: tables of texts and the speech server on a cluster. Only what is called imports Ray."""

@@ -1,0 +1,41 @@
+"""A Ray cluster: one that runs, or one of this machine's that ends with the program."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from common.errors import InputError, require_package
+
+LOCAL = "local"  # the address of a cluster that is begun here
+# Between processes go texts, reports and chunks of sound; Ray's default is a third of the memory.
+OBJECT_STORE_BYTES = 200_000_000
+
+
+def require_ray() -> Any:
+    """The package; an InputError says how to get it."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    return require_package("ray", "--ray")
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """Ray's module, connected until the end. An InputError where there is no cluster at the address."""
+    ray = require_ray()
+    how: dict[str, Any] = {}
+    if address == LOCAL:
+        how = {"object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
+        # As many as this process may use: Ray counts those of the machine.
+        if hasattr(os, "sched_getaffinity"):
+            how["num_cpus"] = len(os.sched_getaffinity(0))
+    try:
+        ray.init(address=address, logging_level="error", **how)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        why = " ".join(str(error).split())[:200]
+        raise InputError(f"no Ray cluster at {address!r} ({why}): give --ray HOST:PORT") from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()

@@ -1,0 +1,218 @@
+"""An ASGI application that has replicas answer: when one is lost, another one goes on where it was.
+
+The same request has the same answer on every replica of a kind, so what was sent already is left out of the
+second answer. It is compared: where it differs, the connection is closed without HTTP's end of an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fastapi import Request
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from common.serve.answer import left
+from common.serve.errors import ApiError, overloaded
+from common.serve.gate import ID, POLICY
+from common.serve.openai_api import read_body
+
+DELAYS = (
+    0.0,
+    0.2,
+    0.4,
+    0.8,
+    1.6,
+    3.2,
+)  # seconds before each attempt: a dead replica stays listed for some time
+LEAVING_SECONDS = 1.0  # that the application has to end when nobody takes its answer
+START, BODY = "http.response.start", "http.response.body"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as it goes to a replica."""
+
+    method: str
+    path: str
+    query: bytes
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+    http_version: str
+
+    @property
+    def scope(self) -> Scope:
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": self.http_version,
+            "method": self.method,
+            "scheme": "http",
+            "path": self.path,
+            "raw_path": self.path.encode(),
+            "root_path": "",
+            "query_string": self.query,
+            "headers": list(self.headers),
+            "client": None,
+            "server": None,
+        }
+
+
+class Answer(Protocol):
+    """Messages of ASGI from a replica; `cancel` ends its work."""
+
+    def __aiter__(self) -> AsyncIterator[Message]: ...
+
+    def cancel(self) -> Any: ...
+
+
+class ReplicaLost(Exception):
+    """A replica ended before its answer did."""
+
+
+class Forward:
+    """`ask` gives a replica's answer, whose iterator raises ReplicaLost, or ApiError where none has room."""
+
+    def __init__(self, ask: Callable[[Asked], Answer], body_bytes: int):
+        self._ask, self._body_bytes = ask, body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": POLICY})
+        else:
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sent = _Sent(send)
+        try:
+            body = await read_body(Request(scope, receive), self._body_bytes)
+            forwarding = asyncio.ensure_future(self._forward(asked(scope, body), sent))
+            leaving = asyncio.ensure_future(left(receive))
+            try:
+                await asyncio.wait({forwarding, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                if forwarding.done():
+                    forwarding.result()
+            finally:
+                for task in (forwarding, leaving):
+                    task.cancel()
+                await asyncio.gather(forwarding, leaving, return_exceptions=True)
+        except ClientDisconnect:
+            pass
+        except ApiError as error:
+            if sent.began:
+                raise
+            await error.response(scope, receive, send)
+
+    async def _forward(self, request: Asked, sent: _Sent) -> None:
+        for delay in DELAYS:
+            await asyncio.sleep(delay)
+            sent.again()
+            answer = self._ask(request)
+            try:
+                async for message in answer:
+                    await sent.pass_on(message)
+                return
+            except ReplicaLost:
+                continue
+            finally:
+                with suppress(Exception):
+                    answer.cancel()
+        if sent.began:
+            raise ReplicaLost("no replica finished what one had begun")
+        raise overloaded("the replicas that were asked are lost: try again")
+
+
+class _Sent:
+    """What the client has of an answer; a further answer is passed on from there."""
+
+    def __init__(self, send: Send):
+        self._send = send
+        self.began = False
+        self._status = 0
+        self._hash, self._count = hashlib.sha256(), 0  # of the bytes sent
+        self._other, self._left = hashlib.sha256(), 0  # of those of a further answer, which are left out
+
+    def again(self) -> None:
+        self._other, self._left = hashlib.sha256(), self._count
+
+    async def pass_on(self, message: Message) -> None:
+        if message["type"] == START:
+            if not self.began:
+                self.began, self._status = True, message["status"]
+                # Ray's proxy has given the request its id, and says it itself.
+                headers = [pair for pair in message["headers"] if pair[0] != b"x-request-id"]
+                await self._send({**message, "headers": headers})
+            elif message["status"] != self._status:
+                raise ReplicaLost(f"another replica answers {message['status']}, not {self._status}")
+            return
+        data = message.get("body", b"")
+        known, new = data[: self._left], data[self._left :]
+        if known:
+            self._other.update(known)
+            self._left -= len(known)
+            if not self._left and self._other.digest() != self._hash.digest():
+                raise ValueError("another replica makes other bytes: the answer cannot go on")
+        more = message.get("more_body", False)
+        if not more and self._left:
+            raise ValueError("another replica makes fewer bytes: the answer cannot go on")
+        if new or not more:
+            self._hash.update(new)
+            self._count += len(new)
+            await self._send({"type": BODY, "body": new, "more_body": more})
+
+
+def asked(scope: Scope, body: bytes) -> Asked:
+    """With an id: all attempts are one request, also in the replicas' logs."""
+    headers = tuple((bytes(name), bytes(value)) for name, value in scope["headers"])
+    if not ID.fullmatch(dict(headers).get(b"x-request-id", b"")):
+        own = (b"x-request-id", os.urandom(8).hex().encode())
+        headers = (*(pair for pair in headers if pair[0] != own[0]), own)
+    return Asked(
+        scope["method"], scope["path"], scope["query_string"], headers, body, scope.get("http_version", "1.1")
+    )
+
+
+async def answer(app: ASGIApp, request: Asked) -> AsyncIterator[Message]:
+    """A replica's part: the messages of the application. Who closes the iterator has gone."""
+    messages: asyncio.Queue[Message | None] = asyncio.Queue()
+    given, gone = False, asyncio.Event()
+
+    async def receive() -> Message:
+        nonlocal given
+        if not given:
+            given = True
+            return {"type": "http.request", "body": request.body, "more_body": False}
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def run() -> None:
+        try:
+            await app(request.scope, receive, messages.put)
+        finally:
+            messages.put_nowait(None)
+
+    running = asyncio.create_task(run())
+    try:
+        while (message := await messages.get()) is not None:
+            yield message
+        await running
+    finally:
+        gone.set()  # of which the application makes a line in its log
+        await asyncio.wait({running}, timeout=LEAVING_SECONDS)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    while (message := await receive())["type"] != "lifespan.shutdown":
+        await send({"type": f"{message['type']}.complete"})
+    await send({"type": "lifespan.shutdown.complete"})

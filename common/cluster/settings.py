@@ -1,0 +1,37 @@
+"""What the server on Ray may be told beside the settings of every server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from common.errors import InputError
+from common.serve.settings import setting, setting_fields
+
+
+@dataclass(frozen=True)
+class RaySettings:
+    """Replicas, each a server with models of its own, and what they take of the cluster."""
+
+    replicas: int = setting(1, "servers with models of their own on the cluster (default: 1)", "N")
+    max_replicas: int | None = setting(
+        None, "so many where the requests under way ask for them (default: as --replicas)", "N"
+    )
+    ongoing: int = setting(
+        8, "requests under way in each replica, above which there are to be more replicas (default: 8)", "N"
+    )
+    gpus_per_replica: float = setting(
+        0.0, "GPUs of a replica; several share one with a fraction (default: 0)", "F", low=0
+    )
+    ingresses: int = setting(1, "processes that hand requests to the replicas (default: 1)", "N")
+
+    def __post_init__(self) -> None:
+        for name, (_, about, _) in setting_fields(RaySettings).items():
+            value = getattr(self, name)
+            if value is not None and value < about.low:
+                raise InputError(f"{name} must be at least {about.low:g}, not {value!r}")
+        if self.max_replicas is not None and self.max_replicas < self.replicas:
+            raise InputError(f"max_replicas is {self.max_replicas}, and there are {self.replicas} replicas")
+
+    @property
+    def most(self) -> int:
+        return self.max_replicas or self.replicas

@@ -1,0 +1,223 @@
+"""Whether a recording says an expected text: CTC alignment in which words may be left out or said again.
+
+The most likely path (Viterbi) through the text's characters and CTC's blanks also may go from a word's end to
+a word further on, or back to one before, at a price. A word that was said costs less than that price where it
+was heard half well; where it was not said, its characters would cost more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+# Natural logarithms: what a path pays for a word that it leaves out, for words said again, and for words
+# without a space between them.
+LEFT_OUT, AGAIN, NO_SPACE = -7.0, -7.0, -2.0
+FARTHEST = 8  # words that a path leaves out, or says again, at a time
+STAY, STEP, OVER_BLANK, ENTER = range(4)
+FLOOR = -30.0  # of a log-probability: one output alone rules nothing out
+NEVER = -1e9
+ENDS = (
+    4  # states in which a word may end: behind its space's blank, in its space, its last blank and character
+)
+
+
+@dataclass(frozen=True)
+class AlignedWord:
+    """A word of the expected text as it was found, with seconds; `score` is the mean probability of its
+    characters, each where it is highest.
+    """
+
+    word: str
+    number: int  # in the text, from 0
+    start: float
+    end: float
+    score: float
+    again: bool  # whether it was said before
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A word of the expected text that was not said, and the second at which it should have been."""
+
+    word: str
+    number: int
+    time: float
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """What was said of a text, in the order of the recording."""
+
+    words: tuple[AlignedWord, ...]
+    left_out: tuple[LeftOut, ...]
+
+    @property
+    def again(self) -> tuple[AlignedWord, ...]:
+        """The words that were said before."""
+        return tuple(word for word in self.words if word.again)
+
+    @property
+    def as_expected(self) -> bool:
+        return not self.left_out and not self.again
+
+
+class Text:
+    """The states of a text: a blank, then for each word its characters, each with a blank behind it, and a
+    space with a blank behind it.
+    """
+
+    def __init__(self, words: Sequence[str], labels: str):
+        blank, space = len(labels), labels.index(" ")
+        ids, first, last = [blank], [], []
+        for word in words:
+            first.append(len(ids))
+            for character in word:
+                ids += [labels.index(character), blank]
+            last.append(len(ids) - 2)
+            ids += [space, blank]
+        self.ids = np.array(ids)
+        self.first, self.last = np.array(first), np.array(last)
+        self.may_step = np.ones(len(ids), bool)
+        self.may_step[0] = False
+        self.may_step[self.first] = False
+        over = np.zeros(len(ids), bool)
+        over[2:] = (self.ids[2:] != blank) & (self.ids[2:] != self.ids[:-2])
+        over[self.first] = False
+        self.may_skip_blank = over
+
+
+def align(
+    log_probs: np.ndarray, words: Sequence[str], labels: str, times: np.ndarray, step: float
+) -> Alignment:
+    """log_probs [F, labels + 1] of outputs that begin at `times` [F] seconds and last `step` each.
+
+    `words` are of the characters `labels`, without spaces; an empty list aligns nothing.
+    """
+    if not words or not len(log_probs):
+        at = float(times[0]) if len(times) else 0.0
+        return Alignment((), tuple(LeftOut(word, number, at) for number, word in enumerate(words)))
+    text = Text(words, labels)
+    emitted = np.maximum(log_probs, FLOOR)[:, text.ids]
+    path, numbers = best_path(emitted, text)
+    return _read(path, numbers, emitted, text, words, times, step)
+
+
+def best_path(emitted: np.ndarray, text: Text) -> tuple[np.ndarray, np.ndarray]:
+    """Log-probabilities of the states [F, S] -> the states of the best path int64 [F], empty where no word is
+    said, and the number of the word visit that each output belongs to [F], 0 before the first.
+    """
+    frames, count = emitted.shape
+    words = len(text.first)
+    jumps = np.arange(-FARTHEST, FARTHEST + 1)  # from the next word in the text
+    prices = np.where(jumps < 0, AGAIN, jumps * LEFT_OUT)
+    came = np.zeros((frames, count), np.uint8)
+    jumped = np.zeros((frames, words), np.int8)
+    ended = np.zeros((frames, words + 1), np.uint8)
+
+    score = np.full(count, NEVER)
+    score[0] = emitted[0, 0]
+    reach = min(words, FARTHEST + 1)
+    score[text.first[:reach]] = emitted[0, text.first[:reach]] + LEFT_OUT * np.arange(reach)
+    came[0] = ENTER
+    jumped[0, :reach] = np.arange(reach)
+    for frame in range(1, frames):
+        ends, ended[frame] = word_ends(score, text)
+        stepped = np.concatenate(([NEVER], score[:-1]))
+        over = np.concatenate(([NEVER, NEVER], score[:-2]))
+        ways = np.stack(
+            (score, np.where(text.may_step, stepped, NEVER), np.where(text.may_skip_blank, over, NEVER))
+        )
+        # Into word v from the end of the word `jump` before the usual one: ends[0] is before the first word.
+        entry = np.full((len(jumps), words), NEVER)
+        for row, jump in enumerate(jumps.tolist()):
+            low, high = max(0, jump), min(words, words + 1 + jump)
+            if low < high:
+                entry[row, low:high] = ends[low - jump : high - jump] + prices[row]
+        best = entry.argmax(0)
+        jumped[frame] = jumps[best]
+        choice = ways.argmax(0)
+        value = np.take_along_axis(ways, choice[None], 0)[0]
+        entered = entry[best, np.arange(words)]
+        better = entered > value[text.first]
+        value[text.first] = np.maximum(entered, value[text.first])
+        choice[text.first[better]] = ENTER
+        came[frame] = choice
+        score = value + emitted[frame]
+    return trace_back(score, text, came, jumped, ended)
+
+
+def word_ends(score: np.ndarray, text: Text) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of states [S] -> the best score of being behind each word [words + 1], the first of which stands
+    for the beginning, and in which of its last states that is.
+    """
+    last = text.last
+    ways = np.stack((score[last + 3], score[last + 2], score[last + 1] + NO_SPACE, score[last] + NO_SPACE))
+    return (np.concatenate(([score[0]], ways.max(0))), np.concatenate(([0], ways.argmax(0))).astype(np.uint8))
+
+
+def trace_back(
+    score: np.ndarray, text: Text, came: np.ndarray, jumped: np.ndarray, ended: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    words, frames = len(text.first), len(came)
+    last = text.last
+    ways = np.stack([score[last + offset] for offset in range(ENDS)])
+    finals = ways.max(0) + LEFT_OUT * np.arange(words - 1, -1, -1)
+    word = int(finals.argmax())
+    if score[0] + LEFT_OUT * words > finals[word]:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    state = int(last[word] + ways[:, word].argmax())
+    path, entries = np.zeros(frames, np.int64), np.zeros(frames, np.int64)
+    for frame in range(frames - 1, -1, -1):
+        path[frame] = state
+        if frame == 0:
+            entries[0] = state != 0
+            break
+        way = came[frame, state]
+        if way == ENTER:
+            entries[frame] = 1
+            visited = int(np.searchsorted(text.first, state))
+            before = visited - int(jumped[frame, visited])  # 0: the beginning
+            state = 0 if before == 0 else int(text.last[before - 1] + 3 - ended[frame, before])
+        else:
+            state -= int(way)
+    return path, np.cumsum(entries)
+
+
+def _read(
+    path: np.ndarray,
+    numbers: np.ndarray,
+    emitted: np.ndarray,
+    text: Text,
+    words: Sequence[str],
+    times: np.ndarray,
+    step: float,
+) -> Alignment:
+    """The words of a path with their times, and those that it leaves out."""
+    found: list[AlignedWord] = []
+    said: set[int] = set()
+    left_out: list[LeftOut] = []
+    expected = 0
+
+    def skip(until: int, time: float) -> None:
+        for number in range(expected, until):
+            if number not in said:
+                left_out.append(LeftOut(words[number], number, time))
+
+    for visit in range(1, int(numbers[-1]) + 1 if len(numbers) else 1):
+        frames = np.flatnonzero(numbers == visit)
+        number = int(np.searchsorted(text.first, path[frames[0]], side="right")) - 1
+        first, last = text.first[number], text.last[number]
+        own = frames[(path[frames] >= first) & (path[frames] <= last)]
+        characters = range(first, last + 1, 2)
+        scores = [emitted[own[path[own] == state], state].max() for state in characters]
+        start, end = float(times[own[0]]), float(times[own[-1]]) + step
+        skip(number, found[-1].end if found else start)
+        score = float(np.exp(np.mean(scores)))
+        found.append(AlignedWord(words[number], number, start, end, score, number in said))
+        said.add(number)
+        expected = number + 1
+    skip(len(words), found[-1].end if found else float(times[0]))
+    return Alignment(tuple(found), tuple(left_out))

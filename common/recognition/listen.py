@@ -1,0 +1,119 @@
+"""Recordings of any length and rate to transcripts: in pieces that a recogniser takes, several at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from common.audio.sound_files import resample
+from common.recognition.alignment import Alignment, align
+from common.recognition.recogniser import Heard, Recogniser
+from common.recognition.transcript import Transcript, Word, words_of
+
+LONGEST_PIECE = 20.0  # seconds; a recogniser is trained on up to about 17
+SEARCHED = 6.0  # seconds before a piece's end in which it may end earlier, where it is quietest
+QUIET = 0.2  # seconds over which loudness is measured
+# Below these amplitudes there is no speech: a recogniser normalises its input and would hear noise as words.
+SILENT = 1e-4
+FEWEST = 0.1  # seconds that a word takes at least
+BATCH = 8
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a recording [start, end), in samples."""
+
+    recording: int
+    start: int
+    end: int
+
+
+def cuts(audio: np.ndarray, rate: int, longest: int) -> list[int]:
+    """Where a recording [S] is cut, in samples: each piece ends at its quietest place near `longest`."""
+    places, start = [0], 0
+    window = max(1, int(QUIET * rate))
+    while len(audio) - start > longest:
+        first = start + max(longest - int(SEARCHED * rate), longest // 2)
+        energy = np.cumsum(np.square(audio[first : start + longest], dtype=np.float64))
+        loudness = energy[window:] - energy[:-window]
+        start = first + window // 2 + int(loudness.argmin())
+        places.append(start)
+    return [*places, len(audio)]
+
+
+def is_silent(audio: np.ndarray, rate: int) -> bool:
+    """Whether nothing can be heard in it: too short for a word, or no sample louder than digital silence."""
+    return len(audio) < FEWEST * rate or float(np.abs(audio).max(initial=0)) < SILENT
+
+
+def pieces_of(number: int, audio: np.ndarray, recogniser: Recogniser) -> list[Piece]:
+    """The parts of a recording [S] in which something can be heard."""
+    rate = recogniser.sampling_rate
+    places = cuts(audio, rate, min(recogniser.longest_samples, int(LONGEST_PIECE * rate)))
+    found = [Piece(number, start, end) for start, end in pairwise(places)]
+    return [piece for piece in found if not is_silent(audio[piece.start : piece.end], rate)]
+
+
+def hear_pieces(
+    recogniser: Recogniser, audios: Sequence[np.ndarray], batch: int = BATCH
+) -> Iterator[tuple[Piece, Heard]]:
+    """What is heard in each piece of recordings [S] at the recogniser's rate; alike lengths go together."""
+    pieces = [piece for number, audio in enumerate(audios) for piece in pieces_of(number, audio, recogniser)]
+    pieces.sort(key=lambda piece: piece.start - piece.end)
+    size = min(batch, recogniser.largest_batch)
+    for first in range(0, len(pieces), size):
+        some = pieces[first : first + size]
+        parts = [audios[piece.recording][piece.start : piece.end] for piece in some]
+        yield from zip(some, recogniser.hear(parts), strict=True)
+
+
+def hear(recogniser: Recogniser, audio: np.ndarray) -> list[tuple[Piece, Heard]]:
+    """What is heard in a recording [S] at the recogniser's rate, in each of its pieces but silent ones."""
+    return sorted(hear_pieces(recogniser, [audio]), key=lambda pair: pair[0].start)
+
+
+def alignment_of(
+    recogniser: Recogniser, heard: Sequence[tuple[Piece, Heard]], words: Sequence[str]
+) -> Alignment:
+    """How pieces of a recording, in their order, say these words of the recogniser's characters."""
+    step, rate = recogniser.step_seconds, recogniser.sampling_rate
+    times = [piece.start / rate + np.arange(len(one.labels)) * step for piece, one in heard]
+    log_probs = [np.zeros((0, len(recogniser.labels) + 1), np.float32), *(one.log_probs for _, one in heard)]
+    every = np.concatenate([np.zeros(0), *times])
+    return align(np.concatenate(log_probs), words, recogniser.labels, every, step)
+
+
+def transcript_of(
+    recogniser: Recogniser, heard: Sequence[tuple[Piece, Heard]], audio: np.ndarray
+) -> Transcript:
+    """The transcript of a recording [S] of what was heard in its pieces, in their order."""
+    rate = recogniser.sampling_rate
+    words: list[Word] = []
+    for piece, one in heard:
+        found = words_of(one, recogniser.labels, recogniser.step_seconds, piece.start / rate)
+        words += (replace(word, end=min(word.end, piece.end / rate)) for word in found)
+    return Transcript(" ".join(word.word for word in words), tuple(words), len(audio) / rate)
+
+
+def expect(recogniser: Recogniser, audio: np.ndarray, rate: int, words: Sequence[str]) -> Alignment:
+    """How a recording, float32 [S] at `rate` Hz, says these words of the recogniser's characters."""
+    return alignment_of(recogniser, hear(recogniser, resample(audio, rate, recogniser.sampling_rate)), words)
+
+
+def transcribe(
+    recogniser: Recogniser, recordings: Sequence[tuple[np.ndarray, int]], batch: int = BATCH
+) -> list[Transcript]:
+    """Recordings, audio float32 [S] in [-1, 1] with its rate in Hz -> their transcripts.
+
+    Each is what it is alone where the recogniser masks padding; its batches are single items otherwise.
+    """
+    audios = [resample(audio, given, recogniser.sampling_rate) for audio, given in recordings]
+    found: list[list[tuple[Piece, Heard]]] = [[] for _ in audios]
+    for piece, heard in hear_pieces(recogniser, audios, batch):
+        found[piece.recording].append((piece, heard))
+    for parts in found:
+        parts.sort(key=lambda part: part[0].start)
+    return [transcript_of(recogniser, parts, audio) for parts, audio in zip(found, audios, strict=True)]

@@ -1,0 +1,81 @@
+"""What was spoken, heard again: word error rates of synthesised speech, and words left out or said twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from common.audio.sound_files import resample
+from common.recognition.alignment import Alignment
+from common.recognition.listen import alignment_of, hear, transcript_of
+from common.recognition.recogniser import Recogniser
+from common.recognition.transcript import error_rate, reference_words, word_errors
+from common.speech import Audio, shown
+
+
+@dataclass(frozen=True)
+class HeardAgain:
+    """A spoken text beside what was heard of it."""
+
+    words: tuple[str, ...]  # of the text, as it is read aloud
+    heard: tuple[str, ...]
+    alignment: Alignment
+
+    @property
+    def errors(self) -> int:
+        return word_errors(self.words, self.heard)
+
+    @property
+    def rate(self) -> float:
+        return error_rate([(self.words, self.heard)])
+
+    def as_json(self) -> dict[str, Any]:
+        left_out, again = self.alignment.left_out, self.alignment.again
+        return {
+            "heard": " ".join(self.heard),
+            "wer": round(self.rate, 4),
+            "left_out": [asdict(one) for one in left_out],
+            "again": [asdict(one) for one in again],
+        }
+
+    def describe(self) -> str:
+        """In a sentence, where it differs from the text; else nothing."""
+        if not self.errors and self.alignment.as_expected:
+            return ""
+        parts = [f"{self.errors} of {len(self.words)} words heard as others: {shown(' '.join(self.heard))}"]
+        for what, some in (("left out", self.alignment.left_out), ("said twice", self.alignment.again)):
+            if some:
+                parts.append(f"{what}: {', '.join(one.word for one in some)}")
+        return "; ".join(parts)
+
+
+@dataclass
+class Listener:
+    """Hears spoken texts and counts their errors."""
+
+    recogniser: Recogniser
+    limit: float  # share of words that may be heard as others
+    pairs: list[tuple[Sequence[str], Sequence[str]]] = field(default_factory=list)
+
+    def listen(self, audio: Audio) -> HeardAgain:
+        samples = resample(audio.samples, audio.sampling_rate, self.recogniser.sampling_rate)
+        words = reference_words(audio.text, self.recogniser.labels)
+        heard = hear(self.recogniser, samples)
+        said = transcript_of(self.recogniser, heard, samples).text.split()
+        self.pairs.append((words, said))
+        return HeardAgain(tuple(words), tuple(said), alignment_of(self.recogniser, heard, words))
+
+    @property
+    def rate(self) -> float:
+        """Of all that was heard so far."""
+        return error_rate(self.pairs)
+
+    @property
+    def ok(self) -> bool:
+        return self.rate <= self.limit
+
+    def summary(self) -> str:
+        words = sum(len(reference) for reference, _ in self.pairs)
+        verdict = "" if self.ok else f" - above the limit of {100 * self.limit:g} %"
+        return f"heard again: word error rate {100 * self.rate:.1f} % of {words} words{verdict}"

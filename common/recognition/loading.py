@@ -1,0 +1,53 @@
+"""From an ear or a checkpoint to a recogniser on its engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+from common.config.deployment import Deployment
+from common.engines import Engine
+from common.errors import InputError
+from common.recognition.recogniser import Recogniser
+from common.registry import get_model
+from common.synthesis.loading import make_driver
+from common.weights.voices import ModelSource
+
+
+def form_of(source: ModelSource) -> str | None:
+    """The form of its stages that a recogniser runs: padding is masked unless its config says otherwise."""
+    return None if source.config.use_conv_masks else "unmasked"
+
+
+def make_recogniser(
+    source: ModelSource,
+    backend: str = "onnx",
+    device: str = "auto",
+    threads: int | None = None,
+    deployment: Deployment | None = None,
+    watch: Callable[[Engine], Engine] | None = None,
+) -> Recogniser:
+    """The driver of a recogniser's source, on engines in whose place `watch` gives others.
+
+    An InputError where the source is no recogniser's.
+    """
+    if get_model(source.model).kind != "recogniser":
+        raise InputError(f"{source.weights} is a {source.model}, which does not hear: give a recogniser's")
+    made = make_driver(source, backend, device, threads, form_of(source), watch, deployment)
+    return cast(Recogniser, made)
+
+
+def load_recogniser(
+    ear: str | Path | None = None,
+    checkpoint: str | Path | None = None,
+    backend: str = "onnx",
+    device: str = "auto",
+    threads: int | None = None,
+) -> Recogniser:
+    """An ear by its name or folder (default: the first there is), or a published or trained checkpoint."""
+    from common.weights.ears import read_recogniser
+
+    return make_recogniser(
+        read_recogniser(ear, [] if checkpoint is None else [str(checkpoint)]), backend, device, threads
+    )

@@ -1,0 +1,72 @@
+"""A recogniser: from audio to log-probabilities and labels, on the engines of its three stages."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.config.deployment import Bucket
+from common.engines import Engine
+from common.synthesis.driver import Config, Driver
+from common.synthesis.stage_engines import StageEngines
+from common.weights.voices import ModelSource
+
+
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """What a recogniser makes of one piece of audio, a row for each of its F outputs."""
+
+    log_probs: np.ndarray  # float32 [F, labels + 1]; the last one is CTC's blank
+    labels: np.ndarray  # int64 [F], the best of each
+    scores: np.ndarray  # float32 [F], their log-probabilities
+
+
+class Recogniser(Driver[Config]):
+    """Audio to characters, by CTC (Graves and others 2006)."""
+
+    def __init__(
+        self, source: ModelSource, engines: StageEngines, features: Engine, encoder: Engine, decoder: Engine
+    ):
+        super().__init__(source, engines)
+        self.features, self.encoder, self.decoder = features, encoder, decoder
+
+    @property
+    @abstractmethod
+    def labels(self) -> str:
+        """The characters in the order of the outputs; the blank comes behind them."""
+
+    @property
+    @abstractmethod
+    def step_seconds(self) -> float:
+        """Of audio that an output stands for."""
+
+    @property
+    @abstractmethod
+    def sampling_rate(self) -> int:
+        """Hz of the audio that it takes."""
+
+    @property
+    @abstractmethod
+    def longest_samples(self) -> int:
+        """Samples that it takes at a time."""
+
+    @abstractmethod
+    def hear(self, audios: Sequence[np.ndarray]) -> list[Heard]:
+        """Audio float32 [S] of each item, in [-1, 1], of 1 to `longest_samples`, in one batch."""
+
+    @property
+    def prefers_batches(self) -> bool:
+        return self.batch_safe
+
+    @property
+    def largest_batch(self) -> int:
+        """Items that its stages take together; one where an item of a batch is not what it is alone."""
+        if not self.batch_safe:
+            return 1
+        return min(engine.stage.batch.max for engine in (self.features, self.encoder, self.decoder))
+
+    def takes(self, batch: int, bucket: Bucket | None) -> bool:
+        return batch <= self.largest_batch

@@ -1,0 +1,203 @@
+"""Dates: in digits, a day beside a month's name, weekdays, decades, seasons of two years."""
+
+from __future__ import annotations
+
+import re
+
+from common.text.english.reading import number_words as say
+from common.text.english.reading import tables
+from common.text.english.reading.cursor import Cursor, Reading, Rule, form
+from common.text.english.reading.times import clock
+from common.text.english.word_parts import words
+
+_MONTH = "|".join(sorted(tables.MONTH_NUMBERS, key=len, reverse=True))
+_WEEKDAY = "|".join(sorted(tables.WEEKDAYS, key=len, reverse=True))
+_ENDING = r"(?:st|nd|rd|th|ST|ND|RD|TH)?"
+_DAY = rf"(\d{{1,2}}){_ENDING}"
+_DAYS = rf"{_DAY}\s?[-–—]\s?{_DAY}(?![\w/:]|[.,-]\d)"
+_DAYS_BEHIND_MONTH = re.compile(_DAYS)
+_DAYS_BEFORE_MONTH = re.compile(rf"{_DAYS}\s(?i:({_MONTH})\b)")
+_DAY_AND_MONTH = re.compile(r"(?!0\d\d)(\d{1,2})(?![\d:/])\s?(?:st|nd|rd|th)?[\s-]([A-Za-z]{3,9})\b")
+_DATE_FOLLOWS = re.compile(
+    rf",?\s(?:the\s)?(?:\d{{1,2}}(?:st\b|nd\b|rd\b|th\b|/|:\d|\s?[-–]\s?\d|\s?[ap]\.?m|\s?[,.)\]]|\s?$|\s(?:{_MONTH})\b)|(?:{_MONTH})\b)",
+    re.IGNORECASE,
+)
+_DAY_FOLLOWS = re.compile(r"\s(?:the\s)?(?:\d{1,2}(?:st|nd|rd|th)?|\d{4})(?![\w:]|[.,]\d|\s?%)")
+# In small letters these are mostly words: before a day or a year, not after "you" ("you may 5").
+_WORDS_TOO = words("may march mar dec sep")
+_BEFORE_MONTH = words("""on in by of since until till from before after to the and during between early late
+    mid this last next every each""")
+_DATED = words("on by until since before after dated due")
+_DAY_NAMES = words("mon tues wednes thurs fri satur sun")
+
+
+@form(
+    r"(\d{4})([-/]|\.(?=\d\d\.\d\d))(\d{1,2})\2(\d{1,2})(?!\d|[-.]\d)"
+    r"(?:[T ](\d{2}):(\d{2})(?::\d{2}(?:\.\d+)?)?(Z|UTC)?)?"
+)
+def iso_date(cursor: Cursor, m: re.Match) -> str:
+    """2021-03-04, 2021-03-04T15:30:00Z."""
+    spoken = _date(int(m[1]), int(m[3]), int(m[4]))
+    if spoken and m[5]:
+        spoken += f", {clock(int(m[5]), int(m[6]))}" + (" UTC" if m[7] else "")
+    return spoken
+
+
+@form(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\w/]|[.,-]\d)")
+def date(cursor: Cursor, m: re.Match) -> str:
+    """3/4/2021, 4.3.2021; the month first where both are possible."""
+    if len(m[4]) == 2 and m[2] != "/":
+        return ""
+    first, second = int(m[1]), int(m[3])
+    return _date(_full_year(m[4]), first, second) or _date(_full_year(m[4]), second, first)
+
+
+@form(rf"{_DAY}([-/.]|\s?)(?i:({_MONTH}))\.?(?:\3|[-/ ])(\d{{4}}|'?\d\d)(?![\w/:]|[.,-]\d)")
+def joined_date(cursor: Cursor, m: re.Match) -> str:
+    """25-Jul-2012, 25/jul/12, 25Jul2012; with blanks only before a year of four digits."""
+    day, joint, year = int(m[1]), m[2], m[4].lstrip("'")
+    if not 1 <= day <= 31 or (len(year) == 2 and joint not in ("-", "/")):
+        return ""
+    return f"{_the(cursor)}{say.ordinal(day)} of {month_name(m[3])} {say.year(_full_year(year))}"
+
+
+@form(r"(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\w/]|[.,]\d)")
+def month_of_year(cursor: Cursor, m: re.Match) -> str:
+    """5/2020."""
+    return f"{tables.MONTHS[int(m[1]) - 1]} {say.year(int(m[2]))}"
+
+
+def day_of_month(cursor: Cursor) -> Reading | None:
+    """A day or two beside a month's name: July 4, 4 July, May 5-7, 5-7 May."""
+    text, at = cursor.text, cursor.at
+    if is_month(cursor.previous, cursor.earlier):
+        if (m := _DAYS_BEHIND_MONTH.match(text, at)) and _are_days(m):
+            return Reading(f"{say.ordinal(int(m[1]))} to {say.ordinal(int(m[2]))}", m.end())
+        return None
+    if (m := _DAYS_BEFORE_MONTH.match(text, at)) and _are_days(m):
+        days = f"{say.ordinal(int(m[1]))} to {say.ordinal(int(m[2]))}"
+        return Reading(f"{_the(cursor)}{days} of", m.start(3) - 1)
+    m = _DAY_AND_MONTH.match(text, at)
+    if not m or not 1 <= int(m[1]) <= 31 or m[2].lower() not in tables.MONTH_NUMBERS:
+        return None
+    if m[2].lower() in _WORDS_TOO and m[2].islower() and not _DAY_FOLLOWS.match(text, m.end()):
+        return None
+    end = m.end(1) + _ending(m)
+    if text[m.start(2) - 1] == "-":  # "5-May"
+        return (
+            Reading(f"{_the(cursor)}{say.ordinal(int(m[1]))} of", m.start(2)) if m[2][0].isupper() else None
+        )
+    return Reading(f"{_the(cursor)}{say.ordinal(int(m[1]))} of", end)
+
+
+def month_day(cursor: Cursor, number: str) -> str:
+    """The ordinal of a day right behind its month ("May 5"), "" for any other number."""
+    if cursor.earlier[:1].isdecimal() or cursor.earlier == "of":  # "5 May 20"
+        return ""
+    is_day = number.isdecimal() and len(number) < 3 and 1 <= int(number) <= 31
+    return say.ordinal(int(number)) if is_day and is_month(cursor.previous, cursor.earlier) else ""
+
+
+def is_month(word: str, before: str) -> bool:
+    """Whether a word is a month's name, as written or cut short; `before`: the word before it."""
+    key = word.rstrip(".").lower()
+    if key not in tables.MONTH_NUMBERS:
+        return False
+    is_word_too = key in _WORDS_TOO and word.islower() and not word.endswith(".")
+    return not is_word_too or not before[:1].isalpha() or before.lower() in _BEFORE_MONTH
+
+
+def month(cursor: Cursor) -> Reading | None:
+    """jul 25, Feb. 29, 3 feb, dec 1999: a month cut short beside a day or a year."""
+    key = cursor.word.lower()
+    if key not in tables.MONTH_NUMBERS or key in ("may", "march") or len(key) > 4:
+        return None
+    end = cursor.word_end + (cursor.behind_word == ".")
+    is_dated = cursor.previous[:1].isdecimal() and not (key in _WORDS_TOO and cursor.word.islower())
+    is_dated = is_dated or (_is_behind_day(cursor) and cursor.word != "sun")
+    if not is_dated and (
+        not _DAY_FOLLOWS.match(cursor.text, end) or not is_month(cursor.word, cursor.previous)
+    ):
+        return None
+    name = month_name(key)
+    return Reading(name + ("" if cursor.behind_word != "." else cursor.last_stop(end)), end)
+
+
+def weekday(cursor: Cursor) -> Reading | None:
+    """Wed, 9 Aug; (sun., dec. 31); Sat, Nov 5; Tues. 3/14."""
+    key = cursor.word.lower()
+    if key not in tables.WEEKDAYS:
+        return None
+    end = cursor.word_end + (cursor.behind_word == ".")
+    follows = _DATE_FOLLOWS.match(cursor.text, end)
+    is_plain = cursor.word.islower() and key in ("sun", "sat", "wed") and cursor.behind_word not in (".", ",")
+    return Reading(tables.WEEKDAYS[key], end) if follows and not is_plain else None
+
+
+def dated_fraction(cursor: Cursor, first: int, second: int) -> str:
+    """The date of "on 3/14" and "Tues. 3/14", "" for a fraction."""
+    before = cursor.earlier if cursor.previous == "," else cursor.previous
+    key = before.rstrip(".").lower()
+    if key == "of" and cursor.earlier.lower() in ("week", "night", "morning", "evening", "as", "day"):
+        key = "on"
+    is_date = key in _DATED or key.removesuffix("day") in _DAY_NAMES or key in tables.WEEKDAYS
+    return f"{tables.MONTHS[first - 1]} {say.ordinal(second)}" if is_date and is_day(first, second) else ""
+
+
+@form(r"(\d{4})/(\d{4}|\d\d)(?![\w/–-]|[.,]\d)")
+def season(cursor: Cursor, m: re.Match) -> str:
+    """2009/10, 1999/00: two years that follow each other."""
+    first, second = int(m[1]), int(m[2])
+    if not 1800 <= first < 2100 or first + 1 not in (second, second + 100 * (first // 100), second + 2000):
+        return ""
+    if len(m[2]) == 4:
+        return f"{say.year(first)} {say.year(second)}"
+    return f"{say.year(first)} {say.two_digits(second) if second else 'two thousand'}"
+
+
+@form(r"(?:(10|100|1000|1,000)s(?=\s+of\b)|(\d{3}0|[2-9]0)'?s(?!\w))")
+def decade(cursor: Cursor, m: re.Match) -> str:
+    """1990s, 80's, 1000s of."""
+    if m[1]:
+        return {"10": "tens", "100": "hundreds"}.get(m[1], "thousands")
+    return say.decade(int(m[2]))
+
+
+def is_day(month: int, day: int) -> bool:
+    return 1 <= month <= 12 and 1 <= day <= (29 if month == 2 else 30 if month in (4, 6, 9, 11) else 31)
+
+
+def month_name(short: str) -> str:
+    """ "jul" -> "July"."""
+    return tables.MONTHS[tables.MONTH_NUMBERS[short.lower()] - 1]
+
+
+def _date(year: int, month: int, day: int) -> str:
+    return f"{tables.MONTHS[month - 1]} {say.ordinal(day)}, {say.year(year)}" if is_day(month, day) else ""
+
+
+def _full_year(digits: str) -> int:
+    year = int(digits)
+    return year if len(digits) == 4 else year + (2000 if year < 50 else 1900)
+
+
+def _are_days(m: re.Match) -> bool:
+    return 1 <= int(m[1]) < int(m[2]) <= 31
+
+
+def _the(cursor: Cursor) -> str:
+    return "" if cursor.previous.lower() == "the" else "the "
+
+
+def _ending(m: re.Match) -> int:
+    """The length of the "th" behind the day."""
+    rest = m.string[m.end(1) : m.end(1) + 2].lower()
+    return 2 if rest in ("st", "nd", "rd", "th") else 0
+
+
+def _is_behind_day(cursor: Cursor) -> bool:
+    """Whether "the 5th of" stands before."""
+    return cursor.previous.lower() == "of" and cursor.earlier[:1].isdecimal()
+
+
+DATES: tuple[Rule, ...] = (iso_date, date, joined_date, season, month_of_year, day_of_month)

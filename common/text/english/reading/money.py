@@ -1,0 +1,105 @@
+"""Prices: a sign or code and a number, ranges of them, cents, magnitudes, what they are per."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from common.text.english.reading import number_words as say
+from common.text.english.reading import tables
+from common.text.english.reading.cursor import NUMBER, Cursor, Reading, form
+from common.text.english.reading.units import per_unit
+
+_EURO_COMMA = re.compile(r"(\d{1,3}(?:\.\d{3}){0,4}),(\d{2})(?![\d,])")
+_MAGNITUDE = re.compile(
+    r"\s?-?(hundred|thousand|million|billion|trillion|quadrillion|lakh|crore|bn|mn|tn|mln|bln|mm|MM|mil)(?!\w)"
+    r"|\s?([kKmMbBtT])(?!\w|')"
+)
+_MAGNITUDES = {
+    **{"bn": "billion", "mn": "million", "tn": "trillion", "mln": "million", "bln": "billion"},
+    **{"mm": "million", "mil": "million", "k": "thousand", "m": "million", "b": "billion", "t": "trillion"},
+}
+_JOINT = re.compile(r"\s?[-–—]\s?([$£€¥₹]?)(?=\.?\d)")
+_NOTES = re.compile(r"(\d0)s(?!\w)")
+
+
+class _Price(NamedTuple):
+    number: str
+    magnitude: str  # " million" or ""
+    end: int
+
+
+def price(cursor: Cursor, currency: str) -> Reading:
+    """A price whose number begins at the cursor, or a range of prices.
+
+    `currency`: a sign or code of the tables, or a sign with a country ("US$").
+    """
+    if notes := _NOTES.match(cursor.text, cursor.at):
+        return Reading(say.decade(int(notes[1])), notes.end())
+    prices = [_parse(cursor.text, cursor.at, currency)]
+    joint = _JOINT.match(cursor.text, prices[0].end)
+    if joint and joint[1] in ("", currency[-1:]) and (joint[1] or " " not in joint[0]):
+        second = _parse(cursor.text, joint.end(), currency)
+        is_whole = cursor.text[second.end : second.end + 1] not in ("-", "/", ":") or not prices[0].magnitude
+        prices += [second] if is_whole else []
+    return said_price(cursor, prices, currency)
+
+
+def said_price(cursor: Cursor, prices: list, currency: str) -> Reading:
+    """One price or the two of a range: (number, magnitude with a blank before, where it ends) each."""
+    sign_or_code = currency if currency in tables.CURRENCIES else currency[-1]
+    one, many, cent, cents = tables.CURRENCIES[sign_or_code]
+    if country := tables.DOLLARS.get(currency[:-1]):
+        one, many = f"{country} {one}", f"{country} {many}"
+    elif currency == "R$":
+        one, many, cent, cents = tables.CURRENCIES["BRL"]
+    has_cents = cents and not any(magnitude for _, magnitude, _ in prices)
+    if has_cents and any(len(number.partition(".")[2]) == 2 for number, _, _ in prices):
+        said = " to ".join(_with_cents(number, one, many, cent, cents) for number, _, _ in prices)
+    else:
+        said = " to ".join(
+            say.decimal(number.replace(",", "")) + magnitude for number, magnitude, _ in prices
+        )
+        is_one = [price[:2] for price in prices] == [("1", "")]
+        is_one = is_one or cursor.previous.lower() in ("a", "an")  # "a $5 bill"
+        said = f"{said} {one if is_one else many}"
+    per, end = per_unit(cursor, prices[-1][2])
+    is_least = not per and cursor.text.startswith("+", end) and not cursor.text[end + 1 : end + 2].isalnum()
+    return Reading(said + per + " plus" * is_least, end + is_least)
+
+
+@form(r"(\d{1,3}(?:\.\d{3}){0,4}),(\d{2})\s?€(?!\w)")
+def european_price(cursor: Cursor, m: re.Match) -> str:
+    """1,50 €."""
+    return said_price(cursor, [(f"{m[1].replace('.', '')}.{m[2]}", "", m.end())], "€").spoken
+
+
+@form(r"([1-9]\d?)p(?![\w'.])")
+def pence(cursor: Cursor, m: re.Match) -> str:
+    """50p."""
+    return f"{say.integer(m[1])} {'penny' if m[1] == '1' else 'pence'}"
+
+
+def _with_cents(number: str, one: str, many: str, cent: str, cents: str) -> str:
+    whole, _, part = number.replace(",", "").partition(".")
+    said = f"{say.decimal(number) if len(part) not in (0, 2) else say.integer(whole or '0')}"
+    said = f"{said} {one if whole == '1' and not part.strip('0') else one if whole == '1' else many}"
+    if len(part) == 2 and part != "00":
+        small = f"{say.cardinal(int(part))} {cent if part == '01' else cents}"
+        return f"{said} and {small}" if whole.strip("0") else small
+    return said
+
+
+def _parse(text: str, at: int, currency: str) -> _Price:
+    if currency[-1:] == "€" and (comma := _EURO_COMMA.match(text, at)):
+        return _Price(f"{comma[1].replace('.', '')}.{comma[2]}", "", comma.end())
+    number = NUMBER.match(text, at)
+    assert number  # callers have seen a digit
+    magnitude = _MAGNITUDE.match(text, number.end())
+    if not magnitude:
+        return _Price(number[0], "", number.end())
+    word = magnitude[1] or magnitude[2]
+    is_per = magnitude[2] and magnitude[0][0].isspace() and not word.isupper()  # "$5 m"
+    if is_per:
+        return _Price(number[0], "", number.end())
+    return _Price(number[0], f" {_MAGNITUDES.get(word.lower(), word)}", magnitude.end())

@@ -1,0 +1,142 @@
+"""Postal addresses: house numbers, directions, kinds of streets, what is behind them."""
+
+from __future__ import annotations
+
+import re
+
+from common.text.english.reading import number_words as say
+from common.text.english.reading import tables
+from common.text.english.reading.capitals import letter_name
+from common.text.english.reading.cursor import Cursor, Reading, form
+from common.text.english.reading.units import ROADS
+from common.text.english.word_parts import words
+
+_KIND = "|".join(sorted((*tables.STREETS, *tables.STREETS.values()), key=len, reverse=True))
+_DIRECTION = r"(?:[NS]\.?\s?[EW]\b\.?|[NSEW]\b\.?|North|South|East|West)"
+_ORDINAL = r"\d{1,3}(?:st|nd|rd|th)\b"
+_NAME = rf"(?:[A-Z][A-Za-z'’]{{0,20}}\.?|{_ORDINAL})"
+# What follows a house number: "N Main St", "W. 42nd", "Union Sq". One place, five words at most.
+_STREET = rf"\s(?:{_DIRECTION}\s)?(?:{_NAME}\s){{1,4}}?(?:{_KIND})(?!\w|'|-)"
+_NUMBERED_STREET = rf"\s{_DIRECTION}\s(?:{_ORDINAL}|Broadway\b)"
+_IS_STREET = re.compile(rf"(?:{_NAME}\s){{1,3}}?(?:{_KIND})(?!\w|'|-)|Broadway\b|{_ORDINAL}")
+_NUMBER = re.compile(r"\s?#?\s?\d")
+_DIRECTED = re.compile(r"([NS])\.?\s?([EW])\b\.?|([NSEW])\b\.?")
+_DIRECTIONS = {"N": "North", "S": "South", "E": "East", "W": "West"}
+_ZIP = re.compile(r"\s\d{5}(?:-\d{4})?(?![\w,.-]\d|\w)")
+_HEADING = words(
+    "go goes going went head heads heading headed turn turns drive drives travel walk run runs due mi"
+)
+_LANDS = words("""Korea Carolina Dakota Virginia America Africa Asia Europe Ireland Atlantic Pacific Sudan
+    Germany Vietnam Yemen Sussex Yorkshire Wales England Bank Sea""")
+_SIDES = words("side end coast shore bank wing entrance gate edge corner")
+DESIGNATORS = {
+    **{"apt": "Apartment", "ste": "Suite", "rm": "Room", "bldg": "Building", "fl": "Floor", "flr": "Floor"},
+    **{"hwy": "Highway", "rte": "Route", "rt": "Route", "rd": "Road"},
+}
+_AFTER_STREET = words("Suite Apt Ste Unit NW NE SW SE N S E W Rm Room Fl Floor Apartment Bldg and")
+_SENTENCE_ENDS = (".", ",", ";", ":", "?", "!", ")", "&", '"', "(", "-", "–", "—", "/")
+_FULL_KINDS = frozenset(tables.STREETS.values())
+_ALSO_NAMES = words("Pl Ct Ter Cir Sq Way Pt Trl")
+_TITLES = words("dr mr mrs ms st")
+
+
+@form(rf"(\d{{1,5}})([A-Z])?(?={_STREET}|{_NUMBERED_STREET})")
+def house_number(cursor: Cursor, m: re.Match) -> str:
+    """1428 Elm St, 314 W. 42nd: by pairs of digits."""
+    if m[2]:
+        return f"{say.integer(m[1])} {letter_name(m[2])}"
+    return say.short(m[1]) if len(m[1]) < 5 else _five_digits(m[1])
+
+
+def _five_digits(number: str) -> str:
+    """12345 -> "one twenty-three forty-five"."""
+    if number.endswith("000") or number[0] == "0":
+        return say.integer(number)
+    return f"{say.short(number[:3])} {say.two_digits(int(number[3:])) if number[3:] != '00' else 'hundred'}"
+
+
+def direction(cursor: Cursor) -> Reading | None:
+    """N Main St, W. 42nd, Gravenstein Hwy N, Avenue NW, the N. side."""
+    if cursor.char not in "NSEW" or cursor.touches_word:
+        return None
+    m = _DIRECTED.match(cursor.text, cursor.at)
+    if not m or cursor.text.startswith("'", m.end()) or cursor.text.startswith("-", m.end()):
+        return None
+    end, following = m.end(), cursor.next(m.end())
+    is_two = m[1] is not None
+    if cursor.text.startswith(" ", end) and _IS_STREET.match(cursor.text, end + 1):
+        is_meant = True
+    elif following in _SIDES:
+        is_meant = cursor.previous.lower() == "the"
+    elif following in _LANDS or following == "of":
+        is_meant = is_two or m[0].endswith(".") or following == "of"
+    elif cursor.previous.rstrip(".").lower() in _HEADING or (
+        cursor.previous[:1].isdecimal() and cursor.earlier.rstrip("-") in ROADS
+    ):
+        is_meant = not following[:1].isupper()
+    else:
+        before = cursor.earlier if cursor.previous in (",", ".") else cursor.previous
+        is_meant = _is_kind(before) and (is_two or not following[:1].isupper() or cursor.previous == ".")
+    if not is_meant:
+        return None
+    name = f"{_DIRECTIONS[m[1]]}{_DIRECTIONS[m[2]].lower()}" if m[1] and m[2] else _DIRECTIONS[m[3]]
+    return Reading(name + (cursor.last_stop(end) if m[0].endswith(".") else ""), end)
+
+
+def _is_kind(word: str) -> bool:
+    bare = word.rstrip(".")
+    return bare[:1].isupper() and (bare.title() in tables.STREETS or bare in _FULL_KINDS)
+
+
+def street(cursor: Cursor) -> Reading | None:
+    """Elm St, 9th Ave., King Dr: the kind of a street behind its name."""
+    word, end = cursor.word, cursor.word_end
+    kind = tables.STREETS.get(word)
+    if not kind:
+        return None
+    is_name = cursor.previous[:1].isupper() and cursor.previous.lower() not in _TITLES
+    is_name = is_name or (cursor.previous.isdecimal() and word in ("Fwy", "Hwy", "Expy", "Tpke"))
+    is_ordinal = cursor.previous[-2:].lower() in ("st", "nd", "rd", "th") and cursor.previous[:1].isdecimal()
+    if not (is_name or is_ordinal):
+        return None
+    stop = cursor.behind_word == "."
+    following = cursor.next(end + stop)
+    if word in ("St", "Dr") and following[:1].isupper() and following not in _AFTER_STREET:
+        return None
+    if not stop and following[:1].isupper() and following not in _AFTER_STREET and word in _ALSO_NAMES:
+        return None
+    if cursor.behind_word not in ("", " ", *_SENTENCE_ENDS):
+        return None
+    return Reading(kind + (cursor.last_stop(end + 1) if stop else ""), end + stop)
+
+
+def designator(cursor: Cursor) -> Reading | None:
+    """Apt 4B, Ste. 210, Hwy 101, Bldg 5: before a number."""
+    name = DESIGNATORS.get(cursor.word.lower())
+    if not name or not cursor.word[0].isupper():
+        return None
+    end = cursor.word_end + (cursor.behind_word == ".")
+    is_lettered = name in ("Apartment", "Suite", "Room", "Building", "Floor")
+    following = cursor.next(end)
+    if _NUMBER.match(cursor.text, end) or (is_lettered and len(following) == 1 and following.isupper()):
+        return Reading(name, end)
+    return None
+
+
+def state(cursor: Cursor) -> Reading | None:
+    """Denver, CO 80202; Portland, OR in spring."""
+    word = cursor.word
+    is_behind_comma = cursor.previous == "," and cursor.earlier[:1].isupper() and not cursor.earlier.isupper()
+    if is_behind_comma and cursor.behind_word == "." and word in tables.STATES_WITH_STOP:
+        return Reading(
+            tables.STATES_WITH_STOP[word] + cursor.last_stop(cursor.word_end + 1), cursor.word_end + 1
+        )
+    has_code = cursor.previous[:1].isupper() and _ZIP.match(cursor.text, cursor.word_end)
+    if word not in tables.STATES or not (is_behind_comma or has_code):
+        return None
+    following = cursor.next(cursor.word_end)
+    if word in tables.STATES_ALSO_WORDS and (cursor.is_shouted or not following[:1].isdecimal()):
+        return None
+    if following[:1].isupper() or cursor.behind_word in ("'", "-", "&"):
+        return None
+    return Reading(tables.STATES[word], cursor.word_end)

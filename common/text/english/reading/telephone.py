@@ -1,0 +1,158 @@
+"""Numbers that are said digit by digit: telephone and card numbers, codes, ZIP codes."""
+
+from __future__ import annotations
+
+import re
+
+from common.text.english.pronounce import is_known
+from common.text.english.reading import number_words as say
+from common.text.english.reading import tables
+from common.text.english.reading.capitals import letter_name
+from common.text.english.reading.cursor import Cursor, Reading, Rule, form
+from common.text.english.word_parts import words
+
+_EXTENSION = r"(?:,?\s?(?:[eE]xt\.?|[eE]xtension|x)\s?(\d{1,6}))?"
+_ABROAD = re.compile(r"\+\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){2,6}(?!\w)|\+\d{8,15}(?!\w)")
+_ZERO_IN_BRACKETS = re.compile(r"\(0\d{0,4}\)\s?\d{2,8}(?:[ -]\d{3,8}){0,3}(?!\w)")
+_DIGITS = re.compile(r"\d+")
+_LETTERS_OR_DIGITS = re.compile(r"[A-Z]+|\d+")
+_DIALLED = re.compile(
+    r"(?:call|dial|text|tele|phone|fax|ring|\bsms|cell|mobile|hotline|number)\w*\b[^\d.!?]{0,24}$",
+    re.IGNORECASE,
+)
+_SHORT_CODES = words("911 999 112 411 101 988 211 311 511 611 711 811")
+_CODES = words("isbn issn pmid oclc ssn pin passcode password cvv cvc otp ext extension x zip postcode")
+_CODED = _CODES | words("code account routing serial order tracking reference confirmation id member policy")
+_LINKS = words(": is no number code")
+_ENDING = re.compile(r"\b(?:end(?:ing|s|ed)?(?:\s(?:in|with))?|last\s(?:four|4)(?:\sdigits)?(?:\sare|:)?)\s$")
+_OF_TIME = re.compile(r"\b(?:year|season|decade|period|quarter|century|war|era|reign)s?\b", re.IGNORECASE)
+_LOOK_BACK = 40  # characters
+_MANY_DIGITS = 10  # as many in a row are a telephone number, unless it ends in noughts
+_STATE_NAMES = frozenset(tables.STATES.values())
+
+
+@form(
+    r"(?:\+?(\d{1,3})[ .-])?(?:\((\d{3})\)\s?|(\d{3})[ .-])(\d{3})[ .-](\d{4})"
+    rf"{_EXTENSION}(?![\w-]|\.\d)"
+)
+def phone(cursor: Cursor, m: re.Match) -> str:
+    """+1 (415) 555-2671, ext. 12."""
+    groups = [group for group in (m[1], m[2] or m[3], m[4], m[5]) if group]
+    return ", ".join(say.digits(group) for group in groups) + _extension(m[6])
+
+
+@form(rf"(\d{{3}})-(\d{{4}}){_EXTENSION}(?![\w-]|,\d)")
+def short_phone(cursor: Cursor, m: re.Match) -> str:
+    """555-2671."""
+    return f"{say.digits(m[1])}, {say.digits(m[2])}{_extension(m[3])}"
+
+
+@form(r"(?:1[-. ])?\(?([89]\d\d)\)?[-. ]((?:[A-Z\d]{1,12}-){0,4}[A-Z\d]{1,12})(?![\w-])")
+def vanity_number(cursor: Cursor, m: re.Match) -> str:
+    """1-800-FLOWERS, 1-888-CALL-4-ME."""
+    if sum(char.isalpha() for char in m[2]) < 3:
+        return ""
+    area = f"{say.cardinal(int(m[1][0]))} hundred" if m[1].endswith("00") else say.digits(m[1])
+    parts = []
+    for part in _LETTERS_OR_DIGITS.findall(m[2]):
+        is_word = len(part) > 1 and is_known(part.lower())
+        parts.append(say.digits(part) if part.isdecimal() else part.lower() if is_word else letter_name(part))
+    return ("one " if m[0].startswith("1") and m[0][1] in "-. " else "") + f"{area}, {' '.join(parts)}"
+
+
+@form(r"\d+(?:-\d+){2,}(?!\w)|\d{4}(?: \d{4}){3}(?!\w)|0\d{1,4}(?:[ -]\d{3,8}){1,3}(?!\w)")
+def digit_groups(cursor: Cursor, m: re.Match) -> str:
+    """078-05-1120, 1234 5678 1234 5678, 020 7946 0958."""
+    return ", ".join(say.digits(group) for group in re.split("[- ]", m[0]))
+
+
+@form(r"(\d{3}) (\d{4})(?![\w-]|[.,]\d)")
+def spaced_phone(cursor: Cursor, m: re.Match) -> str:
+    """Call 555 0123."""
+    is_phone = m[2][0] == "0" or _is_dialled(cursor)
+    return f"{say.digits(m[1])}, {say.digits(m[2])}" if is_phone else ""
+
+
+@form(r"\d{3,5}-\d{3}[\dX](?![\w-])")
+def serial_code(cursor: Cursor, m: re.Match) -> str:
+    """ISSN 1234-5678."""
+    if cursor.previous.lower() not in _CODES:
+        return ""
+    return ", ".join(say.digits(part) + " X" * part.endswith("X") for part in m[0].split("-"))
+
+
+@form(r"\d{3,16}(?![\w:/-]|[.,]\d)")
+def code(cursor: Cursor, m: re.Match) -> str:
+    """911, 4155552671, PIN 4821, a card ending in 1234, PO Box 1234."""
+    number, before = m[0], cursor.previous.rstrip(".").lower()
+    if number in _SHORT_CODES:
+        is_code = _is_dialled(cursor)
+    elif len(number) >= _MANY_DIGITS:
+        is_code = len(number) < 13 and not number.endswith("000")
+    elif before in _CODES or (before in _LINKS and cursor.earlier.lower() in _CODED):
+        is_code = True
+    elif before == "box":
+        is_code = cursor.previous == "Box"
+    elif before == "#":
+        is_code = len(number) > 4
+    else:
+        is_code = _is_ending(cursor) or (
+            len(number) > 4 and not number.endswith("000") and _is_dialled(cursor)
+        )
+    return say.digits(number) if is_code else ""
+
+
+@form(r"(\d{1,6})(?![\w:/-]|[.,]\d)")
+def extension(cursor: Cursor, m: re.Match) -> str:
+    """Ext. 12."""
+    return say.digits(m[1]) if cursor.previous.rstrip(".").lower() in ("ext", "extension") else ""
+
+
+@form(r"(\d{5})(?:-(\d{4}))?(?![\w-]|[.,]\d)")
+def zip_code(cursor: Cursor, m: re.Match) -> str:
+    """Boston, MA 02108-1234."""
+    is_behind_state = cursor.previous in tables.STATES or cursor.previous.replace(".", "") == "DC"
+    if not is_behind_state and not (m[2] and cursor.previous in _STATE_NAMES):
+        return ""
+    return say.digits(m[1]) + (f", {say.digits(m[2])}" if m[2] else "")
+
+
+def phone_abroad(cursor: Cursor) -> Reading | None:
+    """(415) 555-2671, +1 415 555 2671, +44 20 7946 0000, (0)20 7946 0000."""
+    if cursor.char == "(":
+        if match := _ZERO_IN_BRACKETS.match(cursor.text, cursor.at):
+            return Reading(_groups(match), match.end())
+        return phone(cursor)
+    if cursor.char != "+" or not cursor.is_after_blank:
+        return None
+    if reading := phone(cursor):
+        return Reading(f"plus {reading.spoken}", reading.end)
+    match = _ABROAD.match(cursor.text, cursor.at)
+    if not match or sum(map(len, _DIGITS.findall(match[0]))) < 7:
+        return None
+    return Reading(f"plus {_groups(match)}", match.end())
+
+
+def _groups(match: re.Match) -> str:
+    return ", ".join(map(say.digits, _DIGITS.findall(match[0])))
+
+
+def _extension(digits: str | None) -> str:
+    return f", extension {say.digits(digits)}" if digits else ""
+
+
+def _is_dialled(cursor: Cursor) -> bool:
+    """Whether the words before speak of calling."""
+    return _DIALLED.search(cursor.text, max(cursor.at - _LOOK_BACK, 0), cursor.at) is not None
+
+
+def _is_ending(cursor: Cursor) -> bool:
+    start = max(cursor.at - _LOOK_BACK, 0)
+    if not _ENDING.search(cursor.text, start, cursor.at):
+        return False
+    return not _OF_TIME.search(cursor.text, start, cursor.at)
+
+
+DIGITS: tuple[Rule, ...] = (
+    *(phone, vanity_number, short_phone, digit_groups, spaced_phone, extension, zip_code, serial_code, code),
+)

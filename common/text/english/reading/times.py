@@ -1,0 +1,94 @@
+"""Times of the day and durations."""
+
+from __future__ import annotations
+
+import re
+
+from common.text.english.reading import number_words as say
+from common.text.english.reading.cursor import Cursor, Rule, form
+from common.text.english.reading.units import plural_unit
+from common.text.english.word_parts import words
+
+_HALF = r"(?:\s?([AaPp])(?:\.\s?[Mm]\.|[Mm](?!\w)))"
+_WHOLE = words("noon midnight midday")
+_BEFORE_TIME = words("at by until till from before after since around about to and between , (")
+
+
+@form(rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?![\d:]|,\d{{3}})(\.\d+)?{_HALF}?(h|Z)?(?!\w)")
+def time(cursor: Cursor, m: re.Match) -> str:
+    """15:30, 3:30 p.m., 1:02:03.5."""
+    hour, minute, second, point, half = int(m[1]), int(m[2]), m[3], m[4], m[5]
+    if minute > 59 or (hour > 24 and half):
+        return ""
+    if second and not half and not point:
+        return f"{counted(hour, 'hour')} {counted(minute, 'minute')} and {counted(int(second), 'second')}"
+    is_named = not minute and cursor.next(m.end()).lower() in _WHOLE  # "12:00 noon"
+    spoken = clock(hour, minute, bool(half or second or point or is_named))
+    spoken += f" {say.two_digits(int(second))}" if second else ""
+    spoken += f" {say.decimal(point)}" if point else ""
+    return spoken + _half_day(cursor, m, half) + (" UTC" if m[6] == "Z" else "")
+
+
+@form(rf"(\d{{1,2}})\.([0-5]\d)(?:\.([0-5]\d))?{_HALF}")
+def dotted_time(cursor: Cursor, m: re.Match) -> str:
+    """9.30 a.m., 6.45pm."""
+    if not 1 <= int(m[1]) <= 12:
+        return ""
+    second = f" {say.two_digits(int(m[3]))}" if m[3] else ""
+    return clock(int(m[1]), int(m[2]), is_exact=True) + second + _half_day(cursor, m, m[4])
+
+
+@form(rf"(\d{{1,2}}){_HALF}")
+def hour(cursor: Cursor, m: re.Match) -> str:
+    """3 pm."""
+    return say.cardinal(int(m[1])) + _half_day(cursor, m, m[2]) if int(m[1]) <= 24 else ""
+
+
+@form(r"([01]\d|2[0-3])([0-5]\d)\s?(?:hours|hrs|h)(?!\w)(?!\sof\b)")
+def military_time(cursor: Cursor, m: re.Match) -> str:
+    """0600 hours, at 1430 hrs."""
+    if m[1][0] != "0" and cursor.previous and cursor.previous.lower() not in _BEFORE_TIME:
+        return ""
+    hours = f"oh {say.cardinal(int(m[1]))}" if m[1][0] == "0" and m[1] != "00" else say.cardinal(int(m[1]))
+    return f"{hours} {say.two_digits(int(m[2])) if m[2] != '00' else 'hundred'} hours"
+
+
+@form(r"0([1-9])([0-5]\d)(?!\w|[.,:/-]\d)")
+def early_time(cursor: Cursor, m: re.Match) -> str:
+    """At 0915."""
+    if cursor.previous.lower() not in _BEFORE_TIME or not cursor.previous.isalpha():
+        return ""
+    return f"oh {say.cardinal(int(m[1]))} {say.two_digits(int(m[2])) if m[2] != '00' else 'hundred'}"
+
+
+@form(r"(\d{1,4})h\s?(\d{1,2})(?:m(?:ins?)?(?:\s?(\d{1,2})s(?:ecs?)?)?)?(?!\w)")
+def duration(cursor: Cursor, m: re.Match) -> str:
+    """2h 30m, 1h 5m 20s, 2h30."""
+    if m[0][-1].isdecimal():
+        return f"{counted(int(m[1]), 'hour')} {say.two_digits(int(m[2]))}" if " " not in m[0] else ""
+    spoken = f"{counted(int(m[1]), 'hour')} {counted(int(m[2]), 'minute')}"
+    return spoken + (f" {counted(int(m[3]), 'second')}" if m[3] else "")
+
+
+def clock(hour: int, minute: int, is_exact: bool = False) -> str:
+    """15, 30 -> "fifteen thirty"; a whole hour with "o'clock" or "hundred" unless `is_exact`."""
+    if minute:
+        return f"{say.cardinal(hour)} {say.two_digits(minute)}"
+    if is_exact:
+        return say.cardinal(hour)
+    return f"{say.cardinal(hour)} o'clock" if 1 <= hour <= 12 else f"{say.cardinal(hour)} hundred"
+
+
+def counted(number: int, unit: str) -> str:
+    """2, "hour" -> "two hours"."""
+    return f"{say.cardinal(number)} {unit if number == 1 else plural_unit(unit)}"
+
+
+def _half_day(cursor: Cursor, m: re.Match, letter: str | None) -> str:
+    """The "AM" or "PM" at the end of a time."""
+    if not letter:
+        return ""
+    return f" {letter.upper()}M" + (cursor.last_stop(m.end()) if m[0].endswith(".") else "")
+
+
+TIMES: tuple[Rule, ...] = (time, dotted_time, hour, military_time, early_time, duration)

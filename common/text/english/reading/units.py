@@ -1,0 +1,185 @@
+"""Units of measure behind a number: their names, plurals, powers and what they are per."""
+
+from __future__ import annotations
+
+import re
+
+from common.text.english.reading import tables
+from common.text.english.reading.cursor import Cursor
+from common.text.english.word_parts import words
+
+_UNIT = re.compile(r"(\s?|-)(?:(sq|cu)\.?\s)?([A-Za-zµμΩΩ]{1,5})(\^?[23²³])?(?![\w²³^])")
+_DOTTED_UNIT = re.compile(r"\s?([mk]\.p\.h|r\.p\.m|m\.p\.g)(?:\.|(?!\w))")
+_FLUID_OUNCE = re.compile(r"\s?fl\.?\s?oz(?!\w)")
+_PER = re.compile(r"\s?/\s?([A-Za-z]{1,12})(\^?[23²³])?(?![\w/])")
+_PER_AREA = re.compile(r"\s?/\s?(?:(km|m|cm|mm|mi|ft|in)\^?[2²]|sq\.?\s(mi|ft|km|m|in|yd))(?!\w)")
+_PERCENT = re.compile(r"\s?([%‰])")
+_DEGREE_SIGN = re.compile(r"\s?(?:[°º]\s?([CFK])?|([℃℉]))(?!\w)")
+_INCHES = re.compile(r"\"|″|''")
+_FEET = re.compile(r"['′](?![\w'])")
+_ORDINAL = re.compile(r"\.?\s\d+(?:st|nd|rd|th)\b")
+_TURNS = words("angle angles turn turns rotation view heat bend panorama arc swing")
+_SIZES = words("tall wide long deep high thick x by of")
+_SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin", "": ""}
+# What a number with its unit describes: "a 35mm film" is of thirty-five millimeters.
+_THINGS = words("""film lens camera monitor screen display tv television battery cable cord gun pistol
+    plug socket outlet hose pipe bolt drill disk drive motor engine bulb adapter charger supply circuit
+    wheel wheels tire tires bottle bag can jar tank pack radius run race sprint walk hike ride dash swim
+    drive trip pizza blade knife laptop tablet thermometer caliber cannon mortar""")
+_AMP_THINGS = words("fuse current circuit breaker plug charger supply load")
+ROADS = words("I US Hwy Highway Route Rte Rt Interstate Road Exit")
+_OPEN_QUOTE = re.compile(r'(?<!\d)"')  # behind a digit it means inches
+_BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
+_LOOK_BACK = 200  # characters in which an open quotation mark is looked for
+_PERIODS = words("second minute hour day week month year night person item unit share dozen capita")
+
+
+def unit_name(symbol: str) -> str | None:
+    """The singular name of a unit's symbol, None where it is none: "km", "KM"."""
+    if symbol[-1:] == "s" and len(symbol) > 2 and symbol[-2].isupper():  # "GBs"
+        symbol = symbol[:-1]
+    return tables.UNITS.get(symbol) or tables.UNITS.get(tables.LIKE_UNITS.get(symbol, ""))
+
+
+def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
+    """The unit behind a number that ends at `end`: " miles" or "", and where it ends."""
+    text = cursor.text
+    if match := _PERCENT.match(text, end):
+        return f" {tables.SYMBOLS[match[1]]}", match.end()
+    if match := _DEGREE_SIGN.match(text, end):
+        scale = match[1] or {"℃": "C", "℉": "F"}.get(match[2] or "", "")
+        is_one = is_one or (not scale and cursor.next(match.end()) in _TURNS)  # "a 90° angle"
+        return (" degree" if is_one else " degrees") + _SCALES[scale], match.end()
+    if match := _INCHES.match(text, end):
+        if not _is_size(cursor, '"'):
+            return "", end
+        following = cursor.next(match.end())
+        is_one = is_one or (following.islower() and following not in _SIZES and not following.endswith("s"))
+        return (" inch" if is_one and following != "and" else " inches"), match.end()
+    if (match := _FEET.match(text, end)) and end - cursor.at < 4 and _is_size(cursor, "'"):
+        return (" foot" if is_one else " feet"), match.end()
+    if match := _FLUID_OUNCE.match(text, end):
+        return f" fluid {'ounce' if is_one else 'ounces'}", _past_stop(cursor, match.end())
+    if match := _DOTTED_UNIT.match(text, end):
+        name = tables.UNITS[match[1].replace(".", "")]
+        stop = cursor.last_stop(match.end()) if match[0].endswith(".") else ""
+        return f" {name if is_one else plural_unit(name)}{stop}", match.end()
+    match = _UNIT.match(text, end)
+    name = unit_name(match[3]) if match else None
+    if not match or not name:
+        return "", end
+    gap, square, _, power = match.groups()
+    if not _is_unit(cursor, match):
+        return "", end
+    end = _past_stop(cursor, match.end())
+    is_one = is_one or gap == "-" or cursor.next(end) in _THINGS
+    name = name if is_one else plural_unit(name)
+    if square or power:
+        name = f"{'square' if (square or power[-1]) in ('sq', '2', '²') else 'cubic'} {name}"
+    per, end = per_unit(cursor, end)
+    return ("-" if gap == "-" else " ") + name + per, end
+
+
+def _is_unit(cursor: Cursor, match: re.Match) -> bool:
+    """Whether what looks like a unit is one here, and no word or letter."""
+    gap, square, symbol, _ = match.groups()
+    following = cursor.next(match.end())
+    is_inch = symbol == "in" and (
+        cursor.text.startswith(".", match.end())
+        or following in _SIZES
+        or (following == "(" and "." in cursor.text[cursor.at : match.start()])
+        or (cursor.previous.endswith(_BEFORE_FEET) and not following.isalnum())
+    )
+    if symbol in tables.TOUCHING_UNITS and gap and not (square or is_inch):
+        return False
+    if len(symbol) > 1 or not symbol.isupper():
+        return True
+    if gap == "-" or (symbol == "K" and not gap):
+        return False
+    if symbol in "AB" and cursor.text[match.end() : match.end() + 2] in (".D", ".C"):  # "200 A.D."
+        return False
+    if symbol == "A":
+        return not following[:1].isalnum() or following in _AMP_THINGS
+    if symbol in "NW" and (cursor.previous.rstrip("-") in ROADS or cursor.text.startswith("'", match.end())):
+        return False
+    # "314 W. 42nd", "12 N Main"
+    is_direction = symbol in "NW" and (following[:1].isupper() or _ORDINAL.match(cursor.text, match.end()))
+    return not is_direction and not (
+        symbol in "NW" and cursor.text[match.end() : match.end() + 2] in (".E", ".W")
+    )
+
+
+def per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
+    """ "/s²" -> " per second squared"; "" where no unit follows."""
+    match = _PER.match(cursor.text, end)
+    name = unit_name(match[1]) or tables.PER_ONLY.get(match[1]) if match else None
+    if not match or (not name and len(match[1]) < 3):
+        return "", end
+    below, power = name or match[1], match[2] or ""
+    is_square = power.endswith(("2", "²"))
+    if is_square and below == "second":
+        return " per second squared", match.end()
+    kind = "square " if is_square else "cubic " if power else ""
+    return f" per {kind}{below}", match.end()
+
+
+def unit_behind_per(cursor: Cursor) -> tuple[str, int]:
+    """ "per kg", "per km²", "per sq ft": the unit at the cursor, and where it ends."""
+    match = _UNIT.match(cursor.text, cursor.at)
+    name = unit_name(match[3]) if match and len(match[3]) > 1 else None
+    if not match or not name:
+        return "", cursor.at
+    square, power = match[2], match[4] or ""
+    kind = "square " if square == "sq" or power.endswith(("2", "²")) else "cubic " if square or power else ""
+    return kind + name, match.end()
+
+
+def bare_per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
+    """ "12/kg", "3/day": what a plain number is per."""
+    if area := _PER_AREA.match(cursor.text, end):
+        return f" per square {tables.UNITS[area[1] or area[2]]}", area.end()
+    match = _PER.match(cursor.text, end)
+    if not match or cursor.text[end] != "/" or match[2]:
+        return "", end
+    name = match[1] if match[1] in _PERIODS else unit_name(match[1])
+    is_sure = name and (len(match[1]) > 1 or match[1] in "hsd")
+    return (f" per {name}", match.end()) if is_sure else ("", end)
+
+
+def plural_unit(name: str) -> str:
+    """ "mile per hour" -> "miles per hour", "square foot" -> "square feet" (without what follows)."""
+    head, *tail = name.split(" ")
+    if head in ("cubic", "square"):
+        return f"{head} {tables.PLURALS.get(tail[0], tail[0] + 's')}"
+    return " ".join([tables.PLURALS.get(head, head + "s"), *tail])
+
+
+def singular_unit(name: str) -> str:
+    """ "miles per hour" -> "mile per hour"."""
+    for unit in (*tables.UNITS.values(), "degree"):
+        plural = plural_unit(unit)
+        if name.startswith(plural):
+            return unit + name[len(plural) :]
+    return name
+
+
+def _past_stop(cursor: Cursor, end: int) -> int:
+    """Past the full stop of "5 lbs. 3 oz.", unless it ends the sentence."""
+    if not cursor.text.startswith(".", end):
+        return end
+    following = cursor.next(end + 1)
+    goes_on = (
+        following[:1].islower()
+        or following in ("N", "S", "E", "W")
+        or following[:1].isdecimal()
+        or following in (",", ")")
+    )
+    return end + 1 if goes_on else end
+
+
+def _is_size(cursor: Cursor, mark: str) -> bool:
+    """Whether a quotation mark behind a number means inches or feet: none is open."""
+    start = max(cursor.at - _LOOK_BACK, 0)
+    if mark == "'":
+        return cursor.text.rfind(" '", start, cursor.at) < 0 and not cursor.text.startswith("'", start)
+    return len(_OPEN_QUOTE.findall(cursor.text, start, cursor.at)) % 2 == 0

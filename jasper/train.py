@@ -1,0 +1,185 @@
+"""Trains Jasper: `python -m jasper.train --hparam hparams/jasper/train.yaml --corpus DIR --out DIR`.
+
+Recordings stay in the GPU's memory; augmentation and features are computed there. Steps run without CUDA
+graphs, since PyTorch's CTC loss takes lengths from the host.
+"""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from common.cli.run import run
+from common.errors import InputError
+from common.recognition.transcript import error_rate, greedy_text, reference_words
+from common.training.corpus.recordings import Recordings, load_recordings
+from common.training.loop import Recipe, Trainer, adamw, autocast, recipe_parser, run_training, start
+from jasper.augment import Augmentation, augmented_features, clean_features, read_at_speeds, warped_bases
+from jasper.config import JasperConfig
+from jasper.features_network import JasperFeatures
+from jasper.model import Jasper
+
+HELD_OUT = 100  # recordings that are held out where no folder "val" says which
+VALIDATION_BATCH = 16
+
+
+@dataclass(frozen=True)
+class JasperRecipe(Augmentation, Recipe):
+    """`Augmentation` and the settings of batches. Recordings longer than the last bucket are not used."""
+
+    seconds_per_batch: float = 600.0
+    bucket_seconds: tuple[float, ...] = (3.0, 5.0, 7.0, 9.0, 12.0, 16.7)  # upper limits
+    weight_decay: float = 1e-3
+    clip_norm: float = 1.0
+
+
+class Targets:
+    """Texts as label ids, and which recordings can be trained on."""
+
+    def __init__(self, recordings: Recordings, config: JasperConfig, longest: float, fastest: float):
+        known = set(config.labels)  # a corpus may be written as a recogniser writes already
+        self.words = [
+            text.split() if known.issuperset(text) else reference_words(text, config.labels)
+            for text in recordings.texts
+        ]
+        rows = [[config.labels.index(c) for c in " ".join(words)] for words in self.words]
+        self.lengths = torch.tensor([len(row) for row in rows])
+        self.ids = torch.zeros(len(rows), max(1, int(self.lengths.max())), dtype=torch.int64)
+        for target, row in zip(self.ids, rows, strict=True):
+            target[: len(row)] = torch.tensor(row, dtype=torch.int64)
+        # CTC needs an output for each character and a blank between equal ones, at any speed.
+        needed = np.array([len(row) + sum(a == b for a, b in pairwise(row)) for row in rows])
+        outputs = np.array([config.steps(config.frames(int(n / fastest))) for n in recordings.lengths])
+        fits = recordings.lengths <= longest * config.sampling_rate
+        self.usable = fits & (needed > 0) & (needed < outputs)
+        if not self.usable.any():
+            raise InputError(f"none of {len(rows)} recordings is up to {longest:g} s and as long as its text")
+
+
+class JasperTrainer(Trainer):
+    """One network and AdamW, with CTC loss."""
+
+    def __init__(self, args: argparse.Namespace, recordings: Recordings, device: torch.device):
+        config, _, recipe = args.built
+        model = Jasper(config).to(device)
+        super().__init__(model, recipe, config.mel, recipe.clip_norm)
+        self.config, self.recordings = config, recordings
+        self.features = JasperFeatures(config).to(device)
+        self.bases = warped_bases(self.features, config, recipe.warp).to(device) if recipe.warp else None
+        self.targets = Targets(recordings, config, recipe.bucket_seconds[-1], max(1.0, recipe.speed_max))
+        self.audio = torch.from_numpy(recordings.audio).to(device)
+        self.starts = torch.from_numpy(recordings.offsets[:-1])
+        self.lengths = torch.from_numpy(recordings.lengths)
+        usable = np.flatnonzero(self.targets.usable)
+        held_out = recordings.held_out[usable]
+        if not held_out.any():
+            held_out = np.arange(len(usable)) % max(2, len(usable) // HELD_OUT) == 1
+        self.training, self.validation = usable[~held_out], usable[held_out][:HELD_OUT]
+        if not len(self.training) or not len(self.validation):
+            raise InputError(f"{args.corpus}: {len(usable)} recordings can be used; give at least two")
+        self.networks = {"model": model}
+        self.optimisers = {"optimiser": adamw(model, recipe.learning_rate, (0.9, 0.98), recipe.weight_decay)}
+
+    def batches(self, seed: int) -> Iterator[tuple[object, dict[str, Tensor]]]:
+        """Recordings (B,) and their speeds (B,) on the host, of one bucket's lengths."""
+        rng, recipe = np.random.default_rng(seed), self.recipe
+        rate = self.config.sampling_rate
+        while True:
+            order = rng.permutation(self.training)
+            seconds = self.recordings.lengths[order] / rate
+            bucket = np.searchsorted(recipe.bucket_seconds, seconds)
+            made = []
+            for number, longest in enumerate(recipe.bucket_seconds):
+                members, size = order[bucket == number], max(1, int(recipe.seconds_per_batch / longest))
+                made += [(longest, members[i : i + size]) for i in range(0, len(members), size)]
+            for place in rng.permutation(len(made)).tolist():
+                longest, members = made[place]
+                speeds = rng.uniform(recipe.speed_min, recipe.speed_max, len(members))
+                if recipe.speed_discrete:
+                    speeds = rng.choice([recipe.speed_min, 1.0, recipe.speed_max], len(members))
+                yield (
+                    longest,
+                    {"members": torch.from_numpy(members), "speeds": torch.from_numpy(speeds).float()},
+                )
+
+    def read(self, members: Tensor, speeds: Tensor, longest: float) -> tuple[Tensor, Tensor]:
+        """Recordings (B,) at these speeds (B,), up to so many seconds at the slowest: audio (B, T * hop) and
+        lengths (B,), on the host.
+        """
+        config = self.config
+        most = int(longest * config.sampling_rate / min(1.0, self.recipe.speed_min))
+        samples = config.padded_frames(most) * config.hop_length
+        lengths = torch.clamp((self.lengths[members] / speeds).long(), max=samples)
+        on_device = (
+            x.to(self.device, non_blocking=True)
+            for x in (self.starts[members], self.lengths[members], speeds)
+        )
+        audio, _ = read_at_speeds(self.audio, *on_device, samples)
+        return audio, lengths
+
+    def loss(
+        self, model: Jasper, features: Tensor, frames: Tensor, members: Tensor, lengths: Tensor
+    ) -> tuple:
+        """Mean CTC loss for each character, and log-probabilities (B, F, labels + 1) of outputs (B,)."""
+        hop = self.config.hop_length
+        with autocast(self.device):
+            encoded = model.encoder(features, frames)
+        log_probs = model.decoder(encoded.float())
+        counts = model.steps(torch.div(lengths + hop - 1, hop, rounding_mode="floor"))
+        targets = self.targets.ids[members].to(self.device, non_blocking=True)
+        loss = F.ctc_loss(
+            log_probs.transpose(0, 1),
+            targets,
+            counts,
+            self.targets.lengths[members],
+            blank=self.config.blank,
+            zero_infinity=True,
+        )
+        return loss, log_probs, counts
+
+    def step(self, key: object, members: Tensor, speeds: Tensor) -> dict[str, Tensor]:
+        """One update with recordings (B,) of a bucket at speeds (B,), both on the host."""
+        self.optimisers["optimiser"].zero_grad()
+        assert isinstance(key, float)
+        with torch.no_grad():
+            audio, lengths = self.read(members, speeds, key)
+            on_device = lengths.to(self.device, non_blocking=True)
+            features, frames = augmented_features(self.features, self.bases, audio, on_device, self.recipe)
+        loss, _, _ = self.loss(self.model, features, frames, members, lengths)
+        loss.backward()
+        self.update()
+        return {"ctc": loss.detach()}
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """Loss and word error rate of held-out recordings as they are."""
+        model = self.averaged_model()
+        losses, pairs = [], []
+        for first in range(0, len(self.validation), VALIDATION_BATCH):
+            members = torch.from_numpy(self.validation[first : first + VALIDATION_BATCH])
+            speeds = torch.ones(len(members))
+            audio, lengths = self.read(members, speeds, self.recipe.bucket_seconds[-1])
+            features, frames = clean_features(self.features, audio, lengths.to(self.device))
+            loss, log_probs, counts = self.loss(model, features, frames, members, lengths)
+            losses.append(loss.item())
+            best = log_probs.argmax(2).cpu().numpy()
+            for row, count, member in zip(best, counts.tolist(), members.tolist(), strict=True):
+                heard = greedy_text(row[:count], self.config.labels).split()
+                pairs.append((self.targets.words[member], heard))
+        return {"validation_ctc": float(np.mean(losses)), "validation_wer": error_rate(pairs)}
+
+
+def main() -> None:
+    args = recipe_parser("jasper", JasperRecipe).parse_args()
+    device = start(args)
+    recordings = load_recordings(args.corpus, args.built[0].sampling_rate)
+    run_training(args, JasperTrainer(args, recordings, device), log_every=500)
+
+
+if __name__ == "__main__":
+    run(main)

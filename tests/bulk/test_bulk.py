@@ -1,0 +1,322 @@
+"""Tables of texts in shards: spoken as `speak` speaks them, and the same however often a run is killed."""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from common.audio.sound_files import encode_audio
+from common.bulk.feed import MOST_FAILURES, WorkerLost, feed
+from common.bulk.run import Progress, duration
+from common.bulk.shards import Shard, ShardReport, cut_shards, seed_of
+from common.bulk.texts import Table, Text
+from common.cli.speak import main
+from common.errors import InputError
+from common.runner import TextToSpeech
+
+ROOT = Path(__file__).parents[2]
+TEXTS = [f"Sentence number {number}{' and so on' * (number % 4)}." for number in range(14)]
+
+
+def write_table(path: Path, texts=TEXTS) -> Path:
+    if path.suffix == ".txt":
+        path.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    elif path.suffix == ".jsonl":
+        rows = [json.dumps({"id": f"s{i}", "text": text}) for i, text in enumerate(texts)]
+        path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    else:
+        content = io.StringIO()
+        csv.writer(content, lineterminator="\n").writerows(
+            [("n", "id", "text"), *((i, f"s{i}", text) for i, text in enumerate(texts))]
+        )
+        path.write_text(content.getvalue(), encoding="utf-8")
+    return path
+
+
+def words_of(tiny_voice, table: Path, folder: Path, *more: object) -> list[str]:
+    words = ("-i", table, "-o", folder, "--voice", tiny_voice, "--device", "cpu", "--shard-size", 4, *more)
+    return [str(word) for word in words]
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    """Every file, hidden ones too."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def sounds_of(folder: Path) -> dict[str, bytes]:
+    """By id: which shard a sound is in is left out."""
+    return {path.stem: path.read_bytes() for path in folder.glob("*/*.wav")}
+
+
+# Reading
+
+
+@pytest.mark.parametrize("suffix", ["txt", "csv", "jsonl"])
+def test_every_table_gives_its_texts(suffix, tmp_path):
+    table = Table(write_table(tmp_path / f"in.{suffix}", ["One.", 'A "quoted", one.', "日本"]))
+    ids = ["1", "2", "3"] if suffix == "txt" else ["s0", "s1", "s2"]
+    assert list(table) == [Text(*row) for row in zip(ids, ["One.", 'A "quoted", one.', "日本"], strict=True)]
+    assert table.scan() == 3
+
+
+def test_columns_may_have_any_name_and_cells_several_lines(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_bytes(b'\xef\xbb\xbfkey,sentence\r\na.wav,"One\r\nline."\r\n\r\nb,\r\n')
+    assert list(Table(path, "sentence", "key")) == [Text("a", "One\nline."), Text("b", "")]
+    (tmp_path / "in.tsv").write_text('sentence\tn\n"Quoted" here.\t1\n')
+    assert list(Table(tmp_path / "in.tsv", "sentence")) == [Text("1", '"Quoted" here.')]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "in.csv",
+            "id,words\n1,Hello\n",
+            "has no column 'text' (it has: id, words): give --text-column NAME",
+        ),
+        ("in.csv", "id,text\n1\n", "line 2 has 1 columns, and the first line 2"),
+        ("in.csv", 'text\n"open\n', "line 2: unexpected end of data"),
+        ("in.csv", "id,text\na,One\na,Two\n", "the id 'a' stands there twice"),
+        ("in.csv", "id,text\n../a,One\n", "line 2: '../a' cannot be the name of a file"),
+        ("in.csv", "id,text\n", "holds no text to speak"),
+        ("in.csv", "", "has no column 'text' (it has: none)"),
+        ("in.jsonl", '{"text": "One"}\nTwo\n', "line 2 is no JSON"),
+        ("in.jsonl", '["One"]\n', 'line 1 is no JSON object, as {"text": ...} is'),
+        ("in.jsonl", '{"text": 5}\n', "line 1: text must be text, not 5"),
+        ("in.jsonl", '{"text": "One", "id": 1.5}\n', "id must be text or a whole number, not 1.5"),
+        ("in.jsonl", '{"words": "One"}\n', "line 1 has no column 'text' (it has: words)"),
+        ("in.txt", b"One\n\xff\n", "line 2 is not UTF-8 (byte 0xff)"),
+        ("in.xlsx", "One\n", "does not name a table of texts; use one of .txt, .csv"),
+    ],
+)
+def test_what_cannot_be_read_is_a_sentence(name, content, message, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InputError) as error:
+        Table(path).scan()
+    assert message in str(error.value)
+
+
+def test_without_pyarrow_a_sentence_says_how_to_get_it(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match=r"parquet needs pyarrow: pip install -e '.\[parquet\]'"):
+        Table(tmp_path / "in.parquet").scan()
+
+
+# Speaking
+
+
+def test_a_table_is_spoken_as_speak_speaks_it(tiny_voice, tmp_path, capsys):
+    tts = TextToSpeech.load(voice=tiny_voice, device="cpu", threads=1)
+    folder = tmp_path / "out"
+    table = write_table(tmp_path / "in.csv", [*TEXTS, "", "..."])
+    assert main(words_of(tiny_voice, table, folder, "--workers", 1, "--price", 2)) == 2
+    said = capsys.readouterr()
+    assert f"{folder}: 14 of 16 texts" in said.out
+    assert f"2 of 16 texts were not spoken: {folder}/not-spoken.csv" in said.err
+    assert "16 of 16 texts, " in said.err and " for all of it\n" in said.err
+    assert sounds_of(folder) == {
+        f"s{i}": encode_audio(tts.speak(text).samples, tts.sampling_rate) for i, text in enumerate(TEXTS)
+    }
+    rows = list(csv.DictReader((folder / "manifest.csv").open()))
+    assert [row["id"] for row in rows] == [f"s{i}" for i in range(len(TEXTS))]
+    for row in rows:
+        with wave.open(str(folder / row["file"])) as sound:
+            assert float(row["seconds"]) == pytest.approx(sound.getnframes() / 22050, abs=1e-6)
+    failed = list(csv.reader((folder / "not-spoken.csv").open()))
+    assert failed[1] == ["s14", "no audio made: the text is empty"]
+    assert failed[2][0] == "s15" and "can be spoken" in failed[2][1]
+
+
+def test_shards_and_workers_change_no_sample(tiny_voice, tmp_path):
+    table = write_table(tmp_path / "in.jsonl")
+    for name, more in (("one", ()), ("other", ("--shard-size", 5, "--workers", 2))):
+        assert main(words_of(tiny_voice, table, tmp_path / name, *more)) == 0
+    assert sounds_of(tmp_path / "one") == sounds_of(tmp_path / "other")
+    assert len(sounds_of(tmp_path / "one")) == len(TEXTS)
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_goes_on_to_the_same_bytes(tiny_voice, tmp_path):
+    table = write_table(tmp_path / "in.txt", TEXTS * 4)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert main(words_of(tiny_voice, table, whole, "--format", "flac", "--workers", 1)) == 0
+    words = words_of(tiny_voice, table, killed, "--format", "flac", "--workers", 2)
+    command = [sys.executable, "-m", "melforge", "speak", *words]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    for shards in (2, 5):
+        process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
+        while len(list(killed.glob("0*"))) < shards:
+            assert process.poll() is None
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    (killed / ".000013.00ff.tmp").mkdir(exist_ok=True)  # as a worker leaves that is killed
+    first = (killed / "000000" / "1.flac").stat().st_mtime_ns
+    assert main(words) == 0
+    assert content_of(killed) == content_of(whole)
+    assert (killed / "000000" / "1.flac").stat().st_mtime_ns == first, "what was finished is not made again"
+
+
+def test_a_text_has_a_seed_of_its_own():
+    seeds = {seed_of(seed, name) for seed in (0, 1) for name in ("1", "2", "s1")}
+    assert len(seeds) == 6 and all(0 <= seed < 1 << 63 for seed in seeds)
+    assert seed_of(0, "1") == 3342184578159923290
+
+
+def test_what_fails_while_it_is_spoken_is_listed(tiny_voice, tmp_path, monkeypatch):
+    speak_each = TextToSpeech.speak_each
+
+    def failing(self, texts, *how, **more):
+        if any("number 5" in text.text for text in texts):
+            raise ValueError("such is life")
+        return speak_each(self, texts, *how, **more)
+
+    monkeypatch.setattr(TextToSpeech, "speak_each", failing)
+    table = write_table(tmp_path / "in.txt")
+    assert main(words_of(tiny_voice, table, tmp_path / "out", "--format", "wav", "--workers", 1)) == 2
+    assert len(sounds_of(tmp_path / "out")) == len(TEXTS) - 1
+    assert (tmp_path / "out" / "not-spoken.csv").read_text() == "id,reason\n6,such is life\n"
+
+
+def test_a_strict_run_lists_symbols_that_cannot_be_spoken(tiny_voice, tmp_path):
+    table = write_table(tmp_path / "in.txt", ["One \ue000 two.", "Two."])
+    for name, more, status in (("warned", (), 0), ("strict", ("--strict",), 2)):
+        words = words_of(tiny_voice, table, tmp_path / name, "--format", "wav", "--workers", 1, *more)
+        assert main(words) == status
+    rows = list(csv.DictReader((tmp_path / "warned" / "manifest.csv").open()))
+    assert "cannot be spoken" in rows[0]["warnings"] and not rows[1]["warnings"]
+    assert "cannot be spoken" in (tmp_path / "strict" / "not-spoken.csv").read_text()
+
+
+# What users get wrong
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--format", "wave"), "unknown format 'wave': did you mean 'wav'?"),
+        (("--plot", "x.png"), "--plot is for phrases"),
+        (("--subtitles", "srt"), "--subtitles is for phrases"),
+        (("--price", "-1"), "--price must not be negative"),
+        (("-o", "-"), "is a table of texts: give a folder with -o DIR"),
+        (("-i", "-", "--format", "wav"), "needs a file: give -i FILE"),
+        (("--sigma", "0.5"), "the control 'sigma' would change nothing"),
+        (("--id-column", "key"), "has no column 'key' (it has: n, id, text): give --id-column NAME"),
+    ],
+)
+def test_mistakes_are_sentences(words, message, tiny_voice, tmp_path):
+    table = write_table(tmp_path / "in.csv")
+    with pytest.raises(InputError) as error:
+        main([*words_of(tiny_voice, table, tmp_path / "out", "--workers", 1), *words])
+    assert message in str(error.value)
+
+
+def test_a_folder_of_another_run_is_refused(tiny_voice, tmp_path):
+    table, folder = write_table(tmp_path / "in.csv", TEXTS[:2]), tmp_path / "out"
+    words = words_of(tiny_voice, table, folder, "--workers", 1)
+    with pytest.raises(InputError, match="'sigma' would change nothing"):
+        main([*words, "--sigma", "0.5"])
+    assert main(words) == 0, "where nothing was spoken there is no run"
+    with pytest.raises(InputError, match=r"holds another run \(controls.seed: 0, not 3\): give another"):
+        main([*words, "--seed", "3"])
+    with pytest.raises(InputError, match=r"another run \(shard_size: 4, not 5\)"):
+        main([*words, "--shard-size", "5"])
+    write_table(table, TEXTS[:3])
+    with pytest.raises(InputError, match=r"another run \(table.sha256: "):
+        main(words)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("Dear")
+    with pytest.raises(InputError, match="is not empty, and holds no run that could go on"):
+        main(words_of(tiny_voice, table, tmp_path / "full"))
+
+
+# Workers and progress
+
+
+class Fakes:
+    """Workers that answer at once, or are lost at these shards."""
+
+    def __init__(self, losing=()):
+        self.losing, self.begun, self.ended = list(losing), 0, False
+        self.answers: list = []
+
+    def begin(self):
+        self.begun += 1
+        self.answers.append((self.begun, None))
+        return self.begun
+
+    def give(self, worker, shard):
+        if shard.number in self.losing:
+            self.losing.remove(shard.number)
+            self.answers.append((worker, WorkerLost("it was killed")))
+        else:
+            self.answers.append((worker, ShardReport(shard.number, 1, 0, 1.0)))
+
+    def wait(self):
+        return self.answers.pop(0)
+
+    def end(self):
+        self.ended = True
+
+
+def test_a_lost_worker_is_replaced_and_its_shard_spoken():
+    crew = Fakes(losing=[2, 2, 5])
+    shards = cut_shards([Text(str(i), "Text.") for i in range(8)], 1)
+    assert sorted(report.number for report in feed(crew, 3, shards)) == list(range(8))
+    assert crew.ended and crew.begun == 6
+    # The last shard's worker is lost while others have nothing to do: one of them takes it.
+    crew = Fakes(losing=[7])
+    crew.answers.append((0, WorkerLost("an idle one")))
+    shards = cut_shards([Text(str(i), "Text.") for i in range(8)], 1)
+    assert sorted(report.number for report in feed(crew, 3, shards)) == list(range(8))
+    assert list(feed(Fakes(), 3, [])) == []
+    assert list(feed(few := Fakes(), 3, [Shard(0, ())])) and few.begun == 1
+
+
+def test_workers_for_which_there_is_no_room_are_not_waited_for():
+    class Crowded(Fakes):
+        def begin(self):
+            self.begun += 1
+            if self.begun <= 2:
+                self.answers.append((self.begun, None))
+            return self.begun
+
+    crew = Crowded(losing=[5])
+    shards = cut_shards([Text(str(i), "Text.") for i in range(8)], 1)
+    assert sorted(report.number for report in feed(crew, 4, shards)) == list(range(8))
+    assert crew.ended
+
+
+def test_workers_that_are_lost_again_and_again_end_the_run():
+    crew = Fakes(losing=[2] * MOST_FAILURES)
+    with pytest.raises(InputError, match=r"lost 3 times, at last because it was killed: .* --workers"):
+        list(feed(crew, 1, cut_shards([Text(str(i), "Text.") for i in range(8)], 1)))
+    assert crew.ended
+
+
+def test_progress_says_how_long_and_for_how_much():
+    progress = Progress(texts=1000, shards=10, left=4, shard_size=100, price=6.0)
+    progress._done, progress.seconds = 100, 600.0
+    assert progress.line(took=60.0) == (
+        "100 of 400 texts, 1.7 a second, 10.0 x real time, 3 min 0 s left, 0.40 for all of it"
+    )
+    assert [duration(seconds) for seconds in (5.4, 65, 7300)] == ["5 s", "1 min 5 s", "2 h 1 min"]
+
+
+def test_samples_are_whole(tiny_voice, tmp_path):
+    table = write_table(tmp_path / "in.txt", TEXTS[:1])
+    assert main(words_of(tiny_voice, table, tmp_path / "out", "--format", "wav", "--workers", 1)) == 0
+    with wave.open(str(tmp_path / "out" / "000000" / "1.wav")) as sound:
+        samples = np.frombuffer(sound.readframes(sound.getnframes()), "<i2")
+    assert len(samples) and np.abs(samples).max() > 0

@@ -1,0 +1,203 @@
+"""The ingress where replicas are lost: nothing is sent twice, nothing left out, nothing spliced."""
+
+import asyncio
+
+import pytest
+
+from common.errors import InputError
+from tests.conftest import has_server
+
+pytestmark = pytest.mark.serve
+if has_server():
+    from common.cluster import forward
+    from common.cluster.forward import Asked, Forward, ReplicaLost
+    from common.serve.errors import overloaded
+
+BODY = b'{"input": "Hello there."}'
+SCOPE = {
+    "type": "http",
+    "method": "POST",
+    "path": "/v1/audio/speech",
+    "query_string": b"",
+    "http_version": "1.1",
+    "headers": [(b"content-length", str(len(BODY)).encode()), (b"x-request-id", b"mine")],
+}
+
+
+class Replicas:
+    """Each answer is a list of chunks, an error in it, or a status; `None` never ends."""
+
+    def __init__(self, *answers):
+        self.answers, self.asked, self.cancelled = list(answers), [], 0
+
+    def ask(self, request):
+        self.asked.append(request)
+        return Answer(self, self.answers.pop(0))
+
+
+class Answer:
+    def __init__(self, replicas, parts):
+        self.replicas, self.parts = replicas, parts
+
+    async def __aiter__(self):
+        status = 200
+        started = False
+        for part in self.parts:
+            await asyncio.sleep(0)
+            if isinstance(part, int):
+                status = part
+                continue
+            if isinstance(part, Exception):
+                raise part
+            if not started:
+                started = True
+                headers = [(b"content-type", b"audio/pcm"), (b"x-request-id", b"mine")]
+                yield {"type": "http.response.start", "status": status, "headers": headers}
+            if part is None:
+                await asyncio.Event().wait()
+            yield {"type": "http.response.body", "body": part, "more_body": True}
+        yield {"type": "http.response.body", "body": b"", "more_body": False}
+
+    def cancel(self):
+        self.replicas.cancelled += 1
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(forward, "DELAYS", (0.0,) * 4)
+
+
+def answer_of(replicas, scope=SCOPE, leaves=False, most=1000):
+    """The messages that the client gets."""
+    sent = []
+
+    async def run():
+        received = [{"type": "http.request", "body": BODY, "more_body": False}]
+
+        async def receive():
+            if received:
+                return received.pop()
+            while not (leaves and sent):
+                await asyncio.sleep(0.001)
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            sent.append(message)
+
+        try:
+            await Forward(replicas.ask, most)(scope, receive, send)
+        finally:
+            replicas.sent = sent
+
+    asyncio.run(run())
+    return sent
+
+
+def body_of(sent):
+    return b"".join(message.get("body", b"") for message in sent)
+
+
+def lost():
+    return ReplicaLost("killed")
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        ([b"ab", b"cd", b"ef"],),
+        ([lost()], [b"ab", b"cd", b"ef"]),
+        ([b"ab", lost()], [b"ab", b"cd", b"ef"]),
+        ([b"ab", b"c", lost()], [b"abcd", lost()], [b"a", b"bcde", b"f"]),
+        ([b"ab", b"cdef", lost()], [b"abc", b"def"]),
+        ([b"ab", lost()], [503, b"busy"], [b"abcdef"]),
+    ],
+)
+def test_the_answer_goes_on_where_a_lost_replica_was(answers):
+    replicas = Replicas(*answers)
+    sent = answer_of(replicas)
+    assert body_of(sent) == b"abcdef"
+    assert [message["type"] for message in sent].count("http.response.start") == 1
+    assert [message.get("more_body") for message in sent[1:]].count(False) == 1
+    assert sent[0]["status"] == 200 and sent[0]["headers"] == [(b"content-type", b"audio/pcm")]
+    assert replicas.asked == [replicas.asked[0]] * len(answers) and replicas.cancelled == len(answers)
+    assert replicas.asked[0] == Asked("POST", "/v1/audio/speech", b"", tuple(SCOPE["headers"]), BODY, "1.1")
+
+
+@pytest.mark.parametrize("other", [[b"aX", b"cd"], [b"a"], [b"abX"]])
+def test_another_answer_is_not_spliced_on(other):
+    replicas = Replicas([b"abc", lost()], other)
+    with pytest.raises(ValueError, match="the answer cannot go on"):
+        answer_of(replicas)
+    assert body_of(replicas.sent) == b"abc" and replicas.sent[-1]["more_body"]
+
+
+def test_without_any_replica_it_is_a_503_of_the_known_form():
+    sent = answer_of(Replicas(*([lost()] for _ in range(4))))
+    assert sent[0]["status"] == 503 and (b"retry-after", b"1") in sent[0]["headers"]
+    assert b'"code":"overloaded"' in body_of(sent)
+    with pytest.raises(ReplicaLost, match="no replica finished"):
+        answer_of(Replicas([b"ab", lost()], *([lost()] for _ in range(3))))
+    assert answer_of(Replicas([overloaded("all are busy")]))[0]["status"] == 503
+
+
+def test_who_leaves_ends_the_work():
+    replicas = Replicas([b"ab", None])
+    assert body_of(answer_of(replicas, leaves=True)) == b"ab"
+    assert replicas.cancelled == 1
+
+
+def test_a_body_that_is_too_long_reaches_no_replica():
+    replicas = Replicas()
+    assert answer_of(replicas, most=10)[0]["status"] == 413 and not replicas.asked
+
+
+def test_a_request_gets_an_id_that_all_attempts_share():
+    replicas = Replicas([lost()], [b"ab"])
+    answer_of(replicas, {**SCOPE, "headers": [(b"x-request-id", b"not an id")]})
+    first, second = (dict(request.headers)[b"x-request-id"] for request in replicas.asked)
+    assert first == second and len(first) == 16
+
+
+def test_a_replicas_part_gives_the_messages_of_the_application():
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append((scope["path"], (await receive())["body"]))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for part in (b"ab", b"cd"):
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        seen.append((await receive())["type"])
+
+    async def run():
+        request = Asked("POST", "/v1/audio/speech", b"", (), BODY, "1.1")
+        messages = forward.answer(app, request)
+        got = [await anext(messages) for _ in range(3)]
+        await messages.aclose()
+        return got
+
+    got = asyncio.run(run())
+    assert body_of(got) == b"abcd"
+    assert seen == [("/v1/audio/speech", BODY), "http.disconnect"]
+
+
+def test_settings_that_cannot_be_are_sentences():
+    from common.cli.serve import main
+
+    for words, message in (
+        (("--replicas", "0"), "replicas must be at least 1, not 0"),
+        (("--replicas", "3", "--max-replicas", "2"), "max_replicas is 2, and there are 3 replicas"),
+        (("--gpus-per-replica", "-1"), "gpus_per_replica must be at least 0"),
+    ):
+        with pytest.raises(InputError, match=message):
+            main(words)
+
+
+def test_without_ray_the_command_and_ray_s_own_tools_say_how_to_get_it(monkeypatch):
+    import sys
+
+    from common.cli.serve import application, main
+
+    monkeypatch.setitem(sys.modules, "ray", None)
+    for run in (lambda: main(["--ray"]), lambda: application([])):
+        with pytest.raises(InputError, match=r"--ray needs ray: pip install -e '.\[ray\]'"):
+            run()

@@ -1,0 +1,379 @@
+"""Transcripts: labels to words with times, long and silent recordings, error rates, ears and the command."""
+
+import json
+import runpy
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from common.audio.sound_files import resample
+from common.recognition.listen import cuts, is_silent, pieces_of, transcribe
+from common.recognition.loading import load_recogniser
+from common.recognition.recogniser import Heard
+from common.recognition.transcript import (
+    collapse,
+    error_rate,
+    greedy_text,
+    normalised_words,
+    reference_words,
+    word_errors,
+    words_of,
+)
+from common.weights.ears import list_ears, load_ear
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "jasper"
+LABELS = " abcdefghijklmnopqrstuvwxyz'"
+BLANK = len(LABELS)
+
+
+def heard(text: str) -> Heard:
+    """One output a character of the text, "-" for the blank."""
+    labels = np.array([BLANK if c == "-" else LABELS.index(c) for c in text])
+    return Heard(
+        np.zeros((len(labels), BLANK + 1), np.float32), labels, np.full(len(labels), -0.5, np.float32)
+    )
+
+
+@pytest.mark.parametrize(
+    ("outputs", "text"),
+    [("", ""), ("----", ""), ("aa--a", "aa"), ("-hhe-ll-ll-o-", "hello"), ("  a  b", " a b"), ("-a-", "a")],
+)
+def test_repeats_are_one_character_unless_a_blank_lies_between(outputs, text):
+    assert greedy_text(heard(outputs).labels, LABELS) == text
+
+
+def test_collapse_gives_the_places_where_characters_begin():
+    assert collapse(heard("-aab-b").labels, BLANK).tolist() == [1, 3, 5]
+
+
+def test_words_have_times_and_scores():
+    words = words_of(heard("--hhi--  -yyou-"), LABELS, 0.02, 10.0)
+    assert [(word.word, round(word.start, 2), round(word.end, 2)) for word in words] == [
+        ("hi", 10.04, 10.10),
+        ("you", 10.20, 10.28),
+    ]
+    assert all(word.score == pytest.approx(np.exp(-0.5)) for word in words)
+    assert words_of(heard("- -  -"), LABELS, 0.02) == []
+
+
+def test_references_are_written_as_a_recogniser_writes():
+    text = "Well-known; it’s\tDr. O'Neil, 5 o'clock!"
+    assert normalised_words(text, LABELS) == ["well", "known", "it's", "dr", "o'neil", "o'clock"]
+    assert reference_words(text, LABELS) == ["well", "known", "it's", "doctor", "o'neil", "five", "o'clock"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "other", "errors"),
+    [
+        ("a b c", "a b c", 0),
+        ("a b c", "a c", 1),
+        ("a c", "a b c", 1),
+        ("a b", "b a", 2),
+        ("", "x", 1),
+        ("x", "", 1),
+    ],
+)
+def test_word_errors(reference, other, errors):
+    assert word_errors(reference.split(), other.split()) == errors
+
+
+def test_the_rate_counts_words_of_all_references():
+    assert error_rate([(["a", "b", "c"], ["a"]), (["d"], ["d"])]) == 0.5 and error_rate([]) == 0.0
+
+
+def test_long_recordings_are_cut_where_they_are_quiet():
+    rate, rng = 1000, np.random.default_rng(0)
+    audio = rng.standard_normal(50 * rate).astype(np.float32)
+    for second in (17.0, 34.5):
+        audio[int(second * rate) : int((second + 0.4) * rate)] *= 0.01
+    places = cuts(audio, rate, 20 * rate)
+    assert places[0] == 0 and places[-1] == len(audio) and len(places) == 4
+    assert 17.0 <= places[1] / rate <= 17.4 and 34.5 <= places[2] / rate <= 34.9
+    assert cuts(audio[:100], rate, 20 * rate) == [0, 100]
+
+
+def test_silence_is_not_heard():
+    assert is_silent(np.zeros(16000, np.float32), 16000) and is_silent(np.ones(100, np.float32), 16000)
+    assert not is_silent(np.full(16000, 0.01, np.float32), 16000)
+
+
+# An ear
+
+
+@pytest.fixture(scope="session")
+def ear(tmp_path_factory) -> Path:
+    """The published checkpoint of random weights as an ear."""
+    from common.training.ear import write_ear
+    from common.weights.published import read_checkpoint
+
+    folder = tmp_path_factory.mktemp("ears") / "small"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("common.export.to_onnx.check_sizes", lambda stage: [])
+        write_ear(folder, read_checkpoint(GOLDEN / "checkpoint.pt"), {"licence": "test"})
+    return folder
+
+
+@pytest.fixture
+def run(ear, monkeypatch, capsys):
+    """Runs a command in this process; its status, stdout and stderr."""
+    monkeypatch.setenv("MELFORGE_EARS", str(ear.parent))
+
+    def run(*words: object):
+        monkeypatch.setattr(sys, "argv", ["melforge", *map(str, words)])
+        with pytest.raises(SystemExit) as stopped:
+            runpy.run_module("melforge", run_name="__main__")
+        return stopped.value.code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def noise() -> np.ndarray:
+    return (np.random.default_rng(3).standard_normal(40000) * 0.1).astype(np.float32)
+
+
+def test_an_ear_is_found_by_name_and_folder(ear, monkeypatch):
+    monkeypatch.setenv("MELFORGE_EARS", str(ear.parent))
+    assert list_ears() == ["small"]
+    for name in (None, "small", ear, ear / "ear.yaml"):
+        found = load_ear(name)
+        assert (found.name, found.licence, found.source.words) == ("small", "test", ("--ear", "small"))
+    assert found.source.mel.sampling_rate == 16000 and set(found.source.graphs) == {
+        *("masked_features", "masked_encoder", "decoder")
+    }
+    size = (ear / "jasper" / "weights.safetensors").stat().st_size
+    assert size < 1.3 * 2 * sum(value.size for value in found.source.state.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("smal", "unknown ear 'smal': did you mean 'small'"),
+        ("a/b", "ear folder a/b not found"),
+        ("EMPTY", "is not an ear: it has no ear.yaml"),
+    ],
+)
+def test_what_is_no_ear_is_refused(ear, monkeypatch, tmp_path, name, message):
+    monkeypatch.setenv("MELFORGE_EARS", str(ear.parent))
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        load_ear(tmp_path if name == "EMPTY" else name)
+
+
+def test_mistakes_in_an_ears_file_are_named(ear, tmp_path):
+    text = (ear / "ear.yaml").read_text()
+    for old, new, message in (
+        ("model: jasper", "model: hifigan", r"ear\.yaml, line \d+: unknown recogniser 'hifigan'"),
+        ("licence: test", "licnce: test", r"ear\.yaml, line \d+: unknown key 'licnce'"),
+        ("hop_length: 160", "hop_length: none", "hop_length must be a whole number"),
+    ):
+        assert old in text
+        (tmp_path / "ear.yaml").write_text(text.replace(old, new))
+        with pytest.raises(ValueError, match=message):
+            load_ear(tmp_path)
+
+
+def test_without_an_ear_the_way_out_is_named(run, monkeypatch, tmp_path, noise):
+    monkeypatch.setenv("MELFORGE_EARS", str(tmp_path / "none"))
+    soundfile.write(tmp_path / "it.wav", noise, 16000)
+    status, out, errors = run("transcribe", tmp_path / "it.wav")
+    assert (status, out) == (2, "") and errors.count("\n") == 1
+    assert "there is no ear in" in errors and "--ear FOLDER" in errors and "--checkpoint FILE" in errors
+
+
+def times(transcripts) -> list:
+    """Texts and times; scores differ by rounding."""
+    return [[(word.word, word.start, word.end) for word in made.words] for made in transcripts]
+
+
+def test_transcripts_do_not_depend_on_batches_or_company(ear, noise):
+    recogniser = load_recogniser(ear, device="cpu")
+    recordings = [(noise[:n], 16000) for n in (40000, 17000, 8001, 500)] + [
+        (np.zeros(9000, np.float32), 16000)
+    ]
+    together = transcribe(recogniser, recordings)
+    assert times(together) == times(transcribe(recogniser, recordings, batch=2))
+    assert times(together) == times([transcribe(recogniser, [one])[0] for one in recordings])
+    short = transcribe(recogniser, [(noise[:1700], 16000)])  # fewer outputs than the stages' fewest
+    assert short[0].seconds == 1700 / 16000
+    assert all(made.text for made in together[:3]) and not any(made.words for made in together[3:])
+    assert [made.seconds for made in together] == [
+        2.5,
+        17000 / 16000,
+        8001 / 16000,
+        500 / 16000,
+        9000 / 16000,
+    ]
+
+
+def test_long_recordings_are_heard_in_pieces(ear, noise):
+    recogniser = load_recogniser(ear, device="cpu")
+    long = np.concatenate([noise] * 20 + [np.zeros(16000 * 30, np.float32)])  # 50 s and silence
+    pieces = pieces_of(0, long, recogniser)
+    assert all(piece.end - piece.start <= 20 * 16000 for piece in pieces) and 3 <= len(pieces) <= 5
+    (made,) = transcribe(recogniser, [(long, 16000)])
+    assert made.words[-1].end <= made.seconds == 80 and made.words[0].start < 1
+    assert all(one.end <= other.start + 0.02 for one, other in zip(made.words, made.words[1:], strict=False))
+
+
+def test_the_command_writes_text_times_and_rates(run, noise, tmp_path):
+    folder = tmp_path / "sounds"
+    (folder / "deeper").mkdir(parents=True)
+    soundfile.write(folder / "a.flac", resample(noise, 16000, 22050), 22050)
+    stereo = np.stack([resample(noise, 16000, 44100)] * 2, axis=1)
+    soundfile.write(folder / "deeper" / "b.wav", stereo, 44100)
+    soundfile.write(folder / "silent.wav", np.zeros(16000), 16000)
+    (folder / "a.txt").write_text("Something else.")
+    status, out, errors = run("transcribe", folder, "--timestamps")
+    assert status == 0, errors
+    assert "silent.wav: (nothing heard)" in out and "word error rate 100.0 % of 2 words" in out
+    assert "from s" in out and "score" in out
+    status, out, _ = run("transcribe", folder, "--json")
+    found = json.loads(out)
+    assert [Path(one["file"]).name for one in found["recordings"]] == ["a.flac", "b.wav", "silent.wav"]
+    first = found["recordings"][0]
+    assert first["seconds"] == 2.5 and first["words"][0]["start"] < first["words"][0]["end"] <= 2.52
+    assert first["reference"] == "something else" and first["wer"] >= 1 and found["wer"] >= 1
+    assert found["recordings"][2]["words"] == [] and "wer" not in found["recordings"][1]
+
+
+def test_settings_of_the_recogniser_are_options(run, noise, tmp_path):
+    published = GOLDEN / "checkpoint.pt"
+    for words, place in ((("--ear", "small"), "ear.yaml"), (("--checkpoint", published), "checkpoint.pt")):
+        status, out, errors = run("transcribe", *words, "--set", "dither=0", "--print-hparams")
+        assert status == 0, errors
+        (line,) = (line for line in out.splitlines() if line.strip().startswith("dither"))
+        assert line.strip().startswith("dither: 0.0  # --set dither=0") and place in line
+
+
+def test_manifests_give_files_and_references(run, noise, tmp_path):
+    soundfile.write(tmp_path / "it.wav", noise, 16000)
+    status, out, _ = run("transcribe", tmp_path / "it.wav", "--json")
+    text = json.loads(out)["recordings"][0]["text"]
+    entry = {"audio_filepath": "it.wav", "duration": 2.5, "text": f"{text} more"}
+    for content in (f"{json.dumps(entry)}\n\n", json.dumps([entry, entry])):
+        (tmp_path / "m.json").write_text(content)
+        status, out, errors = run("transcribe", "--manifest", tmp_path / "m.json", "--json")
+        assert status == 0, errors
+        words = len(text.split()) + 1
+        assert json.loads(out)["wer"] == pytest.approx(1 / words, abs=1e-4)
+
+
+def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
+    soundfile.write(tmp_path / "it.wav", noise, 16000)
+    _, out, _ = run("transcribe", tmp_path / "it.wav", "--json")
+    text = json.loads(out)["recordings"][0]["text"]
+    status, out, errors = run("transcribe", tmp_path / "it.wav", "--expect", text)
+    assert status == 0 and not errors and "words are there, each once" in out
+    status, out, _ = run("transcribe", tmp_path / "it.wav", "--expect", f"Missing word {text}", "--json")
+    found = json.loads(out)
+    assert status == 1 and not found["as_expected"]
+    assert [one["word"] for one in found["left_out"]] == ["missing", "word"]
+    assert [one["word"] for one in found["words"]] == text.split()
+    status, out, _ = run("transcribe", tmp_path / "it.wav", "--expect", f"{text} unsaid")
+    assert status == 1 and "left out: unsaid" in out
+    soundfile.write(tmp_path / "silent.wav", np.zeros(16000), 16000)
+    status, out, _ = run("transcribe", tmp_path / "silent.wav", "--expect", "It is.")
+    assert status == 1 and "left out: it is" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("WAV", "WAV", "--expect", "a"), "--expect is of one recording, and there are 2"),
+        (("WAV", "--expect", "..."), "it has no words that the recogniser could hear"),
+        ((), "nothing to transcribe: give sound files, a folder or --manifest FILE"),
+        (("none.wav",), "sound file none.wav not found"),
+        (("EMPTY",), "holds no sound files"),
+        (("TEXT",), "cannot be read as sound"),
+        (("--manifest", "TEXT"), "line 1: not JSON"),
+        (("--manifest", "ENTRY"), "line 1: an entry needs audio_filepath"),
+        (("WAV", "--ear", "smal"), "unknown ear"),
+        (("WAV", "--ear", "small", "--checkpoint", "x"), "--ear and --checkpoint exclude each other"),
+        (("WAV", "--checkpoint", "none.pt"), "none.pt not found"),
+        (("WAV", "--checkpoint", "a.pt", "--checkpoint", "b.pt"), "2 checkpoints for one recogniser"),
+        (("WAV", "--backend", "tpu"), "unknown backend"),
+    ],
+)
+def test_bad_input_is_a_sentence(run, noise, tmp_path, words, message):
+    soundfile.write(tmp_path / "it.wav", noise, 16000)
+    (tmp_path / "text.wav").write_text("no sound")
+    (tmp_path / "entry.json").write_text('{"text": "a"}')
+    (tmp_path / "empty").mkdir()
+    names = {"EMPTY": "empty", "TEXT": "text.wav", "ENTRY": "entry.json", "WAV": "it.wav"}
+    status, out, errors = run("transcribe", *(tmp_path / names[w] if w in names else w for w in words))
+    assert (status, out) == (2, "") and message in errors and errors.startswith("error: ")
+
+
+def test_ears_are_listed_exported_and_damage_is_named(run, ear, tmp_path):
+    status, out, _ = run("list", "--json")
+    found = json.loads(out)
+    assert found["ears"] == [{"name": "small", "description": "", "model": "jasper"}]
+    assert found["models"]["jasper"] == "recogniser"
+    assert {one["part"] for one in found["built"] if one["owner"] == "small"} == {
+        *("masked_features", "masked_encoder", "decoder")
+    }
+    copy = Path(shutil.copytree(ear, tmp_path / "copy"))
+    (copy / "jasper" / "masked_encoder.onnx").write_bytes(b"none")
+    soundfile.write(tmp_path / "it.wav", np.ones(16000) * 0.1, 16000)
+    status, _, errors = run("transcribe", tmp_path / "it.wav", "--ear", copy)
+    assert status == 2 and "does not load" in errors
+
+
+def test_an_ear_is_made_of_a_recogniser_only(run, tmp_path):
+    published = GOLDEN.parent / "hifigan" / "checkpoint.pt"
+    status, _, errors = run("ear", tmp_path / "it", "--checkpoint", published)
+    assert status == 2 and "is a hifigan (vocoder): an ear is a recogniser's" in errors
+    assert not (tmp_path / "it").exists()
+
+
+def test_a_recogniser_is_measured(run):
+    words = ("--ear", "small", "--seconds", "0.5,1", "--batches", "1,2", "--runs", "3", "--threads", "1")
+    status, out, errors = run("benchmark-recogniser", *words, "--json")
+    assert status == 0, errors
+    rows = json.loads(out)
+    assert [(row["seconds"], row["batch"]) for row in rows] == [(0.5, 1), (0.5, 2), (1, 1), (1, 2)]
+    assert set(rows[0]["stages"]) == {"jasper.masked_features", "jasper.masked_encoder", "jasper.decoder"}
+    assert rows[3]["times_real_time"] == pytest.approx(2 / rows[3]["mean"])
+    status, out, _ = run("benchmark-recogniser", *words)
+    assert status == 0 and "x real time" in out and len(out.splitlines()) == 5
+    for more, message in (
+        (("--backend", "tpu"), "unknown backend 'tpu'"),
+        (("--precision", "int8"), "--precision int8: use fp32 or fp16"),
+        (("--seconds", "-1"), "--seconds -1: give numbers above 0"),
+        (("--precision", "fp16"), "nothing to measure: fp16 is for trt"),
+    ):
+        status, out, errors = run("benchmark-recogniser", *words, *more)
+        assert (status, out) == (2, "") and message in errors
+
+
+def test_a_corpus_is_compared_with_its_texts(run, noise, tmp_path):
+    (tmp_path / "wavs").mkdir()
+    for name, audio in (("right", noise), ("wrong", noise), ("silent", np.zeros(16000, np.float32))):
+        soundfile.write(tmp_path / "wavs" / f"{name}.wav", audio, 16000)
+    _, out, _ = run("transcribe", tmp_path / "wavs" / "right.wav", "--json")
+    text = json.loads(out)["recordings"][0]["text"]
+    lines = [f"right|raw|{text.upper()}", f"wrong|unsaid {text}", "", "silent|Never said."]
+    (tmp_path / "metadata.csv").write_text("\n".join(lines))
+    status, out, errors = run("check-corpus", tmp_path, "--ear", "small")
+    assert status == 1, errors
+    assert "2 of 3 recordings differ from their texts" in out and "right.wav" not in out
+    assert "wrong.wav" in out and "left out: unsaid (" in out and "left out: never (0.00 s), said" in out
+    status, out, _ = run("check-corpus", tmp_path, "--json")
+    found = json.loads(out)
+    assert [Path(one["file"]).stem for one in found] == ["silent", "wrong", "right"]
+    assert found[2]["wer"] == 0 and found[0]["heard"] == "" and found[0]["text"] == "never said"
+    (tmp_path / "metadata.csv").write_text(lines[0])
+    assert run("check-corpus", tmp_path)[0] == 0
+    for content, message in (("right", "line 1: write name|text"), ("none|a", "none.wav not found")):
+        (tmp_path / "metadata.csv").write_text(content)
+        status, out, errors = run("check-corpus", tmp_path)
+        assert (status, out) == (2, "") and message in errors
+    (tmp_path / "metadata.csv").unlink()
+    assert "has no texts" in run("check-corpus", tmp_path)[2]
+    (tmp_path / "wavs" / "right.txt").write_text(text)
+    assert run("check-corpus", tmp_path)[0] == 0
+    assert "not found" in run("check-corpus", tmp_path / "none")[2]

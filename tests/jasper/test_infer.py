@@ -1,0 +1,166 @@
+"""Jasper's driver on every backend: batches, buckets, forms; verify, export and engines of its stages."""
+
+import json
+import runpy
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from common.config.deployment import Deployment
+from common.export.to_onnx import check_source, source_stages, with_graphs
+from common.recognition.loading import make_recogniser
+from common.stages import plan_of
+from common.synthesis.loading import override
+from common.verify.recognition import verify_recogniser
+from common.verify.stages import Setup, perturb
+from common.weights.published import read_checkpoint
+from tests.jasper.test_model import DATA, GOLDEN
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MELFORGE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        published = read_checkpoint(GOLDEN / "checkpoint.pt")
+        yield with_graphs(published, source_stages(published), 0)
+
+
+@pytest.fixture(scope="module")
+def audios() -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    longer = (rng.standard_normal(30000) * 0.05).astype(np.float32)
+    rows = zip(DATA["audio"], DATA["audio_lens"], strict=True)
+    return [*(audio[:length] for audio, length in rows), longer]
+
+
+def near(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.shape == other.shape and np.abs(one - other).max() <= 1e-3
+
+
+@pytest.mark.parametrize("backend", ["torch", "onnx"])
+def test_a_batch_is_what_its_items_are_alone(source, audios, backend):
+    recogniser = make_recogniser(source, backend, "cpu")
+    assert recogniser.batch_safe and recogniser.largest_batch > 8
+    for audio, heard in zip(audios, recogniser.hear(audios), strict=True):
+        (alone,) = recogniser.hear([audio])
+        assert near(heard.log_probs, alone.log_probs) and near(heard.scores, alone.scores)
+        assert heard.labels.tolist() == alone.labels.tolist()
+        assert len(heard.labels) == recogniser.config.steps(recogniser.config.frames(len(audio)))
+
+
+def test_backends_agree(source, audios):
+    torch, onnx = (make_recogniser(source, backend, "cpu").hear(audios) for backend in ("torch", "onnx"))
+    for one, other in zip(torch, onnx, strict=True):
+        assert near(one.log_probs, other.log_probs) and (one.labels == other.labels).all()
+
+
+def test_buckets_give_the_same(source, audios):
+    lengths = {"trt_max_output_seq_len_list": (112, 400), "trt_multi_engine": True}
+    bucketed = make_recogniser(source, "onnx", "cpu", deployment=Deployment(**lengths))
+    whole = make_recogniser(source, "onnx", "cpu")
+    for audio in audios:
+        (one,), (other,) = bucketed.hear([audio]), whole.hear([audio])
+        assert near(one.log_probs, other.log_probs)
+    calls = {row["bucket"]: row["calls"] for row in bucketed.engines.report() if "encoder" in row["stage"]}
+    assert calls == {"112": 3, "400": 1}
+    assert bucketed.longest_samples == (400 - 16) * 160
+
+
+def test_without_masks_the_network_attends_to_padding(source, audios):
+    unmasked = override(source, {"use_conv_masks": False})
+    recogniser = make_recogniser(replace(unmasked, graphs=source.graphs), "onnx", "cpu")
+    assert "encoder" in recogniser.engines and recogniser.largest_batch == 1
+    (heard,) = recogniser.hear(audios[2:3])
+    assert len(heard.log_probs) == 64 // 2  # with the padding
+    (other,) = make_recogniser(source, "onnx", "cpu").hear(audios[2:3])
+    assert len(other.log_probs) == 29 and np.abs(heard.log_probs[:29] - other.log_probs).max() > 0.1
+
+
+@pytest.mark.slow
+def test_graphs_agree_with_pytorch_at_all_sizes(source):
+    checks = check_source(source)
+    assert len(checks) >= 40 and all(check.ok for check in checks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("weight", "layer"),
+    [
+        ("", ""),
+        ("encoder.layers.2.conv.4.weight", "encoder.layers.2.conv.4"),
+        ("encoder.layers.4.res.1.0.weight", "encoder.layers.4.res.1.0"),
+        ("encoder.layers.5.conv.1.running_var", "encoder.layers.5.conv.1"),
+    ],
+)
+def test_verify_finds_a_wrong_weight_where_it_is(source, audios, weight, layer):
+    other = perturb(source, weight) if weight else source
+    setup = Setup(other, "onnx", "cpu", Deployment(), plan_of("jasper").layers)
+    found = verify_recogniser(source, setup, audios[:1])
+    if not weight:
+        assert found.ok and not found.other_texts and max(found.errors) < 1e-3
+        layers = {one.name for one in found.comparisons if one.layer}
+        assert {"encoder.layers.1.res.0.0", "encoder.layers.6.conv.1", "decoder.layers.0"} <= layers
+        assert "all" in found.conclusion()[-1]
+    else:
+        assert not found.ok and (found.first_wrong.name, found.first_wrong.layer) == (layer, True)
+        assert layer in found.conclusion()[-1]
+    assert json.loads(json.dumps(found.report()))["ok"] == found.ok
+
+
+def run(monkeypatch, module: str, *arguments: object) -> int:
+    monkeypatch.setattr(sys, "argv", [module, *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(module, run_name="__main__")
+    return ended.value.code or 0
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_model(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path / "cache"))
+    weights = ("--checkpoint", GOLDEN / "checkpoint.pt")
+    assert run(monkeypatch, "jasper.export_onnx", *weights) == 0
+    assert "masked_encoder.onnx" in capsys.readouterr().out
+    wav = tmp_path / "it.wav"
+    soundfile.write(wav, DATA["audio"][0], 16000)
+    assert run(monkeypatch, "jasper.verify_trt", wav, *weights, "--backend", "onnx", "--json", "-") == 0
+    assert json.loads(capsys.readouterr().out)["ok"]
+    assert run(monkeypatch, "jasper.export_onnx", *weights, "-o", tmp_path / "files") == 0
+    readme = (tmp_path / "files" / "README.md").read_text()
+    assert "A recogniser: audio to features" in readme and "masked_encoder.onnx" in readme
+
+
+@pytest.mark.slow
+@pytest.mark.rtx
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_engines_are_built(monkeypatch, tmp_path, capsys, precision):
+    monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path / "cache"))
+    file = Path("hparams/jasper/trt.yaml").resolve()
+    words = ("--checkpoint", GOLDEN / "checkpoint.pt", "--hparam", file, "--precision", precision, "--json")
+    assert run(monkeypatch, "jasper.build_trt", *words, "--set", f"trt_file_path={tmp_path}/it.trt") == 0
+    text = capsys.readouterr().out
+    rows = json.loads(text)
+    assert {row["engine"] for row in rows} == {
+        *("jasper.masked_features", "jasper.masked_encoder", "jasper.decoder")
+    }
+
+
+def test_commands_that_speak_refuse_it(monkeypatch, tmp_path, capsys):
+    weights = ("--checkpoint", GOLDEN / "checkpoint.pt")
+    assert run(monkeypatch, "melforge", "speak", "Hello.", *weights, "-o", tmp_path / "it.wav") == 2
+    assert "is a jasper, a recogniser, which does not speak" in capsys.readouterr().err
+    assert run(monkeypatch, "melforge", "speak", "Hello.", "--acoustic", "jasper") == 2
+    assert "unknown acoustic model 'jasper'" in capsys.readouterr().err
+    file = ("--hparam", Path("hparams/jasper/infer.yaml").resolve())
+    assert run(monkeypatch, "melforge", "speak", "Hello.", *file) == 2
+    assert "is a file of jasper" in capsys.readouterr().err
+    assert run(monkeypatch, "melforge", "voice", tmp_path / "ear", *weights) == 2
+    assert "a recogniser" in capsys.readouterr().err
+    assert run(monkeypatch, "melforge", "serve", *weights) == 2
+    assert "is a jasper, not a fastpitch or fastspeech" in capsys.readouterr().err
+    assert run(monkeypatch, "melforge", "benchmark", "--part", "jasper") == 2
+    assert "jasper is a recogniser: use benchmark-recogniser" in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())
