@@ -80,6 +80,13 @@ def has_half_on_host() -> bool:
         return subprocess.run(command, input=b"_Float16 half;", capture_output=True).returncode == 0
 
 
+def onnxruntime_headers() -> Path | None:
+    """The folder of the headers of ONNX Runtime's C++ API."""
+    given = os.environ.get("ONNXRUNTIME_INCLUDE")
+    folders = [given] if given else ["/usr/include/onnxruntime", "/usr/local/include/onnxruntime"]
+    return next((Path(f) for f in folders if Path(f, "onnxruntime_cxx_api.h").is_file()), None)
+
+
 def has_in_its_python(variable: str, package: str) -> bool:
     """Whether another environment, whose Python this variable names, has the package."""
     python = os.environ.get(variable)
@@ -101,6 +108,10 @@ NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
     "nvrtc": ("cuda.bindings and NVRTC", has_nvrtc),
     "nvcc": ("nvcc", lambda: shutil.which("nvcc") is not None),
     "gxx": ("a g++ that knows _Float16", has_half_on_host),
+    "onnxruntime_headers": (
+        "g++ and ONNX Runtime's C++ headers ($ONNXRUNTIME_INCLUDE)",
+        lambda: shutil.which("g++") is not None and onnxruntime_headers() is not None,
+    ),
     "ffmpeg": ("ffmpeg", lambda: shutil.which("ffmpeg") is not None),
     "serve": ("the extra serve, and httpx", has_server),
     "openai": ("the package openai", lambda: has_module("openai")),

@@ -7,14 +7,19 @@ Default < file < `--set` < the option itself. A command that runs models takes t
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
 from common.cli import model_settings
+from common.cli.flags import read_flags
 from common.cli.model_settings import DEFAULT, PRECISION, ModelSettings, Overlay, field_names, with_half
+from common.config.aliases import require_one_name
+from common.config.deployment import Deployment
 from common.config.hparams import MODEL, line, read_file, read_override, require_model
 from common.config.typed import build, require_known, typed
 from common.config.yaml_file import Entry
@@ -109,8 +114,11 @@ class _Argparse(argparse.ArgumentParser):
     """Errors in one line; what files may give is required in the help only."""
 
     mark_required: Callable[[], None]
+    written: Mapping[str, str] = {}  # our option -> as it stands on the command line, where that differs
 
     def error(self, message: str) -> NoReturn:
+        for option, flag in self.written.items():
+            message = re.sub(rf"(?<=argument )(\S*/)?{option}(/\S*)?:", f"{flag}:", message)
         self.exit(USER_ERROR, f"error: {message} (see {self.prog} --help)\n")
 
     def format_help(self) -> str:
@@ -179,9 +187,11 @@ class Parser(Group):
 
     def parse_args(self, args: Sequence[str] | None = None) -> argparse.Namespace:
         """The options with their values. Whatever is wrong in a file or in `--set` is an InputError."""
-        flags, own = self._parse_flags(args)
+        flags, keys, own = self._parse_flags(args)
         overlays = [self._read_file(path) for path in own.hparam or self._default_files]
-        overlays += [self._read_set(text) for text in own.set]
+        require_one_name(text.partition("=")[0].strip() for text in own.set)
+        overlays += [self._overlay(*read_override(text)) for text in own.set]
+        overlays += [self._overlay(key, entry) for key, entry in keys.items()]
         if self.kinds and PRECISION in self.options:
             if PRECISION in flags:
                 overlays.append(Overlay("--precision", None, {PRECISION: flags[PRECISION]}, explicit=True))
@@ -216,8 +226,14 @@ class Parser(Group):
 
     # Flags, files and --set
 
-    def _parse_flags(self, args: Sequence[str] | None) -> tuple[dict[str, Entry], argparse.Namespace]:
-        """The options that stand on the command line, and all that argparse makes of it."""
+    def _parse_flags(
+        self, args: Sequence[str] | None
+    ) -> tuple[dict[str, Entry], dict[str, Entry], argparse.Namespace]:
+        """The options that stand on the command line, the keys that do, and all that argparse makes of it."""
+        words = [(word, one.repeated) for one in self.options.values() for word in one.action.option_strings]
+        known = {"--help": False, **dict(words)}
+        args, keys, written = read_flags(sys.argv[1:] if args is None else args, known, self._hints)
+        self.container.written = written
         # What is there before argparse begins keeps its value unless an option changes it.
         parsed = self.container.parse_args(args, argparse.Namespace(**dict.fromkeys(self.options)))
         flags = {}
@@ -225,8 +241,16 @@ class Parser(Group):
             value = getattr(parsed, name)
             left_out = not option.action.option_strings and value in ([], option.action.default)
             if value is not None and not left_out:
-                flags[name] = Entry(value, option.flag)
-        return flags, parsed
+                flags[name] = Entry(value, written.get(option.flag, option.flag))
+        return flags, keys, parsed
+
+    def _hints(self) -> dict[str, Any]:
+        """The type hints of a model's or recipe's keys, which may stand on the command line too."""
+        hints = {name: hint for cls in self.classes for name, hint in typing.get_type_hints(cls).items()}
+        for model in MODELS.values():
+            if model.kind in self.kinds:
+                hints |= model_settings.hints_of(model.name)
+        return hints | (typing.get_type_hints(Deployment) if self.kinds else {})
 
     def _read_file(self, path: Path) -> Overlay:
         entries = read_file(path, self._files_of)
@@ -244,8 +268,8 @@ class Parser(Group):
             raise InputError(f"{whose}, but {self.prog} runs no {what}")
         return with_half(Overlay(str(path), stated.value, entries, explicit=False))
 
-    def _read_set(self, text: str) -> Overlay:
-        key, entry = read_override(text)
+    def _overlay(self, key: str, entry: Entry) -> Overlay:
+        """A value that stands on the command line, for one model as `--set fastpitch.key` or for all."""
         word, dot, rest = key.partition(".")
         if not dot or not self.kinds:
             return Overlay(entry.place, None, {key: entry}, explicit=True)

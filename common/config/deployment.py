@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from common.errors import InputError
+from common.errors import InputError, unknown
 
 PRECISIONS = ("fp32", "fp16")
+ONNX_PROVIDERS = ("cuda", "tensorrt")  # what ONNX Runtime runs on a GPU with
 
 
 @dataclass(frozen=True, order=True)
@@ -50,6 +51,7 @@ class Deployment:
     kernels: tuple[str, ...] = ()  # stages that run on a CUDA kernel of ours, whatever runs the others
     batch_frames: int = 4096  # that a vocoder's CUDA kernels compute at a time: memory grows with them
     engine_memory_limit: int | None = None  # MB of a model's engines that stay loaded; None: all of them
+    onnx_provider: str | None = None  # of the backend onnx on a GPU; None: cuda
 
     def __post_init__(self) -> None:
         counts = "batch_size trt_max_input_seq_len trt_max_output_seq_len batch_frames engine_memory_limit"
@@ -57,6 +59,8 @@ class Deployment:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} must be at least 1, not {value}")
+        if self.onnx_provider not in (None, *ONNX_PROVIDERS):
+            raise InputError(unknown("onnx_provider", self.onnx_provider, ONNX_PROVIDERS))
         if not 0 < self.trt_max_ws_size < float("inf"):
             raise InputError(f"trt_max_ws_size must be a number of GB above 0, not {self.trt_max_ws_size}")
         lists = {

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from common.config.aliases import own_name, with_own_names
 from common.config.typed import build, require_known
 from common.config.yaml_file import Entry, parse_yaml, read_yaml
 from common.errors import InputError
@@ -38,7 +39,7 @@ def load_hparams(
     entries = read_file(path, model)
     require_model(path, entries.pop(MODEL, None), model)
     if isinstance(overrides, Mapping):
-        entries.update((key, _override(key, value)) for key, value in overrides.items())
+        entries.update((own_name(key), _override(key, value)) for key, value in overrides.items())
     else:
         entries.update(map(read_override, overrides or ()))
     require_known(entries, {field.name for cls in classes for field in fields(cls)})
@@ -85,7 +86,7 @@ def read_file(path: str | Path, model: str | None = None) -> dict[str, Entry]:
             place = named_by.place if named_by else path
             raise InputError(f"{place}: {PARENT} goes in a circle ({chain})")
         read.append(here)
-        levels.append(read_yaml(path))
+        levels.append(with_own_names(read_yaml(path)))
         named_by = levels[-1].pop(PARENT, None)
         if named_by is None:
             break
@@ -113,17 +114,20 @@ def _merged(parent: Any, child: Any) -> Any:
 
 
 def read_override(text: str) -> tuple[str, Entry]:
-    """ "key=value" as a user types it."""
+    """ "key=value" as a user types it; the key by our name."""
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not key:
         raise InputError(f"--set {text}: write key=value")
-    return key, _override(key, value)
+    return own_name(key), _override(key, value)
 
 
 def _override(key: str, value: Any) -> Entry:
     place = " ".join(f"--set {key}={value}".split())
-    if not isinstance(value, str):
-        return Entry(value, place)
+    return read_value(value, place) if isinstance(value, str) else Entry(value, place)
+
+
+def read_value(value: str, place: str) -> Entry:
+    """A value as a user types it on a command line."""
     try:
         return Entry(parse_yaml(value), place, value)
     except (yaml.YAMLError, ValueError, RecursionError) as error:

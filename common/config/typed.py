@@ -15,16 +15,8 @@ from common.config.yaml_file import Entry, entries_of
 from common.errors import InputError
 
 MANY_KEYS = 30  # more are not listed in an error
-# What other projects' files call a key of ours, for the hint that an unknown key gets.
-NAMES_ELSEWHERE = {
-    "sr": "sampling_rate",
-    "sample_rate": "sampling_rate",
-    "n_fft": "filter_length",
-    "win_len": "win_length",
-    "hop_len": "hop_length",
-    "num_mels": "n_mel_channels",
-    "alpha": "pace",
-}
+# What other projects' files call a key of ours, for the hint that an unknown key gets (alpha is 1 / pace).
+NAMES_ELSEWHERE = {"sample_rate": "sampling_rate", "alpha": "pace"}
 
 
 def require_known(entries: Mapping[str, Entry], known: Iterable[str]) -> None:

@@ -38,10 +38,13 @@ def make_engine(
 ) -> Engine:
     """An engine that runs `stage` with the source's weights; `threads` counts on the CPU (default: all).
 
-    `deployment` says how, where a backend has a choice (trt), and `bucket` which of its buckets this is.
+    `deployment` says how, where a backend has a choice (trt, onnx), and `bucket` which of its
+    buckets this is.
     """
     if backend == KERNELS:
         engine = plan_of(stage.model).kernels[stage.name]
         return load_attribute(engine)(stage, source, device, threads)
-    more = (deployment, bucket) if backend == "trt" else ()
+    more: tuple[Any, ...] = (deployment, bucket) if backend == "trt" else ()
+    if backend == "onnx" and deployment:
+        more = (deployment.onnx_provider,)
     return engine_class(backend)(stage, source, device, threads, *more)

@@ -13,6 +13,7 @@ import onnxruntime as ort
 from common.arrays import Array, is_numpy
 from common.engines import Engine, check_inputs
 from common.errors import InputError
+from common.files import engines_folder
 from common.stages import Stage
 from common.weights.voices import ModelSource
 
@@ -21,6 +22,8 @@ ERRORS_ONLY = 3
 # distributing each operation takes longer. On two cores this makes the shipped voice's decoder a fifth to a
 # third faster; the published one, of 72 MB, would be a seventh slower.
 FEW_WEIGHTS = 32_000_000
+# A deployment's words for ONNX Runtime's providers on a GPU.
+PROVIDERS = {"cuda": ("CUDAExecutionProvider", "CUDA"), "tensorrt": ("TensorrtExecutionProvider", "TensorRT")}
 
 
 def read_graph_note(graph: Path) -> dict:
@@ -44,10 +47,12 @@ def weights_bytes(graph: Path, source: ModelSource) -> int:
 class LoadedGraph:
     """A session and the weights that it reads in place, which must live as long as it does."""
 
-    def __init__(self, graph: Path, source: ModelSource, device: str, threads: int | None):
+    def __init__(
+        self, graph: Path, source: ModelSource, device: str, threads: int | None, provider: str | None = None
+    ):
         options, chosen, names = (
             session_options(threads),
-            providers(device),
+            providers(device, provider),
             read_graph_note(graph)["weights"],
         )
         if missing := [name for name in names if name not in source.state]:
@@ -61,8 +66,9 @@ class LoadedGraph:
             self.session = ort.InferenceSession(str(graph), options, providers=chosen)
         except Exception as error:  # ONNX Runtime raises its own classes for each status
             raise InputError(f"{graph} does not load: {' '.join(str(error).split())[:300]}") from None
-        if device != "cpu" and "CUDAExecutionProvider" not in self.session.get_providers():
-            raise InputError(f"device {device!r}: ONNX Runtime could not start its CUDA provider here")
+        name, words = PROVIDERS[provider or "cuda"]
+        if device != "cpu" and name not in self.session.get_providers():
+            raise InputError(f"device {device!r}: ONNX Runtime could not start its {words} provider here")
 
 
 class OnnxEngine(Engine):
@@ -74,7 +80,14 @@ class OnnxEngine(Engine):
 
     backend = "onnx"
 
-    def __init__(self, stage: Stage, source: ModelSource, device: str = "cpu", threads: int | None = None):
+    def __init__(
+        self,
+        stage: Stage,
+        source: ModelSource,
+        device: str = "cpu",
+        threads: int | None = None,
+        provider: str | None = None,
+    ):
         self.stage, self.device = stage, device
         graph = source.graphs.get(stage.name)
         if graph is None:
@@ -83,8 +96,8 @@ class OnnxEngine(Engine):
             raise InputError(f"{graph} is missing: export it again with scripts/export.py")
         if threads is None and stage.small_steps and weights_bytes(graph, source) < FEW_WEIGHTS:
             threads = 1
-        key = (graph, device, threads)
-        loaded = source.networks.get(key) or LoadedGraph(graph, source, device, threads)
+        key = (graph, device, threads, provider)
+        loaded = source.networks.get(key) or LoadedGraph(graph, source, device, threads, provider)
         self.session, self.memory_bytes, self.memory_owner = loaded.session, loaded.memory_bytes, loaded
         self.can_be_shared = device == "cpu"  # a session keeps nothing of a run
         # A step of one item is a product of a vector with all weights: two items read these once.
@@ -134,7 +147,24 @@ def share_arena() -> None:
     ort.create_and_register_allocator(ort.OrtMemoryInfo("Cpu", kind, 0, ort.OrtMemType.DEFAULT), None)
 
 
-def providers(device: str) -> list:
+def require_provider(provider: str, device: str) -> None:
+    """An InputError where a provider that was asked for is not in this ONNX Runtime, or has no GPU."""
+    name, words = PROVIDERS[provider]
+    if device == "cpu":
+        raise InputError(
+            f"onnx_provider {provider}: ONNX Runtime's {words} provider runs on a GPU, not on the CPU"
+        )
+    if name not in ort.get_available_providers():
+        raise InputError(
+            f"onnx_provider {provider}: this ONNX Runtime has no {words} provider; leave onnx_provider out, "
+            "or install melforge[gpu] on a machine with a GPU"
+        )
+
+
+def providers(device: str, provider: str | None = None) -> list:
+    """What a session runs on, by precedence; `provider` is one of `PROVIDERS`, on a GPU (default: cuda)."""
+    if provider:
+        require_provider(provider, device)
     if device == "cpu":
         return ["CPUExecutionProvider"]
     if "CUDAExecutionProvider" not in ort.get_available_providers():
@@ -143,15 +173,24 @@ def providers(device: str) -> list:
             "use --device cpu, or install melforge[gpu] on a machine with a GPU"
         )
     torch = importlib.import_module("torch")
-    cuda = {
-        "device_id": torch.device(device).index or 0,
-        # The default benchmarks every algorithm for each new length, which takes seconds per sentence.
-        "cudnn_conv_algo_search": "HEURISTIC",
-    }
     stream = torch.cuda.current_stream(device).cuda_stream
+    return gpu_providers(provider, torch.device(device).index or 0, stream)
+
+
+def gpu_providers(provider: str | None, index: int, stream: int) -> list:
+    """The providers of a GPU, with their options; on the CUDA stream, if it is not the default one (0)."""
+    common: dict[str, object] = {"device_id": index}
     if stream:
-        cuda["user_compute_stream"] = str(stream)
-    return [("CUDAExecutionProvider", cuda), "CPUExecutionProvider"]
+        common["user_compute_stream"] = str(stream)
+    # The default benchmarks every algorithm for each new length, which takes seconds per sentence.
+    cuda = {**common, "cudnn_conv_algo_search": "HEURISTIC"}
+    chosen: list = [(PROVIDERS["cuda"][0], cuda), "CPUExecutionProvider"]
+    if provider == "tensorrt":
+        # Engines are not cached: the cache's key is of the graph alone, and a voice's graphs have no weights.
+        engines_folder().mkdir(parents=True, exist_ok=True)
+        timing = {"trt_timing_cache_enable": True, "trt_timing_cache_path": str(engines_folder())}
+        chosen.insert(0, (PROVIDERS[provider][0], {**common, **timing}))
+    return chosen
 
 
 def run_bound(session: ort.InferenceSession, names: list[str], inputs: dict[str, Array]) -> list[Array]:

@@ -105,10 +105,14 @@ def make_driver(
     model = get_model(source.model)
     if backend in ("torch", "trt", KERNELS):
         require_torch(f"the {backend} backend")
+    deployment = deployment or Deployment()
+    if backend == "onnx" and deployment.onnx_provider:
+        from common.engines.onnx_engine import require_provider
+
+        require_provider(deployment.onnx_provider, device)  # before a device is picked without it
     device = pick_device(backend) if device == "auto" else device
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise InputError(f"unknown device {device!r}: use cpu, cuda, cuda:N or auto")
-    deployment = deployment or Deployment()
     if backend == KERNELS:
         backend, deployment = "torch", replace(deployment, kernels=kernel_stages(source.model))
     try:

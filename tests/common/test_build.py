@@ -19,7 +19,14 @@ from common.config.deployment import Bucket, Deployment
 from common.engines.tensorrt import api
 from common.engines.tensorrt.api import TensorRT, load_tensorrt
 from common.engines.tensorrt.build import build_engine, build_stage, stage_model
-from common.engines.tensorrt.engine_file import build_command, engine_file, profile_of, with_batches
+from common.engines.tensorrt.engine_file import (
+    build_command,
+    engine_file,
+    engine_files,
+    needed_stages,
+    profile_of,
+    with_batches,
+)
 from common.engines.tensorrt.half import to_half
 from common.export import to_onnx
 from common.export.examples import examples_of
@@ -203,6 +210,48 @@ def test_a_path_for_a_model_gets_its_stages_names(sources):
     )
     stage = fix(stage_of(source, "encoder"), Bucket(40, 80))
     assert engine_file(stage, source, both, PRETENDED, Bucket(40, 80)).path == Path("b.encoder.trt")
+
+
+def test_a_path_for_one_engine_is_used_exactly(sources):
+    source = sources("fastspeech")
+    assert engine_of(source, "synthesis", Path("e/fs.trt")).path == Path("e/fs.trt")
+    assert engine_of(source, "encoder", Path("e/fs.trt")).path == Path("e/fs.encoder.trt")
+    lengths = {"trt_max_input_seq_len_list": (20, 40), "trt_max_output_seq_len_list": (40, 80)}
+    both = Deployment(trt_multi_engine=True, trt_file_path_list=("a.trt", "b.engine"), **lengths)
+    files = engine_files(needed_stages(source, both), source, both, PRETENDED)
+    assert [file.path for file in files] == [Path("a.trt"), Path("b.engine")]
+
+
+def test_an_engine_is_written_to_and_read_from_its_exact_path(sources, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "common.engines.tensorrt.build.build_engine",
+        lambda *_: (b"plan" * 100, {"layers": 1, "seconds": 0, "warnings": []}),
+    )
+    source = sources("fastspeech")
+    path = tmp_path / "fastspeech.fp16.b1.trt"
+    one = Deployment(trt_file_path=str(path), trt_max_input_seq_len=20, trt_max_output_seq_len=40)
+    (file,) = engine_files(needed_stages(source, one), source, one, PRETENDED)
+    assert build_stage(file, source, PRETENDED, force=False, workspace=1)
+    assert sorted(one.name for one in tmp_path.iterdir()) == [path.name, f"{path.name}.json"]
+    assert file.read() == path.read_bytes() == b"plan" * 100
+
+
+def test_a_path_that_cannot_hold_the_engines_is_refused(sources, tmp_path):
+    source = sources("fastspeech")
+    lengths = {"trt_max_input_seq_len_list": (20, 40), "trt_max_output_seq_len_list": (40, 80)}
+    two = Deployment(trt_multi_engine=True, trt_file_path="x.trt", **lengths)
+    with pytest.raises(
+        ValueError, match=r"x\.trt is one file, but fastspeech has engines for 2 buckets: give trt_f"
+    ):
+        engine_files(needed_stages(source, two), source, two, PRETENDED)
+    for folder in (tmp_path, "engines/"):
+        with pytest.raises(ValueError, match=r"is a folder: name a file in it, such as fastspeech\.trt"):
+            engine_file(stage_of(source, "encoder"), source, Deployment(trt_file_path=str(folder)), PRETENDED)
+    file = engine_of(source, "decoder", tmp_path / "x.trt")
+    with pytest.raises(
+        ValueError, match=r"fastspeech has several engines: .*x\.trt stands for x\.decoder\.trt"
+    ):
+        file.read()
 
 
 def test_the_caches_names_depend_on_all_that_an_engine_is_made_of(sources, monkeypatch, tmp_path):

@@ -14,14 +14,17 @@ from common.engines.tensorrt.api import TensorRT
 from common.errors import InputError
 from common.files import engines_folder, sha256_of
 from common.registry import decoder_forms, get_model
-from common.stages import Stage, TensorSpec, fix, stages_of
+from common.stages import Stage, TensorSpec, fix, plan_of, stages_of
 from common.stages.choose import choose_stages, pads_masked
 from common.weights.voices import ModelSource
 
 # Part of an engine's fingerprint: raise it when the same graph would be built differently.
 BUILDER_VERSION = 1
 # Keys of a deployment that do not change its engines, or that `build_command` gives as other options.
-NOT_BUILT = ("kernels", "use_trt", "use_fp16", "engine_memory_limit", "trt_force_build", "trt_cuda_graph")
+NOT_BUILT = (
+    *("kernels", "use_trt", "use_fp16", "engine_memory_limit", "trt_force_build", "trt_cuda_graph"),
+    "onnx_provider",
+)
 # Of a deployment without `batch_size`. A vocoder takes one utterance at a time, and long ones.
 BATCH_SIZES = {"acoustic": 8, "vocoder": 1, "recogniser": 8}
 
@@ -57,6 +60,7 @@ class EngineFile:
     profile: Profile
     made_of: Mapping[str, object]
     command: str  # the shell command that builds it
+    naming: str = ""  # how a given path became this one, as a sentence
 
     @property
     def note(self) -> Path:
@@ -69,6 +73,7 @@ class EngineFile:
         except FileNotFoundError as error:
             raise InputError(
                 f"{error.filename} is missing: build the engine of {self.stage.full_name} with {self.command}"
+                f"{self.naming and f'. {self.naming}'}"
             ) from None
         except ValueError:
             raise InputError(f"{self.note} is damaged: {self._again}") from None
@@ -116,7 +121,8 @@ def engine_file(
 ) -> EngineFile:
     """The engine of a stage with the source's weights, for a deployment or for one `bucket` of it.
 
-    A deployment's path is for a whole model, or for a bucket of it: each stage's name is added to it.
+    A deployment's path is the engine's own where the stage's form has no other stage; else each stage's name
+    is added to it. An InputError where one path is given for several buckets, or that of a folder.
     """
     precision = "fp16" if deployment.use_fp16 else "fp32"
     stage = with_batches(stage, deployment.batch_size or BATCH_SIZES[get_model(source.model).kind])
@@ -130,18 +136,45 @@ def engine_file(
         "profile": {name: [list(shape) for shape in shapes] for name, shapes in profile.items()},
         "made_of": fingerprint(stage, source, precision),
     }
-    given = deployment.trt_file_path
-    if deployment.trt_multi_engine and bucket and deployment.trt_file_path_list:
-        buckets = deployment.buckets(get_model(source.model).kind)
-        given = deployment.trt_file_path_list[buckets.index(bucket)]
-    if given:
+    given, naming = given_path(source, deployment, bucket), ""
+    if given and has_one_engine(stage):
+        path = Path(given)
+    elif given:
         path = Path(given)
         path = path.with_name(f"{path.stem}.{stage.name}{path.suffix}")
+        naming = (
+            f"{source.model} has several engines: {given} stands for {path.name} and one for each other stage"
+        )
     else:
         key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:12]
         sizes = f".{bucket}" if bucket else ""
         path = engines_folder() / f"{stage.full_name}.{precision}{sizes}.{key}.trt"
-    return EngineFile(path, stage, precision, profile, made_of, build_command(source, deployment, trt, stage))
+    command = build_command(source, deployment, trt, stage)
+    return EngineFile(path, stage, precision, profile, made_of, command, naming)
+
+
+def given_path(source: ModelSource, deployment: Deployment, bucket: Bucket | None) -> str:
+    """The path that a deployment gives for its engines, or for those of a bucket; "" for the cache's."""
+    given = deployment.trt_file_path
+    if deployment.trt_multi_engine and bucket:
+        buckets = deployment.buckets(get_model(source.model).kind)
+        if deployment.trt_file_path_list:
+            given = deployment.trt_file_path_list[buckets.index(bucket)]
+        elif given and len(buckets) > 1:
+            raise InputError(
+                f"trt_file_path {given} is one file, but {source.model} has engines for {len(buckets)} "
+                "buckets: give trt_file_path_list, a file for each, or leave both out for the cache's"
+            )
+    if given and (given.endswith("/") or Path(given).is_dir()):
+        raise InputError(
+            f"the engine file {given} is a folder: name a file in it, such as {source.model}.trt"
+        )
+    return given
+
+
+def has_one_engine(stage: Stage) -> bool:
+    """Whether the stage is all of its model, in the forms that have it: a path is then its engine's."""
+    return all(len(names) == 1 for names in plan_of(stage.model).forms.values() if stage.name in names)
 
 
 def needed_stages(

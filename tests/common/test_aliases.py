@@ -1,0 +1,137 @@
+"""The names that NVIDIA's programs have for settings: in files, in `--set`, and as options."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from common.audio.contract import MelContract
+from common.cli.build import main as build
+from common.cli.options import controls_from
+from common.cli.parser import Parser
+from common.cli.speak import parse
+from common.config.aliases import ALIASES
+from common.config.deployment import Deployment
+from common.config.hparams import load_hparams
+from common.errors import InputError
+from common.registry import MODELS
+
+
+@pytest.fixture
+def infer(tiny_voice, monkeypatch):
+    """What scripts/infer.py makes of its command line, with the tiny voice."""
+    monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
+
+    def infer(*words: object):
+        monkeypatch.setattr("sys.argv", ["infer.py", "--text", "Hello.", *map(str, words)])
+        return parse()
+
+    return infer
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "my.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_may_have_nvidias_keys(tmp_path, infer):
+    file = write(tmp_path, "checkpoint_path: a.pt\nsr: 22050\nn_fft: 1024\nwin_len: 1024\nnum_mels: 80\n")
+    assert load_hparams(write(tmp_path, "sr: 16000\nhop_len: 200\n"), MelContract)[0].hop_length == 200
+    parser = Parser()
+    parser.add_argument("--checkpoint", action="append")
+    args = parser.parse_args(["--hparam", str(write(tmp_path, "checkpoint_path: a.pt\n"))])
+    assert (
+        args.checkpoint == ["a.pt"] and args.places["checkpoint"].place == f"{file}, line 1 (checkpoint_path)"
+    )
+
+
+def test_a_child_files_alias_wins_over_its_parents_key(tmp_path):
+    (tmp_path / "base.yaml").write_text("hop_length: 256\n")
+    child = write(tmp_path, "parent_yaml: base.yaml\nhop_len: 200\n")
+    assert load_hparams(child, MelContract)[0].hop_length == 200
+    assert load_hparams(child, MelContract, overrides=["hop_len=100"])[0].hop_length == 100
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "hop_len: 256\nhop_length: 256",
+            "line 1 (hop_len) and FILE, line 2: hop_len and hop_length are names of the same setting",
+        ),
+        ("hop_len: many", "line 1 (hop_len): hop_length must be a whole number, not 'many'"),
+        ("hop_len: 0", "line 1 (hop_len): mel contract: hop_length must be positive, not 0"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named_as_it_stands_there(text, message, tmp_path):
+    file = write(tmp_path, text)
+    with pytest.raises(InputError, match=re.escape(f"{file}, {message}".replace("FILE", str(file)))):
+        load_hparams(file, MelContract)
+
+
+def test_options_may_have_underscores_and_nvidias_names(infer):
+    args = infer(
+        "--batch_size", 3, "--pitch-transform-flatten", "--waveglow-sigma-infer=0.6", "--results_path", "o"
+    )
+    assert (args.batch_size, args.pitch_flatten, args.sigma, args.output) == (3, True, 0.6, "o")
+    assert infer("--fastpitch", "a.pt", "--hifigan", "b.pt").checkpoint == ["a.pt", "b.pt"]
+
+
+def test_a_key_of_the_models_may_stand_as_an_option(infer):
+    args = infer("--use_trt=True", "--use_fp16", "--trt_max_ws_size", "2", "--seed", "5")
+    for model in ("fastpitch", "hifigan"):
+        assert args.deployments[model] == Deployment(use_trt=True, use_fp16=True, trt_max_ws_size=2.0)
+    assert args.backend == "trt" and args.seed == 5
+    again = infer("--use-trt", "True", "--fp16", "--trt-file-path=x.trt")
+    assert again.deployments["fastpitch"] == Deployment(use_trt=True, use_fp16=True, trt_file_path="x.trt")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--set", "hop_len=1", "--set", "hop_length=2"), "hop_len and hop_length are names of the same"),
+        (("--sigma_infer", "1", "--sigma", "1"), "--sigma_infer and --sigma are names of the same setting"),
+        (("--checkpoint", "a", "--hifigan", "b"), "--checkpoint and --hifigan are names of the same"),
+        (("--amp", "--use_fp16"), "--amp and --use_fp16 are names of the same setting"),
+        (("--use_fp16=maybe",), "--use_fp16=maybe: use_fp16 must be true or false, not 'maybe'"),
+        (("--amp",), "--amp: use_fp16 is for the backend trt, but fastpitch runs on onnx"),
+        (("--trt_file_path",), "--trt_file_path needs a value"),
+        (("--set", "hop_len=many"), "--set hop_len=many: hop_length must be a whole number"),
+        (("--waveglow_sigma_infer", "-1"), "--waveglow_sigma_infer: sigma must"),
+    ],
+)
+def test_what_is_wrong_on_the_command_line_is_named_as_it_stands_there(words, message, infer):
+    with pytest.raises(InputError, match=re.escape(message)):
+        controls_from(infer(*words))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--batch_size", "0"), "error: argument --batch_size: must be a whole number from 1 on"),
+        (("--batch_sise=1",), "error: unrecognized arguments: --batch_sise=1"),
+    ],
+)
+def test_argparses_errors_name_the_option_as_it_is_written(words, message, infer, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        infer(*words)
+    assert stopped.value.code == 2 and capsys.readouterr().err.startswith(message)
+
+
+def test_no_alias_is_a_key_or_an_option_of_its_own(capsys):
+    from common.cli.model_settings import keys_of
+
+    taken = set().union(*map(keys_of, MODELS))
+    assert not taken & set(ALIASES)
+    for main in (parse, build):
+        with pytest.raises(SystemExit):
+            main(["--help"])
+    flags = {flag[2:].replace("-", "_") for flag in re.findall(r"--[a-z-]+", capsys.readouterr().out)}
+    assert "checkpoint" in flags and not flags & set(ALIASES)
+
+
+def test_the_table_of_aliases_is_documented():
+    text = (Path(__file__).parents[2] / "docs" / "hparams.md").read_text()
+    for alias, own in ALIASES.items():
+        assert re.search(rf"\| .*`{alias}`.* \| .*`{own}`.* \|", text), alias
