@@ -125,6 +125,7 @@ def serve_on_ray(
     settings: ServeSettings, options: LoadOptions, keys: tuple[bytes, ...], how: RaySettings, address: str
 ) -> int:
     """Serves until a signal comes; the exit status."""
+    require_ray()
     set_up_logging()
     with closing(bind(settings.host, settings.port)) as free:  # Ray's proxies share a port in silence
         port = free.getsockname()[1]
