@@ -41,6 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from common.cluster.server import serve_on_ray
 
         return serve_on_ray(settings, how, read_keys(settings), on_ray, args.ray)
+    if on_ray != RaySettings():
+        raise InputError("what is set for replicas on Ray needs --ray; on one machine there is --processes")
     from common.serve.processes import serve_by_processes
     from common.serve.server import serve
 
