@@ -82,7 +82,7 @@ def test_one_that_is_killed_is_replaced_and_no_cut_answer_looks_whole(direct):
                 float(line.split()[-1]) for line in page if line.startswith("melforge_requests_total{")
             )
 
-        # An answer counts behind its last byte: the one that was killed may not have come so far with its last.
+        # An answer counts behind its last byte: the one that was killed may not have come so far.
         wait_for(lambda: counted() >= found.count("whole"), "figures of both, the one that was killed too")
 
 
