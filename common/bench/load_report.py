@@ -54,7 +54,7 @@ def _errors_of(rows: Sequence[Row]) -> list[str]:
 def draw(
     rows: Sequence[Row], kinds: Iterable[str], panels: Mapping[str, Callable[..., object]]
 ) -> bytes | None:
-    """A PNG: each of `panels`, by title, for each kind of load with several numbers. It takes axes and `rows`."""
+    """A PNG: each of `panels`, by title, for each kind of load with several numbers; given axes and rows."""
     drawn: dict[str, Callable[[Any], object]] = {}
     for kind in kinds:
         found = [row for row in rows if row["load"] == kind and "failed" not in row]
