@@ -33,7 +33,10 @@ COMMANDS = {
     "check-gpu": ("common.cli.check_gpu", "check TensorRT on this machine's GPU against PyTorch"),
 }
 # `melforge voice COMMAND`; any other word after `voice` is the name of a voice to make.
-VOICE_COMMANDS = {"check-corpus": ("common.cli.check_corpus", "list recordings whose audio and text differ")}
+VOICE_COMMANDS = {
+    "prepare": ("common.training.corpus.from_recordings", "make a corpus of recordings, and check them"),
+    "check-corpus": ("common.cli.check_corpus", "list recordings whose audio and text differ"),
+}
 
 
 def main() -> None:
