@@ -35,6 +35,7 @@ COMMANDS = {
 # `melforge voice COMMAND`; any other word after `voice` is the name of a voice to make.
 VOICE_COMMANDS = {
     "prepare": ("common.training.corpus.from_recordings", "make a corpus of recordings, and check them"),
+    "check": ("common.training.check_voice", "check a voice, or the corpus that one is trained on"),
     "check-corpus": ("common.cli.check_corpus", "list recordings whose audio and text differ"),
 }
 

@@ -73,15 +73,20 @@ def _start_worker(folder: Path, speak: bool, label: bool) -> None:
         _worker["teacher"] = Teacher()
 
 
-def pitch_per_symbol(audio: np.ndarray, durations: np.ndarray) -> np.ndarray:
-    """Mean pitch in Hz of each symbol's voiced frames, 0 where none is voiced, float32 `[symbols]`."""
+def pitch_contour(audio: np.ndarray) -> np.ndarray:
+    """WORLD's DIO with StoneMask: Hz in every frame of audio at `RATE`, 0 where it is unvoiced."""
     import pyworld
 
     audio = audio.astype(np.float64)
     contour, times = pyworld.dio(
         audio, RATE, f0_floor=PITCH_FLOOR, f0_ceil=PITCH_CEILING, frame_period=HOP / RATE * 1000
     )
-    contour = pyworld.stonemask(audio, contour, times, RATE)[: durations.sum()]
+    return pyworld.stonemask(audio, contour, times, RATE)
+
+
+def pitch_per_symbol(audio: np.ndarray, durations: np.ndarray) -> np.ndarray:
+    """Mean pitch in Hz of each symbol's voiced frames, 0 where none is voiced, float32 `[symbols]`."""
+    contour = pitch_contour(audio)[: durations.sum()]
     owner = np.repeat(np.arange(len(durations)), durations)[: len(contour)]
     voiced = contour > 0
     totals = np.bincount(owner[voiced], contour[voiced], minlength=len(durations))
