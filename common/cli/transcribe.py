@@ -80,7 +80,7 @@ def make_parser() -> options.Parser:
     parser.add_argument("--manifest", type=Path, metavar="FILE", help=f"{lines}, or a list of such")
     what = "weights of a recogniser, published or trained, instead of an ear"
     options.add_options(parser, "ear", "checkpoint", checkpoint=what)
-    backends = "onnx, torch or trt (default: onnx)"
+    backends = "onnx, torch, trt or cuda, kernels in half precision (default: onnx)"
     options.add_options(parser, "backend", backend=backends)
     options.add_options(parser, "precision", "device", "threads")
     options.add_options(parser, "batch-size", batch_size="pieces of recordings at a time (default: 8)")
