@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
@@ -138,7 +139,7 @@ def controls_of(request: SpeechFields) -> Controls:
         raise bad_request(str(error).replace("pace", "speed"), SpeechRequest.model_fields) from None
 
 
-def ignored_header(request: SpeechFields) -> str:
+def ignored_header(ignored: Sequence[str]) -> str:
     """The names of fields without an effect, for a header."""
-    names = [re.sub(r"[^\w.-]", "?", name, flags=re.ASCII)[:LONGEST_NAME] for name in request.ignored]
+    names = [re.sub(r"[^\w.-]", "?", name, flags=re.ASCII)[:LONGEST_NAME] for name in ignored]
     return ", ".join(names[:16])

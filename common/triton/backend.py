@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +35,18 @@ class Model(ABC):
         config = json.loads(args["model_config"])
         parameters = {name: value["string_value"] for name, value in config["parameters"].items()}
         folder = Path(args["model_repository"]) / args["model_version"]
+        self.instance = (args["model_instance_kind"], args["model_instance_device_id"])
+        self.choose(parameters, folder)
+        self.load()
+
+    def choose(self, parameters: Mapping[str, str], folder: Path) -> None:
+        """Reads which models speak, of a config's parameters and the folder of its version."""
         self.choice = ModelChoice.read(parameters, folder)
         self.sources = self.choice.sources()
-        self.instance = (args["model_instance_kind"], args["model_instance_device_id"])
-        self.load()
 
     @abstractmethod
     def load(self) -> None:
-        """Makes ready what speaks; an exception ends the server with its words."""
+        """Makes ready what it runs; an exception ends the server with its words."""
 
     def device(self, *kinds: str) -> str:
         """What this instance runs the acoustic model or the vocoder on, or both."""
