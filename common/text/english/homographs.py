@@ -26,6 +26,8 @@ _PREPOSITIONS = words("""of in on at by for from with without into onto upon und
     like""")
 _ADVERBS = words("""not also never always ever even only again then thus first still just often soon now
     really rather either already actually both sometimes seldom twice once perhaps maybe together""")
+_NO_ADVERBS = words("""family assembly supply reply ally rally italy july sicily anomaly monopoly butterfly fly
+    belly bully jelly lily emily molly sally billy kelly kimberly beverly""")
 _OBJECTS = words("the a an his her its my your our their it them him us me this these those all each")
 # Before "to": what follows the pair is a thing, not an action.
 _TO_A_THING = words("""prior due subject respect regard as relation addition according access opposed
@@ -44,12 +46,19 @@ _PAST_FORMS = words("""was were had did went came took told said made got gave f
 _FINITE = _MODALS | _BE | _PAST_FORMS
 _FINITE |= words("""have has had haven't hasn't hadn't i've you've we've they've i'll you'll didn't doesn't
     don't do does did remains becomes seems means makes takes gives shows says""")
+# Verbs in -s that are hardly ever plurals: "the shop sells perfume".
+_VERBS_IN_S = words("""sells writes contains includes requires provides becomes brings keeps gets goes comes
+    knows thinks sees wears eats drinks sings teaches publishes receives performs creates begins allows follows
+    describes explains believes serves enjoys prefers loses owns earns grows builds carries sends speaks tells
+    meets pays sits stands leads tries seeks suffers uses remains belongs features involves represents lacks
+    publishes manufactures makes gives takes has was does says goes lies wears""")
+_FINITE |= _VERBS_IN_S
 _PERSONS = words("i you he she it we they")
 _PLURALS = words("""people men women children police cattle feet teeth mice geese many most some others
     few both several these those none""")
 # In -s, and no plural; or mostly before another noun: "a sports record", "sales contracts".
 _NO_PLURALS = words("""always perhaps sometimes besides towards afterwards perhaps thanks yes news sales
-    sports arms goods customs savings earnings systems operations communications states athletics politics
+    sports arms goods customs savings earnings rights systems operations communications athletics politics
     economics physics mathematics series means versus it's that's what's he's she's there's let's
     here's who's times miles dollars percent pounds needs wants
     texas kansas arkansas paris charles james thomas jones williams davis harris hughes adams lewis""")
@@ -73,6 +82,8 @@ _BOTH_WAYS = words(
 )
 _ASKING = words("do does did don't doesn't didn't can could will would should may might must can't won't")
 _QUESTION_WORDS = words("how why what where when who whom which and but so then")
+_LINKS = words("of in at from for on with near")
+_DAYS = words("today yesterday tomorrow tonight here there enough")
 _REACH = 12  # words; a clause is looked at no further
 _AFTER_IMPERATIVE = words("the a your my it them up each all")
 
@@ -82,7 +93,9 @@ def choose(word: str, sentence: Sequence[str], index: int) -> Phones | None:
     entry = _table().get(word)
     if entry is not None:
         usual, other, cues = entry
-        return other if any(_holds(cue, sentence, index) for cue in cues) else usual
+        if any(cue[0] == "!" and _holds(cue[1:], sentence, index) for cue in cues):
+            return usual
+        return other if any(cue[0] != "!" and _holds(cue, sentence, index) for cue in cues) else usual
     entry = _table().get(word[:-1]) if word.endswith("s") else None
     if entry is None or entry[2][0] not in ("VERB", "NOUN"):
         return None
@@ -129,16 +142,21 @@ def _holds(cue: str, sentence: Sequence[str], index: int) -> bool:
 def _before(sentence: Sequence[str], index: int) -> int:
     """The place of the nearest word before that is no adverb."""
     at = index - 1
-    while at >= 0 and index - at < 4 and (_at(sentence, at) in _ADVERBS or _at(sentence, at).endswith("ly")):
+    while at >= 0 and index - at < 4 and _is_adverb(_at(sentence, at)):
         at -= 1
     return at
+
+
+def _is_adverb(word: str) -> bool:
+    return word in _ADVERBS or (word.endswith("ly") and word not in _NO_ADVERBS)
 
 
 def _is_verb(sentence: Sequence[str], index: int) -> bool:
     at = _before(sentence, index)
     previous, following = _at(sentence, at), _at(sentence, index + 1)
     if previous == "to":
-        return _at(sentence, at - 1) not in _TO_A_THING and following != "of"
+        is_put = not following[:1].isalpha() and "put" in (_at(sentence, i) for i in range(at - 4, at))
+        return _at(sentence, at - 1) not in _TO_A_THING and following != "of" and not is_put  # "put to use."
     if previous in _MODALS:
         return following != "of"
     if previous in _SUBJECTS:
@@ -147,7 +165,7 @@ def _is_verb(sentence: Sequence[str], index: int) -> bool:
         return previous not in _BE and not _is_thing_marker(previous)
     if _is_asked(sentence, at, following) or _is_caused(sentence, at, previous, following):
         return True
-    if _is_behind_plural(sentence, at, index):
+    if _is_behind_plural(sentence, at, index) or _has_distant_subject(sentence, index, following):
         return True
     if previous in ("and", "or", "but", ","):  # "to collect, sort and record"
         for back in range(at - 1, max(at - 5, -1), -1):
@@ -226,10 +244,30 @@ def _is_behind_plural(sentence: Sequence[str], at: int, index: int) -> bool:
         return False  # "Sessions House"
     if _at(sentence, at) in ("that", "which"):
         return following != "of"
+    if word == "subject":  # "the rules subject members to controls"
+        return following != "to" and "to" in (_at(sentence, i) for i in range(index + 2, index + 6))
     if word in _ADJECTIVES:  # "the officers present"
         is_free = word in _NEVER_BEHIND and (following in _PREPOSITIONS or not following[:1].isalpha())
-        return following in _OBJECTS or is_free or following.endswith("ly")
+        return following in _OBJECTS or is_free or following.endswith("ly") or _is_object(following)
     return not _goes_on_as_noun(sentence, index)
+
+
+def _is_object(word: str) -> bool:
+    """Whether a word behind "the authors present" is a noun or an adjective, which makes that a verb."""
+    is_closed = word in _CLOSED or word in _FINITE or word in _SHOWING or word in _CLAUSE_WORDS
+    return word.isalpha() and len(word) > 2 and not is_closed and not word.endswith("ed") and word not in _DAYS
+
+
+def _has_distant_subject(sentence: Sequence[str], index: int, following: str) -> bool:
+    """ "Critics of the plan object to it": a plural, a phrase behind it, and no other verb in the clause."""
+    if following not in _OBJECTS and following not in ("to", "that"):
+        return False
+    start = _clause_start(sentence, index)
+    links = [at for at in range(start + 1, index - 1) if _at(sentence, at) in _LINKS]
+    if not links or not _is_plural(_at(sentence, links[0] - 1)) or _at(sentence, index - 1) in _CLOSED:
+        return False
+    around = [_at(sentence, at) for at in range(start, min(index + _REACH, len(sentence))) if at != index]
+    return not any(word in _FINITE or word in _PERSONS or (word.endswith("ed") and len(word) > 4) for word in around)
 
 
 def _has_plural_subject(sentence: Sequence[str], at: int) -> bool:
@@ -237,6 +275,8 @@ def _has_plural_subject(sentence: Sequence[str], at: int) -> bool:
     word = _at(sentence, at)
     if word in ("that", "which"):
         return _is_plural(_at(sentence, at - 1))
+    if word == "states" and _at(sentence, at - 1) == "united":
+        return False
     start = _clause_start(sentence, at)
     is_alone = start == at and word == "sales" and _at(sentence, at + 2) in _PREPOSITIONS
     if not _is_plural(word) and not is_alone:
@@ -255,8 +295,10 @@ def _has_plural_subject(sentence: Sequence[str], at: int) -> bool:
 def _is_plural(word: str) -> bool:
     if word in _PLURALS:
         return True
+    if word.endswith("men") and len(word) > 4:
+        return word not in ("specimen", "regimen", "abdomen", "acumen", "omen")
     is_form = len(word) > 3 and word[-1] == "s" and word[-2] not in "su'i"
-    return is_form and word not in _NO_PLURALS and word not in _CLOSED
+    return is_form and word not in _NO_PLURALS and word not in _CLOSED and word not in _VERBS_IN_S
 
 
 def _is_before_noun(sentence: Sequence[str], index: int) -> bool:
@@ -360,7 +402,7 @@ def _is_past(sentence: Sequence[str], index: int) -> bool:
     is_narrated = any(word in _PAST_SIGNS or (len(word) > 4 and word.endswith("ed")) for word in near)
     if previous in _SUBJECTS or previous in ("and", "or", "but", ","):
         return is_narrated
-    return is_narrated or not previous.endswith("s")
+    return is_narrated or not (previous.endswith("s") or _is_plural(previous))
 
 
 def _is_used_to(sentence: Sequence[str], index: int) -> bool:
@@ -374,7 +416,21 @@ def _is_used_to(sentence: Sequence[str], index: int) -> bool:
         return is_person or "'m" in previous or "'re" in previous
     if previous in _HABITUAL or _at(sentence, index + 2) in ("be", "have", "it", "this", "being", "having"):
         return True
-    return at >= 0 and sentence[at][:1].isupper()
+    if at >= 0 and sentence[at][:1].isupper():
+        return True
+    return at >= 0 and _at(sentence, at) not in _CLOSED and previous[:1].isalpha() and _is_first_verb(sentence, index)
+
+
+def _is_first_verb(sentence: Sequence[str], index: int) -> bool:
+    """Whether the clause has no other finite verb: "the family used to live there", not "a tool used to ..."."""
+    for at in range(_clause_start(sentence, index), min(index + _REACH, len(sentence))):
+        word = _at(sentence, at)
+        if at > index and not word[:1].isalpha():
+            return True
+        is_past = at < index and word.endswith("ed") and len(word) > 4
+        if at != index and (word in _FINITE or is_past):
+            return False
+    return True
 
 
 def _is_closing(sentence: Sequence[str], index: int) -> bool:

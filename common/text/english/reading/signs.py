@@ -13,7 +13,7 @@ from common.text.english.reading.cursor import Cursor, Reading, Rule
 from common.text.english.reading.formats import number, short_fraction
 from common.text.english.reading.money import price
 from common.text.english.reading.telephone import phone_abroad
-from common.text.english.reading.words import FUNCTIONS
+from common.text.english.reading.words import FUNCTIONS, size_by
 from common.text.english.word_parts import words
 from common.text.symbols import ARPABET
 
@@ -316,6 +316,7 @@ def _row(cursor: Cursor, chars: str) -> int:
 SIGNS: tuple[Rule, ...] = (
     *(
         decimal_point,
+        size_by,
         sign,
         apostrophe,
         address,
