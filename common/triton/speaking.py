@@ -83,9 +83,11 @@ def speak(
     each = [items[number].controls for number, _ in rows]
 
     def run(batch: Sequence[int]) -> list[Array]:
-        utterances = [_utterance(rows[row][1], symbols) for row in batch]
-        spoken = speak_utterances(acoustic, symbols, utterances, [each[row] for row in batch], retries=0)
-        return [one.mel for one in spoken]
+        # CUDA kernels are captured for each number of items: few numbers should do.
+        padded = [*batch, *[batch[-1]] * (min(size, acoustic.padded_batch(len(batch))) - len(batch))]
+        utterances = [_utterance(rows[row][1], symbols) for row in padded]
+        spoken = speak_utterances(acoustic, symbols, utterances, [each[row] for row in padded], retries=0)
+        return [one.mel for one in spoken[: len(batch)]]
 
     made: dict[int, Any] = {}
     for batch in alike_batches(acoustic, lengths, each, size):

@@ -159,6 +159,27 @@ def test_batches_give_what_speak_gives_and_errors_stay_with_their_item(tts):
         np.testing.assert_allclose(samples, tts.speak(text, controls).samples, atol=1e-5)
 
 
+def test_cuda_kernels_get_few_numbers_of_items(tts, monkeypatch):
+    texts = [speaking.analyse(tts.frontend, text, 30).utterances for text in ("one", "a b", "c")]
+    items = [speaking.Symbols([one.ids for one in utterances], Controls()) for utterances in texts]
+    wanted = speaking.speak(tts.acoustic, tts.frontend.symbols, items)
+    given = []
+
+    def synthesise(ids, controls):
+        given.append(len(ids))
+        return original(ids, controls)
+
+    original = tts.acoustic.synthesise
+    monkeypatch.setattr(tts.acoustic, "synthesise", synthesise)
+    monkeypatch.setattr(type(tts.acoustic), "prefers_batches", True)
+    monkeypatch.setattr(tts.acoustic, "padded_batch", lambda number: 1 << (number - 1).bit_length())
+    made = speaking.speak(tts.acoustic, tts.frontend.symbols, items, batch_size=8)
+    assert given == [4]
+    assert len(made) == 3
+    for one, other in zip(made, wanted, strict=True):
+        np.testing.assert_allclose(one[0], other[0], atol=1e-5)
+
+
 def test_parameters_are_controls():
     voice = load_voice()
     sources = voice.source("fastpitch"), voice.source("hifigan")
