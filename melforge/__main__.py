@@ -33,7 +33,11 @@ COMMANDS = {
     "check-gpu": ("common.cli.check_gpu", "check TensorRT on this machine's GPU against PyTorch"),
 }
 # `melforge voice COMMAND`; any other word after `voice` is the name of a voice to make.
-VOICE_COMMANDS = {"check-corpus": ("common.cli.check_corpus", "list recordings whose audio and text differ")}
+VOICE_COMMANDS = {
+    "train": ("common.training.fine_tune", "go on training a voice's models on another corpus"),
+    "make": ("common.training.voice", "make a voice of training runs, or of published weights"),
+    "check-corpus": ("common.cli.check_corpus", "list recordings whose audio and text differ"),
+}
 
 
 def main() -> None:
