@@ -38,8 +38,8 @@ SENTENCES = (
 PITCH_LIMIT, PACE_LIMIT = 1.25, 1.3  # times the corpus's, or its inverse
 NOBODY = "(one)"  # a single speaker's name
 OVERLOAD = 0.001  # share of samples at full scale
-EPILOG = """A voice: its files are there and whole; it speaks ten sentences with each of its speakers. Their pace
-and pitch are compared with those of --corpus, and an ear, if one is installed, says how many words it hears
+EPILOG = """A voice: its files are there and whole; it speaks ten sentences with each of its speakers, whose
+pace and pitch are compared with those of --corpus; an ear, if one is installed, says how many words it hears
 as others. A corpus: its report again, and whether its sound files are those of its labels.
 The exit status is 1 where something is wrong."""
 

@@ -59,7 +59,14 @@ class Aligner:
         self.words = 0
 
     def phone_times(self, audio: np.ndarray, rate: int, words: Sequence[Sequence[str]]) -> PhoneTimes:
-        """When each phone of these words is said; an InputError where none fits."""
+        """When each phone of these words is said; an InputError or RuntimeError where none fits."""
+        try:
+            return self._phone_times(audio, rate, words)
+        except (ValueError, RuntimeError):
+            self._renew()  # an utterance that was not ended would stay open
+            raise
+
+    def _phone_times(self, audio: np.ndarray, rate: int, words: Sequence[Sequence[str]]) -> PhoneTimes:
         import soxr
 
         if self.words > WORDS_PER_DECODER:

@@ -8,7 +8,6 @@ from typing import Any
 
 from common.errors import InputError, unknown
 from common.training.corpus.quality import Fit, Measures
-from common.training.corpus.teacher import LEAD, TAIL
 
 # Each kind, and whether `--keep` may keep what is left out for it.
 KINDS = {
@@ -31,7 +30,8 @@ KINDS = {
 }
 
 SHORTEST = 0.3  # seconds of speech
-LONG, LONGEST = 9.6, 20.0  # seconds: FastPitch's recipe does not train on what is longer than the first
+LONG_FRAMES = 832  # FastPitch's recipe does not train on longer lines
+LONGEST = 20.0  # seconds
 LOWEST_RATE, FULL_RATE = 16_000, 22_050  # Hz
 CLIPPED, BADLY_CLIPPED = 2e-4, 5e-3  # share of samples
 NOISY, DROWNED = 30.0, 15.0  # dB of speech above the noise
@@ -97,11 +97,15 @@ class Defect:
     left_out: bool
 
 
+def require_kinds(keep: Collection[str], names: Collection[str]) -> None:
+    """An InputError where what is to be kept is neither a kind nor one of the lines' names."""
+    for word in keep:
+        if word not in KINDS and word not in names:
+            raise InputError(unknown("kind of defect, or line,", word, KINDS))
+
+
 def find_defects(lines: Sequence[Line], keep: Collection[str] = ()) -> list[Defect]:
     """All of them, those that leave a line out first; `keep` has kinds and names that leave nothing out."""
-    for word in keep:
-        if word not in KINDS and word not in {line.name for line in lines}:
-            raise InputError(unknown("kind of defect or line in --keep", word, KINDS))
     usual = _by_speaker(lines)
     found = [defect for line in lines for defect in _defects_of(line, usual[line.speaker])]
     found += _duplicates(lines)
@@ -182,9 +186,6 @@ def _of_sound(found: Measures) -> Iterator[tuple[str, str, bool]]:
         yield "length", f"{found.speech:.2f} s of speech are too short", True
     if found.speech > LONGEST:
         yield "length", f"{found.speech:.1f} s are longer than {LONGEST:g} s: cut it at a pause", True
-    elif found.speech + LEAD + TAIL > LONG:
-        what = f"FastPitch's recipe does not train on more than {LONG:g} s: cut it at a pause"
-        yield "length", f"{found.speech:.1f} s of speech, and {what}", False
     if found.rate < FULL_RATE:
         what = f"{found.rate} Hz: nothing is heard above {found.rate / 2000:g} kHz"
         yield "rate", what, found.rate < LOWEST_RATE
@@ -200,6 +201,10 @@ def _of_sound(found: Measures) -> Iterator[tuple[str, str, bool]]:
 
 
 def _of_speech(line: Line, usual: Usual) -> Iterator[tuple[str, str, bool]]:
+    frames = sum(line.durations)
+    if frames > LONG_FRAMES and line.measures and line.measures.speech <= LONGEST:
+        limit = f"FastPitch's recipe does not train on more than {LONG_FRAMES}: cut it at a pause"
+        yield "length", f"{frames} frames, and {limit}", False
     low, high = PACE_LIMITS
     if line.phones >= FEWEST_PHONES:
         what = f"{line.pace:.1f} phones a second"

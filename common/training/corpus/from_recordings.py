@@ -20,7 +20,7 @@ from common.text.english.pronounce import is_guessed, of_word
 from common.text.frontends import get_frontend
 from common.training.corpus.alignment import Aligner, durations_of, is_phone, words_of
 from common.training.corpus.dataset import LABELS, Labels, save_labels
-from common.training.corpus.defects import KINDS, Line, find_defects, usable
+from common.training.corpus.defects import KINDS, Line, find_defects, require_kinds, usable
 from common.training.corpus.prepare import HOP, RATE, line_symbols, pitch_per_symbol
 from common.training.corpus.processes import in_processes
 from common.training.corpus.quality import Fit, Measures, fit_of, measure, prepared
@@ -82,6 +82,8 @@ def prepare_recordings(
         raise InputError(f"-o {out} lies in {folder}, which is read: give a folder beside it")
     if (out / LABELS).exists() and not (out / LINES).is_dir():
         raise InputError(f"{out} holds a corpus that was made otherwise: give a new folder")
+    require_kinds(keep, {take.name for take in takes})
+    hear = listener(ear)
     for name in ("wavs", LINES):
         (out / name).mkdir(parents=True, exist_ok=True)
     finished = {take.name: line for take in takes if (line := read_line(out, take)) is not None}
@@ -90,7 +92,7 @@ def prepare_recordings(
     finished |= {line.name: line for line in new}
     lines = [finished[take.name] for take in takes]
     remove_others(out, set(finished))
-    if hear := listener(ear):
+    if hear:
         hear(out, lines)
     defects = find_defects(lines, keep)
     used = usable(lines, defects)
@@ -100,8 +102,9 @@ def prepare_recordings(
         reasons = "; ".join(f"{one.source}: {one.sentence}" for one in defects[:2])
         raise InputError(f"no line of {folder} is usable ({reasons}): {out / 'report.md'} lists all reasons")
     random.Random(0).shuffle(used)  # the recipes validate on the last ones
-    metadata = "".join(f"{line.name}|{line.text}|{line.text}\n" for line in used)
-    write_bytes(out / METADATA, metadata.encode())
+    texts = [line.text.replace("|", " ") for line in used]
+    metadata = [f"{line.name}|{text}|{text}\n" for line, text in zip(used, texts, strict=True)]
+    write_bytes(out / METADATA, "".join(metadata).encode())
     save_labels(out, labels_of(used))
     save_report(out, report)
     return report
@@ -135,10 +138,10 @@ def key_of(take: Take) -> str:
 
 
 def read_line(out: Path, take: Take) -> Line | None:
-    """What an earlier run made of a take that is the same still."""
+    """What an earlier run made of a take that is the same still, unless it failed."""
     try:
         content = json.loads((out / LINES / f"{take.name}.json").read_bytes())
-        if content["key"] != key_of(take):
+        if content["key"] != key_of(take) or content["error"]:
             return None
         for name, kind in (("measures", Measures), ("fit", Fit)):
             content[name] = content[name] and kind(**content[name])
@@ -177,7 +180,7 @@ def _make(take: Take) -> Line:
     line = Line(take.name, take.source, take.text or "", take.speaker, key_of(take))
     try:
         _fill(line, take)
-    except (InputError, OSError) as error:
+    except InputError as error:
         line.error = str(error)
     save_line(_worker["out"], line)
     return line

@@ -13,7 +13,8 @@ import numpy as np
 from common.cli.run import print_table
 from common.errors import InputError
 from common.files import write_bytes
-from common.training.corpus.defects import KINDS, LONG, LONGEST, Defect, Line
+from common.training.corpus.defects import KINDS, LONG_FRAMES, LONGEST, Defect, Line
+from common.training.corpus.prepare import HOP, RATE
 
 REPORT = "report.json"
 SHOWN = 30  # defects in print; report.md has all
@@ -206,7 +207,7 @@ def draw(report: Report) -> bytes | None:
         found, shades = values(key)
         axis.hist(found, bins=30, stacked=True, color=shades, label=[who or "lines" for who in speakers])
         axis.set(xlabel=label, ylabel="lines")
-    for limit in (LONG, LONGEST):
+    for limit in (LONG_FRAMES * HOP / RATE, LONGEST):
         if limit < 1.2 * lengths.get_xlim()[1]:
             lengths.axvline(limit, color="0.5", linestyle=":")
     for key, marker in (("level", "o"), ("noise", "x")):

@@ -5,6 +5,7 @@ Texts stand in metadata.csv (LJSpeech's, or with a heading line), or in NAME.txt
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from common.cli.transcribe import SUFFIXES
 from common.errors import InputError
 
 METADATA = "metadata.csv"
+LONGEST_NAME = 100
 SPEAKER_FROM = ("folder", "column", "none")
 # What a heading line may call its columns; of several texts the last one counts, as in LJSpeech.
 FILE_HEADINGS = ("file", "file_name", "filename", "audio", "audio_file", "path", "name", "id", "wav")
@@ -60,7 +62,7 @@ def find_takes(folder: Path, speaker_from: str | None = None) -> list[Take]:
     for sound in sounds:
         if sound not in taken:
             text = texts.get(sound.with_suffix(""))
-            found.append(_take(folder, sound, sound, None if text is None else _read(text).strip()))
+            found.append(_take(folder, sound, sound, None if text is None else _read(text)))
     if not any(take.text is not None for take in found):
         raise InputError(f"{folder} has no texts: write {METADATA} (name|text), or NAME.txt beside NAME.wav")
     if any(take.text is not None and take.sound not in taken for take in found):
@@ -80,14 +82,18 @@ def read_rows(path: Path, speaker_column: bool) -> list[Row]:
 
     Commas and tabs divide columns too. Columns are also found by the names in a heading line.
     """
-    lines = [(number, line) for number, line in enumerate(_read(path).splitlines(), 1) if line.strip()]
-    if not lines:
+    lines = [line.rstrip("\r") for line in _read(path).split("\n")]
+    first = next((number for number, line in enumerate(lines) if line.strip()), None)
+    if first is None:
         raise InputError(f"{path} is empty: write a line name|text for each recording")
-    mark = next((mark for mark in "|\t," if mark in lines[0][1]), None)
+    mark = next((mark for mark in "|\t," if mark in lines[first]), None)
     if mark is None:
-        raise InputError(f"{path}, line {lines[0][0]}: write name|text")
-    quoting = csv.QUOTE_MINIMAL if mark == "," else csv.QUOTE_NONE
-    cells = [(number, next(csv.reader([line], delimiter=mark, quoting=quoting))) for number, line in lines]
+        raise InputError(f"{path}, line {first + 1}: write name|text")
+    reader = csv.reader(lines, delimiter=mark, quoting=csv.QUOTE_MINIMAL if mark == "," else csv.QUOTE_NONE)
+    try:
+        cells = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+    except csv.Error as error:
+        raise InputError(f"{path}, line {reader.line_num}: {error}") from None
     heading = [cell.strip().lower() for cell in cells[0][1]]
     name, text, speaker = 0, -1, None
     if set(heading) & set(FILE_HEADINGS) and set(heading) & set(TEXT_HEADINGS):
@@ -117,14 +123,17 @@ def _from_table(
     folder: Path, table: Path, sounds: Sequence[Path], speaker_from: str | None
 ) -> Iterator[Take]:
     """The lines of a metadata.csv; their names are seen from its folder, with or without wavs/ and suffix."""
+    below = [sound for sound in sounds if sound.is_relative_to(table.parent)]
+    count = Counter(name for sound in below for name in {sound.name, sound.stem})
     by_name: dict[str, Path] = {}
-    for sound in sounds:
-        if sound.is_relative_to(table.parent):
-            seen = sound.relative_to(table.parent)
-            for form in (sound.name, sound.stem, seen.as_posix(), seen.with_suffix("").as_posix()):
-                by_name.setdefault(form, sound)
-    # A file that is named in full is that one, whatever else has its stem.
-    by_name |= {s.relative_to(table.parent).as_posix(): s for s in by_name.values()}
+    for sound in below:
+        seen = sound.relative_to(table.parent)
+        names = [seen.as_posix(), seen.with_suffix("").as_posix()]
+        if seen.parent.as_posix() in (".", "wavs"):
+            names += [sound.name, sound.stem]
+        names += [name for name in (sound.name, sound.stem) if count[name] == 1]
+        for name in names:
+            by_name.setdefault(name, sound)
     for row in read_rows(table, speaker_from == "column"):
         sound = by_name.get(row.name.replace("\\", "/"))
         place = sound or table.parent / row.name
@@ -136,14 +145,16 @@ def _take(folder: Path, place: Path, sound: Path | None, text: str | None) -> Ta
     is_sound = sound is not None or seen.suffix.lower() in (*SUFFIXES, ".txt")
     parts = (seen.with_suffix("") if is_sound else seen).parts
     name = "-".join(part for part in parts if part != "wavs")
-    return Take(re.sub(r"[^\w.+-]+", "_", name), seen.as_posix(), sound, text)
+    name = re.sub(r"[^\w.+-]+", "_", name)[:LONGEST_NAME]
+    return Take(name, seen.as_posix(), sound, text and " ".join(text.split()))
 
 
 def _by_subfolder(folder: Path, takes: Sequence[Take], asked: bool) -> list[Take]:
-    """Each take's speaker is the subfolder that it lies in, if there are several such."""
-    tops = [Path(take.source).parts[0] if "/" in take.source else folder.resolve().name for take in takes]
-    if len({top for top, take in zip(tops, takes, strict=True) if take.sound}) > 1:
-        return [replace(take, speaker=top) for take, top in zip(takes, tops, strict=True)]
+    """Each take's speaker is the subfolder that it lies in, if all do and there are several such."""
+    tops = [next((p for p in Path(t.source).parts[:-1] if p != "wavs"), "") for t in takes]
+    found = {top for top, take in zip(tops, takes, strict=True) if take.sound}
+    if len(found) > 1 and (asked or "" not in found):
+        return [replace(take, speaker=top or "others") for take, top in zip(takes, tops, strict=True)]
     if asked:
         raise InputError(f"{folder} has no subfolders of several speakers: use --speaker-from none")
     return list(takes)

@@ -131,7 +131,7 @@ DEFECTS = {  # name: the recording, its rate, its text or None, kind, part of th
     "empty": (np.zeros(0, np.float32), RATE, None, "silence", "nothing is said", True),
     "short": (voice(0.15), RATE, "Yes.", "length", "s of speech are too short", True),
     "long": (voice(22), RATE, TEXT * 20, "length", "longer than 20 s: cut it at a pause", True),
-    "longish": (voice(11), RATE, TEXT * 9, "length", "does not train on more than 9.6 s", False),
+    "longish": (voice(11), RATE, TEXT * 9, "length", "does not train on more than 832: cut it", False),
     "offset": (voice() + 0.05, RATE, None, "offset", "direct current of +0.050, which is taken out", False),
     "noisy": (
         voice() + 0.005 * np.random.default_rng(3).standard_normal(RATE * 3).astype(np.float32),
@@ -337,9 +337,28 @@ def test_no_usable_line_is_an_error_with_a_report(tmp_path, aligner):
     assert (tmp_path / "out" / "report.md").exists() and not (tmp_path / "out" / "labels.npz").exists()
 
 
+def test_a_line_that_failed_is_tried_again(folder, aligner, tmp_path):
+    (folder / "wavs" / "good0.wav").rename(tmp_path / "away.wav")
+    (folder / "wavs" / "good0.wav").write_bytes(b"")
+    assert prepare_recordings(folder, tmp_path / "out")["used"] == 5
+    assert prepare_recordings(folder, tmp_path / "out")["new"] == 1
+    (tmp_path / "away.wav").rename(folder / "wavs" / "good0.wav")
+    assert prepare_recordings(folder, tmp_path / "out")["used"] == 6
+
+
+def test_a_bar_in_a_text_is_no_column_of_the_corpus(aligner, tmp_path):
+    (tmp_path / "in").mkdir()
+    soundfile.write(tmp_path / "in" / "a.wav", voice(), RATE)
+    (tmp_path / "in" / "a.txt").write_text("This is | the first\nsentence of all.\n")
+    prepare_recordings(tmp_path / "in", tmp_path / "out")
+    text = "This is   the first sentence of all."
+    assert (tmp_path / "out" / "metadata.csv").read_text() == f"a|{text}|{text}\n"
+
+
 def test_an_unknown_kind_to_keep_is_an_error_with_the_nearest(folder, aligner, tmp_path):
     with pytest.raises(InputError, match="did you mean 'clipping'"):
         prepare_recordings(folder, tmp_path / "out", keep=["cliping"])
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.align

@@ -75,6 +75,21 @@ def test_what_lacks_a_text_or_a_sound_file_is_found_too(tmp_path):
     assert found(other) == [("a", "a.wav", "A.", ""), ("b", "b.wav", None, ""), ("c", None, "", "")]
 
 
+def test_a_name_that_two_files_have_is_none_of_them(tmp_path):
+    make(tmp_path, "a/1.wav", "b/1.wav", "b/2.wav", metadata_csv="1|One.\nb/1|Two.\n2.wav|Three.\n")
+    assert [(take.source, take.text) for take in find_takes(tmp_path) if take.text] == [
+        ("1", "One."),
+        ("b/1.wav", "Two."),
+        ("b/2.wav", "Three."),
+    ]
+
+
+def test_sound_files_beside_subfolders_are_no_speaker_unless_asked(tmp_path):
+    make(tmp_path, "1.wav", "Ann/2.wav", **{"1_txt": "One.", "Ann__2_txt": "Two.\nAnd  more."})
+    assert found(tmp_path) == [("1", "1.wav", "One.", ""), ("Ann-2", "2.wav", "Two. And more.", "")]
+    assert [one[3] for one in found(tmp_path, "folder")] == ["others", "Ann"]
+
+
 def test_names_are_unique_and_hidden_files_are_not_seen(tmp_path):
     make(tmp_path, "a.wav", "a.flac", ".trash/b.wav", "._a.wav", a_txt="A.")
     assert [one[:2] for one in found(tmp_path)] == [("a", "a.flac"), ("a-2", "a.wav")]
