@@ -123,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         clients = Clients(args.protocol, address, args.timeout)
         try:
             with reported(address), ThreadPoolExecutor(args.concurrency) as threads:
-                return transcribe(args, clients, threads)
+                return transcribe(args, lambda: clients.mine, threads)
         finally:
             clients.close()
     if not args.output or args.json:

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from common.recognition.recordings import Recording, find_recordings
 from common.serve.client import ServerError
 
 if TYPE_CHECKING:
-    from common.cli.triton_client import Clients
+    from common.triton.client import Client
 
 ENSEMBLE = "jasper-onnx-ensemble"
 NOTHING = "(nothing heard)"
@@ -40,16 +40,19 @@ def recordings_of(given: str) -> list[Recording]:
     return find_recordings([] if manifest else [path], manifest)
 
 
-def transcribe(args: argparse.Namespace, clients: Clients, threads: ThreadPoolExecutor) -> int:
-    """Prints a transcript for each recording, and the word error rate where references are known."""
+def transcribe(args: argparse.Namespace, client: Callable[[], Client], threads: ThreadPoolExecutor) -> int:
+    """Prints a transcript for each recording, and the word error rate where references are known.
+
+    `client` gives each thread its own.
+    """
     from common.recognition.transcript import error_rate, reference_words
 
     recordings, model = recordings_of(args.phrases), args.transcribe
-    rate = clients.mine.sampling_rate(model)
-    labels = clients.mine.parameter("labels", model)
+    rate = client().sampling_rate(model)
+    labels = client().parameter("labels", model)
     begun, status, seconds = time.perf_counter(), 0, 0.0
     pairs, made = [], []
-    answers = threads.map(lambda one: ask(clients, one, model, rate), recordings)
+    answers = threads.map(lambda one: ask(client(), one, model, rate), recordings)
     for recording, answer in zip(recordings, answers, strict=True):
         if isinstance(answer, ServerError):
             print(f"error: {recording.path}: {answer}", file=sys.stderr)
@@ -79,7 +82,7 @@ def transcribe(args: argparse.Namespace, clients: Clients, threads: ThreadPoolEx
     return status
 
 
-def ask(clients: Clients, recording: Recording, model: str, rate: int) -> Answer | ServerError:
+def ask(client: Client, recording: Recording, model: str, rate: int) -> Answer | ServerError:
     """A recording in the pieces that `melforge transcribe` hears it in, a request for each."""
     from common.audio.sound_files import read_audio, resample
     from common.recognition.listen import audible_pieces
@@ -91,7 +94,7 @@ def ask(clients: Clients, recording: Recording, model: str, rate: int) -> Answer
         texts: Sequence[str] = [
             text
             for piece in audible_pieces(0, audio, rate, len(audio))
-            for text in clients.mine.hear([audio[piece.start : piece.end]], model)
+            for text in client.hear([audio[piece.start : piece.end]], model)
         ]
     except ServerError as error:
         return error
