@@ -417,3 +417,17 @@ def tts(tiny_voice):
 def voice_copy(tiny_voice, tmp_path) -> Path:
     """A copy of the tiny voice that a test may damage."""
     return Path(shutil.copytree(tiny_voice, tmp_path / "voices" / "tiny"))
+
+
+@pytest.fixture(scope="session")
+def small_ear(tmp_path_factory) -> Path:
+    """The recogniser of the goldens, whose weights are random, as an ear."""
+    from common.training.ear import write_ear
+    from common.weights.published import read_checkpoint
+
+    folder = tmp_path_factory.mktemp("ears") / "small"
+    checkpoint = Path(__file__).parent / "golden" / "jasper" / "checkpoint.pt"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("common.export.to_onnx.check_sizes", lambda stage: [])
+        write_ear(folder, read_checkpoint(checkpoint), {"language": "en", "licence": "test"})
+    return folder

@@ -3,7 +3,6 @@
 import io
 import json
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,27 +16,13 @@ from tests.serve.conftest import own_pcm, running, samples_of, wait_for
 from tests.serve.test_api import require_error
 
 pytestmark = pytest.mark.serve
-GOLDEN = Path(__file__).parents[1] / "golden" / "jasper"
 ROUTE = "/v1/audio/transcriptions"
 RATE = 22050
 
 
 @pytest.fixture(scope="module")
-def ear(tmp_path_factory) -> Path:
-    """The published checkpoint of random weights as an ear."""
-    from common.training.ear import write_ear
-    from common.weights.published import read_checkpoint
-
-    folder = tmp_path_factory.mktemp("ears") / "small"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("common.export.to_onnx.check_sizes", lambda stage: [])
-        write_ear(folder, read_checkpoint(GOLDEN / "checkpoint.pt"), {"language": "en"})
-    return folder
-
-
-@pytest.fixture(scope="module")
-def hears(ear):
-    with running(ear=str(ear), recordings=2, recording_bytes=400_000, recording_seconds=5.0) as one:
+def hears(small_ear):
+    with running(ear=str(small_ear), recordings=2, recording_bytes=400_000, recording_seconds=5.0) as one:
         yield one
 
 
@@ -61,10 +46,10 @@ def wav(noise) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def wanted(ear, wav) -> Transcript:
-    return transcribe(load_recogniser(ear, device="cpu"), [soundfile.read(io.BytesIO(wav), dtype="float32")])[
-        0
-    ]
+def wanted(small_ear, wav) -> Transcript:
+    return transcribe(
+        load_recogniser(small_ear, device="cpu"), [soundfile.read(io.BytesIO(wav), dtype="float32")]
+    )[0]
 
 
 def ask(server, file: bytes | None, **fields):
