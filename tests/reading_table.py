@@ -5,10 +5,10 @@
     python -m tests.reading_table --wrong dates money
     python -m tests.reading_table --wrong homographs
 
-The cases stand in tests/data/reading, a file a category; " | " parts readings that are right alike, and so
-does "{one|a} half" for words. A third of them, of homographs half, is held out: the rules were not written with
-them in view. Below a line "# held out" all are, below "# in view" none. `--wrong` lists what is wrong of those in
-view only.
+The cases stand in tests/data/reading, a file a category; " | " parts readings that are right alike, and
+"{one|a} half" parts words. A third of them, of homographs half, is held out: the rules were not written with
+them in view. Below a line "# held out" all are, below "# in view" none. `--wrong` lists what is wrong of
+those in view only.
 """
 
 import argparse
