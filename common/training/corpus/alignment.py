@@ -59,12 +59,17 @@ class Aligner:
         self.words = 0
 
     def phone_times(self, audio: np.ndarray, rate: int, words: Sequence[Sequence[str]]) -> PhoneTimes:
-        """When each phone of these words is said; an InputError or RuntimeError where none fits."""
+        """When each phone of these words is said; an InputError where the audio does not hold them."""
+        # A decoder adapts to what it heard before, and one that failed may be in an utterance still.
         try:
             return self._phone_times(audio, rate, words)
         except (ValueError, RuntimeError):
-            self._renew()  # an utterance that was not ended would stay open
-            raise
+            self._renew()
+        try:
+            return self._phone_times(audio, rate, words)
+        except (ValueError, RuntimeError) as error:
+            self._renew()
+            raise InputError(f"pocketsphinx does not find it in the audio ({error})") from None
 
     def _phone_times(self, audio: np.ndarray, rate: int, words: Sequence[Sequence[str]]) -> PhoneTimes:
         import soxr

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from common.errors import InputError, unknown
+from common.speech import shown
 from common.training.corpus.quality import Fit, Measures
 
 # Each kind, and whether `--keep` may keep what is left out for it.
@@ -174,7 +175,7 @@ def _defects_of(line: Line, usual: Usual) -> Iterator[Defect]:
             yield defect("text", sentence, left_out)
     if line.heard and line.heard["wer"] > MISHEARD:
         share = f"{100 * line.heard['wer']:.0f} % of its words are heard as others"
-        yield defect("heard", f"{share}: {line.heard['text']!r}", line.heard["wer"] > HEARD_OTHERWISE)
+        yield defect("heard", f"{share}: {shown(line.heard['text'])}", line.heard["wer"] > HEARD_OTHERWISE)
     if line.guessed:
         yield defect("words", f"read by their letters: {', '.join(line.guessed)}", False)
     if line.unspoken:

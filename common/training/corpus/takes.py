@@ -49,7 +49,8 @@ def find_takes(folder: Path, speaker_from: str | None = None) -> list[Take]:
     None they are those of a column that a heading line names, else of subfolders if there are several.
     """
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} not found: give a folder of recordings")
+        what = "is no folder" if folder.exists() else "not found"
+        raise FileNotFoundError(f"{folder} {what}: give a folder of recordings")
     files = [path for path in sorted(folder.rglob("*")) if _is_shown(path, folder) and path.is_file()]
     sounds = [path for path in files if path.suffix.lower() in SUFFIXES]
     tables = [path for path in files if path.name == METADATA]

@@ -314,7 +314,7 @@ def test_an_ear_hears_every_line_once(folder, aligner, tmp_path, monkeypatch):
     for _ in range(2):
         prepare_recordings(folder, out)
     assert len(heard) == 6
-    assert told(out, "good1")["heard"] == ("50 % of its words are heard as others: 'some words'", False)
+    assert told(out, "good1")["heard"] == ('50 % of its words are heard as others: "some words"', False)
     assert told(out, "good2")["heard"][1] and "good2" not in load_labels(out).names
 
 
