@@ -137,14 +137,14 @@ ABBREVIATIONS = _pairs("""mr: Mr; mrs: Mrs; ms: Ms; mx: Mx; messrs: Messers; mme
     Chairman; pcs: pieces; yr: year; yrs: years; mos: months; wk: week; wks: weeks; hr: hour; hrs: hours;
     mins: minutes; secs: seconds""")
 # Cut short without a full stop too; none of them is a word, and most have no vowel to be said by.
-SHORT_FORMS = _pairs("""acct: account; accts: accounts; amt: amount; appt: appointment; appts: appointments;
-    approx: approximately; asst: assistant; bday: birthday; bldg: building; bldgs: buildings; blvd:
-    Boulevard; dept: department; depts: departments; govt: government; intl: international; mgmt:
-    management; mgr: manager; msg: message; msgs: messages; mtg: meeting; natl: national; pkg: package;
-    pkgs: packages; pls plz: please; ppl: people; qty: quantity; rcvd: received; sgt: Sergeant; thx thnx:
-    thanks; tmrw tmw: tomorrow; tonite: tonight; wk: week; wks: weeks; yr: year; yrs: years; hrs: hours;
-    mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon; tsp: teaspoon; govts: governments; wkly:
-    weekly; yrly: yearly""")
+SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; amt: amount; appt:
+    appointment; appts: appointments; approx: approximately; asst: assistant; bday: birthday; bldg:
+    building; bldgs: buildings; blvd: Boulevard; dept: department; depts: departments; govt: government;
+    intl: international; mgmt: management; mgr: manager; msg: message; msgs: messages; mtg: meeting; natl:
+    national; pkg: package; pkgs: packages; pls plz: please; ppl: people; qty: quantity; rcvd: received;
+    sgt: Sergeant; thx thnx: thanks; tmrw tmw: tomorrow; tonite: tonight; wk: week; wks: weeks; yr: year;
+    yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon; tsp: teaspoon;
+    govts: governments; wkly: weekly; yrly: yearly""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national; dep't:
     department; ass'n: association; cont'd: continued; sec'y: secretary; o'er: over; ne'er: never""")

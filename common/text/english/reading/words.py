@@ -96,6 +96,14 @@ def version(cursor: Cursor, m: re.Match) -> str:
     return "version " + " point ".join(say.integer(part) for part in m[1].split("."))
 
 
+@form(r"([A-Z])(\d{1,2})\s?[-–]\s?\1(\d{1,2})(?![\w-])")
+def code_range(cursor: Cursor, m: re.Match) -> str:
+    """Q1-Q3, C3–C5."""
+    if cursor.touches_word or int(m[2]) >= int(m[3]):
+        return ""
+    return f"{letter_name(m[1])} {say.integer(m[2])} to {letter_name(m[1])} {say.integer(m[3])}"
+
+
 def slashed_abbreviation(cursor: Cursor) -> Reading | None:
     """w/o, n/a, A/C."""
     if cursor.behind_word != "/" or cursor.touches_word:
@@ -332,6 +340,7 @@ WORDS: tuple[Rule, ...] = (
         calendar_list,
         version,
         offset,
+        code_range,
         direction,
         dotted_abbreviation,
         slashed_abbreviation,
