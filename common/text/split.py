@@ -35,9 +35,9 @@ _BEFORE_NUMERAL = _words("ch chap vol vols pt bk sec art no mk fig sc pp p")
 # The end only before a word that often begins a sentence: "Acme Inc. The price rose", not "Acme Inc. Tokyo".
 _PERHAPS_LAST = _words("""etc inc ltd co corp llc plc bros jr sr esq st ave blvd rd ln hwy mt ft dept univ
     assn govt est min max avg al ed eds ph.d jan feb apr jun jul aug sep sept oct nov mon tue tues thu thur
-    thurs fri sq cu expy pkwy pl ct rte mi lb lbs oz hr hrs mins sec secs pkg pkgs qty amt acct doz pr ea
-    cath hosp mo mos wk wks yr yrs tbsp tsp gal gals qt qts pt pts ctr dist intl natl mfg cont alt elev pop
-    wt ht sc det dir exec comm cond prop amend misc orig""")
+    thurs fri sq cu expy pkwy pl ct rte mi lb lbs oz hr hrs mins sec secs pc pcs pkg pkgs qty amt acct doz
+    pr ea cath hosp mo mos wk wks yr yrs tbsp tsp gal gals qt qts pt pts ctr dist intl natl mfg cont alt
+    elev pop wt ht sc det dir exec comm cond prop amend misc orig""")
 _STARTERS = _words("""a after all also although an and another are as at because before both but by can could
     did do does each even every finally first for from had has have he her here his how however i if in is it
     its let many may meanwhile might most must my next no not now of on one only or our she should since so

@@ -185,7 +185,10 @@ def _is_year(cursor: Cursor, value: int, previous: str, end: int) -> bool:
     is_dated = before in _BEFORE_YEAR or before in tables.MONTH_NUMBERS
     if not 1100 <= value <= 2099:
         return is_dated and 1000 < value < 2200
+    is_named = following[:1].isupper() or (previous == "the" and value > 1899)  # "the 2020 elections"
     following = following.lower()
+    if is_named and following not in _COUNTED:
+        return True
     is_plural = len(following) > 3 and following[-1] == "s" and not following.endswith(("ss", "us", "is"))
     return is_dated or not (is_plural or following in _COUNTED)
 

@@ -53,7 +53,7 @@ def iso_date(cursor: Cursor, m: re.Match) -> str:
 @form(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\w/]|[.,-]\d)")
 def date(cursor: Cursor, m: re.Match) -> str:
     """3/4/2021, 4.3.2021; the month first where both are possible."""
-    if len(m[4]) == 2 and m[2] != "/":
+    if len(m[4]) == 2 and m[2] == "." and len(m[0]) < 8:  # a version
         return ""
     first, second = int(m[1]), int(m[3])
     return _date(_full_year(m[4]), first, second) or _date(_full_year(m[4]), second, first)
@@ -123,7 +123,7 @@ def month(cursor: Cursor) -> Reading | None:
     is_dated = cursor.previous[:1].isdecimal() and not (key in _WORDS_TOO and cursor.word.islower())
     is_dated = is_dated or (_is_behind_day(cursor) and cursor.word != "sun")
     is_alone = cursor.word.istitle() and cursor.behind_word not in (".", "-", "'")
-    is_dated = is_dated or (is_alone and (key in _MONTHS_ONLY or cursor.previous.lower() in _IN))
+    is_dated = is_dated or (is_alone and (key in _MONTHS_ONLY or cursor.previous.lower().rstrip("-") in _IN))
     is_dated = is_dated or (is_alone and _SHORT_YEAR.match(cursor.text, end) is not None)
     if not is_dated and (
         not _DAY_FOLLOWS.match(cursor.text, end) or not is_month(cursor.word, cursor.previous)
@@ -178,11 +178,13 @@ def season(cursor: Cursor, m: re.Match) -> str:
     return f"{say.year(first)} {say.two_digits(second) if second else 'two thousand'}"
 
 
-@form(r"(?:(10|100|1000|1,000)s(?=\s+of\b)|(\d{3}0|[2-9]0)'?s(?!\w))")
+@form(r"(?:(10|100|1000|1,000)s(?=\s+of\b)|(\d{3}0|[02-9]0)'?s(?!\w))")
 def decade(cursor: Cursor, m: re.Match) -> str:
     """1990s, 80's, 1000s of."""
     if m[1]:
         return {"10": "tens", "100": "hundreds"}.get(m[1], "thousands")
+    if m[2] == "00":
+        return "two thousands" if cursor.previous.lower() in ("the", "early", "late", "mid-", "mid") else ""
     return say.decade(int(m[2]))
 
 

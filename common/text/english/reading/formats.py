@@ -234,6 +234,13 @@ def plural_number(cursor: Cursor, m: re.Match) -> str:
     return say.plural(say.short(m[1])) if behind_hyphen or is_many or len(m[1]) == 3 else ""
 
 
+@form(r"(\d{1,3})ers(?!\w)")
+def team(cursor: Cursor, m: re.Match) -> str:
+    """49ers, 76ers."""
+    said = say.short(m[1])
+    return f"{said}{'rs' if said.endswith('e') else 'ers'}"
+
+
 @form(r"(\d{1,4})!(?=\s?[=+*/×÷−-])")
 def factorial(cursor: Cursor, m: re.Match) -> str:
     """5! = 120."""
@@ -269,6 +276,7 @@ NUMBERS: tuple[Rule, ...] = (
         duration,
         pence,
         factor,
+        team,
         factorial,
     ),
     *(mixed, amount),

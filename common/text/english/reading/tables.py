@@ -28,29 +28,29 @@ WEEKDAYS = _pairs("""mon: Monday; tue tues: Tuesday; wed weds: Wednesday; thu th
 
 # Singular names; plurals are made by rule but for these.
 UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm μm um: micrometer; nm:
-    nanometer; mi: mile; ft: foot; yd yds: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg:
-    microgram; lb lbs: pound; oz: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter; dL dl:
-    deciliter; gal: gallon; qt: quart; tsp: teaspoon; tbsp: tablespoon; cc: cubic centimeter; ha:
-    hectare; s sec secs: second; ms: millisecond; µs μs: microsecond; ns: nanosecond; min mins: minute; h
-    hr hrs: hour; wk wks: week; yr yrs: year; mo mos: month; Hz: hertz; kHz: kilohertz; MHz: megahertz;
-    GHz: gigahertz; THz: terahertz; KB kB: kilobyte; MB: megabyte; GB: gigabyte; TB: terabyte; PB:
-    petabyte; KiB: kibibyte; MiB: mebibyte; GiB: gibibyte; TiB: tebibyte; kb: kilobit; Mb: megabit; Gb:
-    gigabit; Tb: terabit; bps: bit per second; kbps Kbps: kilobit per second; Mbps: megabit per second;
-    Gbps: gigabit per second; W: watt; kW: kilowatt; MW: megawatt; GW: gigawatt; mW: milliwatt; kWh:
-    kilowatt-hour; MWh: megawatt-hour; GWh: gigawatt-hour; TWh: terawatt-hour; Wh: watt-hour; V: volt;
-    kV: kilovolt; mV: millivolt; mA: milliamp; mAh: milliamp-hour; Ah: amp-hour; Ω Ω: ohm; kΩ kΩ:
-    kilo-ohm; MΩ: megaohm; µF μF: microfarad; pF: picofarad; nF: nanofarad; J: joule; kJ: kilojoule; MJ:
-    megajoule; cal: calorie; kcal: kilocalorie; eV: electron-volt; keV: kilo-electron-volt; MeV:
-    mega-electron-volt; GeV: giga-electron-volt; TeV: tera-electron-volt; N: newton; kN: kilonewton; Pa:
-    pascal; hPa: hectopascal; kPa: kilopascal; MPa: megapascal; GPa: gigapascal; psi: pound per square
-    inch; atm: atmosphere; mmHg: millimeter of mercury; K: kelvin; dB: decibel; dBA: decibel A; lm:
-    lumen; lx: lux; mol: mole; mmol: millimole; mph: mile per hour; kph kmh: kilometer per hour; mpg:
-    mile per gallon; rpm RPM: revolution per minute; fps FPS: frame per second; ppm: part per million;
-    ppb: part per billion; px: pixel; dpi DPI: dot per inch; ppi PPI: pixel per inch; bpm BPM: beat per
-    minute; in: inch; au AU: astronomical unit; ly: light-year; hp HP: horsepower; kt kts: knot; MP:
-    megapixel; Mpx: megapixel; bbl: barrel; IU: international unit; tbs: tablespoon; pts: point; A: amp;
-    Nm: newton-meter; pct: percent; sqft: square foot; sqm: square meter; Mbit: megabit; kbit: kilobit;
-    Gbit: gigabit""")
+    nanometer; mi: mile; ft: foot; yd yds: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg: microgram;
+    lb lbs: pound; oz: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter; dL dl: deciliter;
+    gal: gallon; qt: quart; tsp: teaspoon; tbsp: tablespoon; cc: cubic centimeter; ha: hectare; s sec secs:
+    second; ms: millisecond; µs μs: microsecond; ns: nanosecond; min mins: minute; h hr hrs: hour; wk wks:
+    week; yr yrs: year; mo mos: month; Hz: hertz; kHz: kilohertz; MHz: megahertz; GHz: gigahertz; THz:
+    terahertz; KB kB: kilobyte; MB: megabyte; GB: gigabyte; TB: terabyte; PB: petabyte; KiB: kibibyte; MiB:
+    mebibyte; GiB: gibibyte; TiB: tebibyte; kb: kilobit; Mb: megabit; Gb: gigabit; Tb: terabit; bps: bit per
+    second; kbps Kbps: kilobit per second; Mbps: megabit per second; Gbps: gigabit per second; W: watt; kW:
+    kilowatt; MW: megawatt; GW: gigawatt; mW: milliwatt; kWh: kilowatt-hour; MWh: megawatt-hour; GWh:
+    gigawatt-hour; TWh: terawatt-hour; Wh: watt-hour; V: volt; kV: kilovolt; mV: millivolt; mA: milliamp;
+    mAh: milliamp-hour; Ah: amp-hour; Ω Ω: ohm; kΩ kΩ: kilo-ohm; MΩ: megaohm; µF μF: microfarad; pF:
+    picofarad; nF: nanofarad; J: joule; kJ: kilojoule; MJ: megajoule; cal: calorie; kcal: kilocalorie; eV:
+    electron-volt; keV: kilo-electron-volt; MeV: mega-electron-volt; GeV: giga-electron-volt; TeV:
+    tera-electron-volt; N: newton; kN: kilonewton; Pa: pascal; hPa: hectopascal; kPa: kilopascal; MPa:
+    megapascal; GPa: gigapascal; psi: pound per square inch; atm: atmosphere; mmHg: millimeter of mercury;
+    K: kelvin; dB: decibel; dBA: decibel A; lm: lumen; lx: lux; mol: mole; mmol: millimole; mph: mile per
+    hour; kph kmh: kilometer per hour; mpg: mile per gallon; rpm RPM: revolution per minute; fps FPS: frame
+    per second; ppm: part per million; ppb: part per billion; px: pixel; dpi DPI: dot per inch; ppi PPI:
+    pixel per inch; bpm BPM: beat per minute; in: inch; au AU: astronomical unit; ly: light-year; hp HP:
+    horsepower; kt kts: knot; MP: megapixel; Mpx: megapixel; bbl: barrel; IU: international unit; tbs:
+    tablespoon; pts: point; A: amp; Nm: newton-meter; pc pcs: piece; µL μL uL: microliter; mM: millimolar;
+    µM μM: micromolar; nM: nanomolar; ng: nanogram; kDa: kilodalton; pct: percent; sqft: square foot; sqm:
+    square meter; Mbit: megabit; kbit: kilobit; Gbit: gigabit""")
 # Written otherwise than is correct, mostly in other capitals.
 LIKE_UNITS = _pairs("""KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml: mL; MG: mg; LB
     LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI: psi; HR HRS
@@ -137,14 +137,14 @@ ABBREVIATIONS = _pairs("""mr: Mr; mrs: Mrs; ms: Ms; mx: Mx; messrs: Messers; mme
     Chairman; pcs: pieces; yr: year; yrs: years; mos: months; wk: week; wks: weeks; hr: hour; hrs: hours;
     mins: minutes; secs: seconds""")
 # Cut short without a full stop too; none of them is a word, and most have no vowel to be said by.
-SHORT_FORMS = _pairs("""acct: account; accts: accounts; amt: amount; appt: appointment; appts: appointments;
-    approx: approximately; asst: assistant; bday: birthday; bldg: building; bldgs: buildings; blvd:
-    Boulevard; dept: department; depts: departments; govt: government; intl: international; mgmt:
-    management; mgr: manager; msg: message; msgs: messages; mtg: meeting; natl: national; pkg: package;
-    pkgs: packages; pls plz: please; ppl: people; qty: quantity; rcvd: received; sgt: Sergeant; thx thnx:
-    thanks; tmrw tmw: tomorrow; tonite: tonight; wk: week; wks: weeks; yr: year; yrs: years; hrs: hours;
-    mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon; tsp: teaspoon; govts: governments; wkly:
-    weekly; yrly: yearly""")
+SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; amt: amount; appt:
+    appointment; appts: appointments; approx: approximately; asst: assistant; bday: birthday; bldg:
+    building; bldgs: buildings; blvd: Boulevard; dept: department; depts: departments; govt: government;
+    intl: international; mgmt: management; mgr: manager; msg: message; msgs: messages; mtg: meeting; natl:
+    national; pkg: package; pkgs: packages; pls plz: please; ppl: people; qty: quantity; rcvd: received;
+    sgt: Sergeant; thx thnx: thanks; tmrw tmw: tomorrow; tonite: tonight; wk: week; wks: weeks; yr: year;
+    yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon; tsp: teaspoon;
+    govts: governments; wkly: weekly; yrly: yearly""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national; dep't:
     department; ass'n: association; cont'd: continued; sec'y: secretary; o'er: over; ne'er: never""")

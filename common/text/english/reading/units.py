@@ -21,8 +21,8 @@ _INCHES = re.compile(r"\"|″|''")
 _FEET = re.compile(r"['′](?!(?!x\d)[\w'])")
 _ORDINAL = re.compile(r"\.?\s\d+(?:st|nd|rd|th)\b")
 _DEGREE_WORD = re.compile(r"\s(?:deg\.?(?:\s([CFK]))?|degrees?\s([CFK]))(?![\w'])")
-_IN_RECIPES = re.compile(r"\s(c|C|T|t|pt|pts|pkg|pkgs)\.(?=\s[a-z]|,\s[a-z])")
-_RECIPE_UNITS = {"c": "cup", "C": "cup", "T": "tablespoon", "t": "teaspoon", "pt": "pint", "pts": "pint"}
+_IN_RECIPES = re.compile(r"\s(c|C|T|t|pt|pkg|pkgs)\.(?=\s[a-z]|,\s[a-z])")
+_RECIPE_UNITS = {"c": "cup", "C": "cup", "T": "tablespoon", "t": "teaspoon", "pt": "pint"}
 _RECIPE_UNITS |= {"pkg": "package", "pkgs": "package"}
 _POLES = {"N": " north", "S": " south", "E": " east", "W": " west"}
 _TURNS = words("angle angles turn turns rotation view heat bend panorama arc swing")
@@ -39,6 +39,7 @@ LETTERED = words("""apt apartment unit suite ste room rm flat gate seat row sect
     grade line platform bus route rte rt highway hwy road exit pier dock lot bay bed building bldg floor
     deck cell door house table page appendix form part question step type zone track hall stand stall studio
     tower wing block ward terminal flight train tram no number bus berth aisle locker pixel""")
+_WINDS = words("N S E W NE NW SE SW")
 ROADS = words("I US Hwy Highway Route Rte Rt Interstate Road Exit")
 _OPEN_QUOTE = re.compile(r'(?<!\d)"')  # behind a digit it means inches
 _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
@@ -104,6 +105,8 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
     following = cursor.next(match.end())
     if not gap and len(symbol) == 1 and cursor.previous.rstrip(".").lower() in LETTERED:
         return False  # "Bus 42A"
+    if not gap and len(symbol) == 1 and cursor.previous[-1:] == "-" and cursor.previous[0].isupper():
+        return False  # "F-35A"
     is_inch = symbol == "in" and (
         cursor.text.startswith(".", match.end())
         or following in _SIZES
@@ -189,10 +192,7 @@ def _past_stop(cursor: Cursor, end: int) -> int:
         return end
     following = cursor.next(end + 1)
     goes_on = (
-        following[:1].islower()
-        or following in ("N", "S", "E", "W")
-        or following[:1].isdecimal()
-        or following in (",", ")")
+        following[:1].islower() or following in _WINDS or following[:1].isdecimal() or following in (",", ")")
     )
     return end + 1 if goes_on else end
 

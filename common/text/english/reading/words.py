@@ -14,7 +14,7 @@ from common.text.english.reading.cursor import LETTER, Cursor, LeftOut, Reading,
 from common.text.english.reading.dates import month, weekday
 from common.text.english.reading.money import price
 from common.text.english.reading.streets import DESIGNATORS, designator, direction, state, street
-from common.text.english.reading.units import unit_behind_per
+from common.text.english.reading.units import unit_behind_per, unit_name
 from common.text.english.word_parts import words
 
 _CALENDAR = "Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec"
@@ -58,9 +58,11 @@ _SHORT_FORMS = tables.SHORT_FORMS | tables.SHORTENED
 _BEHIND_NAMES = {"Jr": "Junior", "Sr": "Senior"}
 _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
 _VERSE_FOLLOWS = re.compile(r"\.?(?=\s\d{1,3}:\d)")
+_DIMENSIONS = words("L W H D Ø")
 _LENGTH_ENDS = ("'", '"', "′", "″")
 _SIZE_FOLLOWS = re.compile(r"\s?\d")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}-?\d")
+_PERIODS = words("second minute hour day week month year person night")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
 _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
@@ -92,6 +94,14 @@ def version(cursor: Cursor, m: re.Match) -> str:
     if cursor.touches_word:
         return ""
     return "version " + " point ".join(say.integer(part) for part in m[1].split("."))
+
+
+@form(r"([A-Z])(\d{1,2})\s?[-–]\s?\1(\d{1,2})(?![\w-])")
+def code_range(cursor: Cursor, m: re.Match) -> str:
+    """Q1-Q3, C3–C5."""
+    if cursor.touches_word or int(m[2]) >= int(m[3]):
+        return ""
+    return f"{letter_name(m[1])} {say.integer(m[2])} to {letter_name(m[1])} {say.integer(m[3])}"
 
 
 def slashed_abbreviation(cursor: Cursor) -> Reading | None:
@@ -250,6 +260,11 @@ def plain_word(cursor: Cursor) -> Reading | None:
     left_out = () if word.isascii() else left_out_of(cursor, [word])
     if text.startswith("/", end) and text[end + 1 : end + 2].isalpha():
         is_or = word.lower() in _OR and (word.lower(), cursor.next(end + 1).lower()) not in _PRONOUNS
+        following = cursor.next(end + 1)
+        is_per = word[-1] == "s" and len(word) > 3 and (unit_name(following) or following in _PERIODS)
+        if is_per and (following in _PERIODS or len(following) < 4):  # "cells/mL"
+            below = following if following in _PERIODS else unit_name(following)
+            return Reading(f"{spoken} per {below}", end + 1 + len(following), left_out)
         spoken = word if word.lower() == "and" else f"{spoken} {'or' if is_or else 'slash'}"
         return Reading(spoken, end + 1, left_out)
     phones = "" if word.isascii() else tables.ACCENTED.get(word.lower(), "")
@@ -325,6 +340,7 @@ WORDS: tuple[Rule, ...] = (
         calendar_list,
         version,
         offset,
+        code_range,
         direction,
         dotted_abbreviation,
         slashed_abbreviation,
@@ -353,7 +369,11 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return _BEHIND_NAMES[word]
     if len(word) == 2 and cursor.is_equation and word.islower() and word not in _SMALL_WORDS:  # "F = ma"
         return word.upper()
-    if word == "x" and cursor.previous[:1].isdecimal() and cursor.next(end)[:1].isdecimal():  # 10" x 12"
+    if (
+        word == "x"
+        and (cursor.previous[:1].isdecimal() or cursor.previous in _DIMENSIONS)
+        and cursor.next(end)[:1].isdecimal()
+    ):  # 10" x 12"
         return "times" if cursor.is_equation else "by"
     if len(word) == 1:
         is_item = cursor.is_after_blank and cursor.text.startswith(")", end)  # "a) first"
@@ -441,7 +461,7 @@ def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading |
         return Reading("versus", end)
     if cursor.at == 0 and following and letter.islower():  # "a. First"
         return Reading(f"{letter_name(letter.upper())},", end)
-    if letter.isupper() and (is_name or following == ","):
+    if letter.isupper() and (is_name or following == "," or following.islower()):  # also "E. coli"
         return Reading(letter_name(letter), end)
     return None
 
