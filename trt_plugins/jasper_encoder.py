@@ -154,7 +154,9 @@ class FoldedJasper(nn.Module):
 class Encoder(CapturedNetwork):
     """cuDNN tries its algorithms at each new shape, before the shape's graph is captured."""
 
-    prepare = FoldedJasper
+    def prepared(self, network: nn.Module) -> nn.Module:
+        assert isinstance(network, Jasper)
+        return FoldedJasper(network)
 
     def method_of(self, network: nn.Module) -> Callable[..., tuple[Tensor, ...]]:
         method = super().method_of(network)

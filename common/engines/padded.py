@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -73,7 +72,6 @@ class CapturedNetwork(PaddedEngine):
     """
 
     in_float32 = False
-    prepare: Callable[[Any], torch.nn.Module] | None = None  # the network -> what runs, made in float32
 
     def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
         if device == "cpu" or not torch.cuda.is_available():
@@ -84,13 +82,16 @@ class CapturedNetwork(PaddedEngine):
         key = (stage.network, device, "captured", self._type)
         network: torch.nn.Module | None = source.networks.get(key)
         if network is None:
-            network = build_network(stage, source)
-            network = network if self.prepare is None else type(self).prepare(network)
+            network = self.prepared(build_network(stage, source))
             network = source.networks[key] = network.to(device, self._type)
         self._method = self.method_of(network)
         self.memory_owner = network
         self.memory_bytes = sum(tensor.nbytes for tensor in (*network.parameters(), *network.buffers()))
         self._masks = any(tensor.name == "lengths" for tensor in stage.inputs)
+
+    def prepared(self, network: torch.nn.Module) -> torch.nn.Module:
+        """What runs, made in float32 of the stage's network."""
+        return network
 
     def method_of(self, network: torch.nn.Module) -> Callable[..., tuple[Tensor, ...]]:
         """What computes the stage on padded inputs."""

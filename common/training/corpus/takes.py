@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from common.cli.transcribe import SUFFIXES
 from common.errors import InputError
+from common.recognition.recordings import SUFFIXES
 
 METADATA = "metadata.csv"
 LONGEST_NAME = 100
