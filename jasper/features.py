@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from common.arrays import length_mask
@@ -9,10 +11,20 @@ from common.audio.mel import mel_basis
 from common.noise import draw
 from jasper.config import DEVIATION_FLOOR, LOG_FLOOR, JasperConfig
 
+NOISE_STEP = 1 << 17  # samples: dither is drawn for so many, and kept
+
 
 def symmetric_window(config: JasperConfig) -> np.ndarray:
     """Hann window that is zero at both ends (PyTorch's `periodic=False`), float64 [win_length]."""
     return np.hanning(config.win_length)
+
+
+@functools.lru_cache(maxsize=4)
+def dither_noise(seed: int, samples: int) -> np.ndarray:
+    """Normal noise float32 [samples] of a seed, kept for the next recording."""
+    noise = draw("normal", [seed], 0, samples)[0]
+    noise.setflags(write=False)
+    return noise
 
 
 def dithered(audio: np.ndarray, config: JasperConfig, seed: int = 0) -> np.ndarray:
@@ -21,7 +33,8 @@ def dithered(audio: np.ndarray, config: JasperConfig, seed: int = 0) -> np.ndarr
     """
     if not config.dither:
         return audio
-    return audio + np.float32(config.dither) * draw("normal", [seed], 0, len(audio))[0]
+    samples = -(-len(audio) // NOISE_STEP) * NOISE_STEP
+    return audio + np.float32(config.dither) * dither_noise(seed, samples)[: len(audio)]
 
 
 def reflected(positions: np.ndarray, ends: np.ndarray) -> np.ndarray:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from common.arrays import pad_rows, read_later, read_together, to_device
-from common.recognition.recogniser import Heard, Recogniser
+from common.arrays import Array, pad_rows, to_device
+from common.recognition.recogniser import Features, Recogniser
 from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource
 from jasper.config import JasperConfig
@@ -45,21 +45,26 @@ class JasperRecogniser(Recogniser[JasperConfig]):
         frames = self.longest if not self.config.pad_align else self.longest - self.config.pad_align
         return frames * self.config.hop_length
 
-    def hear(self, audios: Sequence[np.ndarray]) -> list[Heard]:
+    def extract(self, audios: Sequence[np.ndarray]) -> Features:
         config, device = self.config, self.encoder.device
         lengths = np.array([len(audio) for audio in audios])
         frames = max(config.padded_frames(int(lengths.max())), self.shortest)
         rows = [dithered(audio, config) for audio in audios]
         audio = pad_rows(rows, len(rows), frames * config.hop_length)
         made = self.features(audio=to_device(audio, device), lengths=to_device(lengths, device))
-        masked = {"lengths": made["frames"]} if self.masked else {}
-        log_probs = self.encoder(features=made["features"], **masked)["log_probs"]
-        # Without masks, what stands behind an item's end is decoded too, as published.
-        counts = [config.steps(config.frames(int(n)) if self.masked else frames) for n in lengths]
-        best = self.decoder(log_probs=log_probs, lengths=to_device(np.array(counts), device))
-        probabilities, scores = read_together([log_probs[:, : max(counts)], best["scores"]])()
-        labels = read_later(best["labels"])()
-        return [
-            Heard(probabilities[row, :count], labels[row, :count], scores[row, :count])
-            for row, count in enumerate(counts)
-        ]
+        counts = [config.frames(int(length)) for length in lengths]
+        return Features(made["features"], made["frames"], self._outputs(counts, frames))
+
+    def gather(self, features: Sequence[Array], frames: Sequence[int]) -> Features:
+        steps = max(self.shortest, *(values.shape[1] for values in features))
+        device = self.encoder.device
+        values = to_device(pad_rows(features, len(features), steps), device)
+        return Features(values, to_device(np.array(frames), device), self._outputs(frames, steps))
+
+    def _outputs(self, frames: Sequence[int], padded: int) -> np.ndarray:
+        """Without masks, what stands behind an item's end is decoded too, as published."""
+        return np.array([self.config.steps(count if self.masked else padded) for count in frames])
+
+    def encode(self, features: Features) -> Array:
+        masked = {"lengths": features.frames} if self.masked else {}
+        return self.encoder(features=features.values, **masked)["log_probs"]

@@ -6,6 +6,7 @@ from common.stages import Dim, Stage, StagePlan, TensorSpec
 from jasper.config import JasperConfig
 
 NETWORK, FEATURES = "jasper.model:Jasper", "jasper.features_network:JasperFeatures"
+CAPTURED = "common.engines.padded:CapturedNetwork"
 BATCH = Dim("batch", 1, 1, 32)
 MEL = Dim("mel", 16, 704, 4096)  # frames of features
 
@@ -63,5 +64,11 @@ PLAN = StagePlan(
         "unmasked": ("features", "encoder", "decoder"),
     },
     default="masked",
+    kernels={
+        "masked_features": CAPTURED,
+        "masked_encoder": "trt_plugins.jasper_encoder:Encoder",
+        "decoder": CAPTURED,
+    },
+    on_cuda="masked",
     layers=("encoder.layers.*", "decoder.layers.0"),
 )

@@ -23,7 +23,11 @@ class Handler(BaseHTTPRequestHandler):
             self.server.opened += 1
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        head = int(
+            self.headers.get("Inference-Header-Content-Length", len(data))
+        )  # KServe's, of binary tensors
+        body = json.loads(data[:head])
         with self.server.lock:
             self.server.asked.append({"path": self.path, "headers": dict(self.headers), **body})
         self.server.respond(self, body)

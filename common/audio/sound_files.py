@@ -27,6 +27,8 @@ FORMATS = {  # file suffix -> libsndfile's container and coding
 ZERO_CROSSINGS, BETA = 64, 11.0  # of resampling's filter: its length, and its window's shape
 BLOCK = 128  # outputs that are computed together, at least
 LARGEST_TABLE = 1 << 20  # values; rates with few common divisors go without
+LOWEST_RATE, HIGHEST_RATE = 4000, 384000  # Hz, of recordings that others send
+DECODED_AT_ONCE = 1 << 20  # samples
 
 
 def resample(audio: np.ndarray, from_rate: int, to_rate: int) -> np.ndarray:
@@ -122,6 +124,34 @@ def read_audio(path: str | Path) -> tuple[np.ndarray, int]:
     except soundfile.LibsndfileError as error:
         raise InputError(f"{path} cannot be read as sound: {error.error_string}") from None
     return np.ascontiguousarray(samples.mean(axis=1, dtype=np.float32)), rate
+
+
+def decode_audio(data: bytes, longest: float) -> tuple[np.ndarray, int]:
+    """A sound file's bytes, from whoever -> (float32 samples (S,), sampling rate), as `read_audio` does.
+
+    An InputError where it is no sound, is longer than so many seconds, or has a rate that no speech has.
+    """
+    import soundfile
+
+    try:
+        with soundfile.SoundFile(io.BytesIO(data)) as sound:
+            rate = sound.samplerate
+            if not LOWEST_RATE <= rate <= HIGHEST_RATE:
+                raise InputError(f"its rate is {rate} Hz: speech has {LOWEST_RATE} to {HIGHEST_RATE}")
+            most = int(longest * rate)
+            blocks, count = [np.zeros(0, np.float32)], 0
+            step = max(1, DECODED_AT_ONCE // sound.channels)
+            while len(block := sound.read(step, "float32", always_2d=True)):
+                count += len(block)
+                if count > most:
+                    raise InputError(f"it is longer than {longest:g} seconds")
+                blocks.append(block.mean(axis=1, dtype=np.float32))
+    except soundfile.LibsndfileError as error:
+        raise InputError(f"it cannot be read as sound: {error.error_string}") from None
+    samples = np.concatenate(blocks)
+    if not np.isfinite(samples).all():
+        raise InputError("its samples are not all numbers")
+    return samples, rate
 
 
 def to_pcm16(audio: np.ndarray) -> np.ndarray:

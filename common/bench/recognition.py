@@ -14,19 +14,19 @@ from common.config.deployment import Deployment
 from common.engines import Engine
 from common.errors import InputError, unknown
 from common.recognition.loading import form_of, make_recogniser
+from common.stages.choose import KERNELS
 from common.synthesis.loading import pick_device
 from common.weights.voices import ModelSource
 
 # How a backend is run: its name, and the mode of its stages.
 BACKENDS = {
     **{"onnx": ("onnx", None), "torch": ("torch", None), "trt": ("trt", None)},
-    **{
-        "torch-graph": ("torch", "graph"),
-        "torch-compile": ("torch", "compile"),
-        "trt-graph": ("trt", "graph"),
-    },
+    **{"torch-graph": ("torch", "graph"), "torch-compile": ("torch", "compile")},
+    # cuDNN tries its algorithms for each shape: how NVIDIA's inference program runs with --cudnn_benchmark.
+    **{"torch-tuned": ("torch", "tuned"), "trt-graph": ("trt", "graph"), "cuda": (KERNELS, None)},
 }
 WARM_UP = 3  # runs before those that are timed
+STAGE_RUNS = 5  # more, for the time of each stage
 Row = dict[str, Any]
 
 
@@ -35,7 +35,7 @@ class Measurement:
     """What is measured, and how often; a measurement of one row ends after `longest` seconds."""
 
     backends: Sequence[str]
-    precisions: Sequence[str]  # fp32, or fp16 on trt and on torch with a GPU
+    precisions: Sequence[str]  # fp32, or fp16 on trt and on torch with a GPU; fp16 alone on cuda
     seconds: Sequence[float]  # of audio
     batches: Sequence[int]
     device: str = "auto"
@@ -53,7 +53,7 @@ def measure(source: ModelSource, how: Measurement) -> Iterator[Row]:
         device = pick_device(backend) if how.device == "auto" else how.device
         for precision in how.precisions:
             half = precision == "fp16"
-            if half and (backend == "onnx" or device == "cpu"):
+            if (half and (backend == "onnx" or device == "cpu")) or (backend == KERNELS and not half):
                 continue
             for seconds in how.seconds:
                 yield from _measure_length(source, how, (word, backend, mode), device, half, seconds)
@@ -93,6 +93,7 @@ def _measure_length(
         call = functools.partial(recogniser.hear, audios)
         taken = timed(call, how.runs, device, warm_up=WARM_UP, longest=how.longest)
         found = summary(taken)
+        stages = timer.measure(call, STAGE_RUNS, device)["stages"]
         yield {
             "model": source.model,
             "backend": word,
@@ -104,7 +105,7 @@ def _measure_length(
             **found,
             "recordings_per_second": batch / found["mean"],
             "times_real_time": batch * seconds / found["mean"],
-            "stages": {one["stage"]: one["seconds"] for one in timer.measure(call, 1, device)["stages"]},
+            "stages": {one["stage"]: one["seconds"] for one in stages},
         }
 
 

@@ -24,7 +24,7 @@ def in_mode(engine: Engine, mode: str | None, half: bool) -> Engine:
             f"{engine.stage.full_name} runs in buckets: torch-compile, torch-graph and fp16 go without"
         )
     made = TorchStage(engine, half, mode == "compile")
-    return GraphedStage(made) if mode == "graph" else made
+    return {"graph": GraphedStage, "tuned": TunedStage}[mode](made) if mode in ("graph", "tuned") else made
 
 
 class TorchStage(WrappedEngine):
@@ -51,6 +51,14 @@ class TorchStage(WrappedEngine):
             outputs = [x.float() if x.is_floating_point() else x for x in self._method(**inputs)]
         names = (tensor.name for tensor in stage.outputs)
         return {name: x.numpy() if on_cpu else x for name, x in zip(names, outputs, strict=True)}
+
+
+class TunedStage(WrappedEngine):
+    """With what cuDNN finds fastest of its algorithms for each new shape."""
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        with torch.backends.cudnn.flags(enabled=True, benchmark=True):
+            return self.inner(**inputs)
 
 
 class GraphedStage(WrappedEngine):

@@ -1,17 +1,21 @@
-"""Load on a Triton Inference Server: texts together in a request, requests at a time, and streams."""
+"""Load on a Triton Inference Server: texts or recordings in a request, requests at a time, and streams."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from common.bench.server_load import START_UP, Answer, started
 from common.serve.client import Address, ServerError
 from common.triton.client import CLIENTS, Client
+from common.triton.tensors import ACOUSTIC, DECODER, FEATURES, FRONTEND, VOCODER
 
 STATIC, DYNAMIC, STREAM = "static batching", "dynamic batching", "stream"
 
@@ -29,6 +33,68 @@ class TritonTarget:
 
     def client(self) -> Client:
         return CLIENTS[self.protocol](self.address, self.timeout)
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The models of the ensemble that is asked."""
+        return FRONTEND, ACOUSTIC, VOCODER
+
+    def prepare(self, client: Client) -> None:
+        """Opens the connection; what is wrong, the first request says."""
+        with suppress(ServerError, OSError):
+            client.sampling_rate()
+
+    def ask(self, client: Client, first: int, load: TritonLoad) -> Reply:
+        """One request, to the last byte of its answer or its error; `first` is its first text's number."""
+        reply = Reply(time.perf_counter())
+        try:
+            self.fill(reply, client, first, load)
+            if not reply.audio:
+                reply.error = "an answer without sound"
+        except ServerError as error:
+            reply.error, reply.status = str(error), error.status
+        except OSError as error:
+            reply.error = f"no connection: {error.strerror or error}"
+        reply.ended = time.perf_counter()
+        return reply
+
+    def fill(self, reply: Reply, client: Client, first: int, load: TritonLoad) -> None:
+        texts = [self.texts[(first + i) % len(self.texts)] for i in range(load.texts)]
+        if load.kind == STREAM:
+            for chunk in client.stream(texts[0], self.parameters):
+                reply.chunks.append((time.perf_counter(), len(chunk.audio) / self.rate))
+        else:
+            made = client.speak(texts, self.parameters)
+            seconds = sum(len(one.audio) for one in made) / self.rate
+            reply.chunks.append((time.perf_counter(), seconds))
+            reply.frames = sum(one.frames for one in made)
+
+
+@dataclass(frozen=True)
+class HearingTarget(TritonTarget):
+    """Recordings of noise for an ensemble around a recogniser, `seconds` long each."""
+
+    model: str = ""
+    seconds: float = 0.0
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        return FEATURES, self.model.removesuffix("-ensemble"), DECODER
+
+    def prepare(self, client: Client) -> None:
+        with suppress(ServerError, OSError):
+            client.sampling_rate(self.model)
+
+    def fill(self, reply: Reply, client: Client, first: int, load: TritonLoad) -> None:
+        audio = noise(first, round(self.seconds * self.rate))
+        client.hear([audio] * load.texts, self.model)
+        reply.chunks.append((time.perf_counter(), load.texts * self.seconds))
+
+
+@lru_cache(maxsize=64)
+def noise(seed: int, samples: int) -> np.ndarray:
+    """Float32 [samples], about as loud as speech."""
+    return (0.1 * np.random.default_rng(seed % 16).standard_normal(samples)).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -82,35 +148,10 @@ def _run_part(target: TritonTarget, load: TritonLoad, part: int, parts: int, beg
 def _client(target: TritonTarget, load: TritonLoad, number: int, begin: float) -> list[Reply]:
     """One client's requests. Each begins with another text."""
     client = target.client()
-    with suppress(ServerError, OSError):  # opens the connection; what is wrong, the first request says
-        client.sampling_rate()
+    target.prepare(client)
     time.sleep(max(0.0, begin - time.perf_counter()))
     replies = []
     for run in range(load.runs):
-        first = number + run * load.texts
-        texts = [target.texts[(first + i) % len(target.texts)] for i in range(load.texts)]
-        replies.append(ask(target, client, texts, load.kind == STREAM))
+        replies.append(target.ask(client, number + run * load.texts, load))
     client.close()
     return replies
-
-
-def ask(target: TritonTarget, client: Client, texts: Sequence[str], stream: bool = False) -> Reply:
-    """One request, to the last byte of its answer or its error."""
-    reply = Reply(time.perf_counter())
-    try:
-        if stream:
-            for chunk in client.stream(texts[0], target.parameters):
-                reply.chunks.append((time.perf_counter(), len(chunk.audio) / target.rate))
-        else:
-            made = client.speak(texts, target.parameters)
-            seconds = sum(len(one.audio) for one in made) / target.rate
-            reply.chunks.append((time.perf_counter(), seconds))
-            reply.frames = sum(one.frames for one in made)
-        if not reply.audio:
-            reply.error = "an answer without sound"
-    except ServerError as error:
-        reply.error, reply.status = str(error), error.status
-    except OSError as error:
-        reply.error = f"no connection: {error.strerror or error}"
-    reply.ended = time.perf_counter()
-    return reply

@@ -129,15 +129,20 @@ def measure(
         before = settled(client)
         replies = run_load(target, load, processes)
         after = settled(client)
-        done = {name: after[name].since(before.get(name, Counts())) for name in STEPS if name in after}
-        row = row_of(load, replies, done)
+        done = {name: after[name].since(before.get(name, Counts())) for name in target.steps if name in after}
+        row = row_of(load, replies, done, target.steps)
         show(row)
         rows.append(row)
     return rows
 
 
-def row_of(load: TritonLoad, replies: Sequence[Reply], server: Mapping[str, Mapping[str, float]]) -> Row:
-    """What a load's answers came to; `server` is what `Counts.since` says of each model."""
+def row_of(
+    load: TritonLoad,
+    replies: Sequence[Reply],
+    server: Mapping[str, Mapping[str, float]],
+    steps: Sequence[str] = STEPS,
+) -> Row:
+    """What a load's answers came to; `server` is what `Counts.since` says of each model of `steps`."""
     good = [reply for reply in replies if not reply.error]
     row: Row = {"load": load.kind, "number": load.number, "answers": len(good)}
     row |= {"errors": len(replies) - len(good), "by_error": by_error(replies)}
@@ -156,9 +161,9 @@ def row_of(load: TritonLoad, replies: Sequence[Reply], server: Mapping[str, Mapp
     if load.kind == STREAM:
         return row | {"first_audio": summary([reply.first_audio for reply in good])}
     row["mels_per_s"] = sum(reply.frames for reply in good) / elapsed
-    if not all(server.get(name) for name in STEPS):
+    if not all(server.get(name) for name in steps):
         return row
-    spent = {key: sum(server[name][key] for name in STEPS) for key in ("queue_s", "compute_s")}
+    spent = {key: sum(server[name][key] for name in steps) for key in ("queue_s", "compute_s")}
     left = row["latency"]["mean"] - sum(spent.values())
     return row | {"server": dict(server), **spent, "client_s": max(0.0, left)}
 

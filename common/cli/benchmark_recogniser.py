@@ -21,7 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = "a network of this model's published sizes with random weights instead of an ear"
     parser.add_argument("--published", choices=names("recogniser"), metavar="MODEL", help=text)
     add = parser.add_argument
-    text = "onnx, torch, torch-graph, torch-compile, trt, trt-graph, with commas (default: onnx)"
+    text = "onnx, torch, torch-tuned, torch-graph, torch-compile, trt, trt-graph, cuda, with commas "
+    text += "(default: onnx)"
     add("--backend", default="onnx", metavar="NAMES", help=text)
     add("--precision", default="fp32", metavar="NAMES", help="fp32, fp16, with commas (default: fp32)")
     add("--seconds", default=SECONDS, metavar="LIST", help=f"of audio, with commas (default: {SECONDS})")
@@ -52,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.json:
         print(json.dumps(rows, indent=1))
     elif not rows:
-        raise InputError("nothing to measure: fp16 is for trt, and for torch on a GPU")
+        raise InputError("nothing to measure: fp16 is for trt, and for torch on a GPU; cuda has no other")
     else:
         run.print_table(HEADINGS, map(cells, rows))
     return 0

@@ -6,20 +6,28 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from common.cli import options, phrases
 from common.cli.triton_client import add_server_arguments, asked, reported
+from common.cli.triton_transcribe import ENSEMBLE
+from common.errors import InputError
+
+if TYPE_CHECKING:
+    from common.serve.client import Address
 
 NUMBERS = "1,2,4,8,16,32"
 STREAMS = "1,2,4,8"
 RUNS, WARM_UP_RUNS = 20, 3
+SECONDS, BATCHES, CALLERS = "2,7,16.7", "1,2,4,8", "1,2,4,8,16"  # as in NVIDIA's tables
 EPILOG = """examples:
   %(prog)s                                        # all three: static and dynamic batching, streams
   %(prog)s phrases.txt --concurrency 1,8,64 --runs 100 --protocol grpc
   %(prog)s phrases.txt --batches 1,4,8 --out build/triton
+  %(prog)s --transcribe jasper-onnx-ensemble,jasper-pyt-ensemble --seconds 2,7,16.7
 
 docs/triton.md says what is measured."""
 
@@ -58,6 +66,16 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="N",
         help="that share the clients, where one is too slow for them (default: 1)",
     )
+    ears = parser.add_argument_group("recognisers")
+    ears.add_argument(
+        "--transcribe",
+        nargs="?",
+        const=ENSEMBLE,
+        metavar="NAMES",
+        help=f"measure these ensembles around recognisers, with commas (default: {ENSEMBLE}), with {BATCHES} "
+        f"recordings in a request and {CALLERS} at a time where neither is given",
+    )
+    ears.add_argument("--seconds", metavar="LIST", help=f"of the recordings (default: {SECONDS})")
     options.add_control_arguments(parser)
     output = parser.add_argument_group("output")
     output.add_argument("--json", action="store_true", help="print all numbers as JSON")
@@ -70,6 +88,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     address, parameters = asked(args)
+    if args.transcribe:
+        return measure_recognisers(args, address, parameters)
+    if args.seconds:
+        raise InputError("--seconds is for --transcribe: texts have their own length")
     loads = make_loads(args)
 
     from common.bench import load_report, server, triton_server
@@ -85,11 +107,47 @@ def main(argv: Sequence[str] | None = None) -> int:
             *(target, loads, args.warm_up_runs, args.processes, client),
             lambda row: print(triton_server.line(row), file=sys.stderr),
         )
-    called = sys.argv[0] if sys.argv[0].startswith("melforge ") else "python scripts/benchmark_triton.py"
-    results = triton_server.results_of(target, rows, f"{called} {shlex.join(sys.argv[1:])}".strip())
+    results = triton_server.results_of(target, rows, command())
     page = triton_server.markdown(results)
     if args.out:
         load_report.write_all(results, args.out, "triton", page, triton_server.draw(rows))
+    print(json.dumps(results, indent=1) if args.json else page, end="")
+    return 0 if any("failed" not in row for row in rows) else 1
+
+
+def command() -> str:
+    """The words of this one."""
+    called = sys.argv[0] if sys.argv[0].startswith("melforge ") else "python scripts/benchmark_triton.py"
+    return f"{called} {shlex.join(sys.argv[1:])}".strip()
+
+
+def measure_recognisers(args: argparse.Namespace, address: Address, parameters: Mapping[str, Any]) -> int:
+    if args.phrases or args.streams or parameters:
+        raise InputError("--transcribe takes no texts, --streams or controls: nothing is spoken")
+    models = [word.strip() for word in args.transcribe.split(",")]
+    lengths = options.numbers("--seconds", args.seconds or SECONDS)
+
+    from common.bench import server, triton_hearing
+    from common.bench.triton_load import DYNAMIC, STATIC, HearingTarget, TritonLoad
+    from common.triton.client import CLIENTS
+
+    given = {STATIC: args.batches, DYNAMIC: args.concurrency}
+    if not any(given.values()):
+        given = {STATIC: BATCHES, DYNAMIC: CALLERS}
+    names = {STATIC: "--batches", DYNAMIC: "--concurrency"}
+    loads = [
+        TritonLoad(kind, int(number), args.runs)
+        for kind, text in given.items()
+        for number in options.numbers(names[kind], text, whole=True)
+    ]
+    with reported(address), closing(CLIENTS[args.protocol](address, args.timeout)) as client:
+        target = HearingTarget(address, args.protocol, (), 0, {}, args.timeout)
+        how = models, lengths, loads, args.warm_up_runs, args.processes, client
+        rows = triton_hearing.measure_all(target, *how, lambda text: print(text, file=sys.stderr))
+    results = triton_hearing.results_of(target, rows, command())
+    page = triton_hearing.markdown(results)
+    if args.out:
+        server.write_all(results, args.out, "triton-ear", page, triton_hearing.draw(rows))
     print(json.dumps(results, indent=1) if args.json else page, end="")
     return 0 if any("failed" not in row for row in rows) else 1
 

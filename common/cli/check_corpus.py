@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from common.cli import options
-from common.cli.transcribe import Recording, find_recordings, models_that_hear, read_source
+from common.cli.transcribe import models_that_hear, read_source
 from common.errors import InputError
+from common.recognition.recordings import Recording, find_recordings
 
 METADATA = "metadata.csv"
 LIMIT = 0.3

@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from common.cli import options, run
 from common.errors import InputError
+from common.recognition.recordings import Recording, find_recordings
 
-SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif", ".au", ".w64")
-SECONDS_AT_ONCE = 300.0  # of audio that is held
 NOTHING = "(nothing heard)"
 EPILOG = """examples:
   %(prog)s speech.wav --timestamps
   %(prog)s recordings/ --json > transcripts.json              # NAME.txt beside a file is its reference
   %(prog)s --manifest dev-clean.json --checkpoint nvidia_jasper.pt
 """
-
-
-@dataclass(frozen=True)
-class Recording:
-    """A sound file, and what is said in it where that is known."""
-
-    path: Path
-    reference: str | None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from common.config.deployment import Deployment
     from common.recognition.listen import BATCH
     from common.recognition.loading import make_recogniser
+    from common.recognition.recordings import transcribe_files
     from common.recognition.transcript import error_rate, reference_words
     from common.synthesis.loading import override
 
@@ -80,7 +72,7 @@ def make_parser() -> options.Parser:
     parser.add_argument("--manifest", type=Path, metavar="FILE", help=f"{lines}, or a list of such")
     what = "weights of a recogniser, published or trained, instead of an ear"
     options.add_options(parser, "ear", "checkpoint", checkpoint=what)
-    backends = "onnx, torch or trt (default: onnx)"
+    backends = "onnx, torch, trt or cuda, kernels in half precision (default: onnx)"
     options.add_options(parser, "backend", backend=backends)
     options.add_options(parser, "precision", "device", "threads")
     options.add_options(parser, "batch-size", batch_size="pieces of recordings at a time (default: 8)")
@@ -102,79 +94,6 @@ def read_source(args: argparse.Namespace):
     from common.weights.ears import read_recogniser
 
     return read_recogniser(args.ear, args.checkpoint)
-
-
-def find_recordings(inputs: Sequence[Path], manifest: Path | None) -> list[Recording]:
-    """The sound files of paths, folders and a manifest; an InputError where there are none."""
-    found = [Recording(path, reference_beside(path)) for given in inputs for path in sound_files(given)]
-    if manifest is not None:
-        found += read_manifest(manifest)
-    if not found:
-        raise InputError("nothing to transcribe: give sound files, a folder or --manifest FILE")
-    for recording in found:
-        if not recording.path.is_file():
-            raise FileNotFoundError(f"sound file {recording.path} not found")
-    return found
-
-
-def sound_files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
-    if not files:
-        raise InputError(f"{path} holds no sound files ({', '.join(SUFFIXES)})")
-    return files
-
-
-def reference_beside(path: Path) -> str | None:
-    beside = path.with_suffix(".txt")
-    return beside.read_text(encoding="utf-8") if beside.is_file() and beside != path else None
-
-
-def read_manifest(path: Path) -> list[Recording]:
-    """NVIDIA's manifests: a JSON object a line, or a list of objects. What is wrong names file and line."""
-    text = path.read_text(encoding="utf-8")
-    whole = text.lstrip().startswith("[")
-    found = []
-    lines = [(1, text)] if whole else [(n, one) for n, one in enumerate(text.splitlines(), 1) if one.strip()]
-    for number, line in lines:
-        where = f"{path}, line {number}"
-        try:
-            content = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{where}: not JSON ({error})") from None
-        for entry in content if isinstance(content, list) else [content]:
-            name = entry.get("audio_filepath") if isinstance(entry, dict) else None
-            reference = entry.get("text") if isinstance(entry, dict) else None
-            if not isinstance(name, str) or not isinstance(reference, str | None):
-                raise InputError(f"{where}: an entry needs audio_filepath, and text as a string if any")
-            found.append(Recording(path.parent / name, reference))
-    return found
-
-
-def transcribe_files(
-    recogniser, recordings: Sequence[Recording], batch: int
-) -> Iterator[tuple[Recording, Any]]:
-    """Each recording with its transcript, in order, so many seconds of audio at a time."""
-    from common.audio.sound_files import read_audio
-    from common.recognition.listen import transcribe
-
-    group: list[tuple[Recording, tuple]] = []
-    seconds = 0.0
-
-    def finished() -> Iterator[tuple[Recording, Any]]:
-        made = transcribe(recogniser, [audio for _, audio in group], batch)
-        yield from zip([recording for recording, _ in group], made, strict=True)
-
-    for recording in recordings:
-        samples, rate = read_audio(recording.path)
-        group.append((recording, (samples, rate)))
-        seconds += len(samples) / rate
-        if seconds >= SECONDS_AT_ONCE:
-            yield from finished()
-            group, seconds = [], 0.0
-    if group:
-        yield from finished()
 
 
 def tell_alignment(recogniser, recording: Recording, args: argparse.Namespace) -> int:

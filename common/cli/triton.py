@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from common.cli import options
-from common.errors import InputError
+from common.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    from common.triton.repository import Layout
+    from common.weights.voices import ModelSource
 
 EPILOG = """examples:
   %(prog)s models
   %(prog)s models --acoustic tacotron2 --vocoder waveglow --backend cuda --device cuda --instances 2
+  %(prog)s models --ear NAME --backend onnx,torch
   tritonserver --model-repository=models
 
 docs/triton.md has the models, their tensors, and how they are run."""
@@ -19,11 +26,24 @@ DEVICES = ("auto", "cpu", "cuda")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = options.Parser(description=__doc__, epilog=EPILOG, kinds=("acoustic", "vocoder"))
+    words = sys.argv[1:] if argv is None else argv
+    hears = any(word.partition("=")[0] == "--ear" for word in words)
+    how: dict[str, Any] = {"kinds": ("acoustic", "vocoder")}
+    if hears:
+        how = {"kinds": ("recogniser",), "choose": lambda args: [read_source(args).model]}
+    parser = options.Parser(description=__doc__, epilog=EPILOG, **how)
     parser.add_argument("folder", metavar="OUT", type=Path, help="folder of the repository")
     models = parser.add_argument_group("models")
     names = ("acoustic", "vocoder", "voice", "checkpoint", "backend", "precision", "decoder", "threads")
     options.add_options(models, *names)
+    models.add_argument(
+        "--ear",
+        nargs="?",
+        const="",
+        metavar="NAME",
+        help="the models around a recogniser instead of those that speak: of this ear (default: the first), "
+        "or of --checkpoint FILE; --backend then names all that are wanted: onnx,torch,trt",
+    )
     group = parser.add_argument_group("how Triton runs them")
     group.add_argument(
         "--device",
@@ -52,6 +72,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="microseconds that a text waits at each model for others (default: 0)",
     )
     group.add_argument(
+        "--warm-up",
+        action="store_true",
+        help="models are ready once every length and batch has run: on a GPU new lengths wait otherwise",
+    )
+    group.add_argument(
         "--stages",
         choices=("onnx", "trt"),
         help="beside the models also their stages without a loop, for Triton's own backends: onnx (ONNX "
@@ -61,6 +86,38 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def read_source(args: argparse.Namespace) -> ModelSource:
+    """The recogniser that is asked for."""
+    from common.weights.ears import read_recogniser
+
+    return read_recogniser(args.ear or None, args.checkpoint)
+
+
+def write_ear(args: argparse.Namespace, layout: Layout) -> list[str]:
+    """The repository of a recogniser."""
+    from common.triton.choice import EarChoice
+    from common.triton.repository import write_recogniser
+    from common.triton.tensors import RUN_BY
+
+    for name in ("acoustic", "vocoder", "voice", "decoder", "stages", "stages_precision", "warm_up"):
+        if getattr(args, name):
+            raise InputError(f"--{name.replace('_', '-')} is for models that speak: leave it or --ear out")
+    backends = [word.strip() for word in args.backend.split(",")]
+    for word in backends:
+        if word not in RUN_BY:
+            raise InputError(unknown("backend", word, RUN_BY))
+    if len(set(backends)) < len(backends):
+        raise InputError(f"--backend {args.backend}: each one once")
+    choice = EarChoice(
+        tuple(args.checkpoint),
+        threads=args.threads,
+        deployments=args.deployments,
+        overrides=args.overrides,
+        ear=args.ear or None,
+    )
+    return write_recogniser(args.folder, choice, layout, backends)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     from common.triton.choice import ModelChoice
@@ -68,10 +125,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     if args.folder.exists() and not args.folder.is_dir():
         raise InputError(f"{args.folder} is a file: give a folder for the repository")
+    layout = Layout(args.device, args.instances, args.batch_size, args.queue_delay)
+    if args.ear is not None:
+        models = write_ear(args, layout)
+        print(f"{args.folder}: {', '.join(models)}")
+        return 0
     names = ("acoustic", "vocoder", "voice", "backend", "threads", "decoder", "deployments", "overrides")
     given = {name: getattr(args, name) for name in names}
-    choice = ModelChoice(checkpoints=tuple(args.checkpoint), **given)
-    layout = Layout(args.device, args.instances, args.batch_size, args.queue_delay)
+    choice = ModelChoice(checkpoints=tuple(args.checkpoint), warm_up=args.warm_up, **given)
     if args.stages_precision and not args.stages:
         raise InputError("--stages-precision is for --stages onnx or --stages trt")
     if args.stages:

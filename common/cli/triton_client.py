@@ -1,4 +1,4 @@
-"""Has the models of `melforge triton` in a Triton Inference Server speak: a phrase a line, a wav for each."""
+"""Has the models of `melforge triton` in a Triton server speak a phrase a line, or transcribe recordings."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from common.cli import options
 from common.cli.parser import USER_ERROR
 from common.cli.phrases import Phrase, describe_unspoken, read_phrases
 from common.cli.run import FAULT
+from common.cli.triton_transcribe import ENSEMBLE, transcribe
 from common.errors import InputError
 from common.serve.client import Address, ServerError
 from common.text import Unspoken
@@ -29,7 +30,9 @@ SERVERS = {"http": "http://127.0.0.1:8000", "grpc": "http://127.0.0.1:8001"}
 EPILOG = """examples:
   %(prog)s phrases.txt -o speech
   %(prog)s phrases.txt -o speech --concurrency 8 --protocol grpc --server http://10.0.0.5:8001
-  %(prog)s phrases.txt -o speech --stream --pace 1.2"""
+  %(prog)s phrases.txt -o speech --stream --pace 1.2
+  %(prog)s speech.wav --transcribe
+  %(prog)s dev-clean.json --transcribe jasper-trt-ensemble --concurrency 8"""
 
 
 @dataclass
@@ -44,19 +47,29 @@ class Spoken:
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(description=__doc__, epilog=EPILOG)
-    parser.add_argument("phrases", metavar="FILE", help="a phrase a line, or - for stdin")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="DIR",
-        type=Path,
-        required=True,
-        help="folder of the wavs, by line: 1.wav ...",
+    files = (
+        "a phrase a line, or - for stdin; to transcribe a sound file, a folder of them, or a manifest (.json)"
     )
+    parser.add_argument("phrases", metavar="FILE", help=files)
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", type=Path, help="folder of the wavs, by line: 1.wav ..."
+    )
+    parser.add_argument(
+        "--transcribe",
+        nargs="?",
+        const=ENSEMBLE,
+        metavar="MODEL",
+        help=f"hear recordings by this ensemble around a recogniser (default: {ENSEMBLE})",
+    )
+    parser.add_argument("--json", action="store_true", help="print transcripts and rates as JSON")
     add_server_arguments(parser)
     parser.add_argument("--stream", action="store_true", help="take the audio in chunks as it is made")
     parser.add_argument(
-        "--concurrency", type=options.positive, default=1, metavar="N", help="phrases at a time (default: 1)"
+        "--concurrency",
+        type=options.positive,
+        default=1,
+        metavar="N",
+        help="phrases or recordings at a time (default: 1)",
     )
     options.add_control_arguments(parser)
     return parser.parse_args(argv)
@@ -104,6 +117,17 @@ def reported(address: Address) -> Iterator[None]:
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     address, parameters = asked(args)
+    if args.transcribe:
+        if parameters or args.stream or args.output:
+            raise InputError("--transcribe takes no --output, --stream or controls: nothing is spoken")
+        clients = Clients(args.protocol, address, args.timeout)
+        try:
+            with reported(address), ThreadPoolExecutor(args.concurrency) as threads:
+                return transcribe(args, lambda: clients.mine, threads)
+        finally:
+            clients.close()
+    if not args.output or args.json:
+        raise InputError("give --output DIR for the wavs, or --transcribe, which --json is for")
     phrases = read_phrases(None, args.phrases)
     args.output.mkdir(parents=True, exist_ok=True)
     clients = Clients(args.protocol, address, args.timeout)

@@ -82,11 +82,16 @@ class CapturedNetwork(PaddedEngine):
         key = (stage.network, device, "captured", self._type)
         network: torch.nn.Module | None = source.networks.get(key)
         if network is None:
-            network = source.networks[key] = build_network(stage, source).to(device, self._type)
+            network = self.prepared(build_network(stage, source))
+            network = source.networks[key] = network.to(device, self._type)
         self._method = self.method_of(network)
         self.memory_owner = network
         self.memory_bytes = sum(tensor.nbytes for tensor in (*network.parameters(), *network.buffers()))
         self._masks = any(tensor.name == "lengths" for tensor in stage.inputs)
+
+    def prepared(self, network: torch.nn.Module) -> torch.nn.Module:
+        """What runs, made in float32 of the stage's network."""
+        return network
 
     def method_of(self, network: torch.nn.Module) -> Callable[..., tuple[Tensor, ...]]:
         """What computes the stage on padded inputs."""

@@ -51,8 +51,12 @@ def is_silent(audio: np.ndarray, rate: int) -> bool:
 
 def pieces_of(number: int, audio: np.ndarray, recogniser: Recogniser) -> list[Piece]:
     """The parts of a recording [S] in which something can be heard."""
-    rate = recogniser.sampling_rate
-    places = cuts(audio, rate, min(recogniser.longest_samples, int(LONGEST_PIECE * rate)))
+    return audible_pieces(number, audio, recogniser.sampling_rate, recogniser.longest_samples)
+
+
+def audible_pieces(number: int, audio: np.ndarray, rate: int, longest: int) -> list[Piece]:
+    """The same at `rate` Hz, of `longest` samples at most, for a recogniser that is elsewhere."""
+    places = cuts(audio, rate, min(longest, int(LONGEST_PIECE * rate)))
     found = [Piece(number, start, end) for start, end in pairwise(places)]
     return [piece for piece in found if not is_silent(audio[piece.start : piece.end], rate)]
 

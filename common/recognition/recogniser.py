@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from common.arrays import Array, read_later, read_together, to_device
 from common.config.deployment import Bucket
 from common.engines import Engine
 from common.synthesis.driver import Config, Driver
@@ -22,6 +23,15 @@ class Heard:
     log_probs: np.ndarray  # float32 [F, labels + 1]; the last one is CTC's blank
     labels: np.ndarray  # int64 [F], the best of each
     scores: np.ndarray  # float32 [F], their log-probabilities
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """What a recogniser takes of a batch of audio, on its engines' device."""
+
+    values: Array  # float32 [B, n_mels, T], zeros behind an item's frames
+    frames: Array  # int64 [B]
+    outputs: np.ndarray  # int64 [B], on the host: rows of log-probabilities that an item will have
 
 
 class Recogniser(Driver[Config]):
@@ -53,9 +63,33 @@ class Recogniser(Driver[Config]):
     def longest_samples(self) -> int:
         """Samples that it takes at a time."""
 
-    @abstractmethod
     def hear(self, audios: Sequence[np.ndarray]) -> list[Heard]:
         """Audio float32 [S] of each item, in [-1, 1], of 1 to `longest_samples`, in one batch."""
+        features = self.extract(audios)
+        return self.decode(self.encode(features), features.outputs)
+
+    @abstractmethod
+    def extract(self, audios: Sequence[np.ndarray]) -> Features:
+        """The features of such a batch, on the stage's engine."""
+
+    @abstractmethod
+    def gather(self, features: Sequence[Array], frames: Sequence[int]) -> Features:
+        """Features of items that were extracted apart, float32 [n_mels, T], and of how many frames each."""
+
+    @abstractmethod
+    def encode(self, features: Features) -> Array:
+        """Log-probabilities float32 [B, F, labels + 1] on its engine's device; more rows than `outputs`."""
+
+    def decode(self, log_probs: Array, outputs: np.ndarray) -> list[Heard]:
+        """The best labels of log-probabilities [B, F, labels + 1], of `outputs` [B] rows of each item."""
+        device = self.decoder.device
+        best = self.decoder(log_probs=log_probs, lengths=to_device(outputs, device))
+        probabilities, scores = read_together([log_probs[:, : int(outputs.max())], best["scores"]])()
+        labels = read_later(best["labels"])()
+        return [
+            Heard(probabilities[row, :count], labels[row, :count], scores[row, :count])
+            for row, count in enumerate(outputs.tolist())
+        ]
 
     @property
     def prefers_batches(self) -> bool:

@@ -105,7 +105,7 @@ class SpeechAnswer(Response):
         }
         if length is not None:
             headers["content-length"] = str(length)
-        if ignored := ignored_header(self.wanted):
+        if ignored := ignored_header(self.wanted.ignored):
             headers["x-melforge-ignored"] = ignored
         if unspoken := spoken.unspoken:
             headers["x-melforge-unspoken"] = str(unspoken)

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from common.serve import health, live, openai_api, web
+from common.serve import health, live, openai_api, transcriptions, web
 from common.serve.errors import ApiError
 from common.serve.gate import Gate
 from common.serve.health import STEP_LIMIT
@@ -41,12 +41,13 @@ def make_app(service: Service) -> FastAPI:
 
     app = FastAPI(
         title="Melforge",
-        description="Text to speech over OpenAI's audio API.",
+        description="Text to speech, and back, over OpenAI's audio API.",
         lifespan=lifespan,
         redirect_slashes=False,
         redoc_url=None,
     )
     app.include_router(openai_api.make_router(service))
+    app.include_router(transcriptions.make_router(service))
     app.include_router(live.make_router(service))
     app.include_router(health.make_router(service))
     app.include_router(web.make_router(service))

@@ -44,6 +44,10 @@ class Metrics:
         self.underruns = Counter("underruns", "Chunks that came after their listener ran dry", **how)
         self.dry = Counter("underrun_seconds", "Time that listeners were without audio", **how)
         self.left = Counter("disconnects", "Listeners who left before the end", **how)
+        self.heard = Counter("heard_seconds", "Audio transcribed", **how)
+        self.hearing = Histogram(
+            "transcription_seconds", "From a recording's arrival to its transcript", buckets=SECONDS, **how
+        )
         self._folder = os.environ.get(FOLDER_VARIABLE)
         if not self._folder:
             ProcessCollector(registry=self.registry)

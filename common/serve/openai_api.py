@@ -16,7 +16,7 @@ from common.errors import InputError
 from common.serve.answer import SpeechAnswer, answer_for, described, left
 from common.serve.errors import ApiError
 from common.serve.gate import LEFT, caller_of, record_of
-from common.serve.pairs import OPENAI_MODELS, OPENAI_VOICES
+from common.serve.pairs import OPENAI_MODELS, OPENAI_VOICES, Pairs
 from common.serve.requests import BatchFields, SpeechFields, SpeechRequest, parse
 from common.serve.scheduler import Cancelled
 from common.serve.service import Service
@@ -74,13 +74,15 @@ def make_router(service: Service) -> APIRouter:
 
     @router.get("/models")
     async def models() -> dict[str, Any]:
-        """The pairs, and OpenAI's names for the first one."""
-        return {"object": "list", "data": [model_object(name) for name in (*pairs.names, *OPENAI_MODELS)]}
+        """The pairs, and OpenAI's names for the first one; the ear, and OpenAI's names for it."""
+        names = (*pairs.names, *OPENAI_MODELS, *service.hearing.names)
+        return {"object": "list", "data": [model_object(name) for name in names]}
 
     @router.get("/models/{name}")
     async def model(name: str) -> dict[str, Any]:
         try:
-            pairs.find(name, pairs.voices[0])
+            if name not in service.hearing.names:
+                pairs.find(name, pairs.voices[0])
         except InputError as error:
             raise ApiError(404, str(error), "model", "model_not_found") from None
         return model_object(name)
@@ -96,11 +98,7 @@ def make_router(service: Service) -> APIRouter:
         names = [*pairs.voices, *(name for name in OPENAI_VOICES if name not in pairs.voices)]
         if legacy:
             return {"voices": names}
-        return {
-            "voices": [
-                {"id": name, "name": name, "description": pairs.descriptions.get(name, "")} for name in names
-            ]
-        }
+        return {"voices": [voice_object(pairs, name) for name in names]}
 
     return router
 
@@ -133,21 +131,21 @@ async def speak_item(
     }
 
 
-async def read_body(request: Request, most: int) -> bytes:
-    """The body; 413 where it is longer than `most` bytes, 408 where it does not come."""
+async def read_body(request: Request, most: int, seconds: float = BODY_SECONDS) -> bytes:
+    """The body; 413 where it is longer than `most` bytes, 408 where it does not come in so many seconds."""
     too_large = ApiError(413, f"the body has more than {most} bytes", code="request_too_large")
     stated = request.headers.get("content-length", "")
     if stated.isdecimal() and int(stated) > most:
         raise too_large
     body = bytearray()
     try:
-        async with asyncio.timeout(BODY_SECONDS):
+        async with asyncio.timeout(seconds):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > most:
                     raise too_large
     except TimeoutError:
-        raise ApiError(408, f"the body did not come in {BODY_SECONDS:g} seconds", code="timeout") from None
+        raise ApiError(408, f"the body did not come in {seconds:g} seconds", code="timeout") from None
     except ClientDisconnect:
         raise ApiError(400, "the client left before the end of its request") from None
     return bytes(body)
@@ -155,6 +153,13 @@ async def read_body(request: Request, most: int) -> bytes:
 
 def model_object(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "melforge"}
+
+
+def voice_object(pairs: Pairs, name: str) -> dict[str, Any]:
+    """A voice; with its speakers where it has several."""
+    described = {"id": name, "name": name, "description": pairs.descriptions.get(name, "")}
+    speakers = pairs.speakers_of(name) if name in pairs.voices else ()
+    return {**described, "speakers": speakers} if speakers else described
 
 
 def body_schema(kind: type[BaseModel]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
@@ -85,11 +86,11 @@ def _control_fields() -> dict[str, Any]:
     for name, (kind, about, default) in control_fields().items():
         if name != "pace":
             limits: dict[str, Any] = {}
-            if kind in (int, float):
+            if kind is not bool:
                 high = about.high if math.isfinite(about.high) else LARGEST_NUMBER
                 limits = {"ge": about.low, "le": high}
-            hint: Any = Annotated[kind, Field(description=about.help, **limits)]
-            found[name] = (hint | None, default)
+            hint: Any = Annotated[int if kind is str else kind, Field(description=about.help, **limits)]
+            found[name] = (hint | str | None if kind is str else hint | None, default)
     return found
 
 
@@ -138,7 +139,7 @@ def controls_of(request: SpeechFields) -> Controls:
         raise bad_request(str(error).replace("pace", "speed"), SpeechRequest.model_fields) from None
 
 
-def ignored_header(request: SpeechFields) -> str:
+def ignored_header(ignored: Sequence[str]) -> str:
     """The names of fields without an effect, for a header."""
-    names = [re.sub(r"[^\w.-]", "?", name, flags=re.ASCII)[:LONGEST_NAME] for name in request.ignored]
+    names = [re.sub(r"[^\w.-]", "?", name, flags=re.ASCII)[:LONGEST_NAME] for name in ignored]
     return ", ".join(names[:16])

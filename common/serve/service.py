@@ -16,6 +16,7 @@ from common.audio.wire import WireEncoder
 from common.errors import InputError
 from common.runner import AnalysedText, ChunkSizes, Stream, TextToSpeech
 from common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
+from common.serve.hearing import Hearing
 from common.serve.metrics import Metrics, log
 from common.serve.pairs import Pair, Pairs
 from common.serve.requests import SpeechFields, SpeechRequest, controls_of
@@ -59,6 +60,7 @@ class Service:
         self._by_key: Counter[str] = Counter()
         self._texts = ThreadPoolExecutor(1, "text")
         self._loader = ThreadPoolExecutor(1, "load")
+        self.hearing = Hearing(settings)
         self._shared = pairs.options.shares_engines()
         encoders = 0 if self._shared else ENCODING_THREADS
         self.fault: Exception | None = None  # why the first pair cannot be loaded
@@ -162,6 +164,7 @@ class Service:
     def stop(self, seconds: float = 5.0) -> None:
         """Ends all work; waits so long for the workers."""
         self.scheduler.stop()
+        self.hearing.stop()
         self._texts.shutdown(wait=False, cancel_futures=True)
         self._loader.shutdown(wait=False, cancel_futures=True)
         self.scheduler.join(seconds)

@@ -77,6 +77,14 @@ class ServeSettings:
     idle_unload: float | None = setting(
         None, "seconds after which a pair that nobody asks for is unloaded (default: never)", "S"
     )
+    ear: str | None = setting(
+        None, "name or folder of the ear that transcribes recordings (default: the first there is)", "NAME"
+    )
+    recordings: int = setting(
+        8, "recordings that are transcribed or wait; further ones get 429 (default: 8)", "N"
+    )
+    recording_bytes: int = setting(25 << 20, "bytes of a recording (default: 26214400)", "N")
+    recording_seconds: float = setting(1200.0, "seconds of a recording (default: 1200)", "S")
     keys: str | None = setting(
         None, f"file of API keys, one a line (or ${KEYS_VARIABLE}, with commas; default: none)", "FILE"
     )

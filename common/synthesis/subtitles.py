@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from common.speech import Audio
@@ -70,18 +70,27 @@ def _last(written: str, words: Sequence[Word], breaks: Sequence[tuple[int, int]]
 
 def srt(audio: Spoken) -> str:
     """SubRip."""
+    return srt_of(cues(audio))
+
+
+def vtt(audio: Spoken) -> str:
+    """WebVTT."""
+    return vtt_of(cues(audio))
+
+
+def srt_of(cues: Iterable[Cue]) -> str:
+    """SubRip."""
     blocks = []
-    for number, cue in enumerate(cues(audio), start=1):
+    for number, cue in enumerate(cues, start=1):
         text = _lines(cue.text).replace("-->", "->")
         blocks.append(f"{number}\n{_clock(cue.start, ',')} --> {_clock(cue.end, ',')}\n{text}\n")
     return "\n".join(blocks)
 
 
-def vtt(audio: Spoken) -> str:
+def vtt_of(cues: Iterable[Cue]) -> str:
     """WebVTT."""
     blocks = [
-        f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}\n{_escaped(_lines(cue.text))}\n"
-        for cue in cues(audio)
+        f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}\n{_escaped(_lines(cue.text))}\n" for cue in cues
     ]
     return "\n".join(["WEBVTT\n", *blocks])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from common.errors import InputError
 from common.speech import Controls, MelTooLong
 from common.synthesis.acoustic import AcousticModel
 from common.synthesis.vocoder import Vocoder
+from common.synthesis.warm_up import warm_up_model
 from common.text import Analysis, unspoken_rows
 from common.triton import speaking, tensors
 from common.triton.choice import ModelChoice, pick_instance_device
@@ -35,14 +36,18 @@ class Model(ABC):
         config = json.loads(args["model_config"])
         parameters = {name: value["string_value"] for name, value in config["parameters"].items()}
         folder = Path(args["model_repository"]) / args["model_version"]
+        self.instance = (args["model_instance_kind"], args["model_instance_device_id"])
+        self.choose(parameters, folder)
+        self.load()
+
+    def choose(self, parameters: Mapping[str, str], folder: Path) -> None:
+        """Reads which models speak, of a config's parameters and the folder of its version."""
         self.choice = ModelChoice.read(parameters, folder)
         self.sources = self.choice.sources()
-        self.instance = (args["model_instance_kind"], args["model_instance_device_id"])
-        self.load()
 
     @abstractmethod
     def load(self) -> None:
-        """Makes ready what speaks; an exception ends the server with its words."""
+        """Makes ready what it runs; an exception ends the server with its words."""
 
     def device(self, *kinds: str) -> str:
         """What this instance runs the acoustic model or the vocoder on, or both."""
@@ -51,7 +56,14 @@ class Model(ABC):
 
     def controls(self, request: Any) -> Controls:
         parameters = json.loads(request.parameters() or "{}")
-        return speaking.controls_of(parameters, *(source.model for source in self.sources.values()))
+        return speaking.controls_of(parameters, *self.sources.values())
+
+    def warm_up(self, driver: AcousticModel | Vocoder) -> None:
+        """Runs every length and batch that Triton may ask for, where this is wished."""
+        if self.choice.warm_up:
+            _, most = self.choice.limits(self.sources)
+            for _ in warm_up_model(driver, sorted({driver.padded_batch(n) for n in range(2, most + 1)})):
+                pass
 
     def texts(self, request: Any) -> list[str]:
         """The texts of a request, in order."""
@@ -155,6 +167,7 @@ class Acoustic(BatchModel):
         assert driver.source.frontend is not None
         self.symbols = driver.source.frontend.build().symbols
         self.batch_size = self.choice.deployment(driver.source.model).batch_size
+        self.warm_up(driver)
 
     def items(self, request: Any) -> list[Any]:
         controls = self.controls(request)
@@ -180,6 +193,7 @@ class MelToAudio(BatchModel):
         driver = self.choice.driver("vocoder", self.device("vocoder"))
         assert isinstance(driver, Vocoder)
         self.vocoder = driver
+        self.warm_up(driver)
 
     def items(self, request: Any) -> list[Any]:
         controls = self.controls(request)

@@ -1,4 +1,4 @@
-"""Which models a repository speaks with: written into each config's parameters, and read by its model."""
+"""Which models a repository runs: written into each config's parameters, and read by its model."""
 
 from __future__ import annotations
 
@@ -6,31 +6,82 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from common.audio.contract import require_same_contract
 from common.config.deployment import Deployment
+from common.recognition.loading import make_recogniser
+from common.recognition.recogniser import Recogniser
 from common.stages.choose import KINDS, choose_stages, deployment_of, pads_masked, parse_backends
 from common.synthesis.driver import Driver
-from common.synthesis.loading import choose_sources, make_driver, pick_device
+from common.synthesis.loading import choose_sources, make_driver, override, pick_device
+from common.weights.ears import read_recogniser
 from common.weights.voices import ModelSource
 
 LAID_IN = "./"  # begins the path of a file in the folder of a model's version
+TEXTS = {"acoustic", "vocoder", "voice", "ear", "backend", "decoder"}  # fields that are no JSON
+FOLDERS = {"voice", "ear"}  # fields that may be laid in
 
 
 @dataclass(frozen=True)
-class ModelChoice:
-    """Names and values as in `TextToSpeech.load`."""
+class Choice:
+    """What every repository says of its models; names and values as those of the commands."""
+
+    checkpoints: tuple[str, ...] = ()
+    backend: str = "onnx"
+    threads: int | None = None
+    deployments: Mapping[str, Deployment] = field(default_factory=dict)
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def deployment(self, model: str) -> Deployment:
+        return deployment_of(model, self.deployments, self.backend)
+
+    def parameters(self) -> dict[str, str]:
+        """What differs from the defaults, as the strings of a config's parameters."""
+        found: dict[str, Any] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if value not in (None, (), {}, False):
+                found[f.name] = value
+        if self.deployments:
+            plain = asdict(Deployment())
+            found["deployments"] = {
+                model: {name: value for name, value in asdict(how).items() if value != plain[name]}
+                for model, how in self.deployments.items()
+            }
+        return {
+            name: value if isinstance(value, str) else json.dumps(value, default=list)
+            for name, value in found.items()
+        }
+
+    @classmethod
+    def read(cls, parameters: Mapping[str, str], folder: Path) -> Self:
+        """What `parameters` gave, of a model whose version's folder this is."""
+        values: dict[str, Any] = {
+            f.name: parameters[f.name] if f.name in TEXTS else _tuples(json.loads(parameters[f.name]))
+            for f in fields(cls)
+            if f.name in parameters
+        }
+        if "deployments" in values:
+            values["deployments"] = {m: Deployment(**how) for m, how in values["deployments"].items()}
+        for name in FOLDERS & values.keys():
+            if values[name].startswith(LAID_IN):
+                values[name] = str(folder / values[name])
+        values["checkpoints"] = tuple(
+            text.replace(f"={LAID_IN}", f"={folder}/") for text in values.get("checkpoints", ())
+        )
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class ModelChoice(Choice):
+    """The models that speak, as in `TextToSpeech.load`."""
 
     acoustic: str | None = None
     vocoder: str | None = None
     voice: str | None = None
-    checkpoints: tuple[str, ...] = ()
-    backend: str = "onnx"
-    threads: int | None = None
     decoder: str | None = None
-    deployments: Mapping[str, Deployment] = field(default_factory=dict)
-    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    warm_up: bool = False  # every length and batch runs once before a model is ready
 
     def sources(self) -> dict[str, ModelSource]:
         """The acoustic model's and the vocoder's."""
@@ -39,9 +90,6 @@ class ModelChoice:
         first, second = (sources[kind] for kind in KINDS)
         require_same_contract(first.mel, second.mel, (first.model, second.model))
         return sources
-
-    def deployment(self, model: str) -> Deployment:
-        return deployment_of(model, self.deployments, self.backend)
 
     def backends(self, sources: Mapping[str, ModelSource]) -> dict[str, str]:
         return parse_backends(self.backend, {kind: source.model for kind, source in sources.items()})
@@ -72,41 +120,22 @@ class ModelChoice:
                 longest += [bucket.text for bucket in buckets[-1:]]
         return min(longest), min(batches)
 
-    def parameters(self) -> dict[str, str]:
-        """What differs from the defaults, as the strings of a config's parameters."""
-        found: dict[str, Any] = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if value not in (None, (), {}):
-                found[f.name] = value
-        if self.deployments:
-            plain = asdict(Deployment())
-            found["deployments"] = {
-                model: {name: value for name, value in asdict(how).items() if value != plain[name]}
-                for model, how in self.deployments.items()
-            }
-        return {
-            name: value if isinstance(value, str) else json.dumps(value, default=list)
-            for name, value in found.items()
-        }
 
-    @classmethod
-    def read(cls, parameters: Mapping[str, str], folder: Path) -> ModelChoice:
-        """What `parameters` gave, of a model whose version's folder this is."""
-        texts = {"acoustic", "vocoder", "voice", "backend", "decoder"}
-        values: dict[str, Any] = {
-            f.name: parameters[f.name] if f.name in texts else _tuples(json.loads(parameters[f.name]))
-            for f in fields(cls)
-            if f.name in parameters
-        }
-        if "deployments" in values:
-            values["deployments"] = {m: Deployment(**how) for m, how in values["deployments"].items()}
-        if values.get("voice", "").startswith(LAID_IN):
-            values["voice"] = str(folder / values["voice"])
-        values["checkpoints"] = tuple(
-            text.replace(f"={LAID_IN}", f"={folder}/") for text in values.get("checkpoints", ())
-        )
-        return cls(**values)
+@dataclass(frozen=True)
+class EarChoice(Choice):
+    """The recogniser, as `melforge transcribe` takes it."""
+
+    ear: str | None = None
+
+    def source(self) -> ModelSource:
+        stored = read_recogniser(self.ear, self.checkpoints)
+        return override(stored, self.overrides.get(stored.model, {}))
+
+    def recogniser(self, device: str) -> Recogniser:
+        """On its engines."""
+        source = self.source()
+        how = self.deployments.get(source.model, Deployment())
+        return make_recogniser(source, self.backend, device, self.threads, how)
 
 
 def pick_instance_device(backends: Iterable[str], kind: str, number: str) -> str:

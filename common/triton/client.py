@@ -17,12 +17,25 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from common.arrays import pad_rows
 from common.errors import InputError, require_package
 from common.serve.client import Address, ServerError
 from common.text import Unspoken
-from common.triton.tensors import AUDIO, AUDIO_LENGTH, MEL_LENGTHS, STREAM, TEXT, UNSPOKEN, WHOLE
+from common.triton.tensors import (
+    AUDIO,
+    AUDIO_LENGTH,
+    AUDIO_SIGNAL,
+    MEL_LENGTHS,
+    NUM_SAMPLES,
+    STREAM,
+    TEXT,
+    TRANSCRIPT_TEXT,
+    UNSPOKEN,
+    WHOLE,
+)
 
 GRPC_STATUS = {"INVALID_ARGUMENT": 400, "NOT_FOUND": 404, "UNAVAILABLE": 0}
+WIRE_TYPES = {"float32": "FP32", "int32": "INT32"}
 EVENT = b"data: "
 AT_ONCE = 1 << 18  # bytes that are read of a stream
 RATE = "sampling_rate"  # a parameter of the models' configs
@@ -44,7 +57,20 @@ class Speech:
 class Client(Protocol):
     """Parameters are controls by their names. ServerError: an answer that is no speech; OSError: none."""
 
-    def sampling_rate(self) -> int: ...
+    def sampling_rate(self, model: str = WHOLE) -> int:
+        """Hz of the audio that a model gives or takes."""
+        return int(self.parameter(RATE, model))
+
+    def parameter(self, name: str, model: str) -> str:
+        """Of a model's config. An InputError where it has none of this name."""
+        parameters = self.parameters_of(model)
+        if name not in parameters:
+            raise InputError(
+                f"its model {model} has no parameter {name}: melforge triton writes those that have"
+            )
+        return parameters[name]
+
+    def parameters_of(self, model: str) -> dict[str, str]: ...
 
     def speak(self, texts: Sequence[str], parameters: Mapping[str, Any]) -> list[Speech]:
         """The texts in one request."""
@@ -54,6 +80,10 @@ class Client(Protocol):
         """A text in chunks as they come."""
         ...
 
+    def hear(self, audios: Sequence[np.ndarray], model: str) -> list[str]:
+        """What an ensemble around a recogniser hears in recordings float32 [S], sent in one request."""
+        ...
+
     def statistics(self) -> list[dict[str, Any]]:
         """Triton's `model_stats`: what each model has done since it was loaded."""
         ...
@@ -61,7 +91,7 @@ class Client(Protocol):
     def close(self) -> None: ...
 
 
-class HttpClient:
+class HttpClient(Client):
     """Audio comes as bytes; only in a stream as JSON, since Triton streams nothing else over HTTP."""
 
     def __init__(self, address: Address, timeout: float):
@@ -69,10 +99,10 @@ class HttpClient:
         kind = http.client.HTTPSConnection if address.secure else http.client.HTTPConnection
         self._connection = kind(address.host, address.port, timeout=timeout)
 
-    def sampling_rate(self) -> int:
+    def parameters_of(self, model: str) -> dict[str, str]:
         with self._unbroken():
-            config = json.loads(self._ask("GET", f"/v2/models/{WHOLE}/config").read())
-        return _rate({name: value["string_value"] for name, value in config.get("parameters", {}).items()})
+            config = json.loads(self._ask("GET", f"/v2/models/{model}/config").read())
+        return {name: value["string_value"] for name, value in config.get("parameters", {}).items()}
 
     def speak(self, texts: Sequence[str], parameters: Mapping[str, Any]) -> list[Speech]:
         shape = [len(texts), 1]
@@ -102,6 +132,24 @@ class HttpClient:
                     audio = np.array(event[AUDIO.name], np.float32).reshape(-1)
                     yield Speech(audio, unspoken=unspoken_of(text, event.get(UNSPOKEN.name)))
 
+    def hear(self, audios: Sequence[np.ndarray], model: str) -> list[str]:
+        signal, counts = recordings_of(audios)
+        arrays = {AUDIO_SIGNAL: signal.astype("<f4"), NUM_SAMPLES: counts.astype("<i4")}
+        inputs = [
+            {
+                **{"name": tensor.name, "datatype": WIRE_TYPES[tensor.dtype], "shape": array.shape},
+                "parameters": {"binary_data_size": array.nbytes},
+            }
+            for tensor, array in arrays.items()
+        ]
+        head = json.dumps({"inputs": inputs, "outputs": [{"name": TRANSCRIPT_TEXT.name}]}).encode()
+        data = b"".join([head, *(array.tobytes() for array in arrays.values())])
+        with self._unbroken():
+            how = {"Inference-Header-Content-Length": str(len(head))}
+            answer = json.loads(self._send("POST", f"/v2/models/{model}/infer", data, how).read())
+        (texts,) = (one["data"] for one in answer["outputs"] if one["name"] == TRANSCRIPT_TEXT.name)
+        return texts
+
     def statistics(self) -> list[dict[str, Any]]:
         with self._unbroken():
             return json.loads(self._ask("GET", "/v2/models/stats").read())["model_stats"]
@@ -110,8 +158,12 @@ class HttpClient:
         self._connection.close()
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> http.client.HTTPResponse:
-        data = None if body is None else json.dumps(body).encode()
-        self._connection.request(method, self.address.path + path, data)
+        return self._send(method, path, None if body is None else json.dumps(body).encode(), {})
+
+    def _send(
+        self, method: str, path: str, data: bytes | None, headers: Mapping[str, str]
+    ) -> http.client.HTTPResponse:
+        self._connection.request(method, self.address.path + path, data, dict(headers))
         answer = self._connection.getresponse()
         if answer.status != 200:
             raise ServerError(answer.status, sentence(answer.read()))
@@ -130,7 +182,7 @@ class HttpClient:
             raise
 
 
-class GrpcClient:
+class GrpcClient(Client):
     """By the package tritonclient, whose numbers in parameters may be whole only: others go as strings."""
 
     def __init__(self, address: Address, timeout: float):
@@ -139,9 +191,9 @@ class GrpcClient:
         self._timeout = timeout
         self._client = self._grpc.InferenceServerClient(f"{address.host}:{address.port}", ssl=address.secure)
 
-    def sampling_rate(self) -> int:
-        config = self._call(lambda: self._client.get_model_config(WHOLE, client_timeout=self._timeout)).config
-        return _rate({name: value.string_value for name, value in config.parameters.items()})
+    def parameters_of(self, model: str) -> dict[str, str]:
+        config = self._call(lambda: self._client.get_model_config(model, client_timeout=self._timeout)).config
+        return {name: value.string_value for name, value in config.parameters.items()}
 
     def speak(self, texts: Sequence[str], parameters: Mapping[str, Any]) -> list[Speech]:
         given = {"inputs": self._inputs(texts, (len(texts), 1)), "parameters": _strings(parameters)}
@@ -195,6 +247,18 @@ class GrpcClient:
                 return whole
         return found
 
+    def hear(self, audios: Sequence[np.ndarray], model: str) -> list[str]:
+        inputs = []
+        for tensor, array in zip((AUDIO_SIGNAL, NUM_SAMPLES), recordings_of(audios), strict=True):
+            given = self._grpc.InferInput(tensor.name, list(array.shape), WIRE_TYPES[tensor.dtype])
+            given.set_data_from_numpy(array)
+            inputs.append(given)
+        outputs = [self._grpc.InferRequestedOutput(TRANSCRIPT_TEXT.name)]
+        answer = self._call(
+            lambda: self._client.infer(model, inputs, outputs=outputs, client_timeout=self._timeout)
+        )
+        return [text.decode() for text in answer.as_numpy(TRANSCRIPT_TEXT.name).reshape(-1)]
+
     def statistics(self) -> list[dict[str, Any]]:
         call = self._client.get_inference_statistics
         return self._call(lambda: call(as_json=True, client_timeout=self._timeout))["model_stats"]
@@ -218,7 +282,14 @@ class GrpcClient:
         return ServerError(GRPC_STATUS.get(status, 500), without_ensemble(error.message()))
 
 
-CLIENTS = {"http": HttpClient, "grpc": GrpcClient}
+CLIENTS: dict[str, Any] = {"http": HttpClient, "grpc": GrpcClient}
+
+
+def recordings_of(audios: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Recordings [S] as a request has them: float32 [B, S] and their lengths, int32 [B, 1]."""
+    rows = [np.asarray(audio, np.float32) for audio in audios]
+    counts = np.array([[len(row)] for row in rows], np.int32)
+    return pad_rows(rows, len(rows), int(counts.max())), counts
 
 
 def speeches(
@@ -257,12 +328,6 @@ def sentence(body: bytes) -> str:
 
 def without_ensemble(text: str) -> str:
     return re.sub(r"^in ensemble '\w+', ", "", text)
-
-
-def _rate(parameters: Mapping[str, str]) -> int:
-    if RATE not in parameters:
-        raise InputError(f"its model {WHOLE} has no parameter {RATE}: melforge triton writes those that have")
-    return int(parameters[RATE])
 
 
 def _strings(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,10 @@ from typing import Any
 
 from common.triton.tensors import TEXT_TYPE, Tensor
 
-TYPES = {"int64": "TYPE_INT64", "float32": "TYPE_FP32", "float64": "TYPE_FP64", TEXT_TYPE: "TYPE_STRING"}
+TYPES = {
+    **{"int32": "TYPE_INT32", "int64": "TYPE_INT64", "float32": "TYPE_FP32", "float64": "TYPE_FP64"},
+    TEXT_TYPE: "TYPE_STRING",
+}
 LINE = 100  # characters of a message that stays in one line
 
 

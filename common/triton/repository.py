@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,26 @@ import numpy as np
 from common.files import write_bytes
 from common.registry import get_model
 from common.serve.pairs import FIRST_WORDS
+from common.stages import stages_of
 from common.stages.choose import KINDS
 from common.triton import tensors
-from common.triton.choice import LAID_IN, ModelChoice
+from common.triton.choice import LAID_IN, EarChoice, ModelChoice
 from common.triton.config import TYPES, Word, tensor_entry, to_text
-from common.triton.tensors import ACOUSTIC, FRONTEND, STREAM, VOCODER, WHOLE, Signature, signatures
+from common.triton.tensors import (
+    ACOUSTIC,
+    DECODER,
+    FEATURES,
+    FRONTEND,
+    STREAM,
+    VOCODER,
+    WHOLE,
+    Signature,
+    ensemble_name,
+    recogniser_name,
+    recogniser_signatures,
+    signatures,
+)
+from common.weights.ears import list_ears, load_ear
 from common.weights.published import parse_checkpoint, read_checkpoint
 from common.weights.voices import list_voices, load_voice
 
@@ -86,7 +101,7 @@ def model_config(name: str, signature: Signature, batch_size: int, layout: Layou
     config["input"] = [tensor_entry(tensor, ragged=batched) for tensor in signature.inputs]
     config["output"] = [tensor_entry(tensor) for tensor in signature.outputs]
     if name == WHOLE:
-        return {**config, "ensemble_scheduling": {"step": steps()}}
+        return {**config, "ensemble_scheduling": {"step": steps(signatures(), (FRONTEND, ACOUSTIC, VOCODER))}}
     if batched:
         config["dynamic_batching"] = batching(layout)
     if name == STREAM:
@@ -105,17 +120,91 @@ def instances(layout: Layout) -> list[dict[str, Any]]:
     return [{"count": layout.instances, "kind": Word(INSTANCE_KINDS[layout.device])}]
 
 
-def steps() -> list[dict[str, Any]]:
-    """The ensemble's: tensors of the same name are the same tensor."""
+def steps(of: Mapping[str, Signature], order: Sequence[str]) -> list[dict[str, Any]]:
+    """An ensemble's, of these models: tensors of the same name are the same tensor."""
     found = []
-    for name in (FRONTEND, ACOUSTIC, VOCODER):
-        signature = signatures()[name]
+    for name in order:
+        signature = of[name]
         maps = {
             f"{way}_map": [{"key": tensor.name, "value": tensor.name} for tensor in given]
             for way, given in (("input", signature.inputs), ("output", signature.outputs))
         }
         found.append({"model_name": name, "model_version": -1, **maps})
     return found
+
+
+def write_recogniser(folder: Path, choice: EarChoice, layout: Layout, backends: Sequence[str]) -> list[str]:
+    """Writes the models around a recogniser, with one of its own and an ensemble for each backend."""
+    source = choice.source()
+    stages = stages_of(source.model, source.config)
+    batch = min(stage.batch.max for stage in stages)
+    n_mels, labels = source.config.n_mel_channels, len(source.config.labels) + 1
+    found = recogniser_signatures(source.model, backends, n_mels, labels)
+    about = {"sampling_rate": str(source.mel.sampling_rate), "labels": source.config.labels}
+    warm_up = recogniser_warm_ups(source.mel.sampling_rate, n_mels, labels)
+    by_name = {recogniser_name(source.model, backend): backend for backend in backends}
+    ensembles = {ensemble_name(source.model, b): recogniser_name(source.model, b) for b in backends}
+    for name, signature in found.items():
+        version = folder / name / VERSION
+        version.mkdir(parents=True, exist_ok=True)
+        config: dict[str, Any] = {"name": name}
+        config.update({"platform": "ensemble"} if name in ensembles else {"backend": "python"})
+        config["max_batch_size"] = min(layout.batch_size or batch, batch)
+        config["input"] = [tensor_entry(tensor, ragged=name not in ensembles) for tensor in signature.inputs]
+        config["output"] = [tensor_entry(tensor) for tensor in signature.outputs]
+        parameters = dict(about)
+        if name in ensembles:
+            order = (FEATURES, ensembles[name], DECODER)
+            config["ensemble_scheduling"] = {"step": steps(found, order)}
+            write_bytes(version / ".keep", b"")
+        else:
+            laid = lay_in_ear(replace(choice, backend=by_name.get(name, backends[0])), version)
+            parameters |= laid.parameters()
+            if name != FEATURES and layout.device != "cpu":
+                parameters |= ON_GPU
+            config["dynamic_batching"] = batching(layout)
+            config["instance_group"] = instances(layout)
+            data = warm_up[name if name in warm_up else ""]
+            config["model_warmup"] = [write_warm_up(folder / name / "warmup", signature, data)]
+            kind = {FEATURES: "Features", DECODER: "Decoder"}.get(name, "Encoder")
+            write_bytes(version / "model.py", CODE.format("recogniser_models", kind).encode())
+        config["parameters"] = [{"key": k, "value": {"string_value": v}} for k, v in parameters.items()]
+        write_bytes(folder / name / "config.pbtxt", (HEAD + to_text(config)).encode())
+    return list(found)
+
+
+def recogniser_warm_ups(rate: int, n_mels: int, outputs: int) -> dict[str, dict[str, np.ndarray]]:
+    """What the models are run on before Triton says that it is ready; "": those between the other two."""
+    noise = 0.1 * np.random.default_rng(0).standard_normal(rate)
+    one = {"frames": 64, "rows": 32}
+    return {
+        FEATURES: {
+            tensors.AUDIO_SIGNAL.name: noise.astype(np.float32),
+            tensors.NUM_SAMPLES.name: np.array([rate], np.int32),
+        },
+        "": {
+            "AUDIO_FEATURES": np.zeros((n_mels, one["frames"]), np.float32),
+            tensors.NUM_FEATURES.name: np.array([one["frames"]], np.int32),
+        },
+        DECODER: {
+            "CHARACTER_PROBABILITIES": np.zeros((one["rows"], outputs), np.float32),
+            tensors.NUM_OUTPUTS.name: np.array([one["rows"]], np.int32),
+        },
+    }
+
+
+def lay_in_ear(choice: EarChoice, version: Path) -> EarChoice:
+    """The choice with its files copied into a model's version: no path of this machine is left."""
+    if choice.checkpoints:
+        word, path = parse_checkpoint(choice.checkpoints[0])
+        name = f"{read_checkpoint(path, word or 'recogniser').model}{path.suffix}"
+        shutil.copyfile(path, version / name)
+        return replace(choice, checkpoints=(f"recogniser={LAID_IN}{name}",))
+    found = load_ear(choice.ear)
+    if choice.ear is None or choice.ear in list_ears():
+        return replace(choice, ear=found.name)
+    shutil.copytree(found.folder, version / "ear", dirs_exist_ok=True)
+    return replace(choice, ear=f"{LAID_IN}ear")
 
 
 def lay_in(choice: ModelChoice, version: Path) -> ModelChoice:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 FRONTEND, ACOUSTIC, VOCODER = "frontend", "acoustic", "vocoder"
 WHOLE, STREAM = "text_to_speech", "text_to_speech_stream"
+# The recogniser's, with NVIDIA's names: its own is jasper-onnx, and the ensemble around that one
+# jasper-onnx-ensemble.
+FEATURES, DECODER = "features", "decoder"
+RUN_BY = {"onnx": "onnx", "torch": "pyt", "trt": "trt", "cuda": "cuda"}  # our backends and the names' words
 TEXT_TYPE = "object"  # numpy's, of an array of bytes
 
 
@@ -49,3 +53,39 @@ def signatures(n_mels: int = -1) -> Mapping[str, Signature]:
         WHOLE: Signature((TEXT,), (AUDIO, AUDIO_LENGTH, MEL_LENGTHS, UNSPOKEN)),
         STREAM: Signature((TEXT,), (AUDIO, UNSPOKEN)),
     }
+
+
+# An item is a recording; zeros stand behind what is shorter than others of its request.
+AUDIO_SIGNAL = Tensor("AUDIO_SIGNAL", "float32")
+NUM_SAMPLES = Tensor("NUM_SAMPLES", "int32", (1,))
+NUM_FEATURES = Tensor("NUM_TIME_STEPS", "int32", (1,))  # frames of the features
+NUM_OUTPUTS = Tensor("NUM_OUTPUTS", "int32", (1,))  # rows of probabilities
+TRANSCRIPT = Tensor("TRANSCRIPT", "int32")  # the best label of each row; blanks behind the last one
+TRANSCRIPT_TEXT = Tensor("TRANSCRIPT_TEXT", TEXT_TYPE, (1,))
+
+
+def recogniser_name(model: str, backend: str) -> str:
+    """The model that runs a recogniser on one of our backends: "jasper-pyt"."""
+    return f"{model}-{RUN_BY[backend]}"
+
+
+def ensemble_name(model: str, backend: str) -> str:
+    return f"{recogniser_name(model, backend)}-ensemble"
+
+
+def recogniser_signatures(
+    model: str, backends: Sequence[str], n_mels: int = -1, outputs: int = -1
+) -> Mapping[str, Signature]:
+    """Of every model around a recogniser, by its name."""
+    features = Tensor("AUDIO_FEATURES", "float32", (n_mels, -1))
+    probabilities = Tensor("CHARACTER_PROBABILITIES", "float32", (-1, outputs))
+    found = {
+        FEATURES: Signature((AUDIO_SIGNAL, NUM_SAMPLES), (features, NUM_FEATURES)),
+        DECODER: Signature((probabilities, NUM_OUTPUTS), (TRANSCRIPT, TRANSCRIPT_TEXT)),
+    }
+    for backend in backends:
+        encoder = Signature((features, NUM_FEATURES), (probabilities, NUM_OUTPUTS))
+        found[recogniser_name(model, backend)] = encoder
+        whole = Signature((AUDIO_SIGNAL, NUM_SAMPLES), (TRANSCRIPT, TRANSCRIPT_TEXT))
+        found[ensemble_name(model, backend)] = whole
+    return found

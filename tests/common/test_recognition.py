@@ -105,16 +105,8 @@ def test_silence_is_not_heard():
 
 
 @pytest.fixture(scope="session")
-def ear(tmp_path_factory) -> Path:
-    """The published checkpoint of random weights as an ear."""
-    from common.training.ear import write_ear
-    from common.weights.published import read_checkpoint
-
-    folder = tmp_path_factory.mktemp("ears") / "small"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("common.export.to_onnx.check_sizes", lambda stage: [])
-        write_ear(folder, read_checkpoint(GOLDEN / "checkpoint.pt"), {"licence": "test"})
-    return folder
+def ear(small_ear) -> Path:
+    return small_ear
 
 
 @pytest.fixture

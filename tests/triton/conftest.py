@@ -7,6 +7,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,14 +75,30 @@ def free_ports(count: int) -> list[int]:
 @pytest.fixture(scope="session")
 def repository(tiny_voice, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("triton") / "models"
-    words = ("--voice", str(tiny_voice), "--device", "cpu", "--threads", "1", "--queue-delay", "25000")
+    words = (
+        "--voice",
+        str(tiny_voice),
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+        "--queue-delay",
+        "25000",
+        "--warm-up",
+    )
     assert write([str(folder), *words]) == 0
     return folder
 
 
 @pytest.fixture(scope="session")
 def server(repository, tmp_path_factory) -> Iterator[Running]:
-    workspace = tmp_path_factory.mktemp("tritonserver")
+    with tritonserver(repository, tmp_path_factory.mktemp("tritonserver")) as one:
+        yield one
+
+
+@contextmanager
+def tritonserver(repository: Path, workspace: Path) -> Iterator[Running]:
+    """The server on a repository, once it says that it is ready."""
     http, grpc, metrics = free_ports(3)
     names = {"http": http, "grpc": grpc, "metrics": metrics}
     words = [f"--{name}-port={port}" for name, port in names.items()]

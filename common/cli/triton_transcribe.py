@@ -1,0 +1,101 @@
+"""Recordings to an ensemble around a recogniser in a Triton Inference Server, and what it hears in them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from common.cli.parser import USER_ERROR
+from common.cli.run import FAULT
+from common.recognition.recordings import Recording, find_recordings
+from common.serve.client import ServerError
+
+if TYPE_CHECKING:
+    from common.triton.client import Client
+
+ENSEMBLE = "jasper-onnx-ensemble"
+NOTHING = "(nothing heard)"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is heard in a recording, its length, and the seconds that it took."""
+
+    text: str
+    audio: float  # seconds
+    total: float
+
+
+def recordings_of(given: str) -> list[Recording]:
+    """Of a sound file, a folder of them, or one of NVIDIA's manifests (.json)."""
+    path = Path(given)
+    manifest = path if path.suffix.lower() in (".json", ".jsonl") else None
+    return find_recordings([] if manifest else [path], manifest)
+
+
+def transcribe(args: argparse.Namespace, client: Callable[[], Client], threads: ThreadPoolExecutor) -> int:
+    """Prints a transcript for each recording, and the word error rate where references are known.
+
+    `client` gives each thread its own.
+    """
+    from common.recognition.transcript import error_rate, reference_words
+
+    recordings, model = recordings_of(args.phrases), args.transcribe
+    rate = client().sampling_rate(model)
+    labels = client().parameter("labels", model)
+    begun, status, seconds = time.perf_counter(), 0, 0.0
+    pairs, made = [], []
+    answers = threads.map(lambda one: ask(client(), one, model, rate), recordings)
+    for recording, answer in zip(recordings, answers, strict=True):
+        if isinstance(answer, ServerError):
+            print(f"error: {recording.path}: {answer}", file=sys.stderr)
+            status = max(status, USER_ERROR) if answer.is_the_callers else status or FAULT
+            continue
+        seconds += answer.audio
+        entry = {"file": str(recording.path), "text": answer.text, "seconds": round(answer.audio, 3)}
+        if recording.reference is not None:
+            pair = reference_words(recording.reference, labels), answer.text.split()
+            pairs.append(pair)
+            entry |= {"reference": " ".join(pair[0]), "wer": round(error_rate([pair]), 4)}
+        made.append(entry)
+        if not args.json:
+            named = f"{recording.path}: " if len(recordings) > 1 else ""
+            print(f"{named}{answer.text or NOTHING}", flush=True)
+    passed = time.perf_counter() - begun
+    wer = error_rate(pairs) if pairs else None
+    if args.json:
+        content = {"recordings": made, "wer": None if wer is None else round(wer, 4)}
+        print(json.dumps(content, indent=1, ensure_ascii=False))
+        return status
+    if wer is not None:
+        words = sum(len(reference) for reference, _ in pairs)
+        print(f"word error rate {100 * wer:.1f} % of {words} words in {len(pairs)} recordings")
+    speed = f"{seconds:.1f} s of audio in {passed:.2f} s: {seconds / passed:.1f} x real time"
+    print(f"{len(made)} recordings, {speed}", file=sys.stderr)
+    return status
+
+
+def ask(client: Client, recording: Recording, model: str, rate: int) -> Answer | ServerError:
+    """A recording in the pieces that `melforge transcribe` hears it in, a request for each."""
+    from common.audio.sound_files import read_audio, resample
+    from common.recognition.listen import audible_pieces
+
+    samples, given = read_audio(recording.path)
+    audio = resample(samples, given, rate)
+    begun = time.perf_counter()
+    try:
+        texts: Sequence[str] = [
+            text
+            for piece in audible_pieces(0, audio, rate, len(audio))
+            for text in client.hear([audio[piece.start : piece.end]], model)
+        ]
+    except ServerError as error:
+        return error
+    return Answer(" ".join(text for text in texts if text), len(audio) / rate, time.perf_counter() - begun)

@@ -1,0 +1,103 @@
+"""The ear of a server: loaded when it is first asked for, in a thread of its own that yields to speech."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import cached_property
+
+from common.audio.sound_files import decode_audio, resample
+from common.errors import InputError, unknown
+from common.recognition.listen import hear_pieces, transcript_of
+from common.recognition.loading import make_recogniser
+from common.recognition.recogniser import Recogniser
+from common.recognition.transcript import Transcript
+from common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
+from common.serve.settings import ServeSettings
+from common.weights.ears import list_ears, load_ear
+
+# OpenAI's names of models that transcribe, each the ear: clients insist on them.
+OPENAI_EARS = ("whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe")
+NO_EAR = (
+    "this server has no ear to hear with: whoever runs it gives one with `melforge serve --ear FOLDER`; "
+    "`melforge ear NAME --checkpoint FILE` makes one of a recogniser's weights (docs/recognition.md)"
+)
+NICENESS = 10  # of the thread: where speech needs the core, it waits
+
+
+class Hearing:
+    """Transcribes recordings one after the other, on the CPU; others wait, up to a limit."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self._settings = settings
+        self.ear = load_ear(settings.ear) if settings.ear or list_ears() else None
+        self.running = 0  # recordings, those that wait among them
+        self._thread = ThreadPoolExecutor(1, "ear", initializer=yield_to_others)
+        self._stopping = threading.Event()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of models that a request may ask for."""
+        return (self.ear.name, *OPENAI_EARS) if self.ear else ()
+
+    def require(self, model: str) -> None:
+        """A 400 where there is no ear, or none of this name."""
+        if not self.ear:
+            raise ApiError(400, NO_EAR, "model", "no_ear")
+        if model not in self.names:
+            raise bad_request(unknown("model", model, self.names), ("model",), "model_not_found")
+
+    @contextmanager
+    def admitted(self) -> Iterator[None]:
+        """Room for a recording; 429 where there is none."""
+        if self.running >= self._settings.recordings:
+            message = f"{self.running} recordings are being transcribed or wait: try again later"
+            raise ApiError(429, message, code="rate_limit_exceeded", headers=RETRY_AFTER)
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+
+    async def transcribe(self, data: bytes) -> Transcript:
+        """A sound file's transcript. A 400 where it is none; whoever stops waiting ends the work."""
+        given_up = threading.Event()
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._thread, self._transcribe, data, given_up)
+        except InputError as error:
+            raise ApiError(400, f"file: {error}", "file", "invalid_value") from None
+        finally:
+            given_up.set()
+
+    @cached_property
+    def _recogniser(self) -> Recogniser:
+        assert self.ear
+        return make_recogniser(self.ear.source, "onnx", "cpu", 1)
+
+    def _transcribe(self, data: bytes, given_up: threading.Event) -> Transcript:
+        samples, rate = decode_audio(data, self._settings.recording_seconds)
+        recogniser = self._recogniser
+        audio = resample(samples, rate, recogniser.sampling_rate)
+        heard = []
+        for piece in hear_pieces(recogniser, [audio], batch=1):
+            if given_up.is_set() or self._stopping.is_set():
+                raise overloaded("the server is about to stop")
+            heard.append(piece)
+        heard.sort(key=lambda pair: pair[0].start)
+        return transcript_of(recogniser, heard, audio)
+
+    def stop(self) -> None:
+        """Ends what runs within a piece of audio."""
+        self._stopping.set()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def yield_to_others() -> None:
+    """Has this thread alone take second place, where the system can."""
+    with suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

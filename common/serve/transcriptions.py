@@ -1,0 +1,230 @@
+"""OpenAI's route for transcripts of recordings, and the forms that they have."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+
+from common.recognition.captions import Caption, captions
+from common.recognition.transcript import Transcript
+from common.serve.answer import left
+from common.serve.errors import ApiError
+from common.serve.gate import LEFT, caller_of, record_of
+from common.serve.hearing import Hearing
+from common.serve.metrics import milliseconds
+from common.serve.multipart import Part, read_form
+from common.serve.openai_api import read_body
+from common.serve.requests import ignored_header
+from common.serve.service import Service
+from common.synthesis.subtitles import srt_of, vtt_of
+
+FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
+GRANULARITIES = ("segment", "word")
+LISTS = ("timestamp_granularities", "timestamp_granularities[]")
+USED = ("file", "model", "response_format", "language", *LISTS)
+FORM_BYTES = 1 << 16  # of a form beside its file
+UPLOAD_SECONDS = 120.0  # in which a recording must have come
+LANGUAGES = {"en": "english"}
+
+
+@dataclass(frozen=True)
+class TranscriptionFields:
+    """OpenAI's fields."""
+
+    file: bytes
+    model: str
+    language: str  # its name, as Whisper gives it
+    response_format: str
+    granularities: frozenset[str]
+    ignored: list[str]  # fields that change nothing
+
+
+def make_router(service: Service) -> APIRouter:
+    router = APIRouter(prefix="/v1")
+    hearing, settings = service.hearing, service.settings
+
+    @router.post("/audio/transcriptions", openapi_extra=SCHEMA, response_class=Response)
+    async def transcriptions(request: Request) -> Response:
+        """Transcribes a recording."""
+        arrived = service.scheduler.clock()
+        record = record_of(request)
+        with service.admitted(caller_of(request)), hearing.admitted():
+            body = await read_body(request, settings.recording_bytes + FORM_BYTES, UPLOAD_SECONDS)
+            wanted = read_fields(request.headers.get("content-type", ""), body, hearing)
+            del body
+            if len(wanted.file) > settings.recording_bytes:
+                message = f"file: {len(wanted.file)} bytes, of {settings.recording_bytes} at most"
+                raise ApiError(413, message, "file", "request_too_large")
+            transcript = await transcribed(service, request, wanted.file)
+            if transcript is None:
+                record["end"] = "disconnect"
+                service.metrics.left.inc()
+                return Response(status_code=LEFT)
+        taken = service.scheduler.clock()
+        service.metrics.heard.inc(transcript.seconds)
+        service.metrics.hearing.observe(taken - arrived)
+        record |= {"model": wanted.model, "format": wanted.response_format}
+        record |= {"heard_s": round(transcript.seconds, 3), "words": len(transcript.words)}
+        record["heard_ms"] = milliseconds(arrived, taken)
+        answer = answer_of(transcript, wanted)
+        if wanted.ignored:
+            answer.headers["x-melforge-ignored"] = ignored_header(wanted.ignored)
+        return answer
+
+    return router
+
+
+async def transcribed(service: Service, request: Request, recording: bytes) -> Transcript | None:
+    """The transcript; None for a client who left meanwhile."""
+    hearing = asyncio.ensure_future(service.hearing.transcribe(recording))
+    leaving = asyncio.ensure_future(left(request.receive))
+    limit = service.settings.seconds
+    try:
+        await asyncio.wait({hearing, leaving}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        if hearing.done():
+            return hearing.result()
+        if leaving.done():
+            return None
+        raise ApiError(503, f"not transcribed within {limit:g} seconds", code="timeout")
+    finally:
+        hearing.cancel()
+        leaving.cancel()
+        await asyncio.gather(hearing, leaving, return_exceptions=True)
+
+
+def read_fields(content_type: str, body: bytes, hearing: Hearing) -> TranscriptionFields:
+    """The fields of a form. A 400 names the one that is wrong."""
+    parts = read_form(content_type, body)
+    once = {part.name: part for part in parts}
+    for name in ("file", "model"):
+        if name not in once:
+            raise ApiError(400, f"{name} is missing", name, "missing")
+    model = once["model"].text
+    hearing.require(model)
+    if not once["file"].content:
+        raise ApiError(400, "file: it is empty", "file", "invalid_value")
+    format = chosen(once.get("response_format"), "json", FORMATS)
+    asked = frozenset(chosen(part, "", GRANULARITIES) for part in parts if part.name in LISTS)
+    if asked and format != "verbose_json":
+        raise ApiError(400, f"{LISTS[0]}: they are in verbose_json only", LISTS[0], "invalid_value")
+    check_temperature(once.get("temperature"))
+    return TranscriptionFields(
+        once["file"].content,
+        model,
+        language_of(once.get("language"), hearing),
+        format,
+        asked or frozenset({"segment"}),
+        sorted(name for name in once if name not in USED),
+    )
+
+
+def language_of(part: Part | None, hearing: Hearing) -> str:
+    """The language's name; a 400 where it is asked for one that the ear was not trained on."""
+    known = (hearing.ear and hearing.ear.language) or "en"
+    asked = part.text.strip().lower() if part else ""
+    if asked not in ("", known, LANGUAGES.get(known)):
+        message = f"language: the ear hears {known}, not {asked[:50]!r}"
+        raise ApiError(400, message, "language", "unsupported_value")
+    return LANGUAGES.get(known, known)
+
+
+def chosen(part: Part | None, default: str, known: Sequence[str]) -> str:
+    """A part's value of those known, or the default where there is no part."""
+    value = default if part is None else part.text
+    if part is not None and value not in known:
+        name = part.name.removesuffix("[]")
+        raise ApiError(
+            400, f"{name}: use one of {', '.join(known)}, not {value[:50]!r}", name, "invalid_value"
+        )
+    return value
+
+
+def check_temperature(part: Part | None) -> None:
+    """It changes nothing, but one that OpenAI refuses is refused."""
+    if part is None:
+        return
+    try:
+        value = float(part.text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        message = f"temperature: it must be from 0 to 1, not {part.text[:50]!r}"
+        raise ApiError(400, message, "temperature", "invalid_value")
+
+
+def answer_of(transcript: Transcript, wanted: TranscriptionFields) -> Response:
+    """The transcript in the form that was asked for."""
+    form = wanted.response_format
+    if form == "text":
+        return PlainTextResponse(transcript.text + "\n")
+    if form in ("srt", "vtt"):
+        write, kind = (srt_of, "application/x-subrip") if form == "srt" else (vtt_of, "text/vtt")
+        return Response(write(one.cue for one in captions(transcript)), media_type=f"{kind}; charset=utf-8")
+    usage = {"type": "duration", "seconds": math.ceil(transcript.seconds)}
+    if form == "json":
+        return JSONResponse({"text": transcript.text, "usage": usage})
+    content: dict[str, Any] = {
+        "task": "transcribe",
+        "language": wanted.language,
+        "duration": round(transcript.seconds, 3),
+        "text": transcript.text,
+    }
+    if "segment" in wanted.granularities:
+        content["segments"] = [segment(n, one) for n, one in enumerate(captions(transcript))]
+    if "word" in wanted.granularities:
+        content["words"] = [
+            {"word": one.word, "start": round(one.start, 3), "end": round(one.end, 3)}
+            for one in transcript.words
+        ]
+    return JSONResponse({**content, "usage": usage})
+
+
+def segment(number: int, caption: Caption) -> dict[str, Any]:
+    """A caption with the keys of OpenAI's, those that only Whisper knows among them."""
+    cue, text = caption.cue, caption.text.encode()
+    return {
+        "id": number,
+        "seek": round(cue.start * 100),
+        "start": round(cue.start, 3),
+        "end": round(cue.end, 3),
+        "text": f" {cue.text}",
+        "tokens": [],
+        "temperature": 0.0,
+        "avg_logprob": round(caption.log_score, 4),
+        "compression_ratio": round(len(text) / len(zlib.compress(text)), 4),
+        "no_speech_prob": 0.0,
+    }
+
+
+SCHEMA = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file", "model"],
+                    "properties": {
+                        "file": {"type": "string", "format": "binary", "description": "a sound file"},
+                        "model": {"type": "string", "description": "the ear's name, or one of OpenAI's"},
+                        "language": {"type": "string", "description": "ISO 639-1"},
+                        "response_format": {"type": "string", "enum": list(FORMATS), "default": "json"},
+                        "timestamp_granularities[]": {
+                            "type": "array",
+                            "items": {"type": "string", "enum": list(GRANULARITIES)},
+                        },
+                        "temperature": {"type": "number", "description": "accepted and not used"},
+                        "prompt": {"type": "string", "description": "accepted and not used"},
+                    },
+                }
+            }
+        },
+    }
+}

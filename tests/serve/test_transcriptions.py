@@ -1,0 +1,314 @@
+"""Transcripts over OpenAI's API: what `transcribe` gives, in every form, and refusals that say why."""
+
+import io
+import json
+import threading
+
+import numpy as np
+import pytest
+import soundfile
+
+from common.recognition.captions import captions
+from common.recognition.listen import transcribe
+from common.recognition.loading import load_recogniser
+from common.recognition.transcript import Transcript, Word
+from tests.serve.conftest import own_pcm, running, samples_of, wait_for
+from tests.serve.test_api import require_error
+
+pytestmark = pytest.mark.serve
+ROUTE = "/v1/audio/transcriptions"
+RATE = 22050
+
+
+@pytest.fixture(scope="module")
+def hears(small_ear):
+    with running(ear=str(small_ear), recordings=2, recording_bytes=400_000, recording_seconds=5.0) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def noise() -> np.ndarray:
+    """Noise with a pause, float32 [S]."""
+    samples = (np.random.default_rng(3).standard_normal(4 * RATE) * 0.1).astype(np.float32)
+    samples[RATE : 2 * RATE] = 0
+    return samples
+
+
+def sound(samples: np.ndarray, rate: int = RATE, form: str = "wav") -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, samples, rate, format=form)
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def wav(noise) -> bytes:
+    return sound(noise)
+
+
+@pytest.fixture(scope="module")
+def wanted(small_ear, wav) -> Transcript:
+    return transcribe(
+        load_recogniser(small_ear, device="cpu"), [soundfile.read(io.BytesIO(wav), dtype="float32")]
+    )[0]
+
+
+def ask(server, file: bytes | None, **fields):
+    files = {} if file is None else {"file": ("speech.wav", file)}
+    with server.client() as client:
+        return client.post(ROUTE, files=files or {"": ("", b"")}, data={"model": "whisper-1", **fields})
+
+
+def test_every_form_has_the_words_that_transcribe_gives(hears, wav, wanted):
+    assert wanted.words
+    answer = ask(hears, wav)
+    assert answer.json() == {"text": wanted.text, "usage": {"type": "duration", "seconds": 4}}
+    text = ask(hears, wav, response_format="text")
+    assert text.text == wanted.text + "\n" and text.headers["content-type"].startswith("text/plain")
+    for form, mark in (("srt", "1\n00:00:0"), ("vtt", "WEBVTT\n")):
+        subtitles = ask(hears, wav, response_format=form)
+        assert subtitles.text.startswith(mark) and subtitles.text.count("-->") == len(captions(wanted))
+        words = [line for line in subtitles.text.splitlines() if line[:1].isalpha() and line != "WEBVTT"]
+        assert " ".join(words).split() == wanted.text.split()
+
+
+def test_words_and_segments_have_times(hears, wav, wanted):
+    lists = {"timestamp_granularities[]": ["word", "segment"], "response_format": "verbose_json"}
+    found = ask(hears, wav, **lists).json()
+    assert (found["task"], found["language"], found["duration"]) == ("transcribe", "english", 4.0)
+    assert found["text"] == wanted.text
+    assert [(w["word"], w["start"], w["end"]) for w in found["words"]] == [
+        (w.word, round(w.start, 3), round(w.end, 3)) for w in wanted.words
+    ]
+    assert " ".join(s["text"].strip() for s in found["segments"]) == wanted.text
+    assert all(s["avg_logprob"] <= 0 and s["end"] > s["start"] for s in found["segments"])
+    plain = ask(hears, wav, response_format="verbose_json").json()
+    assert "words" not in plain and plain["segments"] == found["segments"]
+    words = ask(hears, wav, response_format="verbose_json", timestamp_granularities="word").json()
+    assert "segments" not in words and words["words"] == found["words"]
+
+
+def test_captions_end_at_pauses_and_stay_short():
+    word = [Word("word", n * 0.4, n * 0.4 + 0.3, 0.5) for n in range(60)]
+    late = [Word("late", 30.0, 30.4, 0.25)]
+    found = captions(Transcript("", (*word, *late), 31.0))
+    assert found[-1].words == tuple(late) and found[-1].log_score == pytest.approx(np.log(0.25))
+    assert all(one.cue.end - one.cue.start <= 7 and len(one.text) <= 84 for one in found)
+    assert [w for one in found for w in one.words] == [*word, *late]
+
+
+@pytest.mark.parametrize("form", ["flac", "ogg", "mp3"])
+def test_other_files_and_rates_are_heard(hears, noise, form):
+    answer = ask(hears, sound(np.stack([noise, noise], 1), 44100 if form == "mp3" else RATE, form))
+    assert answer.status_code == 200 and answer.json()["text"]
+
+
+def test_silence_has_no_words(hears):
+    answer = ask(hears, sound(np.zeros(16000)), response_format="verbose_json")
+    assert answer.json()["text"] == "" and answer.json()["segments"] == []
+    assert ask(hears, sound(np.zeros(0))).json()["text"] == ""
+
+
+def test_what_is_not_used_is_said_in_a_header(hears, wav):
+    answer = ask(hears, wav, prompt="Names: Melforge.", temperature="0.5", stream="false", own="1")
+    assert answer.headers["x-melforge-ignored"] == "own, prompt, stream, temperature"
+    assert "x-melforge-ignored" not in ask(hears, wav, language="en").headers
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "message"),
+    [
+        ({"model": "whisper-9"}, "model", "unknown model 'whisper-9'"),
+        ({"response_format": "docx"}, "response_format", "use one of json, text, srt, verbose_json, vtt"),
+        ({"timestamp_granularities[]": "word"}, "timestamp_granularities", "in verbose_json only"),
+        ({"timestamp_granularities[]": "letter"}, "timestamp_granularities", "use one of segment, word"),
+        ({"temperature": "hot"}, "temperature", "from 0 to 1, not 'hot'"),
+        ({"temperature": "1.5"}, "temperature", "from 0 to 1"),
+        ({"temperature": "nan"}, "temperature", "from 0 to 1"),
+        ({"language": "fr"}, "language", "the ear hears en, not 'fr'"),
+    ],
+)
+def test_a_wrong_field_is_named(hears, wav, fields, param, message):
+    assert message in require_error(ask(hears, wav, **fields), 400, param)["message"]
+
+
+def test_what_is_no_recording_is_refused(hears, noise):
+    for content, message in (
+        (b"", "file: it is empty"),
+        (b"no sound at all", "file: it cannot be read as sound"),
+        (sound(np.zeros(6 * 8000), 8000), "file: it is longer than 5 seconds"),
+        (sound(np.zeros(2000), 2000), "file: its rate is 2000 Hz"),
+    ):
+        error = require_error(ask(hears, content), 400, "file")
+        assert message in error["message"]
+    file = io.BytesIO()
+    soundfile.write(file, np.full(8000, np.nan), 8000, "FLOAT", format="wav")
+    assert "not all numbers" in require_error(ask(hears, file.getvalue()), 400)["message"]
+    long = require_error(ask(hears, sound(np.zeros(220000), 44100)), 413)
+    assert "file: 440044 bytes, of 400000 at most" in long["message"]
+    require_error(ask(hears, bytes(500_000)), 413)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "message"),
+    [
+        ("application/json", b"{}", "must be a form"),
+        ("multipart/form-data", b"--", "must be a form"),
+        ("multipart/form-data; boundary=x", b"", "has no part"),
+        ("multipart/form-data; boundary=x", b"--x\r\nno end", "breaks off"),
+        ("multipart/form-data; boundary=x", b"--x\r\nno headers\r\n--x--", "no headers"),
+        ("multipart/form-data; boundary=x", b"--x\r\nA: b\r\n\r\nc\r\n--x--", "no name"),
+        ("multipart/form-data; boundary=x", b"--x--", "file is missing"),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\nContent-Disposition: form-data; name="file"\r\n\r\nc\r\n--x--\r\n',
+            "model is missing",
+        ),
+        (
+            "multipart/form-data; boundary=x",
+            b"--x\r\n" + b'Content-Disposition: form-data; name="a"\r\n\r\nc\r\n--x\r\n' * 70,
+            "more than 64 parts",
+        ),
+    ],
+)
+def test_a_wrong_form_is_refused(hears, kind, body, message):
+    with hears.client() as client:
+        answer = client.post(ROUTE, content=body, headers={"content-type": kind})
+    assert message in require_error(answer, 400)["message"]
+
+
+def test_no_form_makes_another_answer_than_openai_s_error(hears, wav):
+    rng = np.random.default_rng(0)
+    whole = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n' + wav[:2000]
+    whole += b'\r\n--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper-1\r\n--x--\r\n'
+    with hears.client() as client:
+        for _ in range(200):
+            body = bytearray(whole)
+            for place in rng.integers(0, len(body), 8):
+                body[place] = rng.integers(0, 256)
+            kind = {"content-type": "multipart/form-data; boundary=x"}
+            answer = client.post(ROUTE, content=bytes(body), headers=kind)
+            assert answer.status_code == 200 or require_error(answer, 400)
+
+
+def test_a_server_without_an_ear_says_how_to_get_one(wav, monkeypatch, tmp_path):
+    monkeypatch.setenv("MELFORGE_EARS", str(tmp_path))
+    with running() as server:
+        error = require_error(ask(server, wav), 400, "model")
+        assert error["code"] == "no_ear" and "melforge serve --ear FOLDER" in error["message"]
+        with server.client() as client:
+            assert "whisper-1" not in client.get("/v1/models").text
+
+
+def test_the_ear_is_listed(hears):
+    with hears.client() as client:
+        names = [one["id"] for one in client.get("/v1/models").json()["data"]]
+        assert {"small", "whisper-1"} <= set(names)
+        assert client.get("/v1/models/small").json()["id"] == "small"
+
+
+def test_a_missing_ear_ends_the_start(tmp_path):
+    from common.serve.hearing import Hearing
+    from common.serve.settings import ServeSettings
+
+    with pytest.raises(ValueError, match="is not an ear"):
+        Hearing(ServeSettings(ear=str(tmp_path)))
+
+
+def test_speech_goes_on_beside_a_recording_and_others_wait_up_to_a_limit(hears, wav, direct, monkeypatch):
+    from common.serve import hearing
+
+    begun, going_on = threading.Event(), threading.Event()
+    whole = hearing.decode_audio
+
+    def slow(*how):
+        begun.set()
+        assert going_on.wait(30)
+        return whole(*how)
+
+    monkeypatch.setattr(hearing, "decode_audio", slow)
+    answers = []
+    asking = [threading.Thread(target=lambda: answers.append(ask(hears, wav))) for _ in range(2)]
+    for one in asking:
+        one.start()
+    assert begun.wait(30)
+    wait_for(lambda: hears.service.hearing.running == 2)
+    text = own_pcm()["input"]
+    assert len(samples_of(hears.speak(text, response_format="pcm", sample_rate=22050).content)) == len(
+        direct.speak(text).samples
+    )
+    busy = ask(hears, wav)
+    assert require_error(busy, 429)["code"] == "rate_limit_exceeded" and busy.headers["retry-after"] == "1"
+    going_on.set()
+    for one in asking:
+        one.join()
+    assert [answer.status_code for answer in answers] == [200, 200]
+    wait_for(lambda: not hears.service.hearing.running)
+
+
+def test_who_leaves_ends_the_work(hears, noise, monkeypatch):
+    import httpx
+
+    from common.serve import hearing
+
+    steps = []
+    going_on = threading.Event()
+    whole = hearing.hear_pieces
+
+    def slow(*how, **more):
+        for piece in whole(*how, **more):
+            for number in range(3):
+                steps.append(number)
+                going_on.wait(30)
+                yield piece
+
+    monkeypatch.setattr(hearing, "hear_pieces", slow)
+    with hears.client() as client, pytest.raises(httpx.ReadTimeout):
+        files = {"file": ("a.wav", sound(noise))}
+        client.post(ROUTE, files=files, data={"model": "small"}, timeout=1.0)
+    wait_for(lambda: not hears.service.running)
+    going_on.set()
+    monkeypatch.undo()
+    assert ask(hears, sound(noise)).status_code == 200
+    assert len(steps) == 1  # the second one was not begun
+
+
+def test_figures_and_the_log_have_what_was_heard(hears, wav, monkeypatch):
+    lines = []
+    monkeypatch.setattr("common.serve.gate.log", lambda event, **fields: lines.append(fields))
+    before = hears.service.metrics.heard._value.get()
+    assert ask(hears, wav).status_code == 200
+    wait_for(lambda: lines)
+    assert hears.service.metrics.heard._value.get() == before + 4
+    assert lines[0]["heard_s"] == 4 and lines[0]["model"] == "whisper-1" and lines[0]["words"] > 0
+    assert "text" not in json.dumps(lines[0])
+    with hears.client() as client:
+        page = client.get("/metrics").text
+        assert "melforge_heard_seconds_total" in page and "melforge_transcription_seconds_count" in page
+
+
+@pytest.mark.openai
+def test_openai_s_client_gets_every_form(hears, wav, wanted):
+    import openai
+
+    create = openai.OpenAI(
+        base_url=f"{hears.url}/v1", api_key="none", max_retries=0
+    ).audio.transcriptions.create
+    file = ("speech.wav", wav)
+    assert create(model="whisper-1", file=file).text == wanted.text
+    assert create(model="small", file=file, response_format="text").strip() == wanted.text
+    assert create(model="whisper-1", file=file, response_format="srt").startswith("1\n")
+    assert create(model="whisper-1", file=file, response_format="vtt").startswith("WEBVTT")
+    verbose = create(
+        model="whisper-1",
+        file=file,
+        response_format="verbose_json",
+        timestamp_granularities=["word", "segment"],
+        language="en",
+        prompt="Hello.",
+        temperature=0.2,
+    )
+    assert [word.word for word in verbose.words] == wanted.text.split()
+    assert verbose.segments[0].id == 0 and float(verbose.duration) == 4.0
+    with pytest.raises(openai.BadRequestError) as error:
+        create(model="whisper-1", file=("a.wav", b"nothing"))
+    assert error.value.param == "file"

@@ -1,0 +1,322 @@
+"""A recogniser's repository, its models with a stand-in for Triton, and the real server on it."""
+
+import json
+import os
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import soundfile
+
+from common.bench.triton_server import settled
+from common.cli.benchmark_triton import main as measure
+from common.cli.triton import main as write
+from common.cli.triton_client import main as ask_client
+from common.errors import InputError
+from common.recognition.listen import transcribe
+from common.recognition.loading import load_recogniser
+from common.serve.client import Address, ServerError
+from common.triton.choice import EarChoice
+from common.triton.client import HttpClient
+from common.triton.recogniser_models import Decoder, Encoder, Features
+from common.triton.tensors import recogniser_signatures
+from tests.jasper.test_model import GOLDEN
+from tests.plain_server import answering
+from tests.triton.conftest import PATIENCE, ROOT, free_ports, own_environment, tritonserver
+from tests.triton.test_backend import Request, Triton
+
+ENSEMBLE = "jasper-onnx-ensemble"
+RATE = 16000
+
+
+@pytest.fixture(scope="module")
+def recogniser(small_ear):
+    return load_recogniser(small_ear, device="cpu", threads=1)
+
+
+@pytest.fixture(scope="module")
+def audios() -> list[np.ndarray]:
+    rng = np.random.default_rng(5)
+    lengths = (24000, 16000, 40000, 8000, 31337, 12345, 20000, 28000)
+    return [(0.1 * rng.standard_normal(n)).astype(np.float32) for n in lengths]
+
+
+@pytest.fixture(scope="module")
+def texts(recogniser, audios) -> list[str]:
+    return [one.text for one in transcribe(recogniser, [(audio, RATE) for audio in audios])]
+
+
+# Without a server
+
+
+def test_the_repository_has_nvidia_s_names_and_no_path_of_this_machine(small_ear, tmp_path, capsys):
+    words = (
+        "--ear",
+        str(small_ear),
+        "--backend",
+        "onnx,torch,trt",
+        "--batch-size",
+        "8",
+        "--queue-delay",
+        "50",
+    )
+    assert write([str(tmp_path / "models"), *words]) == 0
+    names = capsys.readouterr().out.strip().partition(": ")[2].split(", ")
+    assert set(names) == {
+        *("features", "decoder", "jasper-onnx", "jasper-pyt", "jasper-trt"),
+        *("jasper-onnx-ensemble", "jasper-pyt-ensemble", "jasper-trt-ensemble"),
+    }
+    for name, signature in recogniser_signatures("jasper", ("onnx", "torch", "trt"), 64, 29).items():
+        text = (tmp_path / "models" / name / "config.pbtxt").read_text()
+        assert f'name: "{name}"' in text and "max_batch_size: 8" in text
+        assert all(f'name: "{one.name}"' in text for one in (*signature.inputs, *signature.outputs))
+        assert ("platform" in text) == ("model_name" in text) == name.endswith("-ensemble")
+        assert (
+            ("allow_ragged_batch" in text)
+            == ("max_queue_delay_microseconds: 50" in text)
+            == (not name.endswith("-ensemble"))
+        )
+    for path in (tmp_path / "models").rglob("*"):
+        assert not path.is_file() or str(small_ear.parent).encode() not in path.read_bytes(), path
+    assert 'string_value: "torch"' in (tmp_path / "models/jasper-pyt/config.pbtxt").read_text()
+
+
+def test_a_checkpoint_is_laid_in_and_read_where_the_repository_is(tmp_path):
+    words = ("--ear", "--checkpoint", str(GOLDEN / "checkpoint.pt"), "--threads", "1")
+    assert write([str(tmp_path / "models"), *words]) == 0
+    moved = tmp_path / "moved"
+    shutil.move(tmp_path / "models", moved)
+    folder = moved / "features" / "1"
+    given = {"checkpoints": '["recogniser=./jasper.pt"]', "backend": "torch", "threads": "1"}
+    choice = EarChoice.read(given, folder)
+    assert choice.checkpoints == (f"recogniser={folder}/jasper.pt",)
+    assert choice.source().model == "jasper" and choice.recogniser("cpu").sampling_rate == RATE
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--vocoder", "hifigan"), "--vocoder is for models that speak"),
+        (("--stages", "onnx"), "--stages is for models that speak"),
+        (("--backend", "onnx,tpu"), "unknown backend 'tpu'"),
+        (("--backend", "onnx,onnx"), "each one once"),
+    ],
+)
+def test_options_of_models_that_speak_are_refused(small_ear, tmp_path, words, message):
+    with pytest.raises(InputError, match=message):
+        write([str(tmp_path / "models"), "--ear", str(small_ear), *words])
+
+
+def model_of(kind, recogniser):
+    model = kind()
+    model.triton, model.recogniser = Triton(), recogniser
+    model.triton.Logger = SimpleNamespace(log_error=lambda text: None)
+    return model
+
+
+def request(audios, lengths=None, parameters="{}"):
+    longest = max(map(len, audios))
+    signal = np.stack([np.pad(audio, (0, longest - len(audio))) for audio in audios])
+    counts = np.array([[len(audio)] for audio in audios], np.int32) if lengths is None else lengths
+    return Request({"AUDIO_SIGNAL": signal, "NUM_SAMPLES": counts}, parameters)
+
+
+def passed_on(answer) -> Request:
+    assert answer.error is None, answer.error
+    return Request({one.name: one.array for one in answer.outputs})
+
+
+def test_three_models_make_the_text_that_transcribe_makes(recogniser, audios, texts):
+    requests = [request(audios[:3]), request(audios[3:4]), request(audios[4:])]
+    for kind in (Features, Encoder, Decoder):
+        answers = model_of(kind, recogniser).execute(requests)
+        requests = [passed_on(answer) for answer in answers]
+    found = [text for one in requests for (text,) in one.inputs["TRANSCRIPT_TEXT"].tolist()]
+    assert [text.decode() for text in found] == texts
+    labels = requests[0].inputs["TRANSCRIPT"]
+    assert labels.dtype == np.int32 and (labels[1, 60:] == len(recogniser.labels)).all()
+
+
+def test_a_wrong_recording_is_an_error_of_its_own_request(recogniser, audios):
+    model = model_of(Features, recogniser)
+    bad = [
+        (request(audios[:1], np.array([[24001]], np.int32)), "24001 samples of a tensor of 24000"),
+        (request(audios[:1], np.array([[0]], np.int32)), "0 samples of a tensor"),
+        (request([np.zeros(16000, np.float32)]), "nothing can be heard"),
+        (request([np.full(16000, np.nan, np.float32)]), "not all numbers"),
+        (request([np.ones(recogniser.longest_samples + 1, np.float32)]), "cut the recording"),
+        (request(audios[:1], parameters='{"pace": 2}'), "unknown parameter 'pace'"),
+    ]
+    answers = model.execute([request(audios[:1]), *(one for one, _ in bad), request(audios[:1])])
+    for answer, (_, message) in zip(answers[1:-1], bad, strict=True):
+        assert message in str(answer.error) and not answer.outputs
+    for one, other in zip(answers[0].outputs, answers[-1].outputs, strict=True):
+        np.testing.assert_array_equal(one.array, other.array)
+
+
+class Ensemble:
+    """Answers as a server with a recogniser; what it hears is each recording's length in a word."""
+
+    def __call__(self, handler, body):
+        if handler.path.endswith("/config"):
+            parameters = {"sampling_rate": "16000", "labels": recogniser_labels}
+            named = {name: {"string_value": value} for name, value in parameters.items()}
+            handler.whole(200, json.dumps({"parameters": named}).encode())
+        elif handler.path.endswith("/stats"):
+            handler.whole(200, b'{"model_stats": []}')
+        else:
+            (shape,) = (one["shape"] for one in body["inputs"] if one["name"] == "NUM_SAMPLES")
+            data = ["heard"] * shape[0]
+            handler.whole(200, json.dumps({"outputs": [{"name": "TRANSCRIPT_TEXT", "data": data}]}).encode())
+
+
+recogniser_labels = " abcdefghijklmnopqrstuvwxyz'"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("a.wav",), "give --output DIR for the wavs, or --transcribe"),
+        (("a.txt", "--json", "-o", "x"), "--transcribe, which --json is for"),
+        (("a.wav", "--transcribe", "--stream"), "takes no --output, --stream or controls"),
+        (("a.wav", "--transcribe", "--pace", "2"), "takes no --output, --stream or controls"),
+    ],
+)
+def test_the_client_speaks_or_transcribes(words, message):
+    with pytest.raises(InputError, match=message):
+        ask_client(list(words))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--seconds", "2"), "--seconds is for --transcribe"),
+        (("--transcribe", "--streams", "2"), "takes no texts, --streams or controls"),
+        (("--transcribe", "--seconds", "x"), "--seconds takes positive numbers"),
+    ],
+)
+def test_a_load_is_of_texts_or_of_recordings(words, message):
+    with pytest.raises(InputError, match=message):
+        measure(list(words))
+
+
+# The real server
+
+
+@pytest.fixture(scope="module")
+def server(small_ear, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("triton") / "models"
+    words = ("--device", "cpu", "--threads", "1", "--queue-delay", "25000")
+    assert write([str(folder), "--ear", str(small_ear), *words]) == 0
+    with tritonserver(folder, tmp_path_factory.mktemp("tritonserver")) as one:
+        yield one
+
+
+@pytest.fixture
+def sounds(tmp_path, audios):
+    for number, audio in enumerate(audios[:4]):
+        soundfile.write(tmp_path / f"{number}.wav", audio, RATE, "FLOAT")
+    return tmp_path
+
+
+@pytest.mark.tritonserver
+@pytest.mark.slow
+def test_the_client_prints_what_transcribe_hears(server, sounds, texts, capsys):
+    words = ("--transcribe", "--server", server.http)
+    assert ask_client([str(sounds / "0.wav"), *words]) == 0
+    assert capsys.readouterr().out.strip() == texts[0]
+    lines = [{"audio_filepath": f"{n}.wav", "text": text} for n, text in enumerate(texts[:4])]
+    manifest = sounds / "manifest.json"
+    manifest.write_text("\n".join(map(json.dumps, lines)))
+    assert ask_client([str(manifest), *words, "--json", "--concurrency", "4"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["text"] for one in found["recordings"]] == texts[:4] and found["wer"] == 0
+    (sounds / "1.txt").write_text("nothing of the kind")
+    assert ask_client([str(sounds), *words]) == 0
+    assert "word error rate" in capsys.readouterr().out
+
+
+@pytest.mark.tritonserver
+@pytest.mark.slow
+def test_the_client_transcribes_over_grpc(server, sounds, texts):
+    """In the server's environment, which has the package tritonclient."""
+    words = [str(sounds / "0.wav"), "--transcribe", "--protocol", "grpc", "--server", server.grpc]
+    command = [os.environ["MELFORGE_TRITON_PYTHON"], "-m", "melforge", "triton-client", *words]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=own_environment())
+    assert (done.returncode, done.stdout.strip()) == (0, texts[0]), done.stderr
+
+
+@pytest.mark.tritonserver
+@pytest.mark.slow
+def test_batches_form_and_everyone_gets_their_own_transcript(server, audios, texts):
+    client = HttpClient(Address.parse(server.http), PATIENCE)
+    assert client.hear(audios, ENSEMBLE) == texts
+    before = settled(client)
+
+    def ask(number):
+        one = HttpClient(Address.parse(server.http), PATIENCE)
+        try:
+            return [one.hear([audios[number]], ENSEMBLE)[0] for _ in range(6)]
+        finally:
+            one.close()
+
+    with ThreadPoolExecutor(8) as clients:
+        for text, found in zip(texts, clients.map(ask, range(8)), strict=True):
+            assert found == [text] * 6
+    after = settled(client)
+    for model in ("features", "jasper-onnx", "decoder"):
+        assert after[model].texts - before[model].texts == 48
+        assert after[model].since(before[model])["batch"] > 1.5, model
+    client.close()
+
+
+@pytest.mark.tritonserver
+@pytest.mark.slow
+def test_a_bad_recording_is_a_400(server, audios, tmp_path, capsys):
+    client = HttpClient(Address.parse(server.http), PATIENCE)
+    for audio, message in (
+        (np.zeros(16000, np.float32), "nothing can be heard"),
+        (np.full(16000, np.inf, np.float32), "not all numbers"),
+        (np.ones(700_000, np.float32), "cut the recording"),
+    ):
+        with pytest.raises(ServerError, match=message) as error:
+            client.hear([audio], ENSEMBLE)
+        assert error.value.status == 400
+    with pytest.raises(ServerError):
+        client.hear(audios[:1], "jasper-trt-ensemble")
+    client.close()
+    soundfile.write(tmp_path / "silent.wav", np.zeros(RATE), RATE)
+    assert ask_client([str(tmp_path / "silent.wav"), "--transcribe", "--server", server.http]) == 0
+    assert "(nothing heard)" in capsys.readouterr().out
+
+
+@pytest.mark.tritonserver
+@pytest.mark.slow
+def test_its_load_is_measured(server, tmp_path, capsys):
+    words = ("--transcribe", "--seconds", "0.5,1", "--batches", "1,2", "--concurrency", "1,2", "--runs", "3")
+    out = ("--out", str(tmp_path), "--server", server.http, "--warm-up-runs", "1")
+    assert measure([*words, *out]) == 0
+    page = capsys.readouterr().out
+    assert "## Static batching" in page and "| jasper-onnx | 0.5 | 2 | 3 | 0 |" in page
+    rows = json.loads((tmp_path / "triton-ear.json").read_text())["rows"]
+    assert len(rows) == 8 and all(row["errors"] == 0 and row["network"]["batch"] >= 1 for row in rows)
+    static = rows[1]
+    assert (static["model"], static["number"], static["network"]["batch"]) == ("jasper-onnx", 2, 2)
+
+
+def test_a_load_without_statistics_has_its_rows(capsys):
+    with answering(Ensemble()) as server:
+        words = ("--transcribe", ENSEMBLE, "--seconds", "0.5", "--batches", "2", "--runs", "2")
+        assert measure([*words, "--server", server.url, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["answers"] == 2 and row["audio_s"] == 2.0 and row["network"] is None
+
+
+def test_nobody_at_the_address_is_a_sentence(tmp_path):
+    soundfile.write(tmp_path / "a.wav", np.zeros(800), 8000)
+    url = f"http://127.0.0.1:{free_ports(1)[0]}"
+    with pytest.raises(InputError, match="no server at"):
+        ask_client([str(tmp_path / "a.wav"), "--transcribe", "--server", url])

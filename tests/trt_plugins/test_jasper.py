@@ -1,0 +1,98 @@
+"""Jasper's encoder with folded weights: the network's numbers, in all its forms, on a CPU and on a GPU."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from common.bench.recognition import Measurement, measure
+from common.recognition.loading import make_recogniser
+from common.stages import plan_of
+from common.stages.choose import kernel_stages
+from common.weights.published import read_checkpoint
+from jasper.config import JasperConfig
+from jasper.model import Jasper
+from tests.jasper.test_model import GOLDEN
+from tests.networks import load_network
+from trt_plugins import jasper_encoder
+from trt_plugins.jasper_encoder import FoldedJasper
+
+SEPARABLE = JasperConfig(
+    filters=(32, 32, 48, 48, 40),
+    kernel_sizes=(11, 11, 13, 29, 1),
+    repeats=(1, 2, 3, 1, 1),
+    strides=(2, 1, 1, 1, 1),
+    dilations=(1, 1, 1, 2, 1),
+    dropouts=(0.1,) * 5,
+    residual=(False, True, True, False, False),
+    residual_dense=(False, True, True, False, False),
+    separable=(True, True, True, True, False),
+)
+CONFIGS = {
+    "dense": SEPARABLE,
+    "plain residuals": replace(SEPARABLE, residual_dense=(False,) * 5),
+    "hardtanh": replace(SEPARABLE, activation="hardtanh"),
+    "selu": replace(SEPARABLE, activation="selu"),
+}
+
+
+def random_network(config: JasperConfig) -> Jasper:
+    torch.manual_seed(0)
+    network = Jasper(config).eval()
+    for module in network.modules():
+        if isinstance(module, torch.nn.BatchNorm1d):
+            assert module.running_mean is not None and module.running_var is not None
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2)
+    return network
+
+
+@pytest.mark.parametrize("rows", [0, 10000])
+@pytest.mark.parametrize("config", ["published", *CONFIGS])
+def test_folded_weights_give_the_networks_numbers(config, rows, monkeypatch):
+    monkeypatch.setattr(jasper_encoder, "WINDOW_ROWS", rows)
+    if config == "published":
+        network, _ = load_network("jasper", GOLDEN / "checkpoint.pt")
+    else:
+        network = random_network(CONFIGS[config])
+    features, lengths = torch.randn(3, 64, 112), torch.tensor([112, 80, 57])
+    with torch.no_grad():
+        wanted, (found,) = network(features, lengths), FoldedJasper(network).encode(features, lengths)
+    for row, steps in enumerate(network.steps(lengths).tolist()):
+        error = (found - wanted)[row, :steps].abs().max() / wanted.abs().max()
+        assert error < 1e-5
+
+
+def test_all_of_its_stages_have_kernels():
+    assert kernel_stages("jasper") == ("masked_features", "masked_encoder", "decoder")
+    assert set(kernel_stages("jasper")) == set(plan_of("jasper").kernels)
+
+
+def test_a_cpu_is_refused():
+    source = read_checkpoint(GOLDEN / "checkpoint.pt")
+    with pytest.raises(ValueError, match="kernels run on an NVIDIA GPU"):
+        make_recogniser(source, "cuda", "cpu")
+
+
+@pytest.mark.gpu
+def test_kernels_hear_what_pytorch_hears():
+    source = read_checkpoint(GOLDEN / "checkpoint.pt")
+    kernels, torchs = make_recogniser(source, "cuda"), make_recogniser(source, "torch", "cuda")
+    rng = np.random.default_rng(0)
+    audios = [(rng.standard_normal(n) * 0.1).astype(np.float32) for n in (40000, 16000, 23456)]
+    for one, other in zip(kernels.hear(audios), torchs.hear(audios), strict=True):
+        assert one.log_probs.shape == other.log_probs.shape
+        error = np.abs(one.log_probs - other.log_probs).max() / np.abs(other.log_probs).max()
+        assert error < 0.02
+    for audio in audios:
+        (one,), (other,) = kernels.hear([audio]), torchs.hear([audio])
+        assert np.abs(one.log_probs - other.log_probs).max() / np.abs(other.log_probs).max() < 0.02
+
+
+@pytest.mark.gpu
+def test_every_way_of_running_it_is_measured():
+    source = read_checkpoint(GOLDEN / "checkpoint.pt")
+    words = ("torch", "torch-tuned", "torch-graph", "cuda")
+    rows = list(measure(source, Measurement(words, ("fp16",), (1.0,), (1, 2), "cuda", runs=2)))
+    assert [row["backend"] for row in rows] == [word for word in words for _ in range(2)]
