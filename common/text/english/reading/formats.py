@@ -151,6 +151,8 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
         return f"{say.cardinal(top)} {say.cardinal(bottom)}"
     if top + bottom == 100:
         return f"{say.cardinal(top)} {say.cardinal(bottom)}"
+    if top > bottom > 1 and top % bottom == 0:
+        return f"{say.cardinal(top)} divided by {say.cardinal(bottom)}"
     is_date = 12 < bottom < 32 and bottom not in (16, 20) and m[0][-1].isdecimal() and not cursor.is_equation
     if is_date and is_day(top, bottom):
         return f"{tables.MONTHS[top - 1]} {say.ordinal(bottom)}"
