@@ -37,7 +37,7 @@ _MARKS = {
 }
 _SPELLED = words("uk us io ai edu pdf de txt py ca au eu me co fr www")
 
-_HASH_NUMBER = re.compile(r"#\s?(?=\d+(?!\w))")
+_HASH_NUMBER = re.compile(r"#\s?(?=\d+[A-Z]?(?!\w)|\s(?:is|was)\b|:)")
 _HASHTAG = re.compile(r"#(\w{1,100})")
 _HANDLE = re.compile(r"@(\w[\w.]{0,62}\w|\w)")
 _NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|.", re.DOTALL)

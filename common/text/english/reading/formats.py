@@ -72,7 +72,7 @@ def ip_address(cursor: Cursor, m: re.Match) -> str:
 @form(r"(\d{1,4})((?:\((?:[a-zA-Z]|\d{1,2}|[ivx]{2,4})\)){1,5})(?!\w)")
 def clause_of_code(cursor: Cursor, m: re.Match) -> str:
     """401(k), 501(c)(3), Rule 12(b)(6)."""
-    if cursor.is_equation or (m[2][1].isdecimal() and cursor.previous.lower() not in _CODES):
+    if cursor.is_equation or (m[2][1].isdecimal() and cursor.previous.rstrip(".").lower() not in _CODES):
         return ""
     return f"{say.short(m[1]) if len(m[1]) == 3 else say.integer(m[1])} {_clauses(m[2])}"
 
