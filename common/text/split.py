@@ -55,6 +55,7 @@ _NEXT_WORD = re.compile(rf"\s*[{re.escape(_OPENING)}]*(\w{{0,24}}\.?)")
 _NUMERAL = re.compile(r"[IVXLC]{2,8}\.?|[VX]\.?")
 _NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€]?\d")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}-?\d")
+_SUM_FOLLOWS = re.compile(r"\s[=+×÷]\s")  # "5! = 120", "1 + 2 + ... + n"
 _DOTTED = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # an initial, or U.S
 _LIST_ITEM = re.compile(r"[-*•‣·–—]\s|\(?(?:\d{1,3}|[a-zA-Z])[.)]\s")
 _CLAUSE_END = re.compile(r"[;:,][\"'”’)\]]*(?=\s)|[—，；：、](?=.)|\s[-–](?=\s)", re.DOTALL)
@@ -154,6 +155,8 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     next_word = following[1]
     if following.end() == len(text) and not next_word:
         return True
+    if _SUM_FOLLOWS.match(text, end):
+        return False
     closed = marks[-1] not in ".!?…"
     lowercase = next_word[:1].islower()
 

@@ -16,6 +16,7 @@ _HEAD = re.compile(r"[^\s@./\\]{0,63}[@./\\]")  # the first mark of an address
 _SCHEME = re.compile(r"^(?:https?|ftp)://", re.IGNORECASE)
 _TLD = "|".join(sorted(tables.TOP_LEVEL_DOMAINS, key=len, reverse=True))
 _ENDINGS = "|".join(sorted(tables.FILE_ENDINGS, key=len, reverse=True))
+_LARGE_ENDINGS = "|".join(ending.upper() for ending in _ENDINGS.split("|") if len(ending) > 2)  # not "B.C"
 _EMAIL = re.compile(r"[\w.+%-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w@])")
 _URL = re.compile(
     r"(?:(?:https?|ftp)://|www\.)[^\s<>\"]{1,2000}"
@@ -23,7 +24,7 @@ _URL = re.compile(
     re.IGNORECASE,
 )
 _FILE = re.compile(
-    rf"(?:[\w.-]{{1,100}}[/\\]){{0,12}}[\w-]{{1,100}}(?:\.[\w-]{{1,40}}){{0,3}}\.(?:{_ENDINGS})(?!\w)"
+    rf"(?:[\w.-]{{1,100}}[/\\]){{0,12}}[\w-]{{1,100}}(?:\.[\w-]{{1,40}}){{0,3}}\.(?:{_ENDINGS}|{_LARGE_ENDINGS})(?!\w)"
 )
 _PATH = re.compile(
     r"(?:[A-Za-z]:\\|\\\\|~/|\.{1,2}/|/)(?=[A-Za-z_.])[\w.+%@~-]{1,255}(?:[/\\][\w.+%@~-]{0,255}){0,40}"
@@ -36,7 +37,7 @@ _MARKS = {
 }
 _SPELLED = words("uk us io ai edu pdf de txt py ca au eu me co fr www")
 
-_HASH_NUMBER = re.compile(r"#\s?(?=\d+(?!\w))")
+_HASH_NUMBER = re.compile(r"#\s?(?=\d+[A-Z]?(?!\w)|\s(?:is|was)\b|:)")
 _HASHTAG = re.compile(r"#(\w{1,100})")
 _HANDLE = re.compile(r"@(\w[\w.]{0,62}\w|\w)")
 _NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|.", re.DOTALL)

@@ -122,6 +122,8 @@ def month(cursor: Cursor) -> Reading | None:
     end = cursor.word_end + (cursor.behind_word == ".")
     is_dated = cursor.previous[:1].isdecimal() and not (key in _WORDS_TOO and cursor.word.islower())
     is_dated = is_dated or (_is_behind_day(cursor) and cursor.word != "sun")
+    if cursor.word == "APR" and not _DAY_FOLLOWS.match(cursor.text, end):  # a rate
+        return None
     is_alone = cursor.word.istitle() and cursor.behind_word not in (".", "-", "'")
     is_dated = is_dated or (is_alone and (key in _MONTHS_ONLY or cursor.previous.lower().rstrip("-") in _IN))
     is_dated = is_dated or (is_alone and _SHORT_YEAR.match(cursor.text, end) is not None)
@@ -139,6 +141,8 @@ def weekday(cursor: Cursor) -> Reading | None:
     if key not in tables.WEEKDAYS:
         return None
     end = cursor.word_end + (cursor.behind_word == ".")
+    if cursor.behind_word == "." and cursor.word.istitle() and key not in _DAYS_TOO:
+        return Reading(tables.WEEKDAYS[key] + cursor.last_stop(end), end)  # "on Tues."
     follows = _DATE_FOLLOWS.match(cursor.text, end)
     is_plain = cursor.word.islower() and key in ("sun", "sat", "wed") and cursor.behind_word not in (".", ",")
     is_meant = follows and not is_plain

@@ -72,7 +72,7 @@ def ip_address(cursor: Cursor, m: re.Match) -> str:
 @form(r"(\d{1,4})((?:\((?:[a-zA-Z]|\d{1,2}|[ivx]{2,4})\)){1,5})(?!\w)")
 def clause_of_code(cursor: Cursor, m: re.Match) -> str:
     """401(k), 501(c)(3), Rule 12(b)(6)."""
-    if cursor.is_equation or (m[2][1].isdecimal() and cursor.previous.lower() not in _CODES):
+    if cursor.is_equation or (m[2][1].isdecimal() and cursor.previous.rstrip(".").lower() not in _CODES):
         return ""
     return f"{say.short(m[1]) if len(m[1]) == 3 else say.integer(m[1])} {_clauses(m[2])}"
 
@@ -151,6 +151,8 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
         return f"{say.cardinal(top)} {say.cardinal(bottom)}"
     if top + bottom == 100:
         return f"{say.cardinal(top)} {say.cardinal(bottom)}"
+    if top > bottom > 1 and top % bottom == 0:
+        return f"{say.cardinal(top)} divided by {say.cardinal(bottom)}"
     is_date = 12 < bottom < 32 and bottom not in (16, 20) and m[0][-1].isdecimal() and not cursor.is_equation
     if is_date and is_day(top, bottom):
         return f"{tables.MONTHS[top - 1]} {say.ordinal(bottom)}"

@@ -19,7 +19,9 @@ from common.text.symbols import ARPABET
 
 _MONEY = re.compile(r"[$£€¥₹₩₽₪₺₴₫₱₦฿₿]([-−–]?)(?=[ .]?\d)\s?")
 _SIGNED = re.compile(r"([-−–+±])(\s?)([$£€¥₹]?)(?=\.?\d)")
-_POWER = re.compile(r"([⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,5})|\^\{?([-+]?[A-Za-z\d]{1,5})\}?")
+_POWER = re.compile(
+    r"([⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,5})|\^(?:\{([-+]?[A-Za-z\d]{1,5})\}|\(([-+]?[A-Za-z\d]{1,5})\)|([-+]?[A-Za-z\d]{1,5}))"
+)
 _PHONEMES = re.compile(r"\{((?:[A-Z]{1,2}[012]?\s?){1,40})\}")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>|<!--[^<>]{0,200}-->")
 _CITATION = re.compile(r"\[\d{1,3}\]")
@@ -34,6 +36,8 @@ _BEFORE_OPERATOR = frozenset("0123456789)")
 _NUMBER_WORDS = words("one two three four five six seven eight nine ten eleven twelve noon midnight")
 _LONGEST_SIGN = max(map(len, tables.SIGNS))
 _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
+_VARIABLE = re.compile(r"[xyznk](?!\w)")
+_TICKER = re.compile(r"[A-Z]{1,5}(?!\w)")
 _REGIONAL_A, _REGIONAL_Z = "\U0001f1e6", "\U0001f1ff"
 _MAX_CLUSTER = 24  # characters of one emoji
 _EQUATION_FOLLOWS = re.compile(r"[\d.]{1,12}\s?[=+*×÷−]")
@@ -154,6 +158,8 @@ def dash(cursor: Cursor) -> Reading | None:
         return None
     text, end = cursor.text, _row(cursor, cursor.char)
     dashes, following = text[cursor.at : end], cursor.next(end)
+    if following == "∞" and text[end] == "∞" and cursor.is_after_blank:
+        return Reading("minus", end)
     before, after = text[max(cursor.at - 1, 0) : cursor.at], text[end : end + 1]
     if dashes not in ("-", "–"):
         return Reading("-", end)
@@ -211,6 +217,8 @@ def bracket(cursor: Cursor) -> Reading | None:
     if cursor.char == "|" and (match := _ABSOLUTE.match(cursor.text, cursor.at)):
         inner = say.decimal(match[1]) if match[1][0].isdecimal() else letter_name(match[1].upper())
         return Reading(f"the absolute value of {inner}", match.end())
+    if cursor.char == "|" and cursor.is_argument and cursor.next(cursor.at + 1).isupper():
+        return Reading("given", cursor.at + 1)  # P(A|B)
     if cursor.char == ")" and cursor.text.startswith(")(", cursor.at):
         return Reading("times", cursor.at + 2)
     if cursor.char == "(" and cursor.touches_word and cursor.previous in FUNCTIONS:
@@ -228,7 +236,11 @@ def power(cursor: Cursor) -> Reading | None:
     match = _POWER.match(cursor.text, cursor.at)
     if not match:
         return Reading(tables.SYMBOLS.get(cursor.char, ""), cursor.at + 1)
-    power = "".join(tables.SUPERSCRIPTS[char] for char in match[1]) if match[1] else match[2]
+    power = (
+        "".join(tables.SUPERSCRIPTS[char] for char in match[1])
+        if match[1]
+        else match[2] or match[3] or match[4]
+    )
     minus, rest = "minus " if power[0] == "-" else "", power.lstrip("+-")
     letters = " ".join(letter_name(char.upper()) for char in rest if char.isascii() and char.isalpha())
     said = minus + (say.integer(rest) if rest.isdecimal() else letters)
@@ -249,6 +261,10 @@ def symbol(cursor: Cursor) -> Reading | None:
     elif char == "/" and before_number and (last.isdigit() or cursor.previous == ")"):
         is_rating = "." in cursor.previous and _RATING.match(cursor.text, end)
         spoken = "out of" if is_rating else "divided by"
+    elif char == "/" and last.isdigit() and _VARIABLE.match(cursor.text, end):
+        spoken = "over"  # 1/x
+    elif char == "$" and _TICKER.match(cursor.text, end):
+        spoken = "dollar"  # $AAPL
     elif char in "§¶":
         spoken = tables.SYMBOLS[char] + ("s" if end - cursor.at > 1 else "")
     elif before_number and char in _BEFORE_NUMBER:

@@ -35,10 +35,11 @@ _THINGS = words("""film lens camera monitor screen display tv television battery
     drive trip pizza blade knife laptop tablet thermometer caliber cannon mortar""")
 _AMP_THINGS = words("fuse current circuit breaker plug charger supply load")
 # Before a number and a letter that belong together: "Apt 4B", "Bus 42A".
-LETTERED = words("""apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit class
+LETTERED = words("""# apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit class
     grade line platform bus route rte rt highway hwy road exit pier dock lot bay bed building bldg floor
     deck cell door house table page appendix form part question step type zone track hall stand stall studio
     tower wing block ward terminal flight train tram no number bus berth aisle locker pixel""")
+_NO_HOURS = words("HR HRs")  # home runs, mostly, or a department
 _WINDS = words("N S E W NE NW SE SW")
 ROADS = words("I US Hwy Highway Route Rte Rt Interstate Road Exit")
 _OPEN_QUOTE = re.compile(r'(?<!\d)"')  # behind a digit it means inches
@@ -72,7 +73,11 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         following = cursor.next(match.end())
         is_one = is_one or (following.islower() and following not in _SIZES and not following.endswith("s"))
         return (" inch" if is_one and following != "and" else " inches"), match.end()
-    if (match := _FEET.match(text, end)) and end - cursor.at < 4 and _is_size(cursor, "'"):
+    if (
+        (match := _FEET.match(text, end))
+        and (end - cursor.at < 4 or text[end - 4] == ",")
+        and _is_size(cursor, "'")
+    ):
         return (" foot" if is_one else " feet"), match.end()
     if match := _FLUID_OUNCE.match(text, end):
         return f" fluid {'ounce' if is_one else 'ounces'}", _past_stop(cursor, match.end())
@@ -88,7 +93,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if not match or not name:
         return "", end
     gap, square, _, power = match.groups()
-    if not _is_unit(cursor, match):
+    if match[3] in _NO_HOURS or not _is_unit(cursor, match):
         return "", end
     end = _past_stop(cursor, match.end())
     is_one = is_one or gap == "-" or cursor.next(end) in _THINGS

@@ -63,6 +63,8 @@ _LENGTH_ENDS = ("'", '"', "′", "″")
 _SIZE_FOLLOWS = re.compile(r"\s?\d")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}-?\d")
 _PERIODS = words("second minute hour day week month year person night")
+_ANGLES = words("sin cos tan ln")
+_ANGLE_FOLLOWS = re.compile(r"\s(?:\d+°|[α-ωπ](?!\w)|[xyt](?!\w))")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
 _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
@@ -234,9 +236,12 @@ def offset(cursor: Cursor, m: re.Match) -> str:
 
 
 def function_name(cursor: Cursor) -> Reading | None:
-    """sin(x)."""
-    name = FUNCTIONS.get(cursor.word) if cursor.behind_word == "(" and not cursor.touches_word else None
-    return Reading(name, cursor.word_end) if name else None
+    """sin(x), cos θ."""
+    name = FUNCTIONS.get(cursor.word) if not cursor.touches_word else None
+    is_meant = cursor.behind_word == "(" or (
+        cursor.word in _ANGLES and _ANGLE_FOLLOWS.match(cursor.text, cursor.word_end)
+    )
+    return Reading(name, cursor.word_end) if name and is_meant else None
 
 
 def joined_capitals(cursor: Cursor) -> Reading | None:
@@ -398,12 +403,20 @@ def _foreign(cursor: Cursor, word: str) -> str:
     """A word with letters beyond a-z, in Latin letters."""
     if word.lower() in tables.GREEK:
         return tables.GREEK[word.lower()]
+    if _is_term(word):
+        return " ".join(tables.GREEK.get(letter.lower()) or letter_name(letter.upper()) for letter in word)
     latin = _latin(word)
     if not _scripts(word):
         return plain(cursor, "".join(latin), cursor.at + len(word)) if latin else ""
     syllables = [part.replace("'", "") for part in latin]
     names = [NAME_PARTS.findall(part.title() if part.isupper() else part) for part in syllables]
     return " ".join(part for parts in names for part in parts)
+
+
+def _is_term(word: str) -> bool:
+    """Whether Greek letters stand beside a Latin one, as in a formula: "πr", "Δx"."""
+    is_mixed = len(word) < 5 and any(letter.isascii() for letter in word)
+    return is_mixed and all(letter.isascii() or letter.lower() in tables.GREEK for letter in word)
 
 
 def _in_latin(word: str) -> str:
@@ -427,7 +440,7 @@ def left_out_of(cursor: Cursor, parts: Sequence[str]) -> tuple[LeftOut, ...]:
     """The words among the parts of what is read that are in another script, or have no Latin letters."""
     left_out = []
     for word in parts:
-        if word.isascii() or word.lower() in tables.GREEK:
+        if word.isascii() or word.lower() in tables.GREEK or _is_term(word):
             continue
         scripts = _scripts(word)
         if scripts or not _latin(word):
