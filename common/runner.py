@@ -6,17 +6,7 @@ import functools
 import itertools
 import threading
 import time
-from collections.abc import (
-    Callable,
-    Collection,
-    Generator,
-    Hashable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-    Sized,
-)
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +18,8 @@ from common.audio.contract import require_same_contract
 from common.config.deployment import Deployment
 from common.engines import Engine
 from common.errors import InputError
-from common.registry import MODELS, get_model
-from common.speech import Audio, Controls, Problem, Timings, controls_of_each
+from common.registry import MODELS
+from common.speech import Audio, Controls, Problem, Timings, controls_of_each, speaker_id
 from common.stages.choose import KINDS, deployment_of, parse_backends
 from common.synthesis.admission import Admission
 from common.synthesis.chunks import Chunks, ChunkSizes
@@ -54,7 +44,7 @@ if TYPE_CHECKING:
     from common.synthesis.vocoder import Vocoder
     from common.synthesis.warm_up import Warmed
     from common.text.processes import TextProcesses
-    from common.weights.voices import FrontendSpec
+    from common.weights.voices import FrontendSpec, ModelSource
 
 BATCH_SIZE = 8
 # So many batches of texts are sorted by length at a time: answers leave early and memory stays bounded.
@@ -64,20 +54,26 @@ FINISHING_THREADS = 4  # for the answers of a batch, where a GPU makes them
 OWN_CONTROLS = frozenset({"volume", "seed"})
 
 
-def known_controls(*models: str) -> frozenset[str]:
+def known_controls(*sources: ModelSource) -> frozenset[str]:
     """The names of the controls that change what these models speak."""
-    return OWN_CONTROLS.union(*(get_model(name).controls for name in models))
+    return OWN_CONTROLS.union(*(source.controls for source in sources))
 
 
-def require_controls(controls: Controls, known: Collection[str], models: Iterable[str]) -> None:
-    """An InputError where a control that was asked for is none that these models know."""
+def require_controls(controls: Controls, *sources: ModelSource) -> None:
+    """An InputError where these models do not know a control that was asked for, or have no such speaker."""
+    known = known_controls(*sources)
     for name in controls.asked():
         if name not in known:
             with_it = [m.name for m in MODELS.values() if name in m.controls]
-            raise InputError(
-                f"the control {name!r} would change nothing: {' and '.join(with_it)} "
-                f"{'have' if len(with_it) > 1 else 'has'} it, not {' or '.join(models)}"
-            )
+            models = [source.model for source in sources]
+            have = "have" if len(with_it) > 1 else "has"
+            why = f"{' and '.join(with_it)} {have} it, not {' or '.join(models)}"
+            if not set(models).isdisjoint(with_it):
+                why = "this voice has one speaker"
+            raise InputError(f"the control {name!r} would change nothing: {why}")
+    for source in sources:
+        if "speaker" in source.controls:
+            speaker_id(controls.speaker, source.speakers)
 
 
 def fitting_utterances(
@@ -265,9 +261,7 @@ class TextToSpeech:
 
     def require_controls(self, controls: Controls) -> None:
         """An InputError where neither model knows a control that was asked for: it would change nothing."""
-        drivers = (self.acoustic, self.vocoder)
-        known = OWN_CONTROLS.union(*(driver.controls for driver in drivers))
-        require_controls(controls, known, (driver.source.model for driver in drivers))
+        require_controls(controls, self.acoustic.source, self.vocoder.source)
 
     def speak(self, text: str | AnalysedText, controls: Controls | None = None, retries: int = 0) -> Audio:
         """Speaks one text of any length.

@@ -35,6 +35,8 @@ COMMANDS = {
 # `melforge voice COMMAND`; any other word after `voice` is the name of a voice to make.
 VOICE_COMMANDS = {
     "prepare": ("common.training.corpus.from_recordings", "make a corpus of recordings, and check them"),
+    "train": ("common.training.fine_tune", "go on training a voice's models on a corpus"),
+    "make": ("common.training.voice", "make a voice of training runs, or of published weights"),
     "check": ("common.training.check_voice", "check a voice, or the corpus that one is trained on"),
     "check-corpus": ("common.cli.check_corpus", "list recordings whose audio and text differ"),
 }

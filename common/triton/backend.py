@@ -51,7 +51,7 @@ class Model(ABC):
 
     def controls(self, request: Any) -> Controls:
         parameters = json.loads(request.parameters() or "{}")
-        return speaking.controls_of(parameters, *(source.model for source in self.sources.values()))
+        return speaking.controls_of(parameters, *self.sources.values())
 
     def texts(self, request: Any) -> list[str]:
         """The texts of a request, in order."""

@@ -30,6 +30,16 @@ def validation_count(most: int, total: int) -> int:
     return min(most, max(1, int(total * VALIDATION_SHARE)))
 
 
+def held_out_utterances(speaker: np.ndarray) -> np.ndarray:
+    """Which utterances validate, bool [utterances]: the last ones of each speaker, int64 [utterances]."""
+    mask = np.zeros(len(speaker), bool)
+    numbers = np.unique(speaker)
+    for number in numbers:
+        rows = np.flatnonzero(speaker == number)
+        mask[rows[-validation_count(max(1, VALIDATION_UTTERANCES // len(numbers)), len(rows)) :]] = True
+    return mask
+
+
 @torch.no_grad()
 def corpus_mel(audio: Tensor, contract: MelContract) -> Tensor:
     """int16 samples `[frames * hop]` -> float16 mel `[n_mels, frames]`, HiFi-GAN's framing.
@@ -123,9 +133,10 @@ class Utterances:
         self.first = torch.from_numpy(offsets[:-1] // contract.hop_length).to(device)
         self.frames = torch.from_numpy(labels.frames).to(device)
         self.lengths = torch.tensor([len(ids) for ids in labels.ids], device=device)
+        self.names, self.texts = labels.names, labels.texts
         self.speakers = labels.speakers  # names; none where there is one speaker
         self.speaker = torch.from_numpy(labels.speaker).to(device)
-        self.validation_utterances = validation_count(VALIDATION_UTTERANCES, len(labels.names))
+        self.held_out = held_out_utterances(labels.speaker)
         voiced = np.concatenate(labels.pitch)
         voiced = voiced[voiced > 0]
         self.pitch_mean, self.pitch_std = float(voiced.mean()), float(voiced.std())  # Hz
@@ -157,9 +168,23 @@ class Utterances:
 
     def validation(self) -> Bucket:
         """The held-out utterances as one batch; its members are `Bucket.members`."""
-        members = torch.arange(len(self) - self.validation_utterances, len(self), device=self.device)
+        members = torch.from_numpy(np.flatnonzero(self.held_out)).to(self.device)
         symbols, frames = self.longest(members)
         return Bucket(symbols, -(-frames // 8) * 8, len(members), tuple(members.tolist()))
+
+    def measure_pitch_by(self, mean: float, deviation: float) -> None:
+        """Takes another mean and deviation in Hz than the corpus's own, such as the start's of a run."""
+        pitch = torch.where(self.pitch == 0, 0.0, self.pitch * self.pitch_std + self.pitch_mean)
+        self.pitch_mean, self.pitch_std = mean, deviation
+        self.pitch = torch.where(pitch > 0, (pitch - mean) / deviation, 0.0)
+
+    def number_speakers(self, names: Sequence[str]) -> None:
+        """Takes the numbers that a model has for its speakers; InputError for one that it does not have."""
+        for name in self.speakers:
+            if name not in names:
+                raise InputError(f"the corpus's speaker {name!r} is none of the model's: {', '.join(names)}")
+        numbers = torch.tensor([names.index(name) for name in self.speakers], device=self.device)
+        self.speaker, self.speakers = numbers[self.speaker], list(names)
 
     def replace_durations(self, path: Path) -> None:
         """Takes a .npy file's durations, frames `[all symbols]`; InputError for another corpus's."""
@@ -184,7 +209,7 @@ def utterance_batches(
     All utterances but those that validate come equally often, in a new order each time.
     """
     frames, lengths = corpus.frames.cpu().numpy(), corpus.lengths.cpu().numpy()
-    usable = np.arange(len(frames)) < len(frames) - corpus.validation_utterances
+    usable = ~corpus.held_out
     buckets, low = [], 0
     for high in bucket_frames:
         members = np.flatnonzero(usable & (frames > low) & (frames <= high))
