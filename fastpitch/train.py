@@ -31,6 +31,7 @@ class FastPitchRecipe(AcousticRecipe):
     duration_loss_weight: float
     pitch_loss_weight: float
     energy_loss_weight: float
+    speaker_rate_factor: float  # of the learning rate, for the embeddings of speakers
 
 
 RECIPE = FastPitchRecipe
@@ -111,6 +112,9 @@ class FastPitchTrainer(AcousticTrainer):
         model.pitch_mean.fill_(corpus.pitch_mean)
         model.pitch_std.fill_(corpus.pitch_std)
         super().__init__(args, corpus, model)
+
+    def rate_factors(self, model: FastPitch, recipe: FastPitchRecipe) -> dict[str, float]:
+        return {} if model.speaker_emb is None else {"speaker_emb.weight": recipe.speaker_rate_factor}
 
     def losses(self, model: FastPitch, bucket: Bucket, members: Tensor) -> Losses:
         given = batch(self.corpus, members, bucket.symbols, bucket.frames)

@@ -42,7 +42,12 @@ class AcousticTrainer(Trainer):
         self.config, self.corpus = model.config, corpus
         super().__init__(model, recipe, contract, recipe.clip_norm)
         self.networks = {"model": model}
-        self.optimisers = {"optimiser": adamw(model, recipe.learning_rate, self.betas, recipe.weight_decay)}
+        rate, decay, factors = recipe.learning_rate, recipe.weight_decay, self.rate_factors(model, recipe)
+        self.optimisers = {"optimiser": adamw(model, rate, self.betas, decay, factors)}
+
+    def rate_factors(self, model: nn.Module, recipe: Any) -> dict[str, float]:
+        """Factors of the learning rate, by the names of parameters."""
+        return {}
 
     @abstractmethod
     def losses(self, model: nn.Module, bucket: Bucket, members: Tensor) -> Losses:

@@ -35,7 +35,7 @@ SENTENCES = (
     "The children were playing quietly behind the house.",
     "What a beautiful garden you have!",
 )
-PITCH_LIMIT, PACE_LIMIT = 1.25, 1.3  # times the corpus's, or its inverse
+PITCH_LIMIT, PACE_LIMIT = 1.15, 1.25  # times the corpus's, or its inverse
 NOBODY = "(one)"  # a single speaker's name
 OVERLOAD = 0.001  # share of samples at full scale
 EPILOG = """A voice: its files are there and whole; it speaks ten sentences with each of its speakers, whose

@@ -20,7 +20,7 @@ from common.training.corpus.prepare import HOP, RATE
 from common.weights.published import read_checkpoint
 from common.weights.voices import ModelSource, Voice, load_voice
 
-FILE = "finetune.yaml"  # the recipe of a model that can be fine-tuned, in hparams/<model>/
+FILE = "train_finetune.yaml"  # the recipe of a model that can be fine-tuned, in hparams/<model>/
 LEAST_SECONDS = 60.0  # of speech
 FRONTEND = "english"  # whose symbols a prepared corpus has
 SENTENCES = 8  # held-out texts that the model card's scores are of

@@ -126,18 +126,28 @@ class Schedule:
         self.step, self.seconds_before, self.started = state["step"], state["seconds"], time.monotonic()
 
 
-def adamw(module: torch.nn.Module, rate: float, betas: tuple[float, float], weight_decay: float):
-    """AdamW whose learning rate is a tensor on the GPU, so that captured steps follow the schedule."""
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    cuda = parameters[0].is_cuda
-    return torch.optim.AdamW(
-        parameters,
-        lr=torch.tensor(rate, device=parameters[0].device) if cuda else rate,
-        betas=betas,
-        weight_decay=weight_decay,
-        capturable=cuda,
-        fused=cuda,
-    )
+def adamw(
+    module: torch.nn.Module,
+    rate: float,
+    betas: tuple[float, float],
+    weight_decay: float,
+    factors: Mapping[str, float] | None = None,
+):
+    """AdamW whose learning rate is a tensor on the GPU, so that captured steps follow the schedule.
+
+    Parameters by these names have the rate times a factor.
+    """
+    factors = factors or {}
+    named = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    device = next(iter(named.values())).device
+    cuda = device.type == "cuda"
+    parts = [([p for name, p in named.items() if name not in factors], 1.0)]
+    parts += [([named[name]], factor) for name, factor in factors.items()]
+    groups = [
+        {"params": part, "factor": factor, "lr": torch.tensor(rate, device=device) if cuda else rate}
+        for part, factor in parts
+    ]
+    return torch.optim.AdamW(groups, betas=betas, weight_decay=weight_decay, capturable=cuda, fused=cuda)
 
 
 def autocast(device: torch.device):
@@ -358,10 +368,11 @@ class Run:
             key, inputs = next(batches)
             self.rate = schedule.rate()
             for group in (group for o in trainer.optimisers.values() for group in o.param_groups):
+                rate = self.rate * group.get("factor", 1.0)
                 if isinstance(group["lr"], torch.Tensor):
-                    group["lr"].fill_(self.rate)
+                    group["lr"].fill_(rate)
                 else:
-                    group["lr"] = self.rate
+                    group["lr"] = rate
             losses = steps(key, **inputs)
             schedule.step += 1
             yield losses
