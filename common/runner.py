@@ -6,18 +6,8 @@ import functools
 import itertools
 import threading
 import time
-from collections.abc import (
-    Callable,
-    Collection,
-    Generator,
-    Hashable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-    Sized,
-)
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,22 +18,16 @@ from common.audio.contract import require_same_contract
 from common.config.deployment import Deployment
 from common.engines import Engine
 from common.errors import InputError
-from common.registry import MODELS, get_model
-from common.speech import Audio, Controls, Problem, Timings, controls_of_each
+from common.registry import MODELS
+from common.speech import Audio, Controls, Timings, controls_of_each, speaker_id
 from common.stages.choose import KINDS, deployment_of, parse_backends
 from common.synthesis.admission import Admission
-from common.synthesis.chunks import Chunks, ChunkSizes
-from common.synthesis.finish import complete_peaks, finish, join_utterances, require_finite, soft_clip
+from common.synthesis.chunks import ChunkSizes
+from common.synthesis.finish import join_utterances
+from common.synthesis.jobs import AnalysedText, Job, SpokenPart, alike_jobs, fitting_utterances
 from common.synthesis.loading import choose_sources, make_driver
-from common.synthesis.segments import fit
-from common.synthesis.utterances import (
-    ADVICE,
-    ADVICE_AFTER_RETRIES,
-    SpokenUtterance,
-    alike_batches,
-    run_each,
-    speak_utterances,
-)
+from common.synthesis.stream import Stream, speak_ahead
+from common.synthesis.utterances import SpokenUtterance, describe_problem, speak_utterances
 from common.text import Analysis, Frontend, Utterance
 
 if TYPE_CHECKING:
@@ -54,7 +38,7 @@ if TYPE_CHECKING:
     from common.synthesis.vocoder import Vocoder
     from common.synthesis.warm_up import Warmed
     from common.text.processes import TextProcesses
-    from common.weights.voices import FrontendSpec
+    from common.weights.voices import FrontendSpec, ModelSource
 
 BATCH_SIZE = 8
 # So many batches of texts are sorted by length at a time: answers leave early and memory stays bounded.
@@ -64,67 +48,33 @@ FINISHING_THREADS = 4  # for the answers of a batch, where a GPU makes them
 OWN_CONTROLS = frozenset({"volume", "seed"})
 
 
-def known_controls(*models: str) -> frozenset[str]:
+def known_controls(*sources: ModelSource) -> frozenset[str]:
     """The names of the controls that change what these models speak."""
-    return OWN_CONTROLS.union(*(get_model(name).controls for name in models))
+    return OWN_CONTROLS.union(*(source.controls for source in sources))
 
 
-def require_controls(controls: Controls, known: Collection[str], models: Iterable[str]) -> None:
-    """An InputError where a control that was asked for is none that these models know."""
+def require_controls(controls: Controls, *sources: ModelSource) -> None:
+    """An InputError where these models do not know a control that was asked for, or have no such speaker."""
+    known = known_controls(*sources)
     for name in controls.asked():
         if name not in known:
             with_it = [m.name for m in MODELS.values() if name in m.controls]
-            raise InputError(
-                f"the control {name!r} would change nothing: {' and '.join(with_it)} "
-                f"{'have' if len(with_it) > 1 else 'has'} it, not {' or '.join(models)}"
-            )
-
-
-def fitting_utterances(
-    text: str, utterances: Sequence[Utterance], longest: int, symbols: Sequence[str]
-) -> tuple[Utterance, ...]:
-    """A text's utterances, in segments where one has more than `longest` symbols.
-
-    An InputError where there is nothing to speak.
-    """
-    if not utterances:
-        why = f"nothing in {text.strip()[:40]!r} can be spoken" if text.strip() else "the text is empty"
-        raise InputError(f"no audio made: {why}")
-    return tuple(part for utterance in utterances for part in fit(utterance, longest, symbols))
-
-
-@dataclass(frozen=True)
-class AnalysedText(Analysis):
-    """A text with what the frontend made of it, cut where the acoustic model takes no longer utterances."""
-
-    text: str = ""
-    seconds: float = 0.0  # that it took
-
-
-@dataclass(frozen=True, eq=False)
-class _SpokenPart:
-    """One utterance with its samples; the mel is numpy's."""
-
-    samples: np.ndarray
-    spoken: SpokenUtterance
-
-
-@dataclass(eq=False)
-class _Job:
-    """One text on its way; its utterances may be spoken in any order."""
-
-    number: int
-    text: AnalysedText
-    controls: Controls
-    clock: Timings
-    parts: dict[int, _SpokenPart] = field(default_factory=dict)
+            models = [source.model for source in sources]
+            have = "have" if len(with_it) > 1 else "has"
+            why = f"{' and '.join(with_it)} {have} it, not {' or '.join(models)}"
+            if not set(models).isdisjoint(with_it):
+                why = "this voice has one speaker"
+            raise InputError(f"the control {name!r} would change nothing: {why}")
+    for source in sources:
+        if "speaker" in source.controls:
+            speaker_id(controls.speaker, source.speakers)
 
 
 @dataclass(frozen=True, eq=False)
 class _Batch:
     """Utterances that the models were given; a GPU may still be at work on them."""
 
-    entries: Sequence[tuple[_Job, int]]  # jobs, each with the number of an utterance
+    entries: Sequence[tuple[Job, int]]  # jobs, each with the number of an utterance
     spoken: Sequence[SpokenUtterance]
     read_audio: ReadEach
     read_mels: ReadEach
@@ -156,7 +106,8 @@ class TextToSpeech:
         self.batch_size: int | None = None  # where a call says nothing; None: as many as the models allow
         self.load_timings = Timings()
         # Engines keep buffers, contexts and CUDA graphs between calls: one thread at a time.
-        self._models_turn = threading.RLock() if models_turn is None else models_turn
+        own_turn: AbstractContextManager[Any] = threading.RLock()
+        self.models_turn = own_turn if models_turn is None else models_turn
         self._frontend_turn = threading.Lock()
         self._text_processes = text_processes
 
@@ -265,9 +216,7 @@ class TextToSpeech:
 
     def require_controls(self, controls: Controls) -> None:
         """An InputError where neither model knows a control that was asked for: it would change nothing."""
-        drivers = (self.acoustic, self.vocoder)
-        known = OWN_CONTROLS.union(*(driver.controls for driver in drivers))
-        require_controls(controls, known, (driver.source.model for driver in drivers))
+        require_controls(controls, self.acoustic.source, self.vocoder.source)
 
     def speak(self, text: str | AnalysedText, controls: Controls | None = None, retries: int = 0) -> Audio:
         """Speaks one text of any length.
@@ -334,7 +283,7 @@ class TextToSpeech:
         controls = controls or Controls()
         self.require_controls(controls)
         (analysed,) = self.analyse_each([text])
-        job = _Job(0, analysed, controls, Timings({"text": analysed.seconds}))
+        job = Job(0, analysed, controls, Timings({"text": analysed.seconds}))
         return Stream(self, job, _require_retries(retries), sizes or ChunkSizes())
 
     def speak_ahead(self, streams: Sequence[Stream]) -> None:
@@ -343,46 +292,7 @@ class TextToSpeech:
         Each stream gets what it would have made itself. One whose utterance cannot be spoken stays as it is:
         its error is raised where its own chunk is asked for. Nobody reads these streams meanwhile.
         """
-        self._mels_ahead([stream for stream in streams if stream.needs_mel])
-        self._chunks_ahead([(stream, chunks) for stream in streams if (chunks := stream.mel_chunks)])
-
-    def _mels_ahead(self, streams: Sequence[Stream]) -> None:
-        largest = self.acoustic.largest_batch
-        size = min(self.batch_size or largest, largest)
-        for retries in sorted({stream._retries for stream in streams}):
-            by_job = {stream._job: stream for stream in streams if stream._retries == retries}
-            queue = [(job, stream.spoken) for job, stream in by_job.items()]
-            speak = functools.partial(self._speak_padded, largest=size, retries=retries)
-            for batch in self._batches(queue, size if self.acoustic.prefers_batches else 1):
-                for (job, _), spoken in zip(batch, run_each(speak, batch), strict=True):
-                    if not isinstance(spoken, Exception):
-                        by_job[job]._begin(spoken)
-
-    def _speak_padded(
-        self, batch: Sequence[tuple[_Job, int]], largest: int, retries: int
-    ) -> list[SpokenUtterance]:
-        """A batch of one of the sizes that the acoustic model is to run: with its first utterance, the
-        shortest, several times.
-        """
-        spare = min(self.acoustic.padded_batch(len(batch)), largest) - len(batch)
-        padded = [batch[0]] * spare + [*batch]
-        utterances = [job.text.utterances[i] for job, i in padded]
-        clock = Timings()
-        with self._models_turn, clock.stage("acoustic"):
-            controls = [job.controls for job, _ in padded]
-            spoken = self._speak_utterances(utterances, controls, retries)[spare:]
-        work = sum(one.mel.shape[1] for one in spoken)
-        for (job, _), one in zip(batch, spoken, strict=True):
-            job.clock.add(clock, one.mel.shape[1] / work if work else 1 / len(batch))
-        return spoken
-
-    def _chunks_ahead(self, waiting: Sequence[tuple[Stream, Chunks]]) -> None:
-        clock = Timings()
-        with self._models_turn, clock.stage("vocoder"):
-            self.vocoder.make_ahead([chunks for _, chunks in waiting])
-        frames = [chunks.window.frames if chunks.window else 0 for _, chunks in waiting]
-        for (stream, _), count in zip(waiting, frames, strict=True):
-            stream.timings.add(clock, count / sum(frames) if count else 0.0)
+        speak_ahead(self, streams)
 
     def choose_batch_size(self, batch_size: int | None) -> int:
         """Utterances at a time, where a call asks for so many, or leaves it open."""
@@ -404,7 +314,7 @@ class TextToSpeech:
         batches = (
             entries
             for queue in self._queues(texts, batch_size)
-            for entries in self._batches(queue, batch_size)
+            for entries in alike_jobs(self.acoustic, queue, batch_size)
         )
         launched: _Batch | None = None
         while True:
@@ -425,7 +335,7 @@ class TextToSpeech:
 
     def _queues(
         self, texts: Sequence[tuple[int, str | AnalysedText, Controls]], batch_size: int
-    ) -> Iterator[list[tuple[_Job, int]]]:
+    ) -> Iterator[list[tuple[Job, int]]]:
         """The utterances, by job and number, of as many texts as make a batch: analysed when asked for.
 
         These have one `batch_key`, and similar numbers of letters. One by one texts keep their order.
@@ -442,7 +352,7 @@ class TextToSpeech:
             while queue := [
                 (job, i)
                 for (number, _, controls), text in itertools.islice(alike, batch_size)
-                for job in [_Job(number, text, controls, Timings({"text": text.seconds}))]
+                for job in [Job(number, text, controls, Timings({"text": text.seconds}))]
                 for i in range(len(text.utterances))
             ]:
                 yield queue
@@ -454,7 +364,7 @@ class TextToSpeech:
         work = sum(map(len, audio))
         whole = []
         for (job, i), spoken, samples, mel in zip(batch.entries, batch.spoken, audio, mels, strict=True):
-            job.parts[i] = _SpokenPart(samples, replace(spoken, mel=mel))
+            job.parts[i] = SpokenPart(samples, replace(spoken, mel=mel))
             job.clock.add(batch.clock, len(samples) / work if work else 1 / len(audio))
             if len(job.parts) == len(job.text.utterances):
                 whole.append(job)
@@ -464,28 +374,19 @@ class TextToSpeech:
         for job, answer in zip(whole, joined, strict=True):
             yield job.number, answer
 
-    def _batches(self, queue: list[tuple[_Job, int]], batch_size: int) -> Iterator[list[tuple[_Job, int]]]:
-        """The queue, so many of similar length at a time; together only what the same bucket covers and has
-        the same `batch_key`. One by one it keeps its order.
-        """
-        lengths = [len(job.text.utterances[i].ids) for job, i in queue]
-        controls = [job.controls for job, _ in queue]
-        for rows in alike_batches(self.acoustic, lengths, controls, batch_size):
-            yield [queue[row] for row in rows]
-
-    def _speak_batch(self, entries: Sequence[tuple[_Job, int]], retries: int) -> _Batch:
+    def _speak_batch(self, entries: Sequence[tuple[Job, int]], retries: int) -> _Batch:
         clock = Timings()
         utterances = [job.text.utterances[i] for job, i in entries]
         controls = [job.controls for job, _ in entries]
-        with self._models_turn:
+        with self.models_turn:
             with clock.stage("acoustic"):
-                spoken = self._speak_utterances(utterances, controls, retries)
+                spoken = self.speak_utterances(utterances, controls, retries)
                 read_mels = read_together([one.mel for one in spoken])
             with clock.stage("vocoder"):
                 read_audio = self._vocode(spoken, controls)
         return _Batch(entries, spoken, read_audio, read_mels, clock)
 
-    def _speak_utterances(
+    def speak_utterances(
         self, utterances: Sequence[Utterance], controls: Sequence[Controls], retries: int
     ) -> list[SpokenUtterance]:
         return speak_utterances(self.acoustic, self.frontend.symbols, utterances, controls, retries)
@@ -502,7 +403,7 @@ class TextToSpeech:
 
         return read
 
-    def _join(self, job: _Job, retries: int) -> Audio:
+    def _join(self, job: Job, retries: int) -> Audio:
         """The utterances' audio in order, with their pauses."""
         parts = [job.parts.pop(i) for i in range(len(job.parts))]
         utterances, volume = job.text.utterances, job.controls.volume
@@ -553,134 +454,6 @@ def _all(arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...] | None:
     """The utterances' arrays; None where the acoustic model makes none."""
     found = tuple(array for array in arrays if array is not None)
     return found if len(found) == len(arrays) else None
-
-
-class Stream:
-    """An iterator of float32 chunks of one text's audio.
-
-    `timings`, `notes`, `problems`, `starts` and `durations` grow while it is read, the last two before their
-    utterance's first chunk leaves: `common.synthesis.timestamps` takes a stream as it takes `Audio`.
-    `alignments` grow too where the caller has set a list: those of a book are too large to be kept unasked.
-    `TextToSpeech.speak_ahead` runs the models for several streams together.
-    """
-
-    def __init__(self, tts: TextToSpeech, job: _Job, retries: int, sizes: ChunkSizes):
-        self.tts = tts
-        self._job, self._retries, self._sizes = job, retries, sizes
-        # The utterance of which there are chunks to come, and these.
-        self._speaking: tuple[SpokenUtterance, Iterator[np.ndarray]] | None = None
-        self.sampling_rate = tts.sampling_rate
-        self.analysis = job.text
-        self.utterances = job.text.utterances
-        self.frame_seconds = tts.vocoder.hop / tts.sampling_rate
-        self.timings = job.clock
-        self.starts: list[float] = []  # seconds at which each utterance begins
-        self.durations: list[np.ndarray] = []  # int64 [T_text], frames
-        # float32 [decoder steps, T_text] of each utterance, None where the acoustic model has no attention.
-        self.alignments: list[np.ndarray | None] | None = None
-        self.notes: list[str] = []  # of each utterance so far, "" for most
-        self.problems: list[Problem] = []
-        self._samples = self._run()
-
-    def __iter__(self) -> Stream:
-        return self
-
-    def __next__(self) -> np.ndarray:
-        samples = next(self._samples)
-        self.timings.audio += len(samples) / self.sampling_rate
-        if not self.timings.first_audio:
-            self.timings.first_audio = self.timings.total
-        return samples
-
-    @property
-    def spoken(self) -> int:
-        """Utterances whose mels were taken so far."""
-        return len(self.starts)
-
-    @property
-    def needs_mel(self) -> bool:
-        """Whether the next chunk begins with the acoustic step."""
-        return self._speaking is None and self.spoken < len(self.utterances)
-
-    @property
-    def ended(self) -> bool:
-        """Whether there are no chunks to come."""
-        return self._speaking is None and self.spoken == len(self.utterances)
-
-    @property
-    def mel_chunks(self) -> Chunks | None:
-        """Those to come of the utterance whose mel is there."""
-        return self._speaking[1] if self._speaking and isinstance(self._speaking[1], Chunks) else None
-
-    @property
-    def batch_key(self) -> Hashable | None:
-        """The same for streams whose next chunks `speak_ahead` makes in less time together.
-
-        None where there is nothing to gain.
-        """
-        if self.tts.vocoder.prefers_batches:
-            return self.tts
-        if self.needs_mel and self.tts.acoustic.prefers_batches:
-            return self.tts, self.tts.acoustic.batch_key(self._job.controls), self._retries
-        return None
-
-    def close(self) -> None:
-        """Ends it; not while another thread reads it."""
-        self._samples.close()
-        self._speaking = None
-
-    def _begin(self, spoken: SpokenUtterance) -> None:
-        """The next utterance is spoken: its chunks are next."""
-        mel, vocoder = spoken.mel[None], self.tts.vocoder
-        self._speaking = spoken, vocoder.vocode_chunks(mel, self._sizes, self._job.controls)
-
-    def _speak(self, utterance: Utterance) -> tuple[SpokenUtterance, Iterator[np.ndarray]]:
-        if self._speaking is None:
-            with self.tts._models_turn, self.timings.stage("acoustic"):
-                (spoken,) = self.tts._speak_utterances([utterance], [self._job.controls], self._retries)
-            self._begin(spoken)
-        assert self._speaking
-        return self._speaking
-
-    def _run(self) -> Generator[np.ndarray, None, None]:
-        position, controls = 0, self._job.controls
-        for number, utterance in enumerate(self.utterances):
-            spoken, chunks = self._speak(utterance)
-            if self.alignments is not None:
-                self.alignments.append(spoken.alignment)
-            self.notes.append(spoken.note)
-            self.starts.append(position / self.sampling_rate)
-            self.durations.append(spoken.durations)
-            if spoken.problem:
-                self.problems.append(describe_problem(number, utterance, spoken, self._retries))
-            left = spoken.mel.shape[1] * self.tts.vocoder.hop
-            position += left + round(utterance.pause * self.sampling_rate)
-            if not left:  # no sound, as in `speak`
-                self._speaking = None
-                yield finish(np.zeros(0, np.float32), self.sampling_rate, pause=utterance.pause)
-                continue
-            self._sizes = replace(self._sizes, first=self._sizes.largest)  # of the next utterance
-            is_first = True
-            held = np.zeros(0, np.float32)
-            while left:
-                with self.tts._models_turn, self.timings.stage("vocoder"):
-                    samples = require_finite(next(chunks))
-                left -= len(samples)
-                if not left:
-                    self._speaking = None
-                pause = None if left else utterance.pause
-                samples = finish(samples, self.sampling_rate, controls.volume, starts=is_first, pause=pause)
-                samples = np.concatenate([held, samples])
-                # A peak waits for its end in the next chunk; the fade ends the last one.
-                samples, held = np.split(samples, [complete_peaks(samples)])
-                if len(samples):
-                    yield soft_clip(samples)
-                is_first = False
-
-
-def describe_problem(number: int, utterance: Utterance, spoken: SpokenUtterance, retries: int) -> Problem:
-    advice = ADVICE_AFTER_RETRIES if retries else ADVICE
-    return Problem(number, utterance.text, spoken.problem, advice)
 
 
 def _require_retries(retries: int) -> int:

@@ -68,7 +68,7 @@ class Controls:
     )
     volume: float = control(1.0, "times the amplitude (default: 1)", 0, 10)
     seed: int = control(0, "for models that draw noise (default: 0)")
-    speaker: int = control(0, "id of the speaker (default: 0)")
+    speaker: int | str = control(0, "name or id of the speaker (default: the first)")
 
     def __post_init__(self) -> None:
         for name, (kind, about, default) in control_fields().items():
@@ -77,9 +77,11 @@ class Controls:
                 continue
             if kind is bool:
                 right, wanted = isinstance(value, bool), "true or false"
-            elif kind is int:
+            elif kind in (int, str):
                 right = isinstance(value, int) and not isinstance(value, bool) and about.low <= value
                 wanted = f"a whole number from {about.low} on"
+                if kind is str:
+                    right, wanted = right or (isinstance(value, str) and bool(value)), f"{wanted} or a name"
             else:
                 number = isinstance(value, int | float) and not isinstance(value, bool)
                 right = number and about.low <= value <= about.high
@@ -89,17 +91,32 @@ class Controls:
 
     def asked(self) -> list[str]:
         """The names of the controls that differ from their defaults."""
-        return [f.name for f in fields(self) if getattr(self, f.name) != f.default]
+        # A command line has "0" for the first speaker.
+        return [f.name for f in fields(self) if getattr(self, f.name) not in (f.default, str(f.default))]
 
 
 @cache
 def control_fields() -> dict[str, tuple[type, Control, Any]]:
-    """Type, range and default of each control by its name."""
+    """Type, range and default of each control by its name. The type of a name or whole number is text."""
     hints = get_type_hints(Controls)
+    kinds = {f.name: get_args(hints[f.name]) or (hints[f.name],) for f in fields(Controls)}
     return {
-        f.name: ((get_args(hints[f.name]) or (hints[f.name],))[0], f.metadata["control"], f.default)
+        f.name: (str if str in kinds[f.name] else kinds[f.name][0], f.metadata["control"], f.default)
         for f in fields(Controls)
     }
+
+
+def speaker_id(speaker: int | str, names: Sequence[str]) -> int:
+    """The id of a speaker, given by it or by name; `names` are in the order of ids.
+
+    Where a name is a number too, text means the name and a whole number the id. An InputError lists all.
+    """
+    ids = [*map(str, range(len(names)))]
+    for known in (names, ids) if isinstance(speaker, str) else (ids, names):
+        if str(speaker) in known:
+            return known.index(str(speaker))
+    who = f"0 to {len(names) - 1}" if list(names) == ids else ", ".join(names)
+    raise InputError(f"speaker {speaker!r} does not exist: this model has {len(names)} ({who})")
 
 
 def controls_of_each(controls: Controls | Sequence[Controls] | None, count: int) -> list[Controls]:

@@ -73,10 +73,13 @@ class FastPitchConfig:
 
 @dataclass(frozen=True)
 class FastPitchSettings:
-    """What a voice says beside the sizes: mean and deviation of its pitch in Hz; 0: LJSpeech's."""
+    """What a voice says beside the sizes: mean and deviation of its pitch in Hz (0: LJSpeech's), and the
+    names of its speakers in the order of their ids.
+    """
 
     pitch_mean: float = 0.0
     pitch_std: float = 0.0
+    speakers: tuple[str, ...] = ()
 
 
 # Longer predictions are errors of the network; NVIDIA's scripts cut them here too.

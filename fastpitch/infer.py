@@ -20,7 +20,7 @@ from common.arrays import (
 )
 from common.engines import LengthRegulator, Run
 from common.errors import InputError
-from common.speech import AcousticOutput, Controls
+from common.speech import AcousticOutput, Controls, speaker_id
 from common.synthesis.acoustic import AcousticModel, expanding_by_index
 from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource
@@ -40,6 +40,13 @@ class FastPitchAcoustic(AcousticModel[FastPitchConfig]):
     def __init__(self, source: ModelSource, engines: StageEngines):
         super().__init__(source, engines, engines["encoder"], engines["decoder"])
         self.padding_id = self.config.padding_idx
+        names = source.settings.speakers
+        if names and len(set(names)) != self.config.n_speakers:
+            listed = ", ".join(names)
+            raise InputError(
+                f"{source.weights} has {self.config.n_speakers} speakers, so that speakers must be as many "
+                f"different names, not {listed}"
+            )
         mean, std = source.settings.pitch_mean, source.settings.pitch_std
         self.pitch_mean, self.pitch_std = (mean, std) if std else (DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD)
         self.two_graphs = self.make_two_graphs(LengthRegulator(regulating, expanding), SHARED)
@@ -114,11 +121,7 @@ class FastPitchAcoustic(AcousticModel[FastPitchConfig]):
         self, ids: Sequence[np.ndarray], controls: Sequence[Controls]
     ) -> tuple[np.ndarray, np.ndarray]:
         for one in controls:
-            if one.speaker >= self.config.n_speakers:
-                raise InputError(
-                    f"speaker {one.speaker} does not exist: this model has {self.config.n_speakers} "
-                    f"(0 to {self.config.n_speakers - 1})"
-                )
+            speaker_id(one.speaker, self.source.speakers or ("0",))
         return self.pad(ids)
 
     def _encode(
@@ -133,7 +136,8 @@ class FastPitchAcoustic(AcousticModel[FastPitchConfig]):
         """What the encoder takes beside the symbols."""
         if self.config.n_speakers == 1:
             return {}
-        return {"speaker": np.array([one.speaker for one in controls], np.int64)}
+        each = [speaker_id(one.speaker, self.source.speakers) for one in controls]
+        return {"speaker": np.array(each, np.int64)}
 
     def _settings(self, controls: Sequence[Controls]) -> np.ndarray:
         """Each item's pace, and factor and shift of its pitch, float32 [B, 3]."""

@@ -1,20 +1,29 @@
 """Trains FastPitch: `python -m fastpitch.train --hparam hparams/fastpitch/train.yaml --corpus DIR --out DIR`.
 
 Durations come from the corpus's forced alignment, so that no alignment has to be learnt. A vocoder is then
-fine-tuned on the mels that `python -m fastpitch.predict_mels` writes.
+fine-tuned on the mels that `python -m fastpitch.predict_mels` writes. `melforge voice train` starts from the
+weights of a voice.
 """
 
 import argparse
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from common.arrays import length_mask
 from common.cli.run import run
+from common.errors import InputError
 from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
 from common.training.corpus.batches import Bucket, Utterances
 from common.training.loop import autocast, recipe_parser, run_training
+from common.weights.voices import ModelSource
+from fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, FastPitchConfig
 from fastpitch.model import FastPitch, Prediction, Synthesis, make_repeat_index
+
+SAMPLES = 4  # held-out sentences that are spoken during a run
 
 
 @dataclass(frozen=True)
@@ -22,6 +31,9 @@ class FastPitchRecipe(AcousticRecipe):
     duration_loss_weight: float
     pitch_loss_weight: float
     energy_loss_weight: float
+
+
+RECIPE = FastPitchRecipe
 
 
 def batch(corpus: Utterances, members: Tensor, symbols: int, frames: int) -> dict[str, Tensor]:
@@ -37,6 +49,7 @@ def batch(corpus: Utterances, members: Tensor, symbols: int, frames: int) -> dic
         "pitch": (pitch * corpus.inside(members, frames))[:, None],
         "energy": mel.norm(dim=1),
         "durations": durations,
+        "speaker": corpus.speaker[members],
     }
 
 
@@ -48,14 +61,52 @@ def predict_freely(model: FastPitch, corpus: Utterances, members: Tensor) -> Syn
     """Only the durations are the corpus's."""
     symbols, _ = corpus.longest(members)
     durations = corpus.durations[members, :symbols]
-    return model.infer(corpus.ids[members, :symbols], corpus.lengths[members], durations=durations)
+    symbols_of, lengths = corpus.ids[members, :symbols], corpus.lengths[members]
+    return model.infer(symbols_of, lengths, corpus.speaker[members], durations=durations)
+
+
+def continued(
+    start: ModelSource, speakers: Sequence[str]
+) -> tuple[FastPitchConfig, dict[str, Tensor], tuple[str, ...]]:
+    """Sizes, weights and names of speakers for a run that goes on from these weights with further speakers.
+
+    At first each speaks as the start does: a new speaker's embedding is the mean of those that there are, or
+    zeros where there were none.
+    """
+    state = {name: torch.from_numpy(value) for name, value in start.state.items()}
+    known = start.speakers
+    names = (*known, *(name for name in speakers if name not in known))
+    if known and not speakers:
+        raise InputError(
+            f"{start.weights} has the speakers {', '.join(known)}, but the corpus does not say who speaks: "
+            "prepare it with its speakers' names"
+        )
+    if len(names) < 2:
+        return start.config, state, ()
+    rows = state.get("speaker_emb.weight", torch.zeros(1, start.config.symbols_embedding_dim))
+    added = rows.mean(0, keepdim=True).expand(len(names) - len(known), -1)
+    state["speaker_emb.weight"] = torch.cat([rows, added]) if known else added.clone()
+    return replace(start.config, n_speakers=len(names)), state, names
 
 
 class FastPitchTrainer(AcousticTrainer):
     leave_out = ("attention.",)
 
-    def __init__(self, args: argparse.Namespace, corpus: Utterances):
-        model = FastPitch(args.built[0]).to(corpus.device)
+    def __init__(self, args: argparse.Namespace, corpus: Utterances, start: ModelSource | None = None):
+        config, names = args.built[0], tuple(corpus.speakers)
+        if start:
+            config, state, names = continued(start, names)
+            mean, deviation = start.settings.pitch_mean, start.settings.pitch_std
+            scale = (mean, deviation) if deviation else (DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD)
+            corpus.measure_pitch_by(*scale)
+        elif len(names) > 1:
+            config = replace(config, n_speakers=len(names))
+        model = FastPitch(config).to(corpus.device)
+        if start:
+            model.load_state_dict(state)
+        if len(names) > 1:
+            corpus.number_speakers(names)
+            self.info = {"speakers": names}
         model.attention.requires_grad_(False)  # durations are given: the aligner is not trained
         model.pitch_mean.fill_(corpus.pitch_mean)
         model.pitch_std.fill_(corpus.pitch_std)
@@ -79,10 +130,38 @@ class FastPitchTrainer(AcousticTrainer):
             losses["energy"] = squared(out.energy, out.energy_target)
         return losses, out
 
+    def inspect(self, model: FastPitch, members: Tensor, prediction: Prediction) -> dict[str, float]:
+        """Mean errors of a symbol's duration in ms and, where it is voiced, of its pitch in Hz."""
+        hop_ms = self.contract.hop_length / self.contract.sampling_rate * 1000
+        durations, pitch = prediction.duration_target, prediction.pitch_target[:, 0]
+        inside = length_mask(self.corpus.lengths[members], durations.size(1))
+        late = (prediction.log_duration.float().expm1() - durations).abs() * hop_ms
+        off = (prediction.pitch[:, 0].float() - pitch).abs() * self.corpus.pitch_std
+        return {
+            "duration_ms": masked_mean(late, inside).item(),
+            "pitch_hz": masked_mean(off, inside & (pitch != 0)).item(),
+        }
+
+    @torch.no_grad()
+    def samples(self) -> Iterator[tuple[str, np.ndarray, None]]:
+        """Of up to SAMPLES held-out sentences, each by the speaker whose it is."""
+        model, corpus = self.averaged_model(), self.corpus
+        by_speaker = {int(corpus.speaker[one]): one for one in reversed(corpus.validation().members)}
+        chosen = dict.fromkeys([*by_speaker.values(), *corpus.validation().members])
+        for one in list(chosen)[:SAMPLES]:
+            members = torch.tensor([one], device=self.device)
+            symbols, _ = corpus.longest(members)
+            mel = model.infer(corpus.ids[members, :symbols], speaker=corpus.speaker[members]).mel
+            yield corpus.names[one], mel[0].float().cpu().numpy(), None
+
+
+def make_trainer(args: argparse.Namespace, start: ModelSource | None = None) -> FastPitchTrainer:
+    return FastPitchTrainer(args, load_corpus(args), start)
+
 
 def main() -> None:
     args = recipe_parser("fastpitch", FastPitchRecipe).parse_args()
-    run_training(args, FastPitchTrainer(args, load_corpus(args)), log_every=1000)
+    run_training(args, make_trainer(args), log_every=1000)
 
 
 if __name__ == "__main__":

@@ -137,11 +137,15 @@ class HifiganGenerator(nn.Module):
         if self.istft:
             nn.init.constant_(self.conv_post.bias[: config.istft_n_fft // 2 + 1], FIRST_LOG_MAGNITUDE)
         if weight_norm:
-            for conv in self._convolutions():
-                parametrizations.weight_norm(conv, dim=0)
+            self.add_weight_norm()
 
     def _convolutions(self) -> list[nn.Module]:
         return [module for module in self.modules() if isinstance(module, nn.Conv1d | nn.ConvTranspose1d)]
+
+    def add_weight_norm(self) -> None:
+        """Splits plain `.weight` parameters into length and direction, in place."""
+        for conv in self._convolutions():
+            parametrizations.weight_norm(conv, dim=0)
 
     def remove_weight_norm(self) -> HifiganGenerator:
         """Folds the weight norm into plain `.weight` parameters, in place; returns the network."""

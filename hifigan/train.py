@@ -12,12 +12,19 @@ from common.cli.run import run
 from common.training.corpus.batches import Segments
 from common.training.loop import adamw, autocast, run_training
 from common.training.vocoder import VocoderRecipe, VocoderTrainer, load_segments, vocoder_parser
+from common.weights.voices import ModelSource
 from hifigan.model import HifiganGenerator
+
+RECIPE = VocoderRecipe
 
 
 class HifiganTrainer(VocoderTrainer):
-    def __init__(self, args: argparse.Namespace, segments: Segments):
-        super().__init__(args, segments, HifiganGenerator(args.built[0]).to(segments.device))
+    def __init__(self, args: argparse.Namespace, segments: Segments, start: ModelSource | None = None):
+        model = HifiganGenerator(args.built[0], weight_norm=start is None)
+        if start:  # its weights are folded
+            model.load_state_dict({name: torch.from_numpy(value) for name, value in start.state.items()})
+            model.add_weight_norm()
+        super().__init__(args, segments, model.to(segments.device))
         self.networks = {"generator": self.model, "discriminators": self.discriminators}
         self.optimisers = {
             f"{name}_optimiser": adamw(network, self.recipe.learning_rate, (0.8, 0.99), 0.01)
@@ -37,9 +44,13 @@ class HifiganTrainer(VocoderTrainer):
         return {"validation_mel": self.mel_loss(self.shipped_model()(mel), audio).item()}
 
 
+def make_trainer(args: argparse.Namespace, start: ModelSource | None = None) -> HifiganTrainer:
+    return HifiganTrainer(args, load_segments(args), start)
+
+
 def main() -> None:
     args = vocoder_parser("hifigan", VocoderRecipe).parse_args()
-    run_training(args, HifiganTrainer(args, load_segments(args)), log_every=500)
+    run_training(args, make_trainer(args), log_every=500)
 
 
 if __name__ == "__main__":

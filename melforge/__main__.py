@@ -32,20 +32,39 @@ COMMANDS = {
     "prepare-corpus": ("common.training.corpus.prepare", "make a corpus to train on"),
     "check-gpu": ("common.cli.check_gpu", "check TensorRT on this machine's GPU against PyTorch"),
 }
+# `melforge voice COMMAND`; any other word after `voice` is the name of a voice to make.
+VOICE_COMMANDS = {
+    "prepare": ("common.training.corpus.from_recordings", "make a corpus of recordings, and check them"),
+    "train": ("common.training.fine_tune", "go on training a voice's models on a corpus"),
+    "make": ("common.training.voice", "make a voice of training runs, or of published weights"),
+    "check": ("common.training.check_voice", "check a voice, or the corpus that one is trained on"),
+    "check-corpus": ("common.cli.check_corpus", "list recordings whose audio and text differ"),
+}
 
 
 def main() -> None:
     name, *words = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
-        print("usage: melforge COMMAND ...      (melforge COMMAND --help shows its options)\n")
-        print("\n".join(f"  {command:<22}{about}" for command, (_, about) in COMMANDS.items()))
+        tell_commands("melforge", COMMANDS)
+    elif name == "voice" and words and words[0] in VOICE_COMMANDS:
+        sys.argv = [f"melforge voice {words[0]}", *words[1:]]
+        run_command(VOICE_COMMANDS[words[0]][0])
     elif name == "--version":
         print(f"melforge {__version__}")
     elif name in COMMANDS:
+        if name == "voice" and set(words) <= {"-h", "--help"}:
+            tell_commands("melforge voice", VOICE_COMMANDS)
+            print("\nA voice is also made of weights by its name:\n")
+            words = ["--help"]
         sys.argv = [f"melforge {name}", *words]
         run_command(COMMANDS[name][0])
     else:
         fail(unknown("command", name, COMMANDS))
+
+
+def tell_commands(prefix: str, commands: dict[str, tuple[str, str]]) -> None:
+    print(f"usage: {prefix} COMMAND ...      ({prefix} COMMAND --help shows its options)\n")
+    print("\n".join(f"  {command:<22}{about}" for command, (_, about) in commands.items()))
 
 
 if __name__ == "__main__":

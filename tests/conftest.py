@@ -114,6 +114,10 @@ NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
     ),
     "ffmpeg": ("ffmpeg", lambda: shutil.which("ffmpeg") is not None),
     "serve": ("the extra serve, and httpx", has_server),
+    "align": (
+        "pocketsphinx, pyworld and soxr, of the extra train",
+        lambda: all(map(has_module, ("pocketsphinx", "pyworld", "soxr"))),
+    ),
     "openai": ("the package openai", lambda: has_module("openai")),
     "livekit": ("the package livekit-plugins-openai", lambda: has_module("livekit.plugins.openai")),
     "pipecat": ("the package pipecat-ai[openai]", lambda: has_module("pipecat.services.openai.tts")),
@@ -384,17 +388,22 @@ def tiny_voice(trained, tmp_path_factory) -> Path:
         stages.reverse()
     for stage, config in stages:
         to_onnx.export_stage(stage, config)
-    with pytest.MonkeyPatch.context() as patch:  # the longest sizes are checked in one test, not in each run
-        sizes = [
-            {"batch": 1, "text": 3, "mel": 9, "samples": 2304},
-            {"batch": 3, "text": 30, "mel": 70, "samples": 8960},
-        ]
-        patch.setattr(
-            "common.export.to_onnx.check_sizes",
-            lambda stage: [{name: size[name] for name in stage.dynamic_dims} for size in sizes],
-        )
+    with pytest.MonkeyPatch.context() as patch:
+        check_at_small_sizes(patch)
         write_voice(folder, sources, about={"licence": "test"})
     return folder
+
+
+def check_at_small_sizes(patch: pytest.MonkeyPatch) -> None:
+    """Of exported graphs: the longest sizes are checked in one test, not in each run."""
+    sizes = [
+        {"batch": 1, "text": 3, "mel": 9, "samples": 2304},
+        {"batch": 3, "text": 30, "mel": 70, "samples": 8960},
+    ]
+    patch.setattr(
+        "common.export.to_onnx.check_sizes",
+        lambda stage: [{name: size[name] for name in stage.dynamic_dims} for size in sizes],
+    )
 
 
 @pytest.fixture(scope="session")

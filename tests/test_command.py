@@ -10,7 +10,7 @@ import melforge
 from common.cli import run as run_module
 from common.errors import InputError
 from melforge import __main__ as command
-from melforge.__main__ import COMMANDS
+from melforge.__main__ import COMMANDS, VOICE_COMMANDS
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
@@ -60,6 +60,13 @@ def test_help_lists_every_command_in_a_line(melforge_command):
 def test_every_command_has_help(melforge_command, name):
     status, out, _ = melforge_command(name, "--help")
     assert status == 0 and out.startswith(f"usage: melforge {name} ") and "--debug" in out
+
+
+@pytest.mark.parametrize("name", VOICE_COMMANDS)
+def test_every_command_of_voices_has_help(melforge_command, name):
+    status, out, _ = melforge_command("voice", name, "--help")
+    assert status == 0 and out.startswith(f"usage: melforge voice {name} ") and "--debug" in out
+    assert f"\n  {name} " in melforge_command("voice")[1]
 
 
 def test_an_unknown_command_is_a_sentence_with_the_nearest(melforge_command):

@@ -25,6 +25,7 @@ PACKAGES = ("numpy", "onnxruntime", "onnxruntime-gpu", "torch", "tensorrt-rtx-cu
 GPU_MATRIX, CPU_MATRIX = 8192, 2048
 GPU_COPY, CPU_COPY = 1 << 30, 1 << 28  # bytes
 BUSY_PERIOD = 0.05  # seconds between looks at how busy a GPU is
+CLOCKS = {"SM": 1, "memory": 2}  # NVML's kinds of clocks
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes of `ru_maxrss`'s unit
 
 
@@ -50,11 +51,32 @@ def versions(device: str) -> dict[str, Any]:
         return found
     torch = importlib.import_module("torch")
     if torch.cuda.is_available():
-        found |= {"gpu": torch.cuda.get_device_name(device), "torch": torch.__version__}
+        found |= {
+            "gpu": torch.cuda.get_device_name(device),
+            **gpu_details(device),
+            "torch": torch.__version__,
+        }
         found |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
         with suppress(Exception):
             trt = importlib.import_module("common.engines.tensorrt.api").load_tensorrt()
             found[trt.flavour] = trt.version
+    return found
+
+
+def gpu_details(device: str) -> dict[str, str]:
+    """What the driver says of the GPU: its own version, UUID, memory and largest clocks."""
+    properties = importlib.import_module("torch").cuda.get_device_properties(device)
+    found = {"uuid": _uuid(properties), "gpu memory": f"{properties.total_memory / (1 << 20):.0f} MiB"}
+    opened = open_nvml(device)
+    if opened is None:
+        return found
+    nvml, handle = opened
+    version, clock = ctypes.create_string_buffer(80), ctypes.c_uint()
+    if not nvml.nvmlSystemGetDriverVersion(version, len(version)):
+        found["driver"] = version.value.decode()
+    for name, kind in CLOCKS.items():
+        if not nvml.nvmlDeviceGetMaxClockInfo(handle, kind, ctypes.byref(clock)):
+            found[f"largest {name} clock"] = f"{clock.value} MHz"
     return found
 
 
@@ -162,18 +184,30 @@ class Utilisation(ctypes.Structure):
     _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
 
 
-def utilisation(device: str) -> Callable[[], float | None] | None:
-    """What asks NVML, the driver's library; None where there is none."""
-    if device == "cpu":
-        return None
+def open_nvml(device: str) -> tuple[ctypes.CDLL, ctypes.c_void_p] | None:
+    """NVML, the driver's library, and its handle of a GPU; None where there is none."""
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
         return None
-    handle, found = ctypes.c_void_p(), Utilisation()
-    uuid = str(importlib.import_module("torch").cuda.get_device_properties(device).uuid).removeprefix("GPU-")
-    if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}".encode(), ctypes.byref(handle)):
+    handle = ctypes.c_void_p()
+    uuid = _uuid(importlib.import_module("torch").cuda.get_device_properties(device))
+    if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle)):
         return None
+    return nvml, handle
+
+
+def _uuid(properties: Any) -> str:
+    """As NVML writes it; PyTorch's versions differ in its beginning."""
+    return f"GPU-{str(properties.uuid).removeprefix('GPU-')}"
+
+
+def utilisation(device: str) -> Callable[[], float | None] | None:
+    """What asks the driver; None where it says nothing."""
+    opened = None if device == "cpu" else open_nvml(device)
+    if opened is None:
+        return None
+    (nvml, handle), found = opened, Utilisation()
 
     def read() -> float | None:
         failed = nvml.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(found))

@@ -288,17 +288,19 @@ def example_inputs(source: ModelSource, stage: Any, sizes: dict[str, int], devic
 
 
 def build_engines(source: ModelSource, deployment: Deployment, decoder: str | None) -> None:
-    """The engines that TensorRT will run, where they are not built yet."""
+    """The engines that TensorRT will run, where they are not built yet: building them is not timed."""
     from common.engines.tensorrt.api import load_tensorrt
-    from common.engines.tensorrt.build import build_stage
+    from common.engines.tensorrt.build import build_or_read
     from common.engines.tensorrt.engine_file import engine_files, needed_stages
     from common.export.to_onnx import with_graphs
 
+    if deployment.no_build:
+        return
     trt = load_tensorrt()
     stages = needed_stages(source, deployment, decoder)
     source = with_graphs(source, stages)
     for file in engine_files(stages, source, deployment, trt):
-        build_stage(file, source, trt, False, deployment.trt_max_ws_size)
+        build_or_read(file, source, trt, deployment)
 
 
 def ids_of(frontend: Any, n_symbols: int, batch: int, symbols: int | None) -> list[np.ndarray]:

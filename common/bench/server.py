@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from functools import partial
-from pathlib import Path
 from typing import Any
 
-from common.bench.machine import versions
-from common.bench.picture import draw_panels
+from common.bench import load_report
 from common.bench.server_load import CLOSED, LISTENERS, OPEN, Answer, Load, Target, by_error, run_load
-from common.bench.table import Column, Row, columns_of, spread, table_of
+from common.bench.table import Column, Row, columns_of, spread
 from common.bench.timer import summary
-from common.files import write_bytes
 
 AUDIBLE = 0.1  # seconds without sound that a listener notices
-HEIGHT = 3.4  # of a plot's panel, in inches
 
 # NVIDIA's method for Riva: so many streams at a time, each of which has ten sentences of LJ Speech spoken so
 # many times, and waits for the last chunk of one before it asks for the next.
@@ -117,56 +111,19 @@ def line(row: Row) -> str:
     return f"{what}: {first}, {row['rtfx']:.1f} times real time, {row['errors']} errors, {row['dry']} dry"
 
 
-def markdown(results: dict[str, Any]) -> str:
-    """The command, the client's machine, a table for each kind of load, and what their columns mean."""
-    lines = head_of(results)
-    for kind in COUNTED:
-        if rows := [row for row in results["rows"] if row["load"] == kind]:
-            lines += ["", f"## {kind.capitalize()}", "", *table_of(columns(kind), rows, head=3)]
-            lines += errors_of(rows)
-    return "\n".join([*lines, "", EXPLAINED, ""])
-
-
-def head_of(results: dict[str, Any]) -> list[str]:
-    """The lines of a page that say what was measured, and by whom."""
-    known = (f"{name} {value}" for name, value in results["client"].items() if value is not None)
-    return ["```bash", results["command"], "```", "", results["asked"], "", f"Client: {', '.join(known)}"]
-
-
-def errors_of(rows: Sequence[Row]) -> list[str]:
-    """The lines of a page that say which errors came, with a blank one before."""
-    errors = [
-        f"- {row['number']:g}: {count} times {what}"
-        for row in rows
-        for what, count in row["by_error"].items()
-    ]
-    return ["", *errors] if errors else []
-
-
 def results_of(target: Target, rows: Sequence[Row], command: str) -> dict[str, Any]:
     fields = ", ".join(f"{name} {value}" for name, value in target.fields.items())
     asked = f"{target.address}: {fields}, pcm at {target.rate} Hz, {len(target.texts)} texts"
-    return {"command": command, "asked": asked, "client": versions("cpu"), "rows": list(rows)}
+    return load_report.results_of(asked, rows, command)
 
 
-def write_all(results: dict[str, Any], folder: Path, name: str, page: str, picture: bytes | None) -> None:
-    """Writes `name`.json and .md, and the plot where there is one."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(folder / f"{name}.json", (json.dumps(results, indent=1) + "\n").encode())
-    write_bytes(folder / f"{name}.md", page.encode())
-    if picture:
-        write_bytes(folder / f"{name}.png", picture)
+def markdown(results: dict[str, Any]) -> str:
+    return load_report.markdown(results, COUNTED, columns, EXPLAINED)
 
 
 def draw(rows: Sequence[Row]) -> bytes | None:
     """A PNG: for each kind of load with several numbers, times of first audio and total, and the RTFX."""
-    panels: dict[str, Callable[[Any], object]] = {}
-    for kind in COUNTED:
-        found = [row for row in rows if row["load"] == kind and "failed" not in row]
-        if len(found) > 1:
-            panels[f"{kind}: latency"] = partial(_draw_times, rows=found)
-            panels[f"{kind}: speed"] = partial(_draw_speed, rows=found)
-    return draw_panels(panels, HEIGHT)
+    return load_report.draw(rows, COUNTED, {"latency": _draw_times, "speed": _draw_speed})
 
 
 def _draw_times(axis: Any, rows: Sequence[Row]) -> None:

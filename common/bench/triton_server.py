@@ -5,14 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from common.bench.machine import versions
-from common.bench.picture import draw_panels
-from common.bench.server import HEIGHT, errors_of, head_of
+from common.bench import load_report
 from common.bench.server_load import by_error
 from common.bench.table import Column, Row, columns_of, spread, table_of
 from common.bench.timer import summary
@@ -183,30 +180,22 @@ def line(row: Row) -> str:
 def results_of(target: TritonTarget, rows: Sequence[Row], command: str) -> dict[str, Any]:
     controls = "".join(f", {name} {value}" for name, value in target.parameters.items())
     asked = f"{target.address} ({target.protocol}): {len(target.texts)} texts, {target.rate} Hz{controls}"
-    return {"command": command, "asked": asked, "client": versions("cpu"), "rows": list(rows)}
+    return load_report.results_of(asked, rows, command)
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """The command, the client's machine, the tables of each kind of load, and what their columns mean."""
-    lines = head_of(results)
-    for kind in COUNTED:
-        if rows := [row for row in results["rows"] if row["load"] == kind]:
-            lines += ["", f"## {kind.capitalize()}", "", *table_of(columns(kind), rows, head=3)]
-            lines += errors_of(rows)
-        if counted := [row for row in rows if "server" in row]:
-            lines += ["", "On the server:", "", *table_of(server_columns(kind), counted)]
-    return "\n".join([*lines, "", EXPLAINED, ""])
+    return load_report.markdown(results, COUNTED, columns, EXPLAINED, server_lines)
+
+
+def server_lines(kind: str, rows: Sequence[Row]) -> list[str]:
+    """A second table, of those loads for which the server's statistics are known."""
+    counted = [row for row in rows if "server" in row]
+    return ["", "On the server:", "", *table_of(server_columns(kind), counted)] if counted else []
 
 
 def draw(rows: Sequence[Row]) -> bytes | None:
     """A PNG: for each kind of load with several numbers its latency, by where it is spent, and throughput."""
-    panels: dict[str, Callable[[Any], object]] = {}
-    for kind in COUNTED:
-        found = [row for row in rows if row["load"] == kind and "failed" not in row]
-        if len(found) > 1:
-            panels[f"{kind}: latency"] = partial(_draw_latency, rows=found)
-            panels[f"{kind}: throughput"] = partial(_draw_throughput, rows=found)
-    return draw_panels(panels, HEIGHT)
+    return load_report.draw(rows, COUNTED, {"latency": _draw_latency, "throughput": _draw_throughput})
 
 
 def _draw_latency(axis: Any, rows: Sequence[Row]) -> None:

@@ -18,7 +18,7 @@ from common.speech import Audio, Controls
 
 PARQUET = "parquet"
 OUTPUTS = (*FORMATS, PARQUET)
-AUDIO_IN_PARQUET = "flac"
+PARQUET_FILE, AUDIO_IN_PARQUET = "audio.parquet", "flac"
 GPU_BATCH = 32  # texts at a time on CUDA kernels
 # Of a shard and of the whole run. Ids and reasons come from users' tables, and csv quotes what it must.
 SPOKEN, NOT_SPOKEN = "manifest.csv", "not-spoken.csv"
@@ -103,7 +103,7 @@ class Speaker:
         temporary = self.folder / f".{shard.name}.{os.urandom(4).hex()}.tmp"
         temporary.mkdir()
         try:
-            report = _Writing(self, shard, temporary).run()
+            report = self._write_shard(shard, temporary)
             try:
                 temporary.rename(target)
             except OSError:
@@ -144,79 +144,76 @@ class Speaker:
                 else:
                     yield number, audio
 
-
-class _Writing:
-    """One shard on its way into a folder."""
-
-    def __init__(self, speaker: Speaker, shard: Shard, folder: Path):
-        self.speaker, self.shard, self.folder = speaker, shard, folder
-        self.output = speaker.speech.output
-        self.rows: dict[str, tuple[str, float, str]] = {}  # by id: the file, its seconds, warnings
-        self.reasons: dict[str, str] = {}
-        self.sounds: dict[str, tuple[bytes, int]] = {}  # for parquet: the bytes and their sampling rate
-
-    def run(self) -> ShardReport:
-        warnings: dict[str, str] = {}
-        speakable: list[tuple[Text, AnalysedText]] = []
-        for text in self.shard.texts:
+    def _write_shard(self, shard: Shard, folder: Path) -> ShardReport:
+        outcomes = [_Outcome(text) for text in shard.texts]
+        speakable: list[tuple[_Outcome, AnalysedText]] = []
+        for one in outcomes:
             try:
-                analysed, warnings[text.id] = self.speaker.analyse(text)
+                analysed, one.warnings = self.analyse(one.text)
             except InputError as error:
-                self.reasons[text.id] = str(error)
+                one.reason = str(error)
             else:
-                speakable.append((text, analysed))
+                speakable.append((one, analysed))
         # By length in the whole shard: the runner puts neighbours into one batch.
         speakable.sort(key=lambda entry: sum(len(one.ids) for one in entry[1].utterances))
-        for number, audio in self.speaker.speak_each(speakable):
-            name = speakable[number][0].id
-            if isinstance(audio, Audio):
-                self._write(name, audio, warnings[name])
-            else:
-                self.reasons[name] = str(audio)
-        if self.output == PARQUET:
-            self._write_parquet()
-        order = [text.id for text in self.shard.texts]
-        write_rows(
-            self.folder / SPOKEN, SPOKEN_COLUMNS, ((i, *self.rows[i]) for i in order if i in self.rows)
-        )
-        failed = ((i, self.reasons[i]) for i in order if i in self.reasons)
-        write_rows(self.folder / NOT_SPOKEN, NOT_SPOKEN_COLUMNS, failed)
-        seconds = sum(row[1] for row in self.rows.values())
-        return ShardReport(self.shard.number, len(self.rows), len(self.reasons), seconds)
+        for number, audio in self.speak_each([(one.text, analysed) for one, analysed in speakable]):
+            speakable[number][0].take(audio, self.speech.output, folder)
+        done = [one for one in outcomes if one.spoken]
+        if self.speech.output == PARQUET:
+            _write_parquet(folder / PARQUET_FILE, done)
+        placed = ((one.text.id, f"{shard.name}/{one.file}", one.seconds, one.warnings) for one in done)
+        write_rows(folder / SPOKEN, SPOKEN_COLUMNS, placed)
+        failed = ((one.text.id, one.reason) for one in outcomes if not one.spoken)
+        missing = write_rows(folder / NOT_SPOKEN, NOT_SPOKEN_COLUMNS, failed)
+        return ShardReport(shard.number, len(done), missing, sum(one.seconds for one in done))
 
-    def _write(self, name: str, audio: Audio, warnings: str) -> None:
-        format = AUDIO_IN_PARQUET if self.output == PARQUET else self.output
+
+@dataclass
+class _Outcome:
+    """A text of a shard, and what became of it."""
+
+    text: Text
+    file: str = ""  # in the shard's folder; "" where it is not spoken
+    seconds: float = 0.0  # of its audio
+    sound: bytes = b""  # for parquet, with its sampling rate
+    rate: int = 0
+    warnings: str = ""
+    reason: str = ""  # why it is not spoken
+
+    @property
+    def spoken(self) -> bool:
+        return bool(self.file)
+
+    def take(self, audio: Audio | ValueError, output: str, folder: Path) -> None:
+        """Its audio, which is written unless it is for parquet, or why there is none."""
+        if not isinstance(audio, Audio):
+            self.reason = str(audio)
+            return
+        format = AUDIO_IN_PARQUET if output == PARQUET else output
         data = encode_audio(audio.samples, audio.sampling_rate, format)
-        file = f"{name}.{format}"
-        if self.output == PARQUET:
-            self.sounds[name] = data, audio.sampling_rate
-            place = f"{self.shard.name}/audio.parquet"
+        if output == PARQUET:
+            self.file, self.sound, self.rate = PARQUET_FILE, data, audio.sampling_rate
         else:
-            (self.folder / file).write_bytes(data)
-            place = f"{self.shard.name}/{file}"
-        notes = [warnings, *audio.notes, *map(str, audio.problems)]
-        self.rows[name] = place, round(audio.seconds, 6), "; ".join(filter(None, notes))
+            self.file = f"{self.text.id}.{format}"
+            (folder / self.file).write_bytes(data)
+        self.seconds = round(audio.seconds, 6)
+        self.warnings = "; ".join(filter(None, (self.warnings, *audio.notes, *map(str, audio.problems))))
 
-    def _write_parquet(self) -> None:
-        """Sound as a struct of `bytes` and `path`, which readers of data sets know."""
-        parquet, pyarrow = require_parquet()
-        done = [text for text in self.shard.texts if text.id in self.rows]
-        sounds = [
-            {"bytes": self.sounds[text.id][0], "path": f"{text.id}.{AUDIO_IN_PARQUET}"} for text in done
-        ]
-        columns = {
-            "id": pyarrow.array([text.id for text in done], pyarrow.string()),
-            "text": pyarrow.array([text.text for text in done], pyarrow.string()),
-            "audio": pyarrow.array(
-                sounds, pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
-            ),
-            "sampling_rate": pyarrow.array([self.sounds[text.id][1] for text in done], pyarrow.int32()),
-            "seconds": pyarrow.array([self.rows[text.id][1] for text in done], pyarrow.float64()),
-        }
-        # Sound is compressed already; its pages need no dictionary.
-        parquet.write_table(
-            pyarrow.table(columns), self.folder / "audio.parquet", compression="NONE", use_dictionary=False
-        )
+
+def _write_parquet(path: Path, done: Sequence[_Outcome]) -> None:
+    """Sound as a struct of `bytes` and `path`, which readers of data sets know."""
+    parquet, pyarrow = require_parquet()
+    sounds = [{"bytes": one.sound, "path": f"{one.text.id}.{AUDIO_IN_PARQUET}"} for one in done]
+    sound = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
+    columns = {
+        "id": pyarrow.array([one.text.id for one in done], pyarrow.string()),
+        "text": pyarrow.array([one.text.text for one in done], pyarrow.string()),
+        "audio": pyarrow.array(sounds, sound),
+        "sampling_rate": pyarrow.array([one.rate for one in done], pyarrow.int32()),
+        "seconds": pyarrow.array([one.seconds for one in done], pyarrow.float64()),
+    }
+    # Sound is compressed already; its pages need no dictionary.
+    parquet.write_table(pyarrow.table(columns), path, compression="NONE", use_dictionary=False)
 
 
 def write_rows(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:

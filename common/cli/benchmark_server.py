@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     loads = make_loads(args)
 
-    from common.bench import server
+    from common.bench import load_report, server
 
     fields = {"model": args.model, "voice": args.voice}
     if args.sample_rate:
@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = server.results_of(target, rows, command)
     if args.out:
         page, picture = server.markdown(results), server.draw(results["rows"])
-        server.write_all(results, args.out, "server", page, picture)
+        load_report.write_all(results, args.out, "server", page, picture)
     print(json.dumps(results, indent=1) if args.json else server.markdown(results), end="")
     return 0 if any("failed" not in row for row in rows) else 1
 

@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise InputError("--seconds is for --transcribe: texts have their own length")
     loads = make_loads(args)
 
-    from common.bench import server, triton_server
+    from common.bench import load_report, server, triton_server
     from common.bench.triton_load import TritonTarget
     from common.triton.client import CLIENTS
 
@@ -110,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = triton_server.results_of(target, rows, command())
     page = triton_server.markdown(results)
     if args.out:
-        server.write_all(results, args.out, "triton", page, triton_server.draw(rows))
+        load_report.write_all(results, args.out, "triton", page, triton_server.draw(rows))
     print(json.dumps(results, indent=1) if args.json else page, end="")
     return 0 if any("failed" not in row for row in rows) else 1
 

@@ -20,6 +20,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return list_available(parser.parse_args(argv).json)
 
 
+def speakers_of(voice: Voice) -> dict[str, list[str]]:
+    """The names of a voice's speakers, where it has several."""
+    names = dict.fromkeys(name for source in voice.models.values() for name in source.speakers)
+    return {"speakers": list(names)} if names else {}
+
+
 def list_built(voices: Iterable[Voice], ears: Iterable[Ear] = ()) -> list[dict[str, Any]]:
     """Graphs of these voices and ears, and what lies in the cache: of the kinds graph, weights and engine."""
     owned = [(voice.name, source) for voice in voices for source in voice.models.values()]
@@ -49,7 +55,10 @@ def list_available(as_json: bool) -> int:
     ears = [load_ear(name) for name in list_ears()]
     built = list_built(voices, ears)
     if as_json:
-        named = [{"name": v.name, "description": v.description, "models": list(v.models)} for v in voices]
+        named = [
+            {"name": v.name, "description": v.description, "models": list(v.models), **speakers_of(v)}
+            for v in voices
+        ]
         content = {
             "voices": named,
             "ears": [{"name": e.name, "description": e.description, "model": e.source.model} for e in ears],
@@ -60,6 +69,9 @@ def list_available(as_json: bool) -> int:
         print(json.dumps(content, indent=1, ensure_ascii=False))
         return 0
     rows = [("voice", voice.name, voice.description or ", ".join(voice.models)) for voice in voices]
+    rows += [
+        ("speaker", name, voice.name) for voice in voices for name in speakers_of(voice).get("speakers", ())
+    ]
     rows += [("ear", ear.name, ear.description or ear.source.model) for ear in ears]
     rows += [(model.kind, model.name, "") for model in MODELS.values()]
     rows += [("backend", name, "") for name in (*BACKENDS, KERNELS)]

@@ -43,7 +43,8 @@ SHARED: dict[str, dict[str, Any]] = {
     "backend": {
         "default": "onnx",
         "metavar": "NAME",
-        "help": "onnx, torch, trt (TensorRT) or cuda (CUDA kernels, the fastest), or one for each: "
+        "help": "onnx, torch, trt (TensorRT; builds engines that are missing, unless --no-build is given) "
+        "or cuda (CUDA kernels, the fastest), or one for each: "
         "acoustic=trt,vocoder=onnx; single stages on kernels: trt,decoder_loop=cuda (default: onnx)",
     },
     "precision": {

@@ -72,6 +72,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="microseconds that a text waits at each model for others (default: 0)",
     )
     group.add_argument(
+        "--warm-up",
+        action="store_true",
+        help="models are ready once every length and batch has run: on a GPU new lengths wait otherwise",
+    )
+    group.add_argument(
         "--stages",
         choices=("onnx", "trt"),
         help="beside the models also their stages without a loop, for Triton's own backends: onnx (ONNX "
@@ -94,8 +99,8 @@ def write_ear(args: argparse.Namespace, layout: Layout) -> list[str]:
     from common.triton.repository import write_recogniser
     from common.triton.tensors import RUN_BY
 
-    for name in ("acoustic", "vocoder", "voice", "decoder", "stages", "stages_precision"):
-        if getattr(args, name) is not None:
+    for name in ("acoustic", "vocoder", "voice", "decoder", "stages", "stages_precision", "warm_up"):
+        if getattr(args, name):
             raise InputError(f"--{name.replace('_', '-')} is for models that speak: leave it or --ear out")
     backends = [word.strip() for word in args.backend.split(",")]
     for word in backends:
@@ -127,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     names = ("acoustic", "vocoder", "voice", "backend", "threads", "decoder", "deployments", "overrides")
     given = {name: getattr(args, name) for name in names}
-    choice = ModelChoice(checkpoints=tuple(args.checkpoint), **given)
+    choice = ModelChoice(checkpoints=tuple(args.checkpoint), warm_up=args.warm_up, **given)
     if args.stages_precision and not args.stages:
         raise InputError("--stages-precision is for --stages onnx or --stages trt")
     if args.stages:

@@ -42,7 +42,8 @@ class Deployment:
     trt_max_input_seq_len: int | None = None
     trt_max_output_seq_len: int | None = None
     trt_max_ws_size: float = 8.0  # GB that building an engine may take
-    trt_force_build: bool = False
+    trt_force_build: bool = False  # engines that a process loads are built anew by it
+    no_build: bool = False  # an engine that is missing is an error where it is loaded, and not built
     trt_cuda_graph: bool = False  # a CUDA graph for each shape, where it gives the same bits as a plain run
     trt_multi_engine: bool = False
     trt_file_path_list: tuple[str, ...] = ()
@@ -61,6 +62,8 @@ class Deployment:
                 raise InputError(f"{name} must be at least 1, not {value}")
         if self.onnx_provider not in (None, *ONNX_PROVIDERS):
             raise InputError(unknown("onnx_provider", self.onnx_provider, ONNX_PROVIDERS))
+        if self.no_build and self.trt_force_build:
+            raise InputError("no_build and trt_force_build contradict each other: leave one of them out")
         if not 0 < self.trt_max_ws_size < float("inf"):
             raise InputError(f"trt_max_ws_size must be a number of GB above 0, not {self.trt_max_ws_size}")
         lists = {

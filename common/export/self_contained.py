@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 
 from common.engines.tensorrt.build import stage_model
+from common.engines.tensorrt.engine_file import profile_of
 from common.engines.torch_engine import TorchEngine
 from common.errors import InputError
 from common.export import check_files
@@ -111,7 +112,19 @@ def describe(stage: Stage) -> str:
     rows += [f"| output | {described(tensor)} |" for tensor in stage.outputs]
     table = ["| | name | type | shape |", "|---|---|---|---|", *rows]
     lengths = "; ".join(f"{dim.name} {limits(dim)}" for dim in stage.dynamic_dims.values())
-    return "\n".join([f"## {stage.full_name}.onnx", "", *table, "", f"Made for: {lengths}."])
+    head = [f"## {stage.full_name}.onnx", "", *table, "", f"Made for: {lengths}. With TensorRT:"]
+    return "\n".join([*head, "", "```", trtexec_command(stage), "```"])
+
+
+def trtexec_command(stage: Stage) -> str:
+    """What builds the file's engine for all sizes that it was made for, tuned for the typical ones."""
+    profile = profile_of(stage)
+    dynamic = [one.name for one in stage.inputs if any(isinstance(dim, Dim) for dim in one.dims)]
+    words = ["trtexec", f"--onnx={stage.full_name}.onnx", "--stronglyTyped"]
+    for which, option in enumerate(("--minShapes", "--optShapes", "--maxShapes")):
+        shapes = (f"{name}:{'x'.join(map(str, profile[name][which]))}" for name in dynamic)
+        words.append(f"{option}={','.join(shapes)}")
+    return " ".join(words)
 
 
 def described(tensor: TensorSpec) -> str:

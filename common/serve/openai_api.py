@@ -16,7 +16,7 @@ from common.errors import InputError
 from common.serve.answer import SpeechAnswer, answer_for, described, left
 from common.serve.errors import ApiError
 from common.serve.gate import LEFT, caller_of, record_of
-from common.serve.pairs import OPENAI_MODELS, OPENAI_VOICES
+from common.serve.pairs import OPENAI_MODELS, OPENAI_VOICES, Pairs
 from common.serve.requests import BatchFields, SpeechFields, SpeechRequest, parse
 from common.serve.scheduler import Cancelled
 from common.serve.service import Service
@@ -98,11 +98,7 @@ def make_router(service: Service) -> APIRouter:
         names = [*pairs.voices, *(name for name in OPENAI_VOICES if name not in pairs.voices)]
         if legacy:
             return {"voices": names}
-        return {
-            "voices": [
-                {"id": name, "name": name, "description": pairs.descriptions.get(name, "")} for name in names
-            ]
-        }
+        return {"voices": [voice_object(pairs, name) for name in names]}
 
     return router
 
@@ -157,6 +153,13 @@ async def read_body(request: Request, most: int, seconds: float = BODY_SECONDS) 
 
 def model_object(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "melforge"}
+
+
+def voice_object(pairs: Pairs, name: str) -> dict[str, Any]:
+    """A voice; with its speakers where it has several."""
+    described = {"id": name, "name": name, "description": pairs.descriptions.get(name, "")}
+    speakers = pairs.speakers_of(name) if name in pairs.voices else ()
+    return {**described, "speakers": speakers} if speakers else described
 
 
 def body_schema(kind: type[BaseModel]) -> dict[str, Any]:

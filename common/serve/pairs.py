@@ -158,7 +158,16 @@ class Pairs:
 
     def controls(self, pair: Pair) -> frozenset[str]:
         """The names of the controls that change what the pair speaks; it need not be loaded."""
-        return known_controls(pair.acoustic, pair.vocoder)
+        return known_controls(*(self._sources[pair.voice, model] for model in (pair.acoustic, pair.vocoder)))
+
+    def speakers(self, pair: Pair) -> tuple[str, ...]:
+        """The names of its speakers; none where it has one voice."""
+        return self._sources[pair.voice, pair.acoustic].speakers
+
+    def speakers_of(self, voice: str) -> tuple[str, ...]:
+        """Those of all its acoustic models."""
+        models = self.models_of(voice, "acoustic")
+        return tuple(dict.fromkeys(name for one in models for name in self._sources[voice, one].speakers))
 
     def mel(self, pair: Pair) -> MelContract:
         return self._sources[pair.voice, pair.acoustic].mel

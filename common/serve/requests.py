@@ -86,11 +86,11 @@ def _control_fields() -> dict[str, Any]:
     for name, (kind, about, default) in control_fields().items():
         if name != "pace":
             limits: dict[str, Any] = {}
-            if kind in (int, float):
+            if kind is not bool:
                 high = about.high if math.isfinite(about.high) else LARGEST_NUMBER
                 limits = {"ge": about.low, "le": high}
-            hint: Any = Annotated[kind, Field(description=about.help, **limits)]
-            found[name] = (hint | None, default)
+            hint: Any = Annotated[int if kind is str else kind, Field(description=about.help, **limits)]
+            found[name] = (hint | str | None if kind is str else hint | None, default)
     return found
 
 

@@ -44,7 +44,7 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-cache",
 }
-KINDS = {bool: "switch", int: "integer", float: "number"}
+KINDS = {bool: "switch", int: "integer", float: "number", str: "text"}
 
 
 def make_router(service: Service) -> APIRouter:
@@ -82,17 +82,22 @@ def make_router(service: Service) -> APIRouter:
 
 
 def pair_options(pairs: Pairs, name: str) -> dict[str, Any]:
-    """A pair: the voices that have it, each with its mel contract, and the controls that it honours."""
+    """A pair: the voices that have it, each with its mel contract and speakers, and the controls that it
+    honours in any of them.
+    """
     spoken_by: list[Pair] = []
     for voice in pairs.voices:
         try:
             spoken_by.append(pairs.find(name, voice))
         except InputError:  # this voice lacks one of its models
             continue
-    honoured = pairs.controls(spoken_by[0])  # a pair that is offered has a voice
+    honoured = frozenset().union(*map(pairs.controls, spoken_by))
     return {
         "name": name,
-        "voices": {pair.voice: {"mel": asdict(pairs.mel(pair))} for pair in spoken_by},
+        "voices": {
+            pair.voice: {"mel": asdict(pairs.mel(pair)), "speakers": pairs.speakers(pair)}
+            for pair in spoken_by
+        },
         "controls": [request_name(control) for control in control_fields() if control in honoured],
     }
 
@@ -109,8 +114,10 @@ def control_options() -> list[dict[str, Any]]:
             "unit": about.unit,
             "default": default,
         }
-        if kind is not bool:
+        if kind in (int, float):
             row |= dict(zip(("low", "high"), (x if math.isfinite(x) else None for x in limits), strict=True))
+        elif kind is str:
+            row |= {"low": None, "high": None}
         elif about.negated:
             row["negated"] = about.negated
         rows.append(row)

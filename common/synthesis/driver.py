@@ -9,7 +9,6 @@ from typing import Generic, TypeVar
 
 from common.config.deployment import Bucket
 from common.engines import Engine
-from common.registry import get_model
 from common.speech import Controls
 from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource
@@ -37,7 +36,7 @@ class Driver(ABC, Generic[Config]):
     @property
     def controls(self) -> frozenset[str]:
         """The controls that change something."""
-        return get_model(self.source.model).controls
+        return self.source.controls
 
     @property
     @abstractmethod

@@ -62,7 +62,7 @@ class StageEngines(Mapping[str, Engine]):
             return make_engine(stage, self._source, KERNELS, self._device, self._threads)
         if self._backend in ("onnx", "trt") and stage.name not in self._source.graphs:
             require_torch(f"exporting stage {stage.full_name} of {self._source.weights} to ONNX")
-            if self._backend == "trt":
+            if self._backend == "trt" and self._deployment.no_build:
                 require_export(self._source, self._deployment, stage)
             from common.export.to_onnx import with_graphs
 
@@ -119,11 +119,11 @@ class StageEngines(Mapping[str, Engine]):
 
 
 def require_export(source: ModelSource, deployment: Deployment, stage: Stage) -> None:
-    """An InputError where a stage has no graph yet and so can have no engine: an export takes its time."""
+    """An InputError where a stage has no graph yet and so can have no engine."""
     from common.engines.tensorrt.api import load_tensorrt
     from common.engines.tensorrt.engine_file import build_command
     from common.export.to_onnx import find_cached
 
-    if not deployment.trt_force_build and find_cached(source, [stage]) is None:
+    if find_cached(source, [stage]) is None:
         command = build_command(source, deployment, load_tensorrt(), stage)
         raise InputError(f"{source.weights} has no engines yet: build them with {command}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from common.arrays import Array, concatenate
-from common.speech import AcousticOutput, Controls, MelTooLong, controls_of_each
+from common.speech import AcousticOutput, Controls, MelTooLong, Problem, controls_of_each
 from common.synthesis.segments import Segment, cut
 from common.text import Utterance
 
@@ -73,6 +73,11 @@ def speak_utterances(
     each = controls_of_each(controls, len(utterances))
     spoken = attempts.batch(utterances, each)
     return attempts.again(utterances, spoken, each, CUTS) if retries else spoken
+
+
+def describe_problem(number: int, utterance: Utterance, spoken: SpokenUtterance, retries: int) -> Problem:
+    advice = ADVICE_AFTER_RETRIES if retries else ADVICE
+    return Problem(number, utterance.text, spoken.problem, advice)
 
 
 def alike_batches(

@@ -26,6 +26,7 @@ from common.weights.voices import ModelSource
 TEXT = "Printing was the first of the arts that anybody could afford, and it has never been dear since then."
 KERNELS_LONGEST = 1280  # some 15 s, and 250 letters at a usual pace
 FEWEST_FRAMES, MOST_FRAMES = 4.5, 10.0  # of a symbol, on average over a text: fast speech and slow
+Run = tuple[Bucket | None, int]  # lengths, None for typical ones, and items
 HEADINGS = ("warm-up", "lengths", "batch", "first ms", "again ms")
 
 
@@ -71,40 +72,46 @@ def warm_up(
     or as large as a deployment says, and batches of the chunks, of these `sizes`, of up to so many `streams`.
     The largest run first: the others do with their memory.
     """
-    batches = sorted({1, *(batch_sizes or [tts.batch_size or 1])})
-    for driver in (tts.acoustic, tts.vocoder):
-        lengths: Sequence[Bucket | None] = driver.engines.buckets or (None,)
-        if driver.engines.on_kernels and not driver.engines.buckets:
-            longest = min(KERNELS_LONGEST, driver.longest_mel)
-            if isinstance(driver, AcousticModel):
-                lengths = padded_texts(longest, driver.longest_text)
-            else:
-                lengths = [Bucket(0, mel) for mel in padded_mels(longest)]
-        runs = [(b, n) for b, n in itertools.product(lengths, batches) if n == 1 or driver.takes(n, b)]
-        if driver is tts.vocoder:
-            chunks = chunk_runs(tts.vocoder, streams, sizes or ChunkSizes())
-            runs += [run for run in chunks if run not in runs]
-        if driver.engines.on_kernels:
-            runs.sort(key=_work, reverse=True)
-        for name in driver.engines:
-            engine = driver.engines[name]
-            if not driver.captures_all:
-                for bucket, batch in runs:
-                    yield _run_stage(engine, driver.source, bucket, batch)
-        for bucket, batch in runs:
-            for one in driver.warm_ups(bucket, batch):
-                yield _timed(one.what, one.lengths, batch, one.run)
+    batches = batch_sizes or [tts.batch_size or 1]
+    yield from warm_up_model(tts.acoustic, batches)
+    yield from warm_up_model(tts.vocoder, batches, chunk_runs(tts.vocoder, streams, sizes or ChunkSizes()))
     yield _timed("a sentence", "", 1, lambda: tts.speak(TEXT))
     for driver in (tts.acoustic, tts.vocoder):
         driver.engines.count_anew()
 
 
-def _work(run: tuple[Bucket | None, int]) -> tuple[int, int]:
+def warm_up_model(
+    driver: AcousticModel | Vocoder, batch_sizes: Sequence[int], chunks: Sequence[Run] = ()
+) -> Iterator[Warmed]:
+    """The stages of one model, for single items, batches of these sizes, and these runs."""
+    batches = sorted({1, *batch_sizes})
+    lengths: Sequence[Bucket | None] = driver.engines.buckets or (None,)
+    if driver.engines.on_kernels and not driver.engines.buckets:
+        longest = min(KERNELS_LONGEST, driver.longest_mel)
+        if isinstance(driver, AcousticModel):
+            lengths = padded_texts(longest, driver.longest_text)
+        else:
+            lengths = [Bucket(0, mel) for mel in padded_mels(longest)]
+    runs: list[Run] = [(b, n) for b, n in itertools.product(lengths, batches) if n == 1 or driver.takes(n, b)]
+    runs += [run for run in chunks if run not in runs]
+    if driver.engines.on_kernels:
+        runs.sort(key=_work, reverse=True)
+    for name in driver.engines:
+        engine = driver.engines[name]
+        if not driver.captures_all:
+            for bucket, batch in runs:
+                yield _run_stage(engine, driver.source, bucket, batch)
+    for bucket, batch in runs:
+        for one in driver.warm_ups(bucket, batch):
+            yield _timed(one.what, one.lengths, batch, one.run)
+
+
+def _work(run: Run) -> tuple[int, int]:
     bucket, batch = run
     return (batch * bucket.mel, batch * bucket.text) if bucket else (0, batch)
 
 
-def chunk_runs(vocoder: Vocoder, streams: int, sizes: ChunkSizes) -> list[tuple[Bucket, int]]:
+def chunk_runs(vocoder: Vocoder, streams: int, sizes: ChunkSizes) -> list[Run]:
     """The lengths and batches in which a vocoder on CUDA kernels makes the next chunks of several streams."""
     if not vocoder.prefers_batches or not vocoder.engines.on_kernels:
         return []

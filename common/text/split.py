@@ -23,16 +23,21 @@ def _words(text: str) -> frozenset[str]:
 # Before a name or in the middle of a phrase: these never end a sentence.
 _NEVER_LAST = _words("""mr mrs ms mx dr drs prof rev hon gen brig col
     maj capt cmdr lt sgt cpl pvt adm sen rep gov
-    pres supt insp msgr messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl""")
+    pres supt insp msgr messrs mme mlle fr amb atty e.g i.e eg ie vs v cf viz ca approx esp incl asst mgr pfc
+    cpt cpo mmes sra srta emer""")
 # Not the end before a number: "No. 5", "p. 12".
 _BEFORE_NUMBER = _words("""no nos fig figs vol vols p pp ch chap sec sect art eq eqs op par para ext tel apt
-    ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins sec secs lb
-    lbs oz""")
-_BEFORE_NUMERAL = _words("ch chap vol vols pt bk sec art no mk fig")
+    ste rm bldg mar dec hwy rte rt fl ser pt ph rs sun sat wed hr hrs min mins sec secs lb lbs oz arts cl
+    chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num deut josh judg sam kgs chr
+    chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph phil col thess tim tit heb
+    jas pet""")
+_BEFORE_NUMERAL = _words("ch chap vol vols pt bk sec art no mk fig sc pp p")
 # The end only before a word that often begins a sentence: "Acme Inc. The price rose", not "Acme Inc. Tokyo".
 _PERHAPS_LAST = _words("""etc inc ltd co corp llc plc bros jr sr esq st ave blvd rd ln hwy mt ft dept univ
     assn govt est min max avg al ed eds ph.d jan feb apr jun jul aug sep sept oct nov mon tue tues thu thur
-    thurs fri sq cu expy pkwy pl ct rte mi lb lbs oz hr hrs mins sec secs""")
+    thurs fri sq cu expy pkwy pl ct rte mi lb lbs oz hr hrs mins sec secs pc pcs pkg pkgs qty amt acct doz
+    pr ea cath hosp mo mos wk wks yr yrs tbsp tsp gal gals qt qts pt pts ctr dist intl natl mfg cont alt
+    elev pop wt ht sc det dir exec comm cond prop amend misc orig""")
 _STARTERS = _words("""a after all also although an and another are as at because before both but by can could
     did do does each even every finally first for from had has have he her here his how however i if in is it
     its let many may meanwhile might most must my next no not now of on one only or our she should since so
@@ -49,6 +54,7 @@ _WORD = re.compile(r"[^\W_]")
 _NEXT_WORD = re.compile(rf"\s*[{re.escape(_OPENING)}]*(\w{{0,24}}\.?)")
 _NUMERAL = re.compile(r"[IVXLC]{2,8}\.?|[VX]\.?")
 _NUMBER_FOLLOWS = re.compile(r"\s*[+(#$£€]?\d")
+_CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}-?\d")
 _DOTTED = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # an initial, or U.S
 _LIST_ITEM = re.compile(r"[-*•‣·–—]\s|\(?(?:\d{1,3}|[a-zA-Z])[.)]\s")
 _CLAUSE_END = re.compile(r"[;:,][\"'”’)\]]*(?=\s)|[—，；：、](?=.)|\s[-–](?=\s)", re.DOTALL)
@@ -162,13 +168,20 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
     if len(words) == 1 and mark.start() - start < _LOOK_BACK and word.isdigit() and len(word) <= 3:
         return False  # the number of an item: "1. Wash your hands."
     abbreviation = word.lower()
+    if "-" in word and word[0].isdigit():  # "6-oz", "10-min"
+        abbreviation = abbreviation.rpartition("-")[2]
     if abbreviation in _NEVER_LAST:
         return False
     if abbreviation in _BEFORE_NUMBER and _NUMBER_FOLLOWS.match(text, end):
         return False
-    if abbreviation in _BEFORE_NUMERAL and _NUMERAL.fullmatch(next_word):
+    if abbreviation in _BEFORE_NUMERAL and _NUMERAL.fullmatch(
+        next_word.upper() if len(next_word) > 1 else next_word
+    ):
         return False
-    known = abbreviation in _PERHAPS_LAST or _DOTTED.fullmatch(word) is not None
+    if abbreviation in ("no", "nos", "ref", "lot") and _CODE_FOLLOWS.match(text, end):
+        return False
+    is_inch = abbreviation == "in" and len(words) > 1 and words[-2][-1].isdigit()
+    known = is_inch or abbreviation in _PERHAPS_LAST or _DOTTED.fullmatch(word) is not None
     if lowercase:
         return not capitals and not known
     if not known:

@@ -5,16 +5,18 @@ Batches of similar length run as CUDA graphs, one per length bucket, on a corpus
 
 import argparse
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from common.training.corpus.batches import Bucket, Utterances, utterance_batches
 from common.training.loop import Recipe, Trainer, adamw, start
 
+VALIDATION = "validation_"  # begins the names of losses on held-out utterances
 # Scalars by name, without their weights, and the network's prediction.
 Losses = tuple[dict[str, Tensor], NamedTuple]
 
@@ -36,8 +38,8 @@ class AcousticTrainer(Trainer):
     betas = (0.9, 0.98)
 
     def __init__(self, args: argparse.Namespace, corpus: Utterances, model: nn.Module):
-        self.config, contract, recipe = args.built
-        self.corpus = corpus
+        _, contract, recipe = args.built
+        self.config, self.corpus = model.config, corpus
         super().__init__(model, recipe, contract, recipe.clip_norm)
         self.networks = {"model": model}
         self.optimisers = {"optimiser": adamw(model, recipe.learning_rate, self.betas, recipe.weight_decay)}
@@ -53,10 +55,23 @@ class AcousticTrainer(Trainer):
     def step(self, key: Bucket, members: Tensor) -> dict[str, Tensor]:
         self.optimisers["optimiser"].zero_grad()
         losses, _ = self.losses(self.model, key, members)
-        weights = {name: getattr(self.recipe, f"{name}_loss_weight") for name in losses if name != "mel"}
-        sum(weights.get(name, 1.0) * loss for name, loss in losses.items()).backward()
+        self.weighted(losses).backward()
         self.update()
         return {name: loss.detach() for name, loss in losses.items()}
+
+    def weighted(self, losses: Mapping[str, Any]) -> Any:
+        """The sum of the losses, times their weights."""
+        weights = {name: getattr(self.recipe, f"{name}_loss_weight") for name in losses if name != "mel"}
+        return sum(weights.get(name, 1.0) * loss for name, loss in losses.items())
+
+    def score(self, values: Mapping[str, float]) -> float:
+        """The held-out loss, of `validate`'s values: the best weights have the least."""
+        held_out = {name: value for name, value in values.items() if name.startswith(VALIDATION)}
+        return self.weighted({name.removeprefix(VALIDATION): value for name, value in held_out.items()})
+
+    def samples(self) -> Iterator[tuple[str, np.ndarray, None]]:
+        """Names and mels [n_mels, T] of held-out sentences as the averaged model speaks them."""
+        return iter(())
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
@@ -64,7 +79,7 @@ class AcousticTrainer(Trainer):
         model, bucket = self.averaged_model(), self.corpus.validation()
         members = torch.tensor(bucket.members, device=self.device)
         losses, prediction = self.losses(model, bucket, members)
-        shown = {f"validation_{name}": loss.item() for name, loss in losses.items()}
+        shown = {f"{VALIDATION}{name}": loss.item() for name, loss in losses.items()}
         return shown | self.inspect(model, members, prediction)
 
     def inspect(self, model: nn.Module, members: Tensor, prediction: NamedTuple) -> dict[str, float]:

@@ -3,14 +3,16 @@
 import argparse
 import contextlib
 import csv
+import itertools
 import json
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
 import safetensors.torch
 import torch
 
@@ -20,7 +22,9 @@ from common.engines.cuda_graphs import capture
 from common.errors import InputError
 from common.files import write_bytes
 from common.registry import get_model
+from common.training.voice import WEIGHTS
 
+LAST = "last.pt"  # of a run: everything, beside its weights
 WARM_UP_STEPS = 3  # eager steps of a shape before its capture: cuDNN and lazy optimiser state settle in them
 
 
@@ -174,6 +178,7 @@ class Trainer(ABC):
     networks: dict[str, torch.nn.Module]
     optimisers: dict[str, torch.optim.Optimizer]
     leave_out: tuple[str, ...] = ()  # names of weights that begin so are used in training only
+    info: Mapping[str, object] = {}  # what stands beside the weights, for what reads them
 
     def __init__(
         self, model: torch.nn.Module, recipe: Recipe, contract: MelContract, clip_norm: float | None = None
@@ -250,7 +255,7 @@ class Log:
         self.path = folder / "losses.csv"
         self.started = time.monotonic()
 
-    def write(self, step: int, values: dict[str, float]) -> None:
+    def write(self, step: int, values: dict[str, float], note: str = "") -> None:
         seconds = time.monotonic() - self.started
         with self.path.open("a", newline="") as file:
             writer = csv.writer(file)
@@ -258,7 +263,7 @@ class Log:
                 writer.writerow(["step", "seconds", *values])
             writer.writerow([step, round(seconds, 1), *(f"{v:.6g}" for v in values.values())])
         shown = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
-        print(f"step {step}  {seconds:.0f} s  {shown}", flush=True)
+        print(f"step {step}  {note or f'{seconds:.0f} s'}  {shown}", flush=True)
 
     def plot(self) -> None:
         """One small curve per logged value; skipped where matplotlib is not installed."""
@@ -277,6 +282,15 @@ class Log:
             axis.plot([int(r["step"]) for r in rows], [float(r[name]) for r in rows], linewidth=0.8)
             axis.set(title=name, xlabel="step")
         figure.savefig(self.path.with_suffix(".png"), dpi=100)
+
+
+def save_mel_picture(path: Path, mel: np.ndarray) -> None:
+    """A mel [n_mels, T] as an image, time to the right; skipped without matplotlib."""
+    try:
+        from matplotlib.image import imsave
+    except ImportError:
+        return
+    imsave(path, mel, origin="lower", cmap="magma", vmin=-11.5, vmax=1.0)
 
 
 def plot_alignment(path: Path, alignment: torch.Tensor) -> None:
@@ -317,43 +331,85 @@ def start(args: argparse.Namespace) -> torch.device:
     return torch.device(args.device)
 
 
+class Run:
+    """A training run in its folder: networks that begin or go on, and all that a resumed run needs."""
+
+    def __init__(self, args: argparse.Namespace, trainer: Trainer):
+        self.folder, self.trainer, self.seed = args.out, trainer, args.seed
+        self.save_seconds, self.stopped, self.rate = args.save_minutes * 60, False, 0.0
+        if args.init:
+            trainer.load_networks(load_checkpoint(args.init, trainer.device)["trainer"])
+        recipe = trainer.recipe
+        self.schedule = Schedule(
+            recipe.learning_rate, recipe.final_learning_rate, recipe.warm_up_steps, args.steps, args.minutes
+        )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.log = Log(self.folder)
+        if args.resume:
+            self.load_state_dict(load_checkpoint(args.resume, trainer.device))
+
+    def steps(self) -> Iterator[dict[str, torch.Tensor]]:
+        """Trains to the schedule's end or until `stopped`; the losses of each step."""
+        trainer, schedule, steps = self.trainer, self.schedule, GraphedSteps(self.trainer.step)
+        # A resumed run goes on with the batches that it had not seen.
+        batches = itertools.islice(trainer.batches(self.seed), schedule.step, None)
+        saved = schedule.seconds
+        while not (schedule.done or self.stopped):
+            key, inputs = next(batches)
+            self.rate = schedule.rate()
+            for group in (group for o in trainer.optimisers.values() for group in o.param_groups):
+                if isinstance(group["lr"], torch.Tensor):
+                    group["lr"].fill_(self.rate)
+                else:
+                    group["lr"] = self.rate
+            losses = steps(key, **inputs)
+            schedule.step += 1
+            yield losses
+            if schedule.seconds - saved > self.save_seconds:
+                saved = schedule.seconds
+                self.save()
+        self.save()
+
+    def save(self) -> None:
+        save_checkpoint(self.folder / LAST, **self.state_dict())
+        self.save_weights()
+
+    def save_weights(self, **info: object) -> None:
+        schedule = self.schedule
+        minutes = round(schedule.seconds / 60, 1)
+        info = {"steps": schedule.step, "minutes": minutes, **self.trainer.info, **info}
+        self.trainer.save_weights(self.folder / WEIGHTS, info)
+
+    def state_dict(self) -> dict:
+        parts = {"trainer": self.trainer, "schedule": self.schedule}
+        return {name: part.state_dict() for name, part in parts.items()} | {"random": random_state()}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.trainer.load_state_dict(state["trainer"])
+        self.schedule.load_state_dict(state["schedule"])
+        set_random_state(state.get("random", {}))
+
+
+def random_state() -> dict[str, torch.Tensor]:
+    """Of the generators that dropout draws from, by device."""
+    found = {"cpu": torch.get_rng_state()}
+    return found | ({"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_initialized() else {})
+
+
+def set_random_state(state: Mapping[str, torch.Tensor]) -> None:
+    if "cpu" in state:
+        torch.set_rng_state(state["cpu"].cpu())
+    if "cuda" in state and torch.cuda.is_initialized():
+        torch.cuda.set_rng_state(state["cuda"].cpu())
+
+
 def run_training(args: argparse.Namespace, trainer: Trainer, log_every: int) -> None:
     """Trains to the schedule's end, with logs and checkpoints."""
-    if args.init:
-        trainer.load_networks(load_checkpoint(args.init, trainer.device)["trainer"])
-    recipe = trainer.recipe
-    schedule = Schedule(
-        recipe.learning_rate, recipe.final_learning_rate, recipe.warm_up_steps, args.steps, args.minutes
-    )
-    args.out.mkdir(parents=True, exist_ok=True)
-    if args.resume:
-        state = load_checkpoint(args.resume, trainer.device)
-        trainer.load_state_dict(state["trainer"])
-        schedule.load_state_dict(state["schedule"])
-    steps, log, batches = GraphedSteps(trainer.step), Log(args.out), trainer.batches(args.seed)
-
-    def save() -> None:
-        save_checkpoint(args.out / "last.pt", trainer=trainer.state_dict(), schedule=schedule.state_dict())
-        info = {"steps": schedule.step, "minutes": round(schedule.seconds / 60, 1)}
-        trainer.save_weights(args.out / "weights.safetensors", info)
-
-    saved = schedule.seconds
-    while not schedule.done:
-        key, inputs = next(batches)
-        rate = schedule.rate()
-        for group in (group for o in trainer.optimisers.values() for group in o.param_groups):
-            if isinstance(group["lr"], torch.Tensor):
-                group["lr"].fill_(rate)
-            else:
-                group["lr"] = rate
-        losses = steps(key, **inputs)
-        schedule.step += 1
-        if schedule.step % log_every == 0 or schedule.step in (1, 10, 100):
+    run = Run(args, trainer)
+    for losses in run.steps():
+        step = run.schedule.step
+        if step % log_every == 0 or step in (1, 10, 100):
             values = {name: loss.item() for name, loss in losses.items()}
-            log.write(schedule.step, {**values, **trainer.validate(), "rate": rate})
-        if schedule.seconds - saved > args.save_minutes * 60:
-            saved = schedule.seconds
-            save()
-    save()
-    if log.path.exists():
-        log.plot()
+            run.log.write(step, {**values, **trainer.validate(), "rate": run.rate})
+    if run.log.path.exists():
+        run.log.plot()

@@ -7,11 +7,12 @@ complex, as in EnCodec's (arXiv:2210.13438), which sees phases too.
 
 import argparse
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -24,6 +25,7 @@ from common.training.corpus.batches import Segments
 from common.training.loop import Recipe, Trainer, autocast, recipe_parser, start
 
 LEAKY_SLOPE = 0.1
+SAMPLE_FRAMES = 600  # of the held-out mel, about 7 seconds
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,17 @@ class VocoderTrainer(Trainer):
         generator = adversarial + recipe.feature_loss_weight * matching + recipe.mel_loss_weight * mel
         parts = {"adversarial": adversarial, "matching": matching, "mel": mel}
         return {"generator": generator, "discriminator": discriminator, **parts}
+
+    def score(self, values: Mapping[str, float]) -> float:
+        """The held-out loss, of `validate`'s values: the best weights have the least."""
+        return values["validation_mel"]
+
+    def samples(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """A name, the mel [n_mels, T] of held-out audio, and the averaged model's audio [S] of it."""
+        mel = self.held_out[0][:, :, :SAMPLE_FRAMES]
+        with torch.no_grad():
+            audio = self.generate(self.averaged_model(), mel)
+        yield "held-out", mel[0].cpu().numpy(), audio[0, 0].float().cpu().numpy()
 
     def _judge(self, audio: Tensor) -> list[tuple[Tensor, list[Tensor]]]:
         with autocast(self.device):

@@ -21,11 +21,20 @@ from common.speech import Controls
 from common.stages.choose import KINDS
 from common.synthesis.loading import override
 from common.weights.published import parse_checkpoint, read_checkpoint
-from common.weights.voices import VOICE_FILE, FrontendSpec, ModelSource, read_voice, voices_folder
+from common.weights.voices import (
+    VOICE_FILE,
+    FrontendSpec,
+    ModelSource,
+    Voice,
+    load_voice,
+    read_voice,
+    voices_folder,
+)
 
 if TYPE_CHECKING:
     from common.export.to_onnx import Check
 
+WEIGHTS = "weights.safetensors"  # of a model, in a run's or a voice's folder
 ABOUT = ("description", "language", "licence")
 
 
@@ -34,7 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("name", help="name of the voice; a path makes the folder there instead of in voices/")
     several = {"action": "append", "default": []}
     what = "weights.safetensors of a training run, or a published file; once for each model"
-    parser.add_argument("--checkpoint", **several, required=True, metavar="FILE", help=what)
+    parser.add_argument("--checkpoint", **several, metavar="FILE", help=what)
+    what = "folder of melforge voice train: its models, and the others of the voice that it began with; "
+    what += "writes a model card with their scores too"
+    parser.add_argument("--run", **several, type=Path, metavar="RUN", help=what)
     parser.add_argument("--frontend", help="text frontend (default: the acoustic model's)")
     parser.add_argument("--description", default="", help="one sentence about the voice")
     parser.add_argument("--language", default="", help="language code (default: en)")
@@ -49,12 +61,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.add_argument(option, **several, metavar="[MODEL=]X", help=what)
     parser.add_argument("--licence", default="", help="licence of the weights")
     args = parser.parse_args(argv)
+    if not (args.checkpoint or args.run):
+        parser.error("--checkpoint or --run is missing")
 
     require_torch("making a voice")
     from common.export.to_onnx import HEADINGS
 
     folder = Path(args.name) if "/" in args.name else voices_folder() / args.name
-    sources = [read_checkpoint(path, word) for word, path in map(parse_checkpoint, args.checkpoint)]
+    trained = [read_checkpoint(path) for run in args.run for path in weights_of(run)]
+    begun = start_of(trained)
+    sources = [read_checkpoint(path, word) for word, path in map(parse_checkpoint, args.checkpoint)] + trained
+    sources = completed(sources, begun if args.run and not args.add else None)
     sources = [override(source, args.overrides.get(source.model, {})) for source in sources]
     about = {key: getattr(args, key) for key in ABOUT}
     if args.add:
@@ -68,13 +85,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     about["language"] = about["language"] or "en"
     checks = write_voice(folder, sources, FrontendSpec(args.frontend) if args.frontend else None, about)
     run.print_table(HEADINGS, [check.row() for check in checks])
+    if trained:
+        from common.training.card import run_info, write_card
+
+        write_card(folder, {source.model: run_info(source) for source in trained}, begun)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     print(f"{folder}: {size / 1e6:.1f} MB")
     return 0
 
 
 def models_of(args: argparse.Namespace) -> list[str]:
-    return [read_checkpoint(path, word).model for word, path in map(parse_checkpoint, args.checkpoint)]
+    given = [*map(parse_checkpoint, args.checkpoint)]
+    given += [(None, path) for run in args.run for path in weights_of(run)]
+    return [read_checkpoint(path, word).model for word, path in given]
+
+
+def weights_of(run: Path) -> list[Path]:
+    """The weights in a run's folder or, of a run of several models, in the folders in it."""
+    found = [run / WEIGHTS] if (run / WEIGHTS).is_file() else sorted(run.glob(f"*/{WEIGHTS}"))
+    if not found:
+        raise FileNotFoundError(f"{run} holds no {WEIGHTS}: give the folder of a training run")
+    return found
+
+
+def start_of(trained: Sequence[ModelSource]) -> Voice | None:
+    """The voice that the first of these runs began with; None where it was a file, or there was none."""
+    from common.training.card import run_info
+
+    words = str(run_info(trained[0]).get("start", "")) if trained else ""
+    name = words.removeprefix("--voice ")
+    return load_voice(name) if name and name != words else None
+
+
+def completed(sources: Sequence[ModelSource], begun: Voice | None) -> list[ModelSource]:
+    """With the voice's first model of each kind that there is none of."""
+    kinds = {get_model(source.model).kind for source in sources}
+    missing = [begun.models_of(kind)[:1] for kind in KINDS if kind not in kinds] if begun else []
+    return [*sources, *(begun.source(name) for names in missing for name in names)]
 
 
 def write_voice(
@@ -103,7 +150,7 @@ def write_voice(
         draft = Path(name)
         entries = {}
         for source in sources:
-            weights = draft / source.model / "weights.safetensors"
+            weights = draft / source.model / WEIGHTS
             save_weights(weights, halve(source))
             kept = dataclasses.replace(source, weights=weights, graphs={}, given_state=None, networks={})
             exported, made = export_source(kept, weights.parent)

@@ -19,6 +19,7 @@ from common.errors import InputError
 from common.speech import Controls, MelTooLong
 from common.synthesis.acoustic import AcousticModel
 from common.synthesis.vocoder import Vocoder
+from common.synthesis.warm_up import warm_up_model
 from common.text import Analysis, unspoken_rows
 from common.triton import speaking, tensors
 from common.triton.choice import ModelChoice, pick_instance_device
@@ -55,7 +56,14 @@ class Model(ABC):
 
     def controls(self, request: Any) -> Controls:
         parameters = json.loads(request.parameters() or "{}")
-        return speaking.controls_of(parameters, *(source.model for source in self.sources.values()))
+        return speaking.controls_of(parameters, *self.sources.values())
+
+    def warm_up(self, driver: AcousticModel | Vocoder) -> None:
+        """Runs every length and batch that Triton may ask for, where this is wished."""
+        if self.choice.warm_up:
+            _, most = self.choice.limits(self.sources)
+            for _ in warm_up_model(driver, sorted({driver.padded_batch(n) for n in range(2, most + 1)})):
+                pass
 
     def texts(self, request: Any) -> list[str]:
         """The texts of a request, in order."""
@@ -159,6 +167,7 @@ class Acoustic(BatchModel):
         assert driver.source.frontend is not None
         self.symbols = driver.source.frontend.build().symbols
         self.batch_size = self.choice.deployment(driver.source.model).batch_size
+        self.warm_up(driver)
 
     def items(self, request: Any) -> list[Any]:
         controls = self.controls(request)
@@ -184,6 +193,7 @@ class MelToAudio(BatchModel):
         driver = self.choice.driver("vocoder", self.device("vocoder"))
         assert isinstance(driver, Vocoder)
         self.vocoder = driver
+        self.warm_up(driver)
 
     def items(self, request: Any) -> list[Any]:
         controls = self.controls(request)

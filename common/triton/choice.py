@@ -41,7 +41,7 @@ class Choice:
         found: dict[str, Any] = {}
         for f in fields(self):
             value = getattr(self, f.name)
-            if value not in (None, (), {}):
+            if value not in (None, (), {}, False):
                 found[f.name] = value
         if self.deployments:
             plain = asdict(Deployment())
@@ -81,6 +81,7 @@ class ModelChoice(Choice):
     vocoder: str | None = None
     voice: str | None = None
     decoder: str | None = None
+    warm_up: bool = False  # every length and batch runs once before a model is ready
 
     def sources(self) -> dict[str, ModelSource]:
         """The acoustic model's and the vocoder's."""

@@ -14,13 +14,14 @@ import numpy as np
 
 from common.arrays import Array
 from common.errors import InputError, unknown
-from common.runner import fitting_utterances, known_controls, require_controls
+from common.runner import fitting_utterances, require_controls
 from common.speech import Controls, control_fields
 from common.synthesis.acoustic import AcousticModel
 from common.synthesis.finish import join_utterances, require_finite
 from common.synthesis.utterances import alike_batches, run_each, speak_utterances
 from common.synthesis.vocoder import Vocoder
 from common.text import Analysis, Frontend, Utterance
+from common.weights.voices import ModelSource
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +41,14 @@ class Mels:
     controls: Controls
 
 
-def controls_of(parameters: Mapping[str, Any], *models: str) -> Controls:
+def controls_of(parameters: Mapping[str, Any], *sources: ModelSource) -> Controls:
     """The controls that a request's parameters give. An InputError where one would change nothing."""
     known = control_fields()
     for name in parameters:
         if name not in known:
             raise InputError(unknown("parameter", name, known))
     controls = Controls(**{name: _number(value, known[name][0]) for name, value in parameters.items()})
-    require_controls(controls, known_controls(*models), models)
+    require_controls(controls, *sources)
     return controls
 
 
@@ -82,9 +83,11 @@ def speak(
     each = [items[number].controls for number, _ in rows]
 
     def run(batch: Sequence[int]) -> list[Array]:
-        utterances = [_utterance(rows[row][1], symbols) for row in batch]
-        spoken = speak_utterances(acoustic, symbols, utterances, [each[row] for row in batch], retries=0)
-        return [one.mel for one in spoken]
+        # CUDA kernels are captured for each number of items: few numbers should do.
+        padded = [*batch, *[batch[-1]] * (min(size, acoustic.padded_batch(len(batch))) - len(batch))]
+        utterances = [_utterance(rows[row][1], symbols) for row in padded]
+        spoken = speak_utterances(acoustic, symbols, utterances, [each[row] for row in padded], retries=0)
+        return [one.mel for one in spoken[: len(batch)]]
 
     made: dict[int, Any] = {}
     for batch in alike_batches(acoustic, lengths, each, size):

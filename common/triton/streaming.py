@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -37,10 +38,11 @@ class TextToChunks(Model):
             decoder=choice.decoder,
             deployments=choice.deployments,
             overrides=choice.overrides,
+            warm_up=choice.warm_up,
         ).with_threads()
-        self.pairs = Pairs(how, "-".join(models))
-        self.tts = self.pairs.get(self.pairs.first)
         together = ServeSettings().texts_together(how.shares_engines())
+        self.pairs = Pairs(replace(how, streams=together), "-".join(models))
+        self.tts = self.pairs.get(self.pairs.first)
         batches = Batches(attrgetter("batch_key"), self.tts.speak_ahead, together)
         self.scheduler = Scheduler(how.workers(), math.inf, batches=batches)
         self.analysing = ThreadPoolExecutor(1, "text")

@@ -18,6 +18,7 @@ SMALLEST = 1e-6
 MEL_TOLERANCES = {"onnx": {"fp32": 0.01}, "trt": {"fp32": 0.05, "fp16": 0.1}}
 # The part of the symbols whose durations may differ: they lie near the middle between two frames.
 DURATIONS_TOLERANCE = 0.1
+PARTING = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)  # differences of the mels of which the first frames are reported
 
 
 @dataclass
@@ -151,6 +152,13 @@ class Speech:
         ours, theirs = self.reach
         return np.abs(self.got.mel[:, theirs] - self.wanted.mel[:, ours])
 
+    def frames_within(self, level: float) -> int:
+        """How many frames, from the first on, no band of the mels differs by more than `level`."""
+        frames = min(self.wanted.mel.shape[1], self.got.mel.shape[1])
+        error = np.abs(self.got.mel[:, :frames] - self.wanted.mel[:, :frames]).max(axis=0, initial=0)
+        parted = np.flatnonzero(~(error <= level))
+        return int(parted[0]) if len(parted) else frames
+
     def audio_mel_error(self, contract: MelContract) -> float:
         """The mean difference of the mels of the audio."""
         found = []
@@ -181,6 +189,7 @@ class Speech:
             "frames_compared": len(self.reach[0]),
             "symbols": self.symbols,
             "other_durations": self.other_durations,
+            "frames_within": {f"{level:.0e}": self.frames_within(level) for level in PARTING},
             "mel": mel,
             "audio_mel": audio_mel,
             "audio_snr_db": self.snr,

@@ -1,7 +1,7 @@
 """Compares a recogniser on another backend with PyTorch: layers, stages, and what is heard."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -80,8 +80,7 @@ def verify_recogniser(source: ModelSource, setup: Setup, audios: Sequence[np.nda
     with exact_products():
         engines = ComparedEngines(setup, source, form_of(source))
         reference = cast(Recogniser, get_model(source.model).driver_class(source, engines))
-        deployment = replace(setup.deployment, trt_force_build=False)
-        how = (setup.backend, setup.device, setup.threads, deployment)
+        how = (setup.backend, setup.device, setup.threads, setup.deployment)
         wanted = list(hear_pieces(reference, audios))
         got = list(hear_pieces(make_recogniser(setup.source, *how), audios))
     labels = reference.labels

@@ -48,6 +48,9 @@ def conclusion(found: Verification) -> list[str]:
         + (f"; SNR of the samples {snr:.1f} dB" if snr is not None else "")
         + ("" if speech["within"] else judged)
     ]
+    if not speech["judged"]:
+        within = (f"{level} for {frames}" for level, frames in speech["frames_within"].items())
+        lines.append(f"from the first frame on, the mels stay within {', '.join(within)} frames")
     compared, first = found.comparisons, found.first_wrong
     wrong = sum(not one.ok for one in compared)
     if first is None:

@@ -78,7 +78,7 @@ class Setup:
         return PRECISIONS[self.backend, "fp32" if "*" in stage.float32_layers else self.precision]
 
     def engine(self, stage: Stage, bucket: Bucket | None) -> Engine:
-        """The engine used for synthesis, built if missing."""
+        """The engine used for synthesis."""
         if stage.name in self.deployment.kernels:
             return make_engine(stage, self.source, KERNELS, self.device, self.threads)
         if stage.name in self.loops:
@@ -86,21 +86,14 @@ class Setup:
         return self._make(stage, self.source, self.deployment, bucket)
 
     def layered_engine(self, stage: Stage) -> Engine:
-        """An engine that also returns the outputs of those layers that its graph has."""
-        plain = replace(self.deployment, trt_file_path="", trt_file_path_list=())
+        """An engine that also returns the outputs of those layers that its graph has. No command builds it
+        ahead, so that it is built whatever the deployment says.
+        """
+        plain = replace(self.deployment, trt_file_path="", trt_file_path_list=(), no_build=False)
         layered, graph = layered_graph(stage, self.source, self.loops.get(stage.name))
         return self._make(layered, replace(self.source, graphs={stage.name: graph}), plain, None)
 
     def _make(self, stage: Stage, source: ModelSource, how: Deployment, bucket: Bucket | None) -> Engine:
-        if self.backend == "trt":
-            from common.engines.tensorrt.api import load_tensorrt
-            from common.engines.tensorrt.build import build_stage
-            from common.engines.tensorrt.engine_file import engine_file
-
-            trt = load_tensorrt()
-            file = engine_file(stage, source, how, trt, bucket)
-            build_stage(file, source, trt, how.trt_force_build, how.trt_max_ws_size)
-            how = replace(how, trt_force_build=False)
         return make_engine(stage, source, self.backend, self.device, self.threads, how, bucket)
 
 
@@ -320,8 +313,7 @@ def verify(
                 if pattern not in setup.ran:
                     raise InputError(f"--layers {pattern!r}: no such layer runs in the stages that speak")
             form = decoder if kind == "acoustic" else None
-            deployment = replace(setup.deployment, trt_force_build=False)
-            how = (setup.backend, setup.device, setup.threads, form, None, deployment)
+            how = (setup.backend, setup.device, setup.threads, form, None, setup.deployment)
             others[kind] = make_driver(setup.source, *how)
         got = TextToSpeech(frontend, **others, sampling_rate=rate).speak(text, controls)
     ordered = [setups[kind] for kind in KINDS if kind in setups]

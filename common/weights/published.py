@@ -109,14 +109,15 @@ def _read_trained(path: Path, model: ModelSpec) -> ModelSource:
     if "config" not in metadata:
         raise InputError(f"checkpoint {path} holds no config: give the weights.safetensors of a training run")
     info = _json(metadata.get("info", "{}"), path)
-    pitch = {key: float(state[key].ravel()[0]) for key in PITCH if key in state}
+    settings = {key: float(state[key].ravel()[0]) for key in PITCH if key in state}
+    settings |= {"speakers": info["speakers"]} if info.get("speakers") else {}
     return ModelSource(
         model=model.name,
         config=build_section(model.config_class, _json(metadata["config"], path), f"{path}: config"),
         weights=path,
         mel=build_section(MelContract, info.get("mel", {}), f"{path}: mel"),
         frontend=FrontendSpec("english") if model.kind == "acoustic" else None,
-        settings=build_settings(model.name, pitch, str(path)),
+        settings=build_settings(model.name, settings, str(path)),
     )
 
 

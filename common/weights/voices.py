@@ -57,6 +57,18 @@ class ModelSource:
         if self.settings is None:
             object.__setattr__(self, "settings", get_model(self.model).settings_class())
 
+    @property
+    def controls(self) -> frozenset[str]:
+        """The names of the controls that change what it speaks: the model's, as its sizes allow."""
+        own = get_model(self.model).controls
+        return own if getattr(self.config, "n_speakers", 1) > 1 else own - {"speaker"}
+
+    @property
+    def speakers(self) -> tuple[str, ...]:
+        """The names of its speakers in the order of their ids, or these; empty where it has one voice."""
+        count = getattr(self.config, "n_speakers", 1)
+        return (self.settings.speakers or tuple(map(str, range(count)))) if count > 1 else ()
+
     @cached_property
     def state(self) -> Mapping[str, np.ndarray]:
         """The weights under the network's own names, in float32. Read once for all engines of this source."""

@@ -27,8 +27,13 @@ def main(repository: str, *options: str) -> None:
         sys.exit(f"error: nvidia-pytriton has nothing for Python {version}")
     for path in (*(server / "backends" / "python").iterdir(), stub):
         (backends / "python" / path.name).symlink_to(path)
-    # That process takes the first libpython and the first python3 that it finds.
-    libraries = (sysconfig.get_config_var("LIBDIR"), str(package.parent / "nvidia_pytriton.libs"))
+    # That process takes the first libpython and the first python3 that it finds. The library is alone in
+    # its folder: a system's has others too, such as a cuDNN that is not PyTorch's.
+    libpython = Path(sysconfig.get_config_var("LIBDIR")) / sysconfig.get_config_var("INSTSONAME")
+    (backends / "lib").mkdir()
+    if libpython.is_file():
+        (backends / "lib" / libpython.name).symlink_to(libpython)
+    libraries = (str(backends / "lib"), str(package.parent / "nvidia_pytriton.libs"))
     environment = {
         **os.environ,
         "LD_LIBRARY_PATH": ":".join((*libraries, os.environ.get("LD_LIBRARY_PATH", ""))),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -16,9 +17,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from common.config.deployment import Bucket, Deployment
-from common.engines.tensorrt import api
+from common.engines.backends import make_engine
+from common.engines.tensorrt import api, build
 from common.engines.tensorrt.api import TensorRT, load_tensorrt
-from common.engines.tensorrt.build import build_engine, build_stage, stage_model
+from common.engines.tensorrt.build import build_engine, build_or_read, build_stage, stage_model
 from common.engines.tensorrt.engine_file import (
     build_command,
     engine_file,
@@ -307,6 +309,32 @@ def test_a_missing_engine_names_the_command(pretended):
         file.read()
 
 
+def test_a_missing_engine_is_built_with_a_line_where_it_is_loaded(pretended, capsys):
+    source, file = pretended
+    file.path.unlink()
+    with pytest.raises(ValueError, match=r"h\.generator\.trt is missing: build the engine"):
+        build_or_read(file, source, PRETENDED, Deployment(no_build=True))
+    assert capsys.readouterr().err == ""
+    assert build_or_read(file, source, PRETENDED, Deployment()) == b"plan" * 100
+    said = capsys.readouterr().err
+    assert re.fullmatch(r"built hifigan\.generator in fp32 in \d+\.\d s: .*/h\.generator\.trt\n", said)
+    build_or_read(file, source, PRETENDED, Deployment())
+    assert capsys.readouterr().err == ""
+
+
+def test_an_engine_is_built_anew_once_in_a_process(pretended, capsys, monkeypatch):
+    source, file = pretended
+    anew = Deployment(trt_force_build=True)
+    monkeypatch.setattr(build, "STARTED", time.time_ns() + 10**9)  # the file is older than the process
+    build_or_read(file, source, PRETENDED, anew)
+    assert capsys.readouterr().err.startswith("built hifigan.generator")
+    monkeypatch.setattr(build, "STARTED", file.path.stat().st_mtime_ns - 1)
+    build_or_read(file, source, PRETENDED, anew)
+    assert capsys.readouterr().err == ""
+    with pytest.raises(ValueError, match="no_build and trt_force_build contradict each other"):
+        dataclasses.replace(anew, no_build=True)
+
+
 @pytest.mark.slow
 def test_the_command_says_all_that_an_engine_depends_on(tiny_voice, monkeypatch, sources):
     monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
@@ -337,7 +365,7 @@ def test_what_is_not_exported_has_no_engines(trained, tmp_path, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     source = read_checkpoint(trained["hifigan"])
     with pytest.raises(ValueError, match=r"has no engines yet: build them with python -m hifigan\.build_trt"):
-        make_driver(source, "trt", "cuda")
+        make_driver(source, "trt", "cuda", deployment=Deployment(no_build=True))
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(ValueError, match="the backend trt on cuda: PyTorch sees no GPU here"):
         make_driver(source, "trt")
@@ -441,6 +469,29 @@ def test_every_stage_builds(sources, tmp_path, model, name, precision):
     report = json.loads(file.note.read_text())["report"]
     assert report["layers"] > 10 and report["seconds"] > 0
     assert len(file.read()) > 1000
+
+
+@pytest.mark.trt
+@pytest.mark.rtx
+def test_an_engine_that_is_missing_is_built_where_it_is_asked_for(sources, tmp_path, monkeypatch, capsys):
+    """All but its loading, which takes a GPU."""
+    from common.engines.tensorrt import engine
+
+    def load(plan, *_):
+        return SimpleNamespace(plan=plan, memory_bytes=len(plan), scratch_bytes=0)
+
+    monkeypatch.setattr(engine, "require_gpu", lambda device: None)
+    monkeypatch.setattr(engine, "LoadedPlan", load)
+    monkeypatch.setattr("torch.cuda.Stream", lambda device: None)
+    source = dataclasses.replace(sources("hifigan"), networks={})
+    how = Deployment(trt_file_path=str(tmp_path / "h.trt"))
+    made = make_engine(stage_of(source, "denoiser"), source, "trt", "cuda", deployment=how)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("built hifigan.denoiser in fp32 in ") and line.endswith("/h.denoiser.trt")
+    assert made.loaded.plan == (tmp_path / "h.denoiser.trt").read_bytes()
+    with pytest.raises(ValueError, match=r"generator\.trt is missing: build the engine"):
+        refusing = dataclasses.replace(how, no_build=True)
+        make_engine(stage_of(source, "generator"), source, "trt", "cuda", deployment=refusing)
 
 
 @pytest.mark.trt

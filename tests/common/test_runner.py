@@ -7,6 +7,7 @@ import math
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import torch
 
 from common.audio.denoiser import bias_spectrum, spectra_of
 from common.engines import WrappedEngine
+from common.errors import InputError
 from common.runner import ChunkSizes, TextToSpeech
 from common.speech import Controls
 from common.synthesis.finish import FADE, KNEE, complete_peaks, finish, soft_clip
@@ -390,7 +392,7 @@ class LoudVocoder:
     """Its audio swings beyond 1, so many times a second; `vocode_chunks` gives it in chunks."""
 
     hop = 256
-    controls = frozenset()
+    source = SimpleNamespace(model="loud", controls=frozenset())
     prefers_batches = False
 
     def __init__(self, swings: float):
@@ -495,9 +497,11 @@ def test_controls_are_checked(control, message):
         Controls(**control)
 
 
-def test_a_speaker_that_is_not_there_is_named(tts):
-    with pytest.raises(ValueError, match="speaker 3 does not exist: this model has 1"):
-        tts.speak("Hello.", Controls(speaker=3))
+@pytest.mark.parametrize("speaker", [3, "3", "ann"])
+def test_a_voice_of_one_speaker_has_no_control_of_it(tts, speaker):
+    with pytest.raises(InputError, match="'speaker' would change nothing: this voice has one speaker"):
+        tts.speak("Hello.", Controls(speaker=speaker))
+    tts.require_controls(Controls(speaker="0"))
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "...", "?!"])

@@ -1,6 +1,7 @@
 """Files for other programs: they run in ONNX Runtime alone, with their axes named and their own check."""
 
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import onnx
 import onnxruntime
 import pytest
 
+from common.engines.tensorrt.api import load_tensorrt
 from common.export import check_files, self_contained
 from common.export.self_contained import write_files
 from common.export.to_onnx import source_stages
@@ -62,6 +64,42 @@ def test_the_shipped_voices_files_run_in_onnx_runtime_alone(model, precision, tm
         text = (tmp_path / "out" / "README.md").read_text()
         assert f"## {stage.full_name}.onnx" in text and f"in {precision}" in text
         assert all(f"| {tensor.name} |" in text for tensor in (*stage.inputs, *stage.outputs))
+
+
+def shapes_in(text: str, option: str) -> dict[str, tuple[int, ...]]:
+    """Those of an option of trtexec, by input."""
+    (written,) = re.findall(rf"--{option}=(\S+)", text)
+    pairs = (part.split(":") for part in written.split(","))
+    return {name: tuple(map(int, shape.split("x"))) for name, shape in pairs}
+
+
+@pytest.mark.slow
+@pytest.mark.trt
+@pytest.mark.rtx
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("model", ["fastpitch", "fastspeech", "tacotron2", "hifigan", "waveglow"])
+def test_tensorrt_builds_the_files_with_the_readmes_shapes(model, precision, tmp_path):
+    """As trtexec does it: TensorRT's own parser and builder, and nothing of ours but the folder."""
+    source = load_voice().source(model)
+    write_files(source, choose_stages(source, None), tmp_path, precision, seconds=0)
+    trt = load_tensorrt().api
+    logger = trt.Logger(trt.Logger.ERROR)
+    commands = re.findall(r"^trtexec .*$", (tmp_path / "README.md").read_text(), re.MULTILINE)
+    files = {re.findall(r"--onnx=(\S+)", command)[0]: command for command in commands}
+    assert files.keys() == {path.name for path in tmp_path.glob("*.onnx")}
+    for name, command in files.items():
+        builder = trt.Builder(logger)
+        network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+        parser = trt.OnnxParser(network, logger)
+        assert parser.parse_from_file(str(tmp_path / name)), parser.get_error(0)
+        profile = builder.create_optimization_profile()
+        least, usual, most = (shapes_in(command, f"{which}Shapes") for which in ("min", "opt", "max"))
+        for tensor in (network.get_input(i) for i in range(network.num_inputs)):
+            if -1 in tuple(tensor.shape):
+                profile.set_shape(tensor.name, least[tensor.name], usual[tensor.name], most[tensor.name])
+        config = builder.create_builder_config()
+        config.add_optimization_profile(profile)
+        assert builder.build_serialized_network(network, config), name
 
 
 def test_the_check_needs_only_onnx_runtime_and_numpy_and_finds_a_damage(tiny_voice, tmp_path):

@@ -14,7 +14,7 @@ from common.export.to_onnx import source_stages
 from common.registry import get_model
 from common.speech import Audio, Timings
 from common.stages import plan_of
-from common.verify.compare import Comparison, shared_frames
+from common.verify.compare import Comparison, Speech, shared_frames
 from common.verify.stages import Setup, perturb, share_layers, verify
 
 TEXT = "Hello."
@@ -175,3 +175,11 @@ def test_frames_belong_together_where_symbols_last_as_long():
     assert (ours.tolist(), theirs.tolist(), other, symbols) == ([0, 1, 5], [0, 1, 6], 1, 3)
     (ours, theirs), other, _ = shared_frames(spoken([2, 3]), spoken([2, 3]))
     assert ours.tolist() == theirs.tolist() == [0, 1, 2, 3, 4] and not other
+
+
+def test_from_which_frame_on_two_mels_part():
+    wanted, got = spoken([3, 3]), spoken([3, 4])
+    got.mels[0][0, 2:] += [2e-4, 0, 0.5, np.nan, 0]
+    speech = Speech(wanted, got, 0.1, False, *shared_frames(wanted, got))
+    assert [speech.frames_within(level) for level in (1e-5, 1e-3, 1.0)] == [2, 4, 5]
+    assert Speech(wanted, wanted, 0.1, False, *shared_frames(wanted, wanted)).frames_within(1e-5) == 6

@@ -258,7 +258,7 @@ def test_subtitles(infer, fails, tmp_path):
         (("--pace", "0"), "pace must be a number from 0.1 to 10, not 0"),
         (("--pace", "nan"), "pace must be"),
         (("--volume", "-1"), "volume must be"),
-        (("--speaker", "7"), "speaker 7 does not exist"),
+        (("--speaker", "7"), "the control 'speaker' would change nothing: this voice has one speaker"),
         (("--device", "gpu"), "unknown device 'gpu': use cpu, cuda, cuda:N or auto"),
         (("--plot", "nowhere/x.png"), "the folder nowhere does not exist"),
         (("--subtitles", "nowhere/x.srt"), "the folder nowhere does not exist"),

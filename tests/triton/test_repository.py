@@ -15,6 +15,7 @@ from common.triton.choice import ModelChoice, pick_instance_device
 from common.triton.config import Word, to_text
 from common.triton.repository import to_bytes
 from common.triton.tensors import signatures
+from common.weights.voices import load_voice
 
 
 def test_a_config_is_text_that_people_can_read():
@@ -158,15 +159,37 @@ def test_batches_give_what_speak_gives_and_errors_stay_with_their_item(tts):
         np.testing.assert_allclose(samples, tts.speak(text, controls).samples, atol=1e-5)
 
 
+def test_cuda_kernels_get_few_numbers_of_items(tts, monkeypatch):
+    texts = [speaking.analyse(tts.frontend, text, 30).utterances for text in ("one", "a b", "c")]
+    items = [speaking.Symbols([one.ids for one in utterances], Controls()) for utterances in texts]
+    wanted = speaking.speak(tts.acoustic, tts.frontend.symbols, items)
+    given = []
+
+    def synthesise(ids, controls):
+        given.append(len(ids))
+        return original(ids, controls)
+
+    original = tts.acoustic.synthesise
+    monkeypatch.setattr(tts.acoustic, "synthesise", synthesise)
+    monkeypatch.setattr(type(tts.acoustic), "prefers_batches", True)
+    monkeypatch.setattr(tts.acoustic, "padded_batch", lambda number: 1 << (number - 1).bit_length())
+    made = speaking.speak(tts.acoustic, tts.frontend.symbols, items, batch_size=8)
+    assert given == [4]
+    assert len(made) == 3
+    for one, other in zip(made, wanted, strict=True):
+        np.testing.assert_allclose(one[0], other[0], atol=1e-5)
+
+
 def test_parameters_are_controls():
-    assert speaking.controls_of({"pace": "1.5", "seed": "3"}, "fastpitch", "hifigan") == Controls(
-        pace=1.5, seed=3
-    )
+    voice = load_voice()
+    sources = voice.source("fastpitch"), voice.source("hifigan")
+    assert speaking.controls_of({"pace": "1.5", "seed": "3"}, *sources) == Controls(pace=1.5, seed=3)
     for parameters, message in (
         ({"pacce": 1}, "unknown parameter 'pacce'"),
         ({"pace": "fast"}, "pace must be a number from 0.1 to 10, not 'fast'"),
         ({"sigma": 1.0}, "the control 'sigma' would change nothing"),
         ({"pitch_flatten": "yes"}, "pitch_flatten must be true or false"),
+        ({"speaker": "ann"}, "the control 'speaker' would change nothing: this voice has one speaker"),
     ):
         with pytest.raises(InputError, match=message):
-            speaking.controls_of(parameters, "fastpitch", "hifigan")
+            speaking.controls_of(parameters, *sources)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import onnx
 
 GB = 1 << 30
+STARTED = time.time_ns()
 
 
 def stage_model(stage: Stage, source: ModelSource, precision: str = "fp32") -> onnx.ModelProto:
@@ -150,6 +152,24 @@ def watched(api: ModuleType, name: str) -> Iterator[ApiObject]:
             raise monitor.stopped
 
 
+def build_or_read(file: EngineFile, source: ModelSource, trt: TensorRT, how: Deployment) -> bytes:
+    """The plan of an engine, built where it is missing; a line on stderr says so.
+
+    `how` may ask that it be built anew, which a process does once, or that a missing one be an InputError.
+    """
+    if not how.no_build:
+        start = time.perf_counter()
+        if build_stage(file, source, trt, how.trt_force_build and not _is_new(file), how.trt_max_ws_size):
+            seconds = time.perf_counter() - start
+            print(f"built {file.title} in {seconds:.1f} s: {file.path}", file=sys.stderr)
+    return file.read()
+
+
+def _is_new(file: EngineFile) -> bool:
+    """Whether the file was written since this process began to use TensorRT."""
+    return file.path.is_file() and file.path.stat().st_mtime_ns > STARTED
+
+
 def build_stage(file: EngineFile, source: ModelSource, trt: TensorRT, force: bool, workspace: float) -> bool:
     """Builds an engine file unless the right one is there, undamaged; returns whether it was built.
 
@@ -164,8 +184,7 @@ def build_stage(file: EngineFile, source: ModelSource, trt: TensorRT, force: boo
             file.read()
             return False
         model = stage_model(file.stage, source, file.precision)
-        name = f"{file.stage.full_name} in {file.precision}"
-        plan, report = build_engine(model, file.profile, trt, name, workspace)
+        plan, report = build_engine(model, file.profile, trt, file.title, workspace)
         facts = {"bytes": len(plan), "sha256": hashlib.sha256(plan).hexdigest(), "report": report}
         note = {**file.made_of, **facts}
         write_bytes(file.path, plan)

@@ -10,7 +10,7 @@ from common.config.deployment import Bucket, Deployment
 from common.engines import Arrays, Engine, Recent, check_inputs
 from common.engines.cuda_graphs import Captured, Graph, own_stream
 from common.engines.tensorrt.api import load_tensorrt
-from common.engines.tensorrt.build import build_stage
+from common.engines.tensorrt.build import build_or_read
 from common.engines.tensorrt.context import ContextRun, LoadedPlan, TrtContext, addressable
 from common.engines.tensorrt.engine_file import engine_file
 from common.engines.tensorrt.steps import (
@@ -57,9 +57,7 @@ class TrtEngine(Engine):
         key = ("trt", file.path, device)
         loaded: LoadedPlan | None = source.networks.get(key)
         if loaded is None:
-            if deployment.trt_force_build:
-                build_stage(file, source, trt, force=True, workspace=deployment.trt_max_ws_size)
-            plan = file.read()
+            plan = build_or_read(file, source, trt, deployment)
             in_order = stage.rtx_in_order and trt.portable
             loaded = source.networks[key] = LoadedPlan(plan, trt, device, file.path, in_order)
         self.memory_owner = self.loaded = loaded

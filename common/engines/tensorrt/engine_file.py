@@ -23,7 +23,7 @@ BUILDER_VERSION = 1
 # Keys of a deployment that do not change its engines, or that `build_command` gives as other options.
 NOT_BUILT = (
     *("kernels", "use_trt", "use_fp16", "engine_memory_limit", "trt_force_build", "trt_cuda_graph"),
-    "onnx_provider",
+    *("onnx_provider", "no_build"),
 )
 # Of a deployment without `batch_size`. A vocoder takes one utterance at a time, and long ones.
 BATCH_SIZES = {"acoustic": 8, "vocoder": 1, "recogniser": 8}
@@ -61,6 +61,10 @@ class EngineFile:
     made_of: Mapping[str, object]
     command: str  # the shell command that builds it
     naming: str = ""  # how a given path became this one, as a sentence
+
+    @property
+    def title(self) -> str:
+        return f"{self.stage.full_name} in {self.precision}"
 
     @property
     def note(self) -> Path:

@@ -23,6 +23,7 @@ export class Column {
     fill(parts.model, options.pairs.map(({ name }) => name));
     fill(parts.format, options.formats);
     parts.model.addEventListener("change", () => this.#offer());
+    parts.voice.addEventListener("change", () => this.#offerControls());
     parts.reset.addEventListener("click", () => (this.controls.values = {}));
     parts.play.addEventListener("click", () => this.#toggle());
     parts.position.addEventListener("input", () => this.#seek(Number(parts.position.value)));
@@ -44,6 +45,7 @@ export class Column {
     if (!this.parts.model.value) this.parts.model.selectedIndex = 0;
     this.#offer();
     if (this.#pair.voices[voice]) this.parts.voice.value = voice;
+    this.#offerControls();
     this.controls.values = controls;
   }
 
@@ -178,7 +180,14 @@ export class Column {
     const about = Object.fromEntries(this.options.voices.map(({ id, description }) => [id, description]));
     fill(voice, Object.keys(this.#pair.voices), about);
     if (this.#pair.voices[before]) voice.value = before;
-    this.controls.offer(this.#pair.controls);
+    this.#offerControls();
+  }
+
+  // A speaker is for a voice that has several.
+  #offerControls() {
+    const { speakers } = this.#pair.voices[this.parts.voice.value];
+    this.controls.suggest("speaker", speakers);
+    this.controls.offer(this.#pair.controls.filter((name) => name !== "speaker" || speakers.length));
   }
 
   #play(seconds) {

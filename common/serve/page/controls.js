@@ -16,6 +16,12 @@ export class ControlFields {
     this.#changed();
   }
 
+  // Lists what a field of text may be.
+  suggest(name, words) {
+    const { list } = this.fields.find(({ control }) => control.name === name);
+    list.replaceChildren(...words.map((word) => new Option(word, word)));
+  }
+
   // Name and value of those that are not as the server has them.
   get values() {
     const changed = this.fields.filter(({ row, read, control }) => !row.hidden && read() !== control.default);
@@ -60,13 +66,20 @@ function field(control, letter, onChange) {
   input.addEventListener("input", onChange);
   const words = (control.negated ?? control.name).replaceAll("_", " ");
   label.textContent = UNITS[control.unit] ? `${words} (${UNITS[control.unit]})` : words;
-  const { read, write } = control.kind === "switch" ? asSwitch(input, control) : asNumber(input, control);
+  const { read, write } = FIELDS[control.kind](input, control);
   write(control.default);
   row.className = control.kind;
   if (control.kind === "switch") row.append(input, label, help);
   else row.append(label, input, help);
-  return { control, row, input, read, write };
+  if (control.kind !== "text") return { control, row, input, read, write };
+  const list = document.createElement("datalist");
+  list.id = `${input.id}-list`;
+  input.setAttribute("list", list.id);
+  row.append(list);
+  return { control, row, input, list, read, write };
 }
+
+const FIELDS = { switch: asSwitch, integer: asNumber, number: asNumber, text: asText };
 
 function asSwitch(input, { negated }) {
   input.type = "checkbox";
@@ -74,6 +87,17 @@ function asSwitch(input, { negated }) {
     read: () => input.checked !== Boolean(negated),
     write: (value) => {
       input.checked = Boolean(value) !== Boolean(negated);
+    },
+  };
+}
+
+function asText(input, control) {
+  input.type = "text";
+  input.placeholder = control.default;
+  return {
+    read: () => (input.value === "" ? control.default : input.value),
+    write: (value) => {
+      input.value = value === control.default ? "" : value;
     },
   };
 }

@@ -31,6 +31,7 @@ export function fromFragment(fragment, controls) {
 }
 
 function valueOf(word, kind) {
+  if (kind === "text") return word;
   return kind === "switch" ? word === "true" : Number(word);
 }
 

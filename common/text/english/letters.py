@@ -54,9 +54,9 @@ class LetterReader:
             if block == 0:  # the later blocks also attend to the first one's output
                 x = x + _softmax(logits) @ weights["thought.weight"].T
         phones = [phone for chunk in logits[1:-1].argmax(-1) for phone in self._chunks[chunk]]
-        # Both letters of a pair sometimes get a phone, but no word has a consonant twice in a row ...
+        # Both letters of a pair sometimes get a phone, but no word has a sound twice in a row ...
         pairs = zip(phones, ["", *phones], strict=False)
-        phones = [phone for phone, before in pairs if phone != before or phone[-1].isdigit()]
+        phones = [phone for phone, before in pairs if phone.rstrip("012") != before.rstrip("012")]
         # ... and none ends in a lone "r" or "l" behind another consonant.
         if len(phones) > 1 and phones[-1] in ("R", "L") and not phones[-2][-1].isdigit():
             phones[-1:] = ["ER0"] if phones[-1] == "R" else ["AH0", "L"]

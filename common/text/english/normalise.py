@@ -15,7 +15,7 @@ from common.text.english.reading.addresses import address
 from common.text.english.reading.cursor import LeftOut, begin, first_reading
 from common.text.english.reading.formats import NUMBERS
 from common.text.english.reading.signs import SIGNS
-from common.text.english.reading.words import WORDS
+from common.text.english.reading.words import WORDS, ordinary_word
 
 _ALIKE = {
     **dict.fromkeys("‘’‛ʼ`´ʹ＇", "'"),
@@ -27,7 +27,7 @@ _ALIKE = {
 }
 _WORD_BREAKS = frozenset("\u00ad\u200b\ufeff\u2060")  # invisible, and nothing is lost
 _NOT_CLEAN = re.compile("[^\t-\r -~]")
-_LETTERS = (address, *WORDS, *SIGNS)  # not every letter begins a word: "ⁿ"
+_LETTERS = (ordinary_word, address, *WORDS, *SIGNS)  # not every letter begins a word: "ⁿ"
 
 
 class Span(NamedTuple):

@@ -58,6 +58,11 @@ def is_known(word: str) -> bool:
     return _known(word) is not None
 
 
+def is_guessed(word: str) -> bool:
+    """Whether a word (in lower case) gets its phones from its letters alone."""
+    return not (_known(word) or _rare(word) or _by_parts(word))
+
+
 def spell(letters: str) -> Phones:
     """The names of letters said as one word, the last one with the main stress."""
     names = [LETTER_NAMES[letter] for letter in letters.lower() if letter in LETTER_NAMES]

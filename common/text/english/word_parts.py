@@ -67,6 +67,13 @@ _SUFFIXES = table("""lessness L AH0 S N AH0 S / fulness F AH0 L N AH0 S / abilit
     AH0 S / ment M AH0 N T / able AH0 B AH0 L / ably AH0 B L IY0 / ship SH IH2 P / hood HH UH2 D / like L AY2
     K / iest IY0 AH0 S T / ful F AH0 L / ing IH0 NG / ers ER0 Z / ish IH0 SH / ist IH0 S T / ism IH2 Z AH0 M /
     ize AY2 Z / ise AY2 Z / man M AH0 N / men M EH0 N / est AH0 S T / er ER0 / or ER0 / ly L IY0 / y IY0""")
+# Endings and beginnings that names have by chance: only on a common word ("Hogner" is no "hogn" + "er").
+_DOUBTFUL_SUFFIXES = words("er or y ly man men ers")
+_DOUBTFUL_PREFIXES = words("re de co dis mis out pre sub trans inter micro counter over under")
+# Endings of names, said otherwise than the words: Warrington, Baumgarten, Soderberg.
+_NAME_ENDINGS = words("""son ton ham berg burg burgh man mann men well ell hall dock land stein sen ville
+    ley wood worth field ford brook er ers ini ino ina itz nick ing ling dorf horn hart hardt heim feld bach
+    hof baum thal tal gard garten bauer meyer maier mayer""")
 # Short words that make compounds (daybreak, airbag); other entries of three letters are mostly names.
 _SHORT_PARTS = words("""act age aid aim air arm art ash back bag bar bat bay bed bee big bin bit box boy bud
     bug bus buy can cap car cat cow cry cup cut dad day dew dog dot dry ear eat egg end eye fan far fat fig
@@ -136,16 +143,31 @@ def _derived(word: str, known: Lookup, base: Lookup) -> Phones | None:
     for suffix, ending in _SUFFIXES:
         if word.endswith(suffix) and len(word) - len(suffix) >= 3:
             for stem in _stems(word[: -len(suffix)]):
-                if phones := known(stem):
+                is_sure = suffix not in _DOUBTFUL_SUFFIXES or (len(stem) > 3 and _is_common(stem, known))
+                if is_sure and (phones := known(stem)):
                     return phones + ending
     for prefix, beginning in _PREFIXES:
-        if word.startswith(prefix) and len(word) - len(prefix) >= 4 and (phones := base(word[len(prefix) :])):
+        rest = word.removeprefix(prefix)
+        if len(rest) < 4 or rest == word or not (phones := base(rest)):
+            continue
+        if prefix not in _DOUBTFUL_PREFIXES or _is_inflected(rest, known):
             return beginning + phones
     return None
 
 
+def _is_inflected(word: str, known: Lookup) -> bool:
+    """Whether the dictionary has a form of a word in -ed or -ing, which it has of few names."""
+    stems = (word, word + word[-1], word[:-1] if word[-1] == "e" else word)
+    return any(known(stem + ending) for stem in stems for ending in ("ed", "ing"))
+
+
+def _is_common(word: str, known: Lookup) -> bool:
+    """Whether the dictionary has another form of a word."""
+    return any(known(word + ending) for ending in ("s", "es")) or _is_inflected(word, known)
+
+
 def _compound(word: str, known: Lookup) -> Phones | None:
-    """Two words of the dictionary in one, at the evenest split."""
+    """Two common words of the dictionary in one, at the evenest split."""
     best: Phones | None = None
     evenness = 2
     for cut in range(3, len(word) - 2):
@@ -155,6 +177,10 @@ def _compound(word: str, known: Lookup) -> Phones | None:
         if shorter <= evenness or is_rare:
             continue
         if first[-1] in "tspcgw" and second[0] == "h" and shorter < 4:  # more likely one sound: "th", "sh"
+            continue
+        if second in _NAME_ENDINGS or not _is_common(first, known):
+            continue
+        if not (_is_inflected(second, known) or (shorter > 3 and _is_common(second, known))):
             continue
         a, b = known(first), known(second)
         if a and b:

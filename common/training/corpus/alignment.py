@@ -6,6 +6,7 @@ word is out of its vocabulary. Gaps between words go to the punctuation or space
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,6 +33,18 @@ def speech_bounds(audio: np.ndarray, rate: int) -> tuple[float, float]:
     return loud[0] * frame / rate, (loud[-1] + 1) * frame / rate
 
 
+@dataclass(frozen=True, eq=False)
+class PhoneTimes:
+    """Of every phone: start and end in seconds, float64 `[phones, 2]`, and how well it fits.
+
+    `scores` float64 `[phones]` are mean log-likelihoods of 10 ms, in pocketsphinx's units: about -15 for
+    clear speech, below -60 for another phone.
+    """
+
+    times: np.ndarray
+    scores: np.ndarray
+
+
 class Aligner:
     """Aligns utterances one after another; one aligner a process."""
 
@@ -45,8 +58,20 @@ class Aligner:
         self.names = (f"w{i}" for i in itertools.count())
         self.words = 0
 
-    def phone_times(self, audio: np.ndarray, rate: int, words: Sequence[Sequence[str]]) -> np.ndarray:
-        """Start and end in seconds of every phone, float64 `[phones, 2]`; an InputError where none fits."""
+    def phone_times(self, audio: np.ndarray, rate: int, words: Sequence[Sequence[str]]) -> PhoneTimes:
+        """When each phone of these words is said; an InputError where the audio does not hold them."""
+        # A decoder adapts to what it heard before, and one that failed may be in an utterance still.
+        try:
+            return self._phone_times(audio, rate, words)
+        except (ValueError, RuntimeError):
+            self._renew()
+        try:
+            return self._phone_times(audio, rate, words)
+        except (ValueError, RuntimeError) as error:
+            self._renew()
+            raise InputError(f"pocketsphinx does not find it in the audio ({error})") from None
+
+    def _phone_times(self, audio: np.ndarray, rate: int, words: Sequence[Sequence[str]]) -> PhoneTimes:
         import soxr
 
         if self.words > WORDS_PER_DECODER:
@@ -71,20 +96,32 @@ class Aligner:
             raise InputError("pocketsphinx found no alignment")
         known = set(names)
         phones = (phone for word in alignment.words() if word.name in known for phone in word)
-        times = [(phone.start / 100, (phone.start + phone.duration) / 100) for phone in phones]
-        if len(times) != sum(len(word) for word in words):
-            raise InputError(f"pocketsphinx aligned {len(times)} phones of {sum(len(w) for w in words)}")
-        return np.array(times)
+        found = [(phone.start, phone.duration, phone.score) for phone in phones]
+        if len(found) != sum(len(word) for word in words):
+            raise InputError(f"pocketsphinx aligned {len(found)} phones of {sum(len(w) for w in words)}")
+        starts, lengths, scores = np.array(found, np.float64).T
+        return PhoneTimes(np.stack([starts, starts + lengths], 1) / 100, scores / np.maximum(lengths, 1))
 
     def durations(self, audio: np.ndarray, rate: int, hop: int, symbols: Sequence[str]) -> np.ndarray:
         """Frames per symbol, int64 `[symbols]`: one or more for a phone, `len(audio) // hop` in all."""
-        words = [list(group) for phone, group in itertools.groupby(symbols, is_phone) if phone]
-        times = self.phone_times(audio, rate, words)
-        # The aligner lets the first and last phone swallow short silences at the edges.
-        begin, end = speech_bounds(audio, rate)
-        times[0, 0] = np.clip(begin - EDGE, times[0, 0], times[0, 1] - 0.01)
-        times[-1, 1] = np.clip(end + EDGE, times[-1, 0] + 0.01, times[-1, 1])
-        return spread(times, symbols, len(audio) // hop, rate / hop)
+        return durations_of(self.phone_times(audio, rate, words_of(symbols)).times, audio, rate, hop, symbols)
+
+
+def words_of(symbols: Sequence[str]) -> list[list[str]]:
+    """The phones of each word of an utterance's symbols."""
+    return [list(group) for phone, group in itertools.groupby(symbols, is_phone) if phone]
+
+
+def durations_of(
+    times: np.ndarray, audio: np.ndarray, rate: int, hop: int, symbols: Sequence[str]
+) -> np.ndarray:
+    """Phone times `[phones, 2]` of a recording -> frames per symbol, as `Aligner.durations` gives them."""
+    times = times.copy()
+    # The aligner lets the first and last phone swallow short silences at the edges.
+    begin, end = speech_bounds(audio, rate)
+    times[0, 0] = np.clip(begin - EDGE, times[0, 0], times[0, 1] - 0.01)
+    times[-1, 1] = np.clip(end + EDGE, times[-1, 0] + 0.01, times[-1, 1])
+    return spread(times, symbols, len(audio) // hop, rate / hop)
 
 
 def spread(times: np.ndarray, symbols: Sequence[str], frames: int, frames_per_second: float) -> np.ndarray:

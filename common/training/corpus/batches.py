@@ -19,8 +19,25 @@ from common.errors import InputError
 from common.training.corpus.dataset import load_audio, load_labels
 
 BLOCK, CONTEXT = 32_768, 4  # frames computed at once, and frames on each side that settle its edges
-VALIDATION_FRAMES = 6_000  # the corpus's last 70 seconds are never trained on
-VALIDATION_UTTERANCES = 64  # nor are its last utterances
+# The corpus's last frames and utterances are never trained on: so many, or of a small corpus this share.
+VALIDATION_FRAMES = 6_000  # 70 seconds
+VALIDATION_UTTERANCES = 64
+VALIDATION_SHARE = 0.05
+
+
+def validation_count(most: int, total: int) -> int:
+    """How many of all utterances or frames validate."""
+    return min(most, max(1, int(total * VALIDATION_SHARE)))
+
+
+def held_out_utterances(speaker: np.ndarray) -> np.ndarray:
+    """Which utterances validate, bool [utterances]: the last ones of each speaker, int64 [utterances]."""
+    mask = np.zeros(len(speaker), bool)
+    numbers = np.unique(speaker)
+    for number in numbers:
+        rows = np.flatnonzero(speaker == number)
+        mask[rows[-validation_count(max(1, VALIDATION_UTTERANCES // len(numbers)), len(rows)) :]] = True
+    return mask
 
 
 @torch.no_grad()
@@ -60,6 +77,7 @@ class Segments:
         self.frames = len(self.audio) // self.hop
         self.mels = [corpus_mel(self.audio, contract)]
         self.mels += [load_mels(path, self.frames, device) for path in mels]
+        self.validation_frames = validation_count(VALIDATION_FRAMES, self.frames)
 
     def cut(self, starts: Tensor, frames: int, source: Tensor) -> tuple[Tensor, Tensor]:
         """Start frames (B,) and which mel each takes -> mel (B, n_mels, frames), audio (B, 1, S)."""
@@ -72,8 +90,8 @@ class Segments:
 
     def held_out(self) -> tuple[Tensor, Tensor]:
         """The corpus's last frames, which no batch holds: mel (1, n_mels, T), audio (1, 1, T * hop)."""
-        start = torch.tensor([self.frames - VALIDATION_FRAMES], device=self.device)
-        return self.cut(start, VALIDATION_FRAMES, torch.zeros_like(start))
+        start = torch.tensor([self.frames - self.validation_frames], device=self.device)
+        return self.cut(start, self.validation_frames, torch.zeros_like(start))
 
     def batches(
         self, batch_size: int, frames: int, predicted_share: float, seed: int
@@ -81,7 +99,12 @@ class Segments:
         """Endless batches of random segments, a share of them with a predicted mel where there are any."""
         device, size = self.device, (batch_size,)
         random = torch.Generator(device).manual_seed(seed)
-        limit = self.frames - VALIDATION_FRAMES - frames
+        limit = self.frames - self.validation_frames - frames
+        if limit < 1:
+            raise InputError(
+                f"the corpus is too small: its {self.frames} frames hold no segment of {frames} and "
+                f"{self.validation_frames} more that validate"
+            )
         while True:
             starts = torch.randint(0, limit, size, device=device, generator=random)
             source = torch.randint(1, max(2, len(self.mels)), size, device=device, generator=random)
@@ -110,6 +133,10 @@ class Utterances:
         self.first = torch.from_numpy(offsets[:-1] // contract.hop_length).to(device)
         self.frames = torch.from_numpy(labels.frames).to(device)
         self.lengths = torch.tensor([len(ids) for ids in labels.ids], device=device)
+        self.names, self.texts = labels.names, labels.texts
+        self.speakers = labels.speakers  # names; none where there is one speaker
+        self.speaker = torch.from_numpy(labels.speaker).to(device)
+        self.held_out = held_out_utterances(labels.speaker)
         voiced = np.concatenate(labels.pitch)
         voiced = voiced[voiced > 0]
         self.pitch_mean, self.pitch_std = float(voiced.mean()), float(voiced.std())  # Hz
@@ -141,9 +168,23 @@ class Utterances:
 
     def validation(self) -> Bucket:
         """The held-out utterances as one batch; its members are `Bucket.members`."""
-        members = torch.arange(len(self) - VALIDATION_UTTERANCES, len(self), device=self.device)
+        members = torch.from_numpy(np.flatnonzero(self.held_out)).to(self.device)
         symbols, frames = self.longest(members)
         return Bucket(symbols, -(-frames // 8) * 8, len(members), tuple(members.tolist()))
+
+    def measure_pitch_by(self, mean: float, deviation: float) -> None:
+        """Takes another mean and deviation in Hz than the corpus's own, such as the start's of a run."""
+        pitch = torch.where(self.pitch == 0, 0.0, self.pitch * self.pitch_std + self.pitch_mean)
+        self.pitch_mean, self.pitch_std = mean, deviation
+        self.pitch = torch.where(pitch > 0, (pitch - mean) / deviation, 0.0)
+
+    def number_speakers(self, names: Sequence[str]) -> None:
+        """Takes the numbers that a model has for its speakers; InputError for one that it does not have."""
+        for name in self.speakers:
+            if name not in names:
+                raise InputError(f"the corpus's speaker {name!r} is none of the model's: {', '.join(names)}")
+        numbers = torch.tensor([names.index(name) for name in self.speakers], device=self.device)
+        self.speaker, self.speakers = numbers[self.speaker], list(names)
 
     def replace_durations(self, path: Path) -> None:
         """Takes a .npy file's durations, frames `[all symbols]`; InputError for another corpus's."""
@@ -168,7 +209,7 @@ def utterance_batches(
     All utterances but those that validate come equally often, in a new order each time.
     """
     frames, lengths = corpus.frames.cpu().numpy(), corpus.lengths.cpu().numpy()
-    usable = np.arange(len(frames)) < len(frames) - VALIDATION_UTTERANCES
+    usable = ~corpus.held_out
     buckets, low = [], 0
     for high in bucket_frames:
         members = np.flatnonzero(usable & (frames > low) & (frames <= high))

@@ -1,7 +1,7 @@
 """A labelled corpus in memory: what `scripts/prepare_corpus.py` wrote, as arrays ready for a GPU."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +13,22 @@ LABELS = "labels.npz"
 
 @dataclass
 class Labels:
-    """One entry an utterance; ids, durations (frames) and pitch (Hz, 0 unvoiced) hold one value a symbol."""
+    """One entry an utterance; ids, durations (frames) and pitch (Hz, 0 unvoiced) hold one value a symbol.
+
+    `speaker` int64 `[utterances]` numbers the names in `speakers`; zeros and no names where there is one.
+    """
 
     names: list[str]
     texts: list[str]
     ids: list[np.ndarray]
     durations: list[np.ndarray]
     pitch: list[np.ndarray]
+    speakers: list[str] = field(default_factory=list)
+    speaker: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __post_init__(self) -> None:
+        if not self.speakers:
+            self.speaker = np.zeros(len(self.names), np.int64)
 
     @property
     def frames(self) -> np.ndarray:
@@ -29,6 +38,7 @@ class Labels:
 
 def save_labels(folder: Path, labels: Labels) -> None:
     temporary = folder / "labels.tmp.npz"
+    spoken_by = {"speakers": np.array(labels.speakers), "speaker": labels.speaker.astype(np.int16)}
     np.savez_compressed(
         temporary,
         names=np.array(labels.names),
@@ -37,6 +47,7 @@ def save_labels(folder: Path, labels: Labels) -> None:
         ids=np.concatenate(labels.ids).astype(np.int16),
         durations=np.concatenate(labels.durations).astype(np.int16),
         pitch=np.concatenate(labels.pitch).astype(np.float16),
+        **(spoken_by if labels.speakers else {}),
     )
     temporary.replace(folder / LABELS)
 
@@ -57,7 +68,10 @@ def load_labels(folder: Path) -> Labels:
         cuts = np.cumsum(data["lengths"])[:-1]
         ids, durations = (np.split(data[name].astype(np.int64), cuts) for name in ("ids", "durations"))
         pitch = np.split(data["pitch"].astype(np.float32), cuts)
-        return Labels(data["names"].tolist(), data["texts"].tolist(), ids, durations, pitch)
+        labels = Labels(data["names"].tolist(), data["texts"].tolist(), ids, durations, pitch)
+        if "speakers" in data:
+            labels.speakers, labels.speaker = data["speakers"].tolist(), data["speaker"].astype(np.int64)
+        return labels
 
 
 def load_audio(folder: Path, labels: Labels, hop: int, workers: int = 16) -> tuple[np.ndarray, np.ndarray]:

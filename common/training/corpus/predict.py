@@ -28,7 +28,10 @@ def load(args: argparse.Namespace, model: str) -> tuple[nn.Module, Utterances]:
     state = {name: torch.from_numpy(value) for name, value in source.state.items()}
     network.load_state_dict(state, strict=False)  # what only training needs is not in the file
     device = torch.device(args.device)
-    return network.to(device).eval(), Utterances(args.corpus, source.mel, device)
+    corpus = Utterances(args.corpus, source.mel, device)
+    if source.speakers:
+        corpus.number_speakers(source.speakers)
+    return network.to(device).eval(), corpus
 
 
 def by_length(corpus: Utterances, batch_size: int, doing: str) -> Iterable[Tensor]:

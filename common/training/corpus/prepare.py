@@ -1,15 +1,13 @@
 """Makes a training corpus: the teacher voice reads transcripts, or a real LJSpeech download is labelled."""
 
-import multiprocessing
 import os
 import random
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from tqdm import tqdm
 
 from common.cli import options
 from common.errors import InputError
@@ -17,6 +15,7 @@ from common.text.cmudict import load_cmudict
 from common.text.frontends import get_frontend
 from common.text.split import split_sentences
 from common.training.corpus.dataset import Labels, load_labels, save_labels
+from common.training.corpus.processes import in_processes
 from common.training.corpus.texts import extra_sentences
 
 RATE, HOP = 22_050, 256
@@ -62,6 +61,7 @@ _worker: dict = {}
 
 
 def _start_worker(folder: Path, speak: bool, label: bool) -> None:
+    _worker.clear()
     _worker.update(folder=folder, frontend=get_frontend("english"))
     if label:
         from common.training.corpus.alignment import Aligner
@@ -73,15 +73,20 @@ def _start_worker(folder: Path, speak: bool, label: bool) -> None:
         _worker["teacher"] = Teacher()
 
 
-def pitch_per_symbol(audio: np.ndarray, durations: np.ndarray) -> np.ndarray:
-    """Mean pitch in Hz of each symbol's voiced frames, 0 where none is voiced, float32 `[symbols]`."""
+def pitch_contour(audio: np.ndarray) -> np.ndarray:
+    """WORLD's DIO with StoneMask: Hz in every frame of audio at `RATE`, 0 where it is unvoiced."""
     import pyworld
 
     audio = audio.astype(np.float64)
     contour, times = pyworld.dio(
         audio, RATE, f0_floor=PITCH_FLOOR, f0_ceil=PITCH_CEILING, frame_period=HOP / RATE * 1000
     )
-    contour = pyworld.stonemask(audio, contour, times, RATE)[: durations.sum()]
+    return pyworld.stonemask(audio, contour, times, RATE)
+
+
+def pitch_per_symbol(audio: np.ndarray, durations: np.ndarray) -> np.ndarray:
+    """Mean pitch in Hz of each symbol's voiced frames, 0 where none is voiced, float32 `[symbols]`."""
+    contour = pitch_contour(audio)[: durations.sum()]
     owner = np.repeat(np.arange(len(durations)), durations)[: len(contour)]
     voiced = contour > 0
     totals = np.bincount(owner[voiced], contour[voiced], minlength=len(durations))
@@ -116,12 +121,6 @@ def _label(line: Line) -> tuple[np.ndarray, np.ndarray, np.ndarray] | str:
         return str(error)
 
 
-def _in_workers(do: Callable, jobs: Sequence, workers: int, *settings) -> Iterator:
-    """Each job's result, in order, from processes that `_start_worker(*settings)` prepared."""
-    with multiprocessing.get_context("spawn").Pool(workers, _start_worker, settings) as pool:
-        yield from tqdm(pool.imap(do, jobs, chunksize=8), total=len(jobs), unit="line", mininterval=5)
-
-
 def prepare(folder: Path, lines: list[Line], speak: bool, workers: int) -> Labels:
     """Labels every line (speaking it first when `speak`), writes labels.npz and, when speaking, metadata.csv.
 
@@ -130,14 +129,16 @@ def prepare(folder: Path, lines: list[Line], speak: bool, workers: int) -> Label
     """
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
     rows, failed = [], []
-    for line, result in zip(lines, _in_workers(_label, lines, workers, folder, speak, True), strict=True):
+    results = in_processes(_label, lines, workers, "labelling", _start_worker, folder, speak, True)
+    for line, result in zip(lines, results, strict=True):
         if isinstance(result, str):
             failed.append(f"{line.name}|{result}")
         else:
             rows.append((line.name, line.text, *result))
     if not rows:
         raise InputError(f"no line of the corpus could be labelled; first reason: {failed[0]}")
-    labels = Labels(*map(list, zip(*rows, strict=True)))
+    names, texts, ids, durations, pitch = map(list, zip(*rows, strict=True))
+    labels = Labels(names, texts, ids, durations, pitch)
     if speak:
         metadata = [f"{n}|{t}|{t}\n" for n, t in zip(labels.names, labels.texts, strict=True)]
         (folder / "metadata.csv").write_text("".join(metadata), encoding="utf-8")
@@ -156,7 +157,7 @@ def respeak(folder: Path, workers: int) -> None:
     labels = load_labels(folder)
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
     jobs = list(zip(labels.names, labels.ids, strict=True))
-    frames = list(_in_workers(_respeak, jobs, workers, folder, True, False))
+    frames = list(in_processes(_respeak, jobs, workers, "speaking", _start_worker, folder, True, False))
     different = int((np.array(frames) != labels.frames).sum())
     if different:
         raise InputError(

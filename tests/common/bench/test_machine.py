@@ -22,6 +22,16 @@ class Nvml:
         handle._obj.value = 7
         return 0 if uuid == self.uuid else 6
 
+    def nvmlSystemGetDriverVersion(self, version, length: int) -> int:
+        assert length == len(version)
+        version.value = b"580.65.06"
+        return 0
+
+    def nvmlDeviceGetMaxClockInfo(self, handle, kind: int, clock) -> int:
+        assert handle.value == 7
+        clock._obj.value = {1: 1980, 2: 2619}[kind]
+        return 0
+
     def nvmlDeviceGetUtilizationRates(self, handle, found) -> int:
         assert handle.value == 7
         self.asked += 1
@@ -31,7 +41,7 @@ class Nvml:
 
 @pytest.fixture
 def gpu(monkeypatch):
-    properties = SimpleNamespace(uuid="1-2")
+    properties = SimpleNamespace(uuid="1-2", total_memory=139 << 30)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     monkeypatch.setattr(machine, "BUSY_PERIOD", 0.001)
 
@@ -58,6 +68,15 @@ def test_nothing_is_said_where_the_driver_says_nothing(gpu):
         with machine.busy_share(device) as busy:
             pass
         assert busy() is None
+
+
+def test_the_gpu_is_described_as_its_driver_does(gpu):
+    gpu(Nvml("GPU-1-2", [20]))
+    known = {"uuid": "GPU-1-2", "gpu memory": "142336 MiB"}
+    clocks = {"largest SM clock": "1980 MHz", "largest memory clock": "2619 MHz"}
+    assert machine.gpu_details("cuda") == {**known, "driver": "580.65.06", **clocks}
+    gpu(Nvml("GPU-other", [20]))
+    assert machine.gpu_details("cuda") == known
 
 
 def test_the_memory_of_this_process_counts_on_a_cpu():

@@ -7,7 +7,8 @@ import pytest
 import soundfile
 
 from common.training.corpus.alignment import speech_bounds, spread
-from common.training.corpus.dataset import Labels, load_audio, load_labels, save_labels
+from common.training.corpus.batches import VALIDATION_UTTERANCES, validation_count
+from common.training.corpus.dataset import LABELS, Labels, load_audio, load_labels, save_labels
 from common.training.corpus.prepare import (
     line_symbols,
     read_metadata,
@@ -66,6 +67,25 @@ def test_labels_and_audio_come_back_as_they_were_written(tmp_path):
     audio, offsets = load_audio(tmp_path, back, HOP)
     assert offsets.tolist() == [0, 9 * HOP, 16 * HOP]
     np.testing.assert_array_equal(audio[9 * HOP :], wavs[1][: 7 * HOP])
+
+
+def test_speakers_come_back_with_their_lines(tmp_path):
+    ones = [np.array([1]), np.array([2]), np.array([3])]
+    columns = (["a", "b", "c"], ["A.", "B.", "C."], ones, ones, ones)
+    save_labels(tmp_path, Labels(*columns))
+    assert (load_labels(tmp_path).speakers, load_labels(tmp_path).speaker.tolist()) == ([], [0, 0, 0])
+    with np.load(tmp_path / LABELS) as stored:
+        assert not {"speakers", "speaker"} & set(stored)
+    save_labels(tmp_path, Labels(*columns, speakers=["Ann", "Zoë"], speaker=np.array([1, 0, 1])))
+    back = load_labels(tmp_path)
+    assert back.speakers == ["Ann", "Zoë"] and back.speaker.tolist() == [1, 0, 1]
+    with np.load(tmp_path / LABELS) as stored:
+        assert stored["speaker"].dtype == np.int16
+
+
+@pytest.mark.parametrize(("utterances", "held_out"), [(2, 1), (100, 5), (13_100, 64)])
+def test_a_small_corpus_keeps_a_small_share_for_validation(utterances, held_out):
+    assert validation_count(VALIDATION_UTTERANCES, utterances) == held_out
 
 
 def test_audio_shorter_than_its_labels_is_refused(tmp_path):

@@ -9,7 +9,7 @@ from common.text.english.reading import tables
 from common.text.english.reading.cursor import NUMBER, Cursor, N, Reading
 from common.text.english.reading.dates import month_day
 from common.text.english.reading.money import said_price
-from common.text.english.reading.units import bare_per_unit, singular_unit, unit_after
+from common.text.english.reading.units import LETTERED, bare_per_unit, singular_unit, unit_after
 from common.text.english.word_parts import words
 
 _RANGE = re.compile(rf"(?:-|\s?[–—]\s?)({N})(?![-\d])")
@@ -18,12 +18,14 @@ _SPACED_THOUSANDS = re.compile(
     r"[1-9]\d{0,2}([ \u00a0\u2009\u202f])\d{3}(?:\1\d{3}){0,5}(?![\w-]|[.,:/]\d|\1\d)"
 )
 _GOES_ON = re.compile(r"[/:]\d|\s?=")
+_MILLIONS = re.compile(
+    r"m(?=\s(?:people|users|views|followers|customers|jobs|homes|subscribers|downloads|copies|tonnes|tons|barrels"
+    r"|shares|workers|children|viewers|visitors|fans|voters|households|passengers|vehicles|cases|doses|years)\b)"
+)
+_HALF_DAY = re.compile(r"\s?[apAP]\.?[mM]\b")
 _TIMES = re.compile(r"x(?!\w)")
 _SCORED = re.compile(
     r"\b(?:w[io]ns?|lost|loses?|beat|score[sd]?|led|leads?|by|victory|defeat|draw|tied|game)\b"
-)
-_LETTERED = words(
-    "apt apartment unit suite ste room flat gate seat row section figure fig exhibit class grade"
 )
 _BY = re.compile(rf"(?:\s?x\s?|×)({N})")
 _MAGNITUDE = re.compile(
@@ -47,7 +49,7 @@ _COUNTED = words(
 _NO_YEAR = words("# no nos number")
 _NO_MODEL = words("AD BC CE BCE ISO US UK EU UN AND OR THE OF TO IN FY")
 _ROOMS = words("""room flight suite apartment apt highway route channel area unit bus interstate boeing airbus
-    building gate xbox hwy error status line form rte ste rm""")
+    building gate xbox hwy error status line form rte ste rm office fahrenheit porsche""")
 
 
 def amount(cursor: Cursor) -> Reading:
@@ -100,7 +102,7 @@ def _numbers(cursor: Cursor) -> tuple[list[str], str, int]:
     ranged = _RANGE.match(text, end)
     if not ranged and "=" not in text[end : end + 40]:
         ranged = _SPACED_RANGE.match(text, end)
-        if ranged and _is_difference(cursor, numbers[0], ranged[1]):
+        if ranged and _is_difference(cursor, numbers[0], ranged[1], ranged.end()):
             ranged = None
     is_code = ranged and len(ranged[1]) > 2 and ranged[1][0] == "0" and ranged[1][1] != "."  # "2024-0098"
     goes_on = ranged and _GOES_ON.match(text, ranged.end())  # "1-2/3", "5-3=2"
@@ -113,9 +115,11 @@ def _numbers(cursor: Cursor) -> tuple[list[str], str, int]:
     return numbers, joint, end
 
 
-def _is_difference(cursor: Cursor, first: str, second: str) -> bool:
+def _is_difference(cursor: Cursor, first: str, second: str, end: int) -> bool:
     """Whether "7 - 5" is a subtraction: the second number is less, and it is no score."""
     a, b = (float(number.replace(",", "")) for number in (first, second))
+    if _HALF_DAY.match(cursor.text, end):  # "9 - 5 pm"
+        return False
     return a > b and not _SCORED.search(cursor.text, max(cursor.at - 24, 0), cursor.at)
 
 
@@ -126,6 +130,8 @@ def _is_size(cursor: Cursor, first: str, by: re.Match) -> bool:
 
 
 def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
+    if counted := _MILLIONS.match(cursor.text, end):
+        return " million", counted.end()
     match = _MAGNITUDE.match(cursor.text, end)
     if not match:
         return "", end
@@ -134,8 +140,9 @@ def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
         is_name = len(numbers[-1]) > 2 and following[:1].isupper()
         is_name = is_name or cursor.text[max(cursor.at - 1, 0) : cursor.at] == "-"  # "F-35B"
         is_name = (
-            is_name or cursor.previous.rstrip(".").lower() in _LETTERED or not (cursor.previous or following)
+            is_name or cursor.previous.rstrip(".").lower() in LETTERED or not (cursor.previous or following)
         )
+        is_name = is_name or (numbers == ["3"] and match[2] == "M" and not following[:1].islower())
         if match[2] in "kK" or is_name:
             return "", end
     word = match[1] or match[2]
@@ -158,6 +165,13 @@ def _plain_number(cursor: Cursor, number: str, end: int, is_counted: bool) -> st
         return f"{say.cardinal(int(number[:-2]))} {say.two_digits(int(number[-2:]))}"
     if len(number) == 4 and not is_counted and number[-3:] != "000" and _is_model(cursor, end):
         return say.short(number)
+    is_paired = (
+        len(number) in (3, 4)
+        and number[0] != "0"
+        and not number.endswith("000" if len(number) == 4 else "00")
+    )
+    if is_paired and _is_behind_letters(cursor):
+        return say.short(number)
     return say.integer(number)
 
 
@@ -171,7 +185,10 @@ def _is_year(cursor: Cursor, value: int, previous: str, end: int) -> bool:
     is_dated = before in _BEFORE_YEAR or before in tables.MONTH_NUMBERS
     if not 1100 <= value <= 2099:
         return is_dated and 1000 < value < 2200
+    is_named = following[:1].isupper() or (previous == "the" and value > 1899)  # "the 2020 elections"
     following = following.lower()
+    if is_named and following not in _COUNTED:
+        return True
     is_plural = len(following) > 3 and following[-1] == "s" and not following.endswith(("ss", "us", "is"))
     return is_dated or not (is_plural or following in _COUNTED)
 
@@ -196,6 +213,12 @@ def _is_model(cursor: Cursor, end: int) -> bool:
         return False
     following = cursor.next(end).lower()
     return following not in _COUNTED and not (len(following) > 3 and following.endswith("s"))
+
+
+def _is_behind_letters(cursor: Cursor) -> bool:
+    """Whether a hyphen ties the number to letters: "F-150", "AX-4471"."""
+    before = cursor.previous
+    return before[-1:] == "-" and (before[0].isupper() or any(c.isdigit() for c in before))
 
 
 def _day_or_plus(cursor: Cursor, number: str, said: str, end: int) -> tuple[str, int]:

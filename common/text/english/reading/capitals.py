@@ -16,7 +16,7 @@ _SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")
 # What is numbered in Roman numerals, and who.
 _NUMBERED = words("""chapter part volume vol book act scene section article appendix phase type class grade
     level figure table title war episode stage season round game mark element bowl verse canto unit lesson
-    division tier corps psalm annex category apollo rocky version protocol page p pp""")
+    division tier corps wars quarter psalm annex category apollo rocky version protocol page p pp""")
 _ALWAYS_NUMBERED = words("type class phase stage tier level category schedule")
 _ALSO_IN_SMALL = words("chapter section part volume vol act scene book appendix page p pp")
 _TITLES = words("king queen pope emperor popes tsar kaiser")
@@ -177,6 +177,8 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
     if base in ("II", "III", "IV") and is_name and _is_given_name(cursor.earlier):
         return f"the {say.ordinal(number)}"  # "John Smith III"
     if len(base) > 1 and set(base) <= set("IVX"):
+        if key in ("and", "&") and cursor.earlier.isupper() and say.roman(cursor.earlier):
+            return say.cardinal(number)  # "Rocky V and VI"
         is_sure = base not in _AMBIGUOUS or (is_name and len(before) > 1)
         return say.cardinal(number) if is_sure else ""
     is_year = (

@@ -28,6 +28,13 @@ _WORDS_TOO = words("may march mar dec sep")
 _BEFORE_MONTH = words("""on in by of since until till from before after to the and during between early late
     mid this last next every each""")
 _DATED = words("on by until since before after dated due")
+_DAYS_TOO = words("mon wed sat sun")  # in capitals they are names and words as well
+_ON = words("on next last every each until till by")
+_DAYTIMES = words("night morning afternoon evening nights mornings afternoons evenings noon brunch")
+_OTHER_DAY = re.compile(r"(?:,\s|\s&\s|\sand\s|\sor\s)([A-Z][a-z]{2,4})\b")
+_SHORT_YEAR = re.compile(r"\s'\d\d(?!\w)")
+_MONTHS_ONLY = words("feb aug sept oct nov dec apr")
+_IN = words("in since until till last next early late mid through by")
 _DAY_NAMES = words("mon tues wednes thurs fri satur sun")
 
 
@@ -46,7 +53,7 @@ def iso_date(cursor: Cursor, m: re.Match) -> str:
 @form(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\w/]|[.,-]\d)")
 def date(cursor: Cursor, m: re.Match) -> str:
     """3/4/2021, 4.3.2021; the month first where both are possible."""
-    if len(m[4]) == 2 and m[2] != "/":
+    if len(m[4]) == 2 and m[2] == "." and len(m[0]) < 8:  # a version
         return ""
     first, second = int(m[1]), int(m[3])
     return _date(_full_year(m[4]), first, second) or _date(_full_year(m[4]), second, first)
@@ -115,6 +122,9 @@ def month(cursor: Cursor) -> Reading | None:
     end = cursor.word_end + (cursor.behind_word == ".")
     is_dated = cursor.previous[:1].isdecimal() and not (key in _WORDS_TOO and cursor.word.islower())
     is_dated = is_dated or (_is_behind_day(cursor) and cursor.word != "sun")
+    is_alone = cursor.word.istitle() and cursor.behind_word not in (".", "-", "'")
+    is_dated = is_dated or (is_alone and (key in _MONTHS_ONLY or cursor.previous.lower().rstrip("-") in _IN))
+    is_dated = is_dated or (is_alone and _SHORT_YEAR.match(cursor.text, end) is not None)
     if not is_dated and (
         not _DAY_FOLLOWS.match(cursor.text, end) or not is_month(cursor.word, cursor.previous)
     ):
@@ -131,7 +141,20 @@ def weekday(cursor: Cursor) -> Reading | None:
     end = cursor.word_end + (cursor.behind_word == ".")
     follows = _DATE_FOLLOWS.match(cursor.text, end)
     is_plain = cursor.word.islower() and key in ("sun", "sat", "wed") and cursor.behind_word not in (".", ",")
-    return Reading(tables.WEEKDAYS[key], end) if follows and not is_plain else None
+    is_meant = follows and not is_plain
+    if not is_meant and cursor.behind_word not in (".", "-", "'"):
+        is_meant = cursor.word.istitle() and (key not in _DAYS_TOO or _is_day_named(cursor, end))
+    return Reading(tables.WEEKDAYS[key], end) if is_meant else None
+
+
+def _is_day_named(cursor: Cursor, end: int) -> bool:
+    """Whether "Sat" is the day: "on Sat", "Sat night", "Sat & Sun", "Mon, Tues"."""
+    following = cursor.next(end).lower()
+    before = cursor.earlier if cursor.previous in ("&", "and", ",", "or") else ""
+    if cursor.previous.lower() in _ON or following in _DAYTIMES or before.lower() in tables.WEEKDAYS:
+        return True
+    other = _OTHER_DAY.match(cursor.text, end)
+    return bool(other) and other[1].lower() in tables.WEEKDAYS
 
 
 def dated_fraction(cursor: Cursor, first: int, second: int) -> str:
@@ -155,11 +178,13 @@ def season(cursor: Cursor, m: re.Match) -> str:
     return f"{say.year(first)} {say.two_digits(second) if second else 'two thousand'}"
 
 
-@form(r"(?:(10|100|1000|1,000)s(?=\s+of\b)|(\d{3}0|[2-9]0)'?s(?!\w))")
+@form(r"(?:(10|100|1000|1,000)s(?=\s+of\b)|(\d{3}0|[02-9]0)'?s(?!\w))")
 def decade(cursor: Cursor, m: re.Match) -> str:
     """1990s, 80's, 1000s of."""
     if m[1]:
         return {"10": "tens", "100": "hundreds"}.get(m[1], "thousands")
+    if m[2] == "00":
+        return "two thousands" if cursor.previous.lower() in ("the", "early", "late", "mid-", "mid") else ""
     return say.decade(int(m[2]))
 
 

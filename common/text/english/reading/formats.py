@@ -9,7 +9,7 @@ from common.text.english.reading import tables
 from common.text.english.reading.amounts import amount
 from common.text.english.reading.capitals import letter_name, letters_and_digits
 from common.text.english.reading.cursor import NUMBER, Cursor, Reading, Rule, first_reading, form
-from common.text.english.reading.dates import DATES, dated_fraction, decade
+from common.text.english.reading.dates import DATES, dated_fraction, decade, is_day
 from common.text.english.reading.money import european_price, pence
 from common.text.english.reading.streets import house_number
 from common.text.english.reading.telephone import DIGITS
@@ -25,29 +25,36 @@ _SCIENTIFIC = re.compile(
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"x\d+")
 _SIZES = words("thick wide long deep high tall by of x in and")
-_BOOKS = words("""Genesis Gen Exodus Leviticus Numbers Deuteronomy Joshua Judges Ruth Samuel Kings Ezra
-    Job Psalm Psalms Proverbs Ecclesiastes Isaiah Jeremiah Ezekiel Daniel Hosea Joel Amos Micah Matthew
-    Matt Mark Luke John Acts Romans Corinthians Galatians Ephesians Philippians Colossians Timothy Titus
-    Hebrews James Peter Jude Revelation Rev Surah""")
+_CODES = words("section sec article art rule clause paragraph para § §§ code subsection exception title")
 _SCORES = {("24", "7"): "twenty-four seven", ("9", "11"): "nine eleven", ("7", "11"): "seven eleven"}
 _SCORES |= {("20", "20"): "twenty twenty"}
+_RATED = words("rated rate rates rating score scored scores : gave give gives got get gets solid")
 _HALVED = words("price dozen time marathon way off mast")
 _HEIGHT = r"(\d{1,3})\s?['′](?:\s?-?\s?)(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"
 _NUMBER_WORDS = words("two three four five six seven eight nine ten several some")
 
 
+@form(r"(\d{1,3}):(\d{1,3})(?:\s?[-–]\s?(\d{1,3}))?(?![\w:])")
+def verse(cursor: Cursor, m: re.Match) -> str:
+    """Psalm 23:4, Matt. 5:3-12."""
+    if cursor.previous.rstrip(".") not in tables.BOOKS:
+        return ""
+    spoken = f"{say.integer(m[1])} {say.integer(m[2])}"
+    return f"{spoken} to {say.integer(m[3])}" if m[3] else spoken
+
+
 @form(r"(\d+(?:\.\d+)?)(?::|\s:\s)(\d{1,3}(?:,\d{3})+|\d+)(?![\d:])")
 def ratio(cursor: Cursor, m: re.Match) -> str:
-    """16:9; Psalm 23:4."""
-    if cursor.previous in _BOOKS and ":" in m[0]:
-        return f"{say.integer(m[1])} {say.integer(m[2])}"
+    """16:9."""
     return f"{say.decimal(m[1])} to {say.integer(m[2])}"
 
 
-@form(r"(7[0-8]7)-(\d{1,3})(?![\w-])")
+@form(r"(7[0-8]7)(?:-(\d{1,3})|(?=\s(?:MAX|Max|jet|aircraft|airliner|Dreamliner)))(?![\w-])")
 def airliner(cursor: Cursor, m: re.Match) -> str:
-    """Boeing 737-800."""
-    is_named = m[2].endswith("00") or cursor.previous.startswith("Boeing")
+    """Boeing 737-800, 747-8, 737 MAX."""
+    if not m[2]:
+        return say.short(m[1])
+    is_named = len(m[2]) == 1 or m[2].endswith("00") or cursor.previous.startswith("Boeing")
     return f"{say.short(m[1])} {say.short(m[2])}" if is_named else ""
 
 
@@ -62,13 +69,30 @@ def ip_address(cursor: Cursor, m: re.Match) -> str:
     )
 
 
-@form(
-    r"([45]\d\d)(?:\(([a-z])\)(?:\((\d{1,2})\))?|([kb])(?=\s(?:plan|account|match|saving|contribution|roll)))(?!\w)"
-)
+@form(r"(\d{1,4})((?:\((?:[a-zA-Z]|\d{1,2}|[ivx]{2,4})\)){1,5})(?!\w)")
 def clause_of_code(cursor: Cursor, m: re.Match) -> str:
-    """401(k), 501(c)(3), a 401k plan."""
-    letter = letter_name((m[2] or m[4]).upper())
-    return f"{say.short(m[1])} {letter}" + (f" {say.integer(m[3])}" if m[3] else "")
+    """401(k), 501(c)(3), Rule 12(b)(6)."""
+    if cursor.is_equation or (m[2][1].isdecimal() and cursor.previous.lower() not in _CODES):
+        return ""
+    return f"{say.short(m[1]) if len(m[1]) == 3 else say.integer(m[1])} {_clauses(m[2])}"
+
+
+@form(r"40([13])([kb])(?!\w)")
+def pension(cursor: Cursor, m: re.Match) -> str:
+    """A 401k."""
+    return f"four oh {say.integer(m[1])} {m[2].upper()}"
+
+
+@form(r"802\.(\d{1,2})([a-z]{0,2})(?!\w)")
+def network_standard(cursor: Cursor, m: re.Match) -> str:
+    """802.11ac."""
+    return f"eight oh two point {say.integer(m[1])} {m[2].upper()}".rstrip()
+
+
+@form(r"([23])d(?=\s[A-Z])(?!\s[A-Z]{2})")
+def ordinal_in_law(cursor: Cursor, m: re.Match) -> str:
+    """The 2d Amendment, 3d Cir."""
+    return say.ordinal(int(m[1]))
 
 
 @form(r"\d+(?:\.\d+){2,}(?!\w)")
@@ -117,12 +141,19 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
         return _SCORES[m[2], m[3]]
     if dated := dated_fraction(cursor, top, bottom):
         return dated
-    if cursor.next(m.end()) in ("stars", "points"):
+    before = cursor.previous.lower()
+    is_rating = bottom in (5, 10) and (
+        before in _RATED or cursor.next(m.end()) in ("people", "times", "would")
+    )
+    if cursor.next(m.end()) in ("stars", "points") or is_rating or top == bottom == 10:
         return f"{say.cardinal(top)} out of {say.cardinal(bottom)}"
     if cursor.next(m.end()) == "time":  # music
         return f"{say.cardinal(top)} {say.cardinal(bottom)}"
     if top + bottom == 100:
         return f"{say.cardinal(top)} {say.cardinal(bottom)}"
+    is_date = 12 < bottom < 32 and bottom not in (16, 20) and m[0][-1].isdecimal() and not cursor.is_equation
+    if is_date and is_day(top, bottom):
+        return f"{tables.MONTHS[top - 1]} {say.ordinal(bottom)}"
     return say.fraction(top, bottom)
 
 
@@ -154,13 +185,14 @@ def _with_unit(cursor: Cursor, spoken: str, end: int, is_more_than_one: bool) ->
     return Reading(f"{spoken} of {article} {name}", end)
 
 
-@form(r"(\d{1,3}(?:,\d{3})+|\d+)(?:\s?(?:st|nd|rd|th|ST|ND|RD|TH)(s)?(?!\w)|[ºª](?!\s?[CFK]))")
+@form(r"(\d{1,3}(?:,\d{3})+|\d+)(?:\s?(?:st|nd|rd|th|ST|ND|RD|TH)(s|ly)?(?!\w)|[ºª](?!\s?[CFK]))")
 def ordinal(cursor: Cursor, m: re.Match) -> str:
     """21st, 5ths, 1º."""
     number = m[1].replace(",", "")
     if len(number) > say.MAX_DIGITS or (" " in m[0] and cursor.text[m.end() - 2].isupper()):
         return ""
-    return say.plural(say.ordinal(int(number))) if m[2] else say.ordinal(int(number))
+    said = say.ordinal(int(number))
+    return say.plural(said) if m[2] == "s" else said + (m[2] or "")
 
 
 def scientific(cursor: Cursor) -> Reading | None:
@@ -178,6 +210,8 @@ def scientific(cursor: Cursor) -> Reading | None:
 @form(r"(?:\d+[A-Za-z]|[A-Za-z]+\d)[A-Za-z\d]*")
 def mixed(cursor: Cursor, m: re.Match) -> str:
     """2x4, 3D, 1080p, 5G; not 5km."""
+    if m[0] in tables.RESPELLED:
+        return tables.RESPELLED[m[0]]
     number = NUMBER.match(m[0])[0]
     rest = m[0][len(number) :]
     if rest == "x" and cursor.next(m.end())[:1].isalpha():
@@ -200,6 +234,13 @@ def plural_number(cursor: Cursor, m: re.Match) -> str:
     return say.plural(say.short(m[1])) if behind_hyphen or is_many or len(m[1]) == 3 else ""
 
 
+@form(r"(\d{1,3})ers(?!\w)")
+def team(cursor: Cursor, m: re.Match) -> str:
+    """49ers, 76ers."""
+    said = say.short(m[1])
+    return f"{said}{'rs' if said.endswith('e') else 'ers'}"
+
+
 @form(r"(\d{1,4})!(?=\s?[=+*/×÷−-])")
 def factorial(cursor: Cursor, m: re.Match) -> str:
     """5! = 120."""
@@ -208,8 +249,22 @@ def factorial(cursor: Cursor, m: re.Match) -> str:
 
 NUMBERS: tuple[Rule, ...] = (
     *DATES,
+    verse,
     *TIMES,
-    *(airliner, ip_address, ratio, house_number, *DIGITS, clause_of_code, dotted_numbers, degrees, feet),
+    *(
+        airliner,
+        ip_address,
+        ratio,
+        house_number,
+        *DIGITS,
+        clause_of_code,
+        pension,
+        network_standard,
+        ordinal_in_law,
+        dotted_numbers,
+        degrees,
+        feet,
+    ),
     *(
         plural_number,
         european_price,
@@ -221,6 +276,7 @@ NUMBERS: tuple[Rule, ...] = (
         duration,
         pence,
         factor,
+        team,
         factorial,
     ),
     *(mixed, amount),
@@ -230,6 +286,20 @@ NUMBERS: tuple[Rule, ...] = (
 def number(cursor: Cursor) -> Reading:
     """Whatever begins with a digit, or with a point before one."""
     return first_reading(NUMBERS, cursor)
+
+
+def _clauses(brackets: str) -> str:
+    """ "(b)(6)" -> "B six"."""
+    parts = brackets[1:-1].split(")(")
+    numerals = (say.roman(part.upper()) if len(part) > 1 and part.isalpha() else None for part in parts)
+    return " ".join(
+        say.cardinal(number)
+        if number
+        else say.integer(part)
+        if part.isdecimal()
+        else letter_name(part.upper())
+        for part, number in zip(parts, numerals, strict=True)
+    )
 
 
 def _behind_whole(fraction: str) -> str:

@@ -20,6 +20,10 @@ _MAGNITUDES = {
     **{"mm": "million", "mil": "million", "k": "thousand", "m": "million", "b": "billion", "t": "trillion"},
 }
 _JOINT = re.compile(r"\s?[-–—]\s?([$£€¥₹]?)(?=\.?\d)")
+_HUNDREDS = re.compile(r"(10{2,3}|1,000|10,000|100,000)s(?!\w)")
+_HUNDRED = {"100": "hundreds", "1000": "thousands", "1,000": "thousands"}
+_HUNDRED |= {"10,000": "tens of thousands", "100,000": "hundreds of thousands"}
+_OF = re.compile(r"\sof\s(?:dollars|pounds|euros)")
 _NOTES = re.compile(r"(\d0)s(?!\w)")
 
 
@@ -34,6 +38,10 @@ def price(cursor: Cursor, currency: str) -> Reading:
 
     `currency`: a sign or code of the tables, or a sign with a country ("US$").
     """
+    if many := _HUNDREDS.match(cursor.text, cursor.at):
+        several = tables.CURRENCIES.get(currency, tables.CURRENCIES["$"])[1]
+        is_said = _OF.match(cursor.text, many.end())
+        return Reading(f"{_HUNDRED[many[1]]}{'' if is_said else f' of {several}'}", many.end())
     if notes := _NOTES.match(cursor.text, cursor.at):
         return Reading(say.decade(int(notes[1])), notes.end())
     prices = [_parse(cursor.text, cursor.at, currency)]
@@ -49,7 +57,7 @@ def said_price(cursor: Cursor, prices: list, currency: str) -> Reading:
     """One price or the two of a range: (number, magnitude with a blank before, where it ends) each."""
     sign_or_code = currency if currency in tables.CURRENCIES else currency[-1]
     one, many, cent, cents = tables.CURRENCIES[sign_or_code]
-    if country := tables.DOLLARS.get(currency[:-1]):
+    if currency[-1] == "$" and (country := tables.DOLLARS.get(currency[:-1])):
         one, many = f"{country} {one}", f"{country} {many}"
     elif currency == "R$":
         one, many, cent, cents = tables.CURRENCIES["BRL"]
@@ -68,15 +76,17 @@ def said_price(cursor: Cursor, prices: list, currency: str) -> Reading:
     return Reading(said + per + " plus" * is_least, end + is_least)
 
 
-@form(r"(\d{1,3}(?:\.\d{3}){0,4}),(\d{2})\s?€(?!\w)")
+@form(r"(\d{1,3}(?:\.\d{3}){0,4}),(\d{2})\s?(?:€|EUR)(?!\w)")
 def european_price(cursor: Cursor, m: re.Match) -> str:
     """1,50 €."""
     return said_price(cursor, [(f"{m[1].replace('.', '')}.{m[2]}", "", m.end())], "€").spoken
 
 
-@form(r"([1-9]\d?)p(?![\w'.])")
+@form(r"([1-9]\d?)([pc])(?![\w'.])")
 def pence(cursor: Cursor, m: re.Match) -> str:
-    """50p."""
+    """50p, 25c."""
+    if m[2] == "c":
+        return f"{say.integer(m[1])} {'cent' if m[1] == '1' else 'cents'}"
     return f"{say.integer(m[1])} {'penny' if m[1] == '1' else 'pence'}"
 
 

@@ -13,7 +13,7 @@ from common.text.english.reading.cursor import Cursor, Reading, Rule
 from common.text.english.reading.formats import number, short_fraction
 from common.text.english.reading.money import price
 from common.text.english.reading.telephone import phone_abroad
-from common.text.english.reading.words import FUNCTIONS
+from common.text.english.reading.words import FUNCTIONS, size_by
 from common.text.english.word_parts import words
 from common.text.symbols import ARPABET
 
@@ -172,7 +172,7 @@ def dash(cursor: Cursor) -> Reading | None:
         is_letters = dashes == "–" and len(cursor.previous) == len(following) == 1 and following.isupper()
         is_range = cursor.previous[:1].isdecimal() and (after in "123456789" or dashes == "–")
         is_range = is_range or is_letters or (before.isdecimal() and following in _NOW)
-        is_range = is_range or (cursor.previous in _ERAS and after.isdecimal())
+        is_range = is_range or (cursor.previous in _ERAS and (after.isdecimal() or following in _ERAS))
         return Reading("to" if is_range else "", end)
     if not before and after.isspace():  # an item of a list
         return Reading("", end)
@@ -316,6 +316,7 @@ def _row(cursor: Cursor, chars: str) -> int:
 SIGNS: tuple[Rule, ...] = (
     *(
         decimal_point,
+        size_by,
         sign,
         apostrophe,
         address,

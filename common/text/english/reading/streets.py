@@ -37,7 +37,11 @@ _AFTER_STREET = words("Suite Apt Ste Unit NW NE SW SE N S E W Rm Room Fl Floor A
 _SENTENCE_ENDS = (".", ",", ";", ":", "?", "!", ")", "&", '"', "(", "-", "–", "—", "/")
 _FULL_KINDS = frozenset(tables.STREETS.values())
 _ALSO_NAMES = words("Pl Ct Ter Cir Sq Way Pt Trl")
-_TITLES = words("dr mr mrs ms st")
+_NO_NAMES = words("dr mr mrs ms st the a an my our your his her their this that is was")
+_CITIES_OF_MD = words("""Baltimore Bethesda Rockville Annapolis Columbia Frederick Spring
+    Gaithersburg Bowie
+    Towson Salisbury Park Hagerstown Laurel Germantown
+    Cumberland City""")
 
 
 @form(rf"(\d{{1,5}})([A-Z])?(?={_STREET}|{_NUMBERED_STREET})")
@@ -94,7 +98,7 @@ def street(cursor: Cursor) -> Reading | None:
     kind = tables.STREETS.get(word)
     if not kind:
         return None
-    is_name = cursor.previous[:1].isupper() and cursor.previous.lower() not in _TITLES
+    is_name = cursor.previous[:1].isupper() and cursor.previous.lower() not in _NO_NAMES
     is_name = is_name or (cursor.previous.isdecimal() and word in ("Fwy", "Hwy", "Expy", "Tpke"))
     is_ordinal = cursor.previous[-2:].lower() in ("st", "nd", "rd", "th") and cursor.previous[:1].isdecimal()
     if not (is_name or is_ordinal):
@@ -135,6 +139,8 @@ def state(cursor: Cursor) -> Reading | None:
     if word not in tables.STATES or not (is_behind_comma or has_code):
         return None
     following = cursor.next(cursor.word_end)
+    if word == "MD" and not has_code and cursor.earlier not in _CITIES_OF_MD:  # a doctor
+        return None
     if word in tables.STATES_ALSO_WORDS and (cursor.is_shouted or not following[:1].isdecimal()):
         return None
     if following[:1].isupper() or cursor.behind_word in ("'", "-", "&"):

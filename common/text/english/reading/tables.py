@@ -28,36 +28,36 @@ WEEKDAYS = _pairs("""mon: Monday; tue tues: Tuesday; wed weds: Wednesday; thu th
 
 # Singular names; plurals are made by rule but for these.
 UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm μm um: micrometer; nm:
-    nanometer; mi: mile; ft: foot; yd yds: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg:
-    microgram; lb lbs: pound; oz: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter; dL dl:
-    deciliter; gal: gallon; qt: quart; tsp: teaspoon; tbsp: tablespoon; cc: cubic centimeter; ha:
-    hectare; s sec secs: second; ms: millisecond; µs μs: microsecond; ns: nanosecond; min mins: minute; h
-    hr hrs: hour; wk wks: week; yr yrs: year; mo mos: month; Hz: hertz; kHz: kilohertz; MHz: megahertz;
-    GHz: gigahertz; THz: terahertz; KB kB: kilobyte; MB: megabyte; GB: gigabyte; TB: terabyte; PB:
-    petabyte; KiB: kibibyte; MiB: mebibyte; GiB: gibibyte; TiB: tebibyte; kb: kilobit; Mb: megabit; Gb:
-    gigabit; Tb: terabit; bps: bit per second; kbps Kbps: kilobit per second; Mbps: megabit per second;
-    Gbps: gigabit per second; W: watt; kW: kilowatt; MW: megawatt; GW: gigawatt; mW: milliwatt; kWh:
-    kilowatt-hour; MWh: megawatt-hour; GWh: gigawatt-hour; TWh: terawatt-hour; Wh: watt-hour; V: volt;
-    kV: kilovolt; mV: millivolt; mA: milliamp; mAh: milliamp-hour; Ah: amp-hour; Ω Ω: ohm; kΩ kΩ:
-    kilo-ohm; MΩ: megaohm; µF μF: microfarad; pF: picofarad; nF: nanofarad; J: joule; kJ: kilojoule; MJ:
-    megajoule; cal: calorie; kcal: kilocalorie; eV: electron-volt; keV: kilo-electron-volt; MeV:
-    mega-electron-volt; GeV: giga-electron-volt; TeV: tera-electron-volt; N: newton; kN: kilonewton; Pa:
-    pascal; hPa: hectopascal; kPa: kilopascal; MPa: megapascal; GPa: gigapascal; psi: pound per square
-    inch; atm: atmosphere; mmHg: millimeter of mercury; K: kelvin; dB: decibel; dBA: decibel A; lm:
-    lumen; lx: lux; mol: mole; mmol: millimole; mph: mile per hour; kph kmh: kilometer per hour; mpg:
-    mile per gallon; rpm RPM: revolution per minute; fps FPS: frame per second; ppm: part per million;
-    ppb: part per billion; px: pixel; dpi DPI: dot per inch; ppi PPI: pixel per inch; bpm BPM: beat per
-    minute; in: inch; au AU: astronomical unit; ly: light-year; hp HP: horsepower; kt kts: knot; MP:
-    megapixel; Mpx: megapixel; bbl: barrel; IU: international unit; tbs: tablespoon; pts: point; A: amp;
-    Nm: newton-meter; pct: percent; sqft: square foot; sqm: square meter; Mbit: megabit; kbit: kilobit;
-    Gbit: gigabit""")
+    nanometer; mi: mile; ft: foot; yd yds: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg: microgram;
+    lb lbs: pound; oz: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter; dL dl: deciliter;
+    gal: gallon; qt: quart; tsp: teaspoon; tbsp: tablespoon; cc: cubic centimeter; ha: hectare; s sec secs:
+    second; ms: millisecond; µs μs: microsecond; ns: nanosecond; min mins: minute; h hr hrs: hour; wk wks:
+    week; yr yrs: year; mo mos: month; Hz: hertz; kHz: kilohertz; MHz: megahertz; GHz: gigahertz; THz:
+    terahertz; KB kB: kilobyte; MB: megabyte; GB: gigabyte; TB: terabyte; PB: petabyte; KiB: kibibyte; MiB:
+    mebibyte; GiB: gibibyte; TiB: tebibyte; kb: kilobit; Mb: megabit; Gb: gigabit; Tb: terabit; bps: bit per
+    second; kbps Kbps: kilobit per second; Mbps: megabit per second; Gbps: gigabit per second; W: watt; kW:
+    kilowatt; MW: megawatt; GW: gigawatt; mW: milliwatt; kWh: kilowatt-hour; MWh: megawatt-hour; GWh:
+    gigawatt-hour; TWh: terawatt-hour; Wh: watt-hour; V: volt; kV: kilovolt; mV: millivolt; mA: milliamp;
+    mAh: milliamp-hour; Ah: amp-hour; Ω Ω: ohm; kΩ kΩ: kilo-ohm; MΩ: megaohm; µF μF: microfarad; pF:
+    picofarad; nF: nanofarad; J: joule; kJ: kilojoule; MJ: megajoule; cal: calorie; kcal: kilocalorie; eV:
+    electron-volt; keV: kilo-electron-volt; MeV: mega-electron-volt; GeV: giga-electron-volt; TeV:
+    tera-electron-volt; N: newton; kN: kilonewton; Pa: pascal; hPa: hectopascal; kPa: kilopascal; MPa:
+    megapascal; GPa: gigapascal; psi: pound per square inch; atm: atmosphere; mmHg: millimeter of mercury;
+    K: kelvin; dB: decibel; dBA: decibel A; lm: lumen; lx: lux; mol: mole; mmol: millimole; mph: mile per
+    hour; kph kmh: kilometer per hour; mpg: mile per gallon; rpm RPM: revolution per minute; fps FPS: frame
+    per second; ppm: part per million; ppb: part per billion; px: pixel; dpi DPI: dot per inch; ppi PPI:
+    pixel per inch; bpm BPM: beat per minute; in: inch; au AU: astronomical unit; ly: light-year; hp HP:
+    horsepower; kt kts: knot; MP: megapixel; Mpx: megapixel; bbl: barrel; IU: international unit; tbs:
+    tablespoon; pts: point; A: amp; Nm: newton-meter; pc pcs: piece; µL μL uL: microliter; mM: millimolar;
+    µM μM: micromolar; nM: nanomolar; ng: nanogram; kDa: kilodalton; pct: percent; sqft: square foot; sqm:
+    square meter; Mbit: megabit; kbit: kilobit; Gbit: gigabit""")
 # Written otherwise than is correct, mostly in other capitals.
 LIKE_UNITS = _pairs("""KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml: mL; MG: mg; LB
     LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI: psi; HR HRS
     Hrs: hr; MIN MINS: min; SEC SECS: s; HZ hz: Hz; KHZ khz Khz: kHz; MHZ mhz Mhz: MHz; GHZ ghz Ghz: GHz;
     mb: MB; gb Gig: GB; tb: TB; mbps MBPS: Mbps; gbps GBPS: Gbps; KBPS: kbps; kw KW: kW; kwh KWH Kwh:
     kWh; mw: MW; db: dB; v: V; w: W; mah MAH: mAh; gms gm: g; ltr ltrs: L; mtr mtrs: m; MI:
-    mi; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
+    mi; gals: gal; qts: qt; Mi: mi; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
 PER_ONLY = _pairs("d: day; y: year; pp: person; ea: each; p: person; u: unit")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
 TOUCHING_UNITS = words("in t au AU MP IU mo v w CC mw MI")
@@ -125,15 +125,59 @@ ABBREVIATIONS = _pairs("""mr: Mr; mrs: Mrs; ms: Ms; mx: Mx; messrs: Messers; mme
     Minnesota; tenn: Tennessee; mich: Michigan; nev: Nevada; colo: Colorado; ont: Ontario; que: Quebec;
     e.g: for example; i.e: that is; a.k.a: also known as; ph.d: PHD; n.b: note well; d.c: DC; r.i.p: RIP;
     lit: literally; orig: originally; adj: adjective; adv: adverb; pron: pronounced; syn: synonym; ex:
-    example; sp: spelling; expy: Expressway; rte: Route; rm: room; qtr: quarter; hosp: hospital""")
+    example; sp: spelling; expy: Expressway; rte: Route; rm: room; qtr: quarter; hosp: hospital; asst:
+    Assistant; mgr: Manager; det: Detective; cpt: Captain; drs: Doctors; mmes: Mesdames; pfc: Private First
+    Class; emer: Emeritus; dist: District; rt: Right; sra: Senora; srta: Senorita; arts: articles; cl: clause;
+    chs: chapters; pg: page; pgs: pages; ll: lines; sc: scene; mk: mark; bk: book; bks: books; prop:
+    Proposition; amend: Amendment; cath: Cathedral; doz: dozen; ea: each; sz: size; elev: elevation; mfg:
+    manufacturing; mfr: manufacturer; dir: Director; exec: Executive; comm: Commissioner; cond: condition;
+    ctr: Center; wt: weight; ht: height; pkt: packet; reg: Regulation; util: utility; utils: utilities; ref:
+    reference; bal: balance; pop: population; dep: deputy; cont: continued; std: standard;
+    vers: version; sched: schedule; sgd: signed; secy: Secretary; treas: Treasurer; chmn: Chairman; chm:
+    Chairman; pcs: pieces; yr: year; yrs: years; mos: months; wk: week; wks: weeks; hr: hour; hrs: hours;
+    mins: minutes; secs: seconds""")
+# Cut short without a full stop too; none of them is a word, and most have no vowel to be said by.
+SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; amt: amount; appt:
+    appointment; appts: appointments; approx: approximately; asst: assistant; bday: birthday; bldg:
+    building; bldgs: buildings; blvd: Boulevard; dept: department; depts: departments; govt: government;
+    intl: international; mgmt: management; mgr: manager; msg: message; msgs: messages; mtg: meeting; natl:
+    national; pkg: package; pkgs: packages; pls plz: please; ppl: people; qty: quantity; rcvd: received;
+    sgt: Sergeant; thx thnx: thanks; tmrw tmw: tomorrow; tonite: tonight; wk: week; wks: weeks; yr: year;
+    yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon; tsp: teaspoon;
+    govts: governments; wkly: weekly; yrly: yearly""")
+# With an apostrophe for what is left out.
+SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national; dep't:
+    department; ass'n: association; cont'd: continued; sec'y: secretary; o'er: over; ne'er: never""")
+# Digits for sounds, in small letters only.
+RESPELLED = _pairs("""gr8: great; l8r: later; l8: late; m8: mate; h8: hate; w8: wait; b4: before; sk8: skate;
+    str8: straight; every1: everyone; any1: anyone; some1: someone; 2day: today; 2nite: tonight; 2night:
+    tonight; 2moro 2morrow: tomorrow; 4ever: forever; 4get: forget; g2g: got to go""")
+# Books of the Bible as they are cut short before a chapter and a verse.
+BOOKS = _pairs("""Gen: Genesis; Ex Exod: Exodus; Lev: Leviticus; Num: Numbers; Deut Dt: Deuteronomy; Josh:
+    Joshua; Judg: Judges; Sam: Samuel; Kgs: Kings; Chr Chron: Chronicles; Neh: Nehemiah; Ps Pss: Psalm;
+    Prov: Proverbs; Eccl Eccles: Ecclesiastes; Isa: Isaiah; Jer: Jeremiah; Lam: Lamentations; Ezek: Ezekiel;
+    Dan: Daniel; Hos: Hosea; Mic: Micah; Hab: Habakkuk; Zech: Zechariah; Mal: Malachi; Matt Mt: Matthew; Mk:
+    Mark; Lk: Luke; Jn: John; Rom: Romans; Cor: Corinthians; Gal: Galatians; Eph: Ephesians; Phil:
+    Philippians; Col: Colossians; Thess: Thessalonians; Tim: Timothy; Tit: Titus; Philem: Philemon; Heb:
+    Hebrews; Jas: James; Pet: Peter; Rev: Revelation""")
+BOOKS |= dict.fromkeys(
+    words("""Genesis Exodus Leviticus Numbers Deuteronomy Joshua Judges Ruth Samuel Kings Chronicles Ezra
+    Nehemiah Esther Job Psalm Psalms Proverbs Ecclesiastes Isaiah Jeremiah Lamentations Ezekiel Daniel Hosea
+    Joel Amos Obadiah Jonah Micah Nahum Habakkuk Zephaniah Haggai Zechariah Malachi Matthew Mark Luke John
+    Acts Romans Corinthians Galatians Ephesians Philippians Colossians Thessalonians Timothy Titus Philemon
+    Hebrews James Peter Jude Revelation Surah Sura Quran Koran"""),
+    "",
+)
+ABBREVIATIONS = {**SHORT_FORMS, **ABBREVIATIONS}
 # Without a number behind them these are words of their own, or end a sentence.
 BEFORE_NUMBERS = words(
-    "no nos nr fig figs vol vols ch chap sec sect art par para pp p op ext eq eqs ed ser fl ste apt ex pt ms"
+    "no nos nr fig figs vol vols ch chap sec sect art par para pp p op ext eq eqs ed ser fl ste apt ex pt ms "
+    "arts cl chs pg pgs ll sc mk bk bks prop reg ref"
 )
 # Words as well: the full stop belongs to the sentence unless a capital or a number follows.
 ALSO_WORDS = words("""gen col rep sen gov pres ave sq al art min max temp mass fig sec ed ex sp ch mar jun dec
     sun sat wed mon fl lit est no pt pl ct fr v ms ala trans orig par tex ser eq ext amb natl adm sept incl
-    para mo""")
+    para mo det dist rt emer prop amend dir exec comm cond ctr ref reg pop dep util rev doz std""")
 STATES_WITH_STOP = _pairs("""Ill: Illinois; Pa: Pennsylvania; Va: Virginia; Ga: Georgia; Md: Maryland;
     Mo: Missouri; Ky: Kentucky; La: Louisiana; Del: Delaware; Kan: Kansas; Neb: Nebraska; Ore: Oregon;
     Wash: Washington; Wyo: Wyoming; Vt: Vermont; Cal: California; Ind: Indiana; Miss: Mississippi; Mont:
@@ -177,9 +221,10 @@ SHORT_WORDS = words("""a am an as at be by do go he hi if in is it me my no of o
 SMALL_ACRONYMS = words("""usb cpu cpus gpu gpus html http https url urls pdf pdfs dvd dvds tv tvs faq
     faqs diy atm atms css xml gps ssd ssds hdd vpn vpns isp dna rna ssh ftp tcp udp dns fbi cia nba nfl
     nhl mlb usa uk ceo cfo cto pc pcs php sms id3 kpi kpis rgb lcd oled svg api apis ip dj djs ufo ufos
-    gdp hiv iq nyc lgbt bbc cnn nhs phd hr gmt rsvp bbq csv ssl tls iot""")
+    gdp hiv iq nyc lgbt bbc cnn nhs phd hr gmt rsvp bbq csv ssl tls iot omg wtf idk imo imho afaik tbh smh
+    nvm irl fyi ama aka brb ttyl btw ikr fwiw ffs pov gpa roi bmi gui ide llm llms os pr""")
 # ... but for these, which are letters unless the whole sentence is in capitals.
-SPELLED = words("US IT AM PM WHO UN UK EU TV PC AI ID PA MA AC DC CD ER OT PS CV AD")
+SPELLED = words("US IT AM PM WHO UN UK EU TV PC AI ID PA MA AC DC CD ER OT PS CV AD MS")
 
 # Words that their accents tell from others, or whose letters without accents tell too little.
 ACCENTED = _pairs("""résumé: R EH1 Z AH0 M EY2; résumés: R EH1 Z AH0 M EY2 Z; exposé: EH2 K S P OW0 Z

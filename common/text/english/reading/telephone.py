@@ -21,6 +21,7 @@ _DIALLED = re.compile(
     re.IGNORECASE,
 )
 _SHORT_CODES = words("911 999 112 411 101 988 211 311 511 611 711 811")
+_CALLS = words("call calls caller callers operator operators dispatcher dispatchers hotline tape tapes")
 _CODES = words("isbn issn pmid oclc ssn pin passcode password cvv cvc otp ext extension x zip postcode")
 _CODED = _CODES | words("code account routing serial order tracking reference confirmation id member policy")
 _LINKS = words(": is no number code")
@@ -60,10 +61,13 @@ def vanity_number(cursor: Cursor, m: re.Match) -> str:
     return ("one " if m[0].startswith("1") and m[0][1] in "-. " else "") + f"{area}, {' '.join(parts)}"
 
 
-@form(r"\d+(?:-\d+){2,}(?!\w)|\d{4}(?: \d{4}){3}(?!\w)|0\d{1,4}(?:[ -]\d{3,8}){1,3}(?!\w)")
+@form(
+    r"\d+(?:-\d+){2,}(?!\w)|1[38]00 \d{3} \d{3}(?!\w)|\d{3}/\d{3}-\d{4}(?!\w)"
+    r"|\d{4}(?: \d{4}){3}(?!\w)|0\d{1,4}(?:[ -]\d{3,8}){1,3}(?!\w)"
+)
 def digit_groups(cursor: Cursor, m: re.Match) -> str:
     """078-05-1120, 1234 5678 1234 5678, 020 7946 0958."""
-    return ", ".join(say.digits(group) for group in re.split("[- ]", m[0]))
+    return ", ".join(say.digits(group) for group in re.split("[-/ ]", m[0]))
 
 
 @form(r"(\d{3}) (\d{4})(?![\w-]|[.,]\d)")
@@ -86,7 +90,7 @@ def code(cursor: Cursor, m: re.Match) -> str:
     """911, 4155552671, PIN 4821, a card ending in 1234, PO Box 1234."""
     number, before = m[0], cursor.previous.rstrip(".").lower()
     if number in _SHORT_CODES:
-        is_code = _is_dialled(cursor)
+        is_code = _is_dialled(cursor) or cursor.next(m.end()) in _CALLS
     elif len(number) >= _MANY_DIGITS:
         is_code = len(number) < 13 and not number.endswith("000")
     elif before in _CODES or (before in _LINKS and cursor.earlier.lower() in _CODED):
@@ -111,6 +115,8 @@ def extension(cursor: Cursor, m: re.Match) -> str:
 @form(r"(\d{5})(?:-(\d{4}))?(?![\w-]|[.,]\d)")
 def zip_code(cursor: Cursor, m: re.Match) -> str:
     """Boston, MA 02108-1234."""
+    if (cursor.earlier if cursor.previous == ":" else cursor.previous).lower() in ("zip", "zipcode"):
+        return say.digits(m[1]) + (f", {say.digits(m[2])}" if m[2] else "")
     is_behind_state = cursor.previous in tables.STATES or cursor.previous.replace(".", "") == "DC"
     if not is_behind_state and not (m[2] and cursor.previous in _STATE_NAMES):
         return ""

@@ -10,6 +10,7 @@ from common.text.english.reading.units import plural_unit
 from common.text.english.word_parts import words
 
 _HALF = r"(?:\s?([AaPp])(?:\.\s?[Mm]\.|[Mm](?!\w)))"
+_PERIODS = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
 _WHOLE = words("noon midnight midday")
 _BEFORE_TIME = words("at by until till from before after since around about to and between , (")
 
@@ -61,9 +62,32 @@ def early_time(cursor: Cursor, m: re.Match) -> str:
     return f"oh {say.cardinal(int(m[1]))} {say.two_digits(int(m[2])) if m[2] != '00' else 'hundred'}"
 
 
+@form(r"(\d{1,2})(?::([0-5]\d))?([ap])(?:\s?[-–]\s?(\d{1,2})(?::([0-5]\d))?([ap]))?(?![\w'])")
+def short_half(cursor: Cursor, m: re.Match) -> str:
+    """7:30p, 7a-7p; not 50p."""
+    if not (m[2] or m[4]) or int(m[1]) > 12:
+        return ""
+    first = f"{clock(int(m[1]), int(m[2] or 0), is_exact=True)} {m[3].upper()}M"
+    return first + (f" to {clock(int(m[4]), int(m[5] or 0), is_exact=True)} {m[6].upper()}M" if m[4] else "")
+
+
+@form(r"(\d{1,3})([smhdw])\s(?=ago\b)")
+def since(cursor: Cursor, m: re.Match) -> str:
+    """5m ago."""
+    return counted(int(m[1]), _PERIODS[m[2]]) + " "
+
+
+@form(r"(\d{1,3})m\s?(\d{1,2})s(?!\w)")
+def minutes(cursor: Cursor, m: re.Match) -> str:
+    """2m 30s."""
+    return f"{counted(int(m[1]), 'minute')} {counted(int(m[2]), 'second')}"
+
+
 @form(r"(\d{1,4})h\s?(\d{1,2})(?:m(?:ins?)?(?:\s?(\d{1,2})s(?:ecs?)?)?)?(?!\w)")
 def duration(cursor: Cursor, m: re.Match) -> str:
-    """2h 30m, 1h 5m 20s, 2h30."""
+    """2h 30m, 1h 5m 20s, 2h30; 13h00."""
+    if m[0][-1].isdecimal() and len(m[2]) == 2 and (m[2] == "00" or 12 < int(m[1]) < 25):
+        return clock(int(m[1]), int(m[2]))
     if m[0][-1].isdecimal():
         return f"{counted(int(m[1]), 'hour')} {say.two_digits(int(m[2]))}" if " " not in m[0] else ""
     spoken = f"{counted(int(m[1]), 'hour')} {counted(int(m[2]), 'minute')}"
@@ -91,4 +115,14 @@ def _half_day(cursor: Cursor, m: re.Match, letter: str | None) -> str:
     return f" {letter.upper()}M" + (cursor.last_stop(m.end()) if m[0].endswith(".") else "")
 
 
-TIMES: tuple[Rule, ...] = (time, dotted_time, hour, military_time, early_time, duration)
+TIMES: tuple[Rule, ...] = (
+    time,
+    dotted_time,
+    hour,
+    military_time,
+    early_time,
+    short_half,
+    since,
+    minutes,
+    duration,
+)

@@ -14,10 +14,17 @@ _FLUID_OUNCE = re.compile(r"\s?fl\.?\s?oz(?!\w)")
 _PER = re.compile(r"\s?/\s?([A-Za-z]{1,12})(\^?[23²³])?(?![\w/])")
 _PER_AREA = re.compile(r"\s?/\s?(?:(km|m|cm|mm|mi|ft|in)\^?[2²]|sq\.?\s(mi|ft|km|m|in|yd))(?!\w)")
 _PERCENT = re.compile(r"\s?([%‰])")
-_DEGREE_SIGN = re.compile(r"\s?(?:[°º]\s?([CFK])?|([℃℉]))(?!\w)")
+_DEGREE_SIGN = re.compile(
+    r"\s?(?:[°º](?:\s?([CFK])(?!\w)|\s?([NSEW])(?![\w'.])|(?!\s?[CFKNSEW]\w|\w))|([℃℉])(?!\w))"
+)
 _INCHES = re.compile(r"\"|″|''")
-_FEET = re.compile(r"['′](?![\w'])")
+_FEET = re.compile(r"['′](?!(?!x\d)[\w'])")
 _ORDINAL = re.compile(r"\.?\s\d+(?:st|nd|rd|th)\b")
+_DEGREE_WORD = re.compile(r"\s(?:deg\.?(?:\s([CFK]))?|degrees?\s([CFK]))(?![\w'])")
+_IN_RECIPES = re.compile(r"\s(c|C|T|t|pt|pkg|pkgs)\.(?=\s[a-z]|,\s[a-z])")
+_RECIPE_UNITS = {"c": "cup", "C": "cup", "T": "tablespoon", "t": "teaspoon", "pt": "pint"}
+_RECIPE_UNITS |= {"pkg": "package", "pkgs": "package"}
+_POLES = {"N": " north", "S": " south", "E": " east", "W": " west"}
 _TURNS = words("angle angles turn turns rotation view heat bend panorama arc swing")
 _SIZES = words("tall wide long deep high thick x by of")
 _SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin", "": ""}
@@ -27,6 +34,12 @@ _THINGS = words("""film lens camera monitor screen display tv television battery
     wheel wheels tire tires bottle bag can jar tank pack radius run race sprint walk hike ride dash swim
     drive trip pizza blade knife laptop tablet thermometer caliber cannon mortar""")
 _AMP_THINGS = words("fuse current circuit breaker plug charger supply load")
+# Before a number and a letter that belong together: "Apt 4B", "Bus 42A".
+LETTERED = words("""apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit class
+    grade line platform bus route rte rt highway hwy road exit pier dock lot bay bed building bldg floor
+    deck cell door house table page appendix form part question step type zone track hall stand stall studio
+    tower wing block ward terminal flight train tram no number bus berth aisle locker pixel""")
+_WINDS = words("N S E W NE NW SE SW")
 ROADS = words("I US Hwy Highway Route Rte Rt Interstate Road Exit")
 _OPEN_QUOTE = re.compile(r'(?<!\d)"')  # behind a digit it means inches
 _BEFORE_FEET = ("ft", "ft.", "foot", "feet", "'")
@@ -47,9 +60,12 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if match := _PERCENT.match(text, end):
         return f" {tables.SYMBOLS[match[1]]}", match.end()
     if match := _DEGREE_SIGN.match(text, end):
-        scale = match[1] or {"℃": "C", "℉": "F"}.get(match[2] or "", "")
+        scale = match[1] or {"℃": "C", "℉": "F"}.get(match[3] or "", "")
         is_one = is_one or (not scale and cursor.next(match.end()) in _TURNS)  # "a 90° angle"
-        return (" degree" if is_one else " degrees") + _SCALES[scale], match.end()
+        pole = _POLES.get(match[2] or "", "")
+        return (" degree" if is_one else " degrees") + _SCALES[scale] + pole, match.end()
+    if match := _DEGREE_WORD.match(text, end):
+        return (" degree" if is_one else " degrees") + _SCALES[match[1] or match[2] or ""], match.end()
     if match := _INCHES.match(text, end):
         if not _is_size(cursor, '"'):
             return "", end
@@ -64,6 +80,9 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         name = tables.UNITS[match[1].replace(".", "")]
         stop = cursor.last_stop(match.end()) if match[0].endswith(".") else ""
         return f" {name if is_one else plural_unit(name)}{stop}", match.end()
+    if match := _IN_RECIPES.match(text, end):
+        name = _RECIPE_UNITS[match[1]]
+        return f" {name if is_one else plural_unit(name)}", match.end()
     match = _UNIT.match(text, end)
     name = unit_name(match[3]) if match else None
     if not match or not name:
@@ -84,6 +103,10 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
     """Whether what looks like a unit is one here, and no word or letter."""
     gap, square, symbol, _ = match.groups()
     following = cursor.next(match.end())
+    if not gap and len(symbol) == 1 and cursor.previous.rstrip(".").lower() in LETTERED:
+        return False  # "Bus 42A"
+    if not gap and len(symbol) == 1 and cursor.previous[-1:] == "-" and cursor.previous[0].isupper():
+        return False  # "F-35A"
     is_inch = symbol == "in" and (
         cursor.text.startswith(".", match.end())
         or following in _SIZES
@@ -169,10 +192,7 @@ def _past_stop(cursor: Cursor, end: int) -> int:
         return end
     following = cursor.next(end + 1)
     goes_on = (
-        following[:1].islower()
-        or following in ("N", "S", "E", "W")
-        or following[:1].isdecimal()
-        or following in (",", ")")
+        following[:1].islower() or following in _WINDS or following[:1].isdecimal() or following in (",", ")")
     )
     return end + 1 if goes_on else end
 

@@ -14,12 +14,13 @@ from common.text.english.reading.cursor import LETTER, Cursor, LeftOut, Reading,
 from common.text.english.reading.dates import month, weekday
 from common.text.english.reading.money import price
 from common.text.english.reading.streets import DESIGNATORS, designator, direction, state, street
-from common.text.english.reading.units import unit_behind_per
+from common.text.english.reading.units import unit_behind_per, unit_name
 from common.text.english.word_parts import words
 
 _CALENDAR = "Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec"
 _SHORT_MONTHS = words("Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec")
 _SHORTENED = _SHORT_MONTHS | words("Mon Tue Tues Wed Thu Thur Thurs Fri")
+_ROMAN_IN_SMALL = words("vol vols ch chap pp p sc")
 _MAX_NAME = 2000  # characters of the longest address
 _BLANK_DIGIT = re.compile(r"\.?\s?(?=\d)")
 _DOTTED = re.compile(
@@ -32,10 +33,16 @@ _DATED_INITIALS = {"p": "page", "c": "circa", "b": "born", "d": "died", "r": "re
 _SMALL_WORDS = words("is if of to in or so we by at as on an be do no he it me my up us go hi ok pi am")
 _CENTURY = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
 _AND = re.compile(r"&(?:amp;)?([A-Z]{1,3})(?!\w)")
-_SLASHED = re.compile(r"(w/o|w/|c/o|n/a|y/o|a/k/a|km/h|m/s)(?![/\w])|w/(?!/)", re.IGNORECASE)
+_SLASHED = re.compile(
+    r"(w/o|w/in|w/|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s)(?![/\w])|w/(?!/)", re.IGNORECASE
+)
 _SLASHED_WORDS = {"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old"}
+_SLASHED_WORDS |= {"w/in": "within", "b/c": "because", "b/w": "between", "d/b/a": "doing business as"}
+_SLASHED_WORDS |= {"f/k/a": "formerly known as"}
+_SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'])")
 _SLASHED_WORDS |= {"a/k/a": "also known as", "km/h": "kilometers per hour", "m/s": "meters per second"}
 _OR = words("he his him she her s")
+_PRONOUNS = {("he", "him"), ("she", "her"), ("him", "his"), ("her", "hers")}
 _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
 FUNCTIONS = {"sin": "sine", "cos": "cosine", "tan": "tangent", "ln": "natural log", "sqrt": "square root"}
@@ -47,7 +54,17 @@ FUNCTIONS |= {
     "exp": "exp",
     "gcd": "gcd",
 }
+_SHORT_FORMS = tables.SHORT_FORMS | tables.SHORTENED
+_BEHIND_NAMES = {"Jr": "Junior", "Sr": "Senior"}
 _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
+_VERSE_FOLLOWS = re.compile(r"\.?(?=\s\d{1,3}:\d)")
+_DIMENSIONS = words("L W H D Ø")
+_LENGTH_ENDS = ("'", '"', "′", "″")
+_SIZE_FOLLOWS = re.compile(r"\s?\d")
+_CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}-?\d")
+_PERIODS = words("second minute hour day week month year person night")
+_COUNTDOWN = words("minute minutes second seconds hour hours day days")
+_ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
 _NUMBER_FOLLOWS = re.compile(r":?\s?[+(]?\d")
 _SHORT_WORDS = frozenset(
@@ -71,19 +88,30 @@ def calendar_list(cursor: Cursor, m: re.Match) -> str:
     return "" if cursor.touches_word else ", ".join(map(_calendar_name, m[0].split("/")))
 
 
-@form(r"[vV]\.?\s?(\d+(?:\.\d+)*)(?!\w)")
+@form(r"(?:v\.?\s?|V(?=\d+\.))(\d+(?:\.\d+)*)(?!\w)")
 def version(cursor: Cursor, m: re.Match) -> str:
-    """v2.0."""
+    """v2.0; not V8."""
     if cursor.touches_word:
         return ""
     return "version " + " point ".join(say.integer(part) for part in m[1].split("."))
 
 
+@form(r"([A-Z])(\d{1,2})\s?[-–]\s?\1(\d{1,2})(?![\w-])")
+def code_range(cursor: Cursor, m: re.Match) -> str:
+    """Q1-Q3, C3–C5."""
+    if cursor.touches_word or int(m[2]) >= int(m[3]):
+        return ""
+    return f"{letter_name(m[1])} {say.integer(m[2])} to {letter_name(m[1])} {say.integer(m[3])}"
+
+
 def slashed_abbreviation(cursor: Cursor) -> Reading | None:
-    """w/o, n/a."""
-    match = _SLASHED.match(cursor.text, cursor.at) if cursor.behind_word == "/" else None
-    if not match or cursor.touches_word:
+    """w/o, n/a, A/C."""
+    if cursor.behind_word != "/" or cursor.touches_word:
         return None
+    match = _SLASHED.match(cursor.text, cursor.at)
+    if not match:
+        letters = _SLASHED_LETTERS.match(cursor.text, cursor.at)
+        return Reading(" ".join(map(letter_name, letters[0].split("/"))), letters.end()) if letters else None
     return Reading(_SLASHED_WORDS[match[0].lower()], match.end())
 
 
@@ -115,6 +143,8 @@ def word_with_digits(cursor: Cursor) -> Reading | None:
     match = _LETTERS_AND_DIGITS.match(cursor.text, cursor.at)
     if not match:
         return None
+    if match[0] in tables.RESPELLED:
+        return Reading(tables.RESPELLED[match[0]], match.end())
     if match[0][:3] in tables.CURRENCY_CODES and match[0][3:].isdecimal():  # USD5
         return price(replace(cursor, at=cursor.at + 3), tables.CURRENCY_CODES[match[0][:3]])
     own = cursor.possessive(match.end())
@@ -187,6 +217,22 @@ def money(cursor: Cursor) -> Reading | None:
     return None
 
 
+def book(cursor: Cursor) -> Reading | None:
+    """Matt. 5:3, 1 Cor. 13:4: a book of the Bible cut short."""
+    name = tables.BOOKS.get(cursor.word) if cursor.behind_word in (".", " ") else None
+    verse = _VERSE_FOLLOWS.match(cursor.text, cursor.word_end) if name else None
+    return Reading(name, verse.end()) if name and verse else None
+
+
+@form(r"(UTC|GMT|T)([-−+])(\d{1,2})(?::(\d\d))?(?=([\s).,;]|$))")
+def offset(cursor: Cursor, m: re.Match) -> str:
+    """UTC-05:00, GMT+2, T-10 minutes."""
+    if cursor.touches_word or (m[1] == "T" and cursor.next(m.end()) not in _COUNTDOWN):
+        return ""
+    minutes = f" {say.cardinal(int(m[4]))}" if m[4] and int(m[4]) else ""
+    return f"{m[1]} {'plus' if m[2] == '+' else 'minus'} {say.cardinal(int(m[3]))}{minutes}"
+
+
 def function_name(cursor: Cursor) -> Reading | None:
     """sin(x)."""
     name = FUNCTIONS.get(cursor.word) if cursor.behind_word == "(" and not cursor.touches_word else None
@@ -213,14 +259,30 @@ def plain_word(cursor: Cursor) -> Reading | None:
     spoken = plain(cursor, word, end)
     left_out = () if word.isascii() else left_out_of(cursor, [word])
     if text.startswith("/", end) and text[end + 1 : end + 2].isalpha():
-        is_or = word.lower() in _OR
+        is_or = word.lower() in _OR and (word.lower(), cursor.next(end + 1).lower()) not in _PRONOUNS
+        following = cursor.next(end + 1)
+        is_per = word[-1] == "s" and len(word) > 3 and (unit_name(following) or following in _PERIODS)
+        if is_per and (following in _PERIODS or len(following) < 4):  # "cells/mL"
+            below = following if following in _PERIODS else unit_name(following)
+            return Reading(f"{spoken} per {below}", end + 1 + len(following), left_out)
         spoken = word if word.lower() == "and" else f"{spoken} {'or' if is_or else 'slash'}"
         return Reading(spoken, end + 1, left_out)
     phones = "" if word.isascii() else tables.ACCENTED.get(word.lower(), "")
     joined = _past_hyphen(cursor, end)
+    if joined > end and word.lower() in ("noon", "midnight") and cursor.next(joined)[:1].isdecimal():
+        return Reading(f"{spoken} to", joined)
     if joined > end and spoken[-1:].isalnum() and cursor.next(joined)[:1].isalpha():
         spoken += "-"
     return Reading(spoken, joined, left_out, phones)
+
+
+def ordinary_word(cursor: Cursor) -> Reading | None:
+    """A word in small letters before a blank, which no other rule reads; most words are. Saves time."""
+    word = cursor.word
+    is_one = cursor.behind_word == " " and len(word) > 2 and word.isascii() and word.islower()
+    if not is_one or word in _SHORT_WORDS or cursor.previous.lower() == "per":
+        return None
+    return Reading(plain(cursor, word, cursor.word_end), cursor.word_end)
 
 
 def title(cursor: Cursor) -> Reading | None:
@@ -238,6 +300,18 @@ def before_colon(cursor: Cursor) -> Reading | None:
         name and cursor.behind_word in (":", " ") and _NUMBER_FOLLOWS.match(cursor.text, cursor.word_end)
     )
     return Reading(name, cursor.word_end) if name and is_before_number else None
+
+
+def size_by(cursor: Cursor) -> Reading | None:
+    """10'x12', 8½" × 11": by."""
+    if (
+        cursor.char not in "x×"
+        or not cursor.previous.endswith(_LENGTH_ENDS)
+        or not cursor.previous[0].isdecimal()
+    ):
+        return None
+    match = _SIZE_FOLLOWS.match(cursor.text, cursor.at + 1)
+    return Reading("by", cursor.at + 1) if match else None
 
 
 def behind_per(cursor: Cursor) -> Reading | None:
@@ -265,12 +339,15 @@ WORDS: tuple[Rule, ...] = (
         calendar_range,
         calendar_list,
         version,
+        offset,
+        code_range,
         direction,
         dotted_abbreviation,
         slashed_abbreviation,
+        size_by,
         word_with_digits,
     ),
-    *(letter_with_sign, behind_per, short_word, abbreviation, money, joined_capitals, plain_word),
+    *(letter_with_sign, behind_per, book, short_word, abbreviation, money, joined_capitals, plain_word),
 )
 
 
@@ -286,9 +363,17 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return _foreign(cursor, word)
     if (number := roman(cursor, word, end)) is not None:
         return number
+    if full := _SHORT_FORMS.get(word if word.islower() else word.lower()):
+        return full if word.islower() else word if word.isupper() and len(word) < 5 else full.capitalize()
+    if word in _BEHIND_NAMES and cursor.previous:
+        return _BEHIND_NAMES[word]
     if len(word) == 2 and cursor.is_equation and word.islower() and word not in _SMALL_WORDS:  # "F = ma"
         return word.upper()
-    if word == "x" and cursor.previous[:1].isdecimal() and cursor.next(end)[:1].isdecimal():  # 10" x 12"
+    if (
+        word == "x"
+        and (cursor.previous[:1].isdecimal() or cursor.previous in _DIMENSIONS)
+        and cursor.next(end)[:1].isdecimal()
+    ):  # 10" x 12"
         return "times" if cursor.is_equation else "by"
     if len(word) == 1:
         is_item = cursor.is_after_blank and cursor.text.startswith(")", end)  # "a) first"
@@ -304,6 +389,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
     if word in _SHORTENED:
         is_date = cursor.next(end)[:1].isdecimal() or (cursor.previous.isdecimal() and word in _SHORT_MONTHS)
         return _calendar_name(word) if is_date else word
+    if (ordinal := _ROMAN_ORDINAL.fullmatch(word)) and (number := say.roman(ordinal[1])):
+        return say.ordinal(number)  # "XXth"
     return cased(cursor, word)
 
 
@@ -374,7 +461,7 @@ def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading |
         return Reading("versus", end)
     if cursor.at == 0 and following and letter.islower():  # "a. First"
         return Reading(f"{letter_name(letter.upper())},", end)
-    if letter.isupper() and (is_name or following == ","):
+    if letter.isupper() and (is_name or following == "," or following.islower()):  # also "E. coli"
         return Reading(letter_name(letter), end)
     return None
 
@@ -384,11 +471,13 @@ def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: st
     is_number = following[:1].isdecimal()
     if word == "Ms":
         return following[:1].isupper()
+    is_code = key in ("no", "nos") and _CODE_FOLLOWS.match(cursor.text, end) is not None
     if key in tables.BEFORE_NUMBERS and not is_number:
-        is_roman = following.isupper() and say.roman(following) is not None
-        if not is_roman and (key == "no" or not _BRACKETED_NUMBER.match(cursor.text, end)):
+        is_small = following.islower() and len(following) > 1 and key in _ROMAN_IN_SMALL
+        is_roman = (following.isupper() or is_small) and say.roman(following.upper()) is not None
+        if not (is_roman or is_code) and (key == "no" or not _BRACKETED_NUMBER.match(cursor.text, end)):
             return False
-    goes_on = is_number or following.islower() or (word[0].isupper() and following != "")
+    goes_on = is_number or is_code or following.islower() or (word[0].isupper() and following != "")
     if key in tables.ALSO_WORDS and not goes_on:
         return False
     if key in tables.MONTH_NUMBERS and not word[0].isupper():

@@ -1,0 +1,209 @@
+"""One text's audio in chunks, as it is made, and the next chunks of several texts together."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Generator, Hashable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from common.speech import Controls, Problem, Timings
+from common.synthesis.chunks import Chunks, ChunkSizes
+from common.synthesis.finish import complete_peaks, finish, require_finite, soft_clip
+from common.synthesis.jobs import Job, alike_jobs
+from common.synthesis.utterances import SpokenUtterance, describe_problem, run_each
+from common.text import Utterance
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from common.synthesis.acoustic import AcousticModel
+    from common.synthesis.vocoder import Vocoder
+
+
+class Models(Protocol):
+    """What a stream needs of the `TextToSpeech` that it belongs to."""
+
+    acoustic: AcousticModel
+    vocoder: Vocoder
+    sampling_rate: int
+    batch_size: int | None
+    models_turn: AbstractContextManager[Any]
+
+    def speak_utterances(
+        self, utterances: Sequence[Utterance], controls: Sequence[Controls], retries: int
+    ) -> list[SpokenUtterance]: ...
+
+    def speak_ahead(self, streams: Sequence[Stream]) -> None: ...
+
+
+class Stream:
+    """An iterator of float32 chunks of one text's audio.
+
+    `timings`, `notes`, `problems`, `starts` and `durations` grow while it is read, the last two before their
+    utterance's first chunk leaves: `common.synthesis.timestamps` takes a stream as it takes `Audio`.
+    `alignments` grow too where the caller has set a list: those of a book are too large to be kept unasked.
+    `TextToSpeech.speak_ahead` runs the models for several streams together.
+    """
+
+    def __init__(self, tts: Models, job: Job, retries: int, sizes: ChunkSizes):
+        self.tts = tts
+        self.job, self.retries, self._sizes = job, retries, sizes
+        # The utterance of which there are chunks to come, and these.
+        self._speaking: tuple[SpokenUtterance, Iterator[np.ndarray]] | None = None
+        self.sampling_rate = tts.sampling_rate
+        self.analysis = job.text
+        self.utterances = job.text.utterances
+        self.frame_seconds = tts.vocoder.hop / tts.sampling_rate
+        self.timings = job.clock
+        self.starts: list[float] = []  # seconds at which each utterance begins
+        self.durations: list[np.ndarray] = []  # int64 [T_text], frames
+        # float32 [decoder steps, T_text] of each utterance, None where the acoustic model has no attention.
+        self.alignments: list[np.ndarray | None] | None = None
+        self.notes: list[str] = []  # of each utterance so far, "" for most
+        self.problems: list[Problem] = []
+        self._samples = self._run()
+
+    def __iter__(self) -> Stream:
+        return self
+
+    def __next__(self) -> np.ndarray:
+        samples = next(self._samples)
+        self.timings.audio += len(samples) / self.sampling_rate
+        if not self.timings.first_audio:
+            self.timings.first_audio = self.timings.total
+        return samples
+
+    @property
+    def spoken(self) -> int:
+        """Utterances whose mels were taken so far."""
+        return len(self.starts)
+
+    @property
+    def needs_mel(self) -> bool:
+        """Whether the next chunk begins with the acoustic step."""
+        return self._speaking is None and self.spoken < len(self.utterances)
+
+    @property
+    def ended(self) -> bool:
+        """Whether there are no chunks to come."""
+        return self._speaking is None and self.spoken == len(self.utterances)
+
+    @property
+    def mel_chunks(self) -> Chunks | None:
+        """Those to come of the utterance whose mel is there."""
+        return self._speaking[1] if self._speaking and isinstance(self._speaking[1], Chunks) else None
+
+    @property
+    def batch_key(self) -> Hashable | None:
+        """The same for streams whose next chunks `speak_ahead` makes in less time together.
+
+        None where there is nothing to gain.
+        """
+        if self.tts.vocoder.prefers_batches:
+            return self.tts
+        if self.needs_mel and self.tts.acoustic.prefers_batches:
+            return self.tts, self.tts.acoustic.batch_key(self.job.controls), self.retries
+        return None
+
+    def close(self) -> None:
+        """Ends it; not while another thread reads it."""
+        self._samples.close()
+        self._speaking = None
+
+    def begin(self, spoken: SpokenUtterance) -> None:
+        """The next utterance is spoken: its chunks are next."""
+        mel, vocoder = spoken.mel[None], self.tts.vocoder
+        self._speaking = spoken, vocoder.vocode_chunks(mel, self._sizes, self.job.controls)
+
+    def _speak(self, utterance: Utterance) -> tuple[SpokenUtterance, Iterator[np.ndarray]]:
+        if self._speaking is None:
+            with self.tts.models_turn, self.timings.stage("acoustic"):
+                (spoken,) = self.tts.speak_utterances([utterance], [self.job.controls], self.retries)
+            self.begin(spoken)
+        assert self._speaking
+        return self._speaking
+
+    def _run(self) -> Generator[np.ndarray, None, None]:
+        position, controls = 0, self.job.controls
+        for number, utterance in enumerate(self.utterances):
+            spoken, chunks = self._speak(utterance)
+            if self.alignments is not None:
+                self.alignments.append(spoken.alignment)
+            self.notes.append(spoken.note)
+            self.starts.append(position / self.sampling_rate)
+            self.durations.append(spoken.durations)
+            if spoken.problem:
+                self.problems.append(describe_problem(number, utterance, spoken, self.retries))
+            left = spoken.mel.shape[1] * self.tts.vocoder.hop
+            position += left + round(utterance.pause * self.sampling_rate)
+            if not left:  # no sound, as in `speak`
+                self._speaking = None
+                yield finish(np.zeros(0, np.float32), self.sampling_rate, pause=utterance.pause)
+                continue
+            self._sizes = replace(self._sizes, first=self._sizes.largest)  # of the next utterance
+            is_first = True
+            held = np.zeros(0, np.float32)
+            while left:
+                with self.tts.models_turn, self.timings.stage("vocoder"):
+                    samples = require_finite(next(chunks))
+                left -= len(samples)
+                if not left:
+                    self._speaking = None
+                pause = None if left else utterance.pause
+                samples = finish(samples, self.sampling_rate, controls.volume, starts=is_first, pause=pause)
+                samples = np.concatenate([held, samples])
+                # A peak waits for its end in the next chunk; the fade ends the last one.
+                samples, held = np.split(samples, [complete_peaks(samples)])
+                if len(samples):
+                    yield soft_clip(samples)
+                is_first = False
+
+
+def speak_ahead(tts: Models, streams: Sequence[Stream]) -> None:
+    """As `TextToSpeech.speak_ahead`."""
+    _mels_ahead(tts, [stream for stream in streams if stream.needs_mel])
+    _chunks_ahead(tts, [(stream, chunks) for stream in streams if (chunks := stream.mel_chunks)])
+
+
+def _mels_ahead(tts: Models, streams: Sequence[Stream]) -> None:
+    largest = tts.acoustic.largest_batch
+    size = min(tts.batch_size or largest, largest)
+    for retries in sorted({stream.retries for stream in streams}):
+        by_job = {stream.job: stream for stream in streams if stream.retries == retries}
+        queue = [(job, stream.spoken) for job, stream in by_job.items()]
+        speak = functools.partial(_speak_padded, tts, largest=size, retries=retries)
+        for batch in alike_jobs(tts.acoustic, queue, size if tts.acoustic.prefers_batches else 1):
+            for (job, _), spoken in zip(batch, run_each(speak, batch), strict=True):
+                if not isinstance(spoken, Exception):
+                    by_job[job].begin(spoken)
+
+
+def _speak_padded(
+    tts: Models, batch: Sequence[tuple[Job, int]], largest: int, retries: int
+) -> list[SpokenUtterance]:
+    """A batch of one of the sizes that the acoustic model is to run: with its first utterance, the
+    shortest, several times.
+    """
+    spare = min(tts.acoustic.padded_batch(len(batch)), largest) - len(batch)
+    padded = [batch[0]] * spare + [*batch]
+    utterances = [job.text.utterances[i] for job, i in padded]
+    clock = Timings()
+    with tts.models_turn, clock.stage("acoustic"):
+        controls = [job.controls for job, _ in padded]
+        spoken = tts.speak_utterances(utterances, controls, retries)[spare:]
+    work = sum(one.mel.shape[1] for one in spoken)
+    for (job, _), one in zip(batch, spoken, strict=True):
+        job.clock.add(clock, one.mel.shape[1] / work if work else 1 / len(batch))
+    return spoken
+
+
+def _chunks_ahead(tts: Models, waiting: Sequence[tuple[Stream, Chunks]]) -> None:
+    clock = Timings()
+    with tts.models_turn, clock.stage("vocoder"):
+        tts.vocoder.make_ahead([chunks for _, chunks in waiting])
+    frames = [chunks.window.frames if chunks.window else 0 for _, chunks in waiting]
+    for (stream, _), count in zip(waiting, frames, strict=True):
+        stream.timings.add(clock, count / sum(frames) if count else 0.0)

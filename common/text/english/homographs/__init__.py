@@ -1,0 +1,7 @@
+"""Words that are written alike and said in two ways (a record, to record), told apart by their neighbours."""
+
+from __future__ import annotations
+
+from common.text.english.homographs.table import choose, usual, verb
+
+__all__ = ["choose", "usual", "verb"]

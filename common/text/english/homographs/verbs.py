@@ -1,0 +1,196 @@
+"""Whether a word is a verb where it stands, and in which form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from common.text.english.homographs.clauses import (
+    clause_start,
+    goes_on_as_noun,
+    has_distant_subject,
+    has_plural_subject,
+    has_singular_subject,
+    is_object,
+    is_plural,
+    is_predicate,
+    is_thing_marker,
+    word_at,
+    word_before,
+)
+from common.text.english.homographs.word_classes import (
+    ADJECTIVES,
+    ANYONE,
+    ASKING,
+    BE,
+    CAUSES,
+    CLOSED,
+    DETERMINERS,
+    FINITE,
+    HABITUAL,
+    HAVE,
+    HELPS,
+    MODALS,
+    NEVER_BEHIND,
+    OBJECTS,
+    PAST_SIGNS,
+    PREPOSITIONS,
+    QUESTION_WORDS,
+    REACH,
+    SUBJECTS,
+    THEM,
+    TO_A_THING,
+)
+
+
+def is_verb(sentence: Sequence[str], index: int) -> bool:
+    at = word_before(sentence, index)
+    previous, following = word_at(sentence, at), word_at(sentence, index + 1)
+    if previous == "to":
+        is_put = not following[:1].isalpha() and "put" in (word_at(sentence, i) for i in range(at - 4, at))
+        return (
+            word_at(sentence, at - 1) not in TO_A_THING and following != "of" and not is_put
+        )  # "put to use."
+    if previous in MODALS:
+        return following != "of"
+    if previous in SUBJECTS:
+        return True
+    if following in OBJECTS:  # "he saw her present a rose", "Record the time"
+        return previous not in BE and not is_thing_marker(previous)
+    if _is_asked(sentence, at, following) or _is_caused(sentence, at, previous, following):
+        return True
+    if _is_behind_plural(sentence, at, index) or has_distant_subject(sentence, index, following):
+        return True
+    if previous in ("and", "or", "but", ","):  # "to collect, sort and record"
+        for back in range(at - 1, max(at - 5, -1), -1):
+            word = word_at(sentence, back)
+            if is_thing_marker(word):
+                return False
+            if word == "to" or word in MODALS:
+                return True
+    return False
+
+
+def is_third_person(sentence: Sequence[str], index: int) -> bool:
+    """Whether a word in -s is a verb: "he records", "what conducts the heat"."""
+    at = word_before(sentence, index)
+    previous = word_at(sentence, at)
+    if previous in ("he", "she", "it", "who", "which", "what", "this", "everyone", "nobody", "one"):
+        return True
+    if previous == "that" and at > 0:
+        return True
+    following = word_at(sentence, index + 1)
+    if following in OBJECTS and not is_thing_marker(previous) and previous not in BE:
+        return True
+    return is_behind_singular(sentence, index)
+
+
+def is_behind_singular(sentence: Sequence[str], index: int) -> bool:
+    """Whether a verb in -s at `index` has its subject, a singular, right before: "iron conducts heat"."""
+    return has_singular_subject(sentence, word_before(sentence, index)) and is_predicate(sentence, index)
+
+
+def _is_behind_plural(sentence: Sequence[str], at: int, index: int) -> bool:
+    """Whether a verb at `index` has its subject, a plural, right before: "the two reports conflict"."""
+    if not has_plural_subject(sentence, at):
+        return False
+    word, following = word_at(sentence, index), word_at(sentence, index + 1)
+    if sentence[index][:1].isupper() and at >= 0 and sentence[at][:1].isupper():
+        return False  # "Sessions House"
+    if word_at(sentence, at) in ("that", "which"):
+        return following != "of"
+    if word == "subject":  # "the rules subject members to controls"
+        return following != "to" and "to" in (word_at(sentence, i) for i in range(index + 2, index + 6))
+    if word in ADJECTIVES:  # "the officers present"
+        is_free = word in NEVER_BEHIND and (following in PREPOSITIONS or not following[:1].isalpha())
+        return following in OBJECTS or is_free or following.endswith("ly") or is_object(following)
+    return not goes_on_as_noun(sentence, index)
+
+
+def _is_asked(sentence: Sequence[str], at: int, following: str) -> bool:
+    """ "Does anyone object to that?", "Did the company record a profit?": "do" or a modal comes first."""
+    word = word_at(sentence, at)
+    is_person = word in ANYONE
+    if not is_person and (word in CLOSED or not word[:1].isalpha()):
+        return False
+    if not is_person and following not in OBJECTS and following not in PREPOSITIONS and following != "to":
+        return False
+    for back in range(at - 1, max(at - 5, -1), -1):
+        other = word_at(sentence, back)
+        if other in ASKING:
+            before = word_at(sentence, back - 1)
+            return before in QUESTION_WORDS or not before[:1].isalpha()
+        if other not in DETERMINERS and other in CLOSED:
+            return False
+    return False
+
+
+def _is_caused(sentence: Sequence[str], at: int, previous: str, following: str) -> bool:
+    """ "Let them record it", "it helps farmers produce milk"."""
+    if word_at(sentence, at - 1) in CAUSES and previous in THEM:
+        return previous != "her" or following in OBJECTS
+    if not is_plural(previous):
+        return False
+    back = at - 1
+    while back > 0 and at - back < 3 and word_at(sentence, back) in DETERMINERS:
+        back -= 1
+    return word_at(sentence, back) in HELPS and not goes_on_as_noun(sentence, at + 1)
+
+
+def is_past(sentence: Sequence[str], index: int) -> bool:
+    """Whether "read" is a past form."""
+    at = word_before(sentence, index)
+    previous = word_at(sentence, at)
+    if previous in HAVE or previous in BE or previous in ("got", "get", "gets"):
+        return True
+    is_determined = previous in DETERMINERS and previous not in ("which", "that")
+    if previous == "to" or previous in MODALS or is_determined:
+        return False
+    if at < 0 or (not previous[:1].isalpha() and previous != ","):
+        return False
+    if previous in ("he", "she", "it"):
+        return True
+    near = [word_at(sentence, i) for i in range(max(index - 12, 0), index + 13)]
+    is_narrated = any(word in PAST_SIGNS or (len(word) > 4 and word.endswith("ed")) for word in near)
+    if previous in SUBJECTS or previous in ("and", "or", "but", ","):
+        return is_narrated
+    return is_narrated or not (previous.endswith("s") or is_plural(previous))
+
+
+def is_used_to(sentence: Sequence[str], index: int) -> bool:
+    """Habit: "I used to go", "I am used to it", but not "the tool (that was) used to open it"."""
+    if word_at(sentence, index + 1) != "to":
+        return False
+    at = word_before(sentence, index)
+    previous = word_at(sentence, at)
+    if previous in BE:
+        is_person = word_at(sentence, at - 1) in (*SUBJECTS, "he", "she", "people")
+        return is_person or "'m" in previous or "'re" in previous
+    if previous in HABITUAL or word_at(sentence, index + 2) in (
+        "be",
+        "have",
+        "it",
+        "this",
+        "being",
+        "having",
+    ):
+        return True
+    if at >= 0 and sentence[at][:1].isupper():
+        return True
+    return (
+        at >= 0
+        and word_at(sentence, at) not in CLOSED
+        and previous[:1].isalpha()
+        and _is_first_verb(sentence, index)
+    )
+
+
+def _is_first_verb(sentence: Sequence[str], index: int) -> bool:
+    """Whether the clause has no other finite verb: "the family used to live there"."""
+    for at in range(clause_start(sentence, index), min(index + REACH, len(sentence))):
+        word = word_at(sentence, at)
+        if at > index and not word[:1].isalpha():
+            return True
+        is_past = at < index and word.endswith("ed") and len(word) > 4
+        if at != index and (word in FINITE or is_past):
+            return False
+    return True

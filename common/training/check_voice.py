@@ -1,0 +1,239 @@
+"""Checks a voice, which speaks test sentences for it, or the corpus that one is trained on."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from common.cli import options
+from common.cli.run import print_table
+from common.errors import InputError
+from common.recognition.listener import Listener
+from common.recognition.loading import load_recogniser
+from common.runner import TextToSpeech
+from common.speech import Audio, Controls
+from common.training.corpus.dataset import LABELS, Labels, load_labels
+from common.training.corpus.prepare import HOP, RATE, pitch_contour
+from common.training.corpus.quality import Measures, measure
+from common.training.corpus.report import REPORT, read_report, tell_report
+from common.weights.ears import list_ears
+from common.weights.voices import VOICE_FILE, Voice, list_voices, load_voice
+
+SENTENCES = (
+    "The morning train to the coast was late again.",
+    "Could you tell me where the library is?",
+    "She bought three apples, a loaf of bread and some cheese.",
+    "On the fourth of July, we watched the fireworks from the roof.",
+    "He paid twenty five dollars for the old green chair.",
+    "Nobody had expected such a heavy storm in the middle of June.",
+    "Turn left at the church, then follow the river.",
+    "Yes, I think so.",
+    "The children were playing quietly behind the house.",
+    "What a beautiful garden you have!",
+)
+PITCH_LIMIT, PACE_LIMIT = 1.25, 1.3  # times the corpus's, or its inverse
+NOBODY = "(one)"  # a single speaker's name
+OVERLOAD = 0.001  # share of samples at full scale
+EPILOG = """A voice: its files are there and whole; it speaks ten sentences with each of its speakers, whose
+pace and pitch are compared with those of --corpus; an ear, if one is installed, says how many words it hears
+as others. A corpus: its report again, and whether its sound files are those of its labels.
+The exit status is 1 where something is wrong."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = options.Parser(description=__doc__, epilog=EPILOG)
+    parser.add_argument(
+        "what", metavar="VOICE|CORPUS", help="name or folder of a voice, or a corpus's folder"
+    )
+    text = "corpus that the voice was trained on, to compare it with"
+    parser.add_argument("--corpus", type=Path, metavar="CORPUS", help=text)
+    options.add_options(parser, "acoustic", "vocoder", "threads")
+    text = "name or folder of an ear; none for none (default: the first there is)"
+    parser.add_argument("--ear", metavar="NAME", help=text)
+    options.add_options(parser, "listen-limit")
+    args = parser.parse_args(argv)
+    folder = Path(args.what)
+    if (folder / LABELS).is_file():
+        faults = list(check_corpus(folder))
+    elif folder.is_dir() and not (folder / VOICE_FILE).is_file() and args.what not in list_voices():
+        raise InputError(f"{folder} is neither a voice ({VOICE_FILE}) nor a prepared corpus ({LABELS})")
+    else:
+        voice = load_voice(args.what)
+        faults = list(check_files(voice))
+        if not faults:
+            labels = load_labels(args.corpus) if args.corpus else None
+            hears = args.ear != "none" and (args.ear or list_ears())
+            listener = Listener(load_recogniser(args.ear), args.listen_limit) if hears else None
+            tts = TextToSpeech.load(args.acoustic, args.vocoder, voice.folder, threads=args.threads)
+            faults = list(check_speech(tts, listener, labels))
+    for fault in faults:
+        print(f"wrong: {fault}")
+    print("something is wrong" if faults else "ok")
+    return 1 if faults else 0
+
+
+def check_corpus(corpus: Path) -> Iterator[str]:
+    """Prints what the corpus holds; yields what is wrong with its files."""
+    import soundfile
+
+    labels = load_labels(corpus)
+    if (corpus / REPORT).is_file():
+        tell_report(read_report(corpus), corpus)
+    else:
+        rows = []
+        for number, name in enumerate(labels.speakers or [NOBODY]):
+            manner, lines, seconds = manner_of_labels(labels, number)
+            rows.append([name, str(lines), f"{seconds / 60:.1f}", *manner.cells()])
+        print_table(("speaker", "lines", "minutes", "phones/s", "pitch"), rows)
+    for name, frames in zip(labels.names, labels.frames, strict=True):
+        path = corpus / "wavs" / f"{name}.wav"
+        try:
+            about = soundfile.info(path)
+        except soundfile.LibsndfileError:
+            yield f"{path} is missing or cannot be read: prepare the corpus again"
+            continue
+        if about.samplerate != RATE:
+            yield f"{path} has {about.samplerate} Hz, not {RATE}: prepare the corpus again"
+        elif about.frames < frames * HOP:
+            yield f"{path} is shorter than its labels: prepare the corpus again"
+
+
+def check_files(voice: Voice) -> Iterator[str]:
+    """Prints the voice's files; yields which are missing or damaged."""
+    rows = []
+    for source in voice.models.values():
+        missing = [path for path in (source.weights, *source.graphs.values()) if not path.is_file()]
+        yield from (f"{path} is missing" for path in missing)
+        try:
+            count = sum(value.size for value in source.state.values())
+        except InputError as error:
+            if source.weights not in missing:
+                yield str(error)
+            continue
+        size = source.weights.stat().st_size / 1e6
+        rows.append([source.model, f"{count / 1e6:.2f} M", f"{size:.1f} MB", ", ".join(source.graphs) or "-"])
+    print_table(("model", "parameters", "weights", "graphs"), rows)
+    if not (voice.folder / "README.md").is_file():
+        print("note: the voice has no model card (README.md)")
+    if not voice.licence:
+        print("note: voice.yaml names no licence")
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How somebody speaks: medians of phones a second and of Hz; None where that is not known."""
+
+    pace: float | None
+    pitch: float | None
+
+    def cells(self) -> list[str]:
+        return [
+            "-" if self.pace is None else f"{self.pace:.1f}",
+            "-" if self.pitch is None else f"{self.pitch:.0f} Hz",
+        ]
+
+
+def is_pitch_measured() -> bool:
+    return importlib.util.find_spec("pyworld") is not None
+
+
+def manner_of_labels(labels: Labels, speaker: int) -> tuple[Manner, int, float]:
+    """Of a speaker's lines; how many there are, and their seconds."""
+    own = np.flatnonzero(labels.speaker == speaker)
+    if not len(own):
+        return Manner(None, None), 0, 0.0
+    phones = phone_ids()
+    spoken = [labels.durations[i][1:-1].sum() * HOP / RATE for i in own]  # without the silence at the edges
+    pace = [np.isin(labels.ids[i], phones).sum() / max(s, 0.1) for i, s in zip(own, spoken, strict=True)]
+    pitch = np.concatenate([labels.pitch[i] for i in own])
+    voiced = pitch[pitch > 0]
+    manner = Manner(float(np.median(pace)), float(np.median(voiced)) if len(voiced) else None)
+    return manner, len(own), float(labels.frames[own].sum() * HOP / RATE)
+
+
+def phone_ids() -> np.ndarray:
+    from common.text.frontends import get_frontend
+    from common.training.corpus.alignment import is_phone
+
+    return np.flatnonzero([is_phone(symbol) for symbol in get_frontend("english").symbols])
+
+
+def check_speech(tts: TextToSpeech, listener: Listener | None, labels: Labels | None) -> Iterator[str]:
+    """Prints how each speaker of a voice speaks; yields what is wrong with it."""
+    count = getattr(tts.acoustic.source.config, "n_speakers", 1)
+    known = labels.speakers if labels else []
+    if labels and count != max(1, len(known)):
+        yield f"speakers: {len(known) or 1} in the corpus, {count} in the voice"
+        labels = None
+    names = known if labels and known else [str(number) for number in range(count)] if count > 1 else [NOBODY]
+    headings = ["speaker", "seconds", "phones/s", "pitch", *(["in corpus", ""] if labels else [])]
+    rows = []
+    faults = []
+    for number, name in enumerate(names):
+        who = f"speaker {name}: " if count > 1 else ""
+        audios = tts.speak_many(SENTENCES, Controls(speaker=number))
+        found = [measure(audio.samples, audio.sampling_rate) for audio in audios]
+        for audio, about in zip(audios, found, strict=True):
+            faults += [f"{who}{audio.text!r}: {fault}" for fault in faults_of(audio, about)]
+        manner = manner_of_speech(audios, found)
+        rows.append([name, f"{sum(audio.seconds for audio in audios):.1f}", *manner.cells()])
+        if labels:
+            own, _, _ = manner_of_labels(labels, number)
+            rows[-1] += own.cells()
+            faults += [f"{who}{fault}" for fault in differences(manner, own)]
+        if listener:
+            before = len(listener.pairs)
+            for audio in audios:
+                if heard := listener.listen(audio).describe():
+                    print(f"{who}{audio.text!r}: {heard}")
+            one = Listener(listener.recogniser, listener.limit, listener.pairs[before:])
+            rows[-1].append(f"{100 * one.rate:.1f} %")
+            faults += [] if one.ok else [f"{who}{one.summary()}"]
+    print_table([*headings, *(["words misheard"] if listener else [])], rows)
+    if not is_pitch_measured():
+        print("note: pitch is not measured without pyworld (pip install -e '.[train]')")
+    if not listener:
+        print("note: no ear hears it (docs/recognition.md)")
+    yield from faults
+
+
+def faults_of(audio: Audio, found: Measures) -> Iterator[str]:
+    if not np.isfinite(audio.samples).all():
+        yield "NaN or infinite samples"
+    elif found.silent:
+        yield "nothing is heard"
+    elif np.mean(np.abs(audio.samples) >= 1) > OVERLOAD:
+        yield f"overloaded, peak {found.peak:.2f}"
+    yield from (f"{problem.what} ({problem.advice})" for problem in audio.problems)
+
+
+def manner_of_speech(audios: Sequence[Audio], found: Sequence[Measures]) -> Manner:
+    from common.audio.sound_files import resample
+
+    pairs = [(audio, one) for audio, one in zip(audios, found, strict=True) if not one.silent]
+    paces = [
+        sum(symbol.startswith("@") for part in audio.utterances for symbol in part.symbols) / one.speech
+        for audio, one in pairs
+    ]
+    voiced = np.zeros(0)
+    if is_pitch_measured():
+        tracks = [pitch_contour(resample(audio.samples, audio.sampling_rate, RATE)) for audio, _ in pairs]
+        voiced = np.concatenate([track[track > 0] for track in tracks] or [voiced])
+    spoken = any(paces)  # a frontend of letters has no phones
+    return Manner(
+        float(np.median(paces)) if spoken else None, float(np.median(voiced)) if len(voiced) else None
+    )
+
+
+def differences(voice: Manner, corpus: Manner) -> Iterator[str]:
+    """What the voice does otherwise than those whose speech it learnt."""
+    for what, unit, limit, own, other in (
+        ("pace", "phones a second", PACE_LIMIT, voice.pace, corpus.pace),
+        ("pitch", "Hz", PITCH_LIMIT, voice.pitch, corpus.pitch),
+    ):
+        if own and other and max(own / other, other / own) > limit:
+            yield f"its {what} is {own:.1f} {unit}, and {other:.1f} in the corpus"

@@ -1,0 +1,283 @@
+"""Makes a training corpus of a folder of recordings with their texts, and tells what is wrong with them."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from common.audio.sound_files import read_audio, resample, to_pcm16, write_audio
+from common.cli import options
+from common.errors import InputError, require_package
+from common.files import write_bytes
+from common.text.english.pronounce import is_guessed, of_word
+from common.text.frontends import get_frontend
+from common.training.corpus.alignment import Aligner, durations_of, is_phone, words_of
+from common.training.corpus.dataset import LABELS, Labels, save_labels
+from common.training.corpus.defects import KINDS, Line, find_defects, require_kinds, usable
+from common.training.corpus.prepare import HOP, RATE, line_symbols, pitch_per_symbol
+from common.training.corpus.processes import in_processes
+from common.training.corpus.quality import Fit, Measures, fit_of, measure, prepared
+from common.training.corpus.report import Report, make_report, save_report, tell_report
+from common.training.corpus.takes import METADATA, SPEAKER_FROM, Take, find_takes
+
+LINES = "lines"  # folder of a JSON file for each line that was worked on: the next run takes it from there
+METHOD = 1  # to be raised when what is done to a recording changes
+LONGEST_READ = 600.0  # seconds
+EPILOG = """The folder has metadata.csv (name|text, LJSpeech's three columns, or a heading line such as
+file|text|speaker) with sound files in wavs/ or beside it, or NAME.txt beside each sound file. Files may be
+wav, flac, ogg or mp3 at any rate, mono or stereo; they stay as they are.
+
+Written are wavs/ (22,050 Hz, trimmed to the speech, at one level), labels.npz, metadata.csv, report.md,
+report.json and report.png. A second run takes what is finished and works on new and changed files only.
+
+kinds of defects, for --keep:
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    kinds = "\n".join(f"  {kind:<12}{about}" for kind, (about, may_keep) in KINDS.items() if may_keep)
+    parser = options.Parser(description=__doc__, epilog=EPILOG + kinds)
+    option = parser.add_argument
+    option("folder", type=Path, metavar="FOLDER", help="recordings and texts")
+    option("-o", "--out", type=Path, required=True, metavar="CORPUS", help="folder to write the corpus to")
+    text = (
+        "what names speakers: subfolders, a column of metadata.csv (the last, or by its heading), or nothing"
+    )
+    option("--speaker-from", choices=SPEAKER_FROM, help=f"{text} (default: what is found)")
+    text = "use lines in spite of this kind of defect, or this line; may be repeated"
+    option("--keep", action="append", default=[], metavar="KIND|NAME", help=text)
+    text = (
+        "ear that hears every line and compares it with its text; none for none (default: the first there is)"
+    )
+    option("--ear", metavar="NAME", help=text)
+    option(
+        "--workers", type=options.positive, default=os.cpu_count(), metavar="N", help="processes (all cores)"
+    )
+    args = parser.parse_args(argv)
+    for package in ("pocketsphinx", "pyworld", "soxr"):
+        require_package(package, "preparing a voice")
+    report = prepare_recordings(args.folder, args.out, args.speaker_from, args.keep, args.ear, args.workers)
+    tell_report(report, args.out)
+
+
+def prepare_recordings(
+    folder: Path,
+    out: Path,
+    speaker_from: str | None = None,
+    keep: Sequence[str] = (),
+    ear: str | None = None,
+    workers: int = 1,
+) -> Report:
+    """Writes a corpus of a folder's recordings, see `find_takes`; an InputError where no line is usable."""
+    begun = time.monotonic()
+    takes = find_takes(folder, speaker_from)
+    if out.resolve().is_relative_to(folder.resolve()):
+        raise InputError(f"-o {out} lies in {folder}, which is read: give a folder beside it")
+    if (out / LABELS).exists() and not (out / LINES).is_dir():
+        raise InputError(f"{out} holds a corpus that was made otherwise: give a new folder")
+    require_kinds(keep, {take.name for take in takes})
+    hear = listener(ear)
+    for name in ("wavs", LINES):
+        (out / name).mkdir(parents=True, exist_ok=True)
+    finished = {take.name: line for take in takes if (line := read_line(out, take)) is not None}
+    left = [take for take in takes if take.name not in finished]
+    new = in_processes(_make, left, workers, "preparing", _start_worker, out)
+    finished |= {line.name: line for line in new}
+    lines = [finished[take.name] for take in takes]
+    remove_others(out, set(finished))
+    if hear:
+        hear(out, lines)
+    defects = find_defects(lines, keep)
+    used = usable(lines, defects)
+    report = make_report(lines, defects, used, time.monotonic() - begun, len(left))
+    if not used:
+        save_report(out, report)
+        reasons = "; ".join(f"{one.source}: {one.sentence}" for one in defects[:2])
+        raise InputError(f"no line of {folder} is usable ({reasons}): {out / 'report.md'} lists all reasons")
+    random.Random(0).shuffle(used)  # the recipes validate on the last ones
+    texts = [line.text.replace("|", " ") for line in used]
+    metadata = [f"{line.name}|{text}|{text}\n" for line, text in zip(used, texts, strict=True)]
+    write_bytes(out / METADATA, "".join(metadata).encode())
+    save_labels(out, labels_of(used))
+    save_report(out, report)
+    return report
+
+
+def labels_of(lines: Sequence[Line]) -> Labels:
+    """Lines that are labelled; their speakers are numbered where there are several."""
+    speakers = sorted({line.speaker for line in lines})
+    several = len(speakers) > 1
+    return Labels(
+        names=[line.name for line in lines],
+        texts=[line.text for line in lines],
+        ids=[np.array(line.ids) for line in lines],
+        durations=[np.array(line.durations) for line in lines],
+        pitch=[np.array(line.pitch, np.float32) for line in lines],
+        speakers=speakers if several else [],
+        speaker=np.array([speakers.index(line.speaker) for line in lines] if several else [], np.int64),
+    )
+
+
+# What was made of a line
+
+
+def key_of(take: Take) -> str:
+    """Changes with whatever a line is made of."""
+    about: list[object] = [METHOD, take.source, take.text]
+    if take.sound is not None:
+        status = take.sound.stat()
+        about += [status.st_size, status.st_mtime_ns]
+    return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
+
+
+def read_line(out: Path, take: Take) -> Line | None:
+    """What an earlier run made of a take that is the same still, unless it failed."""
+    try:
+        content = json.loads((out / LINES / f"{take.name}.json").read_bytes())
+        if content["key"] != key_of(take) or content["error"]:
+            return None
+        for name, kind in (("measures", Measures), ("fit", Fit)):
+            content[name] = content[name] and kind(**content[name])
+        line = Line(**content)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    line.speaker = take.speaker
+    return line if not line.sound or (out / "wavs" / f"{line.name}.wav").is_file() else None
+
+
+def save_line(out: Path, line: Line) -> None:
+    content = json.dumps(dataclasses.asdict(line), ensure_ascii=False)
+    write_bytes(out / LINES / f"{line.name}.json", content.encode())
+
+
+def remove_others(out: Path, names: set[str]) -> None:
+    """Takes away what earlier runs made of lines that are no more."""
+    for path in (out / LINES).glob("*.json"):
+        if path.stem not in names:
+            (out / "wavs" / f"{path.stem}.wav").unlink(missing_ok=True)
+            path.unlink()
+
+
+# In the processes
+
+_worker: dict = {}
+
+
+def _start_worker(out: Path) -> None:
+    _worker.clear()
+    _worker.update(out=out, frontend=get_frontend("english"), aligner=Aligner())
+
+
+def _make(take: Take) -> Line:
+    """A line of a take: its wav, its labels, and all that is said about it."""
+    line = Line(take.name, take.source, take.text or "", take.speaker, key_of(take))
+    try:
+        _fill(line, take)
+    except InputError as error:
+        line.error = str(error)
+    save_line(_worker["out"], line)
+    return line
+
+
+def _fill(line: Line, take: Take) -> None:
+    if take.sound is None:
+        raise InputError("its sound file is missing")
+    if not take.text:
+        what = "is empty" if take.text == "" else "is missing"
+        raise InputError(f"its text {what}: write it to {METADATA}, or to {take.sound.stem}.txt beside it")
+    with _timed(line, "read"):
+        audio, rate = _read(take.sound)
+        line.measures = measure(audio, rate)
+        if line.measures.silent:
+            return
+        samples = to_pcm16(resample(prepared(audio, rate, line.measures), rate, RATE))
+        audio = samples.astype(np.float32) / 32768
+        write_audio(_worker["out"] / "wavs" / f"{line.name}.wav", audio, RATE)
+        line.sound = hashlib.sha256(samples.tobytes()).hexdigest()[:16]
+    with _timed(line, "text"):
+        analysis = _worker["frontend"](take.text)
+        symbols, ids = line_symbols(lambda text: analysis, take.text)
+        line.phones = sum(map(is_phone, symbols))
+        line.unspoken = sorted({one.symbol for one in analysis.unspoken})
+        line.guessed = guessed_words(" ".join(utterance.normalised for utterance in analysis.utterances))
+    try:
+        with _timed(line, "align"):
+            words = words_of(symbols)
+            found = _worker["aligner"].phone_times(audio, RATE, words)
+            durations = durations_of(found.times, audio, RATE, HOP, symbols)
+            line.fit = fit_of(audio, RATE, words, found)
+        with _timed(line, "pitch"):
+            pitch = pitch_per_symbol(audio, durations)
+    except (ValueError, RuntimeError) as error:
+        line.misaligned = str(error)
+        return
+    line.ids, line.durations = ids.tolist(), durations.tolist()
+    line.pitch = np.round(pitch.astype(np.float64), 2).tolist()
+
+
+@contextmanager
+def _timed(line: Line, step: str) -> Iterator[None]:
+    begun = time.process_time()
+    try:
+        yield
+    finally:
+        line.took[step] = round(time.process_time() - begun, 4)
+
+
+def _read(path: Path) -> tuple[np.ndarray, int]:
+    import soundfile
+
+    try:
+        seconds = soundfile.info(path).duration
+    except soundfile.LibsndfileError as error:
+        raise InputError(f"it cannot be read as sound: {error.error_string}") from None
+    if seconds > LONGEST_READ:
+        raise InputError(f"it is {seconds / 60:.0f} minutes long: cut it into sentences")
+    audio, rate = read_audio(path)
+    if not np.isfinite(audio).all():
+        raise InputError("it cannot be read as sound: it holds NaN or infinite samples")
+    return audio, rate
+
+
+def guessed_words(text: str) -> list[str]:
+    """Words of a normalised text that are read by their letters, as the frontend may be told them."""
+    found = dict.fromkeys(
+        word for token in text.split() if (word := token.strip(".,;:?!-'")).isalpha() and len(word) > 1
+    )
+    words = [word for word in found if not word.isupper() and is_guessed(word.lower())]
+    return [f"{word} {{{' '.join(of_word(word.lower()))}}}" for word in words]
+
+
+# Heard again
+
+
+def listener(name: str | None) -> Callable[[Path, Sequence[Line]], None] | None:
+    """What hears lines by an ear and notes in them what it heard; None where none is wanted or there."""
+    from common.weights.ears import list_ears, load_ear
+
+    if name == "none" or (name is None and not list_ears()):
+        return None
+    from common.cli.check_corpus import check
+    from common.cli.transcribe import Recording
+    from common.recognition.loading import make_recogniser
+
+    ear = load_ear(name)
+
+    def hear(out: Path, lines: Sequence[Line]) -> None:
+        left = [line for line in lines if line.sound and (line.heard or {}).get("ear") != ear.name]
+        if not left:
+            return
+        recordings = [Recording(out / "wavs" / f"{line.name}.wav", line.text) for line in left]
+        heard = check(make_recogniser(ear.source), recordings)
+        for line, one in zip(left, heard, strict=True):
+            line.heard = {"ear": ear.name, "text": one["heard"], "wer": one["wer"]}
+            save_line(out, line)
+
+    return hear

@@ -1,0 +1,37 @@
+"""A corpus's lines by several processes, in their order, with a progress bar on a terminal."""
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from tqdm import tqdm
+
+from common.errors import InputError
+
+
+def in_processes(
+    do: Callable, jobs: Sequence, workers: int, doing: str, start: Callable, *settings: Any
+) -> Iterator:
+    """Each job's result, in order. `start(*settings)` prepares a process; one worker is this process."""
+
+    def bar(results: Iterator) -> Iterator:
+        yield from tqdm(results, doing, total=len(jobs), unit=" lines", mininterval=1, disable=None)
+
+    workers = min(workers, len(jobs))
+    if workers <= 1:
+        if jobs:
+            start(*settings)
+        yield from bar(map(do, jobs))
+        return
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, context, start, settings)
+    try:
+        yield from bar(pool.map(do, jobs, chunksize=max(1, min(8, len(jobs) // (4 * workers)))))
+    except BrokenProcessPool:
+        raise InputError(
+            f"a process ended while {doing}, perhaps for lack of memory: run it again with fewer --workers"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,229 @@
+"""`melforge voice train` and `make`: from a voice's weights and a small corpus to a voice of two speakers."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from common.audio.contract import MelContract
+from common.errors import InputError
+from common.runner import TextToSpeech
+from common.speech import Controls
+from common.synthesis.loading import make_driver
+from common.training import fine_tune
+from common.training import voice as make_voice
+from common.training.corpus.batches import Utterances, held_out_utterances
+from common.training.corpus.dataset import Labels, save_labels
+from common.training.tuning import Tuning
+from common.weights.published import read_checkpoint
+from common.weights.voices import load_voice, read_weights
+from fastpitch.train import FastPitchTrainer, continued
+from tests.conftest import check_at_small_sizes
+
+RATE, HOP = 22_050, 256
+SPEAKERS = ["ann", "ben"]
+
+
+def write_corpus(folder: Path, utterances: int = 14, speakers: tuple[str, ...] = ("ann", "ben")) -> Path:
+    """Five seconds of noise each; the speakers take turns, and the second one is lower."""
+    (folder / "wavs").mkdir(parents=True)
+    rng = np.random.default_rng(3)
+    labels = Labels([], [], [], [], [])
+    for i in range(utterances):
+        durations = rng.integers(15, 35, 20)
+        labels.names.append(f"u{i}")
+        labels.texts.append("Glue the sheet.")
+        labels.ids.append(rng.integers(1, 148, len(durations)))
+        labels.durations.append(durations)
+        labels.pitch.append(rng.normal(220 - 80 * (i % 2), 10, len(durations)).astype(np.float32))
+        soundfile.write(folder / "wavs" / f"u{i}.wav", 0.1 * rng.standard_normal(durations.sum() * HOP), RATE)
+    if speakers:
+        labels.speakers = list(speakers)
+        labels.speaker = np.arange(utterances) % len(speakers)
+    save_labels(folder, labels)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("corpora") / "two")
+
+
+def train(corpus: Path, out: Path, voice: Path, *words: str) -> None:
+    fine_tune.main([str(corpus), "-o", str(out), "--from", str(voice), "--device", "cpu", *words])
+
+
+@pytest.fixture(scope="module")
+def trained_run(corpus, tiny_voice, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "two"
+    train(corpus, out, tiny_voice, "--steps", "4", "--learning-rate", "0.01")
+    return out
+
+
+def test_a_run_leaves_weights_numbers_and_samples(trained_run):
+    run = trained_run / "fastpitch"
+    source = read_checkpoint(run / "weights.safetensors")
+    assert source.config.n_speakers == 2 and source.speakers == ("ann", "ben")
+    assert source.settings.pitch_mean == 200.0  # the start's: its network knows no other
+    heading, *rows = (run / "losses.csv").read_text().splitlines()
+    assert len(rows) == 4 and {"validation_mel", "duration_ms", "pitch_hz"} <= set(heading.split(","))
+    for step in ("000000", "000004"):
+        for name in ("u12", "u13"):  # held out, one of each speaker
+            sound, rate = soundfile.read(run / "samples" / f"{step}-{name}.wav")
+            assert rate == RATE and len(sound) and (run / "samples" / f"{step}-{name}.png").is_file()
+
+
+def test_a_resumed_run_ends_as_one_that_was_never_interrupted(corpus, tiny_voice, tmp_path, monkeypatch):
+    words = "--steps", "4", "--learning-rate", "0.001", "--save-minutes", "1e-9"
+    step, seen = FastPitchTrainer.step, []
+
+    def noted(self, key, members):
+        seen.append(members.tolist())
+        return step(self, key, members)
+
+    def killed(self, losses):
+        if self.schedule.step == 3:
+            raise KeyboardInterrupt
+        look(self, losses)
+
+    monkeypatch.setattr(FastPitchTrainer, "step", noted)
+    train(corpus, tmp_path / "whole", tiny_voice, *words)
+    whole, look = list(seen), Tuning.look
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Tuning, "look", killed)
+        train(corpus, tmp_path / "twice", tiny_voice, *words)
+    train(corpus, tmp_path / "twice", tiny_voice, *words, "--resume")
+    assert seen[4:] == whole[:3] + whole[2:]  # the third was not saved
+    runs = [tmp_path / name / "fastpitch" for name in ("whole", "twice")]
+    wanted, ours = (torch.load(run / "last.pt", weights_only=True) for run in runs)
+    assert ours["schedule"]["step"] == wanted["schedule"]["step"] == 4
+    assert torch.equal(ours["random"]["cpu"], wanted["random"]["cpu"])
+    assert ours["tuning"]["best"] == pytest.approx(wanted["tuning"]["best"], rel=1e-3)
+    before, again = (read_weights(run / "weights.safetensors")[0] for run in runs)
+    assert all(np.allclose(again[name], before[name], atol=5e-3) for name in before)
+
+
+def test_at_the_start_each_speaker_is_the_voice(tiny_voice):
+    source = load_voice(tiny_voice).source("fastpitch")
+    config, state, names = continued(source, SPEAKERS)
+    assert names == ("ann", "ben") and config.n_speakers == 2
+    weights = {name: value.numpy() for name, value in state.items()}
+    begun = replace(source, config=config, given_state=weights, graphs={}, networks={})
+    ids = [np.arange(1, 12)]
+    wanted = make_driver(source, "torch", "cpu").synthesise(ids).mel
+    driver = make_driver(begun, "torch", "cpu")
+    for speaker in (0, 1):
+        np.testing.assert_array_equal(driver.synthesise(ids, Controls(speaker=speaker)).mel, wanted)
+
+
+def test_further_speakers_begin_as_the_mean_of_those_that_there_are(tiny_voice):
+    source = load_voice(tiny_voice).source("fastpitch")
+    config, state, names = continued(source, SPEAKERS)
+    rows = np.random.default_rng(0).standard_normal(state["speaker_emb.weight"].shape).astype(np.float32)
+    weights = {name: value.numpy() for name, value in state.items()} | {"speaker_emb.weight": rows}
+    settings = replace(source.settings, speakers=names)
+    two = replace(source, config=config, settings=settings, given_state=weights, networks={})
+    config, state, names = continued(two, ["cy", "ben"])
+    assert names == ("ann", "ben", "cy") and config.n_speakers == 3
+    np.testing.assert_allclose(state["speaker_emb.weight"], [*rows, rows.mean(0)], rtol=1e-6)
+    with pytest.raises(InputError, match="has the speakers ann, ben, but the corpus does not say who speaks"):
+        continued(two, [])
+    assert continued(source, ["ann"])[2] == () and continued(source, [])[0] == source.config
+
+
+def test_a_corpus_takes_the_models_numbers_and_scale_of_pitch(corpus):
+    loaded = Utterances(corpus, MelContract(), torch.device("cpu"))
+    hertz = loaded.pitch * loaded.pitch_std + loaded.pitch_mean
+    loaded.measure_pitch_by(200.0, 50.0)
+    torch.testing.assert_close(loaded.pitch * 50 + 200, hertz)
+    loaded.number_speakers(("ben", "cy", "ann"))
+    assert loaded.speaker.tolist() == [2, 0] * 7
+    with pytest.raises(InputError, match="speaker 'ben' is none of the model's: ann"):
+        loaded.number_speakers(("ann",))
+
+
+def test_each_speaker_has_lines_that_are_held_out():
+    assert np.flatnonzero(held_out_utterances(np.zeros(40, int))).tolist() == [38, 39]
+    assert np.flatnonzero(held_out_utterances(np.repeat([0, 1], (30, 50)))).tolist() == [29, 78, 79]
+
+
+def test_a_run_becomes_a_voice_that_speaks_as_both(trained_run, tmp_path, monkeypatch):
+    check_at_small_sizes(monkeypatch)
+    monkeypatch.setenv("MELFORGE_EARS", str(tmp_path / "none"))
+    folder = tmp_path / "pair"
+    make_voice.main([str(folder), "--run", str(trained_run), "--licence", "CC0", "--description", "Noise."])
+    voice = load_voice(folder)
+    assert voice.licence == "CC0" and list(voice.models) == ["fastpitch", "hifigan"]
+    tts = TextToSpeech.load(voice=folder, device="cpu")
+    ann, ben = (tts.speak("Glue the sheet.", Controls(speaker=name)) for name in SPEAKERS)
+    assert not np.array_equal(ann.mels[0], ben.mels[0])
+    card = (folder / "README.md").read_text()
+    for part in (
+        "Licence: CC0.",
+        "Speakers: ann, ben",
+        "- ann: ",
+        "the voice tiny, whose licence is test",
+        "Not measured",
+    ):
+        assert part in card
+    assert "| fastpitch | " in card and "| mel L1 | " in card
+
+
+def test_a_folder_without_a_run_and_a_voice_of_nothing_are_refused(tmp_path, capsys):
+    with pytest.raises(FileNotFoundError, match=r"holds no weights\.safetensors: give the folder"):
+        make_voice.main([str(tmp_path / "v"), "--run", str(tmp_path)])
+    with pytest.raises(SystemExit) as stopped:
+        make_voice.main([str(tmp_path / "v")])
+    assert stopped.value.code == 2 and "--checkpoint or --run is missing" in capsys.readouterr().err
+
+
+def test_what_cannot_be_trained_is_refused(corpus, tiny_voice, trained_run, tmp_path):
+    out = tmp_path / "run"
+    with pytest.raises(FileNotFoundError, match=r"labels\.npz not found"):
+        train(tmp_path / "nowhere", out, tiny_voice)
+    short = write_corpus(tmp_path / "short", 5)
+    with pytest.raises(InputError, match=r"short has 2\d s of speech: training needs 60 s at least"):
+        train(short, out, tiny_voice)
+    with pytest.raises(InputError, match=r"fastpitch holds a run: add --resume"):
+        train(corpus, trained_run, tiny_voice)
+    with pytest.raises(InputError, match="holds no run to go on with: leave --resume out"):
+        train(corpus, out, tiny_voice, "--resume")
+    with pytest.raises(InputError, match="unknown model to train 'tacotron2': available: fastpi"):
+        train(corpus, out, tiny_voice, "--model", "tacotron2")
+    with pytest.raises(InputError, match="--minutes must be above 0, not -1"):
+        train(corpus, out, tiny_voice, "--minutes", "-1")
+    source = load_voice(tiny_voice).source("fastpitch")
+    other = replace(source, mel=MelContract(sampling_rate=44_100, hop_length=512))
+    with pytest.raises(InputError, match="is for 44100 Hz and a hop of 512 samples, but"):
+        fine_tune.require_fitting(other, corpus)
+    other = replace(source, frontend=replace(source.frontend, name="fastpitch"))
+    with pytest.raises(InputError, match="trained with the text frontend 'fastpitch', but"):
+        fine_tune.require_fitting(other, corpus)
+    assert not out.exists()
+
+
+def test_a_run_without_gain_ends_early(corpus, tiny_voice, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(FastPitchTrainer, "score", lambda self, values: 1.0)
+    train(corpus, tmp_path, tiny_voice, "--steps", "30")
+    state = torch.load(tmp_path / "fastpitch" / "last.pt", weights_only=True)
+    assert state["schedule"]["step"] < 30 and "no gain in 6 looks" in capsys.readouterr().out
+    kept = read_checkpoint(tmp_path / "fastpitch" / "weights.safetensors").state
+    start = load_voice(tiny_voice).source("fastpitch").state
+    assert all(np.array_equal(kept[name], start[name]) for name in start)
+
+
+@pytest.mark.slow
+def test_a_vocoder_goes_on_from_its_folded_weights(corpus, tiny_voice, tmp_path):
+    train(corpus, tmp_path, tiny_voice, "--model", "hifigan", "--steps", "1")
+    folded, begun = (
+        source.state["conv_pre.weight"]
+        for source in (
+            read_checkpoint(tmp_path / "hifigan" / "weights.safetensors"),
+            load_voice(tiny_voice).source("hifigan"),
+        )
+    )
+    np.testing.assert_allclose(folded, begun, atol=2e-3)
+    assert len(list((tmp_path / "hifigan" / "samples").glob("*.wav"))) == 2
