@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,21 +21,24 @@ def symmetric_window(config: JasperConfig) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=4)
-def dither_noise(seed: int, samples: int) -> np.ndarray:
-    """Normal noise float32 [samples] of a seed, kept for the next recording."""
-    noise = draw("normal", [seed], 0, samples)[0]
+def dither_noise(dither: float, seed: int, samples: int) -> np.ndarray:
+    """Normal noise float32 [samples] of a seed and this size, kept for the next recording."""
+    noise = np.float32(dither) * draw("normal", [seed], 0, samples)[0]
     noise.setflags(write=False)
     return noise
 
 
-def dithered(audio: np.ndarray, config: JasperConfig, seed: int = 0) -> np.ndarray:
-    """audio [S] with noise of the size `dither`, as published also where a recogniser runs. Without it the
+def put_dithered(rows: np.ndarray, audios: Sequence[np.ndarray], config: JasperConfig, seed: int = 0) -> None:
+    """Fills rows [B, S] with audio [S] of each item and zeros behind it.
+
+    On the audio comes noise of the size `dither`, as published also where a recogniser runs: without it the
     logarithm of digital silence between words would decide the normalisation.
     """
-    if not config.dither:
-        return audio
-    samples = -(-len(audio) // NOISE_STEP) * NOISE_STEP
-    return audio + np.float32(config.dither) * dither_noise(seed, samples)[: len(audio)]
+    samples = -(-rows.shape[1] // NOISE_STEP) * NOISE_STEP
+    noise = dither_noise(config.dither, seed, samples) if config.dither else np.zeros(samples, np.float32)
+    for row, audio in zip(rows, audios, strict=True):
+        np.add(audio, noise[: len(audio)], out=row[: len(audio)])
+        row[len(audio) :] = 0
 
 
 def reflected(positions: np.ndarray, ends: np.ndarray) -> np.ndarray:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from common.arrays import Array, pad_rows, to_device
-from common.recognition.recogniser import Features, Recogniser
+from common.engines import MEL_STEP
+from common.recognition.recogniser import Features, Heard, Recogniser, read_heard
 from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource
 from jasper.config import JasperConfig
-from jasper.features import dithered
+from jasper.features import put_dithered
+
+if TYPE_CHECKING:
+    from common.recognition.one_graph import OneGraph
 
 
 class JasperRecogniser(Recogniser[JasperConfig]):
@@ -45,12 +51,39 @@ class JasperRecogniser(Recogniser[JasperConfig]):
         frames = self.longest if not self.config.pad_align else self.longest - self.config.pad_align
         return frames * self.config.hop_length
 
+    def hear(self, audios: Sequence[np.ndarray]) -> list[Heard]:
+        if self._graph is None:
+            return super().hear(audios)
+        lengths, frames = self._lengths(audios)
+        frames = min(-(-frames // MEL_STEP) * MEL_STEP, self.longest)
+        staged = self._graph.stage(len(audios), frames * self.config.hop_length)
+        outputs = self._outputs([self.config.frames(int(length)) for length in lengths], frames)
+        put_dithered(staged["audio"].numpy(), audios, self.config)
+        staged["lengths"].numpy()[:], staged["outputs"].numpy()[:] = lengths, outputs
+        made = self._graph(staged)
+        return super().hear(audios) if made is None else read_heard(made["log_probs"], made, outputs)
+
+    @cached_property
+    def _graph(self) -> OneGraph | None:
+        """All three stages in one, where their engines can be captured and lengths may be padded."""
+        stages = self.features, self.encoder, self.decoder
+        fitting = all(one.can_be_captured and not one.buckets for one in stages)
+        if not (self.masked and self.engines.captures and fitting):
+            return None
+        from common.recognition.one_graph import OneGraph
+
+        return OneGraph(*stages)
+
+    def _lengths(self, audios: Sequence[np.ndarray]) -> tuple[np.ndarray, int]:
+        """Samples of each item, and the frames that they are padded to."""
+        lengths = np.array([len(audio) for audio in audios])
+        return lengths, max(self.config.padded_frames(int(lengths.max())), self.shortest)
+
     def extract(self, audios: Sequence[np.ndarray]) -> Features:
         config, device = self.config, self.encoder.device
-        lengths = np.array([len(audio) for audio in audios])
-        frames = max(config.padded_frames(int(lengths.max())), self.shortest)
-        rows = [dithered(audio, config) for audio in audios]
-        audio = pad_rows(rows, len(rows), frames * config.hop_length)
+        lengths, frames = self._lengths(audios)
+        audio = np.empty((len(audios), frames * config.hop_length), np.float32)
+        put_dithered(audio, audios, config)
         made = self.features(audio=to_device(audio, device), lengths=to_device(lengths, device))
         counts = [config.frames(int(length)) for length in lengths]
         return Features(made["features"], made["frames"], self._outputs(counts, frames))

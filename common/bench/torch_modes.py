@@ -7,7 +7,7 @@ import torch
 
 from common.arrays import Array
 from common.engines import Engine, WrappedEngine, check_inputs
-from common.engines.cuda_graphs import record
+from common.engines.cuda_graphs import own_stream, record
 from common.engines.layer_outputs import method_of
 from common.engines.torch_engine import TorchEngine
 from common.errors import InputError
@@ -67,19 +67,20 @@ class GraphedStage(WrappedEngine):
     def __init__(self, engine: Engine):
         super().__init__(engine)
         self._graphs: dict[tuple, tuple[dict, Callable, dict]] = {}
+        self._stream = torch.cuda.Stream(engine.device)
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         key = tuple(tuple(tensor.shape) for tensor in inputs.values())
-        if key not in self._graphs:
-            self._graphs[key] = self._capture(inputs)
-        held, replay, outputs = self._graphs[key]
-        for name, tensor in inputs.items():
-            held[name].copy_(tensor)
-        replay()
-        return {name: tensor.clone() for name, tensor in outputs.items()}
+        with own_stream(self._stream) as stream:  # on the default one nothing can be captured
+            if key not in self._graphs:
+                self._graphs[key] = self._capture(inputs, stream)
+            held, replay, outputs = self._graphs[key]
+            for name, tensor in inputs.items():
+                held[name].copy_(tensor)
+            replay()
+            return {name: tensor.clone() for name, tensor in outputs.items()}
 
-    def _capture(self, inputs: dict[str, Array]) -> tuple[dict, Callable, dict]:
-        stream = torch.cuda.current_stream(self.inner.device)
+    def _capture(self, inputs: dict[str, Array], stream: torch.cuda.Stream) -> tuple[dict, Callable, dict]:
         held = {name: tensor.clone() for name, tensor in inputs.items()}
         for _ in range(RUNS_BEFORE_CAPTURE):
             self.inner(**held)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from common.bench.machine import versions
-from common.bench.picture import draw_panels
-from common.bench.server import HEIGHT, errors_of, head_of
+from common.bench import load_report
 from common.bench.table import Column, Row, columns_of, spread, table_of
 from common.bench.triton_load import DYNAMIC, STATIC, HearingTarget, TritonLoad
 from common.bench.triton_server import COUNTED, POINTS, SPLIT, line, measure
@@ -80,33 +77,23 @@ def server_columns(kind: str) -> Sequence[Column]:
 
 
 def results_of(target: HearingTarget, rows: Sequence[Row], command: str) -> dict[str, Any]:
-    asked = f"{target.address} ({target.protocol})"
-    return {"command": command, "asked": asked, "client": versions("cpu"), "rows": list(rows)}
+    return load_report.results_of(f"{target.address} ({target.protocol})", rows, command)
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """The command, the client's machine, the tables of both kinds of load, and what their columns mean."""
-    lines = head_of(results)
-    for kind in (STATIC, DYNAMIC):
-        if rows := [row for row in results["rows"] if row["load"] == kind]:
-            lines += ["", f"## {kind.capitalize()}", "", *table_of(columns(kind), rows, head=3)]
-            lines += errors_of(rows)
-        if counted := [row for row in rows if "server" in row]:
-            lines += ["", "On the server:", "", *table_of(server_columns(kind), counted)]
-    return "\n".join([*lines, "", EXPLAINED, ""])
+    return load_report.markdown(results, (STATIC, DYNAMIC), columns, EXPLAINED, server_lines)
+
+
+def server_lines(kind: str, rows: Sequence[Row]) -> list[str]:
+    """A second table, of those loads for which the server's statistics are known."""
+    counted = [row for row in rows if "server" in row]
+    return ["", "On the server:", "", *table_of(server_columns(kind), counted)] if counted else []
 
 
 def draw(rows: Sequence[Row]) -> bytes | None:
-    """A PNG: for each kind of load with several numbers its latency and throughput, a line for each length
-    of each model.
-    """
-    panels: dict[str, Callable[[Any], object]] = {}
-    for kind in (STATIC, DYNAMIC):
-        found = [row for row in rows if row["load"] == kind and "failed" not in row]
-        if len({row["number"] for row in found}) > 1:
-            panels[f"{kind}: latency, mean and 95 %"] = partial(_draw_latency, rows=found)
-            panels[f"{kind}: throughput"] = partial(_draw_throughput, rows=found)
-    return draw_panels(panels, HEIGHT)
+    """A PNG: for each kind of load its latency and throughput, a line for each length of each model."""
+    panels = {"latency, mean and 95 %": _draw_latency, "throughput": _draw_throughput}
+    return load_report.draw(rows, (STATIC, DYNAMIC), panels)
 
 
 def _series(rows: Sequence[Row]) -> dict[str, list[Row]]:

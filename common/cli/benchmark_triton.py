@@ -127,7 +127,7 @@ def measure_recognisers(args: argparse.Namespace, address: Address, parameters: 
     models = [word.strip() for word in args.transcribe.split(",")]
     lengths = options.numbers("--seconds", args.seconds or SECONDS)
 
-    from common.bench import server, triton_hearing
+    from common.bench import load_report, triton_hearing
     from common.bench.triton_load import DYNAMIC, STATIC, HearingTarget, TritonLoad
     from common.triton.client import CLIENTS
 
@@ -147,7 +147,7 @@ def measure_recognisers(args: argparse.Namespace, address: Address, parameters: 
     results = triton_hearing.results_of(target, rows, command())
     page = triton_hearing.markdown(results)
     if args.out:
-        server.write_all(results, args.out, "triton-ear", page, triton_hearing.draw(rows))
+        load_report.write_all(results, args.out, "triton-ear", page, triton_hearing.draw(rows))
     print(json.dumps(results, indent=1) if args.json else page, end="")
     return 0 if any("failed" not in row for row in rows) else 1
 

@@ -57,8 +57,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         const=RETRIES,
         default=0,
         metavar="N",
-        help="what went wrong is spoken again, with N other seeds and then in pieces "
-        f"(default: 0; without N: {RETRIES})",
+        help="what went wrong is spoken again, with N other seeds and then in pieces; with --listen also "
+        f"texts of which words are left out or said twice (default: 0; without N: {RETRIES})",
     )
     options.add_options(more, "batch-size", batch_size="utterances at a time (default: 8)")
     more.add_argument("--save-mel", action="store_true", help="also save each mel as .npy beside its sound")

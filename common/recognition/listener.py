@@ -30,6 +30,11 @@ class HeardAgain:
     def rate(self) -> float:
         return error_rate([(self.words, self.heard)])
 
+    @property
+    def slips(self) -> int:
+        """Words that were left out or said twice."""
+        return len(self.alignment.left_out) + len(self.alignment.again)
+
     def as_json(self) -> dict[str, Any]:
         left_out, again = self.alignment.left_out, self.alignment.again
         return {
@@ -59,11 +64,19 @@ class Listener:
     pairs: list[tuple[Sequence[str], Sequence[str]]] = field(default_factory=list)
 
     def listen(self, audio: Audio) -> HeardAgain:
+        """Hears a spoken text, and counts it."""
+        return self.count(self.hear(audio))
+
+    def count(self, heard: HeardAgain) -> HeardAgain:
+        """Has the rate count what was heard, and gives it back."""
+        self.pairs.append((heard.words, heard.heard))
+        return heard
+
+    def hear(self, audio: Audio) -> HeardAgain:
         samples = resample(audio.samples, audio.sampling_rate, self.recogniser.sampling_rate)
         words = reference_words(audio.text, self.recogniser.labels)
         heard = hear(self.recogniser, samples)
         said = transcript_of(self.recogniser, heard, samples).text.split()
-        self.pairs.append((words, said))
         return HeardAgain(tuple(words), tuple(said), alignment_of(self.recogniser, heard, words))
 
     @property

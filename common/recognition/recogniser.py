@@ -10,7 +10,7 @@ import numpy as np
 
 from common.arrays import Array, read_later, read_together, to_device
 from common.config.deployment import Bucket
-from common.engines import Engine
+from common.engines import Arrays, Engine
 from common.synthesis.driver import Config, Driver
 from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource
@@ -82,14 +82,8 @@ class Recogniser(Driver[Config]):
 
     def decode(self, log_probs: Array, outputs: np.ndarray) -> list[Heard]:
         """The best labels of log-probabilities [B, F, labels + 1], of `outputs` [B] rows of each item."""
-        device = self.decoder.device
-        best = self.decoder(log_probs=log_probs, lengths=to_device(outputs, device))
-        probabilities, scores = read_together([log_probs[:, : int(outputs.max())], best["scores"]])()
-        labels = read_later(best["labels"])()
-        return [
-            Heard(probabilities[row, :count], labels[row, :count], scores[row, :count])
-            for row, count in enumerate(outputs.tolist())
-        ]
+        lengths = to_device(outputs, self.decoder.device)
+        return read_heard(log_probs, self.decoder(log_probs=log_probs, lengths=lengths), outputs)
 
     @property
     def prefers_batches(self) -> bool:
@@ -104,3 +98,13 @@ class Recogniser(Driver[Config]):
 
     def takes(self, batch: int, bucket: Bucket | None) -> bool:
         return batch <= self.largest_batch
+
+
+def read_heard(log_probs: Array, best: Arrays, outputs: np.ndarray) -> list[Heard]:
+    """What labels and scores [B, F] of the decoder say, and log-probabilities; of each item so many rows."""
+    probabilities, scores = read_together([log_probs[:, : int(outputs.max())], best["scores"]])()
+    labels = read_later(best["labels"])()
+    return [
+        Heard(probabilities[row, :count], labels[row, :count], scores[row, :count])
+        for row, count in enumerate(outputs.tolist())
+    ]

@@ -3,8 +3,9 @@
 import json
 
 import pytest
+import soundfile
 
-from common.recognition.alignment import Alignment
+from common.recognition.alignment import Alignment, LeftOut
 from common.recognition.listener import HeardAgain, Listener
 from common.recognition.loading import load_recogniser
 from tests.common.test_recognition import ear, run  # noqa: F401 (fixtures)
@@ -40,6 +41,66 @@ def test_speaking_listens_where_asked(run, tiny_voice, tmp_path):  # noqa: F811
     (tmp_path / "it.wav").unlink()
     status, _, errors = run(*words, "--listen", "smal")
     assert status == 2 and "unknown ear" in errors and not (tmp_path / "it.wav").exists()
+
+
+class Scripted(Listener):
+    """Hears so many words left out in one text after the other, in the order of its calls."""
+
+    def __init__(self, *slips: int):
+        super().__init__(None, 1.0)  # type: ignore[arg-type]
+        self.slips, self.heard = list(slips), []
+
+    def hear(self, audio):
+        self.heard.append(audio)
+        left_out = tuple(LeftOut("word", 1, 0.5) for _ in range(self.slips.pop(0)))
+        return HeardAgain(("a", "word"), ("a",), Alignment((), left_out))
+
+
+def speak_heard_by(command, monkeypatch, listener, *words):
+    monkeypatch.setattr("common.cli.options.listener_from", lambda args: listener)
+    status, out, errors = command("speak", *words, "--acoustic", "tacotron2", "--json")
+    assert status == 0, errors
+    return json.loads(out)["phrases"], errors
+
+
+def samples_of(path):
+    return soundfile.read(path, dtype="int16")[0].tolist()
+
+
+def test_what_an_ear_misses_is_spoken_again_with_the_next_seed(run, tmp_path, monkeypatch):  # noqa: F811
+    it, other = tmp_path / "it.wav", tmp_path / "other.wav"
+    words = ("Hello there.", "-o", it, "--seed", "7")
+    listener = Scripted(2, 1, 0)
+    (record,), errors = speak_heard_by(run, monkeypatch, listener, *words, "--retry", "3")
+    assert record["listened"]["seed"] == 9 and "heard: spoken again with seed 9" in errors
+    assert len(listener.heard) == 3 and len(listener.pairs) == 1  # a text counts once
+    speak_heard_by(run, monkeypatch, Scripted(0), "Hello there.", "-o", other, "--seed", "9")
+    assert samples_of(it) == samples_of(other)
+    best, _ = speak_heard_by(run, monkeypatch, Scripted(2, 1, 3, 1), *words, "--retry", "3")
+    assert best[0]["listened"]["seed"] == 8  # the first of the best
+    same, _ = speak_heard_by(run, monkeypatch, Scripted(2, 2), *words, "--retry", "1")
+    assert same[0]["listened"]["seed"] == 7
+
+
+def test_only_what_has_noise_and_words_amiss_is_spoken_again(run, tmp_path, monkeypatch):  # noqa: F811
+    words = ("Hello there.", "-o", tmp_path / "it.wav")
+    for slips, more in ((0, ("--retry", "3")), (2, ()), (2, ("--retry", "3", "--no-dropout"))):
+        listener = Scripted(slips)
+        speak_heard_by(run, monkeypatch, listener, *words, *more)
+        assert len(listener.heard) == 1
+    listener = Scripted(2)
+    monkeypatch.setattr("common.cli.options.listener_from", lambda args: listener)
+    assert run("speak", *words, "--retry", "3")[0] == 0 and len(listener.heard) == 1  # FastPitch
+
+
+def test_each_of_several_phrases_is_spoken_again_by_itself(run, tmp_path, monkeypatch):  # noqa: F811
+    phrases = tmp_path / "phrases.txt"
+    phrases.write_text("One.\nAnother one.\nA third one.\n")
+    words = ("-i", phrases, "-o", tmp_path / "out")
+    listener = Scripted(0, 1, 0, 1, 1, 0)
+    records, _ = speak_heard_by(run, monkeypatch, listener, *words, "--retry", "2")
+    assert sorted(record["listened"]["seed"] for record in records) == [0, 1, 2]
+    assert len(listener.pairs) == 3
 
 
 @pytest.mark.slow
