@@ -161,7 +161,7 @@ def test_a_file_says_whose_it_is(tmp_path):
 def test_every_shipped_file_fills_its_classes(path):
     model = get_model(path.parent.name)
     classes = [model.config_class, MelContract]
-    if path.stem.startswith("train"):
+    if path.stem.startswith(("train", "finetune")):
         parts = vars(model.module("train")).items()
         load_hparams(path, *classes, *(c for name, c in parts if name.endswith("Recipe")), model=model.name)
     else:
