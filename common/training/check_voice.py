@@ -19,7 +19,7 @@ from common.speech import Audio, Controls
 from common.training.corpus.dataset import LABELS, Labels, load_labels
 from common.training.corpus.prepare import HOP, RATE, pitch_contour
 from common.training.corpus.quality import Measures, measure
-from common.training.corpus.report import REPORT, read_report, print_report
+from common.training.corpus.report import REPORT, print_report, read_report
 from common.weights.ears import list_ears
 from common.weights.voices import VOICE_FILE, Voice, list_voices, load_voice
 
