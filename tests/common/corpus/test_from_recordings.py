@@ -181,9 +181,8 @@ def test_each_defect_is_reported_with_its_file_and_can_be_kept(folder, aligner, 
     assert f"wavs/{name}.wav`: {sentence}" in (out / "report.md").read_text(encoding="utf-8")
     if not is_left_out:
         return
-    may_keep = KINDS[kind][1]
-    prepare_recordings(folder, out, keep=[kind])
-    assert (name in load_labels(out).names) == may_keep
+    prepare_recordings(folder, out, keep=[kind if KINDS[kind][1] else name])
+    assert (name in load_labels(out).names) == KINDS[kind][1]
 
 
 def test_files_that_cannot_be_read_and_what_is_missing(folder, aligner, tmp_path):
@@ -216,7 +215,7 @@ def test_a_text_that_does_not_fit_is_reported_by_its_alignment(folder, aligner, 
     assert "wrong" in load_labels(out).names
     aligner.refused = True
     add(folder, "refused", voice(seed=22))
-    prepare_recordings(folder, out, keep=["alignment"])
+    prepare_recordings(folder, out, keep=["refused"])
     assert reported(out, "refused")["alignment"] == ("its text does not fit: no alignment", True)
     assert "refused" not in load_labels(out).names
 
@@ -358,6 +357,8 @@ def test_a_bar_in_a_text_is_no_column_of_the_corpus(aligner, tmp_path):
 def test_an_unknown_kind_to_keep_is_an_error_with_the_nearest(folder, aligner, tmp_path):
     with pytest.raises(InputError, match="did you mean 'clipping'"):
         prepare_recordings(folder, tmp_path / "out", keep=["cliping"])
+    with pytest.raises(InputError, match="unknown kind of defect to keep, or line, 'silence'"):
+        prepare_recordings(folder, tmp_path / "out", keep=["silence"])
     assert not (tmp_path / "out").exists()
 
 
