@@ -19,7 +19,7 @@ from common.speech import Audio, Controls
 from common.training.corpus.dataset import LABELS, Labels, load_labels
 from common.training.corpus.prepare import HOP, RATE, pitch_contour
 from common.training.corpus.quality import Measures, measure
-from common.training.corpus.report import REPORT, read_report, tell_report
+from common.training.corpus.report import REPORT, print_report, read_report
 from common.weights.ears import list_ears
 from common.weights.voices import VOICE_FILE, Voice, list_voices, load_voice
 
@@ -82,7 +82,7 @@ def check_corpus(corpus: Path) -> Iterator[str]:
 
     labels = load_labels(corpus)
     if (corpus / REPORT).is_file():
-        tell_report(read_report(corpus), corpus)
+        print_report(read_report(corpus), corpus)
     else:
         rows = []
         for number, name in enumerate(labels.speakers or [NOBODY]):
@@ -164,25 +164,26 @@ def phone_ids() -> np.ndarray:
 
 def check_speech(tts: TextToSpeech, listener: Listener | None, labels: Labels | None) -> Iterator[str]:
     """Prints how each speaker of a voice speaks; yields what is wrong with it."""
-    count = getattr(tts.acoustic.source.config, "n_speakers", 1)
-    known = labels.speakers if labels else []
-    if labels and count != max(1, len(known)):
-        yield f"speakers: {len(known) or 1} in the corpus, {count} in the voice"
-        labels = None
-    names = known if labels and known else [str(number) for number in range(count)] if count > 1 else [NOBODY]
-    headings = ["speaker", "seconds", "phones/s", "pitch", *(["in corpus", ""] if labels else [])]
+    names = tts.acoustic.source.speakers
+    same: dict[int, int] = {}
+    if labels:
+        try:
+            same = speakers_of_corpus(names, labels.speakers)
+        except InputError as error:
+            yield str(error)
+    headings = ["speaker", "seconds", "phones/s", "pitch", *(["in corpus", ""] if same else [])]
     rows = []
     faults = []
-    for number, name in enumerate(names):
-        who = f"speaker {name}: " if count > 1 else ""
+    for number, name in enumerate(names or [NOBODY]):
+        who = f"speaker {name}: " if names else ""
         audios = tts.speak_many(SENTENCES, Controls(speaker=number))
         found = [measure(audio.samples, audio.sampling_rate) for audio in audios]
         for audio, about in zip(audios, found, strict=True):
             faults += [f"{who}{audio.text!r}: {fault}" for fault in faults_of(audio, about)]
         manner = manner_of_speech(audios, found)
         rows.append([name, f"{sum(audio.seconds for audio in audios):.1f}", *manner.cells()])
-        if labels:
-            own, _, _ = manner_of_labels(labels, number)
+        if labels and same:
+            own = manner_of_labels(labels, same[number])[0] if number in same else Manner(None, None)
             rows[-1] += own.cells()
             faults += [f"{who}{fault}" for fault in differences(manner, own)]
         if listener:
@@ -199,6 +200,20 @@ def check_speech(tts: TextToSpeech, listener: Listener | None, labels: Labels | 
     if not listener:
         print("note: no ear hears it (docs/recognition.md)")
     yield from faults
+
+
+def speakers_of_corpus(voice: Sequence[str], corpus: Sequence[str]) -> dict[int, int]:
+    """Ids of a voice's speakers and those of the same in a corpus, by names; empty ones have one speaker.
+
+    An InputError where the voice lacks one of the corpus.
+    """
+    if not voice and not corpus:
+        return {0: 0}
+    if not voice or not corpus:
+        raise InputError(f"speakers: {len(corpus) or 1} in the corpus, {len(voice) or 1} in the voice")
+    if lacking := [name for name in corpus if name not in voice]:
+        raise InputError(f"the voice lacks speakers of the corpus: {', '.join(lacking)}")
+    return {voice.index(name): number for number, name in enumerate(corpus)}
 
 
 def faults_of(audio: Audio, found: Measures) -> Iterator[str]:

@@ -10,7 +10,7 @@ from common.errors import InputError, unknown
 from common.speech import shown
 from common.training.corpus.quality import Fit, Measures
 
-# Each kind, and whether `--keep` may keep what is left out for it.
+# Each kind, and whether lines are left out for it that `--keep` may keep.
 KINDS = {
     "file": ("missing sound files or texts, and files that cannot be read", False),
     "silence": ("recordings in which nothing is said", False),
@@ -22,12 +22,12 @@ KINDS = {
     "rate": ("sampling rates below 22,050 Hz; those below 16,000 Hz are left out", True),
     "clipping": ("recordings that are cut off at the highest level", True),
     "noise": ("speech that stands little above the noise", True),
-    "level": ("very soft recordings", True),
-    "offset": ("direct current, which is taken out", True),
-    "pitch": ("lines much higher or lower than the speaker's others", True),
+    "level": ("very soft recordings", False),
+    "offset": ("direct current, which is taken out", False),
+    "pitch": ("lines much higher or lower than the speaker's others", False),
     "duplicate": ("the same recording again, and the same text again", True),
-    "words": ("words that no dictionary has, read by their letters", True),
-    "characters": ("characters that cannot be spoken", True),
+    "words": ("words that no dictionary has, read by their letters", False),
+    "characters": ("characters that cannot be spoken", False),
 }
 
 SHORTEST = 0.3  # seconds of speech
@@ -100,9 +100,10 @@ class Defect:
 
 def require_kinds(keep: Collection[str], names: Collection[str]) -> None:
     """An InputError where what is to be kept is neither a kind nor one of the lines' names."""
+    kinds = [kind for kind, (_, may_keep) in KINDS.items() if may_keep]
     for word in keep:
-        if word not in KINDS and word not in names:
-            raise InputError(unknown("kind of defect, or line,", word, KINDS))
+        if word not in kinds and word not in names:
+            raise InputError(unknown("kind of defect to keep, or line,", word, kinds))
 
 
 def find_defects(lines: Sequence[Line], keep: Collection[str] = ()) -> list[Defect]:

@@ -1,4 +1,4 @@
-"""Makes a training corpus of a folder of recordings with their texts, and tells what is wrong with them."""
+"""Makes a training corpus of a folder of recordings with their texts, and reports what is wrong with them."""
 
 import dataclasses
 import hashlib
@@ -24,7 +24,7 @@ from common.training.corpus.defects import KINDS, Line, find_defects, require_ki
 from common.training.corpus.prepare import HOP, RATE, line_symbols, pitch_per_symbol
 from common.training.corpus.processes import in_processes
 from common.training.corpus.quality import Fit, Measures, fit_of, measure, prepared
-from common.training.corpus.report import Report, make_report, save_report, tell_report
+from common.training.corpus.report import Report, make_report, print_report, save_report
 from common.training.corpus.takes import METADATA, SPEAKER_FROM, Take, find_takes
 
 LINES = "lines"  # folder of a JSON file for each line that was worked on: the next run takes it from there
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for package in ("pocketsphinx", "pyworld", "soxr"):
         require_package(package, "preparing a voice")
     report = prepare_recordings(args.folder, args.out, args.speaker_from, args.keep, args.ear, args.workers)
-    tell_report(report, args.out)
+    print_report(report, args.out)
 
 
 def prepare_recordings(
@@ -247,7 +247,7 @@ def _read(path: Path) -> tuple[np.ndarray, int]:
 
 
 def guessed_words(text: str) -> list[str]:
-    """Words of a normalised text that are read by their letters, as the frontend may be told them."""
+    """Words of a normalised text that are read by their letters, with their phones."""
     found = dict.fromkeys(
         word for token in text.split() if (word := token.strip(".,;:?!-'")).isalpha() and len(word) > 1
     )

@@ -1,6 +1,6 @@
 """What a recording is like before anything is trained on it: levels, clipping, noise, and how its text fits.
 
-Levels are in dB of full scale. The limits of what is told, and of what is left out, stand in `defects.py`.
+Levels are in dB of full scale. The limits for a warning, and for leaving a line out, stand in `defects.py`.
 """
 
 from collections.abc import Sequence

@@ -20,13 +20,18 @@ REPORT = "report.json"
 SHOWN = 30  # defects in print; report.md has all
 HEADINGS = ("speaker", "lines", "used", "minutes", "pitch", "5-95 %", "phones/s", "level", "noise")
 STEPS = {"read": "reading, measuring, resampling", "text": "phonemes", "align": "alignment", "pitch": "pitch"}
+NEXT_STEPS = (
+    ("melforge voice train {corpus} -o RUN", "10 minutes for a model, or --minutes; best on a GPU"),
+    ("melforge voice make NAME --run RUN", "1 to 3 minutes on a CPU"),
+    ("melforge voice check NAME --corpus {corpus}", "seconds for each speaker"),
+)
 Report = dict[str, Any]
 
 
 def make_report(
     lines: Sequence[Line], defects: Sequence[Defect], used: Sequence[Line], seconds: float, made: int
 ) -> Report:
-    """All that is told of a corpus. `seconds` were taken for the `made` of its lines that were new."""
+    """The content of report.json. `seconds` were taken for the `made` of its lines that were new."""
     names = {line.name for line in used}
     by_speaker = defaultdict(list)
     for line in lines:
@@ -119,7 +124,7 @@ def rows(report: Report) -> list[list[str]]:
     ]
 
 
-def tell_report(report: Report, corpus: Path) -> None:
+def print_report(report: Report, corpus: Path) -> None:
     """Prints speakers, defects, what the run took and what comes next."""
     print_table(HEADINGS, rows(report))
     defects = report["defects"]
@@ -133,7 +138,9 @@ def tell_report(report: Report, corpus: Path) -> None:
     print(f"\n{summary(report)}")
     if any(one["left_out"] and KINDS[one["kind"]][1] for one in defects):
         print("--keep KIND or --keep NAME uses what is left out, in a second run of a few seconds.")
-    print(f"{corpus / 'report.md'} has all of it; train with --corpus {corpus}")
+    print(f"{corpus / 'report.md'} has all of it\n\nnext:")
+    for words, time in NEXT_STEPS:
+        print(f"  {words.format(corpus=corpus)}    {time}")
 
 
 def summary(report: Report) -> str:
@@ -173,7 +180,8 @@ def as_markdown(report: Report, has_plot: bool) -> str:
                 force = f" (`--keep {kind}` uses them)" if may_keep and own[0]["left_out"] else ""
                 out += [f"### {kind}: {about}{force}", ""]
                 out += [f"- `{one['source']}`: {one['sentence']}" for one in own] + [""]
-    out += ["## Time", "", "| step | seconds, of all processes |", "|---|---|"]
+    steps = [f"- `{words.format(corpus='CORPUS')}`: {time}" for words, time in NEXT_STEPS]
+    out += ["## Next", "", *steps, "", "## Time", "", "| step | seconds, of all processes |", "|---|---|"]
     out += [f"| {STEPS[step]} | {seconds:.1f} |" for step, seconds in report["cpu_seconds"].items()]
     return "\n".join(out) + "\n"
 

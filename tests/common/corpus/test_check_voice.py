@@ -78,6 +78,13 @@ def test_a_voice_is_compared_with_as_many_speakers(check, tiny_voice, corpus, mo
     assert [line.split()[0] for line in check(corpus)[1].splitlines()[1:3]] == ["Ann", "Bob"]
 
 
+def test_speakers_are_the_same_by_name():
+    assert check_voice.speakers_of_corpus((), []) == {0: 0}
+    assert check_voice.speakers_of_corpus(("Cid", "Ann", "Bob"), ["Ann", "Bob"]) == {1: 0, 2: 1}
+    with pytest.raises(ValueError, match="the voice lacks speakers of the corpus: Zoe"):
+        check_voice.speakers_of_corpus(("Ann", "Bob"), ["Ann", "Zoe"])
+
+
 def test_missing_and_damaged_files_of_a_voice(check, voice_copy):
     (voice_copy / "fastpitch" / "decoder.onnx").unlink()
     weights = voice_copy / "hifigan" / "weights.safetensors"

@@ -1,4 +1,4 @@
-"""A stranger's recordings: each defect is told with its file, lines can be kept, and runs resume."""
+"""A stranger's recordings: each defect is reported with its file, lines can be kept, and runs resume."""
 
 import itertools
 import json
@@ -58,7 +58,7 @@ def aligner(monkeypatch) -> type[EvenAligner]:
     kind = type("Aligner", (EvenAligner,), {})
     monkeypatch.setattr(from_recordings, "Aligner", kind)
     set_pitch(monkeypatch, 120.0)
-    monkeypatch.setattr(report, "draw", lambda told: None)  # half a second each time
+    monkeypatch.setattr(report, "draw", lambda content: None)  # half a second each time
     return kind
 
 
@@ -83,7 +83,7 @@ def add(folder: Path, name: str, audio: np.ndarray, rate: int = RATE, text: str 
         file.write(f"{name}|{TEXT.format(name) if text is None else text}\n")
 
 
-def told(out: Path, name: str) -> dict[str, tuple[str, bool]]:
+def reported(out: Path, name: str) -> dict[str, tuple[str, bool]]:
     """kind -> sentence and whether the line is left out."""
     found = [one for one in read_report(out)["defects"] if one["name"] == name]
     assert all(one["kind"] in KINDS for one in found)
@@ -163,7 +163,7 @@ DEFECTS = {  # name: the recording, its rate, its text or None, kind, part of th
 
 
 @pytest.mark.parametrize("name", DEFECTS)
-def test_each_defect_is_told_with_its_file_and_can_be_kept(folder, aligner, tmp_path, name):
+def test_each_defect_is_reported_with_its_file_and_can_be_kept(folder, aligner, tmp_path, name):
     audio, rate, text, kind, part, left_out = DEFECTS[name]
     if name == "not-finite":
         soundfile.write(folder / "wavs" / f"{name}.wav", audio, rate, subtype="FLOAT")
@@ -173,7 +173,7 @@ def test_each_defect_is_told_with_its_file_and_can_be_kept(folder, aligner, tmp_
         add(folder, name, audio, rate, text)
     out = tmp_path / "out"
     prepare_recordings(folder, out)
-    sentence, is_left_out = told(out, name)[kind]
+    sentence, is_left_out = reported(out, name)[kind]
     assert part in sentence
     if left_out is not None:
         assert is_left_out == left_out
@@ -181,9 +181,8 @@ def test_each_defect_is_told_with_its_file_and_can_be_kept(folder, aligner, tmp_
     assert f"wavs/{name}.wav`: {sentence}" in (out / "report.md").read_text(encoding="utf-8")
     if not is_left_out:
         return
-    may_keep = KINDS[kind][1]
-    prepare_recordings(folder, out, keep=[kind])
-    assert (name in load_labels(out).names) == may_keep
+    prepare_recordings(folder, out, keep=[kind if KINDS[kind][1] else name])
+    assert (name in load_labels(out).names) == KINDS[kind][1]
 
 
 def test_files_that_cannot_be_read_and_what_is_missing(folder, aligner, tmp_path):
@@ -193,31 +192,31 @@ def test_files_that_cannot_be_read_and_what_is_missing(folder, aligner, tmp_path
     with (folder / "metadata.csv").open("a") as file:
         file.write("broken|One.\nsoundless|Two.\n")
     prepare_recordings(folder, out)
-    assert "it cannot be read as sound" in told(out, "broken")["file"][0]
-    assert told(out, "soundless")["file"] == ("its sound file is missing", True)
+    assert "it cannot be read as sound" in reported(out, "broken")["file"][0]
+    assert reported(out, "soundless")["file"] == ("its sound file is missing", True)
     sentence = "its text is missing: write it to metadata.csv, or to textless.txt beside it"
-    assert told(out, "textless")["file"] == (sentence, True)
+    assert reported(out, "textless")["file"] == (sentence, True)
     assert len(load_labels(out).names) == 6
 
 
-def test_a_text_that_does_not_fit_is_told_by_its_alignment(folder, aligner, tmp_path):
+def test_a_text_that_does_not_fit_is_reported_by_its_alignment(folder, aligner, tmp_path):
     out = tmp_path / "out"
     prepare_recordings(folder, out)
     aligner.worst = -60.0
     add(folder, "odd", voice(seed=20))
     prepare_recordings(folder, out)
-    sentence, left_out = told(out, "odd")["text"]
+    sentence, left_out = reported(out, "odd")["text"]
     assert sentence.startswith("its text hardly fits at 0.") and not left_out
     aligner.worst = -90.0
     add(folder, "wrong", voice(seed=21))
     prepare_recordings(folder, out)
-    assert told(out, "wrong")["text"][1] and "wrong" not in load_labels(out).names
+    assert reported(out, "wrong")["text"][1] and "wrong" not in load_labels(out).names
     prepare_recordings(folder, out, keep=["wrong"])
     assert "wrong" in load_labels(out).names
     aligner.refused = True
     add(folder, "refused", voice(seed=22))
-    prepare_recordings(folder, out, keep=["alignment"])
-    assert told(out, "refused")["alignment"] == ("its text does not fit: no alignment", True)
+    prepare_recordings(folder, out, keep=["refused"])
+    assert reported(out, "refused")["alignment"] == ("its text does not fit: no alignment", True)
     assert "refused" not in load_labels(out).names
 
 
@@ -232,16 +231,16 @@ def test_speech_behind_the_last_word_is_speech_without_words(folder, aligner, tm
     monkeypatch.setattr(aligner, "phone_times", stops)
     add(folder, "more", voice(seed=20))
     prepare_recordings(folder, tmp_path / "out")
-    sentence, left_out = told(tmp_path / "out", "more")["text"]
+    sentence, left_out = reported(tmp_path / "out", "more")["text"]
     assert sentence.endswith("s of speech have no words in its text") and left_out
 
 
-def test_a_line_of_another_voice_is_told(folder, aligner, tmp_path, monkeypatch):
+def test_a_line_of_another_voice_is_reported(folder, aligner, tmp_path, monkeypatch):
     prepare_recordings(folder, tmp_path / "out")
     set_pitch(monkeypatch, 240.0)
     add(folder, "other", voice(pitch=240))
     prepare_recordings(folder, tmp_path / "out")
-    sentence, left_out = told(tmp_path / "out", "other")["pitch"]
+    sentence, left_out = reported(tmp_path / "out", "other")["pitch"]
     assert sentence == "240 Hz, where the speaker's others have 120: is it another speaker?" and not left_out
 
 
@@ -314,8 +313,8 @@ def test_an_ear_hears_every_line_once(folder, aligner, tmp_path, monkeypatch):
     for _ in range(2):
         prepare_recordings(folder, out)
     assert len(heard) == 6
-    assert told(out, "good1")["heard"] == ('50 % of its words are heard as others: "some words"', False)
-    assert told(out, "good2")["heard"][1] and "good2" not in load_labels(out).names
+    assert reported(out, "good1")["heard"] == ('50 % of its words are heard as others: "some words"', False)
+    assert reported(out, "good2")["heard"][1] and "good2" not in load_labels(out).names
 
 
 def test_where_a_corpus_may_not_be_written(folder, aligner, tmp_path):
@@ -358,6 +357,8 @@ def test_a_bar_in_a_text_is_no_column_of_the_corpus(aligner, tmp_path):
 def test_an_unknown_kind_to_keep_is_an_error_with_the_nearest(folder, aligner, tmp_path):
     with pytest.raises(InputError, match="did you mean 'clipping'"):
         prepare_recordings(folder, tmp_path / "out", keep=["cliping"])
+    with pytest.raises(InputError, match="unknown kind of defect to keep, or line, 'silence'"):
+        prepare_recordings(folder, tmp_path / "out", keep=["silence"])
     assert not (tmp_path / "out").exists()
 
 
@@ -390,7 +391,7 @@ def test_the_command_with_pocketsphinx_in_two_processes(tmp_path, monkeypatch, c
     assert stopped.value.code == 0, printed.err
     labels = load_labels(out)
     assert sorted(labels.names) == ["0", "1", "2", "3", "4", "5"]
-    assert {"alignment", "text"} & set(told(out, "swapped")) and "text" in told(out, "longer")
+    assert {"alignment", "text"} & set(reported(out, "swapped")) and "text" in reported(out, "longer")
     assert "left out:\n" in printed.out and "6 of 8 lines are used" in printed.out
     for durations, pitch in zip(labels.durations, labels.pitch, strict=True):
         assert durations.sum() * HOP / RATE > 1.0
