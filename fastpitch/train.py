@@ -8,18 +8,23 @@ weights of a voice.
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from common.arrays import length_mask
+from common.cli.options import add_options
 from common.cli.run import run
 from common.errors import InputError
 from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
 from common.training.corpus.batches import Bucket, Utterances
+from common.training.corpus.dataset import save_array
+from common.training.corpus.predict import compare_boundaries
 from common.training.loop import autocast, recipe_parser, run_training
 from common.weights.voices import ModelSource
+from fastpitch.align import durations_of, learn, realign
 from fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, FastPitchConfig
 from fastpitch.model import FastPitch, Prediction, Synthesis, make_repeat_index
 
@@ -160,11 +165,25 @@ class FastPitchTrainer(AcousticTrainer):
 
 
 def make_trainer(args: argparse.Namespace, start: ModelSource | None = None) -> FastPitchTrainer:
-    return FastPitchTrainer(args, load_corpus(args), start)
+    """`args.durations` are taken instead of the corpus's own; `args.align` "learned" learns them at first."""
+    trainer = FastPitchTrainer(args, load_corpus(args), start)
+    path = args.out / "durations.npy" if args.align == "learned" else args.durations
+    if args.align == "learned" and not path.is_file():  # a resumed run has them
+        learn(trainer.model, trainer.corpus, seed=args.seed)
+        found = durations_of(trainer.model, trainer.corpus)
+        print(compare_boundaries(found, trainer.corpus))
+        args.out.mkdir(parents=True, exist_ok=True)
+        save_array(path, np.concatenate(found))
+    if path:
+        realign(trainer.corpus, path)
+    return trainer
 
 
 def main() -> None:
-    args = recipe_parser("fastpitch", FastPitchRecipe).parse_args()
+    parser = recipe_parser("fastpitch", FastPitchRecipe)
+    parser.add_argument("--durations", type=Path, help="durations instead of the corpus's own (.npy)")
+    add_options(parser, "align")
+    args = parser.parse_args()
     run_training(args, make_trainer(args), log_every=1000)
 
 

@@ -14,7 +14,7 @@ from common.cli.run import run
 from common.registry import get_model
 from common.training.corpus.batches import Utterances
 from common.training.corpus.dataset import save_array
-from common.training.corpus.predict import by_length, load, prediction_parser
+from common.training.corpus.predict import by_length, compare_boundaries, load, prediction_parser
 from common.training.loop import plot_alignment
 
 TEACHER = "tacotron2"
@@ -43,18 +43,6 @@ def align(model: nn.Module, corpus: Utterances) -> list[np.ndarray]:
     return [found[i][:length] for i, length in enumerate(corpus.lengths.tolist())]
 
 
-def compare(found: list[np.ndarray], corpus: Utterances) -> str:
-    """How far the durations' boundaries are from those of the corpus's own, in a sentence."""
-    own = corpus.durations.cpu().numpy()
-    off = np.concatenate(
-        [np.abs(row.cumsum() - own[: len(row)].cumsum())[:-1] for row, own in zip(found, own, strict=True)]
-    )
-    return (
-        f"boundaries differ from the corpus's own by {np.median(off):.0f} frames in the median, "
-        f"{np.percentile(off, 95):.0f} at the 95th percentile"
-    )
-
-
 @torch.no_grad()
 def main() -> None:
     about = "Writes a corpus's durations from Tacotron 2's attention."
@@ -64,7 +52,7 @@ def main() -> None:
     save_array(args.out, np.concatenate(found))
     last = torch.tensor([len(corpus) - 1], device=corpus.device)
     plot_alignment(args.out.with_suffix(".png"), attend(model, corpus, last)[0])
-    print(f"{args.out}: {compare(found, corpus)}")
+    print(f"{args.out}: {compare_boundaries(found, corpus)}")
 
 
 if __name__ == "__main__":

@@ -68,6 +68,10 @@ SHARED: dict[str, dict[str, Any]] = {
         "help": "of words that may be heard as others (default: 0.15)",
     },
     "batch-size": {"type": positive, "metavar": "N", "help": "utterances at a time"},
+    "align": {
+        **{"choices": ("corpus", "learned"), "default": "corpus"},
+        "help": "fastpitch: durations of the corpus, or learned by its own aligner first (default: corpus)",
+    },
     "no-check": {
         "action": "store_true",
         "help": "do not compare exported graphs with PyTorch; their notes in the cache say so",

@@ -74,6 +74,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     option("--learning-rate", type=float, metavar="X", help=f"the highest (default: hparams/MODEL/{FILE}'s)")
     option("--sample-minutes", type=float, default=2.0, metavar="M", help="between samples (default: 2)")
     option("--save-minutes", type=float, default=1.0, metavar="M", help="between checkpoints (default: 1)")
+    options.add_options(parser, "align")
     option("--seed", type=options.not_negative, default=0, help="of the batches (default: 0)")
     option("--device", default="auto", help="cpu or cuda (default: a GPU if there is one)")
     args = parser.parse_args(argv)
@@ -153,7 +154,9 @@ def tune(args: argparse.Namespace, source: ModelSource, facts: dict[str, Any]) -
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     out = args.out / source.model
-    how = argparse.Namespace(**vars(args) | {"out": out, "device": device, "init": None, "mels": []})
+    how = argparse.Namespace(
+        **vars(args) | {"out": out, "device": device, "init": None, "mels": [], "durations": None}
+    )
     how.built = source.config, source.mel, recipe
     how.resume = out / LAST if args.resume else None
     trainer = module.make_trainer(how, source)

@@ -16,10 +16,11 @@ from common.synthesis.loading import make_driver
 from common.training import fine_tune
 from common.training import voice as make_voice
 from common.training.corpus.batches import Utterances, held_out_utterances
-from common.training.corpus.dataset import Labels, save_labels
+from common.training.corpus.dataset import Labels, load_labels, save_labels
 from common.training.tuning import Tuning
 from common.weights.published import read_checkpoint
 from common.weights.voices import load_voice, read_weights
+from fastpitch.align import learn
 from fastpitch.train import FastPitchTrainer, continued
 from tests.conftest import check_at_small_sizes
 
@@ -213,6 +214,25 @@ def test_a_run_without_gain_ends_early(corpus, tiny_voice, tmp_path, monkeypatch
     kept = read_checkpoint(tmp_path / "fastpitch" / "weights.safetensors").state
     start = load_voice(tiny_voice).source("fastpitch").state
     assert all(np.array_equal(kept[name], start[name]) for name in start)
+
+
+def test_durations_that_were_learned_are_kept_for_a_resumed_run(corpus, tiny_voice, tmp_path, monkeypatch):
+    calls = []
+
+    def briefly(model, corpus, seed):
+        calls.append(seed)
+        learn(model, corpus, 2, seed)
+
+    monkeypatch.setattr("fastpitch.train.learn", briefly)
+    words = "--align", "learned", "--seed", "5", "--steps"
+    train(corpus, tmp_path, tiny_voice, *words, "1")
+    durations = np.load(tmp_path / "fastpitch" / "durations.npy")
+    own = load_labels(corpus)
+    assert durations.sum() == own.frames.sum() and not np.array_equal(
+        durations, np.concatenate(own.durations)
+    )
+    train(corpus, tmp_path, tiny_voice, *words, "2", "--resume")
+    assert calls == [5]
 
 
 @pytest.mark.slow

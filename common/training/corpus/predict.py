@@ -1,10 +1,11 @@
 """`python -m <model>.predict_mels`: an acoustic model's mels of a corpus, to fine-tune a vocoder on."""
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
@@ -37,6 +38,17 @@ def load(args: argparse.Namespace, model: str) -> tuple[nn.Module, Utterances]:
 def by_length(corpus: Utterances, batch_size: int, doing: str) -> Iterable[Tensor]:
     """All utterances, in batches (B,) of similar length."""
     return tqdm(corpus.frames.argsort().split(batch_size), desc=doing, mininterval=5)
+
+
+def compare_boundaries(found: Sequence[np.ndarray], corpus: Utterances) -> str:
+    """How far the boundaries of durations (N,) are from those of the corpus's own, in a sentence."""
+    own = corpus.durations.cpu().numpy()
+    pairs = zip(found, own, strict=True)
+    off = np.concatenate([np.abs(row.cumsum() - other[: len(row)].cumsum())[:-1] for row, other in pairs])
+    return (
+        f"boundaries differ from the corpus's own by {np.median(off):.0f} frames in the median, "
+        f"{np.percentile(off, 95):.0f} at the 95th percentile"
+    )
 
 
 def prediction_parser(prog: str, description: str, out: str) -> Parser:
