@@ -66,7 +66,7 @@ PLAN = StagePlan(
     default="masked",
     kernels={
         "masked_features": CAPTURED,
-        "masked_encoder": "trt_plugins.jasper_encoder:Encoder",
+        "masked_encoder": "trt_plugins.jasper.encoder:Encoder",
         "decoder": CAPTURED,
     },
     on_cuda="masked",

@@ -15,8 +15,9 @@ from jasper.config import JasperConfig
 from jasper.model import Jasper
 from tests.jasper.test_model import GOLDEN
 from tests.networks import load_network
-from trt_plugins import jasper_encoder
-from trt_plugins.jasper_encoder import FoldedJasper
+from tests.trt_plugins.vocoder_kernels import interpreted_error
+from trt_plugins.jasper import convolution
+from trt_plugins.jasper.encoder import FoldedJasper
 
 SEPARABLE = JasperConfig(
     filters=(32, 32, 48, 48, 40),
@@ -35,6 +36,12 @@ CONFIGS = {
     "hardtanh": replace(SEPARABLE, activation="hardtanh"),
     "selu": replace(SEPARABLE, activation="selu"),
 }
+# Without separable convolutions, whose channels are no whole chunks of the kernels.
+DENSE = replace(SEPARABLE, separable=(False,) * 5, filters=(64, 32, 48, 144, 48))
+FULL = {
+    "relu": DENSE,
+    "hardtanh, plain residuals": replace(DENSE, activation="hardtanh", residual_dense=(False,) * 5),
+}
 
 
 def random_network(config: JasperConfig) -> Jasper:
@@ -51,7 +58,7 @@ def random_network(config: JasperConfig) -> Jasper:
 @pytest.mark.parametrize("rows", [0, 10000])
 @pytest.mark.parametrize("config", ["published", *CONFIGS])
 def test_folded_weights_give_the_networks_numbers(config, rows, monkeypatch):
-    monkeypatch.setattr(jasper_encoder, "WINDOW_ROWS", rows)
+    monkeypatch.setattr(convolution, "WINDOW_ROWS", rows)
     if config == "published":
         network, _ = load_network("jasper", GOLDEN / "checkpoint.pt")
     else:
@@ -62,6 +69,17 @@ def test_folded_weights_give_the_networks_numbers(config, rows, monkeypatch):
     for row, steps in enumerate(network.steps(lengths).tolist()):
         error = (found - wanted)[row, :steps].abs().max() / wanted.abs().max()
         assert error < 1e-5
+
+
+@pytest.mark.triton
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("config", "tiling"),
+    [("relu", "64,64,1"), ("relu", "32,128,5"), ("hardtanh, plain residuals", "32,64,2")],
+)
+def test_interpreted_kernels_are_near_float32(config, tiling):
+    """The kernels without a GPU: Triton's interpreter runs them, in a process of its own."""
+    assert interpreted_error("jasper", config, *tiling.split(",")) < 3e-3
 
 
 def test_all_of_its_stages_have_kernels():
