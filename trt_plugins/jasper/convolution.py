@@ -5,6 +5,7 @@ Which one is measured once for each shape, as cuDNN's benchmark mode does for it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -223,14 +224,19 @@ class Chooser:
         ways = self.ways(convolutions[0])
         compile_missing(launch for way in ways if way is not None for launch in convolutions[0].launches(way))
 
-        def all_of(way: Tiling | None) -> Callable[[], None]:
+        from triton.runtime.errors import OutOfResources
+
+        def time_of(way: Tiling | None) -> float:
             def run() -> None:
                 for convolution in convolutions:
                     convolution.run(way)
 
-            return run
+            try:
+                return milliseconds(run) / len(convolutions)
+            except OutOfResources:  # another GPU has less shared memory
+                return math.inf
 
-        return {way: milliseconds(all_of(way)) / len(convolutions) for way in ways}
+        return {way: time_of(way) for way in ways}
 
 
 def milliseconds(run: Callable[[], None]) -> float:

@@ -4,7 +4,9 @@ from typing import NamedTuple
 
 CHUNK = 64  # channels that the kernels multiply at a time
 MOST_SPLITS = 16
-SPLIT_COST = 1.5  # steps of CHUNK that a further partial sum costs, in an estimate
+# An estimate in microseconds: a multiply-add of a processor; a launch; a number of a partial sum, written and
+# read.
+PRODUCT_TIME, LAUNCH_TIME, PART_TIME = 4e-7, 2.0, 1.8e-6
 SPLITS_TRIED = 3  # of each tile
 
 
@@ -36,12 +38,14 @@ TILES = (
 def tilings(items: int, steps: int, columns: int, depth: int, processors: int) -> list[Tiling]:
     """Those worth a try for `items` of `steps` rows, so many columns and a depth of so many chunks."""
 
-    def cost(tiling: Tiling) -> float:
+    def time(tiling: Tiling) -> float:
         rounds = -(-tiling.programs(items, steps, columns) // processors)
-        return rounds * -(-depth // tiling.splits) + SPLIT_COST * tiling.splits
+        chunk = tiling.rows * tiling.columns * CHUNK * PRODUCT_TIME
+        sums = LAUNCH_TIME + tiling.splits * items * steps * columns * PART_TIME
+        return rounds * -(-depth // tiling.splits) * chunk + (sums if tiling.splits > 1 else 0)
 
     found = []
     for tile in TILES:
         splits = [tile._replace(splits=number) for number in range(1, min(MOST_SPLITS, depth) + 1)]
-        found += sorted(splits, key=cost)[:SPLITS_TRIED]
+        found += sorted(splits, key=time)[:SPLITS_TRIED]
     return found
