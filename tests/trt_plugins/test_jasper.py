@@ -17,7 +17,9 @@ from tests.jasper.test_model import GOLDEN
 from tests.networks import load_network
 from tests.trt_plugins.vocoder_kernels import interpreted_error
 from trt_plugins.jasper import convolution
+from trt_plugins.jasper.convolution import Chooser
 from trt_plugins.jasper.encoder import FoldedJasper
+from trt_plugins.jasper.tiling import tilings
 
 SEPARABLE = JasperConfig(
     filters=(32, 32, 48, 48, 40),
@@ -80,6 +82,45 @@ def test_folded_weights_give_the_networks_numbers(config, rows, monkeypatch):
 def test_interpreted_kernels_are_near_float32(config, tiling):
     """The kernels without a GPU: Triton's interpreter runs them, in a process of its own."""
     assert interpreted_error("jasper", config, *tiling.split(",")) < 3e-3
+
+
+@pytest.mark.triton
+def test_each_shape_is_timed_once_and_never_while_it_is_captured(monkeypatch):
+    timed: list[int] = []
+    monkeypatch.setattr(convolution, "compile_missing", lambda launches: None)
+    # The third way is the fastest: behind PyTorch and the first tiling.
+    monkeypatch.setattr(convolution, "milliseconds", lambda run: timed.append(0) or abs(len(timed) - 3.0))
+    capturing = True
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
+    network = FoldedJasper(random_network(FULL["relu"]).requires_grad_(False))
+    choose, found = Chooser("cpu"), []
+
+    def chosen(one, alike):
+        found.append((one, choose(one, alike)))
+
+    network.choose = chosen
+    features, lengths = torch.randn(1, 64, 96), torch.tensor([96])
+    network.encode(features, lengths)
+    assert not timed and not any(way for _, way in found)
+    capturing = False
+    found.clear()
+    network.encode(features, lengths)
+    first = len(timed)
+    assert first > 20
+    (strided, way), (one, second), *_ = found
+    assert not strided.fits and way is None
+    assert second == choose.ways(one)[2]  # of the first shape that was timed
+    network.encode(features, lengths)
+    assert len(timed) == first
+    network.encode(torch.randn(1, 64, 160), lengths)
+    assert len(timed) > first
+
+
+def test_tilings_cover_few_rows_and_many():
+    for items, steps, columns, depth in ((1, 352, 768, 300), (1, 1, 32, 3), (8, 352, 256, 44)):
+        found = tilings(items, steps, columns, depth, 132)
+        assert len(set(found)) == len(found) and all(1 <= one.splits <= depth for one in found)
+        assert max(one.programs(items, steps, columns) for one in found) > min(60, columns // 32)
 
 
 def test_all_of_its_stages_have_kernels():
