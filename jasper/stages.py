@@ -65,7 +65,7 @@ PLAN = StagePlan(
     },
     default="masked",
     kernels={
-        "masked_features": CAPTURED,
+        "masked_features": "trt_plugins.jasper.features:Features",
         "masked_encoder": "trt_plugins.jasper.encoder:Encoder",
         "decoder": CAPTURED,
     },

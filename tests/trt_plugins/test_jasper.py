@@ -12,6 +12,7 @@ from common.stages import plan_of
 from common.stages.choose import kernel_stages
 from common.weights.published import read_checkpoint
 from jasper.config import JasperConfig
+from jasper.features_network import JasperFeatures
 from jasper.model import Jasper
 from tests.jasper.test_model import GOLDEN
 from tests.networks import load_network
@@ -19,7 +20,8 @@ from tests.trt_plugins.vocoder_kernels import interpreted_error
 from trt_plugins.jasper import convolution
 from trt_plugins.jasper.convolution import Chooser
 from trt_plugins.jasper.encoder import FoldedJasper
-from trt_plugins.jasper.tiling import tilings
+from trt_plugins.jasper.features import KernelFeatures
+from trt_plugins.jasper.tiling import Tiling, tilings
 
 SEPARABLE = JasperConfig(
     filters=(32, 32, 48, 48, 40),
@@ -82,6 +84,12 @@ def test_folded_weights_give_the_networks_numbers(config, rows, monkeypatch):
 def test_interpreted_kernels_are_near_float32(config, tiling):
     """The kernels without a GPU: Triton's interpreter runs them, in a process of its own."""
     assert interpreted_error("jasper", config, *tiling.split(",")) < 3e-3
+
+
+@pytest.mark.triton
+@pytest.mark.slow
+def test_interpreted_features_are_near_float32():
+    assert interpreted_error("jasper_features") < 2e-4
 
 
 @pytest.mark.triton
@@ -148,6 +156,41 @@ def test_kernels_hear_what_pytorch_hears():
     for audio in [*audios, *audios]:
         (one,), (other,) = kernels.hear([audio]), torchs.hear([audio])
         assert np.abs(one.log_probs - other.log_probs).max() / np.abs(other.log_probs).max() < 0.02
+
+
+@pytest.mark.gpu
+def test_features_on_kernels_are_near_pytorchs():
+    network = JasperFeatures(JasperConfig()).cuda()
+    kernels = KernelFeatures(network).cuda()
+    for items, frames in ((1, 64), (3, 192), (8, 1728)):
+        lengths = torch.randint(8000, frames * 160 + 1, (items,), device="cuda")
+        inside = torch.arange(frames * 160, device="cuda") < lengths[:, None]
+        audio = 0.1 * torch.randn(items, frames * 160, device="cuda") * inside
+        (wanted, counts), (found, same) = (
+            network.extract_each(audio, lengths),
+            kernels.extract_each(audio, lengths),
+        )
+        assert torch.equal(counts, same)
+        assert float((found - wanted).abs().max()) < 1e-3
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "tiling", [(64, 128, 4, 4, 1), (128, 128, 8, 3, 5), (128, 256, 8, 4, 3), (64, 256, 4, 4, 2)]
+)
+def test_convolutions_on_kernels_are_near_float32(tiling):
+    network = random_network(FULL["relu"]).requires_grad_(False)
+    features, lengths = torch.randn(3, 64, 704), torch.tensor([704, 80, 357])
+    wanted = network(features, lengths)
+    folded = FoldedJasper(network).cuda().half()
+    folded.choose = lambda one, alike: Tiling(*tiling) if one.fits else None
+    with torch.inference_mode():
+        (found,) = folded.encode(features.cuda().half(), lengths.cuda())
+        (again,) = folded.encode(features.cuda().half(), lengths.cuda())
+    assert torch.equal(found, again)
+    for row, steps in enumerate(network.steps(lengths).tolist()):
+        error = (found.cpu() - wanted)[row, :steps].abs().max() / wanted.abs().max()
+        assert error < 3e-3
 
 
 @pytest.mark.gpu
