@@ -44,6 +44,20 @@ class FoldedConv(nn.Module):
         image = weight[:, :, None].contiguous(memory_format=torch.channels_last)  # memory (C out, k, C in)
         self.weight = nn.Parameter(image, requires_grad=False)
         self.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
+        if stride > 1 and dilation == groups == 1:
+            self.grouped = nn.Parameter(self._grouped(weight), requires_grad=False)
+
+    def _grouped(self, weight: Tensor) -> Tensor:
+        """Weights (C out, taps, stride * C in) for rows of `stride` steps each: no stride is left."""
+        before = -self.padding % self.stride
+        behind = -(before + self.taps) % self.stride
+        return (
+            F.pad(weight, (before, behind))
+            .transpose(1, 2)
+            .contiguous()
+            .unflatten(1, (-1, self.stride))
+            .flatten(2)
+        )
 
     @property
     def rows(self) -> Tensor:
@@ -121,7 +135,9 @@ class Convolution:
     def fits(self) -> bool:
         """Whether the kernels can compute it."""
         conv, residual = self.weights
-        if not isinstance(conv, FoldedConv) or conv.stride > 1 or conv.groups > 1 or conv.bias is None:
+        if not isinstance(conv, FoldedConv) or conv.groups > 1 or conv.bias is None:
+            return False
+        if conv.stride > 1 and (conv.dilation > 1 or self.x.shape[1] % conv.stride):
             return False
         widths = [*conv.weight.shape[:2], *(residual.shape[1:] if residual is not None else ())]
         return self.activation.highest is not None and all(width % ALIGNED == 0 for width in widths)
@@ -134,17 +150,21 @@ class Convolution:
         self.activation(y, self.out)
 
     def launches(self, tiling: Tiling) -> list[TritonLaunch]:
-        """What computes it, without the memory of partial sums where it needs none."""
+        """What computes it: a kernel, and one that adds partial sums where the depth is split."""
         from triton.tools.tensor_descriptor import TensorDescriptor
 
         from trt_plugins.jasper import kernels
 
         conv: Any = self.weights.conv
-        items, steps, channels = self.x.shape
+        x, rows, taps, padding = self.x, conv.rows, conv.taps, conv.padding
+        if conv.stride > 1:
+            x = x.view(len(x), -1, conv.stride * x.shape[2])
+            rows, taps, padding = conv.grouped.flatten(1), conv.grouped.shape[1], -(-padding // conv.stride)
+        items, steps, channels = x.shape
         columns, width = self.out.shape[2], self.out.stride(1)
         chunks = -(-channels // CHUNK)
-        source = TensorDescriptor.from_tensor(self.x, [1, tiling.rows, CHUNK])
-        weights = TensorDescriptor.from_tensor(conv.rows, [tiling.columns, CHUNK])
+        source = TensorDescriptor.from_tensor(x, [1, tiling.rows, CHUNK])
+        weights = TensorDescriptor.from_tensor(rows, [tiling.columns, CHUNK])
         earlier, earlier_weights, further = source, weights, 0
         if self.weights.residual is not None and self.earlier is not None:
             residual = self.weights.residual
@@ -159,7 +179,7 @@ class Convolution:
         tiles = -(-steps // tiling.rows)
         size = items, steps, tiles, columns, width, self.activation.highest
         common = conv.bias, self.activation.lengths
-        depth = conv.taps * chunks, chunks, channels, conv.padding, conv.dilation, further
+        depth = taps * chunks, chunks, channels, padding, conv.dilation, further
         launches = [
             TritonLaunch(
                 kernels.conv_kernel,
@@ -213,11 +233,10 @@ class Chooser:
 
     def ways(self, one: Convolution) -> list[Tiling | None]:
         conv: Any = one.weights.conv
-        items, steps, channels = one.x.shape
-        depth = conv.taps * -(-channels // CHUNK)
+        depth = conv.taps * -(-one.x.shape[2] // CHUNK)
         if one.earlier is not None:
             depth += -(-one.earlier.shape[2] // CHUNK)
-        return [None, *tilings(items, steps, one.out.shape[2], depth, self.processors)]
+        return [None, *tilings(*one.out.shape, depth, self.processors)]
 
     def times(self, convolutions: Sequence[Convolution]) -> dict[Tiling | None, float]:
         """Milliseconds of one of these convolutions of the same shape, in each way."""
