@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -46,6 +47,12 @@ def run(main: Callable[[], int | None]) -> None:
         )  # torch's, on a GPU
         status = _report("out of memory") if full else _report_fault(error)
     sys.exit(status)
+
+
+def command_line(script: str) -> str:
+    """The words of this command, as one runs it again: `melforge NAME ...`, or the script of this name."""
+    called = sys.argv[0] if sys.argv[0].startswith("melforge ") else f"python scripts/{script}.py"
+    return f"{called} {shlex.join(sys.argv[1:])}".strip()
 
 
 def _report(sentence: str, status: int = USER_ERROR) -> int:
