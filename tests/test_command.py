@@ -108,6 +108,16 @@ def test_a_clone_without_an_install_says_what_to_do(script, tmp_path):
     assert line.startswith("error: this needs ") and ": run python3 -m venv .venv && .venv/bin/pip" in line
 
 
+def test_a_file_where_a_folder_is_wanted_is_named(melforge_command, tmp_path):
+    file = tmp_path / "taken"
+    file.touch()
+    words = ("export", "hifigan", "-o", str(file))
+    assert melforge_command(*words) == (2, "", f"error: {file} is a file: give a folder\n")
+    with pytest.raises(NotADirectoryError) as caught:
+        (file / "a" / "b").mkdir()
+    assert run_module._words_of(caught.value) == f"{file} is a file: give a folder"
+
+
 def raising(error: BaseException):
     def main():
         raise error
