@@ -3,6 +3,7 @@ vocal tract, and SpecAugment (Park and others 2019, arXiv:1904.08779).
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from jasper.features_network import JasperFeatures
 
 LONGEST_ROOM = 0.5  # seconds of an echo
 WARPS = 31  # vocal-tract lengths in the table
+FACTORS = 2 * 3 * 5 * 7  # of the sizes of Fourier transforms
 TELEPHONE = 3400.0  # Hz: the lowest band limit
 
 
@@ -94,15 +96,20 @@ def power(x: Tensor) -> Tensor:
     return x.square().mean(1, keepdim=True).clamp(min=1e-12)
 
 
+@cache
+def transform_size(samples: int) -> int:
+    """The next even number whose prime factors are 2, 3, 5 and 7: the lengths of fast Fourier transforms."""
+    size = samples + samples % 2
+    while FACTORS**20 % size:  # FFT sizes have no factor more than 20 times
+        size += 2
+    return size
+
+
 def degrade(audio: Tensor, lengths: Tensor, how: Augmentation, rate: int) -> Tensor:
     """audio (B, S), zeros behind the `lengths` (B,) -> the same through rooms, noise and channels."""
     samples = audio.shape[1]
     inside = torch.arange(samples, device=audio.device) < lengths[:, None]
-    size = samples + int(LONGEST_ROOM * rate)
-    size += size % 2
-    level = 10 ** (uniform(audio, how.level_min, 0.0) / 20)
-    if not (how.room_share or how.noise_share or how.band_share):
-        return audio * level
+    size = transform_size(samples + int(LONGEST_ROOM * rate))
     level = 10 ** (uniform(audio, how.level_min, 0.0) / 20)
     if not (how.room_share or how.noise_share or how.band_share):
         return audio * level

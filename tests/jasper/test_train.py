@@ -21,6 +21,7 @@ from jasper.augment import (
     degrade,
     read_at_speeds,
     spec_augment,
+    transform_size,
     warped_bases,
 )
 from jasper.config import JasperConfig
@@ -142,6 +143,11 @@ def test_augmentation_changes_recordings_and_keeps_their_lengths(batch):
     assert torch.isfinite(made).all() and frames.tolist() == [-(-int(n) // 160) for n in batch[1]]
     other, _ = augmented_features(features, bases, *batch, FULL)
     assert not torch.allclose(made, other, atol=0.1)
+
+
+def test_fourier_transforms_have_sizes_without_large_factors():
+    found = [transform_size(samples) for samples in (1, 11, 13, 48000, 267201, 322223)]
+    assert found == [2, 12, 14, 48000, 268800, 322560]
 
 
 def test_masks_are_no_larger_than_they_may_be():
