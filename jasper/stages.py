@@ -7,6 +7,7 @@ from jasper.config import JasperConfig
 
 NETWORK, FEATURES = "jasper.model:Jasper", "jasper.features_network:JasperFeatures"
 CAPTURED = "common.engines.padded:CapturedNetwork"
+TRAINING_NORMS = "trt_plugins.jasper.training:norms_on_kernels"  # of jasper.training_forward
 BATCH = Dim("batch", 1, 1, 32)
 MEL = Dim("mel", 16, 704, 4096)  # frames of features
 

@@ -5,7 +5,7 @@ graphs, since PyTorch's CTC loss takes lengths from the host.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -23,6 +23,7 @@ from jasper.augment import Augmentation, augmented_features, clean_features, rea
 from jasper.config import JasperConfig
 from jasper.features_network import JasperFeatures
 from jasper.model import Jasper
+from jasper.training_forward import training_encoder
 
 HELD_OUT = 100  # recordings that are held out where no folder "val" says which
 VALIDATION_BATCH = 16
@@ -69,6 +70,7 @@ class JasperTrainer(Trainer):
         model = Jasper(config).to(device)
         super().__init__(model, recipe, config.mel, recipe.clip_norm)
         self.config, self.recordings = config, recordings
+        self.encode = training_encoder(model)
         self.features = JasperFeatures(config).to(device)
         self.bases = warped_bases(self.features, config, recipe.warp).to(device) if recipe.warp else None
         self.targets = Targets(recordings, config, recipe.bucket_seconds[-1], max(1.0, recipe.speed_max))
@@ -123,12 +125,21 @@ class JasperTrainer(Trainer):
         return audio, lengths
 
     def loss(
-        self, model: Jasper, features: Tensor, frames: Tensor, members: Tensor, lengths: Tensor
+        self,
+        model: Jasper,
+        encode: Callable[[Tensor, Tensor], Tensor],
+        features: Tensor,
+        frames: Tensor,
+        members: Tensor,
+        lengths: Tensor,
     ) -> tuple:
-        """Mean CTC loss for each character, and log-probabilities (B, F, labels + 1) of outputs (B,)."""
+        """Mean CTC loss for each character, and log-probabilities (B, F, labels + 1) of outputs (B,).
+
+        `encode` is the model's encoder, or what computes the same.
+        """
         hop = self.config.hop_length
         with autocast(self.device):
-            encoded = model.encoder(features, frames)
+            encoded = encode(features, frames)
         log_probs = model.decoder(encoded.float())
         counts = model.steps(torch.div(lengths + hop - 1, hop, rounding_mode="floor"))
         targets = self.targets.ids[members].to(self.device, non_blocking=True)
@@ -150,7 +161,7 @@ class JasperTrainer(Trainer):
             audio, lengths = self.read(members, speeds, key)
             on_device = lengths.to(self.device, non_blocking=True)
             features, frames = augmented_features(self.features, self.bases, audio, on_device, self.recipe)
-        loss, _, _ = self.loss(self.model, features, frames, members, lengths)
+        loss, _, _ = self.loss(self.model, self.encode, features, frames, members, lengths)
         loss.backward()
         self.update()
         return {"ctc": loss.detach()}
@@ -165,7 +176,7 @@ class JasperTrainer(Trainer):
             speeds = torch.ones(len(members))
             audio, lengths = self.read(members, speeds, self.recipe.bucket_seconds[-1])
             features, frames = clean_features(self.features, audio, lengths.to(self.device))
-            loss, log_probs, counts = self.loss(model, features, frames, members, lengths)
+            loss, log_probs, counts = self.loss(model, model.encoder, features, frames, members, lengths)
             losses.append(loss.item())
             best = log_probs.argmax(2).cpu().numpy()
             for row, count, member in zip(best, counts.tolist(), members.tolist(), strict=True):

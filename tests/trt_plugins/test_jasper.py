@@ -1,5 +1,6 @@
 """Jasper's encoder with folded weights: the network's numbers, in all its forms, on a CPU and on a GPU."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -14,10 +15,12 @@ from common.weights.published import read_checkpoint
 from jasper.config import JasperConfig
 from jasper.features_network import JasperFeatures
 from jasper.model import Jasper
+from jasper.training_forward import TrainingForward, training_encoder
 from tests.jasper.test_model import GOLDEN
 from tests.networks import load_network
+from tests.trt_plugins.normalised import differences
 from tests.trt_plugins.vocoder_kernels import interpreted_error
-from trt_plugins.jasper import convolution
+from trt_plugins.jasper import convolution, training
 from trt_plugins.jasper.convolution import Chooser
 from trt_plugins.jasper.encoder import FoldedJasper
 from trt_plugins.jasper.features import KernelFeatures
@@ -90,6 +93,12 @@ def test_interpreted_kernels_are_near_float32(config, tiling):
 @pytest.mark.slow
 def test_interpreted_features_are_near_float32():
     assert interpreted_error("jasper_features") < 2e-4
+
+
+@pytest.mark.triton
+@pytest.mark.slow
+def test_interpreted_batch_norms_are_near_float64():
+    assert interpreted_error("jasper_training") < 2e-5
 
 
 @pytest.mark.triton
@@ -190,6 +199,44 @@ def test_convolutions_on_kernels_are_near_float32(tiling):
     for row, steps in enumerate(network.steps(lengths).tolist()):
         error = (found.cpu() - wanted)[row, :steps].abs().max() / wanted.abs().max()
         assert error < 3e-3
+
+
+@pytest.mark.gpu
+@pytest.mark.triton
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-5), (torch.bfloat16, 5e-3)])
+def test_batch_norms_on_kernels_are_near_float64(dtype, tolerance):
+    shapes = ((1, 3, 2), (1, 192, 40001), (2, 192, 40000), (3, 37, 9048), (4, 64, 2047), (6, 512, 12344))
+    for shape in shapes:
+        assert max(differences(*shape, "cuda", dtype)) < tolerance, shape
+    assert max(differences(1, 8, 20000, "cuda", torch.float32, offset=100.0)) < 1e-3
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("on_kernels", [True, False])
+def test_a_training_step_gives_the_networks_gradients(on_kernels, monkeypatch):
+    """In float32: the order of additions differs, and so the side of ReLU of few values near 0."""
+    torch.manual_seed(0)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+    if not on_kernels:
+        monkeypatch.setattr(training, "can_draw", lambda: False)
+    plain = Jasper(replace(SEPARABLE, dropouts=(0.0,) * 5)).cuda().train()
+    fast = copy.deepcopy(plain)
+    encode = training_encoder(fast)
+    assert isinstance(encode, TrainingForward)
+    features, lengths = torch.randn(3, 64, 704).cuda(), torch.tensor([704, 80, 357]).cuda()
+    wanted, found = plain.encoder(features, lengths), encode(features, lengths)
+    inside = torch.arange(wanted.shape[2], device="cuda") < plain.steps(lengths)[:, None]
+    wanted = wanted * inside[:, None]
+    assert found.dtype == torch.float32
+    assert float((found - wanted).abs().max() / wanted.abs().max()) < 1e-4
+    given = torch.randn_like(wanted)
+    for made in (wanted, found):
+        (made * given).mean().backward()
+    for one, other in zip(fast.encoder.parameters(), plain.encoder.parameters(), strict=True):
+        assert float((one.grad - other.grad).abs().max() / other.grad.abs().max()) < 2e-2
+    for one, other in zip(fast.buffers(), plain.buffers(), strict=True):
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.gpu

@@ -1,0 +1,145 @@
+"""Batch norm of sums in training, in Triton: statistics, ReLU and mask in two passes, its gradients in two.
+
+Rows are a channel's N values, of any of R `sources` of C channels: row r * C + c. A program computes BLOCK
+columns of a channel in all sources. `units` * UNIT is N, so that the compiler knows how rows are aligned.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit(do_not_specialize=["units"])
+def statistics_kernel(
+    x, totals, squares, units, UNIT: tl.constexpr, SPLITS: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """x (rows, N) -> (rows, SPLITS): sums of what lies above a row's first value, and of its squares."""
+    row = tl.program_id(0)
+    split = tl.program_id(1)
+    size = units * UNIT
+    source = x + tl.cast(row, tl.int64) * size
+    shift = tl.load(source).to(tl.float32)
+    share = tl.cdiv(tl.cdiv(size, BLOCK), SPLITS) * BLOCK
+    total = tl.zeros((BLOCK,), tl.float32)
+    square = tl.zeros((BLOCK,), tl.float32)
+    for start in range(split * share, tl.minimum((split + 1) * share, size), BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        there = column < size
+        value = tl.load(source + column, mask=there, other=0.0).to(tl.float32)
+        value = tl.where(there, value - shift, 0.0)
+        total += value
+        square += value * value
+    tl.store(totals + row * SPLITS + split, tl.sum(total, 0))
+    tl.store(squares + row * SPLITS + split, tl.sum(square, 0))
+
+
+@triton.jit(do_not_specialize=["channels", "units", "sources"])
+def normalise_kernel(
+    x, totals, squares, weight, bias, inside, out, means, deviations, variances, channels, units, sources,
+    epsilon, UNIT: tl.constexpr, SPLITS: tl.constexpr, BLOCK: tl.constexpr, SOURCES: tl.constexpr
+):  # fmt: skip
+    """out (C, N): relu(the sum of the sources, each normalised) * inside (N,).
+
+    `means`, `deviations` (inverse) and `variances` (unbiased) are (R, C), float32.
+    """
+    channel = tl.program_id(0)
+    size = units * UNIT
+    source = tl.arange(0, SOURCES)
+    known = source < sources
+    row = source * channels + channel
+    begin = tl.cast(row, tl.int64) * size
+    part = row[:, None] * SPLITS + tl.arange(0, SPLITS)[None, :]
+    above = tl.sum(tl.load(totals + part, mask=known[:, None], other=0.0), 1) / size
+    square = tl.sum(tl.load(squares + part, mask=known[:, None], other=0.0), 1) / size
+    mean = tl.load(x + begin, mask=known, other=0.0).to(tl.float32) + above
+    variance = tl.maximum(square - above * above, 0.0)
+    deviation = tl.rsqrt(variance + epsilon)
+    if tl.program_id(1) == 0:
+        tl.store(means + row, mean, mask=known)
+        tl.store(deviations + row, deviation, mask=known)
+        tl.store(variances + row, variance * (size / (size - 1.0)), mask=known)
+    scale = tl.load(weight + row, mask=known, other=0.0) * deviation
+    offset = tl.load(bias + row, mask=known, other=0.0) - mean * scale
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    there = column < size
+    wanted = known[:, None] & there[None, :]
+    value = tl.load(x + begin[:, None] + column[None, :], mask=wanted, other=0.0).to(tl.float32)
+    y = tl.sum(value * scale[:, None] + offset[:, None], 0)
+    y = tl.maximum(y, 0.0) * tl.load(inside + column, mask=there, other=0.0).to(tl.float32)
+    at = tl.cast(channel, tl.int64) * size + column
+    tl.store(out + at, y.to(out.dtype.element_ty), mask=there)
+
+
+@triton.jit(do_not_specialize=["channels", "units", "sources"])
+def sums_kernel(
+    x, given, weight, bias, inside, means, deviations, weight_sums, bias_sums, channels, units, sources,
+    UNIT: tl.constexpr, SPLITS: tl.constexpr, BLOCK: tl.constexpr, SOURCES: tl.constexpr
+):  # fmt: skip
+    """Sums (C, SPLITS) of gradients `given` (C, N), and of them times normalised x (R * C, SPLITS)."""
+    channel = tl.program_id(0)
+    split = tl.program_id(1)
+    size = units * UNIT
+    source = tl.arange(0, SOURCES)
+    known = source < sources
+    row = source * channels + channel
+    begin = tl.cast(row, tl.int64) * size
+    mean = tl.load(means + row, mask=known, other=0.0)
+    deviation = tl.load(deviations + row, mask=known, other=0.0)
+    scale = tl.load(weight + row, mask=known, other=0.0)
+    offset = tl.load(bias + row, mask=known, other=0.0)
+    share = tl.cdiv(tl.cdiv(size, BLOCK), SPLITS) * BLOCK
+    of_weight = tl.zeros((SOURCES, BLOCK), tl.float32)
+    of_bias = tl.zeros((BLOCK,), tl.float32)
+    for start in range(split * share, tl.minimum((split + 1) * share, size), BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        there = column < size
+        wanted = known[:, None] & there[None, :]
+        value = tl.load(x + begin[:, None] + column[None, :], mask=wanted, other=0.0).to(tl.float32)
+        value = (value - mean[:, None]) * deviation[:, None]
+        y = tl.sum(value * scale[:, None] + offset[:, None], 0)
+        at = tl.cast(channel, tl.int64) * size + column
+        gradient = tl.load(given + at, mask=there, other=0.0).to(tl.float32)
+        gradient *= tl.load(inside + column, mask=there, other=0.0).to(tl.float32)
+        gradient = tl.where(y > 0.0, gradient, 0.0)
+        of_weight += gradient[None, :] * value
+        of_bias += gradient
+    tl.store(weight_sums + row * SPLITS + split, tl.sum(of_weight, 1), mask=known)
+    tl.store(bias_sums + channel * SPLITS + split, tl.sum(of_bias, 0))
+
+
+@triton.jit(do_not_specialize=["channels", "units", "sources"])
+def gradients_kernel(
+    x, given, weight, bias, inside, means, deviations, weight_sums, bias_sums, of_x, of_weight, of_bias,
+    channels, units, sources, UNIT: tl.constexpr, SPLITS: tl.constexpr, BLOCK: tl.constexpr,
+    SOURCES: tl.constexpr
+):  # fmt: skip
+    """From the sums of `sums_kernel` the gradients of x (R, C, N), and of weight and bias (R, C)."""
+    channel = tl.program_id(0)
+    size = units * UNIT
+    source = tl.arange(0, SOURCES)
+    known = source < sources
+    row = source * channels + channel
+    begin = tl.cast(row, tl.int64) * size
+    mean = tl.load(means + row, mask=known, other=0.0)
+    deviation = tl.load(deviations + row, mask=known, other=0.0)
+    scale = tl.load(weight + row, mask=known, other=0.0)
+    offset = tl.load(bias + row, mask=known, other=0.0)
+    split = tl.arange(0, SPLITS)
+    parts = tl.load(weight_sums + row[:, None] * SPLITS + split[None, :], mask=known[:, None], other=0.0)
+    weight_sum = tl.sum(parts, 1)
+    bias_sum = tl.sum(tl.load(bias_sums + channel * SPLITS + split), 0)
+    if tl.program_id(1) == 0:
+        tl.store(of_weight + row, weight_sum, mask=known)
+        tl.store(of_bias + row, weight_sum * 0.0 + bias_sum, mask=known)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    there = column < size
+    wanted = known[:, None] & there[None, :]
+    value = tl.load(x + begin[:, None] + column[None, :], mask=wanted, other=0.0).to(tl.float32)
+    value = (value - mean[:, None]) * deviation[:, None]
+    y = tl.sum(value * scale[:, None] + offset[:, None], 0)
+    at = tl.cast(channel, tl.int64) * size + column
+    gradient = tl.load(given + at, mask=there, other=0.0).to(tl.float32)
+    gradient *= tl.load(inside + column, mask=there, other=0.0).to(tl.float32)
+    gradient = tl.where(y > 0.0, gradient, 0.0)
+    found = gradient[None, :] - bias_sum / size - value * (weight_sum / size)[:, None]
+    found *= (scale * deviation)[:, None]
+    tl.store(of_x + begin[:, None] + column[None, :], found.to(of_x.dtype.element_ty), mask=wanted)
