@@ -7,7 +7,12 @@ from jasper.config import JasperConfig
 
 NETWORK, FEATURES = "jasper.model:Jasper", "jasper.features_network:JasperFeatures"
 CAPTURED = "common.engines.padded:CapturedNetwork"
-TRAINING_NORMS = "trt_plugins.jasper.training:norms_on_kernels"  # of jasper.training_forward
+# Kernels of training, each in the place of a function here, and whether they can be made on this machine.
+TRAINING_KERNELS = {
+    "torch_norms": "trt_plugins.jasper.training:kernel_norms",
+    "read_at_speeds": "trt_plugins.jasper.training:read_at_speeds",
+}
+CAN_MAKE_KERNELS = "trt_plugins.noise:can_draw"
 BATCH = Dim("batch", 1, 1, 32)
 MEL = Dim("mel", 16, 704, 4096)  # frames of features
 

@@ -23,7 +23,7 @@ from jasper.augment import Augmentation, augmented_features, clean_features, rea
 from jasper.config import JasperConfig
 from jasper.features_network import JasperFeatures
 from jasper.model import Jasper
-from jasper.training_forward import training_encoder
+from jasper.training_forward import kernel_or, training_encoder
 
 HELD_OUT = 100  # recordings that are held out where no folder "val" says which
 VALIDATION_BATCH = 16
@@ -71,6 +71,7 @@ class JasperTrainer(Trainer):
         super().__init__(model, recipe, config.mel, recipe.clip_norm)
         self.config, self.recordings = config, recordings
         self.encode = training_encoder(model)
+        self.read_at_speeds = kernel_or(read_at_speeds, device)
         self.features = JasperFeatures(config).to(device)
         self.bases = warped_bases(self.features, config, recipe.warp).to(device) if recipe.warp else None
         self.targets = Targets(recordings, config, recipe.bucket_seconds[-1], max(1.0, recipe.speed_max))
@@ -121,7 +122,7 @@ class JasperTrainer(Trainer):
             x.to(self.device, non_blocking=True)
             for x in (self.starts[members], self.lengths[members], speeds)
         )
-        audio, _ = read_at_speeds(self.audio, *on_device, samples)
+        audio, _ = self.read_at_speeds(self.audio, *on_device, samples)
         return audio, lengths
 
     def loss(

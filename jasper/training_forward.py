@@ -17,7 +17,7 @@ from common.arrays import length_mask
 from common.registry import load_attribute
 from jasper.config import JasperConfig
 from jasper.model import Jasper, JasperEncoder, Mask
-from jasper.stages import TRAINING_NORMS
+from jasper.stages import CAN_MAKE_KERNELS, TRAINING_KERNELS
 
 OUTPUTS = 64  # of a window
 SPAN_STEP = 8  # a window's inputs are a multiple of this, as matrix products need them
@@ -33,12 +33,19 @@ def supports(config: JasperConfig) -> bool:
     )
 
 
+def kernel_or(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
+    """The kernels that compute what this function does, on a GPU for which they can be made; else itself."""
+    if device.type == "cuda" and load_attribute(CAN_MAKE_KERNELS)():
+        return load_attribute(TRAINING_KERNELS[function.__name__])
+    return function
+
+
 def training_encoder(model: Jasper) -> Callable[[Tensor, Tensor], Tensor]:
     """features (B, n_mels, T), lengths (B,) -> (B, C, F): a `TrainingForward` where one can run."""
     device = next(model.parameters()).device
     if device.type != "cuda" or not supports(model.config):
         return model.encoder
-    return TrainingForward(model.encoder, load_attribute(TRAINING_NORMS)() or torch_norms)
+    return TrainingForward(model.encoder, kernel_or(torch_norms, device))
 
 
 class TrainingForward:

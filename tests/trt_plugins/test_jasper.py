@@ -18,9 +18,10 @@ from jasper.model import Jasper
 from jasper.training_forward import TrainingForward, training_encoder
 from tests.jasper.test_model import GOLDEN
 from tests.networks import load_network
-from tests.trt_plugins.normalised import differences
+from tests.trt_plugins.training_kernels import differences, reading_difference
 from tests.trt_plugins.vocoder_kernels import interpreted_error
-from trt_plugins.jasper import convolution, training
+from trt_plugins import noise
+from trt_plugins.jasper import convolution
 from trt_plugins.jasper.convolution import Chooser
 from trt_plugins.jasper.encoder import FoldedJasper
 from trt_plugins.jasper.features import KernelFeatures
@@ -97,7 +98,7 @@ def test_interpreted_features_are_near_float32():
 
 @pytest.mark.triton
 @pytest.mark.slow
-def test_interpreted_batch_norms_are_near_float64():
+def test_interpreted_kernels_of_training_are_near_pytorchs():
     assert interpreted_error("jasper_training") < 2e-5
 
 
@@ -212,6 +213,12 @@ def test_batch_norms_on_kernels_are_near_float64(dtype, tolerance):
 
 
 @pytest.mark.gpu
+@pytest.mark.triton
+def test_recordings_are_read_as_pytorch_reads_them():
+    assert reading_difference("cuda") < 1e-6
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("on_kernels", [True, False])
 def test_a_training_step_gives_the_networks_gradients(on_kernels, monkeypatch):
     """In float32: the order of additions differs, and so the side of ReLU of few values near 0."""
@@ -219,7 +226,7 @@ def test_a_training_step_gives_the_networks_gradients(on_kernels, monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
     if not on_kernels:
-        monkeypatch.setattr(training, "can_draw", lambda: False)
+        monkeypatch.setattr(noise, "can_draw", lambda: False)
     plain = Jasper(replace(SEPARABLE, dropouts=(0.0,) * 5)).cuda().train()
     fast = copy.deepcopy(plain)
     encode = training_encoder(fast)

@@ -1,4 +1,4 @@
-"""Batch norm in the training of Jasper's encoder on kernels of our own (see `jasper.training_forward`)."""
+"""Jasper's training on kernels of our own: batch norms of its encoder, and reading recordings at speeds."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,16 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from trt_plugins.graphs import TritonLaunch
-from trt_plugins.noise import can_draw
 
 SPLITS = 8  # parts of a row whose sums are computed side by side
 BLOCK = 1024  # columns of a program
 ALIGNED = 8  # values of 16 bytes in half precision
-
-
-def norms_on_kernels():
-    """`kernel_norms` where Triton can make kernels, else None."""
-    return kernel_norms if can_draw() else None
 
 
 def kernel_norms(
@@ -83,3 +77,21 @@ def described(products: Tensor) -> tuple[tuple[int, int, int], dict[str, int], i
     power = 1 << (sources - 1).bit_length()
     options = {"UNIT": unit, "SPLITS": SPLITS, "BLOCK": BLOCK, "SOURCES": power}
     return (channels, size // unit, sources), options, -(-size // BLOCK)
+
+
+def read_at_speeds(
+    audio: Tensor, starts: Tensor, lengths: Tensor, speeds: Tensor, samples: int
+) -> tuple[Tensor, Tensor]:
+    """As `jasper.augment.read_at_speeds`, on the current stream of the audio's device."""
+    from trt_plugins.jasper import training_kernels as kernels
+
+    new = torch.clamp((lengths / speeds).long(), max=samples)
+    out = torch.empty(len(starts), samples, device=audio.device)
+    TritonLaunch(
+        kernels.read_kernel,
+        (-(-samples // BLOCK), len(starts)),
+        (audio, starts, lengths, speeds, new, out, samples),
+        # PyTorch's places in recordings are rounded before their fractions are taken.
+        {"BLOCK": BLOCK, "enable_fp_fusion": False},
+    )()
+    return out, new

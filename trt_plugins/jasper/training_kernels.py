@@ -1,7 +1,8 @@
-"""Batch norm of sums in training, in Triton: statistics, ReLU and mask in two passes, its gradients in two.
+"""Kernels of Jasper's training, in Triton.
 
-Rows are a channel's N values, of any of R `sources` of C channels: row r * C + c. A program computes BLOCK
-columns of a channel in all sources. `units` * UNIT is N, so that the compiler knows how rows are aligned.
+Batch norm of sums takes two passes, and its gradients take two. Rows are a channel's N values, of any of R
+`sources` of C channels: row r * C + c. A program computes BLOCK columns of a channel in all sources. `units` *
+UNIT is N, so that the compiler knows how rows are aligned.
 """
 
 import triton
@@ -143,3 +144,28 @@ def gradients_kernel(
     found = gradient[None, :] - bias_sum / size - value * (weight_sum / size)[:, None]
     found *= (scale * deviation)[:, None]
     tl.store(of_x + begin[:, None] + column[None, :], found.to(of_x.dtype.element_ty), mask=wanted)
+
+
+@triton.jit(do_not_specialize=["samples"])
+def read_kernel(audio, starts, lengths, speeds, counts, out, samples, BLOCK: tl.constexpr):
+    """Recordings of audio int16, from `starts` (B,) and of `lengths` (B,), at `speeds` (B,), of which `counts`
+    (B,) samples are wanted: out (B, samples), zeros behind them. Interpolation is cubic (Catmull-Rom).
+    """
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    item = tl.program_id(1)
+    source = audio + tl.load(starts + item)
+    last = tl.load(lengths + item).to(tl.int32) - 1
+    inside = index < tl.load(counts + item)
+    place = index.to(tl.float32) * tl.load(speeds + item)
+    whole = tl.floor(place)
+    t = place - whole
+    middle = whole.to(tl.int32)
+    a = tl.load(source + tl.minimum(tl.maximum(middle - 1, 0), last), mask=inside, other=0)
+    b = tl.load(source + tl.minimum(middle, last), mask=inside, other=0)
+    c = tl.load(source + tl.minimum(middle + 1, last), mask=inside, other=0)
+    d = tl.load(source + tl.minimum(middle + 2, last), mask=inside, other=0)
+    a, b = a.to(tl.float32) / 32768, b.to(tl.float32) / 32768
+    c, d = c.to(tl.float32) / 32768, d.to(tl.float32) / 32768
+    value = b + 0.5 * t * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)))
+    at = tl.cast(item, tl.int64) * samples + index
+    tl.store(out + at, value, mask=index < samples)

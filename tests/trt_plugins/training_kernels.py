@@ -1,8 +1,10 @@
-"""Batch norm of a sum, on kernels and by `nn.BatchNorm1d` in float64."""
+"""The kernels of Jasper's training against PyTorch: batch norm of a sum in float64, reading of recordings."""
 
 import torch
 from torch import nn
 
+from jasper.augment import read_at_speeds
+from trt_plugins.jasper import training
 from trt_plugins.jasper.training import kernel_norms
 
 
@@ -47,3 +49,15 @@ def differences(
         float(((one.double() - other).abs().max() / other.abs().max().clamp(min=1e-6)).detach())
         for one, other in zip(found, wanted, strict=True)
     ]
+
+
+def reading_difference(device: str) -> float:
+    """The largest error of recordings that are read at speeds."""
+    torch.manual_seed(0)
+    audio = torch.randint(-32768, 32768, (9000,), dtype=torch.int16)
+    starts, lengths = torch.tensor([0, 3000, 3001, 4000, 8998]), torch.tensor([3000, 1, 999, 4998, 2])
+    given = (audio, starts, lengths, torch.tensor([1.0, 0.85, 1.15, 0.9137, 0.5]))
+    given = tuple(tensor.to(device) for tensor in given)
+    found, wanted = training.read_at_speeds(*given, 5000), read_at_speeds(*given, 5000)
+    assert torch.equal(found[1], wanted[1])
+    return float((found[0] - wanted[0]).abs().max())
