@@ -9,6 +9,7 @@ NETWORK, FEATURES = "jasper.model:Jasper", "jasper.features_network:JasperFeatur
 CAPTURED = "common.engines.padded:CapturedNetwork"
 # Kernels of training, each in the place of a function here, and whether they can be made on this machine.
 TRAINING_KERNELS = {
+    "depthwise": "trt_plugins.jasper.training:depthwise",
     "torch_norms": "trt_plugins.jasper.training:kernel_norms",
     "read_at_speeds": "trt_plugins.jasper.training:read_at_speeds",
 }

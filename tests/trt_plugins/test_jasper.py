@@ -18,7 +18,7 @@ from jasper.model import Jasper
 from jasper.training_forward import TrainingForward, training_encoder
 from tests.jasper.test_model import GOLDEN
 from tests.networks import load_network
-from tests.trt_plugins.training_kernels import differences, reading_difference
+from tests.trt_plugins.training_kernels import depthwise_differences, differences, reading_difference
 from tests.trt_plugins.vocoder_kernels import interpreted_error
 from trt_plugins import noise
 from trt_plugins.jasper import convolution
@@ -210,6 +210,14 @@ def test_batch_norms_on_kernels_are_near_float64(dtype, tolerance):
     for shape in shapes:
         assert max(differences(*shape, "cuda", dtype)) < tolerance, shape
     assert max(differences(1, 8, 20000, "cuda", torch.float32, offset=100.0)) < 1e-3
+
+
+@pytest.mark.gpu
+@pytest.mark.triton
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-5), (torch.bfloat16, 5e-3)])
+def test_depthwise_convolutions_on_kernels_are_near_float64(dtype, tolerance):
+    for shape in ((192, 47, 1000, 37, 1), (3, 5, 70, 9, 3), (64, 320, 147, 51, 2), (1, 1, 64, 1, 1)):
+        assert max(depthwise_differences("cuda", dtype, *shape)) < tolerance, shape
 
 
 @pytest.mark.gpu

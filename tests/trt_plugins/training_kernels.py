@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from jasper import training_forward
 from jasper.augment import read_at_speeds
 from trt_plugins.jasper import training
 from trt_plugins.jasper.training import kernel_norms
@@ -61,3 +62,23 @@ def reading_difference(device: str) -> float:
     found, wanted = training.read_at_speeds(*given, 5000), read_at_speeds(*given, 5000)
     assert torch.equal(found[1], wanted[1])
     return float((found[0] - wanted[0]).abs().max())
+
+
+def depthwise_differences(device: str, dtype: torch.dtype, *shape: int) -> list[float]:
+    """For C, B, T, K and dilation: errors of the convolution and its gradients, as parts of their largest."""
+    channels, items, steps, taps, dilation = shape
+    torch.manual_seed(0)
+    lengths = torch.randint(1, steps + 1, (items,)).to(device)
+    inside = torch.arange(steps, device=device) < lengths[:, None]
+    x = (torch.randn(channels, items, steps).to(device) * inside).to(dtype).requires_grad_()
+    weights = torch.randn(channels, taps).to(device, dtype).float().requires_grad_()
+    given = torch.randn(channels, items, steps).to(device, dtype)
+    found = training.depthwise(x, weights, inside.to(dtype), lengths, dilation, 1)
+    exact = x.detach().double().requires_grad_(), weights.detach().double().requires_grad_()
+    wanted = training_forward.depthwise(*exact, inside.double(), lengths, dilation, 1)
+    of_found = torch.autograd.grad(found, (x, weights), given)
+    of_wanted = torch.autograd.grad(wanted, exact, given.double())
+    return [
+        float(((one.double() - other).abs().max() / other.abs().max().clamp(min=1e-6)).detach())
+        for one, other in zip((found, *of_found), (wanted, *of_wanted), strict=True)
+    ]

@@ -1,4 +1,4 @@
-"""Jasper's training on kernels of our own: batch norms of its encoder, and reading recordings at speeds."""
+"""Jasper's training on kernels of our own: batch norms, depthwise convolutions, recordings at speeds."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,10 +6,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from jasper import training_forward
 from trt_plugins.graphs import TritonLaunch
 
 SPLITS = 8  # parts of a row whose sums are computed side by side
 BLOCK = 1024  # columns of a program
+OUTPUTS = 64  # of a window of a depthwise convolution
+WINDOWS = 64  # that a program multiplies at once
+DEPTH = 32  # inputs of each
+SPAN = 64  # inputs of each whose shares a program sums
+WARPS = 8  # of these programs
+WINDOW_SPLITS = 4  # parts of the windows, for the gradients of weights
 ALIGNED = 8  # values of 16 bytes in half precision
 
 
@@ -77,6 +84,65 @@ def described(products: Tensor) -> tuple[tuple[int, int, int], dict[str, int], i
     power = 1 << (sources - 1).bit_length()
     options = {"UNIT": unit, "SPLITS": SPLITS, "BLOCK": BLOCK, "SOURCES": power}
     return (channels, size // unit, sources), options, -(-size // BLOCK)
+
+
+def depthwise(
+    x: Tensor, weights: Tensor, inside: Tensor, lengths: Tensor, dilation: int, stride: int
+) -> Tensor:
+    """As `jasper.training_forward.depthwise`, by kernels where the stride is 1."""
+    if stride > 1:
+        return training_forward.depthwise(x, weights, inside, lengths, dilation, stride)
+    return Depthwise.apply(x, weights, lengths, dilation)
+
+
+class Depthwise(torch.autograd.Function):
+    """x (C, B, T), zeros behind the lengths (B,), weights (C, K) -> convolution (C, B, T), zeros there."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weights: Tensor, lengths: Tensor, dilation: int) -> Tensor:
+        x, weights = x.contiguous(), weights.contiguous()
+        ctx.save_for_backward(x, weights, lengths)
+        ctx.dilation = dilation
+        return convolved(x, weights, lengths, dilation, False)
+
+    @staticmethod
+    def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        from trt_plugins.jasper import training_kernels as kernels
+
+        x, weights, lengths = ctx.saved_tensors
+        dilation, given = ctx.dilation, given.contiguous()
+        (channels, items, steps), taps = x.shape, weights.shape[1]
+        span = OUTPUTS + (taps - 1) * dilation
+        shares = torch.empty(channels, WINDOW_SPLITS, span, OUTPUTS, device=x.device)
+        TritonLaunch(
+            kernels.shares_kernel,
+            (channels, WINDOW_SPLITS, -(-span // SPAN)),
+            (x, given, lengths, shares, items, steps, -(-steps // OUTPUTS), span, taps // 2 * dilation),
+            {"SPLITS": WINDOW_SPLITS, "OUTPUTS": OUTPUTS, "BM": WINDOWS, "BK": SPAN, "num_warps": WARPS},
+        )()
+        # A tap's shares are a diagonal.
+        diagonals = shares.as_strided(
+            (channels, WINDOW_SPLITS, taps, OUTPUTS),
+            (WINDOW_SPLITS * span * OUTPUTS, span * OUTPUTS, dilation * OUTPUTS, OUTPUTS + 1),
+        )
+        of_x = convolved(given, weights, lengths, dilation, True) if ctx.needs_input_grad[0] else None
+        return of_x, diagonals.sum((1, 3)).to(weights.dtype), None, None
+
+
+def convolved(x: Tensor, weights: Tensor, lengths: Tensor, dilation: int, backward: bool) -> Tensor:
+    """What `depthwise_kernel` gives, (C, B, T)."""
+    from trt_plugins.jasper import training_kernels as kernels
+
+    channels, items, steps = x.shape
+    out, blocks = torch.empty_like(x), -(-steps // OUTPUTS)
+    TritonLaunch(
+        kernels.depthwise_kernel,
+        (-(-items * blocks // WINDOWS), channels),
+        (x, weights, lengths, out, items, steps, blocks, weights.shape[1]),
+        {"DILATION": dilation, "BACKWARD": backward, "OUTPUTS": OUTPUTS, "BM": WINDOWS, "BK": DEPTH}
+        | {"num_warps": WARPS},
+    )()
+    return out
 
 
 def read_at_speeds(

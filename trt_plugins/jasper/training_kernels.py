@@ -1,8 +1,11 @@
 """Kernels of Jasper's training, in Triton.
 
 Batch norm of sums takes two passes, and its gradients take two. Rows are a channel's N values, of any of R
-`sources` of C channels: row r * C + c. A program computes BLOCK columns of a channel in all sources. `units` *
-UNIT is N, so that the compiler knows how rows are aligned.
+`sources` of C channels: row r * C + c. A program computes BLOCK columns of a channel in all sources.
+`units` * UNIT is N, so that the compiler knows how rows are aligned.
+
+Depthwise convolutions are products of windows, read where they lie, with banded Toeplitz matrices: a row of
+`blocks` for each item is the window of OUTPUTS steps.
 """
 
 import triton
@@ -148,8 +151,8 @@ def gradients_kernel(
 
 @triton.jit(do_not_specialize=["samples"])
 def read_kernel(audio, starts, lengths, speeds, counts, out, samples, BLOCK: tl.constexpr):
-    """Recordings of audio int16, from `starts` (B,) and of `lengths` (B,), at `speeds` (B,), of which `counts`
-    (B,) samples are wanted: out (B, samples), zeros behind them. Interpolation is cubic (Catmull-Rom).
+    """Recordings of audio int16, from `starts` (B,) and of `lengths` (B,), at `speeds` (B,), of which
+    `counts` (B,) samples are wanted: out (B, samples), zeros behind them. Interpolation is cubic.
     """
     index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     item = tl.program_id(1)
@@ -169,3 +172,71 @@ def read_kernel(audio, starts, lengths, speeds, counts, out, samples, BLOCK: tl.
     value = b + 0.5 * t * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)))
     at = tl.cast(item, tl.int64) * samples + index
     tl.store(out + at, value, mask=index < samples)
+
+
+@triton.jit(do_not_specialize=["items", "steps", "blocks", "taps"])
+def depthwise_kernel(
+    x, weights, lengths, out, items, steps, blocks, taps, DILATION: tl.constexpr, BACKWARD: tl.constexpr,
+    OUTPUTS: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr
+):  # fmt: skip
+    """x (C, B, T), weights (C, taps) -> out (C, B, T), zeros behind the `lengths` (B,). With BACKWARD the
+    gradient of the convolution's input from that of its output, which counts up to the lengths.
+    """
+    before = taps // 2 * DILATION
+    channel = tl.program_id(1)
+    row = tl.program_id(0) * BM + tl.arange(0, BM)
+    item = row // blocks
+    known = item < items
+    length = tl.minimum(tl.load(lengths + item, mask=known, other=0).to(tl.int32), steps)
+    first = row % blocks * OUTPUTS
+    begin = (tl.cast(channel, tl.int64) * items + item) * steps
+    output = tl.arange(0, OUTPUTS)
+    total = tl.zeros((BM, OUTPUTS), tl.float32)
+    for start in tl.range(0, OUTPUTS + 2 * before, BK, num_stages=1):
+        step = start + tl.arange(0, BK)
+        place = first[:, None] + step[None, :] - before
+        there = (place >= 0) & (place < length[:, None])
+        value = tl.load(x + begin[:, None] + place, mask=there, other=0.0)
+        distance = step[:, None] - output[None, :]
+        tap = distance // DILATION
+        found = (distance >= 0) & (distance % DILATION == 0) & (tap < taps)
+        if BACKWARD:
+            tap = taps - 1 - tap
+        band = tl.load(weights + channel * taps + tap, mask=found, other=0.0)
+        total = tl.dot(value, band.to(value.dtype), total, input_precision="ieee")
+    place = first[:, None] + output[None, :]
+    if not BACKWARD:
+        total = tl.where(place < length[:, None], total, 0.0)
+    wanted = known[:, None] & (place < steps)
+    tl.store(out + begin[:, None] + place, total.to(out.dtype.element_ty), mask=wanted)
+
+
+@triton.jit(do_not_specialize=["items", "steps", "blocks", "span", "before"])
+def shares_kernel(
+    x, given, lengths, shares, items, steps, blocks, span, before, SPLITS: tl.constexpr,
+    OUTPUTS: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr
+):  # fmt: skip
+    """What each input of a window, of x (C, B, T), gives to each of its outputs, by their gradients `given`
+    (C, B, T) up to the `lengths` (B,): shares (C, SPLITS, span, OUTPUTS), summed over a part of the windows.
+    """
+    channel = tl.program_id(0)
+    split = tl.program_id(1)
+    step = tl.program_id(2) * BK + tl.arange(0, BK)
+    output = tl.arange(0, OUTPUTS)
+    total = tl.zeros((BK, OUTPUTS), tl.float32)
+    rows = items * blocks
+    share = tl.cdiv(tl.cdiv(rows, BM), SPLITS) * BM
+    for start in tl.range(split * share, tl.minimum((split + 1) * share, rows), BM, num_stages=1):
+        row = start + tl.arange(0, BM)
+        item = row // blocks
+        length = tl.minimum(tl.load(lengths + item, mask=item < items, other=0).to(tl.int32), steps)
+        first = row % blocks * OUTPUTS
+        begin = (tl.cast(channel, tl.int64) * items + item) * steps
+        place = first[:, None] + step[None, :] - before
+        there = (place >= 0) & (place < length[:, None])
+        value = tl.load(x + begin[:, None] + place, mask=there, other=0.0)
+        place = first[:, None] + output[None, :]
+        gradient = tl.load(given + begin[:, None] + place, mask=place < length[:, None], other=0.0)
+        total = tl.dot(tl.trans(value), gradient, total, input_precision="ieee")
+    at = (tl.cast(channel, tl.int64) * SPLITS + split) * span + step
+    tl.store(shares + at[:, None] * OUTPUTS + output[None, :], total, mask=(step < span)[:, None])
