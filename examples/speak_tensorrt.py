@@ -169,8 +169,15 @@ def main() -> None:
         return
     if not args.ids:
         parser.error("give --ids")
-
-    import pycuda.driver as cuda
+    stages = {"encoder": "fastpitch", "decoder": "fastpitch", "generator": "hifigan"}
+    files = {stage: args.engines / f"{model}.{stage}.trt" for stage, model in stages.items()}
+    for path in (args.ids, *files.values()):
+        if not path.is_file():
+            parser.error(f"{path} not found: --help says how it is made")
+    try:
+        import pycuda.driver as cuda
+    except ImportError as error:  # of a library of the driver, too
+        raise SystemExit(f"pycuda cannot be used here ({error}): pip install pycuda, beside a GPU") from None
 
     trt = import_tensorrt()
     cuda.init()
@@ -179,11 +186,7 @@ def main() -> None:
     current.push()
     try:
         stream = cuda.Stream()
-        stages = {"encoder": "fastpitch", "decoder": "fastpitch", "generator": "hifigan"}
-        engines = {
-            stage: Engine(args.engines / f"{model}.{stage}.trt", trt, cuda, stream, device.name())
-            for stage, model in stages.items()
-        }
+        engines = {stage: Engine(path, trt, cuda, stream, device.name()) for stage, path in files.items()}
         samples = speak(engines, np.load(args.ids), stream, args.pace)
         for engine in engines.values():
             engine.save_cache()

@@ -152,9 +152,8 @@ class JasperConfig:
 
     def steps(self, frames: int) -> int:
         """Outputs for so many frames of features."""
-        for block in self.blocks:
-            for _ in range(block.repeats):
-                frames = block.length(frames)
+        for stride in self.strides:  # beside it a block keeps the length
+            frames = -(-frames // stride)
         return frames
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from common.arrays import Array, pad_rows, to_device
 from common.engines import MEL_STEP
-from common.recognition.recogniser import Features, Heard, Recogniser, read_heard
+from common.recognition.recogniser import Features, Heard, Recogniser, heard_of
 from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource
 from jasper.config import JasperConfig
@@ -58,10 +58,13 @@ class JasperRecogniser(Recogniser[JasperConfig]):
         frames = min(-(-frames // MEL_STEP) * MEL_STEP, self.longest)
         staged = self._graph.stage(len(audios), frames * self.config.hop_length)
         outputs = self._outputs([self.config.frames(int(length)) for length in lengths], frames)
-        put_dithered(staged["audio"].numpy(), audios, self.config)
-        staged["lengths"].numpy()[:], staged["outputs"].numpy()[:] = lengths, outputs
+        put_dithered(staged.audio.numpy(), audios, self.config)
+        staged.lengths.numpy()[:], staged.outputs.numpy()[:] = lengths, outputs
         made = self._graph(staged)
-        return super().hear(audios) if made is None else read_heard(made["log_probs"], made, outputs)
+        if made is None:
+            return super().hear(audios)
+        longest = int(outputs.max())
+        return heard_of(**{name: rows[:, :longest].copy() for name, rows in made.items()}, outputs=outputs)
 
     @cached_property
     def _graph(self) -> OneGraph | None:

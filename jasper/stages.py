@@ -65,8 +65,8 @@ PLAN = StagePlan(
     },
     default="masked",
     kernels={
-        "masked_features": CAPTURED,
-        "masked_encoder": "trt_plugins.jasper_encoder:Encoder",
+        "masked_features": "trt_plugins.jasper.features:Features",
+        "masked_encoder": "trt_plugins.jasper.encoder:Encoder",
         "decoder": CAPTURED,
     },
     on_cuda="masked",

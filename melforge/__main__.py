@@ -1,12 +1,22 @@
 """The command `melforge`, also python -m melforge: the functions and options of scripts/*.py."""
 
+import shlex
 import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from common.cli import fail, run_command
 from common.errors import unknown
 from melforge import __version__
 
-COMMANDS = {
+VOICE_COMMANDS = {
+    "prepare": ("common.training.corpus.from_recordings", "make a corpus of recordings, and check them"),
+    "train": ("common.training.fine_tune", "go on training a voice's models on a corpus"),
+    "make": ("common.training.voice", "make a voice of training runs, or of published weights"),
+    "check": ("common.training.check_voice", "check a voice, or the corpus that one is trained on"),
+}
+# Of each command its module, or the commands behind its name, and a line about it.
+COMMANDS: dict[str, tuple[Any, str]] = {
     "speak": ("common.cli.speak", "speak text to sound files or standard output"),
     "serve": ("common.cli.serve", "serve speech over HTTP, as OpenAI's audio API"),
     "say": ("common.cli.say", "have a server speak: play it, or write it to a file"),
@@ -21,7 +31,7 @@ COMMANDS = {
     "export": ("common.cli.export", "export models to ONNX and check the graphs"),
     "build": ("common.cli.build", "build TensorRT engines"),
     "buckets": ("common.cli.buckets", "propose the lengths of engines for texts"),
-    "voice": ("common.training.voice", "make a voice of trained or published weights"),
+    "voice": (VOICE_COMMANDS, "make a voice: of recordings, of training runs, or of published weights"),
     "transcribe": (
         "common.cli.transcribe",
         "write down what is said in sound files, with times and error rates",
@@ -32,37 +42,38 @@ COMMANDS = {
     "prepare-corpus": ("common.training.corpus.prepare", "make a corpus to train on"),
     "check-gpu": ("common.cli.check_gpu", "check TensorRT on this machine's GPU against PyTorch"),
 }
-# `melforge voice COMMAND`; any other word after `voice` is the name of a voice to make.
-VOICE_COMMANDS = {
-    "prepare": ("common.training.corpus.from_recordings", "make a corpus of recordings, and check them"),
-    "train": ("common.training.fine_tune", "go on training a voice's models on a corpus"),
-    "make": ("common.training.voice", "make a voice of training runs, or of published weights"),
-    "check": ("common.training.check_voice", "check a voice, or the corpus that one is trained on"),
-    "check-corpus": ("common.cli.check_corpus", "list recordings whose audio and text differ"),
-}
 
 
 def main() -> None:
-    name, *words = sys.argv[1:] or ["--help"]
+    run("melforge", COMMANDS, sys.argv[1:])
+
+
+def run(prefix: str, commands: Mapping[str, tuple[Any, str]], words: Sequence[str]) -> None:
+    name, *words = words or ["--help"]
     if name in ("-h", "--help"):
-        tell_commands("melforge", COMMANDS)
-    elif name == "voice" and words and words[0] in VOICE_COMMANDS:
-        sys.argv = [f"melforge voice {words[0]}", *words[1:]]
-        run_command(VOICE_COMMANDS[words[0]][0])
+        tell_commands(prefix, commands)
     elif name == "--version":
         print(f"melforge {__version__}")
-    elif name in COMMANDS:
-        if name == "voice" and set(words) <= {"-h", "--help"}:
-            tell_commands("melforge voice", VOICE_COMMANDS)
-            print("\nA voice is also made of weights by its name:\n")
-            words = ["--help"]
-        sys.argv = [f"melforge {name}", *words]
-        run_command(COMMANDS[name][0])
+    elif name not in commands:
+        fail(missing(prefix, commands, name, words))
+    elif isinstance(commands[name][0], dict):
+        run(f"{prefix} {name}", commands[name][0], words)
     else:
-        fail(unknown("command", name, COMMANDS))
+        sys.argv = [f"{prefix} {name}", *words]
+        run_command(commands[name][0])
 
 
-def tell_commands(prefix: str, commands: dict[str, tuple[str, str]]) -> None:
+def missing(prefix: str, commands: Mapping[str, object], name: str, words: Sequence[str]) -> str:
+    """The sentence for a command that is not there; two were called otherwise once."""
+    if commands is VOICE_COMMANDS and name == "check-corpus":
+        return f"this command is melforge {shlex.join((name, *words))}"
+    given = (name, *words)
+    if commands is VOICE_COMMANDS and any(word.startswith(("--checkpoint", "--run")) for word in given):
+        return f"{prefix} takes a command first: {prefix} make {shlex.join(given)}"
+    return unknown("command" if commands is COMMANDS else f"command of {prefix}", name, commands)
+
+
+def tell_commands(prefix: str, commands: Mapping[str, tuple[Any, str]]) -> None:
     print(f"usage: {prefix} COMMAND ...      ({prefix} COMMAND --help shows its options)\n")
     print("\n".join(f"  {command:<22}{about}" for command, (_, about) in commands.items()))
 

@@ -1,4 +1,4 @@
-"""Makes a voice of weights, as `melforge voice` does."""
+"""Makes a voice of weights, as `melforge voice make` does."""
 
 import sys
 from pathlib import Path

@@ -56,22 +56,43 @@ def test_help_lists_every_command_in_a_line(melforge_command):
     assert melforge_command("--version") == (0, f"melforge {melforge.__version__}\n", "")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help(melforge_command, name):
-    status, out, _ = melforge_command(name, "--help")
-    assert status == 0 and out.startswith(f"usage: melforge {name} ") and "--debug" in out
+EVERY = [(name,) for name in COMMANDS if name != "voice"] + [("voice", name) for name in VOICE_COMMANDS]
 
 
-@pytest.mark.parametrize("name", VOICE_COMMANDS)
-def test_every_command_of_voices_has_help(melforge_command, name):
-    status, out, _ = melforge_command("voice", name, "--help")
-    assert status == 0 and out.startswith(f"usage: melforge voice {name} ") and "--debug" in out
-    assert f"\n  {name} " in melforge_command("voice")[1]
+@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+def test_every_command_has_help(melforge_command, words):
+    status, out, _ = melforge_command(*words, "--help")
+    assert status == 0 and out.startswith(f"usage: melforge {' '.join(words)} ") and "--debug" in out
 
 
-def test_an_unknown_command_is_a_sentence_with_the_nearest(melforge_command):
-    status, _, errors = melforge_command("speek")
-    assert status == 2 and errors.startswith("error: unknown command 'speek': did you mean 'speak'?")
+@pytest.mark.parametrize("words", [("voice",), ("voice", "--help")])
+def test_the_commands_of_voices_are_listed(melforge_command, words):
+    status, out, _ = melforge_command(*words)
+    assert status == 0 and out.startswith("usage: melforge voice COMMAND ")
+    assert [line.split()[0] for line in out.splitlines() if line.startswith("  ")] == list(VOICE_COMMANDS)
+
+
+def test_no_command_has_two_names():
+    modules = [what for commands in (COMMANDS, VOICE_COMMANDS) for what, _ in commands.values()]
+    assert len(modules) == len({str(what) for what in modules})
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("speek", "unknown command 'speek': did you mean 'speak'?"),
+        ("voice chekc", "unknown command of melforge voice 'chekc': did you mean 'check'?"),
+        (
+            "voice ann --checkpoint a.pt",
+            "melforge voice takes a command first: melforge voice make ann --checkpoint a.pt",
+        ),
+        ("voice --run=r ann", "melforge voice takes a command first: melforge voice make --run=r ann"),
+        ("voice check-corpus d --ear e", "this command is melforge check-corpus d --ear e"),
+    ],
+)
+def test_an_unknown_command_is_a_sentence_with_the_nearest(melforge_command, words, sentence):
+    status, _, errors = melforge_command(*words.split())
+    assert status == 2 and errors.startswith(f"error: {sentence}")
 
 
 def test_python_m_melforge_is_the_command():
@@ -85,6 +106,16 @@ def test_a_clone_without_an_install_says_what_to_do(script, tmp_path):
     assert result.returncode == 2 and result.stdout == ""
     (line,) = result.stderr.splitlines()
     assert line.startswith("error: this needs ") and ": run python3 -m venv .venv && .venv/bin/pip" in line
+
+
+def test_a_file_where_a_folder_is_wanted_is_named(melforge_command, tmp_path):
+    file = tmp_path / "taken"
+    file.touch()
+    words = ("export", "hifigan", "-o", str(file))
+    assert melforge_command(*words) == (2, "", f"error: {file} is a file: give a folder\n")
+    with pytest.raises(NotADirectoryError) as caught:
+        (file / "a" / "b").mkdir()
+    assert run_module._words_of(caught.value) == f"{file} is a file: give a folder"
 
 
 def raising(error: BaseException):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from common.bench import load_report
-from common.bench.server_load import CLOSED, LISTENERS, OPEN, Answer, Load, Target, by_error, run_load
+from common.bench.server_load import CLOSED, LISTENERS, OPEN, Answer, Load, Target, counted, run_load
 from common.bench.table import Column, Row, columns_of, spread
 from common.bench.timer import summary
 
@@ -76,13 +76,10 @@ def measure(
 
 def row_of(load: Load, answers: Sequence[Answer]) -> Row:
     """What a load's answers came to."""
+    row = counted(load.kind, load.number, answers)
     good = [answer for answer in answers if not answer.error]
-    row: Row = {"load": load.kind, "number": load.number, "answers": len(good)}
-    row |= {"errors": len(answers) - len(good), "by_error": by_error(answers)}
     if not good:
-        return row | {"failed": "; ".join(row["by_error"]) or "nothing was asked"}
-    elapsed = max(answer.ended for answer in good) - min(answer.due for answer in answers)
-    audio = sum(answer.audio for answer in good)
+        return row
     gaps = [gap for answer in good for gap in answer.gaps]
     dry = [answer.dry for answer in good]
     return row | {
@@ -91,10 +88,8 @@ def row_of(load: Load, answers: Sequence[Answer]) -> Row:
         "chunk_gap": _spread(gaps) if gaps else None,
         "dry": sum(seconds > AUDIBLE for seconds in dry),
         "longest_dry_s": max(dry),
-        "audio_s": audio,
-        "elapsed_s": elapsed,
-        "answers_per_s": len(good) / elapsed,
-        "rtfx": audio / elapsed,
+        "answers_per_s": len(good) / row["elapsed_s"],
+        "rtfx": row["audio_s"] / row["elapsed_s"],
     }
 
 

@@ -6,12 +6,14 @@ import asyncio
 import multiprocessing
 import random
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from common.serve.client import Address, Connection, ServerError
 
@@ -57,6 +59,19 @@ class Answer:
     status: int = 0
     chunks: list[tuple[float, float]] = field(default_factory=list)  # when, and seconds of audio in it
 
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Around the request: writes down its error, and when it ended."""
+        try:
+            yield
+            if not self.audio:
+                self.error = "an answer without sound"
+        except ServerError as error:
+            self.error, self.status = str(error), error.status
+        except OSError as error:
+            self.error = f"no connection: {error.strerror or error}"
+        self.ended = time.perf_counter()
+
     @property
     def first_audio(self) -> float:
         return self.chunks[0][0] - self.due
@@ -85,27 +100,25 @@ class Answer:
         return stalled
 
 
+A = TypeVar("A", bound=Answer)
+
+
 def run_load(target: Target, load: Load, processes: int = 1) -> list[Answer]:
     """All answers; `processes` share the load, where one Python process is too slow for it."""
     processes = max(1, min(processes, int(load.number))) if load.kind != OPEN else processes
-    if processes == 1:
-        return asyncio.run(_run(target, load, 0, 1, time.perf_counter()))
-    with started(processes) as pool:
-        begin = time.perf_counter() + START_UP
-        parts = [
-            pool.submit(_run_part, target, load, number, processes, begin) for number in range(processes)
-        ]
-        return [answer for part in parts for answer in part.result()]
+    return run_parts(partial(_run_part, target, load), processes)
 
 
-@contextmanager
-def started(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that have imported all they need."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, context) as pool:
-        for ready in [pool.submit(time.sleep, 0.1) for _ in range(processes)]:
+def run_parts(run: Callable[[int, int, float], list[A]], parts: int) -> list[A]:
+    """All answers of `run(part, parts, begin)`, each part in a process of its own; they begin together."""
+    if parts == 1:
+        return run(0, 1, time.perf_counter())
+    with ProcessPoolExecutor(parts, multiprocessing.get_context("spawn")) as pool:
+        for ready in [pool.submit(time.sleep, 0.1) for _ in range(parts)]:  # all is imported then
             ready.result()
-        yield pool
+        begin = time.perf_counter() + START_UP
+        running = [pool.submit(run, part, parts, begin) for part in range(parts)]
+        return [answer for one in running for answer in one.result()]
 
 
 def _run_part(target: Target, load: Load, part: int, parts: int, begin: float) -> list[Answer]:
@@ -181,17 +194,13 @@ async def ask(target: Target, connection: Connection, turn: int, due: float) -> 
     answer = Answer(due)
     text = target.texts[turn % len(target.texts)]
     request = {**target.fields, "input": text, "response_format": "pcm"}
-    try:
-        async for data in connection.speech(request):
-            answer.chunks.append((time.perf_counter(), len(data) / 2 / target.rate))
-        if not answer.chunks:
-            answer.error = "an answer without sound"
-    except ServerError as error:
-        answer.error, answer.status = str(error), error.status
-    except OSError as error:
-        answer.error = f"no connection: {error.strerror or error}"
-        connection.close()
-    answer.ended = time.perf_counter()
+    with answer.recorded():
+        try:
+            async for data in connection.speech(request):
+                answer.chunks.append((time.perf_counter(), len(data) / 2 / target.rate))
+        except OSError:
+            connection.close()
+            raise
     return answer
 
 
@@ -212,11 +221,17 @@ def warm_up(target: Target) -> None:
     asyncio.run(speak())
 
 
-def by_error(answers: Sequence[Answer]) -> dict[str, int]:
-    """How many failed, by status and what was said."""
-    found: dict[str, int] = {}
-    for answer in answers:
-        if answer.error:
-            name = f"{answer.status}: {answer.error}" if answer.status else answer.error
-            found[name] = found.get(name, 0) + 1
-    return found
+def counted(kind: str, number: float, answers: Sequence[Answer]) -> dict[str, Any]:
+    """A row's beginning: the load, how many were answered or failed, and the seconds from first to last."""
+    good = [answer for answer in answers if not answer.error]
+    errors = Counter(
+        f"{answer.status}: {answer.error}" if answer.status else answer.error
+        for answer in answers
+        if answer.error
+    )
+    row = {"load": kind, "number": number, "answers": len(good)}
+    row |= {"errors": len(answers) - len(good), "by_error": dict(errors)}
+    if not good:
+        return row | {"failed": "; ".join(errors) or "nothing was asked"}
+    elapsed = max(answer.ended for answer in good) - min(answer.due for answer in answers)
+    return row | {"audio_s": sum(answer.audio for answer in good), "elapsed_s": elapsed}

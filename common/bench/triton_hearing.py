@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from common.bench import load_report
-from common.bench.table import Column, Row, columns_of, spread, table_of
+from common.bench.table import Column, Row, columns_of, spread
 from common.bench.triton_load import DYNAMIC, STATIC, HearingTarget, TritonLoad
-from common.bench.triton_server import COUNTED, POINTS, SPLIT, line, measure
+from common.bench.triton_server import COUNTED, POINTS, SPLIT, line, measure, server_lines
 from common.triton.client import Client
 from common.triton.tensors import DECODER, FEATURES
 
@@ -81,13 +82,8 @@ def results_of(target: HearingTarget, rows: Sequence[Row], command: str) -> dict
 
 
 def markdown(results: dict[str, Any]) -> str:
-    return load_report.markdown(results, (STATIC, DYNAMIC), columns, EXPLAINED, server_lines)
-
-
-def server_lines(kind: str, rows: Sequence[Row]) -> list[str]:
-    """A second table, of those loads for which the server's statistics are known."""
-    counted = [row for row in rows if "server" in row]
-    return ["", "On the server:", "", *table_of(server_columns(kind), counted)] if counted else []
+    on_server = partial(server_lines, columns=server_columns)
+    return load_report.markdown(results, (STATIC, DYNAMIC), columns, EXPLAINED, on_server)
 
 
 def draw(rows: Sequence[Row]) -> bytes | None:

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from common.bench.server_load import START_UP, Answer, started
+from common.bench.server_load import Answer, run_parts
 from common.serve.client import Address, ServerError
 from common.triton.client import CLIENTS, Client
 from common.triton.tensors import ACOUSTIC, DECODER, FEATURES, FRONTEND, VOCODER
@@ -47,15 +47,8 @@ class TritonTarget:
     def ask(self, client: Client, first: int, load: TritonLoad) -> Reply:
         """One request, to the last byte of its answer or its error; `first` is its first text's number."""
         reply = Reply(time.perf_counter())
-        try:
+        with reply.recorded():
             self.fill(reply, client, first, load)
-            if not reply.audio:
-                reply.error = "an answer without sound"
-        except ServerError as error:
-            reply.error, reply.status = str(error), error.status
-        except OSError as error:
-            reply.error = f"no connection: {error.strerror or error}"
-        reply.ended = time.perf_counter()
         return reply
 
     def fill(self, reply: Reply, client: Client, first: int, load: TritonLoad) -> None:
@@ -127,15 +120,7 @@ class Reply(Answer):
 
 def run_load(target: TritonTarget, load: TritonLoad, processes: int = 1) -> list[Reply]:
     """All answers; `processes` share the clients, where one Python process is too slow for them."""
-    processes = min(processes, load.clients)
-    if processes == 1:
-        return _run_part(target, load, 0, 1, time.perf_counter())
-    with started(processes) as pool:
-        begin = time.perf_counter() + START_UP
-        parts = [
-            pool.submit(_run_part, target, load, number, processes, begin) for number in range(processes)
-        ]
-        return [reply for part in parts for reply in part.result()]
+    return run_parts(partial(_run_part, target, load), min(processes, load.clients))
 
 
 def _run_part(target: TritonTarget, load: TritonLoad, part: int, parts: int, begin: float) -> list[Reply]:

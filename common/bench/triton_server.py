@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from common.bench import load_report
-from common.bench.server_load import by_error
+from common.bench.server_load import counted
 from common.bench.table import Column, Row, columns_of, spread, table_of
 from common.bench.timer import summary
 from common.bench.triton_load import DYNAMIC, STATIC, STREAM, Reply, TritonLoad, TritonTarget, run_load
@@ -143,19 +143,15 @@ def row_of(
     steps: Sequence[str] = STEPS,
 ) -> Row:
     """What a load's answers came to; `server` is what `Counts.since` says of each model of `steps`."""
+    row = counted(load.kind, load.number, replies)
     good = [reply for reply in replies if not reply.error]
-    row: Row = {"load": load.kind, "number": load.number, "answers": len(good)}
-    row |= {"errors": len(replies) - len(good), "by_error": by_error(replies)}
     if not good:
-        return row | {"failed": "; ".join(row["by_error"])}
-    elapsed = max(reply.ended for reply in good) - min(reply.due for reply in replies)
-    audio = sum(reply.audio for reply in good)
+        return row
+    elapsed = row["elapsed_s"]
     row |= {
         "latency": summary([reply.total for reply in good]),
-        "elapsed_s": elapsed,
-        "audio_s": audio,
         "texts_per_s": len(good) * load.texts / elapsed,
-        "audio_per_s": audio / elapsed,
+        "audio_per_s": row["audio_s"] / elapsed,
         "rtf": float(np.mean([reply.audio / reply.total for reply in good])),
     }
     if load.kind == STREAM:
@@ -187,10 +183,12 @@ def markdown(results: dict[str, Any]) -> str:
     return load_report.markdown(results, COUNTED, columns, EXPLAINED, server_lines)
 
 
-def server_lines(kind: str, rows: Sequence[Row]) -> list[str]:
+def server_lines(
+    kind: str, rows: Sequence[Row], columns: Callable[[str], Sequence[Column]] = server_columns
+) -> list[str]:
     """A second table, of those loads for which the server's statistics are known."""
-    counted = [row for row in rows if "server" in row]
-    return ["", "On the server:", "", *table_of(server_columns(kind), counted)] if counted else []
+    known = [row for row in rows if "server" in row]
+    return ["", "On the server:", "", *table_of(columns(kind), known)] if known else []
 
 
 def draw(rows: Sequence[Row]) -> bytes | None:

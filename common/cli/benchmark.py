@@ -4,7 +4,6 @@ import argparse
 import itertools
 import json
 import re
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,11 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     from common.bench.run import measure
 
-    called = sys.argv[0] if sys.argv[0].startswith("melforge ") else "python scripts/benchmark.py"
-    command = f"{called} {shlex.join(sys.argv[1:])}".strip()
     workloads, budget = make_workloads(args)
     limit = args.limit or (TEXT_LIMIT if args.texts else LIMIT)
-    results = measure(workloads, command, limit, budget, show)
+    results = measure(workloads, run.command_line("benchmark"), limit, budget, show)
     if args.out:
         report.write_all(results, args.out)
     print(json.dumps(results, indent=1) if args.json else report.markdown(results), end="")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from common.audio.wire import DEFAULT_RATE
 from common.bench.server_load import CLOSED, LISTENERS, OPEN, Load, Target, warm_up
-from common.cli import options, phrases
+from common.cli import options, phrases, run
 from common.cli.say import KEY_VARIABLE, MODEL, SERVER, VOICE, report
 from common.errors import InputError
 from common.serve.client import Address, ServerError
@@ -97,10 +96,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise InputError(
             f"no server at {address} ({error.strerror or error}): start one, or give --server URL"
         ) from None
-    called = sys.argv[0] if sys.argv[0].startswith("melforge ") else "python scripts/benchmark_server.py"
-    command = f"{called} {shlex.join(sys.argv[1:])}".strip()
     rows = server.measure(target, loads, args.processes, lambda row: print(server.line(row), file=sys.stderr))
-    results = server.results_of(target, rows, command)
+    results = server.results_of(target, rows, run.command_line("benchmark_server"))
     if args.out:
         page, picture = server.markdown(results), server.draw(results["rows"])
         load_report.write_all(results, args.out, "server", page, picture)

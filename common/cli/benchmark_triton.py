@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common.cli import options, phrases
+from common.cli import options, phrases, run
 from common.cli.triton_client import add_server_arguments, asked, reported
 from common.cli.triton_transcribe import ENSEMBLE
 from common.errors import InputError
@@ -107,18 +106,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             *(target, loads, args.warm_up_runs, args.processes, client),
             lambda row: print(triton_server.line(row), file=sys.stderr),
         )
-    results = triton_server.results_of(target, rows, command())
+    results = triton_server.results_of(target, rows, run.command_line("benchmark_triton"))
     page = triton_server.markdown(results)
     if args.out:
         load_report.write_all(results, args.out, "triton", page, triton_server.draw(rows))
     print(json.dumps(results, indent=1) if args.json else page, end="")
     return 0 if any("failed" not in row for row in rows) else 1
-
-
-def command() -> str:
-    """The words of this one."""
-    called = sys.argv[0] if sys.argv[0].startswith("melforge ") else "python scripts/benchmark_triton.py"
-    return f"{called} {shlex.join(sys.argv[1:])}".strip()
 
 
 def measure_recognisers(args: argparse.Namespace, address: Address, parameters: Mapping[str, Any]) -> int:
@@ -144,7 +137,7 @@ def measure_recognisers(args: argparse.Namespace, address: Address, parameters: 
         target = HearingTarget(address, args.protocol, (), 0, {}, args.timeout)
         how = models, lengths, loads, args.warm_up_runs, args.processes, client
         rows = triton_hearing.measure_all(target, *how, lambda text: print(text, file=sys.stderr))
-    results = triton_hearing.results_of(target, rows, command())
+    results = triton_hearing.results_of(target, rows, run.command_line("benchmark_triton"))
     page = triton_hearing.markdown(results)
     if args.out:
         load_report.write_all(results, args.out, "triton-ear", page, triton_hearing.draw(rows))

@@ -131,6 +131,12 @@ def _type(model: str, settings: ModelSettings) -> None:
     # A key that the network has too, such as mask_padding, is the network's.
     engines = field_names([Deployment]) - hints.keys()
     settings.deployment = build(Deployment, _of(settings.files | settings.explicit, engines), model)
+    path, files = settings.explicit.get("trt_file_path"), settings.files.get("trt_file_path_list")
+    if path and path.value and files and settings.deployment.trt_multi_engine:
+        raise InputError(
+            f"{path.place}: {model} has an engine for each bucket, whose files {files.place} names: set "
+            "trt_file_path_list, or trt_multi_engine=false for one engine"
+        )
 
 
 def _of(entries: Mapping[str, Entry], names: Iterable[str]) -> dict[str, Entry]:

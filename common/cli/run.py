@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TextIO
 
 from common.cli.parser import USER_ERROR
@@ -38,14 +40,28 @@ def run(main: Callable[[], int | None]) -> None:
         package = (error.name or "").partition(".")[0]
         status = _report(install_advice(package)) if package in PACKAGES else _report_fault(error)
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        status = _report(f"{where}{error.strerror or error}")
+        status = _report(_words_of(error))
     except Exception as error:
         full = (
             isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
         )  # torch's, on a GPU
         status = _report("out of memory") if full else _report_fault(error)
     sys.exit(status)
+
+
+def _words_of(error: OSError) -> str:
+    path = Path(str(error.filename or ""))
+    file = next((one for one in (path, *path.parents) if one.is_file()), None)
+    if file and isinstance(error, FileExistsError | NotADirectoryError):
+        return f"{file} is a file: give a folder"
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}"
+
+
+def command_line(script: str) -> str:
+    """The words of this command, as one runs it again: `melforge NAME ...`, or the script of this name."""
+    called = sys.argv[0] if sys.argv[0].startswith("melforge ") else f"python scripts/{script}.py"
+    return f"{called} {shlex.join(sys.argv[1:])}".strip()
 
 
 def _report(sentence: str, status: int = USER_ERROR) -> int:

@@ -73,8 +73,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     group.add_argument(
         "--warm-up",
-        action="store_true",
-        help="models are ready once every length and batch has run: on a GPU new lengths wait otherwise",
+        action=argparse.BooleanOptionalAction,
+        help="models are ready once every length and batch has run; without it whoever sends a new length "
+        "waits while it is captured or compiled for (default: with cuda and trt on a GPU)",
     )
     group.add_argument(
         "--stages",

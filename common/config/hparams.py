@@ -65,9 +65,22 @@ def find_file(path: Path, model: str | None = None) -> Path:
         return path
     if found := next((folder / path for folder in folders if (folder / path).is_file()), None):
         return found
-    known = sorted(file.relative_to(ROOT) for file in shipped.glob(f"*/{path.name}"))
-    advice = f": there is {', '.join(map(str, known))}" if known else ""
+    known = sorted(str(file.relative_to(ROOT)) for file in shipped.glob(f"*/{path.name}"))
+    if not known:
+        known = [f"hparams/{file}" for file in nearest(path, shipped)]
+    advice = f": there is {', '.join(known)}" if known else ""
     raise FileNotFoundError(f"hyper-parameter file {path} not found{advice}")
+
+
+def nearest(path: Path, shipped: Path) -> list[str]:
+    """Of the shipped files those whose path, or name where only a name is given, is most like this one."""
+    import difflib  # for errors only: it takes a while to import
+
+    files = [str(file.relative_to(shipped)) for file in shipped.glob("*/*.yaml")]
+    names = {file: file if len(path.parts) > 1 else Path(file).name for file in files}
+    word = str(path).removeprefix("hparams/")
+    near = difflib.get_close_matches(word, {*names.values()}, n=1, cutoff=0.8)
+    return sorted(file for file, name in names.items() if name in near)
 
 
 def read_file(path: str | Path, model: str | None = None) -> dict[str, Entry]:

@@ -200,7 +200,7 @@ class Captured:
     ):
         self.name = name
         # By shapes; None where there is no graph.
-        self.graphs: Recent[tuple, Graph | None] = Recent(MOST_SHAPES, lambda graph: self._wait())
+        self.graphs: Recent[tuple, Graph | None] = Recent(MOST_SHAPES, lambda graph: self.wait())
         self._make, self._stream, self._shared = make, stream, shared
         self._inputs, self._outputs = Arena(), Arena()
         self._pool: Handle = None
@@ -225,8 +225,8 @@ class Captured:
         """Others read its graphs' memory in what the current stream does up to now."""
         self._done = torch.cuda.current_stream(self._stream.device).record_event()
 
-    def _wait(self) -> None:
-        """Until the last run is over: then memory may be given away."""
+    def wait(self) -> None:
+        """Until the last run is over: then its memory may be read on the host, or given away."""
         if self._done is not None:
             self._done.synchronize()
 

@@ -103,8 +103,14 @@ class Recogniser(Driver[Config]):
 def read_heard(log_probs: Array, best: Arrays, outputs: np.ndarray) -> list[Heard]:
     """What labels and scores [B, F] of the decoder say, and log-probabilities; of each item so many rows."""
     probabilities, scores = read_together([log_probs[:, : int(outputs.max())], best["scores"]])()
-    labels = read_later(best["labels"])()
+    return heard_of(probabilities, read_later(best["labels"])(), scores, outputs)
+
+
+def heard_of(
+    log_probs: np.ndarray, labels: np.ndarray, scores: np.ndarray, outputs: np.ndarray
+) -> list[Heard]:
+    """Each item's rows of [B, F, labels + 1] and [B, F]."""
     return [
-        Heard(probabilities[row, :count], labels[row, :count], scores[row, :count])
+        Heard(log_probs[row, :count], labels[row, :count], scores[row, :count])
         for row, count in enumerate(outputs.tolist())
     ]

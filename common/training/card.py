@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import InputError
-from common.recognition.loading import load_recogniser
+from common.recognition.loading import make_recogniser
 from common.runner import TextToSpeech
 from common.speech import Controls
-from common.weights.ears import list_ears
+from common.weights.ears import Ear
 from common.weights.voices import ModelSource, Voice, read_voice, read_weights
 
 SHOWN = {  # held-out numbers: what the card calls them
@@ -29,12 +29,14 @@ def run_info(source: ModelSource) -> dict[str, Any]:
     return json.loads(metadata.get("info", "{}"))
 
 
-def write_card(folder: Path, infos: Mapping[str, Mapping[str, Any]], start: Voice | None) -> None:
+def write_card(
+    folder: Path, infos: Mapping[str, Mapping[str, Any]], start: Voice | None, ear: Ear | None
+) -> None:
     """Writes README.md of the voice in `folder`; `infos` are by model, of those that were trained."""
     voice = read_voice(folder)
     first = next(iter(infos.values()))
     parts = [f"# {voice.name}\n", introduction(voice), "## Origin\n", origin(first, start), "## Training\n"]
-    parts += [table(training_rows(infos)), "## Scores\n", scores(folder, first.get("sentences", []))]
+    parts += [table(training_rows(infos)), "## Scores\n", scores(folder, first.get("sentences", []), ear)]
     (folder / "README.md").write_text("\n".join(parts), encoding="utf-8")
 
 
@@ -78,18 +80,18 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([head, "|" + "---|" * len(rows[0]), *rest]) + "\n"
 
 
-def scores(folder: Path, sentences: Sequence[str]) -> str:
+def scores(folder: Path, sentences: Sequence[str], ear: Ear | None) -> str:
     """The word error rate of the held-out sentences, spoken by each speaker and heard by an ear."""
     if not sentences:
         return "No sentences were held out to be heard.\n"
-    if not list_ears():
-        return "Not measured: no ear (a recogniser's folder) was installed.\n"
+    if ear is None:
+        return "Not measured: no ear (a recogniser's folder) heard it.\n"
     from common.recognition.listener import Listener
 
-    tts = TextToSpeech.load(voice=folder, device="cpu")
+    tts, recogniser = TextToSpeech.load(voice=folder, device="cpu"), make_recogniser(ear.source)
     rows = [("speaker", "sentences", "words", "word error rate")]
     for name in tts.acoustic.source.speakers[:SPEAKERS] or ("",):
-        listener = Listener(load_recogniser(None), EAR_LIMIT)
+        listener = Listener(recogniser, EAR_LIMIT)
         controls = Controls(speaker=name) if name else Controls()
         for text in sentences:
             try:
@@ -99,4 +101,4 @@ def scores(folder: Path, sentences: Sequence[str]) -> str:
         words = sum(len(reference) for reference, _ in listener.pairs)
         row = (name or "the voice", str(len(listener.pairs)), str(words), f"{100 * listener.rate:.1f} %")
         rows.append(row)
-    return f"Held-out sentences, heard by the ear {list_ears()[0]}:\n\n" + table(rows)
+    return f"Held-out sentences, heard by the ear {ear.name}:\n\n" + table(rows)

@@ -13,14 +13,14 @@ from common.cli import options
 from common.cli.run import print_table
 from common.errors import InputError
 from common.recognition.listener import Listener
-from common.recognition.loading import load_recogniser
+from common.recognition.loading import make_recogniser
 from common.runner import TextToSpeech
 from common.speech import Audio, Controls
 from common.training.corpus.dataset import LABELS, Labels, load_labels
 from common.training.corpus.prepare import HOP, RATE, pitch_contour
 from common.training.corpus.quality import Measures, measure
 from common.training.corpus.report import REPORT, print_report, read_report
-from common.weights.ears import list_ears
+from common.weights.ears import find_ear
 from common.weights.voices import VOICE_FILE, Voice, list_voices, load_voice
 
 SENTENCES = (
@@ -66,8 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         faults = list(check_files(voice))
         if not faults:
             labels = load_labels(args.corpus) if args.corpus else None
-            hears = args.ear != "none" and (args.ear or list_ears())
-            listener = Listener(load_recogniser(args.ear), args.listen_limit) if hears else None
+            ear = find_ear(args.ear)
+            listener = Listener(make_recogniser(ear.source), args.listen_limit) if ear else None
             tts = TextToSpeech.load(args.acoustic, args.vocoder, voice.folder, threads=args.threads)
             faults = list(check_speech(tts, listener, labels))
     for fault in faults:

@@ -24,6 +24,7 @@ from common.files import write_bytes
 from common.registry import get_model
 from common.training.voice import WEIGHTS
 
+MEL_RANGE = -11.5, 1.0  # of pictures: from silence to loud speech, natural logarithms
 LAST = "last.pt"  # of a run: everything, beside its weights
 WARM_UP_STEPS = 3  # eager steps of a shape before its capture: cuDNN and lazy optimiser state settle in them
 
@@ -300,7 +301,7 @@ def save_mel_picture(path: Path, mel: np.ndarray) -> None:
         from matplotlib.image import imsave
     except ImportError:
         return
-    imsave(path, mel, origin="lower", cmap="magma", vmin=-11.5, vmax=1.0)
+    imsave(path, mel, origin="lower", cmap="magma", vmin=MEL_RANGE[0], vmax=MEL_RANGE[1])
 
 
 def plot_alignment(path: Path, alignment: torch.Tensor) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from common.audio.sound_files import write_audio
 from common.synthesis.vocoder import Vocoder
 from common.training.acoustic import AcousticTrainer
-from common.training.loop import LAST, Run, save_checkpoint, save_mel_picture
+from common.training.loop import LAST, MEL_RANGE, Run, save_checkpoint, save_mel_picture
 from common.training.vocoder import VocoderTrainer
 
 LOOKS = 20  # at the held-out data, evenly over the run
@@ -63,6 +63,8 @@ class Tuning(Run):
         self.write_samples()
         if self.log.path.exists():
             self.log.plot()
+        if self.board:
+            self.board.close()
         print(f"held-out numbers from the start to the best: {compared(self.first, self.best)}")
 
     def look(self, losses: Mapping[str, float]) -> None:
@@ -99,12 +101,18 @@ class Tuning(Run):
         for name, mel, audio in self.trainer.samples():
             path = folder / f"{self.schedule.step:06d}-{name}"
             save_mel_picture(path.with_name(f"{path.name}.png"), mel)
+            if self.board:
+                low, high = MEL_RANGE
+                picture = np.clip((mel[::-1] - low) / (high - low), 0, 1)  # the lowest band at the bottom
+                self.board.add_image(name, picture, self.schedule.step, dataformats="HW")
             if audio is None and self.vocoder:
                 (audio,) = self.vocoder.vocode_each([mel])
             if audio is not None:
                 write_audio(path.with_name(f"{path.name}.wav"), np.asarray(audio), rate)
                 if self.board:
                     self.board.add_audio(name, audio, self.schedule.step, rate)
+        if self.board:
+            self.board.flush()
 
     def save(self) -> None:
         """The weights are those of the best look, which are saved already."""

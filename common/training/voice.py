@@ -20,6 +20,7 @@ from common.registry import KIND_WORDS, get_model, load_attribute
 from common.speech import Controls
 from common.stages.choose import KINDS
 from common.synthesis.loading import override
+from common.weights.ears import find_ear
 from common.weights.published import parse_checkpoint, read_checkpoint
 from common.weights.voices import (
     VOICE_FILE,
@@ -47,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     what = "folder of melforge voice train: its models, and the others of the voice that it began with; "
     what += "writes a model card with their scores too"
     parser.add_argument("--run", **several, type=Path, metavar="RUN", help=what)
+    what = "ear that hears the held-out sentences for the model card of --run; none for none (default: the "
+    parser.add_argument("--ear", metavar="NAME", help=f"{what}first there is)")
     parser.add_argument("--frontend", help="text frontend (default: the acoustic model's)")
     parser.add_argument("--description", default="", help="one sentence about the voice")
     parser.add_argument("--language", default="", help="language code (default: en)")
@@ -63,6 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if not (args.checkpoint or args.run):
         parser.error("--checkpoint or --run is missing")
+    if args.ear and not args.run:
+        raise InputError("--ear is for the model card of --run: without one no card is written")
+    ear = find_ear(args.ear)  # before the long part
 
     require_torch("making a voice")
     from common.export.to_onnx import HEADINGS
@@ -88,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if trained:
         from common.training.card import run_info, write_card
 
-        write_card(folder, {source.model: run_info(source) for source in trained}, begun)
+        write_card(folder, {source.model: run_info(source) for source in trained}, begun, ear)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     print(f"{folder}: {size / 1e6:.1f} MB")
     return 0

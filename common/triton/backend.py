@@ -22,7 +22,7 @@ from common.synthesis.vocoder import Vocoder
 from common.synthesis.warm_up import warm_up_model
 from common.text import Analysis, unspoken_rows
 from common.triton import speaking, tensors
-from common.triton.choice import ModelChoice, pick_instance_device
+from common.triton.choice import ModelChoice, pick_instance_device, warms_up
 
 NO_UTTERANCE = -1  # the length behind those of an item's utterances
 LONGEST_PAUSE = 3600.0  # seconds
@@ -54,16 +54,24 @@ class Model(ABC):
         backends = self.choice.backends(self.sources)
         return pick_instance_device([backends[kind] for kind in kinds], *self.instance)
 
+    def warms_up(self, *kinds: str) -> bool:
+        """Whether these run every length and batch before this instance is ready."""
+        backends = self.choice.backends(self.sources)
+        return warms_up(self.choice.warm_up, [backends[kind] for kind in kinds], self.device(*kinds))
+
     def controls(self, request: Any) -> Controls:
         parameters = json.loads(request.parameters() or "{}")
         return speaking.controls_of(parameters, *self.sources.values())
 
-    def warm_up(self, driver: AcousticModel | Vocoder) -> None:
-        """Runs every length and batch that Triton may ask for, where this is wished."""
-        if self.choice.warm_up:
+    def load_driver(self, kind: str) -> AcousticModel | Vocoder:
+        """The acoustic model or the vocoder, once every length and batch has run that Triton may ask for."""
+        driver = self.choice.driver(kind, self.device(kind))
+        assert isinstance(driver, AcousticModel | Vocoder)
+        if self.warms_up(kind):
             _, most = self.choice.limits(self.sources)
             for _ in warm_up_model(driver, sorted({driver.padded_batch(n) for n in range(2, most + 1)})):
                 pass
+        return driver
 
     def texts(self, request: Any) -> list[str]:
         """The texts of a request, in order."""
@@ -161,13 +169,12 @@ class Acoustic(BatchModel):
     """Symbols to mel."""
 
     def load(self) -> None:
-        driver = self.choice.driver("acoustic", self.device("acoustic"))
+        driver = self.load_driver("acoustic")
         assert isinstance(driver, AcousticModel)
         self.acoustic = driver
         assert driver.source.frontend is not None
         self.symbols = driver.source.frontend.build().symbols
         self.batch_size = self.choice.deployment(driver.source.model).batch_size
-        self.warm_up(driver)
 
     def items(self, request: Any) -> list[Any]:
         controls = self.controls(request)
@@ -190,10 +197,9 @@ class MelToAudio(BatchModel):
     """Mel to audio."""
 
     def load(self) -> None:
-        driver = self.choice.driver("vocoder", self.device("vocoder"))
+        driver = self.load_driver("vocoder")
         assert isinstance(driver, Vocoder)
         self.vocoder = driver
-        self.warm_up(driver)
 
     def items(self, request: Any) -> list[Any]:
         controls = self.controls(request)

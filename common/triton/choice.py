@@ -12,7 +12,7 @@ from common.audio.contract import require_same_contract
 from common.config.deployment import Deployment
 from common.recognition.loading import make_recogniser
 from common.recognition.recogniser import Recogniser
-from common.stages.choose import KINDS, choose_stages, deployment_of, pads_masked, parse_backends
+from common.stages.choose import KERNELS, KINDS, choose_stages, deployment_of, pads_masked, parse_backends
 from common.synthesis.driver import Driver
 from common.synthesis.loading import choose_sources, make_driver, override, pick_device
 from common.weights.ears import read_recogniser
@@ -21,6 +21,7 @@ from common.weights.voices import ModelSource
 LAID_IN = "./"  # begins the path of a file in the folder of a model's version
 TEXTS = {"acoustic", "vocoder", "voice", "ear", "backend", "decoder"}  # fields that are no JSON
 FOLDERS = {"voice", "ear"}  # fields that may be laid in
+COMPILED = {KERNELS, "trt"}  # backends on which a new length is captured, or compiled for
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Choice:
         found: dict[str, Any] = {}
         for f in fields(self):
             value = getattr(self, f.name)
-            if value not in (None, (), {}, False):
+            if value not in (None, (), {}):
                 found[f.name] = value
         if self.deployments:
             plain = asdict(Deployment())
@@ -81,7 +82,9 @@ class ModelChoice(Choice):
     vocoder: str | None = None
     voice: str | None = None
     decoder: str | None = None
-    warm_up: bool = False  # every length and batch runs once before a model is ready
+    warm_up: bool | None = (
+        None  # every length and batch runs once before a model is ready; None: see `warms_up`
+    )
 
     def sources(self) -> dict[str, ModelSource]:
         """The acoustic model's and the vocoder's."""
@@ -147,6 +150,11 @@ def pick_instance_device(backends: Iterable[str], kind: str, number: str) -> str
     if len(picked) > 1:
         return "auto"
     return "cpu" if "cpu" in picked else f"cuda:{number}"
+
+
+def warms_up(asked: bool | None, backends: Iterable[str], device: str) -> bool:
+    """Whether models on these backends and this device do: as asked, or where each new length costs."""
+    return device != "cpu" and not COMPILED.isdisjoint(backends) if asked is None else asked
 
 
 def _tuples(value: Any) -> Any:

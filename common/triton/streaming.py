@@ -38,7 +38,7 @@ class TextToChunks(Model):
             decoder=choice.decoder,
             deployments=choice.deployments,
             overrides=choice.overrides,
-            warm_up=choice.warm_up,
+            warm_up=self.warms_up(*KINDS),
         ).with_threads()
         together = ServeSettings().texts_together(how.shares_engines())
         self.pairs = Pairs(replace(how, streams=together), "-".join(models))

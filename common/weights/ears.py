@@ -14,6 +14,7 @@ from common.registry import get_model
 from common.weights.voices import ModelSection, ModelSource, load_voice, read_model
 
 EAR_FILE = "ear.yaml"
+NO_EAR = "none"  # the name of none, where an ear that is there would be taken
 DEFAULT_FOLDER = Path(__file__).resolve().parents[2] / "ears"
 
 
@@ -73,6 +74,11 @@ def load_ear(name_or_path: str | Path | None = None) -> Ear:
     if len(path.parts) > 1:
         raise FileNotFoundError(f"ear folder {path} not found")
     raise InputError(unknown("ear", str(name_or_path), available))
+
+
+def find_ear(name: str | None) -> Ear | None:
+    """The ear of this name or folder, None by the name "none"; without a name the first there is, if any."""
+    return None if name == NO_EAR or (name is None and not list_ears()) else load_ear(name)
 
 
 def read_ear(folder: Path) -> Ear:

@@ -28,7 +28,8 @@ def main(repository: str, *options: str) -> None:
     for path in (*(server / "backends" / "python").iterdir(), stub):
         (backends / "python" / path.name).symlink_to(path)
     # That process takes the first libpython and the first python3 that it finds. The library is alone in
-    # its folder: a system's has others too, such as a cuDNN that is not PyTorch's.
+    # its folder: a system's has others too, such as a cuDNN that is not PyTorch's. The backend's library
+    # looks for the wheel's others from where it lies, which through a link is not their place.
     libpython = Path(sysconfig.get_config_var("LIBDIR")) / sysconfig.get_config_var("INSTSONAME")
     (backends / "lib").mkdir()
     if libpython.is_file():

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,9 +16,11 @@ from common.speech import Controls
 from common.synthesis.loading import make_driver
 from common.training import fine_tune
 from common.training import voice as make_voice
+from common.training.card import scores
 from common.training.corpus.batches import Utterances, held_out_utterances
 from common.training.corpus.dataset import Labels, load_labels, save_labels
 from common.training.tuning import Tuning
+from common.weights.ears import find_ear
 from common.weights.published import read_checkpoint
 from common.weights.voices import load_voice, read_weights
 from fastpitch.align import learn
@@ -75,6 +78,25 @@ def test_a_run_leaves_weights_numbers_and_samples(trained_run):
         for name in ("u12", "u13"):  # held out, one of each speaker
             sound, rate = soundfile.read(run / "samples" / f"{step}-{name}.wav")
             assert rate == RATE and len(sound) and (run / "samples" / f"{step}-{name}.png").is_file()
+
+
+def test_tensorboard_is_given_numbers_sounds_and_pictures(corpus, tiny_voice, tmp_path, monkeypatch):
+    seen: dict[str, list] = {"add_scalar": [], "add_audio": [], "add_image": [], "flush": [], "close": []}
+    board = SimpleNamespace(
+        **{
+            name: lambda *words, calls=calls, **how: calls.append((*words, how))
+            for name, calls in seen.items()
+        }
+    )
+    monkeypatch.setattr("common.training.tuning.summary_writer", lambda folder: board)
+    train(corpus, tmp_path / "run", tiny_voice, "--steps", "1")
+    assert {"validation_mel", "mel", "pitch_hz"} <= {name for name, *_ in seen["add_scalar"]}
+    names = ["u12", "u12", "u13", "u13"]  # at the start and at the end
+    assert sorted(one[0] for one in seen["add_audio"]) == sorted(one[0] for one in seen["add_image"]) == names
+    for _, picture, _, how in seen["add_image"]:
+        assert picture.shape[0] == 80 and how == {"dataformats": "HW"}
+        assert 0 <= picture.min() < picture.max() <= 1
+    assert seen["flush"] and len(seen["close"]) == 1
 
 
 def test_a_resumed_run_ends_as_one_that_was_never_interrupted(corpus, tiny_voice, tmp_path, monkeypatch):
@@ -151,9 +173,9 @@ def test_each_speaker_has_lines_that_are_held_out():
     assert np.flatnonzero(held_out_utterances(np.repeat([0, 1], (30, 50)))).tolist() == [29, 78, 79]
 
 
-def test_a_run_becomes_a_voice_that_speaks_as_both(trained_run, tmp_path, monkeypatch):
+def test_a_run_becomes_a_voice_that_speaks_as_both(trained_run, tmp_path, monkeypatch, small_ear):
     check_at_small_sizes(monkeypatch)
-    monkeypatch.setenv("MELFORGE_EARS", str(tmp_path / "none"))
+    monkeypatch.setenv("MELFORGE_EARS", str(small_ear.parent))
     folder = tmp_path / "pair"
     make_voice.main([str(folder), "--run", str(trained_run), "--licence", "CC0", "--description", "Noise."])
     voice = load_voice(folder)
@@ -167,9 +189,15 @@ def test_a_run_becomes_a_voice_that_speaks_as_both(trained_run, tmp_path, monkey
         "Speakers: ann, ben",
         "- ann: ",
         "the voice tiny, whose licence is test",
-        "Not measured",
+        "heard by the ear small:",
+        "| ann | 2 | 6 | 100.0 % |",  # an ear of random weights
+        "| ben | 2 | 6 | ",
     ):
         assert part in card
+    assert "Not measured" in scores(folder, ["Glue the sheet."], find_ear("none"))
+    monkeypatch.setenv("MELFORGE_EARS", str(tmp_path / "none"))
+    assert find_ear(None) is None
+    assert "heard by the ear small" in scores(folder, ["Glue the sheet."], find_ear(str(small_ear)))
     assert "| fastpitch | " in card and "| mel L1 | " in card
 
 
@@ -179,6 +207,14 @@ def test_a_folder_without_a_run_and_a_voice_of_nothing_are_refused(tmp_path, cap
     with pytest.raises(SystemExit) as stopped:
         make_voice.main([str(tmp_path / "v")])
     assert stopped.value.code == 2 and "--checkpoint or --run is missing" in capsys.readouterr().err
+
+
+def test_an_ear_that_is_not_there_is_refused_before_the_work(trained_run, tmp_path):
+    with pytest.raises(InputError, match="unknown ear 'nobody'"):
+        make_voice.main([str(tmp_path / "v"), "--run", str(trained_run), "--ear", "nobody"])
+    with pytest.raises(InputError, match="--ear is for the model card of --run"):
+        make_voice.main([str(tmp_path / "v"), "--checkpoint", "x", "--ear", "nobody"])
+    assert not (tmp_path / "v").exists()
 
 
 def test_what_cannot_be_trained_is_refused(corpus, tiny_voice, trained_run, tmp_path):

@@ -241,5 +241,10 @@ def test_shipped_files_are_found_by_name(tmp_path, monkeypatch):
     assert read_file("trt.yaml", "hifigan") != whole
     with pytest.raises(FileNotFoundError, match=r"trt.yaml not found: there is hparams/fastpitch/trt.yaml, "):
         read_file("trt.yaml")
+    for path, near in (("fastpitch/trt_fp61.yaml", "fastpitch/trt_fp16"), ("v5.yml", None), ("c2c4i", None)):
+        with pytest.raises(FileNotFoundError) as caught:
+            read_file(path)
+        end = f"not found: there is hparams/{near}.yaml" if near else "not found"
+        assert str(caught.value) == f"hyper-parameter file {path} {end}"
     (tmp_path / "trt.yaml").write_text("pace: 0.5\n")  # what is here comes first
     assert read_file("trt.yaml", "fastpitch")["pace"].value == 0.5

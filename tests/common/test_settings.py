@@ -12,6 +12,7 @@ from common.cli import options
 from common.cli.parser import Parser
 from common.cli.speak import parse
 from common.config.deployment import Deployment
+from common.errors import InputError
 from common.files import config_hash
 from common.synthesis.loading import choose_sources, override
 from common.weights.voices import load_voice
@@ -307,3 +308,13 @@ def test_a_benchmark_names_only_a_workloads_own_models():
     assert first.arguments[-2:] == ["--set", "fastpitch.use_fp16=true"]
     assert second.deployments == {name: Deployment() for name in ("tacotron2", "hifigan")}
     assert [one.backend for one in make_workloads(targets[:1], ["onnx,trt"])] == ["onnx", "trt"]
+
+
+def test_one_engine_file_asked_for_beside_a_files_list_is_refused(infer):
+    file = HPARAMS / "hifigan" / "trt_multi_engine.yaml"
+    words = ("--hparam", file, "--backend", "trt", "--set", "hifigan.trt_file_path=x.trt")
+    with pytest.raises(InputError) as refused:
+        infer(*words)
+    assert f"hifigan has an engine for each bucket, whose files {file}, line 5 names" in str(refused.value)
+    how = infer(*words, "--set", "hifigan.trt_multi_engine=false").deployments["hifigan"]
+    assert how.trt_file_path == "x.trt" and not how.trt_multi_engine

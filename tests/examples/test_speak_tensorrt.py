@@ -145,6 +145,20 @@ def test_it_speaks_what_the_runner_speaks(stand_ins, tiny_voice, tts, monkeypatc
     assert cache.read_bytes() == b"compiled"
 
 
+def test_what_is_missing_is_said_in_a_sentence(stand_ins, tiny_voice, monkeypatch, capsys):
+    ids = stand_ins / "ids.npy"
+    speak_tensorrt.write_ids(ids, "Hello there.", str(tiny_voice))
+    monkeypatch.setattr("sys.argv", ["speak_tensorrt.py", "--ids", str(ids), "--engines", "nowhere"])
+    with pytest.raises(SystemExit):
+        speak_tensorrt.main()
+    assert "nowhere/fastpitch.encoder.trt not found: --help says how" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", ["speak_tensorrt.py", "--ids", str(ids), "--engines", str(stand_ins)])
+    for name in ("pycuda", "pycuda.driver"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(SystemExit, match=r"^pycuda cannot be used here \(.*\): pip install pycuda"):
+        speak_tensorrt.main()
+
+
 def test_the_length_regulator_is_the_runners():
     durations = np.random.default_rng(0).uniform(-1, 90, 40).astype(np.float32)
     for duration in (durations, np.zeros(5, np.float32)):

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from common.triton.backend import Acoustic, MelToAudio
+from common.triton.choice import ModelChoice
 
 MELS = (np.full((80, 9), -4.0, np.float32), np.full((80, 5), -3.0, np.float32))
 
@@ -129,3 +130,37 @@ def test_a_fault_says_so_and_is_no_invalid_argument():
     )
     (text,) = model.error(RuntimeError("no memory"))
     assert "fault of Melforge (RuntimeError: no memory)" in text and told == [text]
+
+
+@pytest.mark.parametrize(
+    ("backend", "device", "asked", "warm"),
+    [
+        ("cuda", "cuda:0", None, True),
+        ("trt", "cuda:1", None, True),
+        ("torch", "cuda:0", None, False),
+        ("onnx", "cpu", None, False),
+        ("cuda", "cuda:0", False, False),
+        ("onnx", "cpu", True, True),
+    ],
+)
+def test_lengths_are_warm_where_each_new_one_costs_or_as_asked(
+    backend, device, asked, warm, tts, monkeypatch
+):
+    made = []
+    monkeypatch.setattr("common.triton.backend.warm_up_model", lambda driver, sizes: made.append(sizes) or [])
+    monkeypatch.setattr("common.triton.choice.pick_device", lambda backend: device.partition(":")[0])
+    monkeypatch.setattr(ModelChoice, "driver", lambda self, kind, place: getattr(tts, kind))
+    model = MelToAudio()
+    model.instance = ("CPU" if device == "cpu" else "GPU", device.partition(":")[2])
+    model.choice = ModelChoice(backend=backend, warm_up=asked)
+    model.sources = {"acoustic": tts.acoustic.source, "vocoder": tts.vocoder.source}
+    monkeypatch.setattr(ModelChoice, "limits", lambda self, sources: (100, 5))
+    assert model.load_driver("vocoder") is tts.vocoder
+    assert made == ([[2, 3, 4, 5]] if warm else [])
+
+
+def test_what_is_said_of_the_warm_up_is_read_again(tmp_path):
+    for asked in (None, True, False):
+        parameters = ModelChoice(warm_up=asked).parameters()
+        assert ("warm_up" in parameters) == (asked is not None)
+        assert ModelChoice.read(parameters, tmp_path).warm_up is asked

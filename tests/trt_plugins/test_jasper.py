@@ -12,11 +12,16 @@ from common.stages import plan_of
 from common.stages.choose import kernel_stages
 from common.weights.published import read_checkpoint
 from jasper.config import JasperConfig
+from jasper.features_network import JasperFeatures
 from jasper.model import Jasper
 from tests.jasper.test_model import GOLDEN
 from tests.networks import load_network
-from trt_plugins import jasper_encoder
-from trt_plugins.jasper_encoder import FoldedJasper
+from tests.trt_plugins.vocoder_kernels import interpreted_error
+from trt_plugins.jasper import convolution
+from trt_plugins.jasper.convolution import Chooser
+from trt_plugins.jasper.encoder import FoldedJasper
+from trt_plugins.jasper.features import KernelFeatures
+from trt_plugins.jasper.tiling import Tiling, tilings
 
 SEPARABLE = JasperConfig(
     filters=(32, 32, 48, 48, 40),
@@ -35,6 +40,12 @@ CONFIGS = {
     "hardtanh": replace(SEPARABLE, activation="hardtanh"),
     "selu": replace(SEPARABLE, activation="selu"),
 }
+# Without separable convolutions, whose channels are no whole chunks of the kernels.
+DENSE = replace(SEPARABLE, separable=(False,) * 5, filters=(64, 32, 48, 144, 48))
+FULL = {
+    "relu": DENSE,
+    "hardtanh, plain residuals": replace(DENSE, activation="hardtanh", residual_dense=(False,) * 5),
+}
 
 
 def random_network(config: JasperConfig) -> Jasper:
@@ -51,7 +62,7 @@ def random_network(config: JasperConfig) -> Jasper:
 @pytest.mark.parametrize("rows", [0, 10000])
 @pytest.mark.parametrize("config", ["published", *CONFIGS])
 def test_folded_weights_give_the_networks_numbers(config, rows, monkeypatch):
-    monkeypatch.setattr(jasper_encoder, "WINDOW_ROWS", rows)
+    monkeypatch.setattr(convolution, "WINDOW_ROWS", rows)
     if config == "published":
         network, _ = load_network("jasper", GOLDEN / "checkpoint.pt")
     else:
@@ -62,6 +73,61 @@ def test_folded_weights_give_the_networks_numbers(config, rows, monkeypatch):
     for row, steps in enumerate(network.steps(lengths).tolist()):
         error = (found - wanted)[row, :steps].abs().max() / wanted.abs().max()
         assert error < 1e-5
+
+
+@pytest.mark.triton
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("config", "tiling"),
+    [("relu", "64,64,1"), ("relu", "32,128,5"), ("hardtanh, plain residuals", "32,64,2")],
+)
+def test_interpreted_kernels_are_near_float32(config, tiling):
+    """The kernels without a GPU: Triton's interpreter runs them, in a process of its own."""
+    assert interpreted_error("jasper", config, *tiling.split(",")) < 3e-3
+
+
+@pytest.mark.triton
+@pytest.mark.slow
+def test_interpreted_features_are_near_float32():
+    assert interpreted_error("jasper_features") < 2e-4
+
+
+@pytest.mark.triton
+def test_each_shape_is_timed_once_and_never_while_it_is_captured(monkeypatch):
+    timed: list[int] = []
+    monkeypatch.setattr(convolution, "compile_missing", lambda launches: None)
+    # The third way is the fastest: behind PyTorch and the first tiling.
+    monkeypatch.setattr(convolution, "milliseconds", lambda run: timed.append(0) or abs(len(timed) - 3.0))
+    capturing = True
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
+    network = FoldedJasper(random_network(FULL["relu"]).requires_grad_(False))
+    choose, found = Chooser("cpu"), []
+
+    def chosen(one, alike):
+        found.append((one, choose(one, alike)))
+
+    network.choose = chosen
+    features, lengths = torch.randn(1, 64, 96), torch.tensor([96])
+    network.encode(features, lengths)
+    assert not timed and not any(way for _, way in found)
+    capturing = False
+    found.clear()
+    network.encode(features, lengths)
+    first = len(timed)
+    assert first > 20
+    one, way = found[0]
+    assert way == choose.ways(one)[2]  # of the first shape that was timed
+    network.encode(features, lengths)
+    assert len(timed) == first
+    network.encode(torch.randn(1, 64, 160), lengths)
+    assert len(timed) > first
+
+
+def test_tilings_cover_few_rows_and_many():
+    for items, steps, columns, depth in ((1, 352, 768, 300), (1, 1, 32, 3), (8, 352, 256, 44)):
+        found = tilings(items, steps, columns, depth, 132)
+        assert len(set(found)) == len(found) and all(1 <= one.splits <= depth for one in found)
+        assert max(one.programs(items, steps, columns) for one in found) > min(60, columns // 32)
 
 
 def test_all_of_its_stages_have_kernels():
@@ -89,6 +155,41 @@ def test_kernels_hear_what_pytorch_hears():
     for audio in [*audios, *audios]:
         (one,), (other,) = kernels.hear([audio]), torchs.hear([audio])
         assert np.abs(one.log_probs - other.log_probs).max() / np.abs(other.log_probs).max() < 0.02
+
+
+@pytest.mark.gpu
+def test_features_on_kernels_are_near_pytorchs():
+    network = JasperFeatures(JasperConfig()).cuda()
+    kernels = KernelFeatures(network).cuda()
+    for items, frames in ((1, 64), (3, 192), (8, 1728)):
+        lengths = torch.randint(8000, frames * 160 + 1, (items,), device="cuda")
+        inside = torch.arange(frames * 160, device="cuda") < lengths[:, None]
+        audio = 0.1 * torch.randn(items, frames * 160, device="cuda") * inside
+        (wanted, counts), (found, same) = (
+            network.extract_each(audio, lengths),
+            kernels.extract_each(audio, lengths),
+        )
+        assert torch.equal(counts, same)
+        assert float((found - wanted).abs().max()) < 1e-3
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "tiling", [(64, 128, 4, 4, 1), (128, 128, 8, 3, 5), (128, 256, 8, 4, 3), (64, 256, 4, 4, 2)]
+)
+def test_convolutions_on_kernels_are_near_float32(tiling):
+    network = random_network(FULL["relu"]).requires_grad_(False)
+    features, lengths = torch.randn(3, 64, 704), torch.tensor([704, 80, 357])
+    wanted = network(features, lengths)
+    folded = FoldedJasper(network).cuda().half()
+    folded.choose = lambda one, alike: Tiling(*tiling) if one.fits else None
+    with torch.inference_mode():
+        (found,) = folded.encode(features.cuda().half(), lengths.cuda())
+        (again,) = folded.encode(features.cuda().half(), lengths.cuda())
+    assert torch.equal(found, again)
+    for row, steps in enumerate(network.steps(lengths).tolist()):
+        error = (found.cpu() - wanted)[row, :steps].abs().max() / wanted.abs().max()
+        assert error < 3e-3
 
 
 @pytest.mark.gpu

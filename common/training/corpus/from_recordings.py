@@ -260,15 +260,13 @@ def guessed_words(text: str) -> list[str]:
 
 def listener(name: str | None) -> Callable[[Path, Sequence[Line]], None] | None:
     """What hears lines by an ear and notes in them what it heard; None where none is wanted or there."""
-    from common.weights.ears import list_ears, load_ear
+    from common.weights.ears import find_ear
 
-    if name == "none" or (name is None and not list_ears()):
+    if (ear := find_ear(name)) is None:
         return None
     from common.cli.check_corpus import check
     from common.cli.transcribe import Recording
     from common.recognition.loading import make_recogniser
-
-    ear = load_ear(name)
 
     def hear(out: Path, lines: Sequence[Line]) -> None:
         left = [line for line in lines if line.sound and (line.heard or {}).get("ear") != ear.name]

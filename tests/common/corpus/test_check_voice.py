@@ -107,10 +107,7 @@ def test_a_voice_that_is_silent_or_not_finite_is_wrong(check, voice_copy, monkey
     assert status == 1 and "nothing is heard" in out
 
 
-def test_an_ear_counts_the_words_that_it_hears_as_others(check, tiny_voice, monkeypatch):
-    class Deaf:
-        labels = " abcdefghijklmnopqrstuvwxyz'"
-
+def test_an_ear_counts_the_words_that_it_hears_as_others(check, tiny_voice, small_ear, monkeypatch):
     class Heard:
         def describe(self):
             return "1 of 9 words heard as others"
@@ -119,12 +116,16 @@ def test_an_ear_counts_the_words_that_it_hears_as_others(check, tiny_voice, monk
         self.pairs.append((["a", "b"], ["a", "c"]))
         return Heard()
 
-    monkeypatch.setattr(check_voice, "load_recogniser", lambda name: Deaf())
-    monkeypatch.setattr(check_voice.Listener, "listen", listen)
     monkeypatch.setattr(check_voice, "SENTENCES", check_voice.SENTENCES[:2])
-    status, out, _ = check(tiny_voice, "--ear", "any")
+    monkeypatch.setenv("MELFORGE_EARS", str(small_ear.parent))
+    for words in ((), ("--ear", small_ear), ("--ear", "small")):  # whose weights are random
+        status, out, _ = check(tiny_voice, *words)
+        assert status == 1 and "words misheard" in out and "the limit of 15 %" in out
+    monkeypatch.setattr(check_voice.Listener, "listen", listen)
+    status, out, _ = check(tiny_voice)
     assert status == 1 and "50.0 %" in out and "above the limit of 15 %" in out
-    assert check(tiny_voice, "--ear", "any", "--listen-limit", "0.6")[0] == 0
+    assert check(tiny_voice, "--listen-limit", "0.6")[0] == 0
+    assert "no ear hears it" in check(tiny_voice, "--ear", "none")[1]
 
 
 def test_what_is_neither_voice_nor_corpus(check, tmp_path):

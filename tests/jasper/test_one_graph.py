@@ -1,0 +1,74 @@
+"""A recogniser's three stages in one graph: what stands in for the CUDA graph runs the captured function."""
+
+import numpy as np
+import pytest
+import torch
+
+from common.recognition import one_graph
+from common.recognition.loading import make_recogniser
+from common.weights.published import read_checkpoint
+from tests.jasper.test_model import GOLDEN
+
+
+class Launched:
+    """Runs what would be captured."""
+
+    def __init__(self, name, make, stream, shared=()):
+        self.make, self.runs, self.waits = make, {}, 0
+
+    def __call__(self, inputs, own=False):
+        key = inputs["audio"].shape
+        if key not in self.runs:
+            self.runs[key] = self.make(inputs)
+        return self.runs[key](inputs)
+
+    def wait(self) -> None:
+        self.waits += 1
+
+
+def capturable(engine, bucket=None):
+    def run(inputs):
+        outputs = engine(**{name: tensor.numpy() for name, tensor in inputs.items()})
+        return {name: torch.from_numpy(array) for name, array in outputs.items()}
+
+    return run
+
+
+@pytest.fixture
+def recognisers(monkeypatch):
+    """One with its stages in a graph, and one without."""
+    source = read_checkpoint(GOLDEN / "checkpoint.pt")
+    plain = make_recogniser(source, "torch", "cpu")
+    assert plain._graph is None  # type: ignore[attr-defined]
+    monkeypatch.setattr(one_graph, "Captured", Launched)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
+    monkeypatch.setattr("common.engines.torch_engine.TorchEngine.can_be_captured", True)
+    monkeypatch.setattr("common.engines.torch_engine.TorchEngine.capturable", capturable)
+    monkeypatch.setattr("common.synthesis.stage_engines.StageEngines.captures", property(lambda self: True))
+    return make_recogniser(source, "torch", "cpu"), plain
+
+
+def test_it_hears_what_the_stages_hear(recognisers):
+    graphed, plain = recognisers
+    rng = np.random.default_rng(0)
+    audios = [(0.1 * rng.standard_normal(n)).astype(np.float32) for n in (30000, 12000, 23456)]
+    kept = []
+    for batch in (audios, audios[:1], audios[1:], audios[:1]):
+        kept.append((graphed.hear(batch), plain.hear(batch)))
+    launched = graphed._graph._captured
+    assert (launched.waits, len(launched.runs)) == (4, 3)
+    for found, wanted in kept:  # what was heard stays when the graph runs again
+        for one, other in zip(found, wanted, strict=True):
+            assert one.log_probs.shape == other.log_probs.shape
+            assert np.abs(one.log_probs - other.log_probs).max() <= 1e-3
+            assert np.abs(one.scores - other.scores).max() <= 1e-3
+            assert one.labels.tolist() == other.labels.tolist()
+
+
+def test_without_a_graph_the_stages_hear(recognisers, monkeypatch):
+    graphed, plain = recognisers
+    monkeypatch.setattr(Launched, "__call__", lambda self, inputs, own=False: None)
+    audio = np.random.default_rng(0).standard_normal(20000).astype(np.float32) * 0.1
+    (one,), (other,) = graphed.hear([audio]), plain.hear([audio])
+    assert one.labels.tolist() == other.labels.tolist()
