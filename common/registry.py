@@ -90,8 +90,7 @@ def decoder_forms(*models: str) -> dict[str, tuple[str, ...]]:
     """What `--decoder` chooses from for these acoustic models: forms, and the stages of each."""
     found: dict[str, tuple[str, ...]] = {}
     for model in map(get_model, models):
-        forms = model.module("stages").PLAN.forms
-        if model.kind == "acoustic" and len(forms) > 1:
+        if model.kind == "acoustic" and len(forms := model.module("stages").PLAN.forms) > 1:
             found |= forms
     return found
 

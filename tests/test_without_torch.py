@@ -71,6 +71,16 @@ def test_a_cold_start_loads_nothing_that_takes_long(tiny_voice):
     assert result.stdout == "\n", result.stdout + result.stderr
 
 
+def test_the_options_of_speaking_load_no_recogniser():
+    code = (
+        "import sys; from common.cli.speak import parse; parse(['Hello.']); "
+        "print(*sorted({'jasper.config', 'waveglow.stages'} & sys.modules.keys()))"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert result.stdout == "\n", result.stdout + result.stderr
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 WIDTH = 5.0  # of a panel, in inches
+COLOURS = 64  # of a picture's palette, which takes a third of the bytes
 
 
 def draw_panels(
@@ -18,6 +19,7 @@ def draw_panels(
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
+    from PIL import Image  # which matplotlib needs
 
     columns = min(len(panels), 2)
     lines = -(-len(panels) // columns)
@@ -30,7 +32,8 @@ def draw_panels(
         axis.set_title(title, fontsize=9)
         if axis.get_legend_handles_labels()[0]:
             axis.legend(fontsize=7)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=90)
+    drawn, buffer = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=90)
     pyplot.close(figure)
+    Image.open(drawn).convert("RGB").quantize(COLOURS).save(buffer, "PNG", optimize=True)
     return buffer.getvalue()

@@ -1,8 +1,9 @@
 """Whether a recording says an expected text: CTC alignment in which words may be left out or said again.
 
-The most likely path (Viterbi) through the text's characters and CTC's blanks also may go from a word's end to
-a word further on, or back to one before, at a price. A word that was said costs less than that price where it
-was heard half well; where it was not said, its characters would cost more.
+A path through the text's characters and CTC's blanks also may go from a word's end to a word further on, or
+back to one before, at a price. Probabilities are summed over all paths to a state (the forward variables of
+Graves and others 2006), and the path is traced back along the most probable of these sums: words run together
+or heard badly are spread over many paths, each of which is improbable.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 # Natural logarithms: what a path pays for a word that it leaves out, for words said again, and for words
-# without a space between them.
-LEFT_OUT, AGAIN, NO_SPACE = -7.0, -7.0, -2.0
+# without a space between them. docs/recognition.md has the rates of other prices.
+LEFT_OUT, AGAIN, NO_SPACE = -3.0, -3.0, -2.0
 FARTHEST = 8  # words that a path leaves out, or says again, at a time
 STAY, STEP, OVER_BLANK, ENTER = range(4)
 FLOOR = -30.0  # of a log-probability: one output alone rules nothing out
@@ -111,11 +112,15 @@ def best_path(emitted: np.ndarray, text: Text) -> tuple[np.ndarray, np.ndarray]:
     """
     frames, count = emitted.shape
     words = len(text.first)
-    jumps = np.arange(-FARTHEST, FARTHEST + 1)  # from the next word in the text
+    jumps = np.arange(FARTHEST, -FARTHEST - 1, -1)  # from the next word in the text
     prices = np.where(jumps < 0, AGAIN, jumps * LEFT_OUT)
     came = np.zeros((frames, count), np.uint8)
     jumped = np.zeros((frames, words), np.int8)
     ended = np.zeros((frames, words + 1), np.uint8)
+    ends = np.full(words + 1 + 2 * FARTHEST, NEVER)
+    inner = ends[FARTHEST : FARTHEST + words + 1]  # the first of which is before the first word
+    behind = np.lib.stride_tricks.sliding_window_view(ends, len(jumps))[:words]  # of each word, by its jump
+    ways = np.full((len((STAY, STEP, OVER_BLANK, ENTER)), count), NEVER)
 
     score = np.full(count, NEVER)
     score[0] = emitted[0, 0]
@@ -124,51 +129,43 @@ def best_path(emitted: np.ndarray, text: Text) -> tuple[np.ndarray, np.ndarray]:
     came[0] = ENTER
     jumped[0, :reach] = np.arange(reach)
     for frame in range(1, frames):
-        ends, ended[frame] = word_ends(score, text)
-        stepped = np.concatenate(([NEVER], score[:-1]))
-        over = np.concatenate(([NEVER, NEVER], score[:-2]))
-        ways = np.stack(
-            (score, np.where(text.may_step, stepped, NEVER), np.where(text.may_skip_blank, over, NEVER))
-        )
-        # Into word v from the end of the word `jump` before the usual one: ends[0] is before the first word.
-        entry = np.full((len(jumps), words), NEVER)
-        for row, jump in enumerate(jumps.tolist()):
-            low, high = max(0, jump), min(words, words + 1 + jump)
-            if low < high:
-                entry[row, low:high] = ends[low - jump : high - jump] + prices[row]
-        best = entry.argmax(0)
-        jumped[frame] = jumps[best]
-        choice = ways.argmax(0)
-        value = np.take_along_axis(ways, choice[None], 0)[0]
-        entered = entry[best, np.arange(words)]
-        better = entered > value[text.first]
-        value[text.first] = np.maximum(entered, value[text.first])
-        choice[text.first[better]] = ENTER
-        came[frame] = choice
-        score = value + emitted[frame]
+        inner[:], ended[frame] = word_ends(score, text)
+        entry = (behind + prices).T
+        jumped[frame] = jumps[entry.argmax(0)]
+        ways[STAY] = score
+        ways[STEP, 1:] = np.where(text.may_step[1:], score[:-1], NEVER)
+        ways[OVER_BLANK, 2:] = np.where(text.may_skip_blank[2:], score[:-2], NEVER)
+        ways[ENTER, text.first] = log_sum(entry)
+        came[frame] = ways.argmax(0)
+        score = log_sum(ways) + emitted[frame]
     return trace_back(score, text, came, jumped, ended)
 
 
+def log_sum(values: np.ndarray) -> np.ndarray:
+    """Logarithms [N, M] -> the logarithms [M] of the sums of what they stand for."""
+    highest = values.max(0)
+    return highest + np.log(np.exp(values - highest).sum(0))
+
+
 def word_ends(score: np.ndarray, text: Text) -> tuple[np.ndarray, np.ndarray]:
-    """Scores of states [S] -> the best score of being behind each word [words + 1], the first of which stands
-    for the beginning, and in which of its last states that is.
+    """Scores of states [S] -> the score of being behind each word [words + 1], the first of which stands
+    for the beginning, and in which of its last states that is most likely.
     """
     last = text.last
     ways = np.stack((score[last + 3], score[last + 2], score[last + 1] + NO_SPACE, score[last] + NO_SPACE))
-    return (np.concatenate(([score[0]], ways.max(0))), np.concatenate(([0], ways.argmax(0))).astype(np.uint8))
+    ends = np.concatenate(([score[0]], log_sum(ways)))
+    return ends, np.concatenate(([0], ways.argmax(0))).astype(np.uint8)
 
 
 def trace_back(
     score: np.ndarray, text: Text, came: np.ndarray, jumped: np.ndarray, ended: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     words, frames = len(text.first), len(came)
-    last = text.last
-    ways = np.stack([score[last + offset] for offset in range(ENDS)])
-    finals = ways.max(0) + LEFT_OUT * np.arange(words - 1, -1, -1)
-    word = int(finals.argmax())
-    if score[0] + LEFT_OUT * words > finals[word]:
+    ways = np.stack([score[text.last + offset] for offset in range(ENDS)])
+    finals = np.concatenate(([score[0]], log_sum(ways))) + LEFT_OUT * np.arange(words, -1, -1)
+    if (said := int(finals.argmax())) == 0:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    state = int(last[word] + ways[:, word].argmax())
+    state = int(text.last[said - 1] + ways[:, said - 1].argmax())
     path, entries = np.zeros(frames, np.int64), np.zeros(frames, np.int64)
     for frame in range(frames - 1, -1, -1):
         path[frame] = state

@@ -225,9 +225,9 @@ def read_weights(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         raise InputError(f"weights {path} are no whole safetensors file ({size} bytes): {error}") from None
     for name, value in state.items():
         if value.dtype.kind == "f":
-            if not np.isfinite(value).all():
-                raise InputError(f"weights {path}: {name} holds NaN or infinite values; the file is damaged")
             state[name] = np.ascontiguousarray(value, dtype=np.float32)
+            if not np.isfinite(state[name]).all():  # ten times as fast as of half precision
+                raise InputError(f"weights {path}: {name} holds NaN or infinite values; the file is damaged")
         elif value.size > 1:  # a counter is none of the weights
             raise InputError(not_floating(f"weights {path}", name, str(value.dtype)))
     return state, metadata

@@ -58,7 +58,7 @@ def test_golden_mels(name):
 
 def test_golden_parts():
     np.testing.assert_allclose(mel_basis(CONTRACT), GOLDEN["mel_basis_8000"], rtol=0, atol=1e-8)
-    magnitude = magnitude_spectrogram(GOLDEN["audio"], CONTRACT, "tacotron")
+    magnitude = magnitude_spectrogram(GOLDEN["audio"][:1], CONTRACT, "tacotron")
     np.testing.assert_allclose(magnitude, GOLDEN["stft_magnitude"], rtol=0, atol=2e-4)
     energy = mel_energy(mel_spectrogram(GOLDEN["audio"], CONTRACT, "tacotron"))
     np.testing.assert_allclose(energy, GOLDEN["energy"], rtol=0, atol=1e-3)

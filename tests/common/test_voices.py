@@ -179,12 +179,7 @@ def test_different_mel_contracts_are_shown_side_by_side(tiny_voice):
 
 
 @pytest.mark.parametrize(
-    "path, model",
-    [
-        ("fastpitch/checkpoint.pt", "fastpitch"),
-        ("hifigan/checkpoint_oldkeys_module.pt", "hifigan"),
-        ("hifigan_jik876/V1/g_02500000", "hifigan"),
-    ],
+    "path, model", [("fastpitch/checkpoint.pt", "fastpitch"), ("hifigan_jik876/V1/g_02500000", "hifigan")]
 )
 def test_published_files_are_recognised(path, model):
     assert read_checkpoint(GOLDEN / path).model == model

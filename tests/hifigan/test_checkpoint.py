@@ -1,6 +1,7 @@
 """Published generators in every layout answer as the reference does; files that do not fit are refused."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -21,12 +22,24 @@ from tests.networks import load_network
 GOLDEN = Path(__file__).parents[1] / "golden"
 NVIDIA = GOLDEN / "hifigan"
 AUTHORS = GOLDEN / "hifigan_jik876"
-FILES = [
-    NVIDIA / "checkpoint.pt",
-    NVIDIA / "checkpoint_oldkeys_module.pt",
-    *(AUTHORS / version / "g_02500000" for version in ("V1", "V2", "V3")),
-]
+FILES = [NVIDIA / "checkpoint.pt", *(AUTHORS / version / "g_02500000" for version in ("V1", "V2", "V3"))]
 CONTRACT = MelContract()
+
+
+@pytest.fixture
+def old_names(tmp_path) -> Path:
+    """The file with the names of NVIDIA's first programs: flat blocks, of a parallel module, without mel."""
+    content = read(NVIDIA / "checkpoint.pt")
+
+    def old(name: str) -> str:
+        flat = re.sub(
+            r"^resblocks\.(\d+)\.(\d+)", lambda found: f"resblocks.{3 * int(found[1]) + int(found[2])}", name
+        )
+        return f"module.{flat}"
+
+    generator = {old(name): value for name, value in content["generator"].items()}
+    assert "module.resblocks.11.convs2.2.weight_g" in generator
+    return save({"generator": generator, "config": content["config"]}, tmp_path / "old_names.pt")
 
 
 def read(path: Path) -> dict:
@@ -49,6 +62,13 @@ def test_golden_audio(path):
     if "audio_int16" in golden:
         steps = to_pcm16(audio[:, 0].numpy()).astype(int) - golden["audio_int16"]
         assert np.abs(steps).max() <= 1 and np.mean(steps != 0) < 0.02  # float noise at a rounding edge
+
+
+def test_old_names_are_the_same_generator(old_names):
+    found, current = load_checkpoint(old_names), load_checkpoint(NVIDIA / "checkpoint.pt")
+    assert found.config == current.config and found.state.keys() == current.state.keys()
+    assert all(torch.equal(value, current.state[name]) for name, value in found.state.items())
+    assert found.info["mel"] is None and read_checkpoint(old_names).model == "hifigan"
 
 
 @pytest.mark.slow
@@ -88,7 +108,6 @@ def test_golden_activations():
 def test_both_names_of_a_setting_give_the_contract():
     assert load_checkpoint(NVIDIA / "checkpoint.pt").info["mel"] == CONTRACT
     assert load_checkpoint(AUTHORS / "V1" / "g_02500000").info["mel"] == CONTRACT
-    assert load_checkpoint(NVIDIA / "checkpoint_oldkeys_module.pt").info["mel"] is None
     assert load_checkpoint(NVIDIA / "checkpoint.pt").info["epoch"] == 10000
 
 

@@ -1,6 +1,8 @@
 """Published layouts of Jasper and QuartzNet, and NVIDIA's configurations."""
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -140,9 +142,32 @@ def test_labels_that_nobody_names_are_refused(tmp_path):
         load_checkpoint(tmp_path / "it.pt")
 
 
-def test_files_are_recognised_in_either_layout():
-    for name in ("checkpoint.pt", "checkpoint_v1_keys.pt"):
-        source = read_checkpoint(GOLDEN / name)
+@pytest.fixture
+def first_generation(tmp_path) -> Path:
+    """NVIDIA's file with the names of its first programs, and the format of PyTorch's files then."""
+    names = {
+        "encoder.layers.": "jasper_encoder.encoder.",
+        "decoder.layers.": "jasper_decoder.decoder_layers.",
+    }
+    state = {"audio_preprocessor.featurizer.window": torch.zeros(4), "acoustic_model.dummy": torch.zeros(1)}
+    for name, value in torch.load(GOLDEN / "checkpoint.pt", weights_only=True)["state_dict"].items():
+        (new,) = (new for new in names if name.startswith(new))
+        state[names[new] + name.removeprefix(new)] = value
+    path = tmp_path / "first.pt"
+    torch.save({"epoch": 1, "state_dict": state}, path, _use_new_zipfile_serialization=False)
+    shutil.copy(GOLDEN / "config.yaml", tmp_path)
+    return path
+
+
+def test_the_first_generation_is_the_same_network(first_generation):
+    found, current = load_checkpoint(first_generation), load_checkpoint(GOLDEN / "checkpoint.pt")
+    assert found.config == current.config and found.state.keys() == current.state.keys()
+    assert all(torch.equal(value, current.state[name]) for name, value in found.state.items())
+
+
+def test_files_are_recognised_in_either_layout(first_generation):
+    for path in (GOLDEN / "checkpoint.pt", first_generation):
+        source = read_checkpoint(path)
         assert (source.model, source.mel.sampling_rate, source.mel.n_mel_channels) == ("jasper", 16000, 64)
     with pytest.raises(ValueError, match=r"is a jasper \(recogniser\), not a vocoder"):
         read_checkpoint(GOLDEN / "checkpoint.pt", "vocoder")

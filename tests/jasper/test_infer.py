@@ -157,7 +157,7 @@ def test_commands_that_speak_refuse_it(monkeypatch, tmp_path, capsys):
     file = ("--hparam", Path("hparams/jasper/infer.yaml").resolve())
     assert run(monkeypatch, "melforge", "speak", "Hello.", *file) == 2
     assert "is a file of jasper" in capsys.readouterr().err
-    assert run(monkeypatch, "melforge", "voice", tmp_path / "ear", *weights) == 2
+    assert run(monkeypatch, "melforge", "voice", "make", tmp_path / "ear", *weights) == 2
     assert "a recogniser" in capsys.readouterr().err
     monkeypatch.setattr("common.serve.server.set_up_logging", lambda: None)
     assert run(monkeypatch, "melforge", "serve", "--port", "0", *weights) == 2

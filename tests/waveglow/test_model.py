@@ -92,7 +92,7 @@ def test_golden_inverses_and_activations(network):
         module.register_forward_hook(lambda _m, _i, output, name=name: seen.update({name: output}))
     network.generate(golden("mel"), 0.9 * torch.cat([golden(f"z{i}") for i in range(3)], 1))
     for name, value in seen.items():
-        assert_golden(value, name)
+        assert_golden(value[: len(golden(name))], name)  # of the larger ones the first item is recorded
     for flow, conv in enumerate(network.convinv):
         assert_golden(conv.inverse[:, :, 0], f"W_inverse_{flow}")
 

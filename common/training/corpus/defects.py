@@ -46,7 +46,7 @@ FEWEST_PHONES, FEWEST_LINES = 8, 5  # of a line and of a speaker, to say that on
 USUAL_SCORE, ODD_SCORE, WRONG_SCORE = -15.0, 8.0, 14.0
 USUAL_WORST, ODD_WORST, WRONG_WORST = -24.0, 22.0, 50.0
 UNREAD, MUCH_UNREAD = 0.2, 0.5  # seconds of speech outside all words
-MISHEARD, HEARD_OTHERWISE = 0.3, 0.6  # word error rates of the ear
+MISHEARD, HEARD_OTHERWISE = 0.3, 0.6  # word error rates of the ear above the speaker's median
 
 
 @dataclass
@@ -132,6 +132,7 @@ class Usual:
     pitch: float | None
     score: float
     worst: float
+    misheard: float | None  # share of words
 
 
 def _by_speaker(lines: Sequence[Line]) -> dict[str, Usual]:
@@ -150,6 +151,7 @@ def _by_speaker(lines: Sequence[Line]) -> dict[str, Usual]:
             median((line.mean_pitch for line in own if line.mean_pitch), None),
             median((fit.score for fit in fits), USUAL_SCORE),
             median((fit.worst for fit in fits), USUAL_WORST),
+            median((line.heard["wer"] for line in own if line.heard), None),
         )
     return found
 
@@ -174,9 +176,12 @@ def _defects_of(line: Line, usual: Usual) -> Iterator[Defect]:
     if line.fit:
         for sentence, left_out in _of_fit(line.fit, usual):
             yield defect("text", sentence, left_out)
-    if line.heard and line.heard["wer"] > MISHEARD:
+    if line.heard and (above := line.heard["wer"] - (usual.misheard or 0.0)) > MISHEARD:
         share = f"{100 * line.heard['wer']:.0f} % of its words are heard as others"
-        yield defect("heard", f"{share}: {shown(line.heard['text'])}", line.heard["wer"] > HEARD_OTHERWISE)
+        others = f" (the speaker's median is {100 * usual.misheard:.0f} %)" if usual.misheard else ""
+        # What an ear mishears of few lines may be the speaker's way of speaking, which it does not know.
+        wrong = usual.misheard is not None and above > HEARD_OTHERWISE
+        yield defect("heard", f"{share}{others}: {shown(line.heard['text'])}", wrong)
     if line.guessed:
         yield defect("words", f"read by their letters: {', '.join(line.guessed)}", False)
     if line.unspoken:

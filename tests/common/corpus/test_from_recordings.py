@@ -59,6 +59,7 @@ def aligner(monkeypatch) -> type[EvenAligner]:
     monkeypatch.setattr(from_recordings, "Aligner", kind)
     set_pitch(monkeypatch, 120.0)
     monkeypatch.setattr(report, "draw", lambda content: None)  # half a second each time
+    monkeypatch.setenv("MELFORGE_EARS", "none")  # these sounds have no words
     return kind
 
 
@@ -297,24 +298,46 @@ def test_speakers_by_folder_are_numbered_in_the_labels(aligner, tmp_path):
     assert made["speakers"][0]["minutes"] == pytest.approx(2 * 2 / 60, abs=0.02)
 
 
-def test_an_ear_hears_every_line_once(folder, aligner, tmp_path, monkeypatch):
+def hear_as(monkeypatch, rates: dict[str, float], usual: float) -> list[str]:
+    """An ear of these word error rates by line, of others `usual`; the lines that it has heard."""
     heard = []
 
     def hear(out, lines):
         for line in lines:
-            if line.heard is None:
+            if line.sound and line.heard is None:
                 heard.append(line.name)
-                wer = {"good1": 0.5, "good2": 0.9}.get(line.name, 0.0)
-                line.heard = {"ear": "any", "text": "some words", "wer": wer}
+                line.heard = {"ear": "any", "text": "some words", "wer": rates.get(line.name, usual)}
                 from_recordings.save_line(out, line)
 
     monkeypatch.setattr(from_recordings, "listener", lambda name: hear)
+    return heard
+
+
+def test_an_ear_hears_every_line_once(folder, aligner, tmp_path, monkeypatch):
+    heard = hear_as(monkeypatch, {"good1": 0.5, "good2": 0.9}, 0.0)
     out = tmp_path / "out"
     for _ in range(2):
         prepare_recordings(folder, out)
     assert len(heard) == 6
     assert reported(out, "good1")["heard"] == ('50 % of its words are heard as others: "some words"', False)
     assert reported(out, "good2")["heard"][1] and "good2" not in load_labels(out).names
+
+
+def test_a_speaker_whom_the_ear_hears_badly_is_compared_with_himself(folder, aligner, tmp_path, monkeypatch):
+    hear_as(monkeypatch, {"good1": 0.7, "good2": 1.0}, 0.5)
+    prepare_recordings(folder, tmp_path / "out")
+    assert "heard" not in reported(tmp_path / "out", "good1")
+    what, left_out = reported(tmp_path / "out", "good2")["heard"]
+    assert what.startswith("100 % of its words are heard as others (the speaker's median is 50 %)")
+    assert not left_out
+
+
+def test_of_few_lines_an_ear_leaves_none_out(folder, aligner, tmp_path, monkeypatch):
+    hear_as(monkeypatch, {}, 1.0)
+    for number in range(2, 6):
+        (folder / "wavs" / f"good{number}.wav").unlink()
+    prepare_recordings(folder, tmp_path / "out")
+    assert not reported(tmp_path / "out", "good1")["heard"][1]
 
 
 def test_where_a_corpus_may_not_be_written(folder, aligner, tmp_path):

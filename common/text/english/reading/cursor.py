@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cache, wraps
 from typing import NamedTuple
 
 # Every pattern of this package is tried at one place only and never looks far beyond what it reads: a long
@@ -118,13 +118,19 @@ def begin(text: str) -> Cursor:
 
 
 def form(pattern: str) -> Callable[[Callable[[Cursor, re.Match], str]], Rule]:
-    """Makes a rule of a function that says what the pattern matches; "" where the rule does not apply."""
-    match_at = re.compile(pattern).match
+    """Makes a rule of a function that says what the pattern matches; "" where the rule does not apply.
+
+    The pattern is compiled when the rule is first tried: most texts try few of the rules.
+    """
+
+    @cache
+    def compiled() -> re.Pattern:
+        return re.compile(pattern)
 
     def decorate(say_match: Callable[[Cursor, re.Match], str]) -> Rule:
         @wraps(say_match)
         def rule(cursor: Cursor) -> Reading | None:
-            match = match_at(cursor.text, cursor.at)
+            match = compiled().match(cursor.text, cursor.at)
             spoken = say_match(cursor, match) if match else ""
             return Reading(spoken, match.end()) if spoken else None
 
