@@ -41,7 +41,10 @@ class Model(ABC):
         self.load()
 
     def choose(self, parameters: Mapping[str, str], folder: Path) -> None:
-        """Reads which models speak, of a config's parameters and the folder of its version."""
+        """Reads which models speak, of a config's parameters and the folder of its version.
+
+        The sources of checkpoints have no weights: `load` reads those that this model runs.
+        """
         self.choice = ModelChoice.read(parameters, folder)
         self.sources = self.choice.sources()
 
