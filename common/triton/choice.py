@@ -166,7 +166,7 @@ def read_description(description: Mapping[str, Any]) -> ModelSource:
         mel=MelContract(**description["mel"]),
         frontend=FrontendSpec(**frontend) if frontend else None,
         settings=model.settings_class(**description["settings"]),
-        given_state={} if description["published"] else None,
+        given_state={} if description["published"] else None,  # it decides which stages run
     )
 
 
