@@ -83,9 +83,8 @@ class ModelChoice(Choice):
     vocoder: str | None = None
     voice: str | None = None
     decoder: str | None = None
-    warm_up: bool | None = (
-        None  # every length and batch runs once before a model is ready; None: see `warms_up`
-    )
+    # Every length and batch runs once before a model is ready; None: see `warms_up`.
+    warm_up: bool | None = None
     # By kind, all but the weights of each model from a checkpoint, as `describe` gives it: each of
     # Triton's models reads the checkpoint of what it runs, and no other.
     described: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
