@@ -20,13 +20,16 @@ PUBLISHED_HEAD_SIZE = 64
 ADVICE = ".\nGive the file of an acoustic model, as training saved it."
 
 
-def load_checkpoint(path: str | Path, ema: bool = False) -> weights.Checkpoint:
+def load_checkpoint(
+    path: str | Path, ema: bool = False, *, content: Mapping[str, Any] | None = None
+) -> weights.Checkpoint:
     """Sizes, weights and settings of a FastPitch file; `ema` asks for the averaged weights.
 
     `info` holds `ema_available`, `pitch_mean` and `pitch_std` in Hz, `epoch` and `iteration` where known, and
     of TEXT_SETTINGS and AUDIO_SETTINGS those that the file states.
+    `content` is what `read_pt` gave of the file, where it is read already.
     """
-    content = weights.read_pt(path)
+    content = weights.read_pt(path) if content is None else content
     average = "ema_state_dict" if ema else None
     state = weights.find_state(
         content, path, "FastPitch checkpoint", "state_dict", average=average, advice=ADVICE

@@ -17,13 +17,14 @@ SIDES = ("phoneme_side", "mel_side")
 TABLE_TOLERANCE = 1e-3  # above the rounding of a sinusoid in half precision
 
 
-def load_checkpoint(path: str | Path) -> weights.Checkpoint:
+def load_checkpoint(path: str | Path, *, content: Mapping[str, Any] | None = None) -> weights.Checkpoint:
     """Sizes and weights of a published file; `info` holds the training `step` where the file states it.
 
     An InputError where the file is damaged, another model's, or has position tables that are not the
     published network's.
+    `content` is what `read_pt` gave of the file, where it is read already.
     """
-    content = weights.read_pt(path)
+    content = weights.read_pt(path) if content is None else content
     state = dict(
         weights.find_state(content, path, "FastSpeech checkpoint", "model", "state_dict", advice=ADVICE)
     )

@@ -34,7 +34,11 @@ STATED_SIZES = {  # name -> nesting depth of its lists of integers
 
 
 def load_checkpoint(
-    path: str | Path, ema: bool = False, config: str | Path | None = None
+    path: str | Path,
+    ema: bool = False,
+    config: str | Path | None = None,
+    *,
+    content: Mapping[str, Any] | None = None,
 ) -> weights.Checkpoint:
     """Sizes, folded weights and settings of a generator; `ema` asks for the averaged weights.
 
@@ -44,9 +48,10 @@ def load_checkpoint(
 
     `info` holds `ema_available`, `mel` (a MelContract, or None where the file does not state it), `epoch`
     where known, and the audio settings that were found.
+    `content` is what `read_pt` gave of the file, where it is read already.
     """
     path = Path(path)
-    content = weights.read_pt(path)
+    content = weights.read_pt(path) if content is None else content
     if "mpd" in content and not (content.get("generator") or content.get("gen_ema")):
         raise InputError(
             f"checkpoint {path} holds the discriminators, which only training needs: "

@@ -41,7 +41,11 @@ BLOCK_DEFAULTS = {
 
 
 def load_checkpoint(
-    path: str | Path, ema: bool = False, config: str | Path | None = None
+    path: str | Path,
+    ema: bool = False,
+    config: str | Path | None = None,
+    *,
+    content: Mapping[str, Any] | None = None,
 ) -> weights.Checkpoint:
     """Sizes and weights of a recogniser; `ema` asks for the averaged weights.
 
@@ -51,9 +55,10 @@ def load_checkpoint(
     last but one.
 
     `info` holds `ema_available`, `mel` (a MelContract), and `epoch`, `step` and `best_wer` where known.
+    `content` is what `read_pt` gave of the file, where it is read already.
     """
     path = Path(path)
-    content = weights.read_pt(path)
+    content = weights.read_pt(path) if content is None else content
     average = "ema_state_dict" if ema else None
     state = weights.find_state(content, path, "Jasper checkpoint", "state_dict", average=average)
     state = current_names(state)

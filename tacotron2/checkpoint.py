@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,12 +15,15 @@ from tacotron2.model import Tacotron2
 ADVICE = ".\nGive the file of an acoustic model, as training saved it."
 
 
-def load_checkpoint(path: str | Path, ema: bool = False) -> weights.Checkpoint:
+def load_checkpoint(
+    path: str | Path, ema: bool = False, *, content: Mapping[str, Any] | None = None
+) -> weights.Checkpoint:
     """Sizes, weights and settings of a Tacotron 2 file, which never has averaged weights (`ema`).
 
     `info` holds `ema_available`, and `epoch` and `iteration` where known.
+    `content` is what `read_pt` gave of the file, where it is read already.
     """
-    content = weights.read_pt(path)
+    content = weights.read_pt(path) if content is None else content
     if ema:
         raise InputError(f"checkpoint {path} holds no averaged weights: load it without EMA")
     state = weights.find_state(content, path, "Tacotron 2 checkpoint", "state_dict", advice=ADVICE)

@@ -22,16 +22,19 @@ STATED_WN_SIZES = {"n_layers": "wn_layers", "kernel_size": "wn_kernel_size", "n_
 COPIES = ("WN_rev.", "convinv_rev.")
 
 
-def load_checkpoint(path: str | Path, config: WaveglowConfig | None = None) -> weights.Checkpoint:
+def load_checkpoint(
+    path: str | Path, config: WaveglowConfig | None = None, *, content: Mapping[str, Any] | None = None
+) -> weights.Checkpoint:
     """Sizes, folded weights with the inverses of the 1x1 convolutions, and facts of a published file.
 
     The hop, which shapes do not determine, is the published one. A file whose weights have other sizes than
     `config`, or than its own config states, is refused.
 
     `info` holds `mel` (None: no file states its mel) and `epoch` where known.
+    `content` is what `read_pt` gave of the file, where it is read already.
     """
     path = Path(path)
-    content = weights.read_pt(path)
+    content = weights.read_pt(path) if content is None else content
     state = weights.find_state(content, path, "WaveGlow", "state_dict", "model")
     state = current_names(weights.fold_weight_norm(state, path))
     weights.check_finite(state, path)

@@ -21,9 +21,9 @@ def build_network(stage: Stage, source: ModelSource) -> torch.nn.Module:
         network.remove_weight_norm()
     if not network.state_dict():  # it computes something fixed, such as the denoiser
         return network.eval()
-    state = {name: torch.from_numpy(value) for name, value in source.state.items()}
-    try:
-        missing, unexpected = network.load_state_dict(state, strict=False)
+    state = {name: torch.from_numpy(value).contiguous() for name, value in source.state.items()}
+    try:  # assigned, the weights stay the source's own memory: there is no second copy of them on a CPU
+        missing, unexpected = network.load_state_dict(state, strict=False, assign=True)
     except RuntimeError:  # tensors of other shapes; PyTorch lists them all
         wanted = network.state_dict()
         shapes = {n: (x.shape, wanted[n].shape) for n, x in state.items() if n in wanted and x.numel() > 1}

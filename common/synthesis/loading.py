@@ -15,15 +15,7 @@ from common.config.hparams import shown
 from common.engines import Engine
 from common.errors import InputError, require_torch, unknown
 from common.registry import KIND_WORDS, get_model
-from common.stages.choose import (
-    KERNELS,
-    KINDS,
-    choose_stages,
-    kernel_advice,
-    kernel_stages,
-    kernels_of,
-    pads_masked,
-)
+from common.stages.choose import KERNELS, choose_stages, kernel_advice, kernel_stages, kernels_of, pads_masked
 from common.synthesis.driver import Driver
 from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource, load_voice
@@ -35,7 +27,10 @@ def choose_sources(
     checkpoints: Sequence[str] = (),
     overrides: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, ModelSource]:
-    """The acoustic model's and the vocoder's source: from checkpoints where given, else from the voice."""
+    """The source of each kind that is wanted: from checkpoints where given, else from the voice.
+
+    `wanted` names the acoustic model, the vocoder or both; a name that is None leaves the choice open.
+    """
     for kind, name in wanted.items():
         if name is not None:
             get_model(name, kind)
@@ -55,16 +50,16 @@ def choose_sources(
         if wanted[kind] not in (None, source.model):
             raise InputError(f"checkpoint {path} is a {source.model}, not a {wanted[kind]}")
         sources[kind] = source
-    if len(sources) < len(KINDS):
+    if len(sources) < len(wanted):
         loaded = load_voice(voice)
-        for kind in KINDS:
+        for kind in wanted:
             if kind not in sources:
                 models = loaded.models_of(kind)
                 if not models and wanted[kind] is None:
                     raise InputError(f"voice {loaded.name!r} has no {kind} model")
                 sources[kind] = loaded.source(wanted[kind] or models[0])
     overrides = overrides or {}
-    return {kind: override(sources[kind], overrides.get(sources[kind].model, {})) for kind in KINDS}
+    return {kind: override(sources[kind], overrides.get(sources[kind].model, {})) for kind in wanted}
 
 
 def override(source: ModelSource, values: Mapping[str, Any]) -> ModelSource:

@@ -5,6 +5,7 @@ Only the backend's process has the module `triton_python_backend_utils`.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 from abc import ABC, abstractmethod
@@ -39,9 +40,13 @@ class Model(ABC):
         self.instance = (args["model_instance_kind"], args["model_instance_device_id"])
         self.choose(parameters, folder)
         self.load()
+        release_freed_memory()
 
     def choose(self, parameters: Mapping[str, str], folder: Path) -> None:
-        """Reads which models speak, of a config's parameters and the folder of its version."""
+        """Reads which models speak, of a config's parameters and the folder of its version.
+
+        The sources of checkpoints have no weights: `load` reads those that this model runs.
+        """
         self.choice = ModelChoice.read(parameters, folder)
         self.sources = self.choice.sources()
 
@@ -219,6 +224,12 @@ class MelToAudio(BatchModel):
     def answer(self, made: Sequence[Any]) -> dict[str, Array]:
         lengths = np.array([[len(audio)] for audio in made])
         return {tensors.AUDIO.name: padded(made), tensors.AUDIO_LENGTH.name: lengths}
+
+
+def release_freed_memory() -> None:
+    """Gives the system what was freed: glibc keeps what reading a checkpoint took, as much as its weights."""
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
 
 
 def in_json(analysis: Analysis) -> bytes:

@@ -8,15 +8,16 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
-from common.audio.contract import require_same_contract
+from common.audio.contract import MelContract, require_same_contract
 from common.config.deployment import Deployment
 from common.recognition.loading import make_recogniser
 from common.recognition.recogniser import Recogniser
+from common.registry import get_model
 from common.stages.choose import KERNELS, KINDS, choose_stages, deployment_of, pads_masked, parse_backends
 from common.synthesis.driver import Driver
 from common.synthesis.loading import choose_sources, make_driver, override, pick_device
 from common.weights.ears import read_recogniser
-from common.weights.voices import ModelSource
+from common.weights.voices import FrontendSpec, ModelSource
 
 LAID_IN = "./"  # begins the path of a file in the folder of a model's version
 TEXTS = {"acoustic", "vocoder", "voice", "ear", "backend", "decoder"}  # fields that are no JSON
@@ -82,29 +83,46 @@ class ModelChoice(Choice):
     vocoder: str | None = None
     voice: str | None = None
     decoder: str | None = None
-    warm_up: bool | None = (
-        None  # every length and batch runs once before a model is ready; None: see `warms_up`
-    )
+    # Every length and batch runs once before a model is ready; None: see `warms_up`.
+    warm_up: bool | None = None
+    # By kind, all but the weights of each model from a checkpoint, as `describe` gives it: each of
+    # Triton's models reads the checkpoint of what it runs, and no other.
+    described: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def stored_sources(self) -> dict[str, ModelSource]:
+        """The acoustic model's and the vocoder's as they are stored; described ones have no weights."""
+        if not self.described:
+            return choose_sources(self._wanted(*KINDS), self.voice, self.checkpoints)
+        sources = {kind: read_description(text) for kind, text in self.described.items()}
+        from_voice = self._wanted(*(kind for kind in KINDS if kind not in sources))
+        sources |= choose_sources(from_voice, self.voice)
+        return {kind: sources[kind] for kind in KINDS}
 
     def sources(self) -> dict[str, ModelSource]:
-        """The acoustic model's and the vocoder's."""
-        wanted = {"acoustic": self.acoustic, "vocoder": self.vocoder}
-        sources = choose_sources(wanted, self.voice, self.checkpoints, self.overrides)
+        """The same with the overrides."""
+        return self.overridden(self.stored_sources())
+
+    def overridden(self, stored: Mapping[str, ModelSource]) -> dict[str, ModelSource]:
+        """Stored sources with the overrides; an InputError where their mel contracts differ."""
+        sources = {kind: override(one, self.overrides.get(one.model, {})) for kind, one in stored.items()}
         first, second = (sources[kind] for kind in KINDS)
         require_same_contract(first.mel, second.mel, (first.model, second.model))
         return sources
+
+    def _wanted(self, *kinds: str) -> dict[str, str | None]:
+        return {kind: getattr(self, kind) for kind in kinds}
 
     def backends(self, sources: Mapping[str, ModelSource]) -> dict[str, str]:
         return parse_backends(self.backend, {kind: source.model for kind, source in sources.items()})
 
     def driver(self, kind: str, device: str) -> Driver:
-        """The acoustic model or the vocoder on its engines."""
-        sources = self.sources()
+        """The acoustic model or the vocoder on its engines; no other model's weights are read."""
+        laid_in = [text for text in self.checkpoints if text.startswith(f"{kind}=")]
+        source = choose_sources(self._wanted(kind), self.voice, laid_in, self.overrides)[kind]
         form = self.decoder if kind == "acoustic" else None
-        how = self.deployment(sources[kind].model)
-        return make_driver(
-            sources[kind], self.backends(sources)[kind], device, self.threads, form, deployment=how
-        )
+        backend = self.backends(self.sources())[kind]
+        how = self.deployment(source.model)
+        return make_driver(source, backend, device, self.threads, form, deployment=how)
 
     def limits(self, sources: Mapping[str, ModelSource]) -> tuple[int, int]:
         """The longest utterance in symbols, and the texts of a batch, as the stages declare them."""
@@ -122,6 +140,33 @@ class ModelChoice(Choice):
                 longest = [stage.dynamic_dims["text"].max for stage in stages if "text" in stage.dynamic_dims]
                 longest += [bucket.text for bucket in buckets[-1:]]
         return min(longest), min(batches)
+
+
+def describe(source: ModelSource) -> dict[str, Any]:
+    """All of a source but its weights and graphs, for JSON."""
+    return {
+        "model": source.model,
+        "config": asdict(source.config),
+        "mel": asdict(source.mel),
+        "settings": asdict(source.settings),
+        "frontend": source.frontend
+        and {"name": source.frontend.name, "options": dict(source.frontend.options)},
+        "published": source.given_state is not None,
+    }
+
+
+def read_description(description: Mapping[str, Any]) -> ModelSource:
+    """The source that `describe` was given, without weights."""
+    model, frontend = get_model(description["model"]), description["frontend"]
+    return ModelSource(
+        model=model.name,
+        config=model.config_class(**description["config"]),
+        weights=Path(f"no weights of {model.name}"),
+        mel=MelContract(**description["mel"]),
+        frontend=FrontendSpec(**frontend) if frontend else None,
+        settings=model.settings_class(**description["settings"]),
+        given_state={} if description["published"] else None,  # it decides which stages run
+    )
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from common.files import write_bytes
-from common.registry import get_model
 from common.serve.pairs import FIRST_WORDS
 from common.stages import stages_of
 from common.stages.choose import KINDS
 from common.triton import tensors
-from common.triton.choice import LAID_IN, EarChoice, ModelChoice
+from common.triton.choice import LAID_IN, EarChoice, ModelChoice, describe
 from common.triton.config import TYPES, Word, tensor_entry, to_text
 from common.triton.tensors import (
     ACOUSTIC,
@@ -34,7 +33,7 @@ from common.triton.tensors import (
 )
 from common.weights.ears import list_ears, load_ear
 from common.weights.published import parse_checkpoint, read_checkpoint
-from common.weights.voices import list_voices, load_voice
+from common.weights.voices import ModelSource, list_voices, load_voice
 
 VERSION = "1"
 PROBE = Path(__file__).parent / "probe.py"
@@ -51,6 +50,7 @@ CODE = '''"""Written by `melforge triton`. Melforge must be installed in the Pyt
 
 from common.triton.{} import {} as TritonPythonModel  # noqa: F401
 '''
+KINDS_OF = {FRONTEND: (), ACOUSTIC: ("acoustic",), VOCODER: ("vocoder",), STREAM: KINDS}  # kinds of models
 HEAD = "# Written by `melforge triton`; docs/triton.md says what may be changed.\n"
 
 
@@ -66,7 +66,8 @@ class Layout:
 
 def write_repository(folder: Path, choice: ModelChoice, layout: Layout) -> list[str]:
     """Writes all models, over those that are there, and gives their names."""
-    sources = choice.sources()
+    stored = choice.stored_sources()
+    sources = choice.overridden(stored)
     longest, batch = choice.limits(sources)
     mel = sources["acoustic"].mel
     batch_size = min(layout.batch_size or batch, batch)
@@ -76,7 +77,10 @@ def write_repository(folder: Path, choice: ModelChoice, layout: Layout) -> list[
     for name, signature in signatures(mel.n_mel_channels).items():
         version = folder / name / VERSION
         version.mkdir(parents=True, exist_ok=True)
-        parameters = {**about, **({} if name == WHOLE else lay_in(named, version).parameters())}
+        parameters = {
+            **about,
+            **({} if name == WHOLE else lay_in(named, version, stored, KINDS_OF[name]).parameters()),
+        }
         config = model_config(name, signature, batch_size, layout)
         if name == VOCODER and layout.device != "cpu":
             parameters |= ON_GPU
@@ -207,22 +211,30 @@ def lay_in_ear(choice: EarChoice, version: Path) -> EarChoice:
     return replace(choice, ear=f"{LAID_IN}ear")
 
 
-def lay_in(choice: ModelChoice, version: Path) -> ModelChoice:
-    """The choice with its files copied into a model's version: no path of this machine is left."""
+def lay_in(
+    choice: ModelChoice, version: Path, stored: Mapping[str, ModelSource], kinds: Sequence[str]
+) -> ModelChoice:
+    """The choice with its files copied into a model's version: no path of this machine is left.
+
+    Of checkpoints those of the `kinds` that it runs are copied; all are described, as they are `stored`.
+    """
+    paths = {path for _, path in map(parse_checkpoint, choice.checkpoints)}
+    given = {kind: source for kind, source in stored.items() if source.weights in paths}
     checkpoints, voice = [], None
-    for text in choice.checkpoints:
-        word, path = parse_checkpoint(text)
-        source = read_checkpoint(path, word)
-        name = f"{source.model}{path.suffix}"  # training runs give all their files the same name
-        shutil.copyfile(path, version / name)
-        checkpoints.append(f"{get_model(source.model).kind}={LAID_IN}{name}")
-    if len(checkpoints) < len(KINDS):
+    for kind in kinds:
+        if kind in given:
+            path = given[kind].weights
+            name = f"{given[kind].model}{path.suffix}"  # training runs give all their files the same name
+            shutil.copyfile(path, version / name)
+            checkpoints.append(f"{kind}={LAID_IN}{name}")
+    if len(given) < len(KINDS):
         found = load_voice(choice.voice)
         voice = found.name
         if choice.voice is not None and choice.voice not in list_voices():
             shutil.copytree(found.folder, version / "voice", dirs_exist_ok=True)
             voice = f"{LAID_IN}voice"
-    return replace(choice, checkpoints=tuple(checkpoints), voice=voice)
+    described = {kind: describe(source) for kind, source in given.items()}
+    return replace(choice, checkpoints=tuple(checkpoints), voice=voice, described=described)
 
 
 def warm_ups(sources: Mapping[str, Any], longest: int, n_mels: int) -> dict[str, dict[str, np.ndarray]]:

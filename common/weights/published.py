@@ -1,10 +1,12 @@
 """Published checkpoints, and the weights that a training run wrote, as `ModelSource`s."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from common.audio.contract import MelContract
 from common.config.typed import build_section, typed_options
@@ -53,35 +55,36 @@ def read_checkpoint(path: Path, kind: str | None = None) -> ModelSource:
         raise InputError(f"checkpoint {path} is a folder: give the file in it")
     if not path.is_file():
         raise FileNotFoundError(f"checkpoint {path} not found")
-    trained = path.suffix == ".safetensors"
-    model = _recognise(path, trained)
-    if kind not in (None, model.name, model.kind):
-        raise InputError(f"checkpoint {path} is a {model.name} ({model.kind}), not a {kind}")
-    source = _read_trained(path, model) if trained else _read_published(path, model)
-    return replace(source, words=("--checkpoint", f"{model.kind}={path}"))
-
-
-def _recognise(path: Path, trained: bool) -> ModelSpec:
-    if trained:
-        found = set(read_weights(path)[0])
+    if path.suffix == ".safetensors":
+        state, metadata = read_weights(path)
+        model = _recognise(path, state.keys(), kind)
+        source = _read_trained(path, model, state, metadata)
     else:
         require_torch(f"the published checkpoint {path}")
         from common.weights.checkpoint import PREFIX, read_pt
 
         content = read_pt(path)
         states = [content, *(value for value in content.values() if isinstance(value, Mapping))]
-        found = {PREFIX.sub("", str(name)) for state in states for name in state}
-    for model in MODELS.values():
-        if not found.isdisjoint(model.marks):
-            return model
-    raise InputError(
-        f"checkpoint {path} is of none of the models known here ({', '.join(names())}); "
-        f"it holds {', '.join(sorted(found)[:4]) or 'nothing'}"
-    )
+        model = _recognise(path, {PREFIX.sub("", str(name)) for state in states for name in state}, kind)
+        source = _read_published(path, model, content)
+    return replace(source, words=("--checkpoint", f"{model.kind}={path}"))
 
 
-def _read_published(path: Path, model: ModelSpec) -> ModelSource:
-    checkpoint = model.module("checkpoint").load_checkpoint(path)
+def _recognise(path: Path, found: Set[str], kind: str | None) -> ModelSpec:
+    """The model whose weights have the names `found`; an InputError where it is not of this kind."""
+    model = next((one for one in MODELS.values() if not found.isdisjoint(one.marks)), None)
+    if model is None:
+        raise InputError(
+            f"checkpoint {path} is of none of the models known here ({', '.join(names())}); "
+            f"it holds {', '.join(sorted(found)[:4]) or 'nothing'}"
+        )
+    if kind not in (None, model.name, model.kind):
+        raise InputError(f"checkpoint {path} is a {model.name} ({model.kind}), not a {kind}")
+    return model
+
+
+def _read_published(path: Path, model: ModelSpec, content: Mapping[str, Any]) -> ModelSource:
+    checkpoint = model.module("checkpoint").load_checkpoint(path, content=content)
     info, where = checkpoint.info, f"checkpoint {path}"
     if (mel := info.get("mel")) is None:
         stated = {f.name: info[f.name] for f in fields(MelContract) if info.get(f.name) is not None}
@@ -103,9 +106,10 @@ def _read_published(path: Path, model: ModelSpec) -> ModelSource:
     )
 
 
-def _read_trained(path: Path, model: ModelSpec) -> ModelSource:
+def _read_trained(
+    path: Path, model: ModelSpec, state: Mapping[str, np.ndarray], metadata: Mapping[str, str]
+) -> ModelSource:
     """What a recipe wrote: safetensors with the config and the mel contract as JSON in its metadata."""
-    state, metadata = read_weights(path)
     if "config" not in metadata:
         raise InputError(f"checkpoint {path} holds no config: give the weights.safetensors of a training run")
     info = _json(metadata.get("info", "{}"), path)

@@ -2,20 +2,31 @@
 
 import json
 import re
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from common.cli.triton import main as write
 from common.config.deployment import Deployment
 from common.errors import InputError
 from common.speech import Controls
 from common.triton import speaking
-from common.triton.choice import ModelChoice, pick_instance_device
+from common.triton.backend import Acoustic, Frontend, MelToAudio
+from common.triton.choice import ModelChoice, describe, pick_instance_device
 from common.triton.config import Word, to_text
 from common.triton.repository import to_bytes
+from common.triton.streaming import TextToChunks
 from common.triton.tensors import signatures
 from common.weights.voices import load_voice
+from hifigan.config import HifiganConfig
+from hifigan.model import HifiganGenerator
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def test_a_config_is_text_that_people_can_read():
@@ -85,18 +96,98 @@ def test_options_say_how_the_models_run(run):
     assert "max_batch_size: 0" in configs["text_to_speech_stream"]
 
 
-def test_checkpoints_are_laid_in(trained, tmp_path):
+def read_parameters(folder):
+    """Of a model's config."""
+    entry = re.compile(r'key: "(\w+)",?\s+value \{\s+string_value: ("(?:[^"\\]|\\.)*")')
+    text = (folder / "config.pbtxt").read_text()
+    return {key: json.loads(value) for key, value in entry.findall(text)}
+
+
+def test_each_model_has_the_checkpoints_that_it_runs(trained, tmp_path):
     words = [f"--checkpoint={path}" for path in trained.values()]
     assert write([str(tmp_path / "models"), *words]) == 0
-    version = tmp_path / "models" / "vocoder" / "1"
-    text = (tmp_path / "models" / "vocoder" / "config.pbtxt").read_text()
-    entry = re.compile(r'key: "(\w+)",?\s+value \{ string_value: ("(?:[^"\\]|\\.)*") \}')
-    parameters = {key: json.loads(value) for key, value in entry.findall(text)}
-    assert "voice" not in parameters  # both models are given
-    sources = ModelChoice.read(parameters, version).sources()
-    for kind, model in (("acoustic", "fastpitch"), ("vocoder", "hifigan")):
-        assert sources[kind].weights == version / f"{model}.safetensors"
-        assert sources[kind].weights.read_bytes() == trained[model].read_bytes()
+    files = {"acoustic": "fastpitch.safetensors", "vocoder": "hifigan.safetensors"}
+    runs = {"frontend": (), "acoustic": ["acoustic"], "vocoder": ["vocoder"], "text_to_speech_stream": files}
+    for name, kinds in runs.items():
+        version = tmp_path / "models" / name / "1"
+        parameters = read_parameters(version.parent)
+        assert "voice" not in parameters  # both models are given
+        choice = ModelChoice.read(parameters, version)
+        assert choice.checkpoints == tuple(f"{kind}={version / files[kind]}" for kind in kinds)
+        assert {path.name for path in version.iterdir()} == {"model.py", *(files[kind] for kind in kinds)}
+        for kind in kinds:
+            model = files[kind].partition(".")[0]
+            assert (version / files[kind]).read_bytes() == trained[model].read_bytes()
+            assert choice.driver(kind, "cpu").source.weights == version / files[kind]
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """The folder of a repository with published checkpoints, which are gone."""
+    folder = tmp_path_factory.mktemp("published")
+    acoustic = folder / "fastpitch.pt"
+    shutil.copy(GOLDEN / "fastpitch" / "checkpoint.pt", acoustic)
+    config = HifiganConfig(n_mel_channels=20, upsample_initial_channel=64)
+    vocoder = folder / "hifigan.pt"
+    torch.save({"generator": HifiganGenerator(config).state_dict(), "config": asdict(config)}, vocoder)
+    words = (f"acoustic={acoustic}", f"vocoder={vocoder}")
+    options = [word for text in words for word in ("--checkpoint", text)]
+    assert write([str(folder / "models"), *options, "--backend", "torch", "--device", "cpu"]) == 0
+    stored = ModelChoice(checkpoints=words, backend="torch").sources()
+    acoustic.unlink()
+    vocoder.unlink()
+    return folder / "models", stored
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "files"),
+    [
+        ("frontend", Frontend, []),
+        ("acoustic", Acoustic, ["fastpitch.pt"]),
+        ("vocoder", MelToAudio, ["hifigan.pt"]),
+        ("text_to_speech_stream", TextToChunks, ["fastpitch.pt", "hifigan.pt"]),
+    ],
+)
+def test_a_model_reads_once_the_weights_that_it_runs(name, make, files, published, monkeypatch):
+    folder, stored = published
+    read, load = [], torch.load
+    monkeypatch.setattr(torch, "load", lambda path, **how: read.append(path) or load(path, **how))
+    model = make()
+    model.instance = ("CPU", "0")
+    model.choose(read_parameters(folder / name), folder / name / "1")
+    assert read == []
+    model.load()
+    try:
+        assert read == [folder / name / "1" / file for file in files]
+    finally:
+        if isinstance(model, TextToChunks):
+            model.finalize()
+    for kind, source in model.sources.items():
+        for field in ("model", "config", "mel", "settings", "frontend", "controls", "speakers"):
+            assert getattr(source, field) == getattr(stored[kind], field), (kind, field)
+    assert model.choice.limits(model.sources) == ModelChoice(backend="torch").limits(stored)
+
+
+def test_a_frontend_needs_no_checkpoint(published):
+    folder, stored = published
+    model = Frontend()
+    model.choose(read_parameters(folder / "frontend"), folder / "frontend" / "1")
+    model.load()
+    wanted = stored["acoustic"].frontend.build()("Hello there.")
+    (made,) = model.make(["Hello there."])
+    np.testing.assert_array_equal(made.utterances[0].ids, wanted.utterances[0].ids)
+    with pytest.raises(InputError, match="the control 'sigma' would change nothing"):
+        model.controls(SimpleNamespace(parameters=lambda: '{"sigma": 0.5}'))
+
+
+def test_an_override_counts_for_a_described_model(trained, tmp_path):
+    stored = ModelChoice(checkpoints=tuple(map(str, trained.values()))).stored_sources()
+    described = {kind: describe(source) for kind, source in stored.items()}
+    overrides = {"fastpitch": {"mask_padding": False}}
+    choice = ModelChoice(described=described, overrides=overrides)
+    read = ModelChoice.read(choice.parameters(), tmp_path)
+    assert stored["acoustic"].config.mask_padding and not read.sources()["acoustic"].config.mask_padding
+    assert read.stored_sources()["acoustic"].config == stored["acoustic"].config
 
 
 def test_what_a_config_says_is_what_its_model_loads(tmp_path):
