@@ -11,8 +11,18 @@ import sys
 import sysconfig
 import tempfile
 from pathlib import Path
+from typing import NoReturn
 
-import pytriton
+
+def fail(sentence: str) -> NoReturn:
+    print(f"error: {sentence}", file=sys.stderr)
+    sys.exit(2)
+
+
+try:
+    import pytriton
+except ImportError as error:
+    fail(f"{error.name} is missing: the environment of pip install -e '.[tritonserver]' has it")
 
 
 def main(repository: str, *options: str) -> None:
@@ -24,7 +34,7 @@ def main(repository: str, *options: str) -> None:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     stub = server / "python_backend_stubs" / version / "triton_python_backend_stub"
     if not stub.is_file():
-        sys.exit(f"error: nvidia-pytriton has nothing for Python {version}")
+        fail(f"nvidia-pytriton has nothing for Python {version}")
     for path in (*(server / "backends" / "python").iterdir(), stub):
         (backends / "python" / path.name).symlink_to(path)
     # That process takes the first libpython and the first python3 that it finds. The library is alone in
