@@ -73,6 +73,19 @@ def normalise_kernel(
     tl.store(out + at, y.to(out.dtype.element_ty), mask=there)
 
 
+@triton.jit
+def before_sum(x, given, inside, channel, column, size, begin, wanted, mean, deviation, scale, offset):
+    """Of columns of a channel: normalised sources (SOURCES, BLOCK) and the gradient of their sum (BLOCK,)."""
+    there = column < size
+    value = tl.load(x + begin[:, None] + column[None, :], mask=wanted, other=0.0).to(tl.float32)
+    value = (value - mean[:, None]) * deviation[:, None]
+    y = tl.sum(value * scale[:, None] + offset[:, None], 0)
+    at = tl.cast(channel, tl.int64) * size + column
+    gradient = tl.load(given + at, mask=there, other=0.0).to(tl.float32)
+    gradient *= tl.load(inside + column, mask=there, other=0.0).to(tl.float32)
+    return value, tl.where(y > 0.0, gradient, 0.0)
+
+
 @triton.jit(do_not_specialize=["channels", "units", "sources"])
 def sums_kernel(
     x, given, weight, bias, inside, means, deviations, weight_sums, bias_sums, channels, units, sources,
@@ -95,15 +108,10 @@ def sums_kernel(
     of_bias = tl.zeros((BLOCK,), tl.float32)
     for start in range(split * share, tl.minimum((split + 1) * share, size), BLOCK):
         column = start + tl.arange(0, BLOCK)
-        there = column < size
-        wanted = known[:, None] & there[None, :]
-        value = tl.load(x + begin[:, None] + column[None, :], mask=wanted, other=0.0).to(tl.float32)
-        value = (value - mean[:, None]) * deviation[:, None]
-        y = tl.sum(value * scale[:, None] + offset[:, None], 0)
-        at = tl.cast(channel, tl.int64) * size + column
-        gradient = tl.load(given + at, mask=there, other=0.0).to(tl.float32)
-        gradient *= tl.load(inside + column, mask=there, other=0.0).to(tl.float32)
-        gradient = tl.where(y > 0.0, gradient, 0.0)
+        wanted = known[:, None] & (column < size)[None, :]
+        value, gradient = before_sum(
+            x, given, inside, channel, column, size, begin, wanted, mean, deviation, scale, offset
+        )
         of_weight += gradient[None, :] * value
         of_bias += gradient
     tl.store(weight_sums + row * SPLITS + split, tl.sum(of_weight, 1), mask=known)
@@ -133,17 +141,12 @@ def gradients_kernel(
     bias_sum = tl.sum(tl.load(bias_sums + channel * SPLITS + split), 0)
     if tl.program_id(1) == 0:
         tl.store(of_weight + row, weight_sum, mask=known)
-        tl.store(of_bias + row, weight_sum * 0.0 + bias_sum, mask=known)
+        tl.store(of_bias + row, bias_sum, mask=known)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    there = column < size
-    wanted = known[:, None] & there[None, :]
-    value = tl.load(x + begin[:, None] + column[None, :], mask=wanted, other=0.0).to(tl.float32)
-    value = (value - mean[:, None]) * deviation[:, None]
-    y = tl.sum(value * scale[:, None] + offset[:, None], 0)
-    at = tl.cast(channel, tl.int64) * size + column
-    gradient = tl.load(given + at, mask=there, other=0.0).to(tl.float32)
-    gradient *= tl.load(inside + column, mask=there, other=0.0).to(tl.float32)
-    gradient = tl.where(y > 0.0, gradient, 0.0)
+    wanted = known[:, None] & (column < size)[None, :]
+    value, gradient = before_sum(
+        x, given, inside, channel, column, size, begin, wanted, mean, deviation, scale, offset
+    )
     found = gradient[None, :] - bias_sum / size - value * (weight_sum / size)[:, None]
     found *= (scale * deviation)[:, None]
     tl.store(of_x + begin[:, None] + column[None, :], found.to(of_x.dtype.element_ty), mask=wanted)
