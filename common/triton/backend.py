@@ -70,7 +70,7 @@ class Model(ABC):
 
     def load_driver(self, kind: str) -> AcousticModel | Vocoder:
         """The acoustic model or the vocoder, once every length and batch has run that Triton may ask for."""
-        driver = self.choice.driver(kind, self.device(kind))
+        driver = self.choice.driver(kind, self.sources, self.device(kind))
         assert isinstance(driver, AcousticModel | Vocoder)
         if self.warms_up(kind):
             _, most = self.choice.limits(self.sources)

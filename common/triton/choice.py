@@ -115,12 +115,12 @@ class ModelChoice(Choice):
     def backends(self, sources: Mapping[str, ModelSource]) -> dict[str, str]:
         return parse_backends(self.backend, {kind: source.model for kind, source in sources.items()})
 
-    def driver(self, kind: str, device: str) -> Driver:
-        """The acoustic model or the vocoder on its engines; no other model's weights are read."""
+    def driver(self, kind: str, sources: Mapping[str, ModelSource], device: str) -> Driver:
+        """One of `sources`, acoustic model or vocoder, on its engines; only its weights are read."""
         laid_in = [text for text in self.checkpoints if text.startswith(f"{kind}=")]
         source = choose_sources(self._wanted(kind), self.voice, laid_in, self.overrides)[kind]
         form = self.decoder if kind == "acoustic" else None
-        backend = self.backends(self.sources())[kind]
+        backend = self.backends(sources)[kind]
         how = self.deployment(source.model)
         return make_driver(source, backend, device, self.threads, form, deployment=how)
 

@@ -149,7 +149,7 @@ def test_lengths_are_warm_where_each_new_one_costs_or_as_asked(
     made = []
     monkeypatch.setattr("common.triton.backend.warm_up_model", lambda driver, sizes: made.append(sizes) or [])
     monkeypatch.setattr("common.triton.choice.pick_device", lambda backend: device.partition(":")[0])
-    monkeypatch.setattr(ModelChoice, "driver", lambda self, kind, place: getattr(tts, kind))
+    monkeypatch.setattr(ModelChoice, "driver", lambda self, kind, sources, place: getattr(tts, kind))
     model = MelToAudio()
     model.instance = ("CPU" if device == "cpu" else "GPU", device.partition(":")[2])
     model.choice = ModelChoice(backend=backend, warm_up=asked)

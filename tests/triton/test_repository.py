@@ -118,7 +118,7 @@ def test_each_model_has_the_checkpoints_that_it_runs(trained, tmp_path):
         for kind in kinds:
             model = files[kind].partition(".")[0]
             assert (version / files[kind]).read_bytes() == trained[model].read_bytes()
-            assert choice.driver(kind, "cpu").source.weights == version / files[kind]
+            assert choice.driver(kind, choice.sources(), "cpu").source.weights == version / files[kind]
 
 
 @pytest.fixture(scope="module")
