@@ -43,7 +43,7 @@ OVERHEAD = 8  # times what a step takes in a long input: a step in the shortest,
 NOT_CHECKED = "not_checked"  # in a graph's note: the sizes that were left out
 WEIGHTS = "weights.safetensors"
 # Part of the cache's key: raise it when an exported graph would come out differently.
-EXPORTER_VERSION = 4
+EXPORTER_VERSION = 5
 # Where a graph says that its weights are, a file that there never is. Other programs then name it in their
 # error; a weights.safetensors beside the graph they would take for the weights' raw bytes, and compute NaN.
 NO_WEIGHTS = "use melforge export"
