@@ -209,6 +209,10 @@ def lay_in_ear(choice: EarChoice, version: Path, stored: ModelSource, takes_weig
     if choice.checkpoints:
         name = f"{stored.model}{stored.weights.suffix}"
         shutil.copyfile(stored.weights, version / name)
+        beside = version / f"{stored.model}.yaml"
+        beside.unlink(missing_ok=True)  # an earlier checkpoint's
+        if stored.config_file:
+            shutil.copyfile(stored.config_file, beside)
         return replace(choice, checkpoints=(f"recogniser={LAID_IN}{name}",))
     found = load_ear(choice.ear)
     if choice.ear is None or choice.ear in list_ears():

@@ -101,6 +101,7 @@ def _read_published(path: Path, model: ModelSpec, content: Mapping[str, Any]) ->
         frontend=frontend,
         settings=build_settings(model.name, pitch, where),
         given_state=checkpoint.numpy_state(),
+        config_file=info.get("config_file"),
     )
 
 

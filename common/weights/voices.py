@@ -50,6 +50,7 @@ class ModelSource:
     frontend: FrontendSpec | None = None  # acoustic models only
     settings: Any = None  # an instance of the model's `settings_class`; None: its defaults
     given_state: Mapping[str, np.ndarray] | None = None  # where `weights` is in a published layout
+    config_file: Path | None = None  # from which `config` was read, where it stands beside `weights`
     words: tuple[str, ...] = ()  # that ask for it on a command line
     # What this source's engines share: torch's network, a graph's session. It goes with the last of them.
     networks: MutableMapping = field(default_factory=WeakValueDictionary)

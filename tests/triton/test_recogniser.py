@@ -26,6 +26,7 @@ from common.synthesis.stage_engines import StageEngines
 from common.triton.client import HttpClient
 from common.triton.recogniser_models import Decoder, Encoder, Features
 from common.triton.tensors import recogniser_signatures
+from jasper.checkpoint import read_config
 from tests.jasper.test_model import GOLDEN
 from tests.plain_server import answering
 from tests.triton.conftest import PATIENCE, ROOT, free_ports, own_environment, tritonserver
@@ -102,14 +103,16 @@ def loaded(folder, name):
 
 @pytest.fixture
 def laid_in(tmp_path):
-    """Writes a repository of a checkpoint, which is gone then; it is elsewhere."""
-    checkpoint = tmp_path / "some.pt"
+    """Writes a repository of a checkpoint with its config.yaml, which are gone then; it is elsewhere."""
+    checkpoint, config = tmp_path / "some.pt", tmp_path / "config.yaml"
 
     def laid_in(backend, *words):
         shutil.copy(GOLDEN / "checkpoint.pt", checkpoint)
+        shutil.copy(GOLDEN / "config.yaml", config)
         given = ("--ear", f"--checkpoint={checkpoint}", "--threads=1", f"--backend={backend}", *words)
         assert write([str(tmp_path / "models"), *given]) == 0
         checkpoint.unlink()
+        config.unlink()
         return (tmp_path / "models").rename(tmp_path / "moved")
 
     return laid_in
@@ -117,12 +120,13 @@ def laid_in(tmp_path):
 
 def test_a_checkpoint_is_read_once_by_the_model_that_takes_its_weights(laid_in, audios, monkeypatch):
     folder, read, load = laid_in("torch"), [], torch.load
+    config = read_config(GOLDEN / "config.yaml")
     monkeypatch.setattr(torch, "load", lambda path, **how: read.append(path) or load(path, **how))
     requests = [request(audios[:3]), request(audios[3:4])]
     for name in ("features", "jasper-pyt", "decoder"):
         model = loaded(folder, name)
         (stage,) = model.recogniser.engines
-        assert stage.removeprefix("masked_") == model.step
+        assert stage.removeprefix("masked_") == model.step and model.recogniser.config == config
         assert "state" not in vars(model.recogniser.source) or name == "jasper-pyt"
         requests = [passed_on(answer) for answer in model.execute(requests)]
     assert read == [folder / "jasper-pyt" / "1" / "jasper.pt"]
