@@ -35,7 +35,8 @@ class Choice:
     threads: int | None = None
     deployments: Mapping[str, Deployment] = field(default_factory=dict)
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    # Every length and batch runs once before a model is ready; None: see `warms_up`.
+    # Every length and batch runs once before a model is ready; None: of those that speak as `warms_up`
+    # says, of recognisers not.
     warm_up: bool | None = None
     # By kind, all but the weights of each model from a checkpoint, as `describe` gives it: each of
     # Triton's models reads the checkpoint of what it runs, and no other.

@@ -21,7 +21,7 @@ from common.recognition.transcript import greedy_text
 from common.synthesis.utterances import run_each
 from common.triton import tensors
 from common.triton.backend import BatchModel, padded
-from common.triton.choice import EarChoice, pick_instance_device, warms_up
+from common.triton.choice import EarChoice, pick_instance_device
 
 USUAL_SECONDS = 7.0  # of a recording that warms up engines whose lengths are dynamic
 
@@ -35,10 +35,10 @@ class RecogniserModel(BatchModel):
         self.ear = EarChoice.read(parameters, folder)
 
     def load(self) -> None:
-        """Where it warms up, the step has run at every length and batch then."""
+        """Where a warm-up is asked for, the step has run at every length and batch then."""
         device = pick_instance_device([self.ear.backend], *self.instance)
         self.recogniser: Recogniser = self.ear.recogniser(device, self.step)
-        if warms_up(self.ear.warm_up, [self.ear.backend], device):
+        if self.ear.warm_up:
             for frames, items in self.warm_up_runs():
                 for one in self.make([self.example(frames)] * items):
                     if isinstance(one, Exception):
