@@ -15,6 +15,7 @@ from common.text.cmudict import load_cmudict
 from common.text.frontends import get_frontend
 from common.text.split import split_sentences
 from common.training.corpus.dataset import Labels, load_labels, save_labels
+from common.training.corpus.intonation import asks_yes_or_no
 from common.training.corpus.processes import in_processes
 from common.training.corpus.texts import extra_sentences
 
@@ -94,12 +95,13 @@ def pitch_per_symbol(audio: np.ndarray, durations: np.ndarray) -> np.ndarray:
     return (totals / np.maximum(counts, 1)).astype(np.float32)
 
 
-def _speak(name: str, symbols: list[str]) -> np.ndarray:
+def _speak(line: Line, symbols: list[str]) -> np.ndarray:
     """The teacher's reading of one line, also written to its wav; the name seeds it."""
     import soundfile
 
-    audio = _worker["teacher"].speak(symbols, RATE, seed=zlib.crc32(name.encode()))
-    soundfile.write(_worker["folder"] / "wavs" / f"{name}.wav", audio, RATE, subtype="PCM_16")
+    seed = zlib.crc32(line.name.encode())
+    audio = _worker["teacher"].speak(symbols, RATE, seed, rises=asks_yes_or_no(line.text))
+    soundfile.write(_worker["folder"] / "wavs" / f"{line.name}.wav", audio, RATE, subtype="PCM_16")
     return audio
 
 
@@ -110,7 +112,7 @@ def _label(line: Line) -> tuple[np.ndarray, np.ndarray, np.ndarray] | str:
     try:
         symbols, ids = line_symbols(_worker["frontend"], line.text)
         if "teacher" in _worker:
-            audio = _speak(line.name, symbols)
+            audio = _speak(line, symbols)
         else:
             audio, rate = soundfile.read(_worker["folder"] / "wavs" / f"{line.name}.wav", dtype="float32")
             if rate != RATE:
@@ -147,16 +149,16 @@ def prepare(folder: Path, lines: list[Line], speak: bool, workers: int) -> Label
     return labels
 
 
-def _respeak(job: tuple[str, np.ndarray]) -> int:
-    name, ids = job
-    return len(_speak(name, [_worker["frontend"].symbols[i] for i in ids])) // HOP
+def _respeak(job: tuple[Line, np.ndarray]) -> int:
+    line, ids = job
+    return len(_speak(line, [_worker["frontend"].symbols[i] for i in ids])) // HOP
 
 
 def respeak(folder: Path, workers: int) -> None:
     """Makes the wavs of an existing labels.npz again; InputError where the teacher's timing is another."""
     labels = load_labels(folder)
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
-    jobs = list(zip(labels.names, labels.ids, strict=True))
+    jobs = list(zip(map(Line, labels.names, labels.texts), labels.ids, strict=True))
     frames = list(in_processes(_respeak, jobs, workers, "speaking", _start_worker, folder, True, False))
     different = int((np.array(frames) != labels.frames).sum())
     if different:
@@ -179,7 +181,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     option = parser.add_argument
     option("--corpus", type=Path, required=True, help="folder with metadata.csv and wavs/, LJSpeech's format")
     option("--transcripts", type=Path, help="name|text lines for the teacher voice to read into the folder")
-    option("--extra", action="store_true", help="with --transcripts: add words, questions, numbers, names")
+    option(
+        "--extra",
+        action="store_true",
+        help="with --transcripts: add words, questions, dialogue, lists, numbers, names",
+    )
     option("--respeak", action="store_true", help="let the teacher make the wavs of an existing labels.npz")
     option("--limit", type=int, help="use the first N lines only")
     option("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")

@@ -5,14 +5,18 @@ alphabet: one character a phone, diphthongs as capitals, and a stress mark direc
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
 from common.errors import InputError
 from common.training.corpus.alignment import speech_bounds
+from common.training.corpus.intonation import with_rise
 
 LEAD, TAIL = 0.10, 0.14  # seconds of silence kept before and after the speech
 GAIN = 1.4  # the teacher speaks at -26.7 dBFS with peaks below 0.65
+# Of hibari-tts 0.2.1's network: the pitch in Hz of each frame, each character's duration in pairs of frames.
+PITCH, DURATIONS, FRAMES = "f0", "/Clip_output_0", 2
 
 _SHARED_VOWELS = {
     **{"A": "EY", "I": "AY", "O": "OW", "W": "AW", "Y": "OY", "ɑ": "AA", "æ": "AE", "ɔ": "AO", "ɛ": "EH"},
@@ -32,6 +36,7 @@ _CONSONANTS = _SHARED_CONSONANTS | {"T": "T", "ɾ": "T", "ʔ": "T", "x": "K", "r
 _STRESS_MARKS = {"1": "ˈ", "2": "ˌ"}
 _PLAIN = {v: k for k, v in (_SHARED_VOWELS | _SHARED_CONSONANTS).items()} | {"AH": "ə", "ER": "əɹ"}
 _STRESSED = _PLAIN | {"AH": "ʌ", "ER": "ɜɹ"}
+_SONORANTS = frozenset("lmnŋɹjwvðzʒ")
 _PUNCTUATION = {"-": "—", "'": "", "_": ""} | {mark: mark for mark in " !(),.:;?"}
 
 
@@ -76,13 +81,64 @@ class Teacher:
         from hibari import Hibari
 
         self.voice = Hibari(threads=threads)
+        self.threads = threads
 
-    def speak(self, symbols: Sequence[str], rate: int, seed: int) -> np.ndarray:
-        """One utterance as float32 `[T]` at `rate`, trimmed and a little louder than the teacher's own."""
+    def speak(self, symbols: Sequence[str], rate: int, seed: int, rises: bool = False) -> np.ndarray:
+        """One utterance as float32 `[T]` at `rate`, trimmed and a little louder than the teacher's own.
+
+        `rises`: its pitch rises from the last stressed vowel on, as a yes/no question's does.
+        """
         import soxr
 
-        audio = self.voice.from_phonemes(to_misaki(symbols).strip(), seed=seed)
+        phonemes = to_misaki(symbols).strip()
+        speak = self._speak_rising if rises else self.voice.from_phonemes
+        audio = speak(phonemes, seed=seed)
         audio = soxr.resample(audio, self.voice.sample_rate, rate).astype(np.float32)
         begin, end = speech_bounds(audio, rate)
         spoken = audio[max(0, int((begin - LEAD) * rate)) : int((end + TAIL) * rate)]
         return np.clip(spoken * GAIN, -0.99, 0.99)
+
+    def _speak_rising(self, phonemes: str, seed: int) -> np.ndarray:
+        from hibari import dsp
+
+        spoken = [c for c in phonemes if c in self.voice.vocab]
+        first, last = rising_part(spoken)
+        inputs = {"ids": np.array([self.voice.ids(phonemes)], np.int64), "speed": np.ones(1, np.float32)}
+        predict, decode = self._stages
+        pitch, durations = map(np.asarray, predict.run([PITCH, DURATIONS], inputs))
+        ends = FRAMES * durations.reshape(-1).round().astype(int).cumsum()  # [0] is that of a pad
+        pitch = with_rise(pitch[0], ends[first], ends[last + 1])
+        spectra = decode.run(None, inputs | {PITCH: pitch[None]})
+        return dsp.synth(*(np.asarray(one)[0] for one in spectra), pitch, np.random.default_rng(seed))
+
+    @cached_property
+    def _stages(self):
+        """The teacher's network twice: with the durations as an output, and with the pitch as an input."""
+        import onnx
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = self.threads
+        options.log_severity_level = 3
+        with_durations = onnx.load(self.voice.model_path)
+        with_durations.graph.output.append(onnx.helper.make_empty_tensor_value_info(DURATIONS))
+        from_pitch = onnx.load(self.voice.model_path)
+        graph = from_pitch.graph
+        graph.node.remove(next(node for node in graph.node if PITCH in node.output))
+        graph.output.remove(next(value for value in graph.output if value.name == PITCH))
+        graph.input.append(onnx.helper.make_tensor_value_info(PITCH, onnx.TensorProto.FLOAT, ["B", "F"]))
+        models = (with_durations, from_pitch)
+        return [onnxruntime.InferenceSession(model.SerializeToString(), options) for model in models]
+
+
+def rising_part(phonemes: Sequence[str]) -> tuple[int, int]:
+    """The first and the last character of misaki's in which a question rises.
+
+    From the last main stress, whose mark takes the beginning of its vowel's time, or without one from the
+    last vowel, to the last voiced phone.
+    """
+    stresses = [i for i, character in enumerate(phonemes) if character == "ˈ"]
+    vowels = [i for i, character in enumerate(phonemes) if character in _VOWELS]
+    voiced = [i for i, character in enumerate(phonemes) if character in _VOWELS or character in _SONORANTS]
+    first = (stresses or vowels or [0])[-1]
+    return first, max([first, *voiced])

@@ -1,4 +1,4 @@
-"""Sentences that LJSpeech lacks: single words, short phrases, questions, numbers, names, spelled letters.
+"""Sentences that LJSpeech lacks: words, short phrases, questions, lists, dialogue, numbers, names, letters.
 
 LJSpeech is long, declarative prose without a digit. A voice trained on it alone reads "Yes?" or "B 52"
 badly. These are drawn from the transcripts themselves, from CMUdict and from templates, seeded.
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from common.text.english.reading.number_words import cardinal, decimal, digits, ordinal, two_digits, year
 from common.text.english.reading.tables import MONTHS
+from common.training.corpus.conversation import CONVERSATION, WORDS
 
 TEMPLATES = (
     "It costs {money}.",
@@ -41,7 +42,8 @@ QUESTION_STARTS = ("did you know", "is it true", "who said", "why is it", "do yo
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def _fill(template: str, rng: random.Random) -> str:
+def fill(template: str, rng: random.Random) -> str:
+    """A sentence of a template: a word or number for each slot, and another where the slot comes again."""
     draw = rng.randint
 
     def time() -> str:
@@ -63,12 +65,33 @@ def _fill(template: str, rng: random.Random) -> str:
         "fraction": lambda: rng.choice(fractions),
         "acronym": lambda: " ".join(rng.sample(LETTERS, 3)),
     }
-    filled = re.sub(r"\{(\w+)\}", lambda m: values[m.group(1)](), template)
-    return filled[:1].upper() + filled[1:]
+    slots = re.findall(r"\{(\w+)\}", template)
+    unused = {slot: rng.sample(words, len(words)) for slot, words in WORDS.items() if slot in slots}
+    filled: list[str] = []
+
+    def word(match: re.Match[str]) -> str:
+        slot = match.group(1)
+        if slot == "same":
+            return filled[0]
+        filled.append(unused[slot].pop() if slot in unused else values[slot]())
+        return filled[-1]
+
+    text = re.sub(r"\{(\w+)\}", word, template)
+    return re.sub(r"[A-Za-z]", lambda first: first.group().upper(), text, count=1)
+
+
+def conversation(rng: random.Random) -> list[str]:
+    """So many different sentences of each kind as `CONVERSATION` says."""
+    sentences: dict[str, None] = {}
+    for count, templates in CONVERSATION.values():
+        aim = len(sentences) + count
+        while len(sentences) < aim:
+            sentences.setdefault(fill(rng.choice(templates), rng))
+    return list(sentences)
 
 
 def extra_sentences(transcripts: Sequence[str], dictionary: Sequence[str], seed: int = 7) -> list[str]:
-    """About 6,500 sentences; `dictionary` is a list of words with known pronunciations."""
+    """About 9,650 sentences; `dictionary` is a list of words with known pronunciations."""
     rng = random.Random(seed)
     words = sorted({w for line in transcripts for w in re.findall(r"[A-Za-z']{2,}", line)})
     out = [word.capitalize() + rng.choice("...?!") for word in rng.sample(words, min(1100, len(words)))]
@@ -81,8 +104,9 @@ def extra_sentences(transcripts: Sequence[str], dictionary: Sequence[str], seed:
     for line in rng.sample(list(transcripts), min(700, len(transcripts))):
         tokens = re.findall(r"[A-Za-z']+", line)[: rng.randint(5, 14)]
         out.append(f"{rng.choice(QUESTION_STARTS)} that {' '.join(tokens)}?".capitalize())
-    out += [_fill(rng.choice(TEMPLATES), rng) for _ in range(1400)]
+    out += [fill(rng.choice(TEMPLATES), rng) for _ in range(1400)]
     for _ in range(1500):
         chosen = rng.sample(list(dictionary), rng.randint(3, 6))
         out.append(rng.choice((" ", ", ")).join(chosen).capitalize() + ".")
-    return out + [", ".join(rng.sample(LETTERS, rng.randint(2, 6))) + "." for _ in range(200)]
+    out += [", ".join(rng.sample(LETTERS, rng.randint(2, 6))) + "." for _ in range(200)]
+    return out + conversation(rng)

@@ -1,5 +1,7 @@
 """Labels add up, failures are named, and what is written is what is read."""
 
+import random
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,6 +10,7 @@ import soundfile
 
 from common.training.corpus.alignment import speech_bounds, spread
 from common.training.corpus.batches import VALIDATION_UTTERANCES, validation_count
+from common.training.corpus.conversation import CONVERSATION
 from common.training.corpus.dataset import LABELS, Labels, load_audio, load_labels, save_labels
 from common.training.corpus.prepare import (
     line_symbols,
@@ -15,7 +18,7 @@ from common.training.corpus.prepare import (
     read_transcripts,
     split_sentences_into_lines,
 )
-from common.training.corpus.texts import extra_sentences
+from common.training.corpus.texts import extra_sentences, fill
 
 RATE, HOP = 22_050, 256
 SYMBOLS = [" ", "@S", "@IY1", ",", " ", "@M", "@IY1", "."]
@@ -132,3 +135,13 @@ def test_extra_sentences_are_the_same_every_time_and_hold_no_digits():
     assert first == extra_sentences(transcripts, dictionary)
     assert not any(c.isdigit() for line in first for c in line)
     assert any(line.endswith("?") for line in first)
+    spoken = first[-sum(count for count, _ in CONVERSATION.values()) :]
+    assert len(set(spoken)) == len(spoken)
+    assert not any(re.search(r"[{}|]|^[a-z]|^\W[a-z]", line) for line in spoken)
+    assert sum(len(line.split()) <= 4 for line in spoken) > 1000
+
+
+def test_slots_of_a_template_get_different_words_but_for_those_that_repeat():
+    for seed in range(20):
+        first, second, third = fill("{color}, {same}, {color}", random.Random(seed)).lower().split(", ")
+        assert first == second != third
