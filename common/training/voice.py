@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ from common.weights.voices import (
 
 if TYPE_CHECKING:
     from common.export.to_onnx import Check
+    from common.stages import Stage
 
 WEIGHTS = "weights.safetensors"  # of a model, in a run's or a voice's folder
 ABOUT = ("description", "language", "licence")
@@ -137,8 +138,6 @@ def write_voice(
     about: Mapping[str, str] | None = None,
 ) -> list[Check]:
     """Makes `folder` a voice of these models; its other files stay. Nothing is written unless all is well."""
-    from common.export.to_onnx import export_source, save_weights
-
     for source in sources:
         if (kind := get_model(source.model).kind) not in KINDS:
             what = f"{source.weights} is a {source.model}, a {KIND_WORDS[kind]}"
@@ -151,23 +150,11 @@ def write_voice(
         raise InputError("a voice needs an acoustic model, or --frontend")
     check_symbols(frontend, sources)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    checks: list[Check] = []
+    entries, checks = {}, []
     with tempfile.TemporaryDirectory(prefix=".voice-", dir=folder.parent) as name:
-        draft = Path(name)
-        entries = {}
         for source in sources:
-            weights = draft / source.model / WEIGHTS
-            save_weights(weights, halve(source))
-            kept = dataclasses.replace(source, weights=weights, graphs={}, given_state=None, networks={})
-            exported, made = export_source(kept, weights.parent)
+            entries[source.model], made = write_model(Path(name), source)
             checks += made
-            graphs = {name: graph.relative_to(draft).as_posix() for name, graph in exported.graphs.items()}
-            entries[source.model] = {
-                "config": dataclasses.asdict(source.config),
-                "weights": weights.relative_to(draft).as_posix(),
-                "graphs": graphs,
-                **({"extra": extra} if (extra := set_by_voice(source)) else {}),
-            }
         content = {
             "name": folder.name,
             **(about or {}),
@@ -175,14 +162,44 @@ def write_voice(
             "mel": dataclasses.asdict(first.mel),
             "models": entries,
         }
-        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)
-        (draft / VOICE_FILE).write_text(text, encoding="utf-8")
-        for source in sources:
-            shutil.rmtree(folder / source.model, ignore_errors=True)
-            (folder / source.model).parent.mkdir(exist_ok=True)
-            (draft / source.model).rename(folder / source.model)
-        (draft / VOICE_FILE).replace(folder / VOICE_FILE)
+        put_in_place(Path(name), folder, entries, VOICE_FILE, content)
     return checks
+
+
+def write_model(
+    draft: Path, source: ModelSource, stages: Sequence[Stage] | None = None
+) -> tuple[dict[str, Any], list[Check]]:
+    """Writes weights and graphs into a folder of the model in `draft`.
+
+    Returns the model's entry in voice.yaml or ear.yaml, and the checks of its graphs.
+    """
+    from common.export.to_onnx import export_source, save_weights
+
+    weights = draft / source.model / WEIGHTS
+    save_weights(weights, halve(source))
+    kept = dataclasses.replace(source, weights=weights, graphs={}, given_state=None, networks={})
+    exported, checks = export_source(kept, weights.parent, stages)
+    extra = set_by_voice(source)
+    entry = {
+        "config": dataclasses.asdict(source.config),
+        "weights": weights.relative_to(draft).as_posix(),
+        "graphs": {name: graph.relative_to(draft).as_posix() for name, graph in exported.graphs.items()},
+        **({"extra": extra} if extra else {}),
+    }
+    return entry, checks
+
+
+def put_in_place(
+    draft: Path, folder: Path, models: Iterable[str], file: str, content: Mapping[str, Any]
+) -> None:
+    """Moves the models' folders in `draft` to `folder`, and writes the YAML file that names them last."""
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)
+    (draft / file).write_text(text, encoding="utf-8")
+    folder.mkdir(exist_ok=True)
+    for model in models:
+        shutil.rmtree(folder / model, ignore_errors=True)
+        (draft / model).rename(folder / model)
+    (draft / file).replace(folder / file)
 
 
 def with_setting(sources: Sequence[ModelSource], setting: str, text: str) -> list[ModelSource]:
