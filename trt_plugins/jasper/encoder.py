@@ -36,19 +36,17 @@ class FoldedBlock(nn.Module):
     def __init__(self, layer: Any, block: Block):
         super().__init__()
         self.block = block
-        modules: list[Any] = [one for one in layer.conv if isinstance(one, nn.Conv1d | nn.BatchNorm1d)]
-        width = 3 if block.separable else 2  # modules of each of the repeats
         residuals = [folded(*pair) for pair in layer.res] if block.residual else []
         convs: list[nn.Module] = []
-        for first in range(0, len(modules), width):
-            weight, bias = folded(*modules[first + width - 2 : first + width])
-            if first + width == len(modules):  # its sum with the residuals has one bias
+        for repeat, ((*depthwise, conv), norm) in enumerate(layer.convolutions(), start=1):
+            weight, bias = folded(conv, norm)
+            if repeat == block.repeats:  # its sum with the residuals has one bias
                 bias = bias + sum((one for _, one in residuals), torch.zeros_like(bias))
-            if block.separable:
-                depthwise = modules[first].weight
+            if depthwise:
+                first = depthwise[0].weight
                 convs.append(
                     nn.Sequential(
-                        FoldedConv(depthwise, None, block.dilation, block.stride, len(depthwise)),
+                        FoldedConv(first, None, block.dilation, block.stride, len(first)),
                         FoldedConv(weight, bias),
                     )
                 )
