@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from tqdm import tqdm
 
 from common.audio.sound_files import read_audio, resample, to_pcm16, write_audio
 from common.cli import options
@@ -264,18 +265,17 @@ def listener(name: str | None) -> Callable[[Path, Sequence[Line]], None] | None:
 
     if (ear := find_ear(name)) is None:
         return None
-    from common.cli.check_corpus import check
-    from common.cli.transcribe import Recording
+    from common.recognition.listener import hear_again
     from common.recognition.loading import make_recogniser
 
     def hear(out: Path, lines: Sequence[Line]) -> None:
         left = [line for line in lines if line.sound and (line.heard or {}).get("ear") != ear.name]
         if not left:
             return
-        recordings = [Recording(out / "wavs" / f"{line.name}.wav", line.text) for line in left]
-        heard = check(make_recogniser(ear.source), recordings)
-        for line, one in zip(left, heard, strict=True):
-            line.heard = {"ear": ear.name, "text": one["heard"], "wer": one["wer"]}
+        recogniser = make_recogniser(ear.source)
+        for line in tqdm(left, desc="checking", unit=" files", leave=False, disable=None):
+            found = hear_again(recogniser, *read_audio(out / "wavs" / f"{line.name}.wav"), line.text)
+            line.heard = {"ear": ear.name, "text": " ".join(found.heard), "wer": round(found.rate, 4)}
             save_line(out, line)
 
     return hear
