@@ -16,10 +16,10 @@ from common.recognition.listener import Listener
 from common.recognition.loading import make_recogniser
 from common.runner import TextToSpeech
 from common.speech import Audio, Controls
-from common.training.corpus.dataset import LABELS, Labels, load_labels
-from common.training.corpus.prepare import HOP, RATE, pitch_contour
+from common.training.corpus.dataset import HOP, LABELS, RATE, Labels, load_labels
+from common.training.corpus.pitch import pitch_contour
 from common.training.corpus.quality import Measures, measure
-from common.training.corpus.report import REPORT, print_report, read_report
+from common.training.corpus.report import NOBODY, REPORT, print_report, read_report
 from common.weights.ears import find_ear
 from common.weights.voices import VOICE_FILE, Voice, list_voices, load_voice
 
@@ -36,7 +36,6 @@ SENTENCES = (
     "What a beautiful garden you have!",
 )
 PITCH_LIMIT, PACE_LIMIT = 1.15, 1.25  # times the corpus's, or its inverse
-NOBODY = "(one)"  # a single speaker's name
 OVERLOAD = 0.001  # share of samples at full scale
 EPILOG = """A voice: its files are there and whole; it speaks ten sentences with each of its speakers, whose
 pace and pitch are compared with those of --corpus; an ear, if one is installed, says how many words it hears

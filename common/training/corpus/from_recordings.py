@@ -20,13 +20,14 @@ from common.files import write_bytes
 from common.text.english.pronounce import is_guessed, of_word
 from common.text.frontends import get_frontend
 from common.training.corpus.alignment import Aligner, durations_of, is_phone, words_of
-from common.training.corpus.dataset import LABELS, Labels, save_labels
+from common.training.corpus.dataset import HOP, LABELS, METADATA, RATE, Labels, save_labels, write_metadata
 from common.training.corpus.defects import KINDS, Line, find_defects, require_kinds, usable
-from common.training.corpus.prepare import HOP, RATE, line_symbols, pitch_per_symbol
+from common.training.corpus.pitch import pitch_per_symbol
+from common.training.corpus.prepare import line_symbols
 from common.training.corpus.processes import in_processes
 from common.training.corpus.quality import Fit, Measures, fit_of, measure, prepared
 from common.training.corpus.report import Report, make_report, print_report, save_report
-from common.training.corpus.takes import METADATA, SPEAKER_FROM, Take, find_takes
+from common.training.corpus.takes import SPEAKER_FROM, Take, find_takes
 
 LINES = "lines"  # folder of a JSON file for each line that was worked on: the next run takes it from there
 METHOD = 1  # to be raised when what is done to a recording changes
@@ -103,10 +104,9 @@ def prepare_recordings(
         reasons = "; ".join(f"{one.source}: {one.sentence}" for one in defects[:2])
         raise InputError(f"no line of {folder} is usable ({reasons}): {out / 'report.md'} lists all reasons")
     random.Random(0).shuffle(used)  # the recipes validate on the last ones
-    texts = [line.text.replace("|", " ") for line in used]
-    metadata = [f"{line.name}|{text}|{text}\n" for line, text in zip(used, texts, strict=True)]
-    write_bytes(out / METADATA, "".join(metadata).encode())
-    save_labels(out, labels_of(used))
+    labels = labels_of(used)
+    write_metadata(out, labels)
+    save_labels(out, labels)
     save_report(out, report)
     return report
 
