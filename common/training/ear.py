@@ -11,7 +11,7 @@ from common.cli import options, run
 from common.errors import InputError, require_torch
 from common.registry import KIND_WORDS, get_model
 from common.stages.choose import choose_stages
-from common.training.voice import put_in_place, write_model
+from common.training.voice import print_size, put_in_place, write_model
 from common.weights.ears import EAR_FILE, ears_folder
 from common.weights.published import parse_checkpoint, read_checkpoint
 from common.weights.voices import ModelSource
@@ -38,8 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     about = {key: getattr(args, key) for key in ("description", "language", "licence")}
     checks = write_ear(folder, read_checkpoint(path, word), about)
     run.print_table(HEADINGS, [check.row() for check in checks])
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    print(f"{folder}: {size / 1e6:.1f} MB")
+    print_size(folder)
     return 0
 
 

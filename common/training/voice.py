@@ -37,38 +37,16 @@ if TYPE_CHECKING:
     from common.stages import Stage
 
 WEIGHTS = "weights.safetensors"  # of a model, in a run's or a voice's folder
+SETTINGS = {  # controls that a voice may set
+    "denoising_strength": "how much of the vocoder's hum is taken out",
+    "sigma": "spread of WaveGlow's noise",
+    "sharpness": "contrast added to Tacotron 2's mel",
+}
 ABOUT = ("description", "language", "licence")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = options.Parser(description=__doc__, kinds=("acoustic", "vocoder"), choose=models_of)
-    parser.add_argument("name", help="name of the voice; a path makes the folder there instead of in voices/")
-    several = {"action": "append", "default": []}
-    what = "weights.safetensors of a training run, or a published file; once for each model"
-    parser.add_argument("--checkpoint", **several, metavar="FILE", help=what)
-    what = "folder of melforge voice train: its models, and the others of the voice that it began with; "
-    what += "writes a model card with their scores too"
-    parser.add_argument("--run", **several, type=Path, metavar="RUN", help=what)
-    what = "ear that hears the held-out sentences for the model card of --run; none for none (default: the "
-    parser.add_argument("--ear", metavar="NAME", help=f"{what}first there is)")
-    parser.add_argument("--frontend", help="text frontend (default: the acoustic model's)")
-    parser.add_argument("--description", default="", help="one sentence about the voice")
-    parser.add_argument("--language", default="", help="language code (default: en)")
-    kept = "keep the models that the folder holds, but for those given anew"
-    parser.add_argument("--add", action="store_true", help=kept)
-    for option, what in (
-        ("--denoising-strength", "how much of the vocoder's hum is taken out"),
-        ("--sigma", "spread of WaveGlow's noise"),
-        ("--sharpness", "contrast added to Tacotron 2's mel"),
-    ):
-        what += "; once for each model, or for all"
-        parser.add_argument(option, **several, metavar="[MODEL=]X", help=what)
-    parser.add_argument("--licence", default="", help="licence of the weights")
-    args = parser.parse_args(argv)
-    if not (args.checkpoint or args.run):
-        parser.error("--checkpoint or --run is missing")
-    if args.ear and not args.run:
-        raise InputError("--ear is for the model card of --run: without one no card is written")
+    args = parse(argv)
     ear = find_ear(args.ear)  # before the long part
 
     require_torch("making a voice")
@@ -86,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = {source.model for source in sources}
         sources = [source for source in voice.models.values() if source.model not in given] + sources
         about = {key: value or getattr(voice, key) for key, value in about.items()}
-    for setting in ("denoising_strength", "sigma", "sharpness"):
+    for setting in SETTINGS:
         for value in getattr(args, setting):
             sources = with_setting(sources, setting, value)
     about["language"] = about["language"] or "en"
@@ -96,9 +74,42 @@ def main(argv: Sequence[str] | None = None) -> int:
         from common.training.card import run_info, write_card
 
         write_card(folder, {source.model: run_info(source) for source in trained}, begun, ear)
+    print_size(folder)
+    return 0
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = options.Parser(description=__doc__, kinds=("acoustic", "vocoder"), choose=models_of)
+    parser.add_argument("name", help="name of the voice; a path makes the folder there instead of in voices/")
+    several = {"action": "append", "default": []}
+    what = "weights.safetensors of a training run, or a published file; once for each model"
+    parser.add_argument("--checkpoint", **several, metavar="FILE", help=what)
+    what = "folder of melforge voice train: its models, and the others of the voice that it began with; "
+    what += "writes a model card with their scores too"
+    parser.add_argument("--run", **several, type=Path, metavar="RUN", help=what)
+    what = "ear that hears the held-out sentences for the model card of --run; none for none (default: the "
+    parser.add_argument("--ear", metavar="NAME", help=f"{what}first there is)")
+    parser.add_argument("--frontend", help="text frontend (default: the acoustic model's)")
+    parser.add_argument("--description", default="", help="one sentence about the voice")
+    parser.add_argument("--language", default="", help="language code (default: en)")
+    kept = "keep the models that the folder holds, but for those given anew"
+    parser.add_argument("--add", action="store_true", help=kept)
+    for setting, what in SETTINGS.items():
+        option = f"--{setting.replace('_', '-')}"
+        what += "; once for each model, or for all"
+        parser.add_argument(option, **several, metavar="[MODEL=]X", help=what)
+    parser.add_argument("--licence", default="", help="licence of the weights")
+    args = parser.parse_args(argv)
+    if not (args.checkpoint or args.run):
+        parser.error("--checkpoint or --run is missing")
+    if args.ear and not args.run:
+        raise InputError("--ear is for the model card of --run: without one no card is written")
+    return args
+
+
+def print_size(folder: Path) -> None:
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     print(f"{folder}: {size / 1e6:.1f} MB")
-    return 0
 
 
 def models_of(args: argparse.Namespace) -> list[str]:
