@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.expect is not None and len(recordings) > 1:
         raise InputError(f"--expect is of one recording, and there are {len(recordings)}")
 
-    from common.recognition.listen import BATCH
+    from common.recognition.long_recordings import BATCH
     from common.recognition.recordings import transcribe_files
 
     recogniser, how = recogniser_from(args)
@@ -124,7 +124,7 @@ def recogniser_from(args: argparse.Namespace) -> tuple[Recogniser, Deployment]:
 def tell_alignment(recogniser, recording: Recording, args: argparse.Namespace) -> int:
     """How the recording says the expected text: a row or an entry for each word, in the sound's order."""
     from common.audio.sound_files import read_audio
-    from common.recognition.listen import expect
+    from common.recognition.long_recordings import expect
     from common.recognition.transcript import reference_words
 
     words = reference_words(args.expect, recogniser.labels)

@@ -74,7 +74,7 @@ def transcribe(args: argparse.Namespace, client: Callable[[], Client], threads: 
 def ask(client: Client, recording: Recording, model: str, rate: int) -> Answer | ServerError:
     """A recording in the pieces that `melforge transcribe` hears it in, a request for each."""
     from common.audio.sound_files import read_audio, resample
-    from common.recognition.listen import audible_pieces
+    from common.recognition.long_recordings import audible_pieces
 
     samples, given = read_audio(recording.path)
     audio = resample(samples, given, rate)

@@ -10,7 +10,7 @@ import numpy as np
 
 from common.audio.sound_files import resample
 from common.recognition.alignment import Alignment
-from common.recognition.listen import alignment_of, hear, transcript_of
+from common.recognition.long_recordings import alignment_of, hear, transcript_of
 from common.recognition.recogniser import Recogniser
 from common.recognition.transcript import error_rate, reference_words, word_errors
 from common.speech import Audio, shown

@@ -15,7 +15,7 @@ import numpy as np
 from common.arrays import Array, pad_rows, to_device, to_numpy
 from common.engines import MEL_STEP
 from common.errors import InputError
-from common.recognition.listen import LONGEST_PIECE, is_silent
+from common.recognition.long_recordings import LONGEST_PIECE, is_silent
 from common.recognition.recogniser import Heard, Recogniser
 from common.recognition.transcript import greedy_text
 from common.synthesis.utterances import run_each
