@@ -32,6 +32,7 @@ from common.engines.layer_outputs import method_of
 from common.engines.onnx_engine import OnnxEngine
 from common.engines.torch_engine import TorchEngine, build_network
 from common.export.examples import examples_of
+from common.export.packed import packed_graph
 from common.files import config_hash, exports_folder, sha256_of, write_bytes
 from common.registry import load_attribute
 from common.stages import Dim, Stage, stages_of
@@ -180,8 +181,19 @@ def without_garbage_collection() -> Iterator[None]:
 def export_stage(stage: Stage, config: object, opset: int = OPSET) -> tuple[bytes, tuple[str, ...]]:
     """The stage's ONNX graph without weights, and the names of the parameters it takes.
 
-    It depends on the sizes alone, and one graph may be made of another: what was made is kept.
+    It depends on the sizes alone: what was made is kept, since one graph may be made of another, and those
+    of some published sizes are packed.
     """
+    packed = packed_graph(stage, config, EXPORTER_VERSION) if opset == OPSET else None
+    if packed is None:
+        return fresh_graph(stage, config, opset)
+    initializers = onnx.load_from_string(packed).graph.initializer
+    weights = (t.name for t in initializers if t.data_location == onnx.TensorProto.EXTERNAL)
+    return packed, tuple(sorted(weights))
+
+
+def fresh_graph(stage: Stage, config: object, opset: int) -> tuple[bytes, tuple[str, ...]]:
+    """What `export_stage` gives, made by PyTorch's exporter or by the stage's own function."""
     if stage.graph:
         return load_attribute(stage.graph)(stage, config, opset)
     network = load_attribute(stage.network)(config)
