@@ -11,12 +11,17 @@ class InputError(ValueError):
     """What was asked for or given cannot be: the message names it and the way out. Exit status 2."""
 
 
-def unknown(what: str, name: object, available: Iterable[str]) -> str:
-    """The sentence for a name that does not exist, with the nearest one that does."""
+def close_matches(word: str, names: Iterable[str], cutoff: float, most: int = 1) -> list[str]:
+    """The names most like a word, the nearest first; `cutoff` is the least ratio of difflib, from 0 to 1."""
     import difflib  # for errors only: it takes a while to import
 
+    return difflib.get_close_matches(word, names, most, cutoff)
+
+
+def unknown(what: str, name: object, available: Iterable[str]) -> str:
+    """The sentence for a name that does not exist, with the nearest one that does."""
     available = list(available)
-    near = difflib.get_close_matches(str(name), available, n=1, cutoff=0.4)
+    near = close_matches(str(name), available, 0.4)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"unknown {what} {name!r}: {hint}available: {', '.join(available) or 'none'}"
 

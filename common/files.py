@@ -56,6 +56,13 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def weights_key(weights: Path) -> str:
+    """What stands for a file of weights in the names of the folders in `exports_folder()`."""
+    if weights.parent.parent == exports_folder():  # from the cache already
+        return weights.parent.name.split("-")[1]
+    return sha256_of(weights)[:20]
+
+
 def config_hash(config: Any) -> str:
     """A dataclass's values in twelve letters."""
     import hashlib

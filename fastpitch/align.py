@@ -6,6 +6,11 @@ beta-binomial prior, then also towards one path. The embeddings of the symbols a
 Shape letters as in model.py: B batch, N symbols, T mel frames.
 """
 
+if __name__ == "__main__":  # before PyTorch, so that it may be missing
+    from common.cli import run_command
+
+    run_command("fastpitch.align")
+
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +20,6 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from common.arrays import length_mask
-from common.cli.run import run
 from common.training.corpus.batches import Utterances
 from common.training.corpus.dataset import save_array
 from common.training.corpus.predict import by_length, compare_boundaries, load, prediction_parser
@@ -133,7 +137,3 @@ def main() -> None:
     found = durations_of(model, corpus)
     save_array(args.out, np.concatenate(found))
     print(f"{args.out}: {compare_boundaries(found, corpus)}")
-
-
-if __name__ == "__main__":
-    run(main)

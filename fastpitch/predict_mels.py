@@ -6,14 +6,14 @@ With `--predicted` only the durations are: a mel is then a function of the text,
 predicts no pitch (FastSpeech) learns more than from recordings.
 """
 
-from common.cli.run import run
+if __name__ == "__main__":  # before PyTorch, so that it may be missing
+    from common.cli import run_command
+
+    run_command("fastpitch.predict_mels")
+
 from common.training.corpus import predict
 from fastpitch.train import predict_freely, teach
 
 
 def main() -> None:
     predict.main("fastpitch", 32, teach, predict_freely)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -5,6 +5,11 @@ fine-tuned on the mels that `python -m fastpitch.predict_mels` writes. `melforge
 weights of a voice.
 """
 
+if __name__ == "__main__":  # before PyTorch, so that it may be missing
+    from common.cli import run_command
+
+    run_command("fastpitch.train")
+
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +21,6 @@ from torch import Tensor
 
 from common.arrays import length_mask
 from common.cli.options import add_options
-from common.cli.run import run
 from common.errors import InputError
 from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
 from common.training.corpus.batches import Bucket, Utterances
@@ -185,7 +189,3 @@ def main() -> None:
     add_options(parser, "align")
     args = parser.parse_args()
     run_training(args, make_trainer(args), log_every=1000)
-
-
-if __name__ == "__main__":
-    run(main)

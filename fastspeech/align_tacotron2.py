@@ -5,12 +5,16 @@ Tacotron 2 is shown the corpus's own mel; each frame goes to the symbol that its
 beside the file shows the attention on the corpus's last utterance.
 """
 
+if __name__ == "__main__":  # before PyTorch, so that it may be missing
+    from common.cli import run_command
+
+    run_command("fastspeech.align_tacotron2")
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from common.arrays import length_mask
-from common.cli.run import run
 from common.registry import get_model
 from common.training.corpus.batches import Utterances
 from common.training.corpus.dataset import save_array
@@ -53,7 +57,3 @@ def main() -> None:
     last = torch.tensor([len(corpus) - 1], device=corpus.device)
     plot_alignment(args.out.with_suffix(".png"), attend(model, corpus, last)[0])
     print(f"{args.out}: {compare_boundaries(found, corpus)}")
-
-
-if __name__ == "__main__":
-    run(main)

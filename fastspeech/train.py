@@ -6,6 +6,11 @@ recorded ones, as in the paper (section 3.3, sequence-level knowledge distillati
 input, so that on recordings it learns the average over all intonations of a sentence.
 """
 
+if __name__ == "__main__":  # before PyTorch, so that it may be missing
+    from common.cli import run_command
+
+    run_command("fastspeech.train")
+
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +18,6 @@ import torch
 from torch import Tensor
 
 from common.arrays import length_mask
-from common.cli.run import run
 from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
 from common.training.corpus.batches import Bucket, load_mels
 from common.training.loop import autocast, recipe_parser, run_training
@@ -52,7 +56,3 @@ def main() -> None:
         corpus.replace_durations(args.durations)
     model = FastSpeech(args.built[0]).to(corpus.device)
     run_training(args, FastSpeechTrainer(args, corpus, model), log_every=1000)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -3,12 +3,16 @@
 The losses and the discriminators are training/vocoder.py's. `--mels` fine-tunes on predicted mels.
 """
 
+if __name__ == "__main__":  # before PyTorch, so that it may be missing
+    from common.cli import run_command
+
+    run_command("hifigan.train")
+
 import argparse
 
 import torch
 from torch import Tensor
 
-from common.cli.run import run
 from common.training.corpus.batches import Segments
 from common.training.loop import adamw, autocast, run_training
 from common.training.vocoder import VocoderRecipe, VocoderTrainer, load_segments, vocoder_parser
@@ -51,7 +55,3 @@ def make_trainer(args: argparse.Namespace, start: ModelSource | None = None) -> 
 def main() -> None:
     args = vocoder_parser("hifigan", VocoderRecipe).parse_args()
     run_training(args, make_trainer(args), log_every=500)
-
-
-if __name__ == "__main__":
-    run(main)

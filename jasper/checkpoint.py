@@ -54,7 +54,8 @@ def load_checkpoint(
     strides and dilations, which no shape shows, are then the published ones, 2 in the first block and in the
     last but one.
 
-    `info` holds `ema_available`, `mel` (a MelContract), and `epoch`, `step` and `best_wer` where known.
+    `info` holds `ema_available`, `mel` (a MelContract), `config_file` (the one beside it, if it was read),
+    and `epoch`, `step` and `best_wer` where known.
     `content` is what `read_pt` gave of the file, where it is read already.
     """
     path = Path(path)
@@ -63,9 +64,10 @@ def load_checkpoint(
     state = weights.find_state(content, path, "Jasper checkpoint", "state_dict", average=average)
     state = current_names(state)
     weights.check_finite(state, path)
-    sizes = _find_config(content, path, config) or infer_sizes(state, path)
+    beside = None if config is not None or content.get("config") is not None else _config_beside(path)
+    sizes = _find_config(content, path, config or beside) or infer_sizes(state, path)
     weights.check_keys(weights.expected_shapes(lambda: Jasper(sizes), path), state, path)
-    info = {"ema_available": bool(content.get("ema_state_dict")), "mel": sizes.mel}
+    info = {"ema_available": bool(content.get("ema_state_dict")), "mel": sizes.mel, "config_file": beside}
     info |= {key: content[key] for key in ("epoch", "step", "best_wer") if key in content}
     return weights.Checkpoint(sizes, state, info)
 
@@ -141,9 +143,13 @@ def _find_config(content: Mapping[str, Any], path: Path, explicit: str | Path | 
                 f"checkpoint {path}: its config is a {type(own).__name__}, not a mapping of sizes"
             )
         return build_config(own, f"checkpoint {path}: its config")
+    return None
+
+
+def _config_beside(path: Path) -> Path | None:
+    """NVIDIA's YAML file that goes with a checkpoint, where one lies in its folder."""
     beside = (path.with_name(name) for name in (f"{path.name}.yaml", f"{path.stem}.yaml", "config.yaml"))
-    found = next((file for file in beside if file.is_file() and _encoder_key(_read(file))), None)
-    return None if found is None else read_config(found)
+    return next((file for file in beside if file.is_file() and _encoder_key(_read(file))), None)
 
 
 def _read(path: Path) -> dict[str, Any]:

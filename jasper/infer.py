@@ -15,6 +15,7 @@ from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource
 from jasper.config import JasperConfig
 from jasper.features import put_dithered
+from jasper.stages import PLAN
 
 if TYPE_CHECKING:
     from common.recognition.one_graph import OneGraph
@@ -24,11 +25,8 @@ class JasperRecogniser(Recogniser[JasperConfig]):
     """With the form "masked" of its stages each item of a batch is what it is alone."""
 
     def __init__(self, source: ModelSource, engines: StageEngines):
-        self.masked = "masked_encoder" in engines
-        names = ("masked_features", "masked_encoder") if self.masked else ("features", "encoder")
-        super().__init__(source, engines, engines[names[0]], engines[names[1]], engines["decoder"])
-        frames = self.encoder.stage.dynamic_dims["mel"]
-        self.shortest, self.longest = frames.min, frames.max
+        self.masked = not {"features", "encoder"} & set(engines)  # the decoder is the same in both forms
+        super().__init__(source, engines, PLAN.forms["masked" if self.masked else "unmasked"])
 
     @property
     def batch_safe(self) -> bool:
@@ -46,16 +44,14 @@ class JasperRecogniser(Recogniser[JasperConfig]):
     def sampling_rate(self) -> int:
         return self.config.sampling_rate
 
-    @property
-    def longest_samples(self) -> int:
-        frames = self.longest if not self.config.pad_align else self.longest - self.config.pad_align
-        return frames * self.config.hop_length
+    def longest_within(self, frames: int) -> int:
+        return max(1, frames - max(1, self.config.pad_align)) * self.config.hop_length
 
     def hear(self, audios: Sequence[np.ndarray]) -> list[Heard]:
         if self._graph is None:
             return super().hear(audios)
         lengths, frames = self._lengths(audios)
-        frames = min(-(-frames // MEL_STEP) * MEL_STEP, self.longest)
+        frames = min(-(-frames // MEL_STEP) * MEL_STEP, self.frame_limits[1])
         staged = self._graph.stage(len(audios), frames * self.config.hop_length)
         outputs = self._outputs([self.config.frames(int(length)) for length in lengths], frames)
         put_dithered(staged.audio.numpy(), audios, self.config)
@@ -80,10 +76,10 @@ class JasperRecogniser(Recogniser[JasperConfig]):
     def _lengths(self, audios: Sequence[np.ndarray]) -> tuple[np.ndarray, int]:
         """Samples of each item, and the frames that they are padded to."""
         lengths = np.array([len(audio) for audio in audios])
-        return lengths, max(self.config.padded_frames(int(lengths.max())), self.shortest)
+        return lengths, max(self.config.padded_frames(int(lengths.max())), self.frame_limits[0])
 
     def extract(self, audios: Sequence[np.ndarray]) -> Features:
-        config, device = self.config, self.encoder.device
+        config, device = self.config, self.features.device
         lengths, frames = self._lengths(audios)
         audio = np.empty((len(audios), frames * config.hop_length), np.float32)
         put_dithered(audio, audios, config)
@@ -92,7 +88,7 @@ class JasperRecogniser(Recogniser[JasperConfig]):
         return Features(made["features"], made["frames"], self._outputs(counts, frames))
 
     def gather(self, features: Sequence[Array], frames: Sequence[int]) -> Features:
-        steps = max(self.shortest, *(values.shape[1] for values in features))
+        steps = max(self.frame_limits[0], *(values.shape[1] for values in features))
         device = self.encoder.device
         values = to_device(pad_rows(features, len(features), steps), device)
         return Features(values, to_device(np.array(frames), device), self._outputs(frames, steps))

@@ -4,6 +4,11 @@ Recordings stay in the GPU's memory; augmentation and features are computed ther
 graphs, since PyTorch's CTC loss takes lengths from the host.
 """
 
+if __name__ == "__main__":  # before PyTorch, so that it may be missing
+    from common.cli import run_command
+
+    run_command("jasper.train")
+
 import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +19,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.cli.run import run
 from common.errors import InputError
 from common.recognition.transcript import error_rate, greedy_text, reference_words
 from common.training.corpus.recordings import Recordings, load_recordings
@@ -191,7 +195,3 @@ def main() -> None:
     device = start(args)
     recordings = load_recordings(args.corpus, args.built[0].sampling_rate)
     run_training(args, JasperTrainer(args, recordings, device), log_every=500)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -5,14 +5,14 @@ Every step sees the corpus's own frame before it, so that each mel stays in time
 dropout is on, as in speaking.
 """
 
-from common.cli.run import run
+if __name__ == "__main__":  # before PyTorch, so that it may be missing
+    from common.cli import run_command
+
+    run_command("tacotron2.predict_mels")
+
 from common.training.corpus import predict
 from tacotron2.train import teach
 
 
 def main() -> None:
     predict.main("tacotron2", 192, teach)
-
-
-if __name__ == "__main__":
-    run(main)

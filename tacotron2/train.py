@@ -5,6 +5,11 @@ converges within minutes. All decoder steps of a batch are in one CUDA graph. Wi
 `alignment.png` shows the attention on a held-out utterance, and some utterances are synthesised free-running.
 """
 
+if __name__ == "__main__":  # before PyTorch, so that it may be missing
+    from common.cli import run_command
+
+    run_command("tacotron2.train")
+
 import argparse
 from dataclasses import dataclass
 
@@ -13,7 +18,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from common.arrays import length_mask
-from common.cli.run import run
 from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
 from common.training.corpus.batches import Bucket, Utterances
 from common.training.loop import plot_alignment, recipe_parser, run_training
@@ -112,7 +116,3 @@ class Tacotron2Trainer(AcousticTrainer):
 def main() -> None:
     args = recipe_parser("tacotron2", Tacotron2Recipe).parse_args()
     run_training(args, Tacotron2Trainer(args, load_corpus(args)), log_every=500)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -5,12 +5,15 @@ Without it, an import hook hides the packages.
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import soundfile
+
+from common.registry import MODELS
 
 ROOT = Path(__file__).parent.parent
 HIDE = """
@@ -23,8 +26,13 @@ class Hidden:
 
 sys.meta_path.insert(0, Hidden())
 sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
+run = runpy.run_path if sys.argv[0].endswith(".py") else runpy.run_module
+run(sys.argv[0], run_name="__main__")
 """
+TRAINING = [
+    *(f"{model}.train" for model in MODELS),
+    *("fastpitch.align", "fastpitch.predict_mels", "fastspeech.align_tacotron2", "tacotron2.predict_mels"),
+]
 
 
 @pytest.fixture(params=["tiny", "shipped"])
@@ -35,9 +43,15 @@ def voice(request, tiny_voice) -> Path:
 
 
 def run(tmp_path: Path, *arguments: object, script: str = "infer.py") -> subprocess.CompletedProcess:
+    return run_without_torch(tmp_path, str(ROOT / "scripts" / script), *map(str, arguments))
+
+
+def run_without_torch(tmp_path: Path, program: str, *words: str) -> subprocess.CompletedProcess:
+    """Of a script, or of a module by its name."""
     slim = os.environ.get("MELFORGE_SLIM_PYTHON")
     python = [slim] if slim else [sys.executable, "-c", HIDE]
-    command = [*python, str(ROOT / "scripts" / script), *map(str, arguments)]
+    named = ["-m"] if slim and not program.endswith(".py") else []
+    command = [*python, *named, program, *words]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
 
@@ -97,3 +111,10 @@ def test_what_needs_torch_says_so(tiny_voice, tmp_path, arguments):
 def test_help_of_the_letters_training_needs_no_torch(tmp_path):
     result = run(tmp_path, "--help", script="train_g2p.py")
     assert result.returncode == 0 and "--dictionary" in result.stdout, result.stderr
+
+
+@pytest.mark.parametrize("module", [*TRAINING, "trt_plugins.benchmark", "trt_plugins.export_onnx"])
+def test_a_module_that_imports_torch_says_what_it_needs(module, tmp_path):
+    result = run_without_torch(tmp_path, module)
+    assert (result.returncode, result.stdout) == (2, ""), result.stderr
+    assert re.fullmatch(r"error: this needs (PyTorch|onnx): pip install -e '\.\[torch\]'\n", result.stderr)

@@ -1,5 +1,10 @@
 """python -m trt_plugins.benchmark NAME: times kernels, and PyTorch beside them, on this GPU."""
 
+if __name__ == "__main__":  # before PyTorch, so that it may be missing
+    from common.cli import run_command
+
+    run_command("trt_plugins.benchmark")
+
 import argparse
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +20,8 @@ from common.bench.models import example_inputs
 from common.bench.random_weights import random_source
 from common.bench.timer import elapsed, mark, sizes_of, summary, timed
 from common.bench.torch_modes import in_mode
-from common.cli import options, run
+from common.cli import options
+from common.cli.run import print_table
 from common.engines.backends import make_engine
 from common.engines.cuda_graphs import record
 from common.errors import InputError
@@ -113,7 +119,7 @@ def time_operations(args: argparse.Namespace) -> None:
     with torch.inference_mode():
         for dtype in (torch.float32, torch.float16):
             rows = [row for sizes in SIZES for row in operation_rows(sizes, dtype, args.samples)]
-            run.print_table(headings, rows)
+            print_table(headings, rows)
 
 
 def stage_rows(
@@ -158,7 +164,7 @@ def time_stages(args: argparse.Namespace) -> None:
             if stage.name in plan.kernels and not stage.name.startswith("masked_"):
                 rows += stage_rows(source, stage, shapes, args)
     headings = ("stage", "batch", "frames", "GFLOP", "what", "first s", "median ms", "p95 ms", "x real time")
-    run.print_table((*headings, "TFLOP/s", "error"), rows)
+    print_table((*headings, "TFLOP/s", "error"), rows)
 
 
 def decoder_rows(name: str, source: ModelSource, args: argparse.Namespace) -> Rows:
@@ -202,7 +208,7 @@ def time_decoder(args: argparse.Namespace) -> None:
     }
     rows = [row for name, source in sources.items() for row in decoder_rows(name, source, args)]
     headings = ("network", "batch, symbols, steps", "launch ms", "p95", "us a step", "call ms", "p95")
-    run.print_table(headings, rows)
+    print_table(headings, rows)
 
 
 def title(text: str) -> None:
@@ -258,7 +264,3 @@ def main() -> int:
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     args.run(args)
     return 0
-
-
-if __name__ == "__main__":
-    run.run(main)

@@ -4,6 +4,11 @@ For full TensorRT, whose parser maps unknown operators to plugins of the same na
 for RTX run the graphs of scripts/export.py instead.
 """
 
+if __name__ == "__main__":  # before PyTorch, so that it may be missing
+    from common.cli import run_command
+
+    run_command("trt_plugins.export_onnx")
+
 import argparse
 import dataclasses
 from pathlib import Path
@@ -13,7 +18,6 @@ import torch
 from onnx import numpy_helper
 from torch import Tensor
 
-from common.cli import run
 from common.errors import InputError
 from common.export.to_onnx import export_stage, source_stages
 from common.files import write_bytes
@@ -75,7 +79,3 @@ def main() -> int:
     nodes = [each.op_type for each in model.graph.node if each.domain == DOMAIN]
     print(f"{args.out}: {len(model.graph.node)} nodes, of the plugins {', '.join(nodes)}")
     return 0
-
-
-if __name__ == "__main__":
-    run.run(main)

@@ -8,6 +8,11 @@ change the invertible convolutions. Each step runs as one CUDA graph. `--mels` t
 acoustic models too.
 """
 
+if __name__ == "__main__":  # before PyTorch, so that it may be missing
+    from common.cli import run_command
+
+    run_command("waveglow.train")
+
 import argparse
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +21,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from common.cli.run import run
 from common.training.corpus.batches import Segments
 from common.training.loop import adamw, load_checkpoint, run_training
 from common.training.vocoder import VocoderRecipe, VocoderTrainer, load_segments, vocoder_parser
@@ -126,7 +130,3 @@ def main() -> None:
         judges = load_checkpoint(args.judges, trainer.device)["trainer"]["discriminators"]
         trainer.discriminators.load_state_dict(judges)
     run_training(args, trainer, log_every=500)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -100,7 +100,7 @@ def write_ear(args: argparse.Namespace, layout: Layout) -> list[str]:
     from common.triton.repository import write_recogniser
     from common.triton.tensors import RUN_BY
 
-    for name in ("acoustic", "vocoder", "voice", "decoder", "stages", "stages_precision", "warm_up"):
+    for name in ("acoustic", "vocoder", "voice", "decoder", "stages", "stages_precision"):
         if getattr(args, name):
             raise InputError(f"--{name.replace('_', '-')} is for models that speak: leave it or --ear out")
     backends = [word.strip() for word in args.backend.split(",")]
@@ -114,6 +114,7 @@ def write_ear(args: argparse.Namespace, layout: Layout) -> list[str]:
         threads=args.threads,
         deployments=args.deployments,
         overrides=args.overrides,
+        warm_up=args.warm_up,
         ear=args.ear or None,
     )
     return write_recogniser(args.folder, choice, layout, backends)

@@ -17,7 +17,7 @@ import yaml
 from common.config.aliases import own_name, with_own_names
 from common.config.typed import build, require_known
 from common.config.yaml_file import Entry, parse_yaml, read_yaml
-from common.errors import InputError
+from common.errors import InputError, close_matches
 
 PARENT = "parent_yaml"
 MODEL = "model"
@@ -74,12 +74,10 @@ def find_file(path: Path, model: str | None = None) -> Path:
 
 def nearest(path: Path, shipped: Path) -> list[str]:
     """Of the shipped files those whose path, or name where only a name is given, is most like this one."""
-    import difflib  # for errors only: it takes a while to import
-
     files = [str(file.relative_to(shipped)) for file in shipped.glob("*/*.yaml")]
     names = {file: file if len(path.parts) > 1 else Path(file).name for file in files}
     word = str(path).removeprefix("hparams/")
-    near = difflib.get_close_matches(word, {*names.values()}, n=1, cutoff=0.8)
+    near = close_matches(word, {*names.values()}, 0.8)
     return sorted(file for file, name in names.items() if name in near)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from common.config.yaml_file import Entry, entries_of
-from common.errors import InputError
+from common.errors import InputError, close_matches
 
 MANY_KEYS = 30  # more are not listed in an error
 # What other projects' files call a key of ours, for the hint that an unknown key gets (alpha is 1 / pace).
@@ -28,9 +28,7 @@ def require_known(entries: Mapping[str, Entry], known: Iterable[str]) -> None:
 
 
 def nearest(key: str, known: set[str]) -> str:
-    import difflib  # for errors only: it takes a while to import
-
-    near = difflib.get_close_matches(key, known, n=1)
+    near = close_matches(key, known, 0.6)
     if NAMES_ELSEWHERE.get(key) in known:
         near = [NAMES_ELSEWHERE[key]]
     if near:

@@ -3,12 +3,12 @@
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 import torch
 from torch import Tensor, nn
 
+from common.errors import close_matches
 from common.stages import Stage, TensorSpec
 
 
@@ -105,7 +105,7 @@ def match(network: nn.Module, patterns: Sequence[str]) -> dict[str, list[str]]:
 def nearest_layers(network: nn.Module, pattern: str) -> list[str]:
     """Names of layers near a pattern that matches none."""
     names = layer_names(network)
-    near = get_close_matches(pattern.replace("*", "").strip("."), names, n=3, cutoff=0.5)
+    near = close_matches(pattern.replace("*", "").strip("."), names, 0.5, most=3)
     return near or [name for name in names if "." not in name]
 
 

@@ -33,7 +33,7 @@ from common.engines.onnx_engine import OnnxEngine
 from common.engines.torch_engine import TorchEngine, build_network
 from common.export.examples import examples_of
 from common.export.packed import packed_graph
-from common.files import config_hash, exports_folder, sha256_of, write_bytes
+from common.files import config_hash, exports_folder, weights_key, write_bytes
 from common.registry import load_attribute
 from common.stages import Dim, Stage, stages_of
 from common.weights.voices import ModelSource
@@ -44,7 +44,7 @@ OVERHEAD = 8  # times what a step takes in a long input: a step in the shortest,
 NOT_CHECKED = "not_checked"  # in a graph's note: the sizes that were left out
 WEIGHTS = "weights.safetensors"
 # Part of the cache's key: raise it when an exported graph would come out differently.
-EXPORTER_VERSION = 4
+EXPORTER_VERSION = 5
 # Where a graph says that its weights are, a file that there never is. Other programs then name it in their
 # error; a weights.safetensors beside the graph they would take for the weights' raw bytes, and compute NaN.
 NO_WEIGHTS = "use melforge export"
@@ -441,22 +441,23 @@ def save_weights(path: Path, state: Mapping[str, np.ndarray]) -> None:
 def find_cached(source: ModelSource, stages: Iterable[Stage]) -> ModelSource | None:
     """A source with its graphs in the cache, where those of all these stages are there."""
     kept = _in_cache(source)
-    there = kept.weights.is_file() and all(stage.name in kept.graphs for stage in stages)
-    return kept if there else None
+    complete = kept.weights.is_file() or _lacks_weights(source)
+    return kept if complete and all(stage.name in kept.graphs for stage in stages) else None
+
+
+def _lacks_weights(source: ModelSource) -> bool:
+    """Whether the source is for stages that take no weights: its own are not there."""
+    return source.given_state == {}
 
 
 def _in_cache(source: ModelSource) -> ModelSource:
     """The source as it lies in the cache, with the graphs that are there."""
-    weights = source.weights
-    if weights.parent.parent == exports_folder():  # from the cache already
-        digest = weights.parent.name.split("-")[1]
-    else:
-        digest = sha256_of(weights)[:20]
-    made_of = (source.model, digest, config_hash(source.config), str(EXPORTER_VERSION))
+    made_of = source.model, weights_key(source.weights), config_hash(source.config), str(EXPORTER_VERSION)
     folder = exports_folder() / "-".join(made_of)
     files = {stage.name: folder / f"{stage.name}.onnx" for stage in source_stages(source)}
     graphs = {n: f for n, f in files.items() if f.is_file() and f.with_suffix(".json").is_file()}
-    return dataclasses.replace(source, weights=folder / WEIGHTS, graphs=graphs, given_state=None)
+    given_state = source.given_state if _lacks_weights(source) else None
+    return dataclasses.replace(source, weights=folder / WEIGHTS, graphs=graphs, given_state=given_state)
 
 
 def cached_source(
@@ -472,7 +473,7 @@ def cached_source(
     weights, folder = kept.weights, kept.weights.parent
     for stage in {stage.network: stage for stage in stages}.values():
         build_network(stage, source)  # weights that don't fit the config are refused before the long export
-    is_new = not weights.is_file()
+    is_new = not weights.is_file() and not _lacks_weights(source)
     if is_new:
         save_weights(weights, source.state)
     try:

@@ -9,8 +9,9 @@ from typing import cast
 from common.config.deployment import Deployment
 from common.engines import Engine
 from common.errors import InputError
-from common.recognition.recogniser import Recogniser
+from common.recognition.recogniser import STEPS, Recogniser
 from common.registry import get_model
+from common.stages import plan_of
 from common.synthesis.loading import make_driver
 from common.weights.voices import ModelSource
 
@@ -27,14 +28,18 @@ def make_recogniser(
     threads: int | None = None,
     deployment: Deployment | None = None,
     watch: Callable[[Engine], Engine] | None = None,
+    step: str | None = None,
 ) -> Recogniser:
     """The driver of a recogniser's source, on engines in whose place `watch` gives others.
 
+    With a `step`, one of STEPS, it has this one alone; of the weights only what it takes is read.
     An InputError where the source is no recogniser's.
     """
     if get_model(source.model).kind != "recogniser":
         raise InputError(f"{source.weights} is a {source.model}, which does not hear: give a recogniser's")
-    made = make_driver(source, backend, device, threads, form_of(source), watch, deployment)
+    forms = plan_of(source.model).forms.values()
+    only = {form[STEPS.index(step)] for form in forms} if step else None
+    made = make_driver(source, backend, device, threads, form_of(source), watch, deployment, only)
     return cast(Recogniser, made)
 
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from common.arrays import Array, read_later, read_together, to_device
 from common.config.deployment import Bucket
 from common.engines import Arrays, Engine
+from common.stages import root
 from common.synthesis.driver import Config, Driver
 from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource
+
+# What a recogniser does, in this order. The forms of its `StagePlan` name a stage for each.
+STEPS = ("features", "encoder", "decoder")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +40,28 @@ class Features:
 
 
 class Recogniser(Driver[Config]):
-    """Audio to characters, by CTC (Graves and others 2006)."""
+    """Audio to characters, by CTC (Graves and others 2006).
 
-    def __init__(
-        self, source: ModelSource, engines: StageEngines, features: Engine, encoder: Engine, decoder: Engine
-    ):
+    One that is given a single stage's engine has that step alone.
+    """
+
+    def __init__(self, source: ModelSource, engines: StageEngines, names: Sequence[str]):
+        """`names` are those of the stages that are its three steps, in the order of STEPS."""
         super().__init__(source, engines)
-        self.features, self.encoder, self.decoder = features, encoder, decoder
+        self._names = dict(zip(STEPS, names, strict=True))
+        self._stages = [engines[name].stage for name in names if name in engines]
+
+    @cached_property
+    def features(self) -> Engine:
+        return self.engines[self._names["features"]]
+
+    @cached_property
+    def encoder(self) -> Engine:
+        return self.engines[self._names["encoder"]]
+
+    @cached_property
+    def decoder(self) -> Engine:
+        return self.engines[self._names["decoder"]]
 
     @property
     @abstractmethod
@@ -58,10 +78,14 @@ class Recogniser(Driver[Config]):
     def sampling_rate(self) -> int:
         """Hz of the audio that it takes."""
 
-    @property
     @abstractmethod
+    def longest_within(self, frames: int) -> int:
+        """Samples of the longest audio that is padded to so many frames of features at most."""
+
+    @property
     def longest_samples(self) -> int:
         """Samples that it takes at a time."""
+        return self.longest_within(self.frame_limits[1])
 
     def hear(self, audios: Sequence[np.ndarray]) -> list[Heard]:
         """Audio float32 [S] of each item, in [-1, 1], of 1 to `longest_samples`, in one batch."""
@@ -94,7 +118,13 @@ class Recogniser(Driver[Config]):
         """Items that its stages take together; one where an item of a batch is not what it is alone."""
         if not self.batch_safe:
             return 1
-        return min(engine.stage.batch.max for engine in (self.features, self.encoder, self.decoder))
+        return min(stage.batch.max for stage in self._stages)
+
+    @cached_property
+    def frame_limits(self) -> tuple[int, int]:
+        """The fewest and the most frames of features that its stages take, of those that have any."""
+        dims = [d for stage in self._stages for d in stage.dynamic_dims.values() if root(d) == "mel"]
+        return max(d.min // d.times for d in dims), min(d.max // d.times for d in dims)
 
     def takes(self, batch: int, bucket: Bucket | None) -> bool:
         return batch <= self.largest_batch

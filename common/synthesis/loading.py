@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -95,8 +95,12 @@ def make_driver(
     decoder: str | None = None,
     watch: Callable[[Engine], Engine] | None = None,
     deployment: Deployment | None = None,
+    only: Collection[str] | None = None,
 ) -> Driver:
-    """The model of a source, on engines of this backend; the rest as in `load`."""
+    """The model of a source, on engines of this backend; the rest as in `load`.
+
+    `only` names the stages that it has, where the driver can do with some of them.
+    """
     model = get_model(source.model)
     if backend in ("torch", "trt", KERNELS):
         require_torch(f"the {backend} backend")
@@ -125,6 +129,8 @@ def make_driver(
         )
     masked = pads_masked(source, deployment)
     stages = choose_stages(source, decoder, bool(buckets), masked, backend, deployment.kernels)
+    if only is not None:
+        stages = [stage for stage in stages if stage.name in only]
     engines = StageEngines(stages, source, backend, device, threads, watch, deployment)
     return model.driver_class(source, engines)
 

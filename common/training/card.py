@@ -12,7 +12,7 @@ from common.recognition.loading import make_recogniser
 from common.runner import TextToSpeech
 from common.speech import Controls
 from common.weights.ears import Ear
-from common.weights.voices import ModelSource, Voice, read_voice, read_weights
+from common.weights.voices import ModelSource, Voice, read_header, read_voice
 
 SHOWN = {  # held-out numbers: what the card calls them
     "validation_mel": "mel L1",
@@ -25,7 +25,7 @@ EAR_LIMIT = 1.0  # of words heard as others: a card only tells how many
 
 def run_info(source: ModelSource) -> dict[str, Any]:
     """What a training run wrote beside its weights."""
-    _, metadata = read_weights(source.weights)
+    _, metadata = read_header(source.weights)
     return json.loads(metadata.get("info", "{}"))
 
 

@@ -38,6 +38,7 @@ class Model(ABC):
         parameters = {name: value["string_value"] for name, value in config["parameters"].items()}
         folder = Path(args["model_repository"]) / args["model_version"]
         self.instance = (args["model_instance_kind"], args["model_instance_device_id"])
+        self.max_batch_size = config["max_batch_size"]
         self.choose(parameters, folder)
         self.load()
         release_freed_memory()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
 from common.audio.contract import MelContract, require_same_contract
 from common.config.deployment import Deployment
+from common.files import exports_folder
 from common.recognition.loading import make_recogniser
 from common.recognition.recogniser import Recogniser
 from common.registry import get_model
@@ -34,6 +35,12 @@ class Choice:
     threads: int | None = None
     deployments: Mapping[str, Deployment] = field(default_factory=dict)
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    # Every length and batch runs once before a model is ready; None: of those that speak as `warms_up`
+    # says, of recognisers not.
+    warm_up: bool | None = None
+    # By kind, all but the weights of each model from a checkpoint, as `describe` gives it: each of
+    # Triton's models reads the checkpoint of what it runs, and no other.
+    described: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def deployment(self, model: str) -> Deployment:
         return deployment_of(model, self.deployments, self.backend)
@@ -83,11 +90,6 @@ class ModelChoice(Choice):
     vocoder: str | None = None
     voice: str | None = None
     decoder: str | None = None
-    # Every length and batch runs once before a model is ready; None: see `warms_up`.
-    warm_up: bool | None = None
-    # By kind, all but the weights of each model from a checkpoint, as `describe` gives it: each of
-    # Triton's models reads the checkpoint of what it runs, and no other.
-    described: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def stored_sources(self) -> dict[str, ModelSource]:
         """The acoustic model's and the vocoder's as they are stored; described ones have no weights."""
@@ -175,15 +177,26 @@ class EarChoice(Choice):
 
     ear: str | None = None
 
-    def source(self) -> ModelSource:
-        stored = read_recogniser(self.ear, self.checkpoints)
+    def stored_source(self) -> ModelSource:
+        """The recogniser's as it is stored; a described one is for stages that take no weights.
+
+        Their graphs lie beside those of the others in the cache.
+        """
+        if not self.described:
+            return read_recogniser(self.ear, self.checkpoints)
+        source = read_description(self.described["recogniser"])
+        folder = exports_folder() / f"{source.model}-{self.described['recogniser']['weights_key']}"
+        return replace(source, weights=folder / "weights.safetensors", given_state={})
+
+    def overridden(self, stored: ModelSource) -> ModelSource:
+        """A stored source with the overrides."""
         return override(stored, self.overrides.get(stored.model, {}))
 
-    def recogniser(self, device: str) -> Recogniser:
-        """On its engines."""
-        source = self.source()
+    def recogniser(self, device: str, step: str | None = None) -> Recogniser:
+        """On its engines, or one step of it on its own."""
+        source = self.overridden(self.stored_source())
         how = self.deployments.get(source.model, Deployment())
-        return make_recogniser(source, self.backend, device, self.threads, how)
+        return make_recogniser(source, self.backend, device, self.threads, how, step=step)
 
 
 def pick_instance_device(backends: Iterable[str], kind: str, number: str) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from common.arrays import Array, pad_rows, to_device, to_numpy
+from common.engines import MEL_STEP
 from common.errors import InputError
-from common.recognition.listen import is_silent
+from common.recognition.listen import LONGEST_PIECE, is_silent
 from common.recognition.recogniser import Heard, Recogniser
 from common.recognition.transcript import greedy_text
 from common.synthesis.utterances import run_each
@@ -19,17 +23,49 @@ from common.triton import tensors
 from common.triton.backend import BatchModel, padded
 from common.triton.choice import EarChoice, pick_instance_device
 
+USUAL_SECONDS = 7.0  # of a recording that warms up engines whose lengths are dynamic
+
 
 class RecogniserModel(BatchModel):
     """One step of a recogniser, on its own engine: the others are not made."""
+
+    step: str  # one of STEPS
 
     def choose(self, parameters: Mapping[str, str], folder: Path) -> None:
         self.ear = EarChoice.read(parameters, folder)
 
     def load(self) -> None:
-        self.recogniser: Recogniser = self.ear.recogniser(
-            pick_instance_device([self.ear.backend], *self.instance)
-        )
+        """Where a warm-up is asked for, the step has run at every length and batch then."""
+        device = pick_instance_device([self.ear.backend], *self.instance)
+        self.recogniser: Recogniser = self.ear.recogniser(device, self.step)
+        if self.ear.warm_up:
+            for frames, items in self.warm_up_runs():
+                for one in self.make([self.example(frames)] * items):
+                    if isinstance(one, Exception):
+                        raise one
+
+    def warm_up_runs(self) -> list[tuple[int, int]]:
+        """Frames of features, and items: every bucket; on CUDA kernels every length to which recordings of up
+        to LONGEST_PIECE are padded; else a usual one. The largest first: the others do with its memory.
+        """
+        recogniser = self.recogniser
+        frame_rate = recogniser.sampling_rate / recogniser.config.hop_length  # Hz, of features
+        if recogniser.engines.buckets:
+            lengths = [bucket.mel for bucket in recogniser.engines.buckets]
+        elif recogniser.engines.on_kernels:
+            lengths = list(range(MEL_STEP, math.ceil(LONGEST_PIECE * frame_rate) + MEL_STEP, MEL_STEP))
+        else:
+            lengths = [round(USUAL_SECONDS * frame_rate)]
+        most = min(self.max_batch_size, recogniser.largest_batch)
+        batches = {self.padded_batch(items) for items in range(1, most + 1)}
+        return sorted(itertools.product(lengths, batches), key=math.prod, reverse=True)
+
+    @abstractmethod
+    def example(self, frames: int) -> Any:
+        """An item that is padded to so many frames of features."""
+
+    def padded_batch(self, items: int) -> int:
+        return min(self.recogniser.padded_batch(items), self.recogniser.largest_batch)
 
     def rows(self, request: Any, *names: str) -> list[tuple[Array, ...]]:
         """A row of these tensors for each item. An InputError where the request has parameters."""
@@ -40,20 +76,32 @@ class RecogniserModel(BatchModel):
     def in_batches(
         self, run: Callable[[Sequence[Any]], list[Any]], items: Sequence[Any], sizes: Sequence[int]
     ) -> list[Any]:
-        """What `run` makes of the items, or its exceptions; items of alike sizes come together."""
+        """What `run` makes of the items, or its exceptions; items of alike sizes come together.
+
+        On CUDA kernels the last item is repeated: they are captured for each number of items.
+        """
+
+        def run_padded(rows: Sequence[int]) -> list[Any]:
+            batch = [items[row] for row in rows]
+            return run([*batch, *batch[-1:] * (self.padded_batch(len(batch)) - len(batch))])[: len(batch)]
+
         order = sorted(range(len(items)), key=lambda row: -sizes[row])
         most = self.recogniser.largest_batch
         made: dict[int, Any] = {}
         for first in range(0, len(order), most):
             some = order[first : first + most]
-            made.update(
-                zip(some, run_each(lambda rows: run([items[row] for row in rows]), some), strict=True)
-            )
+            made.update(zip(some, run_each(run_padded, some), strict=True))
         return [made[row] for row in range(len(items))]
 
 
 class Features(RecogniserModel):
     """Audio to features."""
+
+    step = "features"
+
+    def example(self, frames: int) -> np.ndarray:
+        samples = self.recogniser.longest_within(frames)
+        return 0.1 * np.random.default_rng(0).standard_normal(samples, np.float32)
 
     def items(self, request: Any) -> list[Any]:
         recogniser = self.recogniser
@@ -77,7 +125,7 @@ class Features(RecogniserModel):
         def run(audios: Sequence[np.ndarray]) -> list[Any]:
             made = self.recogniser.extract(audios)
             # Where padding is not masked, all of it counts.
-            whole = made.values.shape[2] if self.recogniser.largest_batch == 1 else 0
+            whole = 0 if self.recogniser.batch_safe else made.values.shape[2]
             counts = [whole or count for count in to_numpy(made.frames).tolist()]
             return [(values[:, :count], count) for values, count in zip(made.values, counts, strict=True)]
 
@@ -90,6 +138,11 @@ class Features(RecogniserModel):
 
 class Encoder(RecogniserModel):
     """Features to the log-probabilities of characters."""
+
+    step = "encoder"
+
+    def example(self, frames: int) -> tuple[Array, int]:
+        return np.zeros((self.recogniser.config.n_mel_channels, frames), np.float32), frames
 
     def items(self, request: Any) -> list[Any]:
         longest = self.recogniser.encoder.stage.dynamic_dims["mel"].max
@@ -111,11 +164,18 @@ class Encoder(RecogniserModel):
 
     def answer(self, made: Sequence[Any]) -> dict[str, Array]:
         counts = np.array([[len(rows)] for rows in made], np.int32)
-        return {"CHARACTER_PROBABILITIES": stacked(made), tensors.NUM_OUTPUTS.name: counts}
+        together = stacked(made, int(counts.max()))
+        return {"CHARACTER_PROBABILITIES": together, tensors.NUM_OUTPUTS.name: counts}
 
 
 class Decoder(RecogniserModel):
     """Log-probabilities to labels and text."""
+
+    step = "decoder"
+
+    def example(self, frames: int) -> Array:
+        steps = self.recogniser.config.steps(frames)
+        return np.zeros((steps, len(self.recogniser.labels) + 1), np.float32)
 
     def items(self, request: Any) -> list[Any]:
         names = "CHARACTER_PROBABILITIES", tensors.NUM_OUTPUTS.name
@@ -126,10 +186,17 @@ class Decoder(RecogniserModel):
 
     def make(self, items: Sequence[Any]) -> list[Any]:
         def run(batch: Sequence[Array]) -> list[Any]:
-            together = to_device(stacked(batch), self.recogniser.decoder.device)
-            return self.recogniser.decode(together, np.array([len(rows) for rows in batch]))
+            outputs = np.array([len(rows) for rows in batch])
+            together = stacked(batch, self.padded_steps(int(outputs.max())))
+            return self.recogniser.decode(to_device(together, self.recogniser.decoder.device), outputs)
 
         return self.in_batches(run, items, [len(rows) for rows in items])
+
+    def padded_steps(self, steps: int) -> int:
+        """CUDA kernels are captured for each length: on them, those of a multiple of MEL_STEP frames."""
+        recogniser = self.recogniser
+        unit = recogniser.config.steps(MEL_STEP) if recogniser.engines.on_kernels else 1
+        return min(-(-steps // unit) * unit, recogniser.decoder.stage.dynamic_dims["steps"].max)
 
     def answer(self, made: Sequence[Heard]) -> dict[str, Array]:
         characters = self.recogniser.labels
@@ -148,6 +215,6 @@ def length_of(count: Array, most: int, what: str) -> int:
     return length
 
 
-def stacked(rows: Sequence[Array]) -> Array:
-    """Arrays [F, C] of one kind as one [B, F, C], with zeros behind the shorter ones."""
-    return pad_rows([row.T for row in rows], len(rows), max(len(row) for row in rows)).swapaxes(1, 2)
+def stacked(rows: Sequence[Array], steps: int) -> Array:
+    """Arrays [F, C] of one kind as one [B, steps, C], with zeros behind each."""
+    return pad_rows([row.T for row in rows], len(rows), steps).swapaxes(1, 2)

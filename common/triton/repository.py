@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from common.files import write_bytes
+from common.files import weights_key, write_bytes
 from common.serve.pairs import FIRST_WORDS
 from common.stages import stages_of
 from common.stages.choose import KINDS
@@ -32,7 +32,7 @@ from common.triton.tensors import (
     signatures,
 )
 from common.weights.ears import list_ears, load_ear
-from common.weights.published import parse_checkpoint, read_checkpoint
+from common.weights.published import parse_checkpoint
 from common.weights.voices import ModelSource, list_voices, load_voice
 
 VERSION = "1"
@@ -139,7 +139,8 @@ def steps(of: Mapping[str, Signature], order: Sequence[str]) -> list[dict[str, A
 
 def write_recogniser(folder: Path, choice: EarChoice, layout: Layout, backends: Sequence[str]) -> list[str]:
     """Writes the models around a recogniser, with one of its own and an ensemble for each backend."""
-    source = choice.source()
+    stored = choice.stored_source()
+    source = choice.overridden(stored)
     stages = stages_of(source.model, source.config)
     batch = min(stage.batch.max for stage in stages)
     n_mels, labels = source.config.n_mel_channels, len(source.config.labels) + 1
@@ -162,15 +163,15 @@ def write_recogniser(folder: Path, choice: EarChoice, layout: Layout, backends: 
             config["ensemble_scheduling"] = {"step": steps(found, order)}
             write_bytes(version / ".keep", b"")
         else:
-            laid = lay_in_ear(replace(choice, backend=by_name.get(name, backends[0])), version)
-            parameters |= laid.parameters()
+            kind = {FEATURES: "Features", DECODER: "Decoder"}.get(name, "Encoder")
+            with_backend = replace(choice, backend=by_name.get(name, backends[0]))
+            parameters |= lay_in_ear(with_backend, version, stored, kind == "Encoder").parameters()
             if name != FEATURES and layout.device != "cpu":
                 parameters |= ON_GPU
             config["dynamic_batching"] = batching(layout)
             config["instance_group"] = instances(layout)
             data = warm_up[name if name in warm_up else ""]
             config["model_warmup"] = [write_warm_up(folder / name / "warmup", signature, data)]
-            kind = {FEATURES: "Features", DECODER: "Decoder"}.get(name, "Encoder")
             write_bytes(version / "model.py", CODE.format("recogniser_models", kind).encode())
         config["parameters"] = [{"key": k, "value": {"string_value": v}} for k, v in parameters.items()]
         write_bytes(folder / name / "config.pbtxt", (HEAD + to_text(config)).encode())
@@ -197,12 +198,21 @@ def recogniser_warm_ups(rate: int, n_mels: int, outputs: int) -> dict[str, dict[
     }
 
 
-def lay_in_ear(choice: EarChoice, version: Path) -> EarChoice:
-    """The choice with its files copied into a model's version: no path of this machine is left."""
+def lay_in_ear(choice: EarChoice, version: Path, stored: ModelSource, takes_weights: bool) -> EarChoice:
+    """The choice with its files copied into a model's version: no path of this machine is left.
+
+    To a model that takes none of its weights a checkpoint is described, as it is `stored`.
+    """
+    if choice.checkpoints and not takes_weights:
+        described = {**describe(stored), "weights_key": weights_key(stored.weights)}
+        return replace(choice, checkpoints=(), described={"recogniser": described})
     if choice.checkpoints:
-        word, path = parse_checkpoint(choice.checkpoints[0])
-        name = f"{read_checkpoint(path, word or 'recogniser').model}{path.suffix}"
-        shutil.copyfile(path, version / name)
+        name = f"{stored.model}{stored.weights.suffix}"
+        shutil.copyfile(stored.weights, version / name)
+        beside = version / f"{stored.model}.yaml"
+        beside.unlink(missing_ok=True)  # an earlier checkpoint's
+        if stored.config_file:
+            shutil.copyfile(stored.config_file, beside)
         return replace(choice, checkpoints=(f"recogniser={LAID_IN}{name}",))
     found = load_ear(choice.ear)
     if choice.ear is None or choice.ear in list_ears():

@@ -7,7 +7,6 @@ layer from the other side's outputs of the layers before it: an error is found w
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from common.engines import Engine, WrappedEngine
 from common.engines.backends import make_engine
 from common.engines.layer_outputs import match, method_of, nearest_layers, with_layers
 from common.engines.torch_engine import TorchEngine, build_network
-from common.errors import InputError
+from common.errors import InputError, close_matches
 from common.export.examples import examples_of
 from common.export.to_onnx import source_stages
 from common.registry import get_model
@@ -229,7 +228,7 @@ def perturb_one(setups: Mapping[str, Setup], name: str) -> None:
             setup.source, setup.perturbed = perturb(setup.source, name), name
             return
     names = [name for setup in setups.values() for name in setup.source.state]
-    near = get_close_matches(name, names, n=3, cutoff=0.4)
+    near = close_matches(name, names, 0.4, most=3)
     raise InputError(f"--perturb {name}: no model here has this weight; {', '.join(near) or 'see --layers'}")
 
 

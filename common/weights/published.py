@@ -6,15 +6,13 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from common.audio.contract import MelContract
 from common.config.typed import build_section, typed_options
 from common.config.yaml_file import Entry
 from common.errors import InputError, require_torch, unknown
 from common.registry import KIND_WORDS, MODELS, ModelSpec, names
 from common.text.frontends import frontend_class
-from common.weights.voices import FrontendSpec, ModelSource, build_settings, read_weights
+from common.weights.voices import FrontendSpec, ModelSource, build_settings, read_header, read_weights
 
 FRONTEND_OPTIONS = {  # what a FastPitch file states of its text chain -> our frontend's option
     "symbol_set": "symbol_set",
@@ -56,9 +54,9 @@ def read_checkpoint(path: Path, kind: str | None = None) -> ModelSource:
     if not path.is_file():
         raise FileNotFoundError(f"checkpoint {path} not found")
     if path.suffix == ".safetensors":
-        state, metadata = read_weights(path)
-        model = _recognise(path, state.keys(), kind)
-        source = _read_trained(path, model, state, metadata)
+        found, metadata = read_header(path)
+        model = _recognise(path, set(found), kind)
+        source = _read_trained(path, model, found, metadata)
     else:
         require_torch(f"the published checkpoint {path}")
         from common.weights.checkpoint import PREFIX, read_pt
@@ -103,17 +101,22 @@ def _read_published(path: Path, model: ModelSpec, content: Mapping[str, Any]) ->
         frontend=frontend,
         settings=build_settings(model.name, pitch, where),
         given_state=checkpoint.numpy_state(),
+        config_file=info.get("config_file"),
     )
 
 
 def _read_trained(
-    path: Path, model: ModelSpec, state: Mapping[str, np.ndarray], metadata: Mapping[str, str]
+    path: Path, model: ModelSpec, found: Collection[str], metadata: Mapping[str, str]
 ) -> ModelSource:
-    """What a recipe wrote: safetensors with the config and the mel contract as JSON in its metadata."""
+    """What a recipe wrote: safetensors with the config and the mel contract as JSON in its metadata.
+
+    Of the weights `found` in it only those that are settings are read.
+    """
     if "config" not in metadata:
         raise InputError(f"checkpoint {path} holds no config: give the weights.safetensors of a training run")
     info = _json(metadata.get("info", "{}"), path)
-    settings = {key: float(state[key].ravel()[0]) for key in PITCH if key in state}
+    values = read_weights(path, [key for key in PITCH if key in found])
+    settings: dict[str, Any] = {key: float(value.ravel()[0]) for key, value in values.items()}
     settings |= {"speakers": info["speakers"]} if info.get("speakers") else {}
     return ModelSource(
         model=model.name,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -49,6 +50,7 @@ class ModelSource:
     frontend: FrontendSpec | None = None  # acoustic models only
     settings: Any = None  # an instance of the model's `settings_class`; None: its defaults
     given_state: Mapping[str, np.ndarray] | None = None  # where `weights` is in a published layout
+    config_file: Path | None = None  # from which `config` was read, where it stands beside `weights`
     words: tuple[str, ...] = ()  # that ask for it on a command line
     # What this source's engines share: torch's network, a graph's session. It goes with the last of them.
     networks: MutableMapping = field(default_factory=WeakValueDictionary)
@@ -72,7 +74,7 @@ class ModelSource:
     @cached_property
     def state(self) -> Mapping[str, np.ndarray]:
         """The weights under the network's own names, in float32. Read once for all engines of this source."""
-        return self.given_state if self.given_state is not None else read_weights(self.weights)[0]
+        return self.given_state if self.given_state is not None else read_weights(self.weights)
 
 
 @dataclass(frozen=True)
@@ -210,19 +212,31 @@ def build_settings(model: str, values: Mapping[str, Any], where: str) -> Any:
     return settings
 
 
-def read_weights(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """A safetensors file in float32, and its metadata; missing, damaged or NaN weights are InputErrors."""
+@contextmanager
+def _open_weights(path: Path) -> Iterator[Any]:
+    """A safetensors file; an InputError where it is missing, or damaged as far as it is read."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
         raise InputError(f"weights {path} are missing")
     try:
         with safe_open(path, framework="np") as file:
-            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-            metadata = file.metadata() or {}
+            yield file
     except (SafetensorError, OSError, TypeError) as error:
         size = path.stat().st_size
         raise InputError(f"weights {path} are no whole safetensors file ({size} bytes): {error}") from None
+
+
+def read_header(path: Path) -> tuple[list[str], dict[str, str]]:
+    """The names of a safetensors file's tensors, and its metadata; an InputError where it is not whole."""
+    with _open_weights(path) as file:
+        return list(file.keys()), file.metadata() or {}
+
+
+def read_weights(path: Path, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
+    """A safetensors file in float32, or of it these tensors; missing, damaged or NaN ones are InputErrors."""
+    with _open_weights(path) as file:
+        state = {name: file.get_tensor(name) for name in (file.keys() if names is None else names)}
     for name, value in state.items():
         if value.dtype.kind == "f":
             state[name] = np.ascontiguousarray(value, dtype=np.float32)
@@ -230,7 +244,7 @@ def read_weights(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
                 raise InputError(f"weights {path}: {name} holds NaN or infinite values; the file is damaged")
         elif value.size > 1:  # a counter is none of the weights
             raise InputError(not_floating(f"weights {path}", name, str(value.dtype)))
-    return state, metadata
+    return state
 
 
 def not_floating(file: str, name: str, kind: str) -> str:

@@ -52,9 +52,9 @@ def test_golden_outputs(golden, engine, strength):
 
 def test_golden_transform_and_back():
     golden, network = DATA["waveglow"], DenoiserNetwork(HifiganConfig())
-    real, imaginary = network.spectrum(torch.from_numpy(golden["audio"]))
-    magnitude = torch.hypot(real, imaginary).flatten(2).numpy()  # its bins are in another order, some twice
-    assert_golden(magnitude, golden["stft_magnitude"].transpose(0, 2, 1)[:, :, network.bins])
+    real, imaginary = network.spectrum(torch.from_numpy(golden["audio"]), network.tables()).unbind(1)
+    magnitude = torch.hypot(real, imaginary).numpy()  # its bins are in another order, some twice
+    assert_golden(magnitude, golden["stft_magnitude"][:, network.bins])
     contract = spectra_of(256)
     assert_golden(istft(stft(golden["audio"], contract), contract), golden["istft_reconstruction"][:, 0])
 
@@ -131,7 +131,7 @@ def test_bad_input_is_refused(engine, wrong, message):
 
 def test_the_graph_is_small_and_needs_no_weights(tiny_voice):
     graph = tiny_voice / "hifigan" / "denoiser.onnx"
-    assert graph.stat().st_size < 60_000
+    assert graph.stat().st_size < 140_000
     assert '"weights": []' in graph.with_suffix(".json").read_text()
 
 

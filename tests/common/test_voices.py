@@ -1,6 +1,7 @@
 """voice.yaml and weights: what is read, and how damaged ones are refused."""
 
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from common.runner import TextToSpeech
 from common.stages import plan_of
 from common.stages.choose import choose_stages, parse_backends, parse_kernels
 from common.synthesis.loading import make_driver
+from common.weights import published, voices
 from common.weights.published import parse_checkpoint, read_checkpoint
 from common.weights.voices import list_voices, load_voice, read_weights
 from fastpitch.config import FastPitchSettings
@@ -234,7 +236,28 @@ def test_stages_with_kernels_stand_beside_a_backend(monkeypatch):
 def test_a_weight_of_whole_numbers_is_named_and_a_counter_is_read(tmp_path):
     """A counter without axes has one once written: `num_batches_tracked` of a published Tacotron 2."""
     save_weights(tmp_path / "good.safetensors", {"a": np.ones(3, np.float16), "counter": np.int64(7)})
-    assert read_weights(tmp_path / "good.safetensors")[0]["counter"] == 7
+    assert read_weights(tmp_path / "good.safetensors")["counter"] == 7
     save_weights(tmp_path / "bad.safetensors", {"a": np.ones(3, np.int64)})
     with pytest.raises(ValueError, match=r"bad\.safetensors: the tensor a is int64; weights are floating"):
         read_weights(tmp_path / "bad.safetensors")
+
+
+@pytest.mark.parametrize("model", ["fastpitch", "hifigan"])
+def test_a_trained_checkpoint_is_read_once(trained, model, monkeypatch):
+    """When it is recognised, only its header is, and those of its tensors that are settings."""
+    read = Counter()
+
+    def read_counted(path, names=None):
+        found = read_weights(path, names)
+        read.update(found.keys())
+        return found
+
+    for module in (published, voices):
+        monkeypatch.setattr(module, "read_weights", read_counted)
+    source = read_checkpoint(trained[model])
+    settings = {"pitch_mean", "pitch_std"} if model == "fastpitch" else set()
+    assert set(read) == settings
+    read.clear()
+    driver = make_driver(source, "torch", "cpu")
+    assert len([driver.engines[stage] for stage in driver.engines]) > 1
+    assert set(read) > settings and set(read.values()) == {1}

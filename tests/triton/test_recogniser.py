@@ -5,28 +5,33 @@ import os
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 from common.bench.triton_server import settled
 from common.cli.benchmark_triton import main as measure
 from common.cli.triton import main as write
 from common.cli.triton_client import main as ask_client
+from common.engines import WrappedEngine
 from common.errors import InputError
 from common.recognition.listen import transcribe
 from common.recognition.loading import load_recogniser
 from common.serve.client import Address, ServerError
-from common.triton.choice import EarChoice
+from common.synthesis.stage_engines import StageEngines
 from common.triton.client import HttpClient
 from common.triton.recogniser_models import Decoder, Encoder, Features
 from common.triton.tensors import recogniser_signatures
+from jasper.checkpoint import read_config
 from tests.jasper.test_model import GOLDEN
 from tests.plain_server import answering
 from tests.triton.conftest import PATIENCE, ROOT, free_ports, own_environment, tritonserver
 from tests.triton.test_backend import Request, Triton
+from tests.triton.test_repository import read_parameters
 
 ENSEMBLE = "jasper-onnx-ensemble"
 RATE = 16000
@@ -84,16 +89,79 @@ def test_the_repository_has_nvidia_s_names_and_no_path_of_this_machine(small_ear
     assert 'string_value: "torch"' in (tmp_path / "models/jasper-pyt/config.pbtxt").read_text()
 
 
-def test_a_checkpoint_is_laid_in_and_read_where_the_repository_is(tmp_path):
-    words = ("--ear", "--checkpoint", str(GOLDEN / "checkpoint.pt"), "--threads", "1")
-    assert write([str(tmp_path / "models"), *words]) == 0
-    moved = tmp_path / "moved"
-    shutil.move(tmp_path / "models", moved)
-    folder = moved / "features" / "1"
-    given = {"checkpoints": '["recogniser=./jasper.pt"]', "backend": "torch", "threads": "1"}
-    choice = EarChoice.read(given, folder)
-    assert choice.checkpoints == (f"recogniser={folder}/jasper.pt",)
-    assert choice.source().model == "jasper" and choice.recogniser("cpu").sampling_rate == RATE
+MODELS = {"features": Features, "jasper-onnx": Encoder, "jasper-pyt": Encoder, "decoder": Decoder}
+
+
+def loaded(folder, name):
+    """The model of a repository, as Triton makes it ready."""
+    model = MODELS[name]()
+    model.triton, model.instance, model.max_batch_size = Triton(), ("CPU", "0"), 2
+    model.choose(read_parameters(folder / name), folder / name / "1")
+    model.load()
+    return model
+
+
+@pytest.fixture
+def laid_in(tmp_path):
+    """Writes a repository of a checkpoint with its config.yaml, which are gone then; it is elsewhere."""
+    checkpoint, config = tmp_path / "some.pt", tmp_path / "config.yaml"
+
+    def laid_in(backend, *words):
+        shutil.copy(GOLDEN / "checkpoint.pt", checkpoint)
+        shutil.copy(GOLDEN / "config.yaml", config)
+        given = ("--ear", f"--checkpoint={checkpoint}", "--threads=1", f"--backend={backend}", *words)
+        assert write([str(tmp_path / "models"), *given]) == 0
+        checkpoint.unlink()
+        config.unlink()
+        return (tmp_path / "models").rename(tmp_path / "moved")
+
+    return laid_in
+
+
+def test_a_checkpoint_is_read_once_by_the_model_that_takes_its_weights(laid_in, audios, monkeypatch):
+    folder, read, load = laid_in("torch"), [], torch.load
+    config = read_config(GOLDEN / "config.yaml")
+    monkeypatch.setattr(torch, "load", lambda path, **how: read.append(path) or load(path, **how))
+    requests = [request(audios[:3]), request(audios[3:4])]
+    for name in ("features", "jasper-pyt", "decoder"):
+        model = loaded(folder, name)
+        (stage,) = model.recogniser.engines
+        assert stage.removeprefix("masked_") == model.step and model.recogniser.config == config
+        assert "state" not in vars(model.recogniser.source) or name == "jasper-pyt"
+        requests = [passed_on(answer) for answer in model.execute(requests)]
+    assert read == [folder / "jasper-pyt" / "1" / "jasper.pt"]
+    assert [path.relative_to(folder) for path in folder.rglob("*.pt")] == [Path("jasper-pyt/1/jasper.pt")]
+    whole = load_recogniser(checkpoint=GOLDEN / "checkpoint.pt", backend="torch", device="cpu", threads=1)
+    texts = [one.text for one in transcribe(whole, [(audio, RATE) for audio in audios[:4]])]
+    found = [text.decode() for one in requests for (text,) in one.inputs["TRANSCRIPT_TEXT"].tolist()]
+    assert found == texts
+
+
+@pytest.mark.slow
+def test_graphs_of_a_described_model_lie_beside_those_of_the_weights(laid_in, audios, tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("MELFORGE_CACHE", str(cache))
+    monkeypatch.setattr("common.export.to_onnx.check_sizes", lambda stage: [])
+    folder = laid_in("onnx")
+    (features,) = loaded(folder, "features").make([audios[0]])
+    (exports,) = cache.glob("onnx/*")
+    assert {path.name for path in exports.iterdir()} == {"masked_features.onnx", "masked_features.json"}
+    encoder = loaded(folder, "jasper-onnx")
+    assert {path.name for path in exports.glob("*[sx]")} == {
+        *("masked_features.onnx", "masked_encoder.onnx", "weights.safetensors")
+    }
+    (rows,) = encoder.make([features])
+    assert rows.shape[1] == 29 and np.isfinite(rows).all()
+
+
+@pytest.mark.parametrize(("words", "warm"), [((), False), (("--warm-up",), True), (("--no-warm-up",), False)])
+@pytest.mark.parametrize("name", ["features", "jasper-pyt", "decoder"])
+def test_a_step_has_run_every_batch_before_it_is_ready_if_asked(name, words, warm, laid_in, monkeypatch):
+    folder, made = laid_in("torch", *words), []
+    make = MODELS[name].make
+    monkeypatch.setattr(MODELS[name], "make", lambda self, items: made.append(items) or make(self, items))
+    loaded(folder, name)
+    assert [len(items) for items in made] == ([2, 1] if warm else [])
 
 
 @pytest.mark.parametrize(
@@ -138,6 +206,35 @@ def test_three_models_make_the_text_that_transcribe_makes(recogniser, audios, te
     assert [text.decode() for text in found] == texts
     labels = requests[0].inputs["TRANSCRIPT"]
     assert labels.dtype == np.int32 and (labels[1, 60:] == len(recogniser.labels)).all()
+
+
+class NotedEngine(WrappedEngine):
+    """Remembers the shapes of the first input."""
+
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.shapes = []
+
+    def __call__(self, **inputs):
+        self.shapes.append(inputs[self.stage.inputs[0].name].shape)
+        return self.inner(**inputs)
+
+
+def test_on_kernels_all_runs_are_of_shapes_that_were_warmed_up(recogniser, audios, texts, monkeypatch):
+    """A CUDA graph is captured for each number of items, and for each length of log-probabilities."""
+    monkeypatch.setattr(StageEngines, "on_kernels", True)
+    requests = [request(audios[:2]), request(audios[2:3])]
+    for kind in (Features, Encoder, Decoder):
+        model, noted = model_of(kind, recogniser), NotedEngine(getattr(recogniser, kind.step))
+        monkeypatch.setitem(vars(recogniser), kind.step, noted)
+        model.max_batch_size = 3
+        runs = model.warm_up_runs()
+        assert len(runs) == 32 * 3 and runs[0] == (2048, 4) and runs[-1] == (64, 1)
+        requests = [passed_on(answer) for answer in model.execute(requests)]
+        assert {shape[0] for shape in noted.shapes} == {4}
+    assert {shape[1] % 32 for shape in noted.shapes} == {0}
+    found = [text.decode() for one in requests for (text,) in one.inputs["TRANSCRIPT_TEXT"].tolist()]
+    assert found == texts[:3]
 
 
 def test_a_wrong_recording_is_an_error_of_its_own_request(recogniser, audios):
@@ -209,7 +306,7 @@ def test_a_load_is_of_texts_or_of_recordings(words, message):
 @pytest.fixture(scope="module")
 def server(small_ear, tmp_path_factory):
     folder = tmp_path_factory.mktemp("triton") / "models"
-    words = ("--device", "cpu", "--threads", "1", "--queue-delay", "25000")
+    words = ("--device", "cpu", "--threads", "1", "--queue-delay", "25000", "--warm-up", "--batch-size", "8")
     assert write([str(folder), "--ear", str(small_ear), *words]) == 0
     with tritonserver(folder, tmp_path_factory.mktemp("tritonserver")) as one:
         yield one

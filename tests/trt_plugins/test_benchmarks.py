@@ -1,10 +1,11 @@
 """What every benchmark of the kernels has: --help, and one line where there is no GPU."""
 
-import runpy
 import warnings
 
 import pytest
 import torch
+
+from common.cli import run_command
 
 NAMES = ("operations", "hifigan", "waveglow", "transformer", "tacotron2_decoder")
 
@@ -17,7 +18,7 @@ def run(request, monkeypatch, capsys):
     def run(*words: str):
         monkeypatch.setattr("sys.argv", ["benchmark.py", request.param, *words])
         with pytest.raises(SystemExit) as stopped:
-            runpy.run_module("trt_plugins.benchmark", run_name="__main__")
+            run_command("trt_plugins.benchmark")
         return stopped.value.code, *capsys.readouterr()
 
     return run

@@ -238,7 +238,7 @@ def test_graphs_equal_pytorch_from_one_frame_to_the_longest(weights, tmp_path):
     assert all(c.sizes["steps"] == 32 * c.sizes["mel"] for c in checks if "mel" in c.sizes)
     assert all(check.ok for check in checks)
     for graph in source.graphs.values():
-        assert graph.stat().st_size < 100_000
+        assert graph.stat().st_size < 140_000
 
 
 def test_weight_norm_is_folded_and_matrices_inverted_in_the_voice(voice):
