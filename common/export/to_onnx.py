@@ -30,7 +30,7 @@ from tqdm import tqdm
 from common.arrays import Array
 from common.engines.layer_outputs import method_of
 from common.engines.onnx_engine import OnnxEngine
-from common.engines.torch_engine import TorchEngine, build_network
+from common.engines.torch_engine import TorchEngine, build_network, new_network
 from common.export.examples import examples_of
 from common.export.packed import packed_graph
 from common.files import config_hash, exports_folder, weights_key, write_bytes
@@ -196,10 +196,7 @@ def fresh_graph(stage: Stage, config: object, opset: int) -> tuple[bytes, tuple[
     """What `export_stage` gives, made by PyTorch's exporter or by the stage's own function."""
     if stage.graph:
         return load_attribute(stage.graph)(stage, config, opset)
-    network = load_attribute(stage.network)(config)
-    if hasattr(network, "remove_weight_norm"):
-        network.remove_weight_norm()
-    network.eval().requires_grad_(False)
+    network = new_network(stage, config).eval().requires_grad_(False)
     state = {name: value for name, value in network.state_dict().items() if value.is_floating_point()}
     sizes = {dim.name: dim.typical for dim in stage.dynamic_dims.values()}
     sizes[stage.batch.name] = 2  # a batch of one would be taken for a fixed size
