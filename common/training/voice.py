@@ -16,7 +16,7 @@ import yaml
 from common.audio.contract import require_same_contract
 from common.cli import options, run
 from common.errors import InputError, require_torch, unknown
-from common.registry import KIND_WORDS, get_model, load_attribute
+from common.registry import KIND_WORDS, get_model
 from common.speech import Controls
 from common.stages.choose import KINDS
 from common.synthesis.loading import override
@@ -255,11 +255,10 @@ def check_symbols(frontend: FrontendSpec, sources: Sequence[ModelSource]) -> Non
 
 def halve(source: ModelSource) -> dict[str, np.ndarray]:
     """Parameters in half precision. Buffers are constants, such as angular frequencies, that would suffer."""
+    from common.engines.torch_engine import new_network
     from common.export.to_onnx import source_stages
 
-    network = load_attribute(source_stages(source)[0].network)(source.config)
-    if hasattr(network, "remove_weight_norm"):  # stored weights are folded, and have their constants
-        network.remove_weight_norm()
+    network = new_network(source_stages(source)[0], source.config)
     buffers = {name for name, _ in network.named_buffers()}
     unused = get_model(source.model).training_only
     halved = {}
