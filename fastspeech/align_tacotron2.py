@@ -19,7 +19,7 @@ from common.registry import get_model
 from common.training.corpus.batches import Utterances
 from common.training.corpus.dataset import save_array
 from common.training.corpus.predict import by_length, compare_boundaries, load, prediction_parser
-from common.training.loop import plot_alignment
+from common.training.log import save_alignment_picture
 
 TEACHER = "tacotron2"
 BATCH_SIZE = 192
@@ -55,5 +55,5 @@ def main() -> None:
     found = align(model, corpus)
     save_array(args.out, np.concatenate(found))
     last = torch.tensor([len(corpus) - 1], device=corpus.device)
-    plot_alignment(args.out.with_suffix(".png"), attend(model, corpus, last)[0])
+    save_alignment_picture(args.out.with_suffix(".png"), attend(model, corpus, last)[0])
     print(f"{args.out}: {compare_boundaries(found, corpus)}")

@@ -93,6 +93,7 @@ def chosen(like: Tensor, share: float) -> Tensor:
 
 
 def power(x: Tensor) -> Tensor:
+    """Mean squares (B, 1) of x (B, S), above zero."""
     return x.square().mean(1, keepdim=True).clamp(min=1e-12)
 
 
@@ -179,7 +180,7 @@ def augmented_features(
 
 
 def clean_features(features: JasperFeatures, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """The same of recordings as they are, with dither."""
+    """audio (B, S) -> features (B, n_mels, T) and frames (B,) of recordings as they are, with dither."""
     samples = -(-audio.shape[1] // features.config.hop_length) * features.config.hop_length
     audio = F.pad(audio, (0, samples - audio.shape[1]))
     return features(audio + features.config.dither * torch.randn_like(audio), lengths, lengths)

@@ -6,6 +6,8 @@ Shape letters: B batch, C channels, T frames of features, F outputs. Module name
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -69,6 +71,16 @@ class JasperBlock(nn.Module):
                 nn.ModuleList(conv_bn(plain, width, block.filters)) for width in residuals
             )
         self.out = nn.Sequential(ACTIVATIONS[activation](), nn.Dropout(block.dropout))
+
+    def convolutions(self) -> Iterator[tuple[list[nn.Conv1d], nn.BatchNorm1d]]:
+        """Of each repeat the convolutions, two in a separable block, and the batch norm behind them."""
+        convs: list[nn.Conv1d] = []
+        for layer in self.conv:
+            if isinstance(layer, nn.Conv1d):
+                convs.append(layer)
+            elif isinstance(layer, nn.BatchNorm1d):
+                yield convs, layer
+                convs = []
 
     def forward(self, inputs: list[Tensor], mask: Mask) -> tuple[list[Tensor], Mask]:
         """`inputs` (B, C, T) are what residuals are taken of, and last the block's own input."""

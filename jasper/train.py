@@ -13,6 +13,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -64,6 +65,15 @@ class Targets:
         self.usable = fits & (needed > 0) & (needed < outputs)
         if not self.usable.any():
             raise InputError(f"none of {len(rows)} recordings is up to {longest:g} s and as long as its text")
+
+
+class Batch(NamedTuple):
+    """Recordings with the features that are made of them."""
+
+    members: Tensor  # int64 (B,), on the host
+    samples: Tensor  # int64 (B,), their lengths at their speeds, on the host
+    features: Tensor  # (B, n_mels, T)
+    frames: Tensor  # int64 (B,)
 
 
 class JasperTrainer(Trainer):
@@ -130,29 +140,23 @@ class JasperTrainer(Trainer):
         return audio, lengths
 
     def loss(
-        self,
-        model: Jasper,
-        encode: Callable[[Tensor, Tensor], Tensor],
-        features: Tensor,
-        frames: Tensor,
-        members: Tensor,
-        lengths: Tensor,
-    ) -> tuple:
-        """Mean CTC loss for each character, and log-probabilities (B, F, labels + 1) of outputs (B,).
+        self, model: Jasper, encode: Callable[[Tensor, Tensor], Tensor], batch: Batch
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean CTC loss for each character, log-probabilities (B, F, labels + 1), and outputs (B,) of each.
 
         `encode` is the model's encoder, or what computes the same.
         """
         hop = self.config.hop_length
         with autocast(self.device):
-            encoded = encode(features, frames)
+            encoded = encode(batch.features, batch.frames)
         log_probs = model.decoder(encoded.float())
-        counts = model.steps(torch.div(lengths + hop - 1, hop, rounding_mode="floor"))
-        targets = self.targets.ids[members].to(self.device, non_blocking=True)
+        counts = model.steps(torch.div(batch.samples + hop - 1, hop, rounding_mode="floor"))
+        targets = self.targets.ids[batch.members].to(self.device, non_blocking=True)
         loss = F.ctc_loss(
             log_probs.transpose(0, 1),
             targets,
             counts,
-            self.targets.lengths[members],
+            self.targets.lengths[batch.members],
             blank=self.config.blank,
             zero_infinity=True,
         )
@@ -165,8 +169,8 @@ class JasperTrainer(Trainer):
         with torch.no_grad():
             audio, lengths = self.read(members, speeds, key)
             on_device = lengths.to(self.device, non_blocking=True)
-            features, frames = augmented_features(self.features, self.bases, audio, on_device, self.recipe)
-        loss, _, _ = self.loss(self.model, self.encode, features, frames, members, lengths)
+            made = augmented_features(self.features, self.bases, audio, on_device, self.recipe)
+        loss, _, _ = self.loss(self.model, self.encode, Batch(members, lengths, *made))
         loss.backward()
         self.update()
         return {"ctc": loss.detach()}
@@ -180,8 +184,9 @@ class JasperTrainer(Trainer):
             members = torch.from_numpy(self.validation[first : first + VALIDATION_BATCH])
             speeds = torch.ones(len(members))
             audio, lengths = self.read(members, speeds, self.recipe.bucket_seconds[-1])
-            features, frames = clean_features(self.features, audio, lengths.to(self.device))
-            loss, log_probs, counts = self.loss(model, model.encoder, features, frames, members, lengths)
+            made = clean_features(self.features, audio, lengths.to(self.device))
+            batch = Batch(members, lengths, *made)
+            loss, log_probs, counts = self.loss(model, model.encoder, batch)
             losses.append(loss.item())
             best = log_probs.argmax(2).cpu().numpy()
             for row, count, member in zip(best, counts.tolist(), members.tolist(), strict=True):

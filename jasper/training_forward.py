@@ -5,9 +5,11 @@ are those of one row. A depthwise convolution is a product of windows of its inp
 matrices: PyTorch's own kernels take half of a step. N is B * T.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,8 +17,8 @@ from torch import Tensor, nn
 
 from common.arrays import length_mask
 from common.registry import load_attribute
-from jasper.config import JasperConfig
-from jasper.model import Jasper, JasperEncoder, Mask
+from jasper.config import Block, JasperConfig
+from jasper.model import Jasper, JasperBlock, JasperEncoder, Mask
 from jasper.stages import CAN_MAKE_KERNELS, TRAINING_KERNELS
 
 OUTPUTS = 64  # of a window
@@ -51,6 +53,20 @@ def training_encoder(model: Jasper) -> Callable[[Tensor, Tensor], Tensor]:
     return TrainingForward(model.encoder, kernel_or(torch_norms, device), kernel_or(depthwise, device))
 
 
+class Ends(NamedTuple):
+    """Where the items of a batch end."""
+
+    lengths: Tensor  # (B,), steps
+    inside: Tensor  # (B, T) in the activations' dtype: 1 up to the items' ends, 0 behind them
+
+    def after(self, block: Block) -> Ends:
+        """Behind a block's convolutions."""
+        lengths = Mask(self.lengths).after(block).lengths
+        assert lengths is not None
+        inside = length_mask(lengths, block.length(self.inside.shape[1]))
+        return Ends(lengths, inside.to(self.inside.dtype))
+
+
 class TrainingForward:
     """The encoder's forward pass in training mode; zeros behind the items' ends.
 
@@ -64,70 +80,54 @@ class TrainingForward:
         """features (B, n_mels, T), lengths (B,) -> (B, C, F) in autocast's dtype, or that of the features."""
         kind = features.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else features.dtype
-        self.seen: list[tuple[nn.BatchNorm1d, Tensor, Tensor]] = []
-        mask = Mask(lengths)
+        self._statistics: list[tuple[nn.BatchNorm1d, Tensor, Tensor]] = []  # norm, mean and variance (C,)
         x = features.transpose(0, 1).to(dtype)
-        inside = inside_of(mask, x)
-        values = [(x * inside).contiguous()]
-        layers: Any = self.encoder.layers
-        for layer in layers:
-            block, x = layer.block, values[-1]
-            convs = [one for one in layer.conv if isinstance(one, nn.Conv1d)]
-            norms = [one for one in layer.conv if isinstance(one, nn.BatchNorm1d)]
-            behind, step = mask, 2 if block.separable else 1
-            for repeat, norm in enumerate(norms):
-                *depthwise, pointwise = convs[repeat * step : (repeat + 1) * step]
-                for conv in depthwise:
-                    if block.stride > 1:
-                        behind = behind.after(block)
-                        inside = inside_of(behind, x, -(-x.shape[2] // block.stride))
-                    assert behind.lengths is not None
-                    x = self.depthwise(
-                        x, conv.weight[:, 0], inside, behind.lengths, block.dilation, block.stride
-                    )
-                last = repeat == len(norms) - 1 and block.residual
-                residuals = list(zip(values, layer.res, strict=False)) if last else []
-                x = self._normalised(
-                    [x, *(value for value, _ in residuals)],
-                    [pointwise, *(conv for _, (conv, _) in residuals)],
-                    [norm, *(norm for _, (_, norm) in residuals)],
-                    inside,
-                )
-                if block.dropout:
-                    x = F.dropout(x, block.dropout)
-            values, mask = ([*values, x] if block.residual_dense else [x]), behind
+        ends = Ends(lengths, length_mask(lengths, x.shape[2]).to(dtype))
+        inputs = [(x * ends.inside).contiguous()]
+        for layer in self.encoder.layers:
+            assert isinstance(layer, JasperBlock)
+            inputs, ends = self._block(layer, inputs, ends)
         self._keep_statistics()
-        return values[-1].transpose(0, 1)
+        return inputs[-1].transpose(0, 1)
 
-    def _normalised(
-        self,
-        values: Sequence[Tensor],
-        convs: Sequence[nn.Conv1d],
-        norms: Sequence[nn.BatchNorm1d],
-        inside: Tensor,
+    def _block(self, layer: JasperBlock, inputs: list[Tensor], ends: Ends) -> tuple[list[Tensor], Ends]:
+        """What `JasperBlock.forward` computes, of inputs (C, B, T)."""
+        block, x = layer.block, inputs[-1]
+        if block.stride > 1:  # such a block has one repeat, and no residuals
+            ends = ends.after(block)
+        for repeat, ((*depthwise, conv), norm) in enumerate(layer.convolutions(), start=1):
+            for one in depthwise:
+                x = self.depthwise(
+                    x, one.weight[:, 0], ends.inside, ends.lengths, block.dilation, block.stride
+                )
+            branches = [(x, conv, norm)]
+            if block.residual and repeat == block.repeats:
+                branches += [(value, *pair) for value, pair in zip(inputs, layer.res, strict=False)]
+            x = self._normalised_sum(branches, ends.inside)
+            if block.dropout:
+                x = F.dropout(x, block.dropout)
+        return ([*inputs, x] if block.residual_dense else [x]), ends
+
+    def _normalised_sum(
+        self, branches: Sequence[tuple[Tensor, nn.Conv1d, nn.BatchNorm1d]], inside: Tensor
     ) -> Tensor:
-        """values (C_in, B, T), each with a 1x1 convolution and a batch norm -> relu(sum) (C_out, B, T)."""
+        """Values (C_in, B, T), each with a 1x1 convolution and a batch norm -> relu(sum) (C_out, B, T)."""
+        values, convs, norms = zip(*branches, strict=True)
         weights = [conv.weight[:, :, 0].to(values[0].dtype) for conv in convs]
         products = Products.apply(*weights, *(value.flatten(1) for value in values))
         x, means, variances = self.norms(products, norms, inside.flatten())
-        self.seen += zip(norms, means.unbind(), variances.unbind(), strict=True)
+        self._statistics += zip(norms, means.unbind(), variances.unbind(), strict=True)
         return x.view(-1, *inside.shape)
 
     @torch.no_grad()
     def _keep_statistics(self) -> None:
         """The running statistics, as `nn.BatchNorm1d` keeps them."""
-        norms, means, variances = zip(*self.seen, strict=True)
-        self.seen = []
+        norms, means, variances = zip(*self._statistics, strict=True)
+        self._statistics = []
         momentum: Any = norms[0].momentum
         torch._foreach_lerp_([norm.running_mean for norm in norms], means, momentum)
         torch._foreach_lerp_([norm.running_var for norm in norms], variances, momentum)
         torch._foreach_add_([norm.num_batches_tracked for norm in norms], 1)
-
-
-def inside_of(mask: Mask, x: Tensor, steps: int | None = None) -> Tensor:
-    """(B, T) of x's dtype for x (C, B, T): 1 up to the items' ends, 0 behind them. `steps`: another T."""
-    assert mask.lengths is not None
-    return length_mask(mask.lengths, steps or x.shape[2]).to(x.dtype)
 
 
 def torch_norms(

@@ -60,7 +60,7 @@ def loop_graph(stage: Stage, config: Tacotron2Config, opset: int) -> tuple[bytes
     )
     model = helper.make_model(graph, opset_imports=step.opset_import, ir_version=step.ir_version)
     to_onnx.strip_notes(model, stage)
-    onnx.checker.check_model(to_onnx.with_inline_weights(model))
+    onnx.checker.check_model(to_onnx.with_weights_as_inputs(model))
     return model.SerializeToString(deterministic=True), weights
 
 

@@ -20,7 +20,8 @@ from torch import Tensor
 from common.arrays import length_mask
 from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
 from common.training.corpus.batches import Bucket, Utterances
-from common.training.loop import plot_alignment, recipe_parser, run_training
+from common.training.log import save_alignment_picture
+from common.training.loop import recipe_parser, run_training
 from tacotron2.config import Tacotron2Config
 from tacotron2.model import PRENET_LAYERS, Prediction, Tacotron2
 
@@ -103,7 +104,7 @@ class Tacotron2Trainer(AcousticTrainer):
         members = members[:SPOKEN_UTTERANCES]
         lengths, frames = self.corpus.lengths[members], self.corpus.frames[members]
         steps = int(frames[0]) // self.config.n_frames_per_step
-        plot_alignment(self.plot, prediction.alignment[0, :steps, : int(lengths[0])])
+        save_alignment_picture(self.plot, prediction.alignment[0, :steps, : int(lengths[0])])
         limit = 2 * int(frames.max()) // self.config.n_frames_per_step
         noise = torch.rand(limit, PRENET_LAYERS, len(members), self.config.prenet_dim, device=self.device)
         spoken = model.infer(

@@ -98,6 +98,14 @@ def has_manifests() -> bool:
     return shutil.which("helm") is not None and all(map(has_module, ("kubernetes_validate", "compose_spec")))
 
 
+def has_the_exporter() -> bool:
+    """Whether graphs come out as those that are packed."""
+    from common.export.pack import versions
+    from common.export.packed import MADE_WITH
+
+    return json.loads(MADE_WITH.read_text()) == versions()
+
+
 NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
     "gpu": ("an NVIDIA GPU", has_gpu),
     "no_gpu": ("a machine without an NVIDIA GPU", lambda: not has_gpu()),
@@ -130,6 +138,10 @@ NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
     "ray": (
         "$MELFORGE_RAY_PYTHON, with the extra ray",
         lambda: has_in_its_python("MELFORGE_RAY_PYTHON", "ray.serve"),
+    ),
+    "exporter": (
+        "PyTorch and onnxscript as common/export/graphs/made_with.json names them",
+        has_the_exporter,
     ),
     "manifests": ("Helm, and the extra manifests", has_manifests),
     "dev_full": ("/dev/full", lambda: Path("/dev/full").exists()),

@@ -60,8 +60,8 @@ def test_an_installed_wheel_speaks_from_another_folder(installed, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_installed_wheel_has_the_page_of_the_server(installed):
-    page = Path("common", "serve", "page")
-    (found,) = installed.parent.glob(f"lib/python*/site-packages/{page}")
-    here = {path.name: path.read_bytes() for path in (ROOT / page).iterdir()}
+@pytest.mark.parametrize("data", ["common/serve/page", "common/export/graphs"])
+def test_an_installed_wheel_has_the_page_of_the_server_and_the_packed_graphs(installed, data):
+    (found,) = installed.parent.glob(f"lib/python*/site-packages/{data}")
+    here = {path.name: path.read_bytes() for path in (ROOT / data).iterdir()}
     assert {path.name: path.read_bytes() for path in found.iterdir()} == here

@@ -8,10 +8,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from common.bench.random_weights import remove_weight_norm
 from common.bench.timer import TOGETHER
 from common.engines.layer_outputs import method_of
-from common.registry import load_attribute
+from common.engines.torch_engine import new_network
 from common.stages import Stage, stages_of
 
 # Where all steps of a decoder are one stage, what it computes is that of its step.
@@ -38,8 +37,7 @@ def count_flops(
 
 def _count(stage: Stage, config: Any, sizes: dict[str, int]) -> dict[str, float]:
     with torch.device("meta"):
-        network = load_attribute(stage.network)(config)
-        remove_weight_norm(network)
+        network = new_network(stage, config)
         network.to("meta").eval().requires_grad_(False)  # buffers made from numpy too
         inputs = {}
         for tensor in stage.inputs:

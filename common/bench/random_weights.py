@@ -9,9 +9,10 @@ import torch
 
 from common.audio.contract import MelContract
 from common.bench.workload import GRAPHS
+from common.engines.torch_engine import new_network
 from common.export.to_onnx import ExportedGraphs
 from common.files import config_hash
-from common.registry import get_model, load_attribute
+from common.registry import get_model
 from common.stages import stages_of
 from common.weights.voices import ModelSource
 
@@ -27,8 +28,7 @@ def random_source(model: str, folder: Path = GRAPHS, sizes: Mapping[str, Any] | 
     name = model if config == published else f"{model}-{config_hash(config)}"
     stages = {stage.name: stage for stage in stages_of(model, config)}
     torch.manual_seed(0)
-    network = load_attribute(next(iter(stages.values())).network)(config)
-    remove_weight_norm(network)
+    network = new_network(next(iter(stages.values())), config)
     with torch.no_grad():
         for parameter, weight in network.named_parameters():
             if parameter.endswith(("end.weight", "end.bias")):  # zeros would leave a flow's net out
@@ -39,9 +39,3 @@ def random_source(model: str, folder: Path = GRAPHS, sizes: Mapping[str, Any] | 
     return ModelSource(
         model, config, Path(model), MelContract(), graphs, settings=settings, given_state=state
     )
-
-
-def remove_weight_norm(network: torch.nn.Module) -> None:
-    """Where a network has it: weights as inference takes them."""
-    if hasattr(network, "remove_weight_norm"):
-        network.remove_weight_norm()

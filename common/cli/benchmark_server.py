@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from common.audio.wire import DEFAULT_RATE
 from common.bench.server_load import CLOSED, LISTENERS, OPEN, Load, Target, warm_up
@@ -79,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     loads = make_loads(args)
 
-    from common.bench import load_report, server
+    from common.bench import server
 
     fields = {"model": args.model, "voice": args.voice}
     if args.sample_rate:
@@ -98,10 +99,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         ) from None
     rows = server.measure(target, loads, args.processes, lambda row: print(server.line(row), file=sys.stderr))
     results = server.results_of(target, rows, run.command_line("benchmark_server"))
+    return conclude(args, server, "server", results)
+
+
+def conclude(args: argparse.Namespace, module: Any, name: str, results: dict[str, Any]) -> int:
+    """Prints results, and writes them where --out asks for files of this name; the exit status.
+
+    `module` of common.bench has their `markdown` and `draw`.
+    """
+    from common.bench.load_report import write_all
+
+    page, rows = module.markdown(results), results["rows"]
     if args.out:
-        page, picture = server.markdown(results), server.draw(results["rows"])
-        load_report.write_all(results, args.out, "server", page, picture)
-    print(json.dumps(results, indent=1) if args.json else server.markdown(results), end="")
+        write_all(results, args.out, name, page, module.draw(rows))
+    print(json.dumps(results, indent=1) if args.json else page, end="")
     return 0 if any("failed" not in row for row in rows) else 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -11,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from common.cli import options, phrases, run
+from common.cli.benchmark_server import conclude
 from common.cli.triton_client import add_server_arguments, asked, reported
 from common.cli.triton_transcribe import ENSEMBLE
 from common.errors import InputError
 
 if TYPE_CHECKING:
+    from common.bench.triton_load import TritonLoad
     from common.serve.client import Address
 
 NUMBERS = "1,2,4,8,16,32"
@@ -91,12 +92,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return measure_recognisers(args, address, parameters)
     if args.seconds:
         raise InputError("--seconds is for --transcribe: texts have their own length")
-    loads = make_loads(args)
 
-    from common.bench import load_report, server, triton_server
-    from common.bench.triton_load import TritonTarget
+    from common.bench import server, triton_server
+    from common.bench.triton_load import DYNAMIC, STATIC, STREAM, TritonTarget
     from common.triton.client import CLIENTS
 
+    given = {STATIC: args.batches, DYNAMIC: args.concurrency, STREAM: args.streams}
+    loads = make_loads(args, given, {STATIC: NUMBERS, DYNAMIC: NUMBERS, STREAM: STREAMS})
     texts = phrases.read_texts(args.phrases) if args.phrases else server.RIVA_TEXTS
     with reported(address), closing(CLIENTS[args.protocol](address, args.timeout)) as client:
         target = TritonTarget(
@@ -107,11 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             lambda row: print(triton_server.line(row), file=sys.stderr),
         )
     results = triton_server.results_of(target, rows, run.command_line("benchmark_triton"))
-    page = triton_server.markdown(results)
-    if args.out:
-        load_report.write_all(results, args.out, "triton", page, triton_server.draw(rows))
-    print(json.dumps(results, indent=1) if args.json else page, end="")
-    return 0 if any("failed" not in row for row in rows) else 1
+    return conclude(args, triton_server, "triton", results)
 
 
 def measure_recognisers(args: argparse.Namespace, address: Address, parameters: Mapping[str, Any]) -> int:
@@ -120,40 +118,29 @@ def measure_recognisers(args: argparse.Namespace, address: Address, parameters: 
     models = [word.strip() for word in args.transcribe.split(",")]
     lengths = options.numbers("--seconds", args.seconds or SECONDS)
 
-    from common.bench import load_report, triton_hearing
-    from common.bench.triton_load import DYNAMIC, STATIC, HearingTarget, TritonLoad
+    from common.bench import triton_hearing
+    from common.bench.triton_load import DYNAMIC, STATIC, HearingTarget
     from common.triton.client import CLIENTS
 
     given = {STATIC: args.batches, DYNAMIC: args.concurrency}
-    if not any(given.values()):
-        given = {STATIC: BATCHES, DYNAMIC: CALLERS}
-    names = {STATIC: "--batches", DYNAMIC: "--concurrency"}
-    loads = [
-        TritonLoad(kind, int(number), args.runs)
-        for kind, text in given.items()
-        for number in options.numbers(names[kind], text, whole=True)
-    ]
+    loads = make_loads(args, given, {STATIC: BATCHES, DYNAMIC: CALLERS})
     with reported(address), closing(CLIENTS[args.protocol](address, args.timeout)) as client:
         target = HearingTarget(address, args.protocol, (), 0, {}, args.timeout)
         how = models, lengths, loads, args.warm_up_runs, args.processes, client
         rows = triton_hearing.measure_all(target, *how, lambda text: print(text, file=sys.stderr))
     results = triton_hearing.results_of(target, rows, run.command_line("benchmark_triton"))
-    page = triton_hearing.markdown(results)
-    if args.out:
-        load_report.write_all(results, args.out, "triton-ear", page, triton_hearing.draw(rows))
-    print(json.dumps(results, indent=1) if args.json else page, end="")
-    return 0 if any("failed" not in row for row in rows) else 1
+    return conclude(args, triton_hearing, "triton-ear", results)
 
 
-def make_loads(args: argparse.Namespace) -> list:
+def make_loads(
+    args: argparse.Namespace, given: Mapping[str, str | None], usual: Mapping[str, str]
+) -> list[TritonLoad]:
+    """A load for each number of each kind that is `given`; where none is, those that are `usual`."""
     from common.bench.triton_load import DYNAMIC, STATIC, STREAM, TritonLoad
 
-    given = {STATIC: args.batches, DYNAMIC: args.concurrency, STREAM: args.streams}
-    if not any(given.values()):
-        given = {STATIC: NUMBERS, DYNAMIC: NUMBERS, STREAM: STREAMS}
-    names = {STATIC: "--batches", DYNAMIC: "--concurrency", STREAM: "--streams"}
+    flags = {STATIC: "--batches", DYNAMIC: "--concurrency", STREAM: "--streams"}
     return [
         TritonLoad(kind, int(number), args.runs)
-        for kind, text in given.items()
-        for number in options.numbers(names[kind], text, whole=True)
+        for kind, text in (given if any(given.values()) else usual).items()
+        for number in options.numbers(flags[kind], text, whole=True)
     ]

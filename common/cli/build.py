@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
         description=f"Builds TensorRT engines of {what}; ONNX graphs that are missing are exported first."
         + ("" if model else " With --backend cuda: compiles their CUDA kernels for the GPU at hand."),
         kinds=tuple(KIND_WORDS),
-        choose=lambda args: [source.model for source in read_sources(args, model)],
+        choose=lambda args: asked_models(args, model) or [one.model for one in read_sources(args, model)],
         files_of=model,
     )
     if not model:
@@ -93,17 +93,24 @@ def build_kernels(args: argparse.Namespace) -> int:
     return 0
 
 
+def asked_models(args: argparse.Namespace, model: str | None) -> list[str]:
+    """The names of the models that are asked for by name."""
+    from common.registry import get_model
+    from common.stages.choose import KINDS
+
+    asked = {kind: getattr(args, kind, None) for kind in KINDS}
+    return [model] if model else [get_model(name, kind).name for kind, name in asked.items() if name]
+
+
 def read_sources(args: argparse.Namespace, model: str | None) -> list:
     """The models asked for; without any, those of checkpoints, an ear, or a voice's pair."""
-    from common.registry import get_model
     from common.stages.choose import KINDS
     from common.synthesis.loading import choose_sources
     from common.weights.ears import load_ear, stored_source
     from common.weights.published import read_checkpoints
     from common.weights.voices import load_voice
 
-    asked = {kind: getattr(args, kind, None) for kind in KINDS}
-    names = [model] if model else [get_model(name, kind).name for kind, name in asked.items() if name]
+    names = asked_models(args, model)
     published = {source.model: source for source in read_checkpoints(args.checkpoint, names)}
     names = names or list(published)
     if names:
@@ -112,7 +119,7 @@ def read_sources(args: argparse.Namespace, model: str | None) -> list:
         return [load_ear(args.ear).source]
     if args.all:
         return list(load_voice(args.voice).models.values())
-    return list(choose_sources(asked, args.voice).values())
+    return list(choose_sources(dict.fromkeys(KINDS), args.voice).values())
 
 
 def deployments(args: argparse.Namespace, model: str) -> list[Deployment]:

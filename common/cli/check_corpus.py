@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from common.cli import options
-from common.cli.transcribe import models_that_hear, read_source
+from common.cli.transcribe import models_that_hear, recogniser_from
 from common.errors import InputError
 from common.recognition.recordings import Recording, find_recordings
 
@@ -36,14 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise InputError(f"--limit must be at least 0, not {args.limit:g}")
     corpus = read_corpus(args.folder)
 
-    from common.config.deployment import Deployment
-    from common.recognition.loading import make_recogniser
-    from common.synthesis.loading import override
-
-    stored = read_source(args)
-    source = override(stored, args.overrides.get(stored.model, {}))
-    how = args.deployments.get(source.model, Deployment())
-    recogniser = make_recogniser(source, args.backend, args.device, args.threads, how)
+    recogniser, _ = recogniser_from(args)
     checked = sorted(check(recogniser, corpus), key=lambda one: (-one["wer"], one["file"]))
     bad = [one for one in checked if one["wer"] > args.limit or one["left_out"] or one["again"]]
     if args.json:
@@ -84,23 +77,19 @@ def check(recogniser, corpus: Sequence[Recording]) -> Iterator[dict[str, Any]]:
     """What is heard in each recording, and how that differs from its text."""
     from tqdm import tqdm
 
-    from common.audio.sound_files import read_audio, resample
-    from common.recognition.listen import alignment_of, hear, transcript_of
-    from common.recognition.transcript import error_rate, reference_words
+    from common.audio.sound_files import read_audio
+    from common.recognition.listener import hear_again
 
     for recording in tqdm(corpus, desc="checking", unit=" files", leave=False, disable=None):
-        audio = resample(*read_audio(recording.path), recogniser.sampling_rate)
-        words = reference_words(recording.reference or "", recogniser.labels)
-        heard = hear(recogniser, audio)
-        text = transcript_of(recogniser, heard, audio).text
-        found = alignment_of(recogniser, heard, words)
+        found = hear_again(recogniser, *read_audio(recording.path), recording.reference or "")
+        left_out, again = found.alignment.left_out, found.alignment.again
         yield {
             "file": str(recording.path),
-            "wer": round(error_rate([(words, text.split())]), 4),
-            "left_out": [{"word": one.word, "time": round(one.time, 3)} for one in found.left_out],
-            "again": [{"word": one.word, "time": round(one.start, 3)} for one in found.again],
-            "text": " ".join(words),
-            "heard": text,
+            "wer": round(found.rate, 4),
+            "left_out": [{"word": one.word, "time": round(one.time, 3)} for one in left_out],
+            "again": [{"word": one.word, "time": round(one.start, 3)} for one in again],
+            "text": " ".join(found.words),
+            "heard": " ".join(found.heard),
         }
 
 

@@ -4,6 +4,7 @@ Each step writes its rows into --out and replaces earlier ones of the same check
 page of them, on any machine.
 """
 
+import argparse
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 from common.bench.workload import GRAPHS
 from common.cli import options
 from common.config.deployment import PRECISIONS
-from common.errors import InputError
+from common.errors import InputError, require_torch
 from common.registry import get_model, names
 from common.stages.choose import KINDS
 
@@ -20,7 +21,7 @@ PARALLEL = 4
 STEPS = ("verify", "sentences", "example", "tests", "pairs", "mix")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = options.Parser(description=__doc__)
     texts = {  # options with commas: default and help
         "steps": (",".join(STEPS), f"of {', '.join(STEPS)}"),
@@ -39,15 +40,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--limit", type=float, default=90.0, help="seconds for one check (default: 90)")
     add("--out", type=Path, default=Path("build/gpu_check"), help="folder of the results")
     add("--document", type=Path, help="write this page of the results and stop")
-    args = parser.parse_args(argv)
+    return parser.parse_args(argv)
 
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parse(argv)
     if args.document:
         from common.verify.gpu.checks import document
 
         args.document.write_text(document(args.out), encoding="utf-8")
         return 0
-
-    from common.errors import require_torch
 
     require_torch("comparing with PyTorch")
     chosen, origins, precisions = (t.split(",") for t in (args.models, args.weights, args.precision))

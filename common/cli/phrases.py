@@ -222,23 +222,7 @@ def speak_phrases(
     A lone phrase that cannot be spoken is an error. Of several, the others are still made.
     """
     tts.require_controls(controls)
-    speakable: list[tuple[Phrase, AnalysedText]] = []
-    for phrase in phrases:
-        try:
-            text = tts.analyse(phrase.text)
-            lines = describe_unspoken(phrase, text.unspoken)
-            if args.strict and lines:
-                raise InputError("; ".join(lines))
-        except InputError as error:
-            if len(phrases) == 1:
-                raise
-            message = str(error)
-            where = "" if message.startswith(phrase.place) else f"{phrase.place}: "
-            print(f"error: {where}{message}", file=sys.stderr)
-            continue
-        for line in lines:
-            print(f"warning: {line}", file=sys.stderr)
-        speakable.append((phrase, text))
+    speakable = analyse_each(tts, phrases, args.strict)
     batch_size = args.batch_size if len(phrases) > 1 else args.batch_size or 1
     quiet = args.json or writer.to_stdout
     answers = tts.speak_each([text for _, text in speakable], controls, batch_size, args.retry)
@@ -255,17 +239,42 @@ def speak_phrases(
         records[number] = record(phrase, audio, path, time.perf_counter() - started)
         if again:
             records[number]["listened"] = {**again.as_json(), "seed": seed}
-            parts = [again.describe()] if again.describe() else []
-            if seed != controls.seed:
-                parts.insert(0, f"spoken again with seed {seed}")
-            if parts:
+            parts = [f"spoken again with seed {seed}" if seed != controls.seed else "", again.describe()]
+            if any(parts):
                 place = f"{phrase.place}: " if phrase.place else ""
-                print(f"heard: {place}{'; '.join(parts)}", file=sys.stderr)
+                print(f"heard: {place}{'; '.join(filter(None, parts))}", file=sys.stderr)
         if path and not quiet and len(phrases) == 1:
             print(f"{path}: {audio.seconds:.2f} s")
     if writer.folder and not quiet and len(phrases) > 1:
         print(f"{writer.folder}: {len(records)} files, {sum(r['seconds'] for r in records.values()):.1f} s")
     return [records[number] for number in sorted(records)], len(phrases) - len(speakable)
+
+
+def analyse_each(
+    tts: TextToSpeech, phrases: Sequence[Phrase], strict: bool
+) -> list[tuple[Phrase, AnalysedText]]:
+    """The phrases that can be spoken, with their analyses. Prints what is wrong with others.
+
+    An InputError where a lone phrase cannot be spoken. With `strict` a symbol that cannot be is an error.
+    """
+    found = []
+    for phrase in phrases:
+        try:
+            text = tts.analyse(phrase.text)
+            lines = describe_unspoken(phrase, text.unspoken)
+            if strict and lines:
+                raise InputError("; ".join(lines))
+        except InputError as error:
+            if len(phrases) == 1:
+                raise
+            message = str(error)
+            where = "" if message.startswith(phrase.place) else f"{phrase.place}: "
+            print(f"error: {where}{message}", file=sys.stderr)
+            continue
+        for line in lines:
+            print(f"warning: {line}", file=sys.stderr)
+        found.append((phrase, text))
+    return found
 
 
 def best_heard(

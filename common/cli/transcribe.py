@@ -7,13 +7,18 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common.cli import options, run
 from common.errors import InputError
 from common.recognition.recordings import Recording, find_recordings
 
+if TYPE_CHECKING:
+    from common.config.deployment import Deployment
+    from common.recognition.recogniser import Recogniser
+
 NOTHING = "(nothing heard)"
+Pairs = list[tuple[list[str], list[str]]]  # words of references, and of what was heard
 EPILOG = """examples:
   %(prog)s speech.wav --timestamps
   %(prog)s recordings/ --json > transcripts.json              # NAME.txt beside a file is its reference
@@ -28,38 +33,46 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.expect is not None and len(recordings) > 1:
         raise InputError(f"--expect is of one recording, and there are {len(recordings)}")
 
-    from common.config.deployment import Deployment
-    from common.recognition.listen import BATCH
-    from common.recognition.loading import make_recogniser
+    from common.recognition.long_recordings import BATCH
     from common.recognition.recordings import transcribe_files
-    from common.recognition.transcript import error_rate, reference_words
-    from common.synthesis.loading import override
 
-    stored = read_source(args)
-    source = override(stored, args.overrides.get(stored.model, {}))
-    how = args.deployments.get(source.model, Deployment())
-    recogniser = make_recogniser(source, args.backend, args.device, args.threads, how)
+    recogniser, how = recogniser_from(args)
     if args.expect is not None:
         return tell_alignment(recogniser, recordings[0], args)
     batch = args.batch_size or how.batch_size or BATCH
-    pairs, made = [], []
+    pairs: Pairs = []
+    made = []
     for recording, transcript in transcribe_files(recogniser, recordings, batch):
         entry: dict[str, Any] = {"file": str(recording.path), **transcript.as_json()}
-        if recording.reference is not None:
-            pair = reference_words(recording.reference, recogniser.labels), transcript.text.split()
-            pairs.append(pair)
-            entry |= {"reference": " ".join(pair[0]), "wer": round(error_rate([pair]), 4)}
+        compare(entry, recording.reference, recogniser.labels, pairs)
         made.append(entry)
         if not args.json:
             show(entry, args.timestamps, len(recordings) > 1)
+    conclude(made, pairs, args.json)
+    return 0
+
+
+def compare(entry: dict[str, Any], reference: str | None, labels: str, pairs: Pairs) -> None:
+    """Adds a reference, if there is one, to the entry of a transcript, and the words of both to `pairs`."""
+    from common.recognition.transcript import error_rate, reference_words
+
+    if reference is not None:
+        pair = reference_words(reference, labels), entry["text"].split()
+        pairs.append(pair)
+        entry |= {"reference": " ".join(pair[0]), "wer": round(error_rate([pair]), 4)}
+
+
+def conclude(made: list[dict[str, Any]], pairs: Pairs, as_json: bool) -> None:
+    """Prints all entries as JSON, or the word error rate where there are references."""
+    from common.recognition.transcript import error_rate
+
     rate = error_rate(pairs) if pairs else None
-    if args.json:
+    if as_json:
         content = {"recordings": made, "wer": None if rate is None else round(rate, 4)}
         print(json.dumps(content, indent=1, ensure_ascii=False))
     elif rate is not None:
         words = sum(len(reference) for reference, _ in pairs)
         print(f"word error rate {100 * rate:.1f} % of {words} words in {len(pairs)} recordings")
-    return 0
 
 
 def make_parser() -> options.Parser:
@@ -96,10 +109,22 @@ def read_source(args: argparse.Namespace):
     return read_recogniser(args.ear, args.checkpoint)
 
 
+def recogniser_from(args: argparse.Namespace) -> tuple[Recogniser, Deployment]:
+    """The recogniser that is asked for on its engines, and how these are to be."""
+    from common.config.deployment import Deployment
+    from common.recognition.loading import make_recogniser
+    from common.synthesis.loading import override
+
+    stored = read_source(args)
+    source = override(stored, args.overrides.get(stored.model, {}))
+    how = args.deployments.get(source.model, Deployment())
+    return make_recogniser(source, args.backend, args.device, args.threads, how), how
+
+
 def tell_alignment(recogniser, recording: Recording, args: argparse.Namespace) -> int:
     """How the recording says the expected text: a row or an entry for each word, in the sound's order."""
     from common.audio.sound_files import read_audio
-    from common.recognition.listen import expect
+    from common.recognition.long_recordings import expect
     from common.recognition.transcript import reference_words
 
     words = reference_words(args.expect, recogniser.labels)

@@ -6,9 +6,9 @@ import argparse
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,44 +117,49 @@ def reported(address: Address) -> Iterator[None]:
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     address, parameters = asked(args)
+    phrases: list[Phrase] = []
     if args.transcribe:
         if parameters or args.stream or args.output:
             raise InputError("--transcribe takes no --output, --stream or controls: nothing is spoken")
-        clients = Clients(args.protocol, address, args.timeout)
-        try:
-            with reported(address), ThreadPoolExecutor(args.concurrency) as threads:
-                return transcribe(args, lambda: clients.mine, threads)
-        finally:
-            clients.close()
-    if not args.output or args.json:
+    elif not args.output or args.json:
         raise InputError("give --output DIR for the wavs, or --transcribe, which --json is for")
-    phrases = read_phrases(None, args.phrases)
-    args.output.mkdir(parents=True, exist_ok=True)
-    clients = Clients(args.protocol, address, args.timeout)
-    status, made, begun = 0, 0.0, time.perf_counter()
-    try:
-        with reported(address), ThreadPoolExecutor(args.concurrency) as threads:
-            rate = clients.mine.sampling_rate()
-            answers = threads.map(lambda phrase: clients.speak(phrase, parameters, args.stream), phrases)
-            for phrase, spoken in zip(phrases, answers, strict=True):
-                if isinstance(spoken, ServerError):
-                    print(f"error: {phrase.place}: {spoken}", file=sys.stderr)
-                    status = max(status, USER_ERROR) if spoken.is_the_callers else status or FAULT
-                    continue
-                for line in describe_unspoken(phrase, spoken.unspoken):
-                    print(f"warning: {line}", file=sys.stderr)
-                path = args.output / f"{phrase.name}.wav"
-                write_audio(path, spoken.audio, rate)
-                made += len(spoken.audio) / rate
-                first = f"first audio {spoken.first_audio * 1e3:.0f} ms, " if args.stream else ""
-                print(f"{path}: {len(spoken.audio) / rate:.2f} s, {first}all {spoken.total * 1e3:.0f} ms")
-    finally:
-        clients.close()
-    seconds = time.perf_counter() - begun
-    print(
-        f"{len(phrases)} phrases, {made:.1f} s of audio in {seconds:.2f} s: {made / seconds:.1f} x real time"
-    )
+    else:
+        phrases = read_phrases(None, args.phrases)
+        args.output.mkdir(parents=True, exist_ok=True)
+    begun = time.perf_counter()
+    with (
+        closing(Clients(args.protocol, address, args.timeout)) as clients,
+        reported(address),
+        ThreadPoolExecutor(args.concurrency) as threads,
+    ):
+        if args.transcribe:
+            return transcribe(args, lambda: clients.mine, threads)
+        rate = clients.mine.sampling_rate()
+        answers = threads.map(lambda phrase: clients.speak(phrase, parameters, args.stream), phrases)
+        status, made = write_answers(zip(phrases, answers, strict=True), rate, args)
+    passed = time.perf_counter() - begun
+    print(f"{len(phrases)} phrases, {made:.1f} s of audio in {passed:.2f} s: {made / passed:.1f} x real time")
     return status
+
+
+def write_answers(
+    answers: Iterable[tuple[Phrase, Spoken | ServerError]], rate: int, args: argparse.Namespace
+) -> tuple[int, float]:
+    """Writes a sound file at `rate` Hz for each spoken phrase; the exit status, and seconds of all audio."""
+    status, made = 0, 0.0
+    for phrase, spoken in answers:
+        if isinstance(spoken, ServerError):
+            print(f"error: {phrase.place}: {spoken}", file=sys.stderr)
+            status = max(status, USER_ERROR) if spoken.is_the_callers else status or FAULT
+            continue
+        for line in describe_unspoken(phrase, spoken.unspoken):
+            print(f"warning: {line}", file=sys.stderr)
+        path = args.output / f"{phrase.name}.wav"
+        write_audio(path, spoken.audio, rate)
+        made += len(spoken.audio) / rate
+        first = f"first audio {spoken.first_audio * 1e3:.0f} ms, " if args.stream else ""
+        print(f"{path}: {len(spoken.audio) / rate:.2f} s, {first}all {spoken.total * 1e3:.0f} ms")
+    return status, made
 
 
 class Clients:

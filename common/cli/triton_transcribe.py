@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from common.cli.parser import USER_ERROR
 from common.cli.run import FAULT
+from common.cli.transcribe import NOTHING, Pairs, compare, conclude
 from common.recognition.recordings import Recording, find_recordings
 from common.serve.client import ServerError
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from common.triton.client import Client
 
 ENSEMBLE = "jasper-onnx-ensemble"
-NOTHING = "(nothing heard)"
 
 
 @dataclass(frozen=True)
@@ -45,13 +44,12 @@ def transcribe(args: argparse.Namespace, client: Callable[[], Client], threads: 
 
     `client` gives each thread its own.
     """
-    from common.recognition.transcript import error_rate, reference_words
-
     recordings, model = recordings_of(args.phrases), args.transcribe
     rate = client().sampling_rate(model)
     labels = client().parameter("labels", model)
     begun, status, seconds = time.perf_counter(), 0, 0.0
-    pairs, made = [], []
+    pairs: Pairs = []
+    made = []
     answers = threads.map(lambda one: ask(client(), one, model, rate), recordings)
     for recording, answer in zip(recordings, answers, strict=True):
         if isinstance(answer, ServerError):
@@ -60,32 +58,23 @@ def transcribe(args: argparse.Namespace, client: Callable[[], Client], threads: 
             continue
         seconds += answer.audio
         entry = {"file": str(recording.path), "text": answer.text, "seconds": round(answer.audio, 3)}
-        if recording.reference is not None:
-            pair = reference_words(recording.reference, labels), answer.text.split()
-            pairs.append(pair)
-            entry |= {"reference": " ".join(pair[0]), "wer": round(error_rate([pair]), 4)}
+        compare(entry, recording.reference, labels, pairs)
         made.append(entry)
         if not args.json:
             named = f"{recording.path}: " if len(recordings) > 1 else ""
             print(f"{named}{answer.text or NOTHING}", flush=True)
     passed = time.perf_counter() - begun
-    wer = error_rate(pairs) if pairs else None
-    if args.json:
-        content = {"recordings": made, "wer": None if wer is None else round(wer, 4)}
-        print(json.dumps(content, indent=1, ensure_ascii=False))
-        return status
-    if wer is not None:
-        words = sum(len(reference) for reference, _ in pairs)
-        print(f"word error rate {100 * wer:.1f} % of {words} words in {len(pairs)} recordings")
-    speed = f"{seconds:.1f} s of audio in {passed:.2f} s: {seconds / passed:.1f} x real time"
-    print(f"{len(made)} recordings, {speed}", file=sys.stderr)
+    conclude(made, pairs, args.json)
+    if not args.json:
+        speed = f"{seconds:.1f} s of audio in {passed:.2f} s: {seconds / passed:.1f} x real time"
+        print(f"{len(made)} recordings, {speed}", file=sys.stderr)
     return status
 
 
 def ask(client: Client, recording: Recording, model: str, rate: int) -> Answer | ServerError:
     """A recording in the pieces that `melforge transcribe` hears it in, a request for each."""
     from common.audio.sound_files import read_audio, resample
-    from common.recognition.listen import audible_pieces
+    from common.recognition.long_recordings import audible_pieces
 
     samples, given = read_audio(recording.path)
     audio = resample(samples, given, rate)

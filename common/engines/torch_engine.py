@@ -14,11 +14,16 @@ from common.stages import Stage
 from common.weights.voices import ModelSource
 
 
+def new_network(stage: Stage, config: object) -> torch.nn.Module:
+    """The stage's network with random weights, folded as stored ones are: without weight norm."""
+    network = load_attribute(stage.network)
+    options = {"weight_norm": False} if hasattr(network, "remove_weight_norm") else {}
+    return network(config, **options)
+
+
 def build_network(stage: Stage, source: ModelSource) -> torch.nn.Module:
     """The stage's network in eval mode with the source's weights in float32."""
-    network = load_attribute(stage.network)(source.config)
-    if hasattr(network, "remove_weight_norm"):  # the stored weights are folded
-        network.remove_weight_norm()
+    network = new_network(stage, source.config)
     if not network.state_dict():  # it computes something fixed, such as the denoiser
         return network.eval()
     state = {name: torch.from_numpy(value).contiguous() for name, value in source.state.items()}

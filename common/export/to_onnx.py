@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
-from onnx import numpy_helper
+from onnx import helper
 from torch import nn
 from torch.export._patches import register_lstm_while_loop_decomposition
 from tqdm import tqdm
@@ -30,8 +30,9 @@ from tqdm import tqdm
 from common.arrays import Array
 from common.engines.layer_outputs import method_of
 from common.engines.onnx_engine import OnnxEngine
-from common.engines.torch_engine import TorchEngine, build_network
+from common.engines.torch_engine import TorchEngine, build_network, new_network
 from common.export.examples import examples_of
+from common.export.packed import packed_graph
 from common.files import config_hash, exports_folder, weights_key, write_bytes
 from common.registry import load_attribute
 from common.stages import Dim, Stage, stages_of
@@ -180,14 +181,22 @@ def without_garbage_collection() -> Iterator[None]:
 def export_stage(stage: Stage, config: object, opset: int = OPSET) -> tuple[bytes, tuple[str, ...]]:
     """The stage's ONNX graph without weights, and the names of the parameters it takes.
 
-    It depends on the sizes alone, and one graph may be made of another: what was made is kept.
+    It depends on the sizes alone: what was made is kept, since one graph may be made of another, and those
+    of some published sizes are packed.
     """
+    packed = packed_graph(stage, config, EXPORTER_VERSION) if opset == OPSET else None
+    if packed is None:
+        return fresh_graph(stage, config, opset)
+    initializers = onnx.load_from_string(packed).graph.initializer
+    weights = (t.name for t in initializers if t.data_location == onnx.TensorProto.EXTERNAL)
+    return packed, tuple(sorted(weights))
+
+
+def fresh_graph(stage: Stage, config: object, opset: int) -> tuple[bytes, tuple[str, ...]]:
+    """What `export_stage` gives, made by PyTorch's exporter or by the stage's own function."""
     if stage.graph:
         return load_attribute(stage.graph)(stage, config, opset)
-    network = load_attribute(stage.network)(config)
-    if hasattr(network, "remove_weight_norm"):
-        network.remove_weight_norm()
-    network.eval().requires_grad_(False)
+    network = new_network(stage, config).eval().requires_grad_(False)
     state = {name: value for name, value in network.state_dict().items() if value.is_floating_point()}
     sizes = {dim.name: dim.typical for dim in stage.dynamic_dims.values()}
     sizes[stage.batch.name] = 2  # a batch of one would be taken for a fixed size
@@ -220,7 +229,7 @@ def export_stage(stage: Stage, config: object, opset: int = OPSET) -> tuple[byte
     model = program.model_proto
     weights = refer_to_weights(model, {name: tuple(value.shape) for name, value in state.items()})
     strip_notes(model, stage)
-    onnx.checker.check_model(with_inline_weights(model))
+    onnx.checker.check_model(with_weights_as_inputs(model))
     return model.SerializeToString(deterministic=True), weights
 
 
@@ -253,14 +262,15 @@ def strip_notes(model: onnx.ModelProto, stage: Stage) -> None:
     model.producer_name, model.producer_version = "melforge", str(EXPORTER_VERSION)
 
 
-def with_inline_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy that the checker can read: it would look for the external files."""
+def with_weights_as_inputs(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy that the checker can read: it would look for the external files, and takes seconds for zeros."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    for tensor in copy.graph.initializer:
+    for place, tensor in reversed(list(enumerate(copy.graph.initializer))):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            zeros = np.zeros(tuple(tensor.dims), np.float32)
-            tensor.CopyFrom(numpy_helper.from_array(zeros, tensor.name))
+            value = helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            copy.graph.input.append(value)
+            del copy.graph.initializer[place]
     return copy
 
 

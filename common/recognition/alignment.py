@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,9 +21,10 @@ FARTHEST = 8  # words that a path leaves out, or says again, at a time
 STAY, STEP, OVER_BLANK, ENTER = range(4)
 FLOOR = -30.0  # of a log-probability: one output alone rules nothing out
 NEVER = -1e9
-ENDS = (
-    4  # states in which a word may end: behind its space's blank, in its space, its last blank and character
-)
+# Offsets from a word's last character of the states in which it may end: the blank behind its space, its
+# space, its last blank, its last character.
+ENDS = (3, 2, 1, 0)
+END_PRICES = np.array((0.0, 0.0, NO_SPACE, NO_SPACE))
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,23 @@ class Alignment:
         return not self.left_out and not self.again
 
 
+class Origins(NamedTuple):
+    """For each output where the best path into a state comes from."""
+
+    way: np.ndarray  # uint8 [F, S]: STAY, STEP, OVER_BLANK or ENTER
+    jump: np.ndarray  # int8 [F, words]: from how many words back a path enters the word; 1 is the one before
+    end: (
+        np.ndarray
+    )  # uint8 [F, words + 1]: in which of its ENDS the word was that a path leaves; 0: beginning
+
+
 class Text:
     """The states of a text: a blank, then for each word its characters, each with a blank behind it, and a
     space with a blank behind it.
     """
 
     def __init__(self, words: Sequence[str], labels: str):
+        self.words = words
         blank, space = len(labels), labels.index(" ")
         ids, first, last = [blank], [], []
         for word in words:
@@ -103,7 +116,7 @@ def align(
     text = Text(words, labels)
     emitted = np.maximum(log_probs, FLOOR)[:, text.ids]
     path, numbers = best_path(emitted, text)
-    return _read(path, numbers, emitted, text, words, times, step)
+    return _words_on(path, numbers, emitted, text, times, step)
 
 
 def best_path(emitted: np.ndarray, text: Text) -> tuple[np.ndarray, np.ndarray]:
@@ -114,9 +127,11 @@ def best_path(emitted: np.ndarray, text: Text) -> tuple[np.ndarray, np.ndarray]:
     words = len(text.first)
     jumps = np.arange(FARTHEST, -FARTHEST - 1, -1)  # from the next word in the text
     prices = np.where(jumps < 0, AGAIN, jumps * LEFT_OUT)
-    came = np.zeros((frames, count), np.uint8)
-    jumped = np.zeros((frames, words), np.int8)
-    ended = np.zeros((frames, words + 1), np.uint8)
+    origins = Origins(
+        np.zeros((frames, count), np.uint8),
+        np.zeros((frames, words), np.int8),
+        np.zeros((frames, words + 1), np.uint8),
+    )
     ends = np.full(words + 1 + 2 * FARTHEST, NEVER)
     inner = ends[FARTHEST : FARTHEST + words + 1]  # the first of which is before the first word
     behind = np.lib.stride_tricks.sliding_window_view(ends, len(jumps))[:words]  # of each word, by its jump
@@ -126,19 +141,19 @@ def best_path(emitted: np.ndarray, text: Text) -> tuple[np.ndarray, np.ndarray]:
     score[0] = emitted[0, 0]
     reach = min(words, FARTHEST + 1)
     score[text.first[:reach]] = emitted[0, text.first[:reach]] + LEFT_OUT * np.arange(reach)
-    came[0] = ENTER
-    jumped[0, :reach] = np.arange(reach)
+    origins.way[0] = ENTER
+    origins.jump[0, :reach] = np.arange(reach)
     for frame in range(1, frames):
-        inner[:], ended[frame] = word_ends(score, text)
+        inner[:], origins.end[frame] = word_ends(score, text)
         entry = (behind + prices).T
-        jumped[frame] = jumps[entry.argmax(0)]
+        origins.jump[frame] = jumps[entry.argmax(0)]
         ways[STAY] = score
         ways[STEP, 1:] = np.where(text.may_step[1:], score[:-1], NEVER)
         ways[OVER_BLANK, 2:] = np.where(text.may_skip_blank[2:], score[:-2], NEVER)
         ways[ENTER, text.first] = log_sum(entry)
-        came[frame] = ways.argmax(0)
+        origins.way[frame] = ways.argmax(0)
         score = log_sum(ways) + emitted[frame]
-    return trace_back(score, text, came, jumped, ended)
+    return trace_back(score, text, origins)
 
 
 def log_sum(values: np.ndarray) -> np.ndarray:
@@ -151,17 +166,18 @@ def word_ends(score: np.ndarray, text: Text) -> tuple[np.ndarray, np.ndarray]:
     """Scores of states [S] -> the score of being behind each word [words + 1], the first of which stands
     for the beginning, and in which of its last states that is most likely.
     """
-    last = text.last
-    ways = np.stack((score[last + 3], score[last + 2], score[last + 1] + NO_SPACE, score[last] + NO_SPACE))
+    ways = np.stack([score[text.last + offset] for offset in ENDS]) + END_PRICES[:, None]
     ends = np.concatenate(([score[0]], log_sum(ways)))
     return ends, np.concatenate(([0], ways.argmax(0))).astype(np.uint8)
 
 
-def trace_back(
-    score: np.ndarray, text: Text, came: np.ndarray, jumped: np.ndarray, ended: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    words, frames = len(text.first), len(came)
-    ways = np.stack([score[text.last + offset] for offset in range(ENDS)])
+def trace_back(score: np.ndarray, text: Text, origins: Origins) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of states [S] at the last output -> the best path and its word visits, as of `best_path`.
+
+    A recording may end in the middle of a text, and without the space behind its last word.
+    """
+    words, frames = len(text.first), len(origins.way)
+    ways = np.stack([score[text.last + offset] for offset in reversed(ENDS)])
     finals = np.concatenate(([score[0]], log_sum(ways))) + LEFT_OUT * np.arange(words, -1, -1)
     if (said := int(finals.argmax())) == 0:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -172,27 +188,22 @@ def trace_back(
         if frame == 0:
             entries[0] = state != 0
             break
-        way = came[frame, state]
+        way = origins.way[frame, state]
         if way == ENTER:
             entries[frame] = 1
             visited = int(np.searchsorted(text.first, state))
-            before = visited - int(jumped[frame, visited])  # 0: the beginning
-            state = 0 if before == 0 else int(text.last[before - 1] + 3 - ended[frame, before])
+            before = visited - int(origins.jump[frame, visited])  # words; 0: the beginning
+            state = 0 if before == 0 else int(text.last[before - 1] + ENDS[origins.end[frame, before]])
         else:
             state -= int(way)
     return path, np.cumsum(entries)
 
 
-def _read(
-    path: np.ndarray,
-    numbers: np.ndarray,
-    emitted: np.ndarray,
-    text: Text,
-    words: Sequence[str],
-    times: np.ndarray,
-    step: float,
+def _words_on(
+    path: np.ndarray, numbers: np.ndarray, emitted: np.ndarray, text: Text, times: np.ndarray, step: float
 ) -> Alignment:
     """The words of a path with their times, and those that it leaves out."""
+    words = text.words
     found: list[AlignedWord] = []
     said: set[int] = set()
     left_out: list[LeftOut] = []

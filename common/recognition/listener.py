@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from common.audio.sound_files import resample
 from common.recognition.alignment import Alignment
-from common.recognition.listen import alignment_of, hear, transcript_of
+from common.recognition.long_recordings import alignment_of, hear, transcript_of
 from common.recognition.recogniser import Recogniser
 from common.recognition.transcript import error_rate, reference_words, word_errors
 from common.speech import Audio, shown
@@ -55,6 +57,15 @@ class HeardAgain:
         return "; ".join(parts)
 
 
+def hear_again(recogniser: Recogniser, samples: np.ndarray, rate: int, text: str) -> HeardAgain:
+    """What is heard in a recording, float32 [S] at `rate` Hz, of a text."""
+    audio = resample(samples, rate, recogniser.sampling_rate)
+    words = reference_words(text, recogniser.labels)
+    heard = hear(recogniser, audio)
+    said = transcript_of(recogniser, heard, audio).text.split()
+    return HeardAgain(tuple(words), tuple(said), alignment_of(recogniser, heard, words))
+
+
 @dataclass
 class Listener:
     """Hears spoken texts and counts their errors."""
@@ -73,11 +84,7 @@ class Listener:
         return heard
 
     def hear(self, audio: Audio) -> HeardAgain:
-        samples = resample(audio.samples, audio.sampling_rate, self.recogniser.sampling_rate)
-        words = reference_words(audio.text, self.recogniser.labels)
-        heard = hear(self.recogniser, samples)
-        said = transcript_of(self.recogniser, heard, samples).text.split()
-        return HeardAgain(tuple(words), tuple(said), alignment_of(self.recogniser, heard, words))
+        return hear_again(self.recogniser, audio.samples, audio.sampling_rate, audio.text)
 
     @property
     def rate(self) -> float:

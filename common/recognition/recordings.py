@@ -85,7 +85,7 @@ def transcribe_files(
 ) -> Iterator[tuple[Recording, Transcript]]:
     """Each recording with its transcript, in order, so many seconds of audio at a time."""
     from common.audio.sound_files import read_audio
-    from common.recognition.listen import transcribe
+    from common.recognition.long_recordings import transcribe
 
     group: list[tuple[Recording, tuple[np.ndarray, int]]] = []
     seconds = 0.0

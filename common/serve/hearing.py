@@ -12,8 +12,8 @@ from functools import cached_property
 
 from common.audio.sound_files import decode_audio, resample
 from common.errors import InputError, unknown
-from common.recognition.listen import hear_pieces, transcript_of
 from common.recognition.loading import make_recogniser
+from common.recognition.long_recordings import hear_pieces, transcript_of
 from common.recognition.recogniser import Recogniser
 from common.recognition.transcript import Transcript
 from common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import InputError
+from common.recognition.listener import Listener
 from common.recognition.loading import make_recogniser
 from common.runner import TextToSpeech
 from common.speech import Controls
@@ -86,8 +87,6 @@ def scores(folder: Path, sentences: Sequence[str], ear: Ear | None) -> str:
         return "No sentences were held out to be heard.\n"
     if ear is None:
         return "Not measured: no ear (a recogniser's folder) heard it.\n"
-    from common.recognition.listener import Listener
-
     tts, recogniser = TextToSpeech.load(voice=folder, device="cpu"), make_recogniser(ear.source)
     rows = [("speaker", "sentences", "words", "word error rate")]
     for name in tts.acoustic.source.speakers[:SPEAKERS] or ("",):

@@ -16,10 +16,10 @@ from common.recognition.listener import Listener
 from common.recognition.loading import make_recogniser
 from common.runner import TextToSpeech
 from common.speech import Audio, Controls
-from common.training.corpus.dataset import LABELS, Labels, load_labels
-from common.training.corpus.prepare import HOP, RATE, pitch_contour
+from common.training.corpus.dataset import HOP, LABELS, RATE, Labels, load_labels
+from common.training.corpus.pitch import pitch_contour
 from common.training.corpus.quality import Measures, measure
-from common.training.corpus.report import REPORT, print_report, read_report
+from common.training.corpus.report import NOBODY, REPORT, print_report, read_report
 from common.weights.ears import find_ear
 from common.weights.voices import VOICE_FILE, Voice, list_voices, load_voice
 
@@ -36,7 +36,6 @@ SENTENCES = (
     "What a beautiful garden you have!",
 )
 PITCH_LIMIT, PACE_LIMIT = 1.15, 1.25  # times the corpus's, or its inverse
-NOBODY = "(one)"  # a single speaker's name
 OVERLOAD = 0.001  # share of samples at full scale
 EPILOG = """A voice: its files are there and whole; it speaks ten sentences with each of its speakers, whose
 pace and pitch are compared with those of --corpus; an ear, if one is installed, says how many words it hears
@@ -177,34 +176,39 @@ def check_speech(
         except InputError as error:
             yield str(error)
     headings = ["speaker", "seconds", "phones/s", "pitch", *(["in corpus", ""] if same else [])]
-    rows = []
-    faults = []
+    rows, faults = [], []
     for number, name in enumerate(names or [NOBODY]):
         who = f"speaker {name}: " if names else ""
         audios = tts.speak_many(SENTENCES, Controls(speaker=number))
         found = [measure(audio.samples, audio.sampling_rate) for audio in audios]
-        for audio, about in zip(audios, found, strict=True):
-            faults += [f"{who}{audio.text!r}: {fault}" for fault in faults_of(audio, about)]
+        pairs = zip(audios, found, strict=True)
+        wrong = [f"{audio.text!r}: {fault}" for audio, one in pairs for fault in faults_of(audio, one)]
         manner = manner_of_speech(audios, found)
         rows.append([name, f"{sum(audio.seconds for audio in audios):.1f}", *manner.cells()])
         if labels and same:
             own = manner_of_labels(labels, same[number])[0] if number in same else Manner(None, None)
             rows[-1] += own.cells()
-            faults += [f"{who}{fault}" for fault in differences(manner, own)]
+            wrong += differences(manner, own)
         if listener:
-            before = len(listener.pairs)
-            for audio in audios:
-                if heard := listener.listen(audio).describe():
-                    print(f"{who}{audio.text!r}: {heard}")
-            one = Listener(listener.recogniser, listener.limit, listener.pairs[before:])
+            one = listen(listener, audios, who)
             rows[-1].append(f"{100 * one.rate:.1f} %")
-            faults += [] if one.ok or not judged else [f"{who}{one.summary()}"]
+            wrong += [one.summary()] if judged and not one.ok else []
+        faults += [f"{who}{fault}" for fault in wrong]
     print_table([*headings, *(["words misheard"] if listener else [])], rows)
     if not is_pitch_measured():
         print("note: pitch is not measured without pyworld (pip install -e '.[train]')")
     if not listener:
         print("note: no ear hears it (docs/recognition.md)")
     yield from faults
+
+
+def listen(listener: Listener, audios: Sequence[Audio], who: str) -> Listener:
+    """A listener of a speaker's sentences alone, which prints what it hears otherwise; `who` begins lines."""
+    own = Listener(listener.recogniser, listener.limit)
+    for audio in audios:
+        if heard := own.listen(audio).describe():
+            print(f"{who}{audio.text!r}: {heard}")
+    return own
 
 
 def speakers_of_corpus(voice: Sequence[str], corpus: Sequence[str]) -> dict[int, int]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
-
 from common.cli import options, run
 from common.errors import InputError, require_torch
 from common.registry import KIND_WORDS, get_model
+from common.stages.choose import choose_stages
+from common.training.voice import print_size, put_in_place, write_model
 from common.weights.ears import EAR_FILE, ears_folder
 from common.weights.published import parse_checkpoint, read_checkpoint
 from common.weights.voices import ModelSource
@@ -40,45 +38,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     about = {key: getattr(args, key) for key in ("description", "language", "licence")}
     checks = write_ear(folder, read_checkpoint(path, word), about)
     run.print_table(HEADINGS, [check.row() for check in checks])
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    print(f"{folder}: {size / 1e6:.1f} MB")
+    print_size(folder)
     return 0
 
 
 def write_ear(folder: Path, source: ModelSource, about: Mapping[str, str] | None = None) -> list[Check]:
     """Makes `folder` an ear of a recogniser; its other files stay. Nothing is written unless all is well."""
-    from common.export.to_onnx import export_source, save_weights
-    from common.stages.choose import choose_stages
-    from common.training.voice import halve
-
     if (kind := get_model(source.model).kind) != "recogniser":
         raise InputError(
             f"{source.weights} is a {source.model} ({KIND_WORDS[kind]}): an ear is a recogniser's"
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".ear-", dir=folder.parent) as name:
-        draft = Path(name) / source.model
-        weights = draft / "weights.safetensors"
-        save_weights(weights, halve(source))
-        kept = dataclasses.replace(source, weights=weights, graphs={}, given_state=None, networks={})
-        exported, checks = export_source(kept, draft, choose_stages(source, None))
-        content = {
-            "name": folder.name,
-            **(about or {}),
-            "model": source.model,
-            "config": plain(dataclasses.asdict(source.config)),
-            "weights": f"{source.model}/{weights.name}",
-            "graphs": {stage: f"{source.model}/{graph.name}" for stage, graph in exported.graphs.items()},
-        }
-        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)
-        (draft.parent / EAR_FILE).write_text(text, encoding="utf-8")
-        folder.mkdir(exist_ok=True)
-        shutil.rmtree(folder / source.model, ignore_errors=True)
-        draft.rename(folder / source.model)
-        (draft.parent / EAR_FILE).replace(folder / EAR_FILE)
+        entry, checks = write_model(Path(name), source, choose_stages(source, None))
+        content = {"name": folder.name, **(about or {}), "model": source.model, **entry}
+        put_in_place(Path(name), folder, [source.model], EAR_FILE, content)
     return checks
-
-
-def plain(config: Mapping[str, object]) -> dict[str, object]:
-    """A config as YAML has it: lists in the place of tuples."""
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in config.items()}

@@ -15,8 +15,7 @@ from common.config.hparams import ROOT, load_hparams
 from common.errors import InputError, require_torch, unknown
 from common.registry import get_model
 from common.synthesis.loading import make_driver
-from common.training.corpus.dataset import Labels, load_labels
-from common.training.corpus.prepare import HOP, RATE
+from common.training.corpus.dataset import HOP, RATE, Labels, load_labels
 from common.weights.published import read_checkpoint
 from common.weights.voices import ModelSource, Voice, load_voice
 

@@ -1,8 +1,7 @@
-"""What the training recipes share: their command line and loop, CUDA-graph steps, EMA, checkpoints, logs."""
+"""What the training recipes share: their command line and loop, CUDA-graph steps, EMA, checkpoints."""
 
 import argparse
 import contextlib
-import csv
 import itertools
 import json
 import math
@@ -12,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
 import safetensors.torch
 import torch
 
@@ -22,9 +20,9 @@ from common.engines.cuda_graphs import capture
 from common.errors import InputError
 from common.files import write_bytes
 from common.registry import get_model
+from common.training.log import Log
 from common.training.voice import WEIGHTS
 
-MEL_RANGE = -11.5, 1.0  # of pictures: from silence to loud speech, natural logarithms
 LAST = "last.pt"  # of a run: everything, beside its weights
 WARM_UP_STEPS = 3  # eager steps of a shape before its capture: cuDNN and lazy optimiser state settle in them
 
@@ -257,60 +255,6 @@ class Trainer(ABC):
         info = {"mel": asdict(self.contract), **info}
         metadata = {"config": json.dumps(asdict(model.config)), "info": json.dumps(info)}
         write_bytes(path, safetensors.torch.save(tensors, metadata))
-
-
-class Log:
-    """losses.csv in the run's folder, a line on the terminal, and losses.png at the end."""
-
-    def __init__(self, folder: Path):
-        self.path = folder / "losses.csv"
-        self.started = time.monotonic()
-
-    def write(self, step: int, values: dict[str, float], note: str = "") -> None:
-        seconds = time.monotonic() - self.started
-        with self.path.open("a", newline="") as file:
-            writer = csv.writer(file)
-            if not file.tell():
-                writer.writerow(["step", "seconds", *values])
-            writer.writerow([step, round(seconds, 1), *(f"{v:.6g}" for v in values.values())])
-        shown = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
-        print(f"step {step}  {note or f'{seconds:.0f} s'}  {shown}", flush=True)
-
-    def plot(self) -> None:
-        """One small curve per logged value; skipped where matplotlib is not installed."""
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            print("losses.png not drawn: matplotlib is not installed (pip install -e '.[plot]')")
-            return
-        with self.path.open() as file:
-            rows = list(csv.DictReader(file))
-        names = list(rows[0])[2:]
-        columns = min(3, len(names))
-        lines = -(-len(names) // columns)
-        figure = Figure(figsize=(4 * columns, 2.5 * lines), layout="tight")
-        for axis, name in zip(figure.subplots(lines, columns, squeeze=False).flat, names, strict=False):
-            axis.plot([int(r["step"]) for r in rows], [float(r[name]) for r in rows], linewidth=0.8)
-            axis.set(title=name, xlabel="step")
-        figure.savefig(self.path.with_suffix(".png"), dpi=100)
-
-
-def save_mel_picture(path: Path, mel: np.ndarray) -> None:
-    """A mel [n_mels, T] as an image, time to the right; skipped without matplotlib."""
-    try:
-        from matplotlib.image import imsave
-    except ImportError:
-        return
-    imsave(path, mel, origin="lower", cmap="magma", vmin=MEL_RANGE[0], vmax=MEL_RANGE[1])
-
-
-def plot_alignment(path: Path, alignment: torch.Tensor) -> None:
-    """Attention (steps, symbols) as an image, time to the right; skipped without matplotlib."""
-    try:
-        from matplotlib.image import imsave
-    except ImportError:
-        return
-    imsave(path, alignment.float().cpu().numpy().T, origin="lower", cmap="viridis", vmin=0, vmax=1)
 
 
 def recipe_parser(model: str, recipe: type) -> Parser:

@@ -12,7 +12,8 @@ import numpy as np
 from common.audio.sound_files import write_audio
 from common.synthesis.vocoder import Vocoder
 from common.training.acoustic import AcousticTrainer
-from common.training.loop import LAST, MEL_RANGE, Run, save_checkpoint, save_mel_picture
+from common.training.log import MEL_RANGE, save_mel_picture
+from common.training.loop import LAST, Run, save_checkpoint
 from common.training.vocoder import VocoderTrainer
 
 LOOKS = 20  # at the held-out data, evenly over the run

@@ -21,6 +21,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from common.audio.contract import MelContract
 from common.audio.mel_torch import MelSpectrogram
 from common.cli.parser import Parser
+from common.errors import InputError
 from common.training.corpus.batches import Segments
 from common.training.loop import Recipe, Trainer, autocast, recipe_parser, start
 
@@ -34,6 +35,7 @@ class VocoderRecipe(Recipe):
 
     batch_size: int
     segment_frames: int
+    judged_frames: int  # the most that losses are of, in a segment's middle: their context lies within it
     predicted_share: float  # share of a batch with predicted mels as input, with --mels
     mel_loss_weight: float
     feature_loss_weight: float
@@ -51,6 +53,8 @@ class VocoderTrainer(Trainer):
         self, args: argparse.Namespace, segments: Segments, model: nn.Module, clip_norm: float | None = None
     ):
         self.config, contract, recipe = args.built
+        if recipe.judged_frames < 1:
+            raise InputError(f"judged_frames={recipe.judged_frames}: give 1 or more")
         super().__init__(model, recipe, contract, clip_norm)
         self.segments = segments
         self.held_out = segments.held_out()  # mel (1, n_mels, T), audio (1, 1, T * hop)
@@ -113,13 +117,20 @@ class VocoderTrainer(Trainer):
 
     def step(self, key: object, mel: Tensor, audio: Tensor) -> dict[str, Tensor]:
         """One update of all networks: mel (B, n_mels, T), audio (B, 1, T * hop)."""
-        losses = self.losses(self.generate(self.model, mel), audio)
+        losses = self.losses(self.judged(self.generate(self.model, mel)), self.judged(audio))
         generator = losses.pop("generator")
         # Both sides' gradients before any update: both need the graph's old weights.
         set_gradients([*self.discriminators.parameters()], losses["discriminator"], keep_graph=True)
         set_gradients(self.parameters, generator)
         self.update()
         return {name: loss.detach() for name, loss in losses.items()}
+
+    def judged(self, audio: Tensor) -> Tensor:
+        """The part of segments (B, 1, S) that losses are of, (B, 1, frames * hop)."""
+        recipe, hop = self.recipe, self.contract.hop_length
+        frames = min(recipe.judged_frames, recipe.segment_frames)
+        first = (recipe.segment_frames - frames) // 2 * hop
+        return audio[:, :, first : first + frames * hop]
 
     def shipped_model(self) -> nn.Module:
         """The averaged model with its weight norm folded, as in a voice."""

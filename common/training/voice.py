@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import yaml
 from common.audio.contract import require_same_contract
 from common.cli import options, run
 from common.errors import InputError, require_torch, unknown
-from common.registry import KIND_WORDS, get_model, load_attribute
+from common.registry import KIND_WORDS, get_model
 from common.speech import Controls
 from common.stages.choose import KINDS
 from common.synthesis.loading import override
@@ -34,40 +34,19 @@ from common.weights.voices import (
 
 if TYPE_CHECKING:
     from common.export.to_onnx import Check
+    from common.stages import Stage
 
 WEIGHTS = "weights.safetensors"  # of a model, in a run's or a voice's folder
+SETTINGS = {  # controls that a voice may set
+    "denoising_strength": "how much of the vocoder's hum is taken out",
+    "sigma": "spread of WaveGlow's noise",
+    "sharpness": "contrast added to Tacotron 2's mel",
+}
 ABOUT = ("description", "language", "licence")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = options.Parser(description=__doc__, kinds=("acoustic", "vocoder"), choose=models_of)
-    parser.add_argument("name", help="name of the voice; a path makes the folder there instead of in voices/")
-    several = {"action": "append", "default": []}
-    what = "weights.safetensors of a training run, or a published file; once for each model"
-    parser.add_argument("--checkpoint", **several, metavar="FILE", help=what)
-    what = "folder of melforge voice train: its models, and the others of the voice that it began with; "
-    what += "writes a model card with their scores too"
-    parser.add_argument("--run", **several, type=Path, metavar="RUN", help=what)
-    what = "ear that hears the held-out sentences for the model card of --run; none for none (default: the "
-    parser.add_argument("--ear", metavar="NAME", help=f"{what}first there is)")
-    parser.add_argument("--frontend", help="text frontend (default: the acoustic model's)")
-    parser.add_argument("--description", default="", help="one sentence about the voice")
-    parser.add_argument("--language", default="", help="language code (default: en)")
-    kept = "keep the models that the folder holds, but for those given anew"
-    parser.add_argument("--add", action="store_true", help=kept)
-    for option, what in (
-        ("--denoising-strength", "how much of the vocoder's hum is taken out"),
-        ("--sigma", "spread of WaveGlow's noise"),
-        ("--sharpness", "contrast added to Tacotron 2's mel"),
-    ):
-        what += "; once for each model, or for all"
-        parser.add_argument(option, **several, metavar="[MODEL=]X", help=what)
-    parser.add_argument("--licence", default="", help="licence of the weights")
-    args = parser.parse_args(argv)
-    if not (args.checkpoint or args.run):
-        parser.error("--checkpoint or --run is missing")
-    if args.ear and not args.run:
-        raise InputError("--ear is for the model card of --run: without one no card is written")
+    args = parse(argv)
     ear = find_ear(args.ear)  # before the long part
 
     require_torch("making a voice")
@@ -85,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = {source.model for source in sources}
         sources = [source for source in voice.models.values() if source.model not in given] + sources
         about = {key: value or getattr(voice, key) for key, value in about.items()}
-    for setting in ("denoising_strength", "sigma", "sharpness"):
+    for setting in SETTINGS:
         for value in getattr(args, setting):
             sources = with_setting(sources, setting, value)
     about["language"] = about["language"] or "en"
@@ -95,9 +74,42 @@ def main(argv: Sequence[str] | None = None) -> int:
         from common.training.card import run_info, write_card
 
         write_card(folder, {source.model: run_info(source) for source in trained}, begun, ear)
+    print_size(folder)
+    return 0
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = options.Parser(description=__doc__, kinds=("acoustic", "vocoder"), choose=models_of)
+    parser.add_argument("name", help="name of the voice; a path makes the folder there instead of in voices/")
+    several = {"action": "append", "default": []}
+    what = "weights.safetensors of a training run, or a published file; once for each model"
+    parser.add_argument("--checkpoint", **several, metavar="FILE", help=what)
+    what = "folder of melforge voice train: its models, and the others of the voice that it began with; "
+    what += "writes a model card with their scores too"
+    parser.add_argument("--run", **several, type=Path, metavar="RUN", help=what)
+    what = "ear that hears the held-out sentences for the model card of --run; none for none (default: the "
+    parser.add_argument("--ear", metavar="NAME", help=f"{what}first there is)")
+    parser.add_argument("--frontend", help="text frontend (default: the acoustic model's)")
+    parser.add_argument("--description", default="", help="one sentence about the voice")
+    parser.add_argument("--language", default="", help="language code (default: en)")
+    kept = "keep the models that the folder holds, but for those given anew"
+    parser.add_argument("--add", action="store_true", help=kept)
+    for setting, what in SETTINGS.items():
+        option = f"--{setting.replace('_', '-')}"
+        what += "; once for each model, or for all"
+        parser.add_argument(option, **several, metavar="[MODEL=]X", help=what)
+    parser.add_argument("--licence", default="", help="licence of the weights")
+    args = parser.parse_args(argv)
+    if not (args.checkpoint or args.run):
+        parser.error("--checkpoint or --run is missing")
+    if args.ear and not args.run:
+        raise InputError("--ear is for the model card of --run: without one no card is written")
+    return args
+
+
+def print_size(folder: Path) -> None:
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     print(f"{folder}: {size / 1e6:.1f} MB")
-    return 0
 
 
 def models_of(args: argparse.Namespace) -> list[str]:
@@ -137,8 +149,6 @@ def write_voice(
     about: Mapping[str, str] | None = None,
 ) -> list[Check]:
     """Makes `folder` a voice of these models; its other files stay. Nothing is written unless all is well."""
-    from common.export.to_onnx import export_source, save_weights
-
     for source in sources:
         if (kind := get_model(source.model).kind) not in KINDS:
             what = f"{source.weights} is a {source.model}, a {KIND_WORDS[kind]}"
@@ -151,23 +161,11 @@ def write_voice(
         raise InputError("a voice needs an acoustic model, or --frontend")
     check_symbols(frontend, sources)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    checks: list[Check] = []
+    entries, checks = {}, []
     with tempfile.TemporaryDirectory(prefix=".voice-", dir=folder.parent) as name:
-        draft = Path(name)
-        entries = {}
         for source in sources:
-            weights = draft / source.model / WEIGHTS
-            save_weights(weights, halve(source))
-            kept = dataclasses.replace(source, weights=weights, graphs={}, given_state=None, networks={})
-            exported, made = export_source(kept, weights.parent)
+            entries[source.model], made = write_model(Path(name), source)
             checks += made
-            graphs = {name: graph.relative_to(draft).as_posix() for name, graph in exported.graphs.items()}
-            entries[source.model] = {
-                "config": dataclasses.asdict(source.config),
-                "weights": weights.relative_to(draft).as_posix(),
-                "graphs": graphs,
-                **({"extra": extra} if (extra := set_by_voice(source)) else {}),
-            }
         content = {
             "name": folder.name,
             **(about or {}),
@@ -175,14 +173,44 @@ def write_voice(
             "mel": dataclasses.asdict(first.mel),
             "models": entries,
         }
-        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)
-        (draft / VOICE_FILE).write_text(text, encoding="utf-8")
-        for source in sources:
-            shutil.rmtree(folder / source.model, ignore_errors=True)
-            (folder / source.model).parent.mkdir(exist_ok=True)
-            (draft / source.model).rename(folder / source.model)
-        (draft / VOICE_FILE).replace(folder / VOICE_FILE)
+        put_in_place(Path(name), folder, entries, VOICE_FILE, content)
     return checks
+
+
+def write_model(
+    draft: Path, source: ModelSource, stages: Sequence[Stage] | None = None
+) -> tuple[dict[str, Any], list[Check]]:
+    """Writes weights and graphs into a folder of the model in `draft`.
+
+    Returns the model's entry in voice.yaml or ear.yaml, and the checks of its graphs.
+    """
+    from common.export.to_onnx import export_source, save_weights
+
+    weights = draft / source.model / WEIGHTS
+    save_weights(weights, halve(source))
+    kept = dataclasses.replace(source, weights=weights, graphs={}, given_state=None, networks={})
+    exported, checks = export_source(kept, weights.parent, stages)
+    extra = set_by_voice(source)
+    entry = {
+        "config": dataclasses.asdict(source.config),
+        "weights": weights.relative_to(draft).as_posix(),
+        "graphs": {name: graph.relative_to(draft).as_posix() for name, graph in exported.graphs.items()},
+        **({"extra": extra} if extra else {}),
+    }
+    return entry, checks
+
+
+def put_in_place(
+    draft: Path, folder: Path, models: Iterable[str], file: str, content: Mapping[str, Any]
+) -> None:
+    """Moves the models' folders in `draft` to `folder`, and writes the YAML file that names them last."""
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)
+    (draft / file).write_text(text, encoding="utf-8")
+    folder.mkdir(exist_ok=True)
+    for model in models:
+        shutil.rmtree(folder / model, ignore_errors=True)
+        (draft / model).rename(folder / model)
+    (draft / file).replace(folder / file)
 
 
 def with_setting(sources: Sequence[ModelSource], setting: str, text: str) -> list[ModelSource]:
@@ -227,11 +255,10 @@ def check_symbols(frontend: FrontendSpec, sources: Sequence[ModelSource]) -> Non
 
 def halve(source: ModelSource) -> dict[str, np.ndarray]:
     """Parameters in half precision. Buffers are constants, such as angular frequencies, that would suffer."""
+    from common.engines.torch_engine import new_network
     from common.export.to_onnx import source_stages
 
-    network = load_attribute(source_stages(source)[0].network)(source.config)
-    if hasattr(network, "remove_weight_norm"):  # stored weights are folded, and have their constants
-        network.remove_weight_norm()
+    network = new_network(source_stages(source)[0], source.config)
     buffers = {name for name, _ in network.named_buffers()}
     unused = get_model(source.model).training_only
     halved = {}

@@ -196,7 +196,7 @@ class Acoustic(BatchModel):
     def answer(self, made: Sequence[Any]) -> dict[str, Array]:
         mels = padded([concatenate(list(mels), axis=1) for mels in made])
         lengths = padded_lengths([[mel.shape[1] for mel in mels] for mels in made])
-        return {"mel": mels, tensors.MEL_LENGTHS.name: lengths}
+        return {tensors.MEL.name: mels, tensors.MEL_LENGTHS.name: lengths}
 
 
 class MelToAudio(BatchModel):
@@ -209,7 +209,7 @@ class MelToAudio(BatchModel):
 
     def items(self, request: Any) -> list[Any]:
         controls = self.controls(request)
-        names = ("mel", tensors.MEL_LENGTHS.name, tensors.PAUSES.name)
+        names = (tensors.MEL.name, tensors.MEL_LENGTHS.name, tensors.PAUSES.name)
         items = []
         for mel, lengths, pauses in zip(*(self.read(request, name) for name in names), strict=True):
             mels = parts(mel, used(lengths), least=0)

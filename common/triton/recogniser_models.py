@@ -15,7 +15,7 @@ import numpy as np
 from common.arrays import Array, pad_rows, to_device, to_numpy
 from common.engines import MEL_STEP
 from common.errors import InputError
-from common.recognition.listen import LONGEST_PIECE, is_silent
+from common.recognition.long_recordings import LONGEST_PIECE, is_silent
 from common.recognition.recogniser import Heard, Recogniser
 from common.recognition.transcript import greedy_text
 from common.synthesis.utterances import run_each
@@ -133,7 +133,8 @@ class Features(RecogniserModel):
 
     def answer(self, made: Sequence[Any]) -> dict[str, Array]:
         counts = np.array([[count] for _, count in made], np.int32)
-        return {"AUDIO_FEATURES": padded([values for values, _ in made]), tensors.NUM_FEATURES.name: counts}
+        features = padded([values for values, _ in made])
+        return {tensors.AUDIO_FEATURES.name: features, tensors.NUM_FEATURES.name: counts}
 
 
 class Encoder(RecogniserModel):
@@ -147,7 +148,7 @@ class Encoder(RecogniserModel):
     def items(self, request: Any) -> list[Any]:
         longest = self.recogniser.encoder.stage.dynamic_dims["mel"].max
         items = []
-        for values, (count,) in self.rows(request, "AUDIO_FEATURES", tensors.NUM_FEATURES.name):
+        for values, (count,) in self.rows(request, tensors.AUDIO_FEATURES.name, tensors.NUM_FEATURES.name):
             frames = length_of(count, values.shape[1], "frames")
             if frames > longest:
                 raise InputError(f"{frames} frames, of {longest} at most")
@@ -165,7 +166,7 @@ class Encoder(RecogniserModel):
     def answer(self, made: Sequence[Any]) -> dict[str, Array]:
         counts = np.array([[len(rows)] for rows in made], np.int32)
         together = stacked(made, int(counts.max()))
-        return {"CHARACTER_PROBABILITIES": together, tensors.NUM_OUTPUTS.name: counts}
+        return {tensors.CHARACTER_PROBABILITIES.name: together, tensors.NUM_OUTPUTS.name: counts}
 
 
 class Decoder(RecogniserModel):
@@ -178,7 +179,7 @@ class Decoder(RecogniserModel):
         return np.zeros((steps, len(self.recogniser.labels) + 1), np.float32)
 
     def items(self, request: Any) -> list[Any]:
-        names = "CHARACTER_PROBABILITIES", tensors.NUM_OUTPUTS.name
+        names = tensors.CHARACTER_PROBABILITIES.name, tensors.NUM_OUTPUTS.name
         return [
             values[: length_of(count, values.shape[0], "outputs")]
             for values, (count,) in self.rows(request, *names)

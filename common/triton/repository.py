@@ -38,8 +38,9 @@ from common.weights.voices import ModelSource, list_voices, load_voice
 VERSION = "1"
 PROBE = Path(__file__).parent / "probe.py"
 ON_GPU = {"FORCE_CPU_ONLY_INPUT_TENSORS": "no"}  # the Python backend's own: else mels come by the host
+PYTHON, ENSEMBLE = {"backend": "python"}, {"platform": "ensemble"}  # how Triton runs a model
 INSTANCE_KINDS = {"auto": "KIND_AUTO", "cpu": "KIND_CPU", "cuda": "KIND_GPU"}
-WARM_UP_FRAMES = 64  # of the vocoder's mel
+WARM_UP_FRAMES, WARM_UP_ROWS = 64, 32  # of a mel or of features; of probabilities
 CLASSES = {  # modules of this package and their classes
     FRONTEND: ("backend", "Frontend"),
     ACOUSTIC: ("backend", "Acoustic"),
@@ -73,45 +74,71 @@ def write_repository(folder: Path, choice: ModelChoice, layout: Layout) -> list[
     batch_size = min(layout.batch_size or batch, batch)
     named = replace(choice, acoustic=sources["acoustic"].model, vocoder=sources["vocoder"].model)
     warm_up = warm_ups(sources, longest, mel.n_mel_channels)
-    about = {"sampling_rate": str(mel.sampling_rate)}
     for name, signature in signatures(mel.n_mel_channels).items():
         version = folder / name / VERSION
         version.mkdir(parents=True, exist_ok=True)
-        parameters = {
-            **about,
-            **({} if name == WHOLE else lay_in(named, version, stored, KINDS_OF[name]).parameters()),
-        }
-        config = model_config(name, signature, batch_size, layout)
+        parameters = {"sampling_rate": str(mel.sampling_rate)}
+        if name != WHOLE:
+            parameters |= lay_in(named, version, stored, KINDS_OF[name]).parameters()
         if name == VOCODER and layout.device != "cpu":
             parameters |= ON_GPU
-        config["parameters"] = [{"key": k, "value": {"string_value": v}} for k, v in parameters.items()]
+        config = model_config(name, signature, batch_size, layout)
         if name in warm_up:
             config["model_warmup"] = [write_warm_up(folder / name / "warmup", signature, warm_up[name])]
-        write_bytes(folder / name / "config.pbtxt", (HEAD + to_text(config)).encode())
-        if name in CLASSES:
-            write_bytes(version / "model.py", CODE.format(*CLASSES[name]).encode())
-        else:  # a version must be there, and object stores have no empty folders
-            write_bytes(version / ".keep", b"")
+        write_model(version, config, parameters, CLASSES.get(name))
     write_bytes(folder / PROBE.name, PROBE.read_bytes())
     return list(signatures())
 
 
+def write_model(
+    version: Path, config: Mapping[str, Any], parameters: Mapping[str, str], code: tuple[str, str] | None
+) -> None:
+    """Writes a model around the folder of its version, which is there.
+
+    `code` is a module of this package and a class in it; an ensemble has none.
+    """
+    entries = [{"key": key, "value": {"string_value": text}} for key, text in parameters.items()]
+    text = HEAD + to_text({**config, "parameters": entries})
+    write_bytes(version.parent / "config.pbtxt", text.encode())
+    if code:
+        write_bytes(version / "model.py", CODE.format(*code).encode())
+    else:  # a version must be there, and object stores have no empty folders
+        write_bytes(version / ".keep", b"")
+
+
 def model_config(name: str, signature: Signature, batch_size: int, layout: Layout) -> dict[str, Any]:
-    """A model's config without parameters and warm-up."""
-    batched = name in (FRONTEND, ACOUSTIC, VOCODER)
-    config: dict[str, Any] = {"name": name}
-    config.update({"platform": "ensemble"} if name == WHOLE else {"backend": "python"})
-    config["max_batch_size"] = 0 if name == STREAM else batch_size
-    config["input"] = [tensor_entry(tensor, ragged=batched) for tensor in signature.inputs]
-    config["output"] = [tensor_entry(tensor) for tensor in signature.outputs]
+    """The config of a model that speaks, without parameters and warm-up."""
     if name == WHOLE:
-        return {**config, "ensemble_scheduling": {"step": steps(signatures(), (FRONTEND, ACOUSTIC, VOCODER))}}
-    if batched:
-        config["dynamic_batching"] = batching(layout)
+        return ensemble_config(name, signatures(), (FRONTEND, ACOUSTIC, VOCODER), signature, batch_size)
     if name == STREAM:
+        config = first_entries(name, PYTHON, signature, 0)
         config["model_transaction_policy"] = {"decoupled": True}
+    else:
+        config = first_entries(name, PYTHON, signature, batch_size, ragged=True)
+        config["dynamic_batching"] = batching(layout)
     config["instance_group"] = instances(replace(layout, device="cpu") if name == FRONTEND else layout)
     return config
+
+
+def first_entries(
+    name: str, runs_as: Mapping[str, str], signature: Signature, batch_size: int, ragged: bool = False
+) -> dict[str, Any]:
+    """What every config begins with."""
+    return {
+        "name": name,
+        **runs_as,
+        "max_batch_size": batch_size,
+        "input": [tensor_entry(tensor, ragged) for tensor in signature.inputs],
+        "output": [tensor_entry(tensor) for tensor in signature.outputs],
+    }
+
+
+def ensemble_config(
+    name: str, of: Mapping[str, Signature], order: Sequence[str], signature: Signature, batch_size: int
+) -> dict[str, Any]:
+    """The config of an ensemble of these models, which run in this order."""
+    config = first_entries(name, ENSEMBLE, signature, batch_size)
+    return {**config, "ensemble_scheduling": {"step": steps(of, order)}}
 
 
 def batching(layout: Layout) -> dict[str, Any]:
@@ -149,51 +176,42 @@ def write_recogniser(folder: Path, choice: EarChoice, layout: Layout, backends: 
     warm_up = recogniser_warm_ups(source.mel.sampling_rate, n_mels, labels)
     by_name = {recogniser_name(source.model, backend): backend for backend in backends}
     ensembles = {ensemble_name(source.model, b): recogniser_name(source.model, b) for b in backends}
+    batch_size = min(layout.batch_size or batch, batch)
     for name, signature in found.items():
         version = folder / name / VERSION
         version.mkdir(parents=True, exist_ok=True)
-        config: dict[str, Any] = {"name": name}
-        config.update({"platform": "ensemble"} if name in ensembles else {"backend": "python"})
-        config["max_batch_size"] = min(layout.batch_size or batch, batch)
-        config["input"] = [tensor_entry(tensor, ragged=name not in ensembles) for tensor in signature.inputs]
-        config["output"] = [tensor_entry(tensor) for tensor in signature.outputs]
-        parameters = dict(about)
         if name in ensembles:
             order = (FEATURES, ensembles[name], DECODER)
-            config["ensemble_scheduling"] = {"step": steps(found, order)}
-            write_bytes(version / ".keep", b"")
-        else:
-            kind = {FEATURES: "Features", DECODER: "Decoder"}.get(name, "Encoder")
-            with_backend = replace(choice, backend=by_name.get(name, backends[0]))
-            parameters |= lay_in_ear(with_backend, version, stored, kind == "Encoder").parameters()
-            if name != FEATURES and layout.device != "cpu":
-                parameters |= ON_GPU
-            config["dynamic_batching"] = batching(layout)
-            config["instance_group"] = instances(layout)
-            data = warm_up[name if name in warm_up else ""]
-            config["model_warmup"] = [write_warm_up(folder / name / "warmup", signature, data)]
-            write_bytes(version / "model.py", CODE.format("recogniser_models", kind).encode())
-        config["parameters"] = [{"key": k, "value": {"string_value": v}} for k, v in parameters.items()]
-        write_bytes(folder / name / "config.pbtxt", (HEAD + to_text(config)).encode())
+            config = ensemble_config(name, found, order, signature, batch_size)
+            write_model(version, config, about, None)
+            continue
+        kind = {FEATURES: "Features", DECODER: "Decoder"}.get(name, "Encoder")
+        with_backend = replace(choice, backend=by_name.get(name, backends[0]))
+        parameters = about | lay_in_ear(with_backend, version, stored, kind == "Encoder").parameters()
+        if name != FEATURES and layout.device != "cpu":
+            parameters |= ON_GPU
+        config = first_entries(name, PYTHON, signature, batch_size, ragged=True)
+        config |= {"dynamic_batching": batching(layout), "instance_group": instances(layout)}
+        config["model_warmup"] = [write_warm_up(folder / name / "warmup", signature, warm_up[kind])]
+        write_model(version, config, parameters, ("recogniser_models", kind))
     return list(found)
 
 
 def recogniser_warm_ups(rate: int, n_mels: int, outputs: int) -> dict[str, dict[str, np.ndarray]]:
-    """What the models are run on before Triton says that it is ready; "": those between the other two."""
+    """What each class of models is run on before Triton says that it is ready."""
     noise = 0.1 * np.random.default_rng(0).standard_normal(rate)
-    one = {"frames": 64, "rows": 32}
     return {
-        FEATURES: {
+        "Features": {
             tensors.AUDIO_SIGNAL.name: noise.astype(np.float32),
             tensors.NUM_SAMPLES.name: np.array([rate], np.int32),
         },
-        "": {
-            "AUDIO_FEATURES": np.zeros((n_mels, one["frames"]), np.float32),
-            tensors.NUM_FEATURES.name: np.array([one["frames"]], np.int32),
+        "Encoder": {
+            tensors.AUDIO_FEATURES.name: np.zeros((n_mels, WARM_UP_FRAMES), np.float32),
+            tensors.NUM_FEATURES.name: np.array([WARM_UP_FRAMES], np.int32),
         },
-        DECODER: {
-            "CHARACTER_PROBABILITIES": np.zeros((one["rows"], outputs), np.float32),
-            tensors.NUM_OUTPUTS.name: np.array([one["rows"]], np.int32),
+        "Decoder": {
+            tensors.CHARACTER_PROBABILITIES.name: np.zeros((WARM_UP_ROWS, outputs), np.float32),
+            tensors.NUM_OUTPUTS.name: np.array([WARM_UP_ROWS], np.int32),
         },
     }
 
@@ -256,7 +274,7 @@ def warm_ups(sources: Mapping[str, Any], longest: int, n_mels: int) -> dict[str,
         FRONTEND: {tensors.TEXT.name: np.array([FIRST_WORDS.encode()], object)},
         ACOUSTIC: {tensors.SYMBOLS.name: first.ids, tensors.LENGTHS.name: np.array([len(first.ids)])},
         VOCODER: {
-            "mel": np.zeros((n_mels, WARM_UP_FRAMES), np.float32),
+            tensors.MEL.name: np.zeros((n_mels, WARM_UP_FRAMES), np.float32),
             tensors.MEL_LENGTHS.name: np.array([WARM_UP_FRAMES]),
             tensors.PAUSES.name: np.zeros(1),
         },

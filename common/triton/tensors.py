@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 FRONTEND, ACOUSTIC, VOCODER = "frontend", "acoustic", "vocoder"
 WHOLE, STREAM = "text_to_speech", "text_to_speech_stream"
@@ -38,6 +38,7 @@ SYMBOLS = Tensor("symbols", "int64")
 LENGTHS = Tensor("lengths", "int64")  # symbols of each utterance
 UNSPOKEN = Tensor("unspoken", TEXT_TYPE, (1,))  # JSON: symbols that could not be spoken, and where they stand
 PAUSES = Tensor("pauses", "float64")  # seconds behind each utterance
+MEL = Tensor("mel", "float32", (-1, -1))  # bands, frames
 MEL_LENGTHS = Tensor("mel_lengths", "int64")  # frames of each utterance
 AUDIO = Tensor("audio", "float32")
 AUDIO_LENGTH = Tensor("audio_length", "int64", (1,))  # samples of an item
@@ -45,7 +46,7 @@ AUDIO_LENGTH = Tensor("audio_length", "int64", (1,))  # samples of an item
 
 def signatures(n_mels: int = -1) -> Mapping[str, Signature]:
     """Of every model, by its name."""
-    mel = Tensor("mel", "float32", (n_mels, -1))
+    mel = replace(MEL, dims=(n_mels, -1))
     return {
         FRONTEND: Signature((TEXT,), (SYMBOLS, LENGTHS, PAUSES, UNSPOKEN)),
         ACOUSTIC: Signature((SYMBOLS, LENGTHS), (mel, MEL_LENGTHS)),
@@ -58,7 +59,9 @@ def signatures(n_mels: int = -1) -> Mapping[str, Signature]:
 # An item is a recording; zeros stand behind what is shorter than others of its request.
 AUDIO_SIGNAL = Tensor("AUDIO_SIGNAL", "float32")
 NUM_SAMPLES = Tensor("NUM_SAMPLES", "int32", (1,))
+AUDIO_FEATURES = Tensor("AUDIO_FEATURES", "float32", (-1, -1))  # bands, frames
 NUM_FEATURES = Tensor("NUM_TIME_STEPS", "int32", (1,))  # frames of the features
+CHARACTER_PROBABILITIES = Tensor("CHARACTER_PROBABILITIES", "float32", (-1, -1))  # rows, characters
 NUM_OUTPUTS = Tensor("NUM_OUTPUTS", "int32", (1,))  # rows of probabilities
 TRANSCRIPT = Tensor("TRANSCRIPT", "int32")  # the best label of each row; blanks behind the last one
 TRANSCRIPT_TEXT = Tensor("TRANSCRIPT_TEXT", TEXT_TYPE, (1,))
@@ -77,8 +80,8 @@ def recogniser_signatures(
     model: str, backends: Sequence[str], n_mels: int = -1, outputs: int = -1
 ) -> Mapping[str, Signature]:
     """Of every model around a recogniser, by its name."""
-    features = Tensor("AUDIO_FEATURES", "float32", (n_mels, -1))
-    probabilities = Tensor("CHARACTER_PROBABILITIES", "float32", (-1, outputs))
+    features = replace(AUDIO_FEATURES, dims=(n_mels, -1))
+    probabilities = replace(CHARACTER_PROBABILITIES, dims=(-1, outputs))
     found = {
         FEATURES: Signature((AUDIO_SIGNAL, NUM_SAMPLES), (features, NUM_FEATURES)),
         DECODER: Signature((probabilities, NUM_OUTPUTS), (TRANSCRIPT, TRANSCRIPT_TEXT)),

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from common.recognition.listen import hear_pieces
 from common.recognition.loading import form_of, make_recogniser
+from common.recognition.long_recordings import hear_pieces
 from common.recognition.recogniser import Recogniser
 from common.recognition.transcript import greedy_text
 from common.registry import get_model

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from common.config.typed import build, require_known
 from common.config.yaml_file import read_yaml
-from common.errors import InputError, unknown
+from common.errors import InputError
 from common.registry import get_model
-from common.weights.voices import ModelSection, ModelSource, load_voice, read_model
+from common.weights.voices import ModelSection, ModelSource, find_folder, load_voice, names_in, read_model
 
 EAR_FILE = "ear.yaml"
 NO_EAR = "none"  # the name of none, where an ear that is there would be taken
@@ -50,30 +50,17 @@ def ears_folder() -> Path:
 
 
 def list_ears() -> list[str]:
-    return sorted(path.parent.name for path in ears_folder().glob(f"*/{EAR_FILE}"))
+    return names_in(ears_folder(), EAR_FILE)
 
 
 def load_ear(name_or_path: str | Path | None = None) -> Ear:
     """An ear by its name or its folder's path; without either, the first there is."""
-    available = list_ears()
-    if name_or_path is None:
-        if not available:
-            raise InputError(
-                f"there is no ear in {ears_folder()}: give one with --ear FOLDER, or a published file of a "
-                "recogniser with --checkpoint FILE"
-            )
-        name_or_path = available[0]
-    if str(name_or_path) in available:
-        return read_ear(ears_folder() / name_or_path)
-    path = Path(name_or_path)
-    folder = path.parent if path.name == EAR_FILE else path
-    if (folder / EAR_FILE).is_file():
-        return read_ear(folder)
-    if path.is_dir():
-        raise InputError(f"{path} is not an ear: it has no {EAR_FILE}")
-    if len(path.parts) > 1:
-        raise FileNotFoundError(f"ear folder {path} not found")
-    raise InputError(unknown("ear", str(name_or_path), available))
+    if name_or_path is None and not list_ears():
+        raise InputError(
+            f"there is no ear in {ears_folder()}: give one with --ear FOLDER, or a published file of a "
+            "recogniser with --checkpoint FILE"
+        )
+    return read_ear(find_folder("an ear", name_or_path, ears_folder(), EAR_FILE))
 
 
 def find_ear(name: str | None) -> Ear | None:

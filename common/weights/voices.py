@@ -102,27 +102,40 @@ def voices_folder() -> Path:
 
 
 def list_voices() -> list[str]:
-    return sorted(path.parent.name for path in voices_folder().glob(f"*/{VOICE_FILE}"))
+    return names_in(voices_folder(), VOICE_FILE)
 
 
 def load_voice(name_or_path: str | Path | None = None) -> Voice:
     """A voice by its name or its folder's path; without either, the first there is."""
-    available = list_voices()
-    if name_or_path is None:
-        if not available:
-            raise InputError(f"there is no voice in {voices_folder()}; give one with --voice FOLDER")
-        name_or_path = available[0]
-    if str(name_or_path) in available:
-        return read_voice(voices_folder() / name_or_path)
-    path = Path(name_or_path)
-    folder = path.parent if path.name == VOICE_FILE else path
-    if (folder / VOICE_FILE).is_file():
-        return read_voice(folder)
+    if name_or_path is None and not list_voices():
+        raise InputError(f"there is no voice in {voices_folder()}; give one with --voice FOLDER")
+    return read_voice(find_folder("a voice", name_or_path, voices_folder(), VOICE_FILE))
+
+
+def names_in(home: Path, file: str) -> list[str]:
+    """The names of the voices or ears in their folder `home`: of the folders in it that have such a file."""
+    return sorted(path.parent.name for path in home.glob(f"*/{file}"))
+
+
+def find_folder(what: str, name_or_path: str | Path | None, home: Path, file: str) -> Path:
+    """The folder of a voice or an ear (`what`) by its name in `home` or by its path, also that of its `file`.
+
+    Without either it is the first in `home`, which must hold one. An InputError, or a FileNotFoundError of a
+    path, where there is none.
+    """
+    available = names_in(home, file)
+    name = str(available[0] if name_or_path is None else name_or_path)
+    if name in available:
+        return home / name
+    path, noun = Path(name), what.split()[1]
+    folder = path.parent if path.name == file else path
+    if (folder / file).is_file():
+        return folder
     if path.is_dir():
-        raise InputError(f"{path} is not a voice: it has no {VOICE_FILE}")
+        raise InputError(f"{path} is not {what}: it has no {file}")
     if len(path.parts) > 1:
-        raise FileNotFoundError(f"voice folder {path} not found")
-    raise InputError(unknown("voice", str(name_or_path), available))
+        raise FileNotFoundError(f"{noun} folder {path} not found")
+    raise InputError(unknown(noun, name, available))
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import pytest
 import soundfile
 
 from common.audio.sound_files import resample
-from common.recognition.listen import cuts, is_silent, pieces_of, transcribe
 from common.recognition.loading import load_recogniser
+from common.recognition.long_recordings import cuts, is_silent, pieces_of, transcribe
 from common.recognition.recogniser import Heard
 from common.recognition.transcript import (
     collapse,

@@ -7,6 +7,8 @@ import pytest
 import soundfile
 import torch
 
+from common.audio.contract import MelContract
+from common.config.hparams import load_hparams
 from common.engines.torch_engine import TorchEngine
 from common.stages import stages_of
 from common.training.corpus import batches
@@ -19,6 +21,8 @@ from fastpitch import train as fastpitch_train
 from fastspeech import align_tacotron2
 from fastspeech import train as fastspeech_train
 from hifigan import train as hifigan_train
+from hifigan.config import HifiganConfig
+from hifigan.model import HifiganGenerator
 from tacotron2 import predict_mels as tacotron2_predict_mels
 from tacotron2 import train as tacotron2_train
 from waveglow import train as waveglow_train
@@ -237,6 +241,20 @@ def test_hifigan_with_an_inverse_stft_trains_resumes_and_speaks(name, shape, cor
     generator = stages_of("hifigan", source.config)[0]
     audio = TorchEngine(generator, source)(mel=np.full((1, 80, 9), -5, np.float32))["audio"]
     assert audio.shape == (1, 9 * HOP) and np.isfinite(audio).all()
+
+
+@pytest.mark.parametrize("name", ["c4c4i", "c2c4i", "c8i", "c4c4c4i"])
+def test_what_is_judged_of_a_segment_is_as_in_the_whole_sentence(name):
+    file = f"hparams/hifigan/train_{name}.yaml"
+    classes = HifiganConfig, MelContract, hifigan_train.RECIPE
+    config, _, recipe = load_hparams(file, *classes, overrides=["upsample_initial_channel=32"])
+    generator, frames, judged = HifiganGenerator(config), recipe.segment_frames, recipe.judged_frames
+    mel, margin = torch.randn(1, 80, 3 * frames), (frames - judged) // 2
+    with torch.no_grad():
+        whole, segment = generator(mel), generator(mel[:, :, frames : 2 * frames])
+    first = margin * HOP
+    middle = segment[:, :, first : first + judged * HOP]
+    assert torch.allclose(middle, whole[:, :, frames * HOP + first :][:, :, : judged * HOP], atol=1e-5)
 
 
 def test_mels_of_another_corpus_are_refused(corpus, tmp_path, monkeypatch):

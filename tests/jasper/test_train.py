@@ -206,8 +206,8 @@ def test_a_run_is_resumed_and_its_weights_are_a_recognisers(monkeypatch, corpus,
 @pytest.mark.slow
 def test_a_small_network_learns_a_small_corpus(monkeypatch, corpus, tmp_path):
     train(monkeypatch, corpus, tmp_path, "--steps", 300, *OFF)
-    from common.recognition.listen import transcribe
     from common.recognition.loading import load_recogniser
+    from common.recognition.long_recordings import transcribe
     from common.recognition.transcript import error_rate
 
     recogniser = load_recogniser(checkpoint=tmp_path / "weights.safetensors", backend="torch", device="cpu")

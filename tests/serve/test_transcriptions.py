@@ -9,8 +9,8 @@ import pytest
 import soundfile
 
 from common.recognition.captions import captions
-from common.recognition.listen import transcribe
 from common.recognition.loading import load_recogniser
+from common.recognition.long_recordings import transcribe
 from common.recognition.transcript import Transcript, Word
 from tests.serve.conftest import own_pcm, running, samples_of, wait_for
 from tests.serve.test_api import require_error

@@ -19,8 +19,8 @@ from common.cli.triton import main as write
 from common.cli.triton_client import main as ask_client
 from common.engines import WrappedEngine
 from common.errors import InputError
-from common.recognition.listen import transcribe
 from common.recognition.loading import load_recogniser
+from common.recognition.long_recordings import transcribe
 from common.serve.client import Address, ServerError
 from common.synthesis.stage_engines import StageEngines
 from common.triton.client import HttpClient

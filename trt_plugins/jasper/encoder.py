@@ -36,19 +36,17 @@ class FoldedBlock(nn.Module):
     def __init__(self, layer: Any, block: Block):
         super().__init__()
         self.block = block
-        modules: list[Any] = [one for one in layer.conv if isinstance(one, nn.Conv1d | nn.BatchNorm1d)]
-        width = 3 if block.separable else 2  # modules of each of the repeats
         residuals = [folded(*pair) for pair in layer.res] if block.residual else []
         convs: list[nn.Module] = []
-        for first in range(0, len(modules), width):
-            weight, bias = folded(*modules[first + width - 2 : first + width])
-            if first + width == len(modules):  # its sum with the residuals has one bias
+        for repeat, ((*depthwise, conv), norm) in enumerate(layer.convolutions(), start=1):
+            weight, bias = folded(conv, norm)
+            if repeat == block.repeats:  # its sum with the residuals has one bias
                 bias = bias + sum((one for _, one in residuals), torch.zeros_like(bias))
-            if block.separable:
-                depthwise = modules[first].weight
+            if depthwise:
+                first = depthwise[0].weight
                 convs.append(
                     nn.Sequential(
-                        FoldedConv(depthwise, None, block.dilation, block.stride, len(depthwise)),
+                        FoldedConv(first, None, block.dilation, block.stride, len(first)),
                         FoldedConv(weight, bias),
                     )
                 )
@@ -112,7 +110,7 @@ class FoldedJasper(nn.Module):
         """
         mask, steps = Mask(lengths), features.shape[2]
         activation = self._activation(mask, steps, features.dtype)
-        wide, x = self._room(0, None, features, steps)
+        wide, x = self._buffer(0, None, features, steps)
         torch.mul(features.transpose(1, 2), activation.inside, out=x)
         alike = self._alike()
         for number, (layer, block) in enumerate(zip(self.blocks, self.config.blocks, strict=True)):
@@ -121,7 +119,7 @@ class FoldedJasper(nn.Module):
             if block.stride > 1:
                 mask, steps = mask.after(block), block.length(steps)
                 activation = self._activation(mask, steps, x.dtype)
-            wide, last = self._room(number + 1, wide, x, steps)
+            wide, last = self._buffer(number + 1, wide, x, steps)
             for weights in layer.weights:
                 given = earlier if weights.residual is not None else None
                 ends = weights.conv is layer.convs[-1]
@@ -131,7 +129,7 @@ class FoldedJasper(nn.Module):
                 x = out
         return (F.log_softmax(F.linear(x, self.weight, self.bias).float(), dim=2),)
 
-    def _room(self, number: int, wide: Tensor | None, like: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    def _buffer(self, number: int, wide: Tensor | None, like: Tensor, steps: int) -> tuple[Tensor, Tensor]:
         """The buffer of a block's input, a new one where none is shared, and the input's columns in it."""
         start, end, width = self.places[number]
         if wide is None or not start:

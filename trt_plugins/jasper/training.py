@@ -41,7 +41,7 @@ class NormalisedSum(torch.autograd.Function):
         from trt_plugins.jasper import training_kernels as kernels
 
         (sources, channels, size), rows = products.shape, weight.numel()
-        sizes, options, tiles = described(products)
+        sizes, options, tiles = launch_numbers(products)
         out = products.new_empty(channels, size)
         totals, squares = weight.new_empty(2, rows, SPLITS).unbind()
         means, deviations, variances = weight.new_empty(3, sources, channels).unbind()
@@ -62,7 +62,7 @@ class NormalisedSum(torch.autograd.Function):
 
         products, weight, bias, inside, means, deviations = ctx.saved_tensors
         sources, channels, _ = products.shape
-        sizes, options, tiles = described(products)
+        sizes, options, tiles = launch_numbers(products)
         weight_sums = weight.new_empty(sources * channels, SPLITS)
         bias_sums = weight.new_empty(channels, SPLITS)
         of_products, of_weight, of_bias = map(torch.empty_like, (products, weight, bias))
@@ -77,7 +77,7 @@ class NormalisedSum(torch.autograd.Function):
         return of_products, of_weight, of_bias, None, None
 
 
-def described(products: Tensor) -> tuple[tuple[int, int, int], dict[str, int], int]:
+def launch_numbers(products: Tensor) -> tuple[tuple[int, int, int], dict[str, int], int]:
     """products (R, C, N): the kernels' numbers, their options, and how many programs share a row."""
     sources, channels, size = products.shape
     unit = 1 if size % ALIGNED else ALIGNED

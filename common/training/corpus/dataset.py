@@ -7,8 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import InputError
+from common.files import write_bytes
 
-LABELS = "labels.npz"
+LABELS, METADATA = "labels.npz", "metadata.csv"
+RATE, HOP = 22_050, 256  # Hz, and samples of a frame, of a prepared corpus
+READERS = 16  # threads that read sound files
 
 
 @dataclass
@@ -52,6 +55,13 @@ def save_labels(folder: Path, labels: Labels) -> None:
     temporary.replace(folder / LABELS)
 
 
+def write_metadata(folder: Path, labels: Labels) -> None:
+    """The names and texts as LJSpeech's metadata.csv, whose columns have no bars in them."""
+    texts = [text.replace("|", " ") for text in labels.texts]
+    lines = [f"{name}|{text}|{text}\n" for name, text in zip(labels.names, texts, strict=True)]
+    write_bytes(folder / METADATA, "".join(lines).encode())
+
+
 def save_array(path: Path, array: np.ndarray) -> None:
     """Writes a .npy file; it appears only when it is whole."""
     temporary = path.with_suffix(".tmp.npy")
@@ -74,7 +84,7 @@ def load_labels(folder: Path) -> Labels:
         return labels
 
 
-def load_audio(folder: Path, labels: Labels, hop: int, workers: int = 16) -> tuple[np.ndarray, np.ndarray]:
+def load_audio(folder: Path, labels: Labels, hop: int) -> tuple[np.ndarray, np.ndarray]:
     """All wavs end to end, int16 `[samples]`, cut to their frames; where each begins, int64 `[n + 1]`."""
     import soundfile
 
@@ -88,6 +98,6 @@ def load_audio(folder: Path, labels: Labels, hop: int, workers: int = 16) -> tup
             raise InputError(f"{labels.names[i]}.wav is shorter than its labels: prepare the corpus again")
         audio[offsets[i] : offsets[i + 1]] = data[: samples[i]]
 
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(READERS) as pool:
         list(pool.map(read, range(len(labels.names))))
     return audio, offsets

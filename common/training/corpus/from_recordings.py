@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from tqdm import tqdm
 
 from common.audio.sound_files import read_audio, resample, to_pcm16, write_audio
 from common.cli import options
@@ -19,13 +20,14 @@ from common.files import write_bytes
 from common.text.english.pronounce import is_guessed, of_word
 from common.text.frontends import get_frontend
 from common.training.corpus.alignment import Aligner, durations_of, is_phone, words_of
-from common.training.corpus.dataset import LABELS, Labels, save_labels
+from common.training.corpus.dataset import HOP, LABELS, METADATA, RATE, Labels, save_labels, write_metadata
 from common.training.corpus.defects import KINDS, Line, find_defects, require_kinds, usable
-from common.training.corpus.prepare import HOP, RATE, line_symbols, pitch_per_symbol
+from common.training.corpus.pitch import pitch_per_symbol
+from common.training.corpus.prepare import line_symbols
 from common.training.corpus.processes import in_processes
 from common.training.corpus.quality import Fit, Measures, fit_of, measure, prepared
 from common.training.corpus.report import Report, make_report, print_report, save_report
-from common.training.corpus.takes import METADATA, SPEAKER_FROM, Take, find_takes
+from common.training.corpus.takes import SPEAKER_FROM, Take, find_takes
 
 LINES = "lines"  # folder of a JSON file for each line that was worked on: the next run takes it from there
 METHOD = 1  # to be raised when what is done to a recording changes
@@ -102,10 +104,9 @@ def prepare_recordings(
         reasons = "; ".join(f"{one.source}: {one.sentence}" for one in defects[:2])
         raise InputError(f"no line of {folder} is usable ({reasons}): {out / 'report.md'} lists all reasons")
     random.Random(0).shuffle(used)  # the recipes validate on the last ones
-    texts = [line.text.replace("|", " ") for line in used]
-    metadata = [f"{line.name}|{text}|{text}\n" for line, text in zip(used, texts, strict=True)]
-    write_bytes(out / METADATA, "".join(metadata).encode())
-    save_labels(out, labels_of(used))
+    labels = labels_of(used)
+    write_metadata(out, labels)
+    save_labels(out, labels)
     save_report(out, report)
     return report
 
@@ -264,18 +265,17 @@ def listener(name: str | None) -> Callable[[Path, Sequence[Line]], None] | None:
 
     if (ear := find_ear(name)) is None:
         return None
-    from common.cli.check_corpus import check
-    from common.cli.transcribe import Recording
+    from common.recognition.listener import hear_again
     from common.recognition.loading import make_recogniser
 
     def hear(out: Path, lines: Sequence[Line]) -> None:
         left = [line for line in lines if line.sound and (line.heard or {}).get("ear") != ear.name]
         if not left:
             return
-        recordings = [Recording(out / "wavs" / f"{line.name}.wav", line.text) for line in left]
-        heard = check(make_recogniser(ear.source), recordings)
-        for line, one in zip(left, heard, strict=True):
-            line.heard = {"ear": ear.name, "text": one["heard"], "wer": one["wer"]}
+        recogniser = make_recogniser(ear.source)
+        for line in tqdm(left, desc="checking", unit=" files", leave=False, disable=None):
+            found = hear_again(recogniser, *read_audio(out / "wavs" / f"{line.name}.wav"), line.text)
+            line.heard = {"ear": ear.name, "text": " ".join(found.heard), "wer": round(found.rate, 4)}
             save_line(out, line)
 
     return hear

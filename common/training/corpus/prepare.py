@@ -14,40 +14,46 @@ from common.errors import InputError
 from common.text.cmudict import load_cmudict
 from common.text.frontends import get_frontend
 from common.text.split import split_sentences
-from common.training.corpus.dataset import Labels, load_labels, save_labels
+from common.training.corpus.dataset import (
+    HOP,
+    METADATA,
+    RATE,
+    Labels,
+    load_labels,
+    save_labels,
+    write_metadata,
+)
 from common.training.corpus.intonation import asks_yes_or_no
+from common.training.corpus.pitch import pitch_per_symbol
 from common.training.corpus.processes import in_processes
 from common.training.corpus.texts import extra_sentences
 
-RATE, HOP = 22_050, 256
-PITCH_FLOOR, PITCH_CEILING = 65.0, 500.0  # Hz
 
-
-class Line(NamedTuple):
-    """A row of metadata.csv: the wav's name and the text that is spoken in it."""
+class NamedText(NamedTuple):
+    """A wav's name and the text that is spoken in it."""
 
     name: str
     text: str
 
 
-def read_metadata(folder: Path) -> list[Line]:
+def read_metadata(folder: Path) -> list[NamedText]:
     """LJSpeech's metadata.csv: `name|text|normalised text` (the last column counts)."""
-    path = folder / "metadata.csv"
+    path = folder / METADATA
     if not path.is_file():
         raise FileNotFoundError(
-            f"{path} not found: a corpus folder holds metadata.csv and wavs/ as LJSpeech does"
+            f"{path} not found: a corpus folder holds {METADATA} and wavs/ as LJSpeech does"
         )
     rows = [line.split("|") for line in path.read_text(encoding="utf-8").split("\n") if line]
-    return [Line(row[0], row[-1]) for row in rows]
+    return [NamedText(row[0], row[-1]) for row in rows]
 
 
-def read_transcripts(path: Path) -> list[Line]:
+def read_transcripts(path: Path) -> list[NamedText]:
     """`name|text` a line, as in the published LJSpeech file lists; also a metadata.csv (its last column)."""
     rows = [line.split("|") for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     bad = next((i for i, row in enumerate(rows, 1) if len(row) < 2), None)
     if bad:
         raise InputError(f"{path} line {bad}: expected name|text")
-    return [Line(Path(row[0]).stem, row[-1].strip()) for row in rows]
+    return [NamedText(Path(row[0]).stem, row[-1].strip()) for row in rows]
 
 
 def line_symbols(frontend, text: str) -> tuple[list[str], np.ndarray]:
@@ -74,28 +80,7 @@ def _start_worker(folder: Path, speak: bool, label: bool) -> None:
         _worker["teacher"] = Teacher()
 
 
-def pitch_contour(audio: np.ndarray) -> np.ndarray:
-    """WORLD's DIO with StoneMask: Hz in every frame of audio at `RATE`, 0 where it is unvoiced."""
-    import pyworld
-
-    audio = audio.astype(np.float64)
-    contour, times = pyworld.dio(
-        audio, RATE, f0_floor=PITCH_FLOOR, f0_ceil=PITCH_CEILING, frame_period=HOP / RATE * 1000
-    )
-    return pyworld.stonemask(audio, contour, times, RATE)
-
-
-def pitch_per_symbol(audio: np.ndarray, durations: np.ndarray) -> np.ndarray:
-    """Mean pitch in Hz of each symbol's voiced frames, 0 where none is voiced, float32 `[symbols]`."""
-    contour = pitch_contour(audio)[: durations.sum()]
-    owner = np.repeat(np.arange(len(durations)), durations)[: len(contour)]
-    voiced = contour > 0
-    totals = np.bincount(owner[voiced], contour[voiced], minlength=len(durations))
-    counts = np.bincount(owner[voiced], minlength=len(durations))
-    return (totals / np.maximum(counts, 1)).astype(np.float32)
-
-
-def _speak(line: Line, symbols: list[str]) -> np.ndarray:
+def _speak(line: NamedText, symbols: list[str]) -> np.ndarray:
     """The teacher's reading of one line, also written to its wav; the name seeds it."""
     import soundfile
 
@@ -105,7 +90,7 @@ def _speak(line: Line, symbols: list[str]) -> np.ndarray:
     return audio
 
 
-def _label(line: Line) -> tuple[np.ndarray, np.ndarray, np.ndarray] | str:
+def _label(line: NamedText) -> tuple[np.ndarray, np.ndarray, np.ndarray] | str:
     """Ids, durations and pitch, or the reason why the line can't be used."""
     import soundfile
 
@@ -123,7 +108,7 @@ def _label(line: Line) -> tuple[np.ndarray, np.ndarray, np.ndarray] | str:
         return str(error)
 
 
-def prepare(folder: Path, lines: list[Line], speak: bool, workers: int) -> Labels:
+def prepare(folder: Path, lines: list[NamedText], speak: bool, workers: int) -> Labels:
     """Labels every line (speaking it first when `speak`), writes labels.npz and, when speaking, metadata.csv.
 
     A line gets its symbols, durations (forced alignment) and pitch (WORLD's DIO with StoneMask).
@@ -142,14 +127,13 @@ def prepare(folder: Path, lines: list[Line], speak: bool, workers: int) -> Label
     names, texts, ids, durations, pitch = map(list, zip(*rows, strict=True))
     labels = Labels(names, texts, ids, durations, pitch)
     if speak:
-        metadata = [f"{n}|{t}|{t}\n" for n, t in zip(labels.names, labels.texts, strict=True)]
-        (folder / "metadata.csv").write_text("".join(metadata), encoding="utf-8")
+        write_metadata(folder, labels)
     (folder / "failed.txt").write_text("".join(f + "\n" for f in failed), encoding="utf-8")
     save_labels(folder, labels)
     return labels
 
 
-def _respeak(job: tuple[Line, np.ndarray]) -> int:
+def _respeak(job: tuple[NamedText, np.ndarray]) -> int:
     line, ids = job
     return len(_speak(line, [_worker["frontend"].symbols[i] for i in ids])) // HOP
 
@@ -158,7 +142,7 @@ def respeak(folder: Path, workers: int) -> None:
     """Makes the wavs of an existing labels.npz again; InputError where the teacher's timing is another."""
     labels = load_labels(folder)
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
-    jobs = list(zip(map(Line, labels.names, labels.texts), labels.ids, strict=True))
+    jobs = list(zip(map(NamedText, labels.names, labels.texts), labels.ids, strict=True))
     frames = list(in_processes(_respeak, jobs, workers, "speaking", _start_worker, folder, True, False))
     different = int((np.array(frames) != labels.frames).sum())
     if different:
@@ -167,12 +151,12 @@ def respeak(folder: Path, workers: int) -> None:
         )
 
 
-def split_sentences_into_lines(lines: list[Line]) -> list[Line]:
+def split_sentences_into_lines(lines: list[NamedText]) -> list[NamedText]:
     """One line a sentence, as the runner will feed the models: name, name-b, name-c ..."""
     out = []
     for line in lines:
         for i, (text, _) in enumerate(split_sentences(line.text)):
-            out.append(Line(line.name + (f"-{chr(97 + i)}" if i else ""), text))
+            out.append(NamedText(line.name + (f"-{chr(97 + i)}" if i else ""), text))
     return out
 
 
@@ -199,7 +183,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if args.extra:
             words = [w.lower() for w in load_cmudict().words() if w.isalpha()]
             extra = extra_sentences([line.text for line in lines], words)
-            lines += [Line(f"extra-{i:05d}", text) for i, text in enumerate(extra)]
+            lines += [NamedText(f"extra-{i:05d}", text) for i, text in enumerate(extra)]
         lines = split_sentences_into_lines(lines)
         random.Random(0).shuffle(lines)  # the recipes validate on the last ones
     else:
@@ -207,5 +191,5 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.limit:
         lines = lines[:: max(1, len(lines) // args.limit)][: args.limit]
     labels = prepare(args.corpus, lines, speak=args.transcripts is not None, workers=args.workers)
-    hours = labels.frames.sum() * 256 / 22_050 / 3600
+    hours = labels.frames.sum() * HOP / RATE / 3600
     print(f"{len(labels.names)} of {len(lines)} lines labelled, {hours:.2f} h in {args.corpus}")

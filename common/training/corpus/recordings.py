@@ -14,9 +14,9 @@ import numpy as np
 
 from common.audio.sound_files import read_audio, resample, to_pcm16
 from common.errors import InputError
-from common.training.corpus.dataset import save_array
+from common.training.corpus.dataset import METADATA, READERS, save_array
 
-INDEX, AUDIO, METADATA = "recordings.npz", "audio.npy", "metadata.csv"
+INDEX, AUDIO = "recordings.npz", "audio.npy"
 HELD_OUT = "val"
 
 
@@ -50,7 +50,7 @@ def save_recordings(
     temporary.replace(folder / INDEX)
 
 
-def load_recordings(folder: Path, rate: int, workers: int = 16) -> Recordings:
+def load_recordings(folder: Path, rate: int) -> Recordings:
     """All recordings in and below a folder, at this rate in Hz."""
     if not folder.is_dir():
         raise FileNotFoundError(f"corpus {folder} not found")
@@ -58,12 +58,12 @@ def load_recordings(folder: Path, rate: int, workers: int = 16) -> Recordings:
     found += [(path.parent, _load_wavs) for path in sorted(folder.rglob(METADATA))]
     if not found:
         raise InputError(f"{folder} holds no corpus: neither {INDEX} nor {METADATA} is in it or below it")
-    load: Callable[[Path, int, int], Iterator[tuple[np.ndarray, str]]]
+    load: Callable[[Path, int], Iterator[tuple[np.ndarray, str]]]
     parts: list[np.ndarray] = []
     texts: list[str] = []
     held_out: list[bool] = []
     for part, load in found:
-        for audio, text in load(part, rate, workers):
+        for audio, text in load(part, rate):
             parts.append(audio)
             texts.append(text)
             held_out.append(HELD_OUT in part.relative_to(folder.parent).parts)
@@ -71,7 +71,7 @@ def load_recordings(folder: Path, rate: int, workers: int = 16) -> Recordings:
     return Recordings(np.concatenate(parts), offsets, texts, np.array(held_out))
 
 
-def _load_packed(folder: Path, rate: int, workers: int) -> Iterator[tuple[np.ndarray, str]]:
+def _load_packed(folder: Path, rate: int) -> Iterator[tuple[np.ndarray, str]]:
     with np.load(folder / INDEX) as index:
         offsets, texts, given = index["offsets"], index["texts"].tolist(), int(index["rate"])
     if given != rate:
@@ -81,7 +81,7 @@ def _load_packed(folder: Path, rate: int, workers: int) -> Iterator[tuple[np.nda
         yield np.asarray(audio[start:end]), text
 
 
-def _load_wavs(folder: Path, rate: int, workers: int) -> Iterator[tuple[np.ndarray, str]]:
+def _load_wavs(folder: Path, rate: int) -> Iterator[tuple[np.ndarray, str]]:
     with (folder / METADATA).open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.reader(file, delimiter="|", quoting=csv.QUOTE_NONE) if row]
     for number, row in enumerate(rows, start=1):
@@ -92,5 +92,5 @@ def _load_wavs(folder: Path, rate: int, workers: int) -> Iterator[tuple[np.ndarr
         audio, given = read_audio(folder / "wavs" / f"{row[0]}.wav")
         return to_pcm16(resample(audio, given, rate)), row[-1]
 
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(READERS) as pool:
         yield from pool.map(read, rows)

@@ -13,10 +13,11 @@ import numpy as np
 from common.cli.run import print_table
 from common.errors import InputError
 from common.files import write_bytes
+from common.training.corpus.dataset import HOP, RATE
 from common.training.corpus.defects import KINDS, LONG_FRAMES, LONGEST, Defect, Line
-from common.training.corpus.prepare import HOP, RATE
 
 REPORT = "report.json"
+NOBODY = "(one)"  # a single speaker's name
 SHOWN = 30  # defects in print; report.md has all
 HEADINGS = ("speaker", "lines", "used", "minutes", "pitch", "5-95 %", "phones/s", "level", "noise")
 STEPS = {"read": "reading, measuring, resampling", "text": "phonemes", "align": "alignment", "pitch": "pitch"}
@@ -112,7 +113,7 @@ def rows(report: Report) -> list[list[str]]:
     """A row of `HEADINGS` for each speaker."""
     return [
         [
-            one["speaker"] or "(one)",
+            one["speaker"] or NOBODY,
             str(one["lines"]),
             str(one["used"]),
             f"{one['minutes']:.1f}",

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from common.errors import InputError
 from common.recognition.recordings import SUFFIXES
+from common.training.corpus.dataset import METADATA
 
-METADATA = "metadata.csv"
 LONGEST_NAME = 100
 SPEAKER_FROM = ("folder", "column", "none")
 # What a heading line may call its columns; of several texts the last one counts, as in LJSpeech.

@@ -1,0 +1,49 @@
+"""python -m common.export.pack: exports anew the graphs of `common/export/graphs`."""
+
+import gzip
+import importlib.metadata
+import json
+
+from tqdm import tqdm
+
+from common.audio.contract import MelContract
+from common.config.hparams import ROOT, load_hparams
+from common.export.packed import FOLDER, MADE_WITH, packed_path
+from common.export.to_onnx import EXPORTER_VERSION, OPSET, fresh_graph
+from common.files import write_bytes
+from common.registry import get_model
+from common.stages import Stage, stages_of
+
+# The published sizes whose export takes longer than all else at first use: model, file in hparams/.
+PUBLISHED = (("waveglow", "base.yaml"), ("waveglow", "waveglow512.yaml"))
+
+
+def published_stages() -> list[tuple[Stage, object]]:
+    """The generators of the published sizes, each with its config; a denoiser is exported in seconds."""
+    pairs = []
+    for model, file in PUBLISHED:
+        path = ROOT / "hparams" / model / file
+        config, _ = load_hparams(path, get_model(model).config_class, MelContract, model=model)
+        pairs += [(stage, config) for stage in stages_of(model, config) if "generator" in stage.name]
+    return pairs
+
+
+def versions() -> dict[str, str]:
+    """Of the packages that a graph depends on."""
+    return {name: importlib.metadata.version(name).partition("+")[0] for name in ("torch", "onnxscript")}
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for path in FOLDER.iterdir():
+        path.unlink()
+    for stage, config in tqdm(published_stages(), "packing", unit="graph", disable=None):
+        graph, _ = fresh_graph(stage, config, OPSET)
+        path = packed_path(stage, config, EXPORTER_VERSION)
+        write_bytes(path, gzip.compress(graph, mtime=0))
+        print(f"{path}: {path.stat().st_size} bytes", flush=True)
+    write_bytes(MADE_WITH, f"{json.dumps(versions(), indent=1)}\n".encode())
+
+
+if __name__ == "__main__":
+    main()

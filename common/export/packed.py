@@ -1,0 +1,27 @@
+"""Graphs of published sizes that PyTorch's exporter takes half a minute to make, packed in `graphs/`.
+
+A graph depends on the sizes alone, so that all weights of a published config take the same one.
+`python -m common.export.pack` makes the files.
+"""
+
+import gzip
+from pathlib import Path
+
+from common.files import config_hash
+from common.stages import Stage, stages_of
+
+FOLDER = Path(__file__).parent / "graphs"
+MADE_WITH = FOLDER / "made_with.json"  # the versions of the packages that made them
+
+
+def packed_path(stage: Stage, config: object, version: int) -> Path:
+    """The file of a stage's graph, of this version of our exporter."""
+    return FOLDER / f"{stage.full_name}-{config_hash(config)}-{version}.onnx.gz"
+
+
+def packed_graph(stage: Stage, config: object, version: int) -> bytes | None:
+    """The graph of a stage as its model declares it; None where it is not packed."""
+    path = packed_path(stage, config, version)
+    if not path.is_file() or stage not in stages_of(stage.model, config):
+        return None
+    return gzip.decompress(path.read_bytes())

@@ -1,0 +1,67 @@
+"""Packed graphs of published sizes: what the exporter makes today, and taken where they stand for it."""
+
+import dataclasses
+import gzip
+import json
+
+import onnx
+import pytest
+
+from common.export import to_onnx
+from common.export.pack import published_stages, versions
+from common.export.packed import FOLDER, MADE_WITH, packed_path
+from common.export.to_onnx import EXPORTER_VERSION, OPSET, export_stage, fresh_graph
+from common.files import config_hash
+from waveglow.config import WaveglowConfig
+from waveglow.stages import stages
+
+PACKED = published_stages()
+uncached = export_stage.__wrapped__
+
+
+def path_of(stage, config):
+    return packed_path(stage, config, EXPORTER_VERSION)
+
+
+@pytest.fixture
+def no_exporter(monkeypatch):
+    monkeypatch.setattr(to_onnx, "fresh_graph", lambda stage, config, opset: (b"exported", ()))
+
+
+def test_the_folder_holds_the_graphs_of_this_exporter_and_nothing_else():
+    assert {path_of(*one) for one in PACKED} | {MADE_WITH} == set(FOLDER.iterdir())
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 300_000
+    assert json.loads(MADE_WITH.read_text()).keys() == versions().keys()
+
+
+@pytest.mark.slow
+@pytest.mark.exporter
+@pytest.mark.parametrize(
+    ("stage", "config"), PACKED, ids=lambda one: getattr(one, "name", "") or config_hash(one)
+)
+def test_a_packed_graph_is_what_the_exporter_makes(stage, config):
+    graph, weights = fresh_graph(stage, config, OPSET)
+    again = "python -m common.export.pack makes it again"
+    assert graph == gzip.decompress(path_of(stage, config).read_bytes()), again
+    assert uncached(stage, config) == (graph, weights)
+
+
+@pytest.mark.usefixtures("no_exporter")
+def test_published_sizes_are_not_exported():
+    """The weights that a packed graph takes are read in it."""
+    config = WaveglowConfig()
+    generator = stages(config)[0]
+    graph, weights = uncached(generator, config)
+    model = onnx.load_from_string(graph)
+    assert [value.name for value in model.graph.input] == ["mel", "z"]
+    assert "WN.11.end.weight" in weights and "convinv.0.inverse" in weights
+
+
+@pytest.mark.usefixtures("no_exporter")
+def test_other_sizes_operator_sets_and_outputs_are_exported():
+    config = WaveglowConfig()
+    generator = stages(config)[0]
+    layered = dataclasses.replace(generator, layers=("cond",))
+    other = dataclasses.replace(config, n_flows=8)
+    for asked in ((layered, config), (generator, config, 18), (stages(other)[0], other)):
+        assert uncached(*asked) == (b"exported", ())
