@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from common.errors import InputError
+
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a whole file or, if anything fails, none."""
@@ -26,6 +28,23 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise type(error)(error.errno, f"cannot write {path}: {error.strerror}") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def decode_text(raw: bytes, where: str) -> str:
+    """A file's text, in UTF-8 with or without a byte order mark. An InputError names the line that is not."""
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise InputError(
+            f"{where} line {line} is not UTF-8 (byte 0x{raw[error.start]:02x}): save the file as UTF-8"
+        ) from None
+
+
+def read_text(path: Path) -> str:
+    """The text of a file that a user wrote, as `decode_text` reads it; its lines end in "\\n"."""
+    text = decode_text(path.read_bytes(), str(path))
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def cache_folder() -> Path:

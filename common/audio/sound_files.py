@@ -29,6 +29,8 @@ BLOCK = 128  # outputs that are computed together, at least
 LARGEST_TABLE = 1 << 20  # values; rates with few common divisors go without
 LOWEST_RATE, HIGHEST_RATE = 4000, 384000  # Hz, of recordings that others send
 DECODED_AT_ONCE = 1 << 20  # samples
+USUAL_RATE = 48000  # Hz; a recording of a higher one may have as many samples, and so last less long
+PHASES_AT_ONCE = 1 << 16  # values of filters
 
 
 def resample(audio: np.ndarray, from_rate: int, to_rate: int) -> np.ndarray:
@@ -67,15 +69,17 @@ def resample(audio: np.ndarray, from_rate: int, to_rate: int) -> np.ndarray:
         return np.ascontiguousarray(out.reshape(*audio.shape[:-1], -1)[..., :count])
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half, axis=-1)
     out = np.empty((*audio.shape[:-1], count), np.float32)
-    for phase in range(min(up, count)):
-        # Output number phase + k * up lies at input position phase * down / up + k * down.
-        (whole,), (taps,) = phase_filters(np.array([phase]), up, down)
-        places = out[..., phase::up]
-        for start in range(0, places.shape[-1], FRAMES_AT_ONCE):
-            stop = min(start + FRAMES_AT_ONCE, places.shape[-1])
-            first = whole + 1 + start * down
-            inputs = windows[..., first : first + (stop - start - 1) * down + 1 : down, :]
-            places[..., start:stop] = inputs @ taps
+    together = max(1, PHASES_AT_ONCE // (2 * half))  # filters one by one take longer than what they filter
+    for first_phase in range(0, min(up, count), together):
+        phases = np.arange(first_phase, min(first_phase + together, up, count))
+        for phase, whole, taps in zip(phases, *phase_filters(phases, up, down), strict=True):
+            # Output number phase + k * up lies at input position phase * down / up + k * down.
+            places = out[..., phase::up]
+            for start in range(0, places.shape[-1], FRAMES_AT_ONCE):
+                stop = min(start + FRAMES_AT_ONCE, places.shape[-1])
+                first = whole + 1 + start * down
+                inputs = windows[..., first : first + (stop - start - 1) * down + 1 : down, :]
+                places[..., start:stop] = inputs @ taps
     return out
 
 
@@ -129,7 +133,8 @@ def read_audio(path: str | Path) -> tuple[np.ndarray, int]:
 def decode_audio(data: bytes, longest: float) -> tuple[np.ndarray, int]:
     """A sound file's bytes, from whoever -> (float32 samples (S,), sampling rate), as `read_audio` does.
 
-    An InputError where it is no sound, is longer than so many seconds, or has a rate that no speech has.
+    An InputError where it is no sound, has a rate that no speech has, or is longer than so many seconds at
+    48 kHz: those of a higher rate are shorter, since a small file of silence may hold any number of samples.
     """
     import soundfile
 
@@ -138,13 +143,15 @@ def decode_audio(data: bytes, longest: float) -> tuple[np.ndarray, int]:
             rate = sound.samplerate
             if not LOWEST_RATE <= rate <= HIGHEST_RATE:
                 raise InputError(f"its rate is {rate} Hz: speech has {LOWEST_RATE} to {HIGHEST_RATE}")
-            most = int(longest * rate)
+            seconds = longest * min(1.0, USUAL_RATE / rate)
+            most = int(seconds * rate)
             blocks, count = [np.zeros(0, np.float32)], 0
             step = max(1, DECODED_AT_ONCE // sound.channels)
             while len(block := sound.read(step, "float32", always_2d=True)):
                 count += len(block)
                 if count > most:
-                    raise InputError(f"it is longer than {longest:g} seconds")
+                    at = f" at {rate} Hz" if rate > USUAL_RATE else ""
+                    raise InputError(f"it is longer than {seconds:g} seconds{at}")
                 blocks.append(block.mean(axis=1, dtype=np.float32))
     except soundfile.LibsndfileError as error:
         raise InputError(f"it cannot be read as sound: {error.error_string}") from None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TABLES = (".csv", ".jsonl", ".parquet")  # never phrases
 SHARD_SIZE = 500
-FOR_PHRASES = ("show_text", "save_mel", "plot", "subtitles", "timing")
+FOR_PHRASES = ("show_text", "save_mel", "plot", "subtitles", "listen", "timing")
 
 
 def add_arguments(parser: Group) -> None:
@@ -137,7 +137,7 @@ def require_fitting(args: argparse.Namespace) -> None:
     if args.output is None or args.output == "-":
         raise InputError(f"{args.input} is a table of texts: give a folder with -o DIR")
     for name in FOR_PHRASES:
-        if getattr(args, name):
+        if getattr(args, name) not in (None, False):  # --listen without a name is ""
             option = f"--{name.replace('_', '-')}"
             raise InputError(f"{option} is for phrases, and {args.input} is spoken in shards: leave it out")
     if args.gpus_per_worker is not None and not args.gpus_per_worker >= 0:

@@ -10,6 +10,7 @@ from typing import Any
 from common.cli import options
 from common.cli.transcribe import models_that_hear, recogniser_from
 from common.errors import InputError
+from common.files import read_text
 from common.recognition.recordings import Recording, find_recordings
 
 METADATA = "metadata.csv"
@@ -60,7 +61,7 @@ def read_corpus(folder: Path) -> list[Recording]:
             raise InputError(f"{folder} has no texts: neither {METADATA} nor NAME.txt beside sound files")
         return found
     found = []
-    for number, line in enumerate(metadata.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(read_text(metadata).splitlines(), start=1):
         if not line.strip():
             continue
         name, bar, text = line.partition("|")
@@ -70,6 +71,8 @@ def read_corpus(folder: Path) -> list[Recording]:
         if not path.is_file():
             raise FileNotFoundError(f"{metadata}, line {number}: {path} not found")
         found.append(Recording(path, text.rpartition("|")[2]))
+    if not found:
+        raise InputError(f"{metadata} is empty: write a line name|text for each recording")
     return found
 
 

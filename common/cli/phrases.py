@@ -16,7 +16,7 @@ import numpy as np
 from common.audio.sound_files import FORMATS, encode_audio, write_audio
 from common.bulk.texts import file_name
 from common.errors import InputError, require_package
-from common.files import write_bytes
+from common.files import decode_text, read_text, write_bytes
 from common.runner import AnalysedText, TextToSpeech
 from common.speech import Audio, Controls, shown
 from common.text import Unspoken, unspoken_rows
@@ -43,7 +43,7 @@ def read_phrases(text: str | None, source: str | None) -> list[Phrase]:
         return [Phrase(SINGLE, text, "")]
     where = "stdin" if source == "-" else source
     raw = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-    content = _decoded(raw, str(where))
+    content = decode_text(raw, str(where))
     lines = [(number, line.rstrip("\r")) for number, line in enumerate(content.split("\n"), start=1)]
     lines = [(number, line) for number, line in lines if line.strip()]
     if not lines:
@@ -57,21 +57,11 @@ def read_phrases(text: str | None, source: str | None) -> list[Phrase]:
 
 def read_texts(path: Path) -> tuple[str, ...]:
     """The lines of a file, without blank ones and those that begin with #."""
-    lines = _decoded(path.read_bytes(), str(path)).splitlines()
+    lines = read_text(path).splitlines()
     texts = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
     if not texts:
         raise InputError(f"{path} holds no text to speak")
     return texts
-
-
-def _decoded(raw: bytes, where: str) -> str:
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise InputError(
-            f"{where} line {line} is not UTF-8 (byte 0x{raw[error.start]:02x}): save the file as UTF-8"
-        ) from None
 
 
 def _from_table(lines: list[tuple[int, str]], where: str) -> list[Phrase]:

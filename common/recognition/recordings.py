@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from common.errors import InputError
+from common.files import read_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,12 +57,12 @@ def sound_files(path: Path) -> list[Path]:
 def reference_beside(path: Path) -> str | None:
     """The text of NAME.txt beside a sound file NAME.wav, where there is one."""
     beside = path.with_suffix(".txt")
-    return beside.read_text(encoding="utf-8") if beside.is_file() and beside != path else None
+    return read_text(beside) if beside.is_file() and beside != path else None
 
 
 def read_manifest(path: Path) -> list[Recording]:
     """NVIDIA's manifests: a JSON object a line, or a list of objects. What is wrong names file and line."""
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     whole = text.lstrip().startswith("[")
     found = []
     lines = [(1, text)] if whole else [(n, one) for n, one in enumerate(text.splitlines(), 1) if one.strip()]

@@ -114,9 +114,12 @@ def word_errors(reference: Sequence[str], heard: Sequence[str]) -> int:
 
 
 def error_rate(pairs: Iterable[tuple[Sequence[str], Sequence[str]]]) -> float:
-    """Errors for each word of the references, of pairs of reference and what was heard; 0 of none."""
+    """Errors for each word of the references, of pairs of reference and what was heard.
+
+    Of references without words it is 1 where something was heard, else 0.
+    """
     errors = words = 0
     for reference, heard in pairs:
         errors += word_errors(reference, heard)
         words += len(reference)
-    return errors / words if words else 0.0
+    return errors / words if words else float(errors > 0)

@@ -207,6 +207,8 @@ def test_a_strict_run_lists_symbols_that_cannot_be_spoken(tiny_voice, tmp_path):
     [
         (("--format", "wave"), "unknown format 'wave': did you mean 'wav'?"),
         (("--plot", "x.png"), "--plot is for phrases"),
+        (("--listen",), "--listen is for phrases"),
+        (("--listen", "small"), "--listen is for phrases"),
         (("--subtitles", "srt"), "--subtitles is for phrases"),
         (("--price", "-1"), "--price must not be negative"),
         (("-o", "-"), "is a table of texts: give a folder with -o DIR"),

@@ -12,9 +12,11 @@ import pytest
 import soundfile
 import torch
 
+from common.audio import sound_files
 from common.audio.contract import MelContract, require_same_contract
 from common.audio.mel import magnitude_spectrogram, mel_basis, mel_energy, mel_spectrogram
-from common.audio.sound_files import encode_audio, read_audio, resample, to_pcm16, write_audio
+from common.audio.sound_files import decode_audio, encode_audio, read_audio, resample, to_pcm16, write_audio
+from common.errors import InputError
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "mel" / "mel.npz")
 CONTRACT = MelContract()
@@ -156,7 +158,8 @@ def test_impossible_contracts_are_refused(wrong, message):
 
 
 @pytest.mark.parametrize(
-    ("source", "target"), [(44100, 22050), (22050, 44100), (48000, 22050), (22050, 16000), (16000, 22050)]
+    ("source", "target"),
+    [(44100, 22050), (22050, 44100), (48000, 22050), (22050, 16000), (16000, 22050), (44101, 16000)],
 )
 def test_resampled_sines_are_the_sines_at_the_new_rate(source, target):
     for hz in (100, 0.45 * min(source, target)):
@@ -178,6 +181,20 @@ def test_resampling_keeps_time_axes_and_length():
     assert np.argmax(resample(click, 3, 2)) in (666, 667)
 
 
+def test_filters_of_rates_without_common_divisors_are_computed_many_at_a_time(monkeypatch):
+    counts = []
+    whole = sound_files.phase_filters
+
+    def counted(phases, *how):
+        counts.append(len(phases))
+        return whole(phases, *how)
+
+    monkeypatch.setattr(sound_files, "phase_filters", counted)
+    noise = np.random.default_rng(0).standard_normal(20_000).astype(np.float32)
+    assert resample(noise, 44101, 16000).shape == (7257,)
+    assert sum(counts) == 7257 and len(counts) < 50
+
+
 @pytest.mark.parametrize("rate", [0, -8000, 22050.5])
 def test_impossible_rates_are_refused(rate):
     with pytest.raises(ValueError, match="whole positive number of Hz"):
@@ -185,6 +202,18 @@ def test_impossible_rates_are_refused(rate):
 
 
 # Files
+
+
+def test_a_small_file_of_a_high_rate_does_not_hold_more_samples_than_the_longest_recording_has():
+    def silence(rate, seconds):
+        return encode_audio(np.zeros(rate * seconds, np.float32), rate, "flac")
+
+    assert len(decode_audio(silence(48000, 10), 10.0)[0]) == 480_000
+    assert len(decode_audio(silence(96000, 5), 10.0)[0]) == 480_000
+    with pytest.raises(InputError, match="longer than 5 seconds at 96000 Hz"):
+        decode_audio(silence(96000, 6), 10.0)
+    with pytest.raises(InputError, match=r"longer than 10 seconds$"):
+        decode_audio(silence(16000, 11), 10.0)
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,7 @@ def test_word_errors(reference, other, errors):
 
 def test_the_rate_counts_words_of_all_references():
     assert error_rate([(["a", "b", "c"], ["a"]), (["d"], ["d"])]) == 0.5 and error_rate([]) == 0.0
+    assert error_rate([([], [])]) == 0.0 and error_rate([([], ["a", "b"])]) == 1.0  # words of no text
 
 
 def test_long_recordings_are_cut_where_they_are_quiet():
@@ -246,7 +247,7 @@ def test_manifests_give_files_and_references(run, noise, tmp_path):
     status, out, _ = run("transcribe", tmp_path / "it.wav", "--json")
     text = json.loads(out)["recordings"][0]["text"]
     entry = {"audio_filepath": "it.wav", "duration": 2.5, "text": f"{text} more"}
-    for content in (f"{json.dumps(entry)}\n\n", json.dumps([entry, entry])):
+    for content in (f"{json.dumps(entry)}\n\n", json.dumps([entry, entry]), f"\ufeff{json.dumps(entry)}"):
         (tmp_path / "m.json").write_text(content)
         status, out, errors = run("transcribe", "--manifest", tmp_path / "m.json", "--json")
         assert status == 0, errors
@@ -283,6 +284,8 @@ def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
         (("TEXT",), "cannot be read as sound"),
         (("--manifest", "TEXT"), "line 1: not JSON"),
         (("--manifest", "ENTRY"), "line 1: an entry needs audio_filepath"),
+        (("--manifest", "LATIN"), "latin.json line 2 is not UTF-8 (byte 0xe9): save the file as UTF-8"),
+        (("LATIN-TEXT",), "said.txt line 1 is not UTF-8 (byte 0xe9)"),
         (("WAV", "--ear", "smal"), "unknown ear"),
         (("WAV", "--ear", "small", "--checkpoint", "x"), "--ear and --checkpoint exclude each other"),
         (("WAV", "--checkpoint", "none.pt"), "none.pt not found"),
@@ -294,8 +297,18 @@ def test_bad_input_is_a_sentence(run, noise, tmp_path, words, message):
     soundfile.write(tmp_path / "it.wav", noise, 16000)
     (tmp_path / "text.wav").write_text("no sound")
     (tmp_path / "entry.json").write_text('{"text": "a"}')
+    (tmp_path / "latin.json").write_bytes('\n{"text": "é"}'.encode("latin-1"))
+    soundfile.write(tmp_path / "said.wav", noise, 16000)
+    (tmp_path / "said.txt").write_bytes("é".encode("latin-1"))
     (tmp_path / "empty").mkdir()
-    names = {"EMPTY": "empty", "TEXT": "text.wav", "ENTRY": "entry.json", "WAV": "it.wav"}
+    names = {
+        "LATIN": "latin.json",
+        "LATIN-TEXT": "said.wav",
+        "EMPTY": "empty",
+        "TEXT": "text.wav",
+        "ENTRY": "entry.json",
+        "WAV": "it.wav",
+    }
     status, out, errors = run("transcribe", *(tmp_path / names[w] if w in names else w for w in words))
     assert (status, out) == (2, "") and message in errors and errors.startswith("error: ")
 
@@ -369,3 +382,7 @@ def test_a_corpus_is_compared_with_its_texts(run, noise, tmp_path):
     (tmp_path / "wavs" / "right.txt").write_text(text)
     assert run("check-corpus", tmp_path)[0] == 0
     assert "not found" in run("check-corpus", tmp_path / "none")[2]
+    for content, message in ((b"\n", "metadata.csv is empty"), (b"it|\xe9\n", "line 1 is not UTF-8")):
+        (tmp_path / "metadata.csv").write_bytes(content)
+        status, _, errors = run("check-corpus", tmp_path)
+        assert status == 2 and message in errors

@@ -5,6 +5,7 @@ or LJSpeech's three columns) and wavs/NAME.wav; or further such folders. Those i
 """
 
 import csv
+import io
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import numpy as np
 
 from common.audio.sound_files import read_audio, resample, to_pcm16
 from common.errors import InputError
+from common.files import read_text
 from common.training.corpus.dataset import METADATA, READERS, save_array
 
 INDEX, AUDIO = "recordings.npz", "audio.npy"
@@ -82,8 +84,8 @@ def _load_packed(folder: Path, rate: int) -> Iterator[tuple[np.ndarray, str]]:
 
 
 def _load_wavs(folder: Path, rate: int) -> Iterator[tuple[np.ndarray, str]]:
-    with (folder / METADATA).open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.reader(file, delimiter="|", quoting=csv.QUOTE_NONE) if row]
+    file = io.StringIO(read_text(folder / METADATA), newline="")
+    rows = [row for row in csv.reader(file, delimiter="|", quoting=csv.QUOTE_NONE) if row]
     for number, row in enumerate(rows, start=1):
         if len(row) < 2:
             raise InputError(f"{folder / METADATA}, row {number}: write name|text")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from common.errors import InputError
+from common.files import read_text
 from common.recognition.recordings import SUFFIXES
 from common.training.corpus.dataset import METADATA
 
@@ -63,7 +64,7 @@ def find_takes(folder: Path, speaker_from: str | None = None) -> list[Take]:
     for sound in sounds:
         if sound not in taken:
             text = texts.get(sound.with_suffix(""))
-            found.append(_take(folder, sound, sound, None if text is None else _read(text)))
+            found.append(_take(folder, sound, sound, None if text is None else read_text(text)))
     if not any(take.text is not None for take in found):
         raise InputError(f"{folder} has no texts: write {METADATA} (name|text), or NAME.txt beside NAME.wav")
     if any(take.text is not None and take.sound not in taken for take in found):
@@ -83,7 +84,7 @@ def read_rows(path: Path, speaker_column: bool) -> list[Row]:
 
     Commas and tabs divide columns too. Columns are also found by the names in a heading line.
     """
-    lines = [line.rstrip("\r") for line in _read(path).split("\n")]
+    lines = [line.rstrip("\r") for line in read_text(path).split("\n")]
     first = next((number for number, line in enumerate(lines) if line.strip()), None)
     if first is None:
         raise InputError(f"{path} is empty: write a line name|text for each recording")
@@ -173,10 +174,3 @@ def _with_unique_names(takes: Sequence[Take]) -> list[Take]:
 
 def _is_shown(path: Path, folder: Path) -> bool:
     return not any(part.startswith(".") for part in path.relative_to(folder).parts)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is no text in UTF-8: save it with that encoding") from None

@@ -121,7 +121,7 @@ def test_folders_without_anything_to_prepare(tmp_path):
     with pytest.raises(ValueError, match=r"has no texts: write metadata\.csv"):
         find_takes(tmp_path)
     (tmp_path / "a.txt").write_bytes(b"caf\xe9")
-    with pytest.raises(ValueError, match=r"a\.txt is no text in UTF-8"):
+    with pytest.raises(ValueError, match=r"a\.txt line 1 is not UTF-8"):
         find_takes(tmp_path)
     (tmp_path / "a.txt").write_text("A.")
     with pytest.raises(ValueError, match=r"no column of speakers: use --speaker-from folder"):
