@@ -86,6 +86,10 @@ def _measure_length(
     watch = functools.partial(_watched, timer, mode if backend == "torch" else None, half)
     fresh = replace(source, networks=type(source.networks)())  # a precision is its networks' own
     recogniser = make_recogniser(fresh, backend, device, how.threads, deployment, watch)
+    longest = recogniser.longest_samples
+    if not 1 <= samples <= longest:
+        rate = source.config.sampling_rate
+        raise InputError(f"--seconds {seconds:g}: the recogniser takes up to {longest / rate:g} s at a time")
     rng = np.random.default_rng(0)
     for batch in how.batches:
         if batch > recogniser.largest_batch:

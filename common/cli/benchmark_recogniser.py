@@ -37,12 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     precisions = args.precision.split(",")
     if unknown := [word for word in precisions if word not in PRECISIONS]:
         raise InputError(f"--precision {unknown[0]}: use {' or '.join(PRECISIONS)}")
-    batches = [int(number) for number in numbers(args.batches, "--batches")]
     how = Measurement(
         args.backend.split(","),
         precisions,
-        numbers(args.seconds, "--seconds"),
-        batches,
+        options.numbers("--seconds", args.seconds),
+        options.numbers("--batches", args.batches, whole=True),
         args.device,
         args.threads,
         args.runs,
@@ -53,20 +52,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.json:
         print(json.dumps(rows, indent=1))
     elif not rows:
-        raise InputError("nothing to measure: fp16 is for trt, and for torch on a GPU; cuda has no other")
+        raise InputError(
+            "nothing to measure: fp16 is for trt, and for torch on a GPU; cuda has no other; batches have "
+            "as many recordings as the recogniser takes at a time"
+        )
     else:
         run.print_table(HEADINGS, map(cells, rows))
     return 0
-
-
-def numbers(text: str, option: str) -> list[float]:
-    try:
-        found = [float(word) for word in text.split(",")]
-    except ValueError:
-        found = []
-    if not found or any(not 0 < number < float("inf") for number in found):
-        raise InputError(f"{option} {text}: give numbers above 0, with commas")
-    return found
 
 
 def read_source(args: argparse.Namespace):

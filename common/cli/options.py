@@ -28,6 +28,17 @@ def positive(text: str, least: int = 1) -> int:
     return int(text)
 
 
+def share(text: str) -> float:
+    """A number from 0 on; it may be above 1, where words are heard that were not spoken."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number from 0 on, not {text!r}")
+    return number
+
+
 not_negative = functools.partial(positive, least=0)
 # The one table of shared options: argparse's keywords by name.
 SHARED: dict[str, dict[str, Any]] = {
@@ -64,7 +75,7 @@ SHARED: dict[str, dict[str, Any]] = {
         "the exit status is 1 where it is above --listen-limit",
     },
     "listen-limit": {
-        **{"type": float, "default": 0.15, "metavar": "SHARE"},
+        **{"type": share, "default": 0.15, "metavar": "SHARE"},
         "help": "of words that may be heard as others (default: 0.15)",
     },
     "batch-size": {"type": positive, "metavar": "N", "help": "utterances at a time"},
@@ -84,7 +95,7 @@ SHARED: dict[str, dict[str, Any]] = {
 }
 
 
-def numbers(option: str, text: str | None, whole: bool = False) -> list[float]:
+def numbers(option: str, text: str | None, whole: bool = False) -> list[Any]:
     """The numbers of an option's value, "1,4,8"; none where it is not given."""
     found = []
     for word in text.split(",") if text else ():

@@ -29,6 +29,8 @@ def main(argv: Sequence[str] | None = None, *, model: str) -> int:
 
     source, setup = prepare(args, model)
     found = verify_recogniser(source, setup, recordings(args, source.config.sampling_rate))
+    if not found.texts:
+        raise InputError("nothing could be compared: nothing can be heard in the recordings")
     if args.json != "-":
         print(f"{model}: PyTorch and {setup.backend} in {setup.precision}, on {setup.device}")
         run.print_table(report.HEADINGS, map(report.row_of, found.comparisons))

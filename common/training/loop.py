@@ -98,6 +98,8 @@ class Schedule:
     ):
         if not max_steps and not max_minutes:
             raise InputError("training needs an end: give --steps or --minutes")
+        if max_minutes is not None and not 0 < max_minutes < math.inf:
+            raise InputError(f"--minutes {max_minutes:g}: give a number above 0")
         self.peak, self.floor, self.warm_up_steps = peak, floor, warm_up_steps
         self.max_steps, self.max_seconds = max_steps or math.inf, (max_minutes or math.inf) * 60
         self.step, self.seconds_before, self.started = 0, 0.0, time.monotonic()

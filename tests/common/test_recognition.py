@@ -348,7 +348,8 @@ def test_a_recogniser_is_measured(run):
     for more, message in (
         (("--backend", "tpu"), "unknown backend 'tpu'"),
         (("--precision", "int8"), "--precision int8: use fp32 or fp16"),
-        (("--seconds", "-1"), "--seconds -1: give numbers above 0"),
+        (("--seconds", "-1"), "--seconds takes positive numbers with commas, not '-1'"),
+        (("--batches", "1.5"), "--batches takes whole positive numbers with commas, not '1.5'"),
         (("--precision", "fp16"), "nothing to measure: fp16 is for trt"),
     ):
         status, out, errors = run("benchmark-recogniser", *words, *more)

@@ -10,6 +10,7 @@ import torch
 from common.audio.contract import MelContract
 from common.config.hparams import load_hparams
 from common.engines.torch_engine import TorchEngine
+from common.errors import InputError
 from common.stages import stages_of
 from common.training.corpus import batches
 from common.training.corpus.dataset import Labels, save_labels
@@ -272,6 +273,12 @@ def test_mels_of_another_corpus_are_refused(corpus, tmp_path, monkeypatch):
             "--mels",
             str(mels),
         )
+
+
+@pytest.mark.parametrize("minutes", [float("nan"), float("inf"), -1.0])
+def test_training_that_would_not_end_is_refused(minutes):
+    with pytest.raises(InputError, match="give a number above 0"):
+        Schedule(peak=1.0, floor=0.1, warm_up_steps=10, max_steps=5, max_minutes=minutes)
 
 
 def test_the_rate_warms_up_and_falls_to_its_floor():

@@ -128,6 +128,9 @@ def test_the_commands_of_the_model(monkeypatch, tmp_path, capsys):
     soundfile.write(wav, DATA["audio"][0], 16000)
     assert run(monkeypatch, "jasper.verify_trt", wav, *weights, "--backend", "onnx", "--json", "-") == 0
     assert json.loads(capsys.readouterr().out)["ok"]
+    soundfile.write(tmp_path / "silent.wav", np.zeros(16000, np.float32), 16000)
+    assert run(monkeypatch, "jasper.verify_trt", tmp_path / "silent.wav", *weights, "--backend", "onnx") == 2
+    assert "nothing could be compared" in capsys.readouterr().err
     assert run(monkeypatch, "jasper.export_onnx", *weights, "-o", tmp_path / "files") == 0
     readme = (tmp_path / "files" / "README.md").read_text()
     assert "A recogniser: audio to features" in readme and "masked_encoder.onnx" in readme
