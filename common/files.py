@@ -15,19 +15,26 @@ from typing import Any
 from common.errors import InputError
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a whole file or, if anything fails, none."""
+@contextlib.contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A path to write to. The file there takes the place of `path` once it is whole; else it is removed."""
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     try:
         if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced by a file
-            path.write_bytes(content)
+            yield path
             return
-        temporary.write_bytes(content)
+        yield temporary
         temporary.replace(path)
     except OSError as error:
         raise type(error)(error.errno, f"cannot write {path}: {error.strerror}") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, content: bytes | memoryview) -> None:
+    """Write a whole file or, if anything fails, none."""
+    with written_whole(path) as file:
+        file.write_bytes(content)
 
 
 def decode_text(raw: bytes, where: str) -> str:

@@ -31,15 +31,16 @@ from common.arrays import Array
 from common.engines.layer_outputs import method_of
 from common.engines.onnx_engine import OnnxEngine
 from common.engines.torch_engine import TorchEngine, build_network, new_network
+from common.errors import InputError
 from common.export.examples import examples_of
 from common.export.packed import packed_graph
-from common.files import config_hash, exports_folder, weights_key, write_bytes
+from common.files import config_hash, exports_folder, weights_key, write_bytes, written_whole
 from common.registry import load_attribute
 from common.stages import Dim, Stage, stages_of
 from common.weights.voices import ModelSource
 
 OPSET = 20
-CHECK_SECONDS = 8.0  # for comparing the graphs of weights that speak for the first time with PyTorch
+CHECK_SECONDS = 5.0  # for comparing the graphs of weights that speak for the first time with PyTorch
 OVERHEAD = 8  # times what a step takes in a long input: a step in the shortest, roughly
 NOT_CHECKED = "not_checked"  # in a graph's note: the sizes that were left out
 WEIGHTS = "weights.safetensors"
@@ -429,10 +430,15 @@ def example_inputs(stage: Stage, config: object, sizes: dict[str, int], seed: in
 
 def save_weights(path: Path, state: Mapping[str, np.ndarray]) -> None:
     """Writes a safetensors file; it appears only when it is whole."""
-    from safetensors.numpy import save
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, save({name: np.ascontiguousarray(value) for name, value in state.items()}))
+    try:
+        with written_whole(path) as file:
+            save_file({name: np.ascontiguousarray(value) for name, value in state.items()}, file)
+    except SafetensorError as error:  # as where the disk is full
+        raise InputError(f"cannot write {path}: {error}") from None
 
 
 def find_cached(source: ModelSource, stages: Iterable[Stage]) -> ModelSource | None:
@@ -469,7 +475,8 @@ def cached_source(
     kept = _in_cache(source)
     weights, folder = kept.weights, kept.weights.parent
     for stage in {stage.network: stage for stage in stages}.values():
-        build_network(stage, source)  # weights that don't fit the config are refused before the long export
+        with torch.device("meta"):  # weights that don't fit the config are refused before the long export
+            build_network(stage, source)
     is_new = not weights.is_file() and not _lacks_weights(source)
     if is_new:
         save_weights(weights, source.state)

@@ -53,7 +53,7 @@ def build_engine(
     trt: TensorRT,
     name: str = "the graph",
     workspace: float = Deployment.trt_max_ws_size,
-) -> tuple[bytes, dict[str, object]]:
+) -> tuple[memoryview, dict[str, object]]:
     """Any ONNX graph with its weights inside -> an engine for the shapes of a profile, and a report.
 
     `workspace` is in GB. An InputError with TensorRT's reason where it refuses the graph.
@@ -79,7 +79,7 @@ def build_engine(
         reason = logger.reason()
         more = f"; raise trt_max_ws_size ({workspace:g} GB)" if "OutOfMemory" in reason else ""
         raise InputError(f"{trt.title} could not build {name}: {reason}{more}")
-    return bytes(memoryview(plan)), {
+    return memoryview(plan), {
         "seconds": round(time.perf_counter() - start, 2),
         "layers": sum(layers.values()),
         "layer_kinds": dict(layers.most_common()),
