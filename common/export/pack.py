@@ -15,16 +15,17 @@ from common.registry import get_model
 from common.stages import Stage, stages_of
 
 # The published sizes whose export takes longer than all else at first use: model, file in hparams/.
+STAGES = ("generator", "masked_generator", "denoiser")
 PUBLISHED = (("waveglow", "base.yaml"), ("waveglow", "waveglow512.yaml"))
 
 
 def published_stages() -> list[tuple[Stage, object]]:
-    """The generators of the published sizes, each with its config; a denoiser is exported in seconds."""
+    """What `build_trt` takes of the published sizes, generators and denoiser, each with its config."""
     pairs = []
     for model, file in PUBLISHED:
         path = ROOT / "hparams" / model / file
         config, _ = load_hparams(path, get_model(model).config_class, MelContract, model=model)
-        pairs += [(stage, config) for stage in stages_of(model, config) if "generator" in stage.name]
+        pairs += [(stage, config) for stage in stages_of(model, config) if stage.name in STAGES]
     return pairs
 
 
