@@ -15,8 +15,8 @@ from common.registry import get_model
 from common.stages import Stage, stages_of
 
 # The published sizes whose export takes longer than all else at first use: model, file in hparams/.
-STAGES = ("generator", "masked_generator", "denoiser")
 PUBLISHED = (("waveglow", "base.yaml"), ("waveglow", "waveglow512.yaml"))
+STAGES = ("generator", "masked_generator", "denoiser")  # of them, that are packed
 
 
 def published_stages() -> list[tuple[Stage, object]]:
