@@ -29,6 +29,7 @@ BLOCK = 128  # outputs that are computed together, at least
 LARGEST_TABLE = 1 << 20  # values; rates with few common divisors go without
 LOWEST_RATE, HIGHEST_RATE = 4000, 384000  # Hz, of recordings that others send
 DECODED_AT_ONCE = 1 << 20  # samples
+LOUDEST = 2.0**31  # of samples: some files hold whole numbers as floats; far above, spectra are infinite
 USUAL_RATE = 48000  # Hz; a recording of a higher one may have as many samples, and so last less long
 PHASES_AT_ONCE = 1 << 16  # values of filters
 
@@ -115,49 +116,48 @@ def phase_table(up: int, down: int) -> np.ndarray:
 
 
 def read_audio(path: str | Path) -> tuple[np.ndarray, int]:
-    """A sound file -> (float32 samples (S,), sampling rate); several channels are averaged to one."""
-    import soundfile
-
+    """A sound file -> (float32 samples (S,), sampling rate), as `decode_audio`; an error names the file."""
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: give a sound file")
     if not path.exists():
         raise FileNotFoundError(f"sound file {path} not found")
     try:
-        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
-    except soundfile.LibsndfileError as error:
-        raise InputError(f"{path} cannot be read as sound: {error.error_string}") from None
-    return np.ascontiguousarray(samples.mean(axis=1, dtype=np.float32)), rate
+        return decode_audio(path)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
-def decode_audio(data: bytes, longest: float) -> tuple[np.ndarray, int]:
-    """A sound file's bytes, from whoever -> (float32 samples (S,), sampling rate), as `read_audio` does.
+def decode_audio(sound: bytes | Path, longest: float = math.inf) -> tuple[np.ndarray, int]:
+    """A sound file or its bytes, from whoever -> (float32 samples (S,), sampling rate).
 
-    An InputError where it is no sound, has a rate that no speech has, or is longer than so many seconds at
-    48 kHz: those of a higher rate are shorter, since a small file of silence may hold any number of samples.
+    Several channels are averaged to one. An InputError where it is no sound, has a rate that no speech has
+    or samples that no sound has, or is longer than so many seconds at 48 kHz: those of a higher rate are
+    shorter, since a small file of silence may hold any number of samples.
     """
     import soundfile
 
     try:
-        with soundfile.SoundFile(io.BytesIO(data)) as sound:
-            rate = sound.samplerate
+        with soundfile.SoundFile(sound if isinstance(sound, Path) else io.BytesIO(sound)) as file:
+            rate = file.samplerate
             if not LOWEST_RATE <= rate <= HIGHEST_RATE:
-                raise InputError(f"its rate is {rate} Hz: speech has {LOWEST_RATE} to {HIGHEST_RATE}")
+                usual = f"speech has {LOWEST_RATE} to {HIGHEST_RATE}"
+                raise InputError(f"its rate is {rate} Hz, where {usual}: save it with its true rate")
             seconds = longest * min(1.0, USUAL_RATE / rate)
-            most = int(seconds * rate)
             blocks, count = [np.zeros(0, np.float32)], 0
-            step = max(1, DECODED_AT_ONCE // sound.channels)
-            while len(block := sound.read(step, "float32", always_2d=True)):
+            step = max(1, DECODED_AT_ONCE // file.channels)
+            while len(block := file.read(step, "float32", always_2d=True)):
                 count += len(block)
-                if count > most:
+                if count > seconds * rate:
                     at = f" at {rate} Hz" if rate > USUAL_RATE else ""
-                    raise InputError(f"it is longer than {seconds:g} seconds{at}")
+                    raise InputError(f"it is longer than {seconds:g} seconds{at}: cut it at a pause")
                 blocks.append(block.mean(axis=1, dtype=np.float32))
     except soundfile.LibsndfileError as error:
         raise InputError(f"it cannot be read as sound: {error.error_string}") from None
     samples = np.concatenate(blocks)
-    if not np.isfinite(samples).all():
-        raise InputError("its samples are not all numbers")
+    loudest = max(np.max(samples, initial=0.0), -np.min(samples, initial=0.0))
+    if not loudest <= LOUDEST:  # NaN is not either
+        raise InputError("its samples are not all numbers that sound has: save it in 16 bits")
     return samples, rate
 
 

@@ -282,6 +282,8 @@ def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
         (("none.wav",), "sound file none.wav not found"),
         (("EMPTY",), "holds no sound files"),
         (("TEXT",), "cannot be read as sound"),
+        (("NAN",), "nan.wav: its samples are not all numbers that sound has"),
+        (("SLOW",), "slow.wav: its rate is 1 Hz"),
         (("--manifest", "TEXT"), "line 1: not JSON"),
         (("--manifest", "ENTRY"), "line 1: an entry needs audio_filepath"),
         (("--manifest", "LATIN"), "latin.json line 2 is not UTF-8 (byte 0xe9): save the file as UTF-8"),
@@ -301,7 +303,11 @@ def test_bad_input_is_a_sentence(run, noise, tmp_path, words, message):
     soundfile.write(tmp_path / "said.wav", noise, 16000)
     (tmp_path / "said.txt").write_bytes("é".encode("latin-1"))
     (tmp_path / "empty").mkdir()
+    soundfile.write(tmp_path / "nan.wav", noise * np.nan, 16000, subtype="FLOAT")
+    soundfile.write(tmp_path / "slow.wav", noise, 1)
     names = {
+        "NAN": "nan.wav",
+        "SLOW": "slow.wav",
         "LATIN": "latin.json",
         "LATIN-TEXT": "said.wav",
         "EMPTY": "empty",

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from common.audio.sound_files import read_audio, resample, to_pcm16, write_audio
+from common.audio.sound_files import decode_audio, read_audio, resample, to_pcm16, write_audio
 from common.cli import options
 from common.errors import InputError, require_package
 from common.files import write_bytes
@@ -194,7 +194,7 @@ def _fill(line: Line, take: Take) -> None:
         what = "is empty" if take.text == "" else "is missing"
         raise InputError(f"its text {what}: write it to {METADATA}, or to {take.sound.stem}.txt beside it")
     with _timed(line, "read"):
-        audio, rate = _read(take.sound)
+        audio, rate = decode_audio(take.sound, LONGEST_READ)
         line.measures = measure(audio, rate)
         if line.measures.silent:
             return
@@ -230,21 +230,6 @@ def _timed(line: Line, step: str) -> Iterator[None]:
         yield
     finally:
         line.took[step] = round(time.process_time() - begun, 4)
-
-
-def _read(path: Path) -> tuple[np.ndarray, int]:
-    import soundfile
-
-    try:
-        seconds = soundfile.info(path).duration
-    except soundfile.LibsndfileError as error:
-        raise InputError(f"it cannot be read as sound: {error.error_string}") from None
-    if seconds > LONGEST_READ:
-        raise InputError(f"it is {seconds / 60:.0f} minutes long: cut it into sentences")
-    audio, rate = read_audio(path)
-    if not np.isfinite(audio).all():
-        raise InputError("it cannot be read as sound: it holds NaN or infinite samples")
-    return audio, rate
 
 
 def guessed_words(text: str) -> list[str]:

@@ -145,7 +145,7 @@ DEFECTS = {  # name: the recording, its rate, its text or None, kind, part of th
     "soft": (voice() * 0.03, RATE, None, "level", "which raises its noise", False),
     "hurried": (voice(), RATE, TEXT * 6, "pace", "phones a second, where the speaker's others have", True),
     "drawn": (voice(5), RATE, "Hello, hello.", "pace", "is its text whole, and of nothing else?", True),
-    "not-finite": (np.full(RATE, np.nan, np.float32), RATE, None, "file", "NaN or infinite samples", True),
+    "not-finite": (np.full(RATE, np.nan, np.float32), RATE, None, "file", "its samples are not", True),
     "untold": (voice(), RATE, "", "file", "its text is empty: write it to metadata.csv", True),
     "wordless": (voice(), RATE, "...", "file", "nothing to speak", True),
     "unknown": (voice(), RATE, "Zyxquorb is number one here.", "words", "Zyxquorb {Z ", False),
@@ -184,6 +184,13 @@ def test_each_defect_is_reported_with_its_file_and_can_be_kept(folder, aligner, 
         return
     prepare_recordings(folder, out, keep=[kind if KINDS[kind][1] else name])
     assert (name in load_labels(out).names) == KINDS[kind][1]
+
+
+def test_a_recording_of_many_sentences_is_not_read_whole(folder, aligner, tmp_path):
+    add(folder, "book", np.zeros(601 * 8000, np.float32), 8000)
+    prepare_recordings(folder, tmp_path / "out")
+    sentence = "it is longer than 600 seconds: cut it at a pause"
+    assert reported(tmp_path / "out", "book")["file"] == (sentence, True)
 
 
 def test_files_that_cannot_be_read_and_what_is_missing(folder, aligner, tmp_path):
