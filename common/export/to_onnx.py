@@ -31,19 +31,17 @@ from common.arrays import Array
 from common.engines.layer_outputs import method_of
 from common.engines.onnx_engine import OnnxEngine
 from common.engines.torch_engine import TorchEngine, build_network, new_network
-from common.errors import InputError
 from common.export.examples import examples_of
 from common.export.packed import packed_graph
-from common.files import config_hash, exports_folder, weights_key, write_bytes, written_whole
+from common.files import config_hash, exports_folder, weights_key, write_bytes
 from common.registry import load_attribute
 from common.stages import Dim, Stage, stages_of
-from common.weights.voices import ModelSource
+from common.weights.voices import WEIGHTS, ModelSource, save_weights
 
 OPSET = 20
 CHECK_SECONDS = 5.0  # for comparing the graphs of weights that speak for the first time with PyTorch
 OVERHEAD = 8  # times what a step takes in a long input: a step in the shortest, roughly
 NOT_CHECKED = "not_checked"  # in a graph's note: the sizes that were left out
-WEIGHTS = "weights.safetensors"
 # Part of the cache's key: raise it when an exported graph would come out differently.
 EXPORTER_VERSION = 5
 # Where a graph says that its weights are, a file that there never is. Other programs then name it in their
@@ -426,19 +424,6 @@ def sizes_at(stage: Stage, size_of: Callable[[Dim], int]) -> dict[str, int]:
 def example_inputs(stage: Stage, config: object, sizes: dict[str, int], seed: int) -> dict[str, np.ndarray]:
     """Inputs of these sizes as the stage would meet them, made by the model's own package."""
     return examples_of(stage.model).example_inputs(stage, config, sizes, np.random.default_rng(seed))
-
-
-def save_weights(path: Path, state: Mapping[str, np.ndarray]) -> None:
-    """Writes a safetensors file; it appears only when it is whole."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with written_whole(path) as file:
-            save_file({name: np.ascontiguousarray(value) for name, value in state.items()}, file)
-    except SafetensorError as error:  # as where the disk is full
-        raise InputError(f"cannot write {path}: {error}") from None
 
 
 def find_cached(source: ModelSource, stages: Iterable[Stage]) -> ModelSource | None:

@@ -11,7 +11,7 @@ from common.cli import options, run
 from common.errors import InputError, require_torch
 from common.registry import KIND_WORDS, get_model
 from common.stages.choose import choose_stages
-from common.training.voice import print_size, put_in_place, write_model
+from common.training.model_folders import print_size, put_in_place, write_model
 from common.weights.ears import EAR_FILE, ears_folder
 from common.weights.published import parse_checkpoint, read_checkpoint
 from common.weights.voices import ModelSource

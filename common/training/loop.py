@@ -11,17 +11,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import safetensors.torch
 import torch
 
 from common.audio.contract import MelContract
 from common.cli.parser import Parser
 from common.engines.cuda_graphs import capture
 from common.errors import InputError
-from common.files import write_bytes
 from common.registry import get_model
 from common.training.log import Log
-from common.training.voice import WEIGHTS
+from common.weights.voices import WEIGHTS, save_weights
 
 LAST = "last.pt"  # of a run: everything, beside its weights
 WARM_UP_STEPS = 3  # eager steps of a shape before its capture: cuDNN and lazy optimiser state settle in them
@@ -253,10 +251,10 @@ class Trainer(ABC):
         model = self.shipped_model()
         parameters = dict(model.named_parameters())
         tensors = {n: x.half() if n in parameters else x.float() for n, x in model.state_dict().items()}
-        tensors = {n: v.cpu().contiguous() for n, v in tensors.items() if not n.startswith(self.leave_out)}
+        arrays = {n: v.cpu().numpy() for n, v in tensors.items() if not n.startswith(self.leave_out)}
         info = {"mel": asdict(self.contract), **info}
         metadata = {"config": json.dumps(asdict(model.config)), "info": json.dumps(info)}
-        write_bytes(path, safetensors.torch.save(tensors, metadata))
+        save_weights(path, arrays, metadata)
 
 
 def recipe_parser(model: str, recipe: type) -> Parser:

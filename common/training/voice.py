@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import yaml
+from typing import TYPE_CHECKING
 
 from common.audio.contract import require_same_contract
 from common.cli import options, run
@@ -20,10 +16,12 @@ from common.registry import KIND_WORDS, get_model
 from common.speech import Controls
 from common.stages.choose import KINDS
 from common.synthesis.loading import override
+from common.training.model_folders import print_size, put_in_place, write_model
 from common.weights.ears import find_ear
 from common.weights.published import parse_checkpoint, read_checkpoint
 from common.weights.voices import (
     VOICE_FILE,
+    WEIGHTS,
     FrontendSpec,
     ModelSource,
     Voice,
@@ -34,9 +32,7 @@ from common.weights.voices import (
 
 if TYPE_CHECKING:
     from common.export.to_onnx import Check
-    from common.stages import Stage
 
-WEIGHTS = "weights.safetensors"  # of a model, in a run's or a voice's folder
 SETTINGS = {  # controls that a voice may set
     "denoising_strength": "how much of the vocoder's hum is taken out",
     "sigma": "spread of WaveGlow's noise",
@@ -107,11 +103,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
-def print_size(folder: Path) -> None:
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    print(f"{folder}: {size / 1e6:.1f} MB")
-
-
 def models_of(args: argparse.Namespace) -> list[str]:
     given = [*map(parse_checkpoint, args.checkpoint)]
     given += [(None, path) for run in args.run for path in weights_of(run)]
@@ -177,42 +168,6 @@ def write_voice(
     return checks
 
 
-def write_model(
-    draft: Path, source: ModelSource, stages: Sequence[Stage] | None = None
-) -> tuple[dict[str, Any], list[Check]]:
-    """Writes weights and graphs into a folder of the model in `draft`.
-
-    Returns the model's entry in voice.yaml or ear.yaml, and the checks of its graphs.
-    """
-    from common.export.to_onnx import export_source, save_weights
-
-    weights = draft / source.model / WEIGHTS
-    save_weights(weights, halve(source))
-    kept = dataclasses.replace(source, weights=weights, graphs={}, given_state=None, networks={})
-    exported, checks = export_source(kept, weights.parent, stages)
-    extra = set_by_voice(source)
-    entry = {
-        "config": dataclasses.asdict(source.config),
-        "weights": weights.relative_to(draft).as_posix(),
-        "graphs": {name: graph.relative_to(draft).as_posix() for name, graph in exported.graphs.items()},
-        **({"extra": extra} if extra else {}),
-    }
-    return entry, checks
-
-
-def put_in_place(
-    draft: Path, folder: Path, models: Iterable[str], file: str, content: Mapping[str, Any]
-) -> None:
-    """Moves the models' folders in `draft` to `folder`, and writes the YAML file that names them last."""
-    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)
-    (draft / file).write_text(text, encoding="utf-8")
-    folder.mkdir(exist_ok=True)
-    for model in models:
-        shutil.rmtree(folder / model, ignore_errors=True)
-        (draft / model).rename(folder / model)
-    (draft / file).replace(folder / file)
-
-
 def with_setting(sources: Sequence[ModelSource], setting: str, text: str) -> list[ModelSource]:
     """The sources with a model's control set for the voice: `text` is a value, or "model=value"."""
     word, equals, number = text.rpartition("=")
@@ -236,12 +191,6 @@ def with_setting(sources: Sequence[ModelSource], setting: str, text: str) -> lis
     return [changed(source) if source.model in chosen else source for source in sources]
 
 
-def set_by_voice(source: ModelSource) -> dict[str, Any]:
-    """The settings that are not the model's defaults."""
-    values, fields = dataclasses.asdict(source.settings), dataclasses.fields(source.settings)
-    return {field.name: values[field.name] for field in fields if values[field.name] != field.default}
-
-
 def check_symbols(frontend: FrontendSpec, sources: Sequence[ModelSource]) -> None:
     symbols = len(frontend.build().symbols)
     for source in sources:
@@ -251,22 +200,3 @@ def check_symbols(frontend: FrontendSpec, sources: Sequence[ModelSource]) -> Non
                 f"{source.weights} knows {known} symbols, the frontend {frontend.name!r} has {symbols}: "
                 "it was trained with another frontend"
             )
-
-
-def halve(source: ModelSource) -> dict[str, np.ndarray]:
-    """Parameters in half precision. Buffers are constants, such as angular frequencies, that would suffer."""
-    from common.engines.torch_engine import new_network
-    from common.export.to_onnx import source_stages
-
-    network = new_network(source_stages(source)[0], source.config)
-    buffers = {name for name, _ in network.named_buffers()}
-    unused = get_model(source.model).training_only
-    halved = {}
-    for name, value in source.state.items():
-        if name.startswith(unused):
-            continue
-        narrow = name not in buffers and value.dtype.kind == "f"
-        halved[name] = value.astype(np.float16) if narrow else value
-        if narrow and not np.isfinite(halved[name]).all():
-            raise InputError(f"{source.weights}: {name} has values beyond half precision")
-    return halved

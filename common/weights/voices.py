@@ -17,6 +17,7 @@ from common.audio.contract import MelContract
 from common.config.typed import build, build_section, require_known, typed_entry, typed_options
 from common.config.yaml_file import Entry, entries_of, read_yaml
 from common.errors import InputError, unknown
+from common.files import written_whole
 from common.registry import get_model, names
 from common.speech import Controls, control_fields
 from common.stages.choose import KINDS
@@ -24,6 +25,7 @@ from common.text import Frontend
 from common.text.frontends import FRONTENDS, frontend_class
 
 VOICE_FILE = "voice.yaml"
+WEIGHTS = "weights.safetensors"  # of a model, in the folder of a run, a voice, an ear or a cache
 DEFAULT_FOLDER = Path(__file__).resolve().parents[2] / "voices"
 
 
@@ -258,6 +260,22 @@ def read_weights(path: Path, names: Collection[str] | None = None) -> dict[str, 
         elif value.size > 1:  # a counter is none of the weights
             raise InputError(not_floating(f"weights {path}", name, str(value.dtype)))
     return state
+
+
+def save_weights(
+    path: Path, state: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Writes a safetensors file; it appears only when it is whole."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    contiguous = {name: np.ascontiguousarray(value) for name, value in state.items()}
+    try:
+        with written_whole(path) as file:
+            save_file(contiguous, file, dict(metadata) if metadata else None)
+    except SafetensorError as error:  # as where the disk is full
+        raise InputError(f"cannot write {path}: {error}") from None
 
 
 def not_floating(file: str, name: str, kind: str) -> str:

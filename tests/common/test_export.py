@@ -11,7 +11,6 @@ import onnxruntime
 import pytest
 
 from common.audio.contract import MelContract
-from common.errors import InputError
 from common.export import to_onnx
 from common.export.to_onnx import (
     Check,
@@ -19,7 +18,6 @@ from common.export.to_onnx import (
     check_source,
     compare,
     export_source,
-    save_weights,
     source_stages,
     with_graphs,
 )
@@ -216,10 +214,3 @@ def test_rounding_is_allowed_for_only_where_a_stage_feeds_back():
     assert not compare(stage, {}, near, wanted, {"mel": 5e-4}).ok
     assert not compare(stage, {}, near, wanted, {"lengths": 1.0}).ok
     assert not compare(stage, {}, wanted | {"mel": np.full((1, 3), np.nan)}, wanted, {"mel": 1.0}).ok
-
-
-def test_weights_that_cannot_be_written_are_an_error(tmp_path):
-    (tmp_path / "weights.safetensors").mkdir()
-    with pytest.raises(InputError, match="cannot write"):
-        save_weights(tmp_path / "weights.safetensors", {"weight": np.ones(5, np.float32)})
-    assert [path.name for path in tmp_path.iterdir()] == ["weights.safetensors"]

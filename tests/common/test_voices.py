@@ -12,14 +12,13 @@ from safetensors.numpy import load_file, save_file
 
 from common.config.deployment import Deployment
 from common.errors import InputError
-from common.export.to_onnx import save_weights
 from common.runner import TextToSpeech
 from common.stages import plan_of
 from common.stages.choose import choose_stages, parse_backends, parse_kernels
 from common.synthesis.loading import make_driver
 from common.weights import published, voices
 from common.weights.published import parse_checkpoint, read_checkpoint
-from common.weights.voices import list_voices, load_voice, read_weights
+from common.weights.voices import list_voices, load_voice, read_weights, save_weights
 from fastpitch.config import FastPitchSettings
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -261,3 +260,10 @@ def test_a_trained_checkpoint_is_read_once(trained, model, monkeypatch):
     driver = make_driver(source, "torch", "cpu")
     assert len([driver.engines[stage] for stage in driver.engines]) > 1
     assert set(read) > settings and set(read.values()) == {1}
+
+
+def test_weights_that_cannot_be_written_are_an_error(tmp_path):
+    (tmp_path / "weights.safetensors").mkdir()
+    with pytest.raises(InputError, match="cannot write"):
+        save_weights(tmp_path / "weights.safetensors", {"weight": np.ones(5, np.float32)})
+    assert [path.name for path in tmp_path.iterdir()] == ["weights.safetensors"]

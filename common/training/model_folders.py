@@ -1,0 +1,86 @@
+"""The folders of models in a voice or an ear: half precision, ONNX graphs, checks, put in place together."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import yaml
+
+from common.errors import InputError
+from common.registry import get_model
+from common.weights.voices import WEIGHTS, ModelSource, save_weights
+
+if TYPE_CHECKING:
+    from common.export.to_onnx import Check
+    from common.stages import Stage
+
+
+def write_model(
+    draft: Path, source: ModelSource, stages: Sequence[Stage] | None = None
+) -> tuple[dict[str, Any], list[Check]]:
+    """Writes weights and graphs into a folder of the model in `draft`.
+
+    Returns the model's entry in voice.yaml or ear.yaml, and the checks of its graphs.
+    """
+    from common.export.to_onnx import export_source
+
+    weights = draft / source.model / WEIGHTS
+    save_weights(weights, halve(source))
+    kept = dataclasses.replace(source, weights=weights, graphs={}, given_state=None, networks={})
+    exported, checks = export_source(kept, weights.parent, stages)
+    extra = set_by_voice(source)
+    entry = {
+        "config": dataclasses.asdict(source.config),
+        "weights": weights.relative_to(draft).as_posix(),
+        "graphs": {name: graph.relative_to(draft).as_posix() for name, graph in exported.graphs.items()},
+        **({"extra": extra} if extra else {}),
+    }
+    return entry, checks
+
+
+def put_in_place(
+    draft: Path, folder: Path, models: Iterable[str], file: str, content: Mapping[str, Any]
+) -> None:
+    """Moves the models' folders in `draft` to `folder`, and writes the YAML file that names them last."""
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)
+    (draft / file).write_text(text, encoding="utf-8")
+    folder.mkdir(exist_ok=True)
+    for model in models:
+        shutil.rmtree(folder / model, ignore_errors=True)
+        (draft / model).rename(folder / model)
+    (draft / file).replace(folder / file)
+
+
+def print_size(folder: Path) -> None:
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    print(f"{folder}: {size / 1e6:.1f} MB")
+
+
+def set_by_voice(source: ModelSource) -> dict[str, Any]:
+    """The settings that are not the model's defaults."""
+    values, fields = dataclasses.asdict(source.settings), dataclasses.fields(source.settings)
+    return {field.name: values[field.name] for field in fields if values[field.name] != field.default}
+
+
+def halve(source: ModelSource) -> dict[str, np.ndarray]:
+    """Parameters in half precision. Buffers are constants, such as angular frequencies, that would suffer."""
+    from common.engines.torch_engine import new_network
+    from common.export.to_onnx import source_stages
+
+    network = new_network(source_stages(source)[0], source.config)
+    buffers = {name for name, _ in network.named_buffers()}
+    unused = get_model(source.model).training_only
+    halved = {}
+    for name, value in source.state.items():
+        if name.startswith(unused):
+            continue
+        narrow = name not in buffers and value.dtype.kind == "f"
+        halved[name] = value.astype(np.float16) if narrow else value
+        if narrow and not np.isfinite(halved[name]).all():
+            raise InputError(f"{source.weights}: {name} has values beyond half precision")
+    return halved
