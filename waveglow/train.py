@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from common.training.corpus.batches import Segments
-from common.training.loop import adamw, load_checkpoint, run_training
+from common.training.loop import adamw, fitting, load_checkpoint, run_training
 from common.training.vocoder import VocoderRecipe, VocoderTrainer, load_segments, vocoder_parser
 from waveglow.model import Waveglow
 from waveglow.noise import noise_shape
@@ -127,6 +127,7 @@ def main() -> None:
     args = parser.parse_args()
     trainer = WaveglowTrainer(args, load_segments(args))
     if args.judges:
-        judges = load_checkpoint(args.judges, trainer.device)["trainer"]["discriminators"]
-        trainer.discriminators.load_state_dict(judges)
+        state = load_checkpoint(args.judges, trainer.device)["trainer"]
+        with fitting(args.judges):
+            trainer.discriminators.load_state_dict(state["discriminators"])
     run_training(args, trainer, log_every=500)

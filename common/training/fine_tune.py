@@ -16,6 +16,7 @@ from common.errors import InputError, require_torch, unknown
 from common.registry import get_model
 from common.synthesis.loading import make_driver
 from common.training.corpus.dataset import HOP, RATE, Labels, load_labels
+from common.training.run_folder import LAST
 from common.weights.published import read_checkpoint
 from common.weights.voices import ModelSource, Voice, load_voice
 
@@ -47,10 +48,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     for source in sources:
         require_fitting(source, args.corpus)
         run = args.out / source.model
+        saved = (run / LAST).is_file()
         if run.exists() and not args.resume:
-            raise InputError(f"{run} holds a run: add --resume to go on with it, or give another folder")
-        if args.resume and not (run / "last.pt").is_file():
-            raise InputError(f"{run} holds no run to go on with: leave --resume out")
+            go_on = "holds a run: add --resume to go on with it" if saved else "is there: remove it"
+            raise InputError(f"{run} {go_on}, or give another folder")
+        if args.resume and not saved:
+            other = " and give another folder" if run.exists() else ""
+            raise InputError(f"{run} holds no run to go on with: leave --resume out{other}")
     for source in sources:
         tune(args, source, facts_of(args, labels, seconds, source))
     runs = f"melforge voice make NAME --run {args.out}"
@@ -141,7 +145,6 @@ def tune(args: argparse.Namespace, source: ModelSource, facts: dict[str, Any]) -
     """Trains one model in its folder of the run."""
     import torch
 
-    from common.training.loop import LAST
     from common.training.tuning import Tuning
 
     module = get_model(source.model).module("train")

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from common.training.run_folder import LOSSES
+
 MEL_RANGE = -11.5, 1.0  # of pictures: from silence to loud speech, natural logarithms
 
 
@@ -14,7 +16,7 @@ class Log:
     """losses.csv in the run's folder, a line on the terminal, and losses.png at the end."""
 
     def __init__(self, folder: Path):
-        self.path = folder / "losses.csv"
+        self.path = folder / LOSSES
         self.started = time.monotonic()
 
     def write(self, step: int, values: dict[str, float], note: str = "") -> None:

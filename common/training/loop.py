@@ -14,14 +14,16 @@ from pathlib import Path
 import torch
 
 from common.audio.contract import MelContract
+from common.cli.options import not_negative, positive
 from common.cli.parser import Parser
 from common.engines.cuda_graphs import capture
 from common.errors import InputError
+from common.files import written_whole
 from common.registry import get_model
 from common.training.log import Log
+from common.training.run_folder import LAST, require_checkpoint, require_free
 from common.weights.voices import WEIGHTS, save_weights
 
-LAST = "last.pt"  # of a run: everything, beside its weights
 WARM_UP_STEPS = 3  # eager steps of a shape before its capture: cuDNN and lazy optimiser state settle in them
 
 
@@ -159,13 +161,32 @@ def autocast(device: torch.device):
 
 def save_checkpoint(path: Path, **state) -> None:
     """Everything that a resumed run needs; written whole or not at all."""
-    temporary = path.with_suffix(".tmp")
-    torch.save(state, temporary)
-    temporary.replace(path)
+    with written_whole(path) as file:
+        torch.save(state, file)
 
 
 def load_checkpoint(path: Path, device: torch.device) -> dict:
-    return torch.load(path, map_location=device, weights_only=True)
+    """What `save_checkpoint` wrote; an InputError where it is no checkpoint of a run."""
+    require_checkpoint(path)
+    try:
+        state = torch.load(path, map_location=device, weights_only=True)
+    except Exception:  # a damaged file can fail anywhere inside the unpickler
+        state = None
+    if not isinstance(state, dict) or "trainer" not in state:
+        raise InputError(f"{path} is no checkpoint of a run, or damaged: give the {LAST} in a run's folder")
+    return state
+
+
+@contextlib.contextmanager
+def fitting(path: Path) -> Iterator[None]:
+    """What is loaded of a checkpoint's networks must be there and have their sizes."""
+    try:
+        yield
+    except KeyError as error:
+        raise InputError(f"{path} is of another model or recipe: it holds no {error}") from None
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[:2][-1].strip()  # PyTorch's first line names the class
+        raise InputError(f"{path} is of another model, or of one of other sizes: {reason}") from None
 
 
 @dataclass(frozen=True)
@@ -269,21 +290,40 @@ def recipe_parser(model: str, recipe: type) -> Parser:
     option = parser.add_argument
     option("--corpus", type=Path, required=True, help="folder that scripts/prepare_corpus.py wrote")
     option("--out", type=Path, required=True, help="run folder: last.pt, weights.safetensors, losses")
-    option("--steps", type=int, help="stop after so many steps")
+    option("--steps", type=positive, help="stop after so many steps")
     option("--minutes", type=float, help="stop after so many minutes")
-    option("--resume", type=Path, help="checkpoint to continue (its schedule too)")
-    option("--init", type=Path, help="checkpoint whose networks start a new run")
+    checkpoint = parser.add_mutually_exclusive_group()
+    checkpoint.add_argument("--resume", type=Path, help="checkpoint to continue (its schedule too)")
+    checkpoint.add_argument("--init", type=Path, help="checkpoint whose networks start a new run")
     option("--save-minutes", type=float, default=2.0, help="minutes between checkpoints (default 2)")
-    option("--seed", type=int, default=0, help="of the weights and of the batches (default 0)")
+    option("--seed", type=not_negative, default=0, help="of the weights and of the batches (default 0)")
     option("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="cuda or cpu")
     return parser
 
 
 def start(args: argparse.Namespace) -> torch.device:
-    """Before anything is made: seed and precision. The device of the run."""
+    """Before anything is read: whether the run may begin; seed and precision. The device of the run."""
+    require_free(args.out, args.resume)
+    for path in (args.resume, args.init):
+        if path is not None:
+            require_checkpoint(path)
+    if not args.save_minutes > 0:
+        raise InputError(f"--save-minutes must be above 0, not {args.save_minutes:g}")
+    device = pick_device(args.device)
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
-    return torch.device(args.device)
+    return device
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of that name; an InputError where it is none, or not there."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InputError(f"--device {name!r}: give cpu or cuda") from None
+    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not torch.cuda.is_available()):
+        raise InputError(f"--device {name}: this machine has no such device for PyTorch; give cpu or cuda")
+    return device
 
 
 class Run:
@@ -293,7 +333,9 @@ class Run:
         self.folder, self.trainer, self.seed = args.out, trainer, args.seed
         self.save_seconds, self.stopped, self.rate = args.save_minutes * 60, False, 0.0
         if args.init:
-            trainer.load_networks(load_checkpoint(args.init, trainer.device)["trainer"])
+            state = load_checkpoint(args.init, trainer.device)
+            with fitting(args.init):
+                trainer.load_networks(state["trainer"])
         recipe = trainer.recipe
         self.schedule = Schedule(
             recipe.learning_rate, recipe.final_learning_rate, recipe.warm_up_steps, args.steps, args.minutes
@@ -301,7 +343,9 @@ class Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.log = Log(self.folder)
         if args.resume:
-            self.load_state_dict(load_checkpoint(args.resume, trainer.device))
+            state = load_checkpoint(args.resume, trainer.device)
+            with fitting(args.resume):
+                self.load_state_dict(state)
 
     def steps(self) -> Iterator[dict[str, torch.Tensor]]:
         """Trains to the schedule's end or until `stopped`; the losses of each step."""

@@ -228,6 +228,11 @@ def test_what_cannot_be_trained_is_refused(corpus, tiny_voice, trained_run, tmp_
         train(corpus, trained_run, tiny_voice)
     with pytest.raises(InputError, match="holds no run to go on with: leave --resume out"):
         train(corpus, out, tiny_voice, "--resume")
+    (tmp_path / "begun" / "fastpitch").mkdir(parents=True)  # and saved nothing
+    with pytest.raises(InputError, match="fastpitch is there: remove it, or give another folder"):
+        train(corpus, tmp_path / "begun", tiny_voice)
+    with pytest.raises(InputError, match="leave --resume out and give another folder"):
+        train(corpus, tmp_path / "begun", tiny_voice, "--resume")
     with pytest.raises(InputError, match="unknown model to train 'tacotron2': available: fastpi"):
         train(corpus, out, tiny_voice, "--model", "tacotron2")
     with pytest.raises(InputError, match="--minutes must be above 0, not -1"):

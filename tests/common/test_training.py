@@ -258,6 +258,76 @@ def test_what_is_judged_of_a_segment_is_as_in_the_whole_sentence(name):
     assert torch.allclose(middle, whole[:, :, frames * HOP + first :][:, :, : judged * HOP], atol=1e-5)
 
 
+@pytest.fixture
+def half_done(tmp_path) -> Path:
+    """A folder with what a run leaves, of which nothing is read."""
+    folder = tmp_path / "half"
+    folder.mkdir()
+    (folder / "last.pt").write_bytes(b"weights of hours")
+    (folder / "losses.csv").write_text("step,seconds\n")
+    torch.save({"trainer": {"model": {}}, "schedule": {}}, tmp_path / "other.pt")
+    torch.save({"trainer": {"generator": {}, "model": {}}}, tmp_path / "sizes.pt")
+    torch.save({"weight": torch.ones(1)}, tmp_path / "state.pt")
+    return folder
+
+
+REFUSED = {
+    "anew": (["--steps", "1"], "half holds a run: go on with it by --resume .*half/last.pt, or give another"),
+    "another's": (["--steps", "1", "--resume", "other.pt"], "half holds a run: go on with it by"),
+    "init": (["--steps", "1", "--init", "half/last.pt"], "half holds a run: go on with it by"),
+    "save": (["--resume", "half/last.pt", "--save-minutes", "nan"], "--save-minutes must be above 0"),
+    "device": (["--resume", "half/last.pt", "--device", "tpu"], "--device 'tpu': give cpu or cuda"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("module", [fastpitch_train, tacotron2_train, fastspeech_train, hifigan_train])
+def test_a_run_is_not_overwritten(module, case, half_done, tmp_path, monkeypatch):
+    words, message = REFUSED[case]
+    words = [str(tmp_path / word) if word.endswith(".pt") else word for word in words]
+    with pytest.raises(InputError, match=message):
+        train(module, monkeypatch, tmp_path / "no-corpus", half_done, "", *words)
+    assert (half_done / "last.pt").read_bytes() == b"weights of hours"
+    assert (half_done / "losses.csv").read_text() == "step,seconds\n"
+
+
+def test_a_run_that_saved_nothing_is_not_gone_on_with(half_done, tmp_path, monkeypatch):
+    (half_done / "last.pt").unlink()
+    with pytest.raises(InputError, match="half holds a run: give another folder"):
+        train(hifigan_train, monkeypatch, tmp_path / "no-corpus", half_done, "", "--steps", "1")
+    with pytest.raises(FileNotFoundError, match=r"half/last\.pt not found: give the last\.pt in a run's"):
+        last = "--resume", str(half_done / "last.pt")
+        train(hifigan_train, monkeypatch, tmp_path / "no-corpus", half_done, "", *last)
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        (
+            "half/last.pt",
+            r"last\.pt is no checkpoint of a run, or damaged: give the last\.pt in a run's folder",
+        ),
+        ("state.pt", r"state\.pt is no checkpoint of a run"),
+        ("other.pt", r"other\.pt is of another model or recipe: it holds no 'generator'"),
+        ("sizes.pt", r"sizes\.pt is of another model, or of one of other sizes: Missing key"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--init", "--resume"])
+def test_what_a_run_cannot_begin_with_is_named(
+    option, file, message, corpus, half_done, tmp_path, monkeypatch
+):
+    words = "--steps", "1", option, str(tmp_path / file)
+    with pytest.raises(InputError, match=message):
+        train(hifigan_train, monkeypatch, corpus, tmp_path / "new", TINY_HIFIGAN, *words)
+
+
+@pytest.mark.parametrize("words", [["--steps", "-5"], ["--steps", "0"], ["--seed", "-1", "--steps", "1"]])
+def test_numbers_that_never_end_or_are_none_are_refused(words, corpus, tmp_path, monkeypatch, capsys):
+    with pytest.raises(SystemExit):
+        train(hifigan_train, monkeypatch, corpus, tmp_path / "new", TINY_HIFIGAN, *words)
+    assert "must be a whole number from" in capsys.readouterr().err
+
+
 def test_mels_of_another_corpus_are_refused(corpus, tmp_path, monkeypatch):
     mels = tmp_path / "mels.npy"
     np.save(mels, np.zeros((80, 7), np.float16))

@@ -15,6 +15,7 @@ from common.registry import load_attribute
 from common.stages import stages_of
 from common.training.corpus.batches import Utterances
 from common.training.corpus.dataset import save_array
+from common.training.loop import pick_device
 from common.weights.published import read_checkpoint
 from common.weights.voices import load_voice
 
@@ -24,11 +25,11 @@ Predict = Callable[[nn.Module, Utterances, Tensor], NamedTuple]
 
 def load(args: argparse.Namespace, model: str) -> tuple[nn.Module, Utterances]:
     """The network of that model in eval mode, and the corpus, on the device."""
+    device = pick_device(args.device)
     source = load_voice(args.voice).source(model) if args.voice else read_checkpoint(args.weights, model)
     network = load_attribute(stages_of(model, source.config)[0].network)(source.config)
     state = {name: torch.from_numpy(value) for name, value in source.state.items()}
     network.load_state_dict(state, strict=False)  # what only training needs is not in the file
-    device = torch.device(args.device)
     corpus = Utterances(args.corpus, source.mel, device)
     if source.speakers:
         corpus.number_speakers(source.speakers)
