@@ -113,6 +113,12 @@ def test_help_of_the_letters_training_needs_no_torch(tmp_path):
     assert result.returncode == 0 and "--dictionary" in result.stdout, result.stderr
 
 
+def test_packing_graphs_says_what_it_needs(tmp_path):
+    result = run(tmp_path, "--out", tmp_path / "graphs", script="pack_graphs.py")
+    assert (result.returncode, result.stdout) == (2, "") and not list(tmp_path.iterdir())
+    assert re.fullmatch(r"error: this needs (PyTorch|onnx): pip install -e '\.\[torch\]'\n", result.stderr)
+
+
 @pytest.mark.parametrize("module", [*TRAINING, "trt_plugins.benchmark", "trt_plugins.export_onnx"])
 def test_a_module_that_imports_torch_says_what_it_needs(module, tmp_path):
     result = run_without_torch(tmp_path, module)

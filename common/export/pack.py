@@ -1,14 +1,15 @@
-"""python -m common.export.pack: exports anew the graphs of `common/export/graphs`."""
+"""Exports anew the graphs of `common/export/graphs`, as `scripts/pack_graphs.py` does."""
 
 import gzip
 import importlib.metadata
 import json
+from pathlib import Path
 
 from tqdm import tqdm
 
 from common.audio.contract import MelContract
 from common.config.hparams import ROOT, load_hparams
-from common.export.packed import FOLDER, MADE_WITH, packed_path
+from common.export.packed import MADE_WITH, packed_path
 from common.export.to_onnx import EXPORTER_VERSION, OPSET, fresh_graph
 from common.files import write_bytes
 from common.registry import get_model
@@ -34,17 +35,16 @@ def versions() -> dict[str, str]:
     return {name: importlib.metadata.version(name).partition("+")[0] for name in ("torch", "onnxscript")}
 
 
-def main() -> None:
-    FOLDER.mkdir(exist_ok=True)
-    for path in FOLDER.iterdir():
-        path.unlink()
+def write_graphs(folder: Path) -> None:
+    """Exports all of them anew; those of other versions of the exporter go once these are there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
     for stage, config in tqdm(published_stages(), "packing", unit="graph", disable=None):
         graph, _ = fresh_graph(stage, config, OPSET)
-        path = packed_path(stage, config, EXPORTER_VERSION)
+        path = folder / packed_path(stage, config, EXPORTER_VERSION).name
         write_bytes(path, gzip.compress(graph, mtime=0))
+        written.append(path)
         print(f"{path}: {path.stat().st_size} bytes", flush=True)
-    write_bytes(MADE_WITH, f"{json.dumps(versions(), indent=1)}\n".encode())
-
-
-if __name__ == "__main__":
-    main()
+    for path in set(folder.glob("*.onnx.gz")).difference(written):
+        path.unlink()
+    write_bytes(folder / MADE_WITH.name, f"{json.dumps(versions(), indent=1)}\n".encode())

@@ -7,7 +7,8 @@ import json
 import onnx
 import pytest
 
-from common.export import to_onnx
+from common.cli import pack_graphs
+from common.export import pack, to_onnx
 from common.export.pack import published_stages, versions
 from common.export.packed import FOLDER, MADE_WITH, packed_path
 from common.export.to_onnx import EXPORTER_VERSION, OPSET, export_stage, fresh_graph
@@ -41,7 +42,7 @@ def test_the_folder_holds_the_graphs_of_this_exporter_and_nothing_else():
 )
 def test_a_packed_graph_is_what_the_exporter_makes(stage, config):
     graph, weights = fresh_graph(stage, config, OPSET)
-    again = "python -m common.export.pack makes it again"
+    again = "python scripts/pack_graphs.py makes it again"
     assert graph == gzip.decompress(path_of(stage, config).read_bytes()), again
     assert uncached(stage, config) == (graph, weights)
 
@@ -65,3 +66,16 @@ def test_other_sizes_operator_sets_and_outputs_are_exported():
     other = dataclasses.replace(config, n_flows=8)
     for asked in ((layered, config), (generator, config, 18), (stages(other)[0], other)):
         assert uncached(*asked) == (b"exported", ())
+
+
+def test_packing_takes_the_place_of_the_graphs_of_another_exporter(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(pack, "fresh_graph", lambda stage, config, opset: (stage.full_name.encode(), ()))
+    for name in ("waveglow.generator-of-another-4.onnx.gz", "notes.txt"):
+        (tmp_path / name).write_bytes(b"")
+    assert pack_graphs.main(["--out", str(tmp_path)]) == 0
+    wanted = {path_of(*one).name for one in PACKED} | {MADE_WITH.name}
+    assert {path.name for path in tmp_path.iterdir()} == wanted | {"notes.txt"}
+    stage, config = PACKED[0]
+    graph = gzip.decompress((tmp_path / path_of(stage, config).name).read_bytes())
+    assert graph == stage.full_name.encode()
+    assert len(capsys.readouterr().out.splitlines()) == len(PACKED)

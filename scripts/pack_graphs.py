@@ -1,0 +1,10 @@
+"""Exports anew the graphs that come packed with Melforge."""
+
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from common.cli import run_command
+
+    run_command("common.cli.pack_graphs")
