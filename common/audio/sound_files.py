@@ -115,7 +115,7 @@ def phase_table(up: int, down: int) -> np.ndarray:
     return np.ascontiguousarray(table.T)
 
 
-def read_audio(path: str | Path) -> tuple[np.ndarray, int]:
+def read_audio(path: str | Path, start: float = 0.0, length: float = math.inf) -> tuple[np.ndarray, int]:
     """A sound file -> (float32 samples (S,), sampling rate), as `decode_audio`; an error names the file."""
     path = Path(path)
     if path.is_dir():
@@ -123,17 +123,20 @@ def read_audio(path: str | Path) -> tuple[np.ndarray, int]:
     if not path.exists():
         raise FileNotFoundError(f"sound file {path} not found")
     try:
-        return decode_audio(path)
+        return decode_audio(path, start=start, length=length)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
 
-def decode_audio(sound: bytes | Path, longest: float = math.inf) -> tuple[np.ndarray, int]:
+def decode_audio(
+    sound: bytes | Path, longest: float = math.inf, start: float = 0.0, length: float = math.inf
+) -> tuple[np.ndarray, int]:
     """A sound file or its bytes, from whoever -> (float32 samples (S,), sampling rate).
 
     Several channels are averaged to one. An InputError where it is no sound, has a rate that no speech has
     or samples that no sound has, or is longer than so many seconds at 48 kHz: those of a higher rate are
-    shorter, since a small file of silence may hold any number of samples.
+    shorter, since a small file of silence may hold any number of samples. `start` and `length` are the
+    seconds of a piece of it, which may be longer than what there is but not begin behind it.
     """
     import soundfile
 
@@ -143,10 +146,15 @@ def decode_audio(sound: bytes | Path, longest: float = math.inf) -> tuple[np.nda
             if not LOWEST_RATE <= rate <= HIGHEST_RATE:
                 usual = f"speech has {LOWEST_RATE} to {HIGHEST_RATE}"
                 raise InputError(f"its rate is {rate} Hz, where {usual}: save it with its true rate")
+            if start:
+                if round(min(start * rate, 2.0**62)) >= file.frames:
+                    there = f"it ends at {file.frames / rate:g} s"
+                    raise InputError(f"{there}, and the piece that is asked for begins at {start:g} s")
+                file.seek(round(start * rate))
             seconds = longest * min(1.0, USUAL_RATE / rate)
             blocks, count = [np.zeros(0, np.float32)], 0
-            step = max(1, DECODED_AT_ONCE // file.channels)
-            while len(block := file.read(step, "float32", always_2d=True)):
+            step, end = max(1, DECODED_AT_ONCE // file.channels), round(min(length * rate, 2.0**62))
+            while len(block := file.read(min(step, end - count), "float32", always_2d=True)):
                 count += len(block)
                 if count > seconds * rate:
                     at = f" at {rate} Hz" if rate > USUAL_RATE else ""

@@ -80,11 +80,10 @@ def check(recogniser, corpus: Sequence[Recording]) -> Iterator[dict[str, Any]]:
     """What is heard in each recording, and how that differs from its text."""
     from tqdm import tqdm
 
-    from common.audio.sound_files import read_audio
     from common.recognition.listener import hear_again
 
     for recording in tqdm(corpus, desc="checking", unit=" files", leave=False, disable=None):
-        found = hear_again(recogniser, *read_audio(recording.path), recording.reference or "")
+        found = hear_again(recogniser, *recording.read(), recording.reference or "")
         left_out, again = found.alignment.left_out, found.alignment.again
         yield {
             "file": str(recording.path),

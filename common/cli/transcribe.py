@@ -43,11 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     pairs: Pairs = []
     made = []
     for recording, transcript in transcribe_files(recogniser, recordings, batch):
-        entry: dict[str, Any] = {"file": str(recording.path), **transcript.as_json()}
+        entry = {**recording.about(), **transcript.as_json()}
         compare(entry, recording.reference, recogniser.labels, pairs)
         made.append(entry)
         if not args.json:
-            show(entry, args.timestamps, len(recordings) > 1)
+            show(entry, args.timestamps, recording.name if len(recordings) > 1 else None)
     conclude(made, pairs, args.json)
     return 0
 
@@ -81,8 +81,9 @@ def make_parser() -> options.Parser:
     )
     what = "sound files at any rate, or folders of them; NAME.txt beside NAME.wav is its reference"
     parser.add_argument("inputs", nargs="*", default=[], type=Path, metavar="FILE", help=what)
-    lines = "JSON lines with audio_filepath (seen from the manifest's folder) and text, as NVIDIA's"
-    parser.add_argument("--manifest", type=Path, metavar="FILE", help=f"{lines}, or a list of such")
+    what = "JSON lines as NeMo's, with audio_filepath (seen from the manifest's folder), text, offset and "
+    what += "duration, or a list of such, or of NVIDIA Jasper's, with files and transcript"
+    parser.add_argument("--manifest", type=Path, metavar="FILE", help=what)
     what = "weights of a recogniser, published or trained, instead of an ear"
     options.add_options(parser, "ear", "checkpoint", checkpoint=what)
     backends = "onnx, torch, trt or cuda, kernels in half precision (default: onnx)"
@@ -123,16 +124,15 @@ def recogniser_from(args: argparse.Namespace) -> tuple[Recogniser, Deployment]:
 
 def tell_alignment(recogniser, recording: Recording, args: argparse.Namespace) -> int:
     """How the recording says the expected text: a row or an entry for each word, in the sound's order."""
-    from common.audio.sound_files import read_audio
     from common.recognition.long_recordings import expect
     from common.recognition.transcript import reference_words
 
     words = reference_words(args.expect, recogniser.labels)
     if not words:
         raise InputError(f"--expect {args.expect!r}: it has no words that the recogniser could hear")
-    found = expect(recogniser, *read_audio(recording.path), words)
+    found = expect(recogniser, *recording.read(), words)
     if args.json:
-        content = {"file": str(recording.path), **rounded(asdict(found)), "as_expected": found.as_expected}
+        content = {**recording.about(), **rounded(asdict(found)), "as_expected": found.as_expected}
         print(json.dumps(content, indent=1, ensure_ascii=False))
         return 0 if found.as_expected else 1
     rows = [
@@ -159,10 +159,10 @@ def rounded(value: Any) -> Any:
     return round(value, 3) if isinstance(value, float) else value
 
 
-def show(entry: dict[str, Any], timestamps: bool, named: bool) -> None:
-    """One transcript as text."""
+def show(entry: dict[str, Any], timestamps: bool, name: str | None) -> None:
+    """One transcript as text, behind the recording's name if any."""
     rate = f"  [{100 * entry['wer']:.1f} % of its words differ]" if "wer" in entry else ""
-    print((f"{entry['file']}: " if named else "") + (entry["text"] or NOTHING) + rate, flush=True)
+    print((f"{name}: " if name else "") + (entry["text"] or NOTHING) + rate, flush=True)
     if timestamps and entry["words"]:
         rows = [
             (f"{word['start']:.2f}", f"{word['end']:.2f}", f"{word['score']:.2f}", word["word"])

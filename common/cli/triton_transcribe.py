@@ -53,15 +53,15 @@ def transcribe(args: argparse.Namespace, client: Callable[[], Client], threads: 
     answers = threads.map(lambda one: ask(client(), one, model, rate), recordings)
     for recording, answer in zip(recordings, answers, strict=True):
         if isinstance(answer, ServerError):
-            print(f"error: {recording.path}: {answer}", file=sys.stderr)
+            print(f"error: {recording.name}: {answer}", file=sys.stderr)
             status = max(status, USER_ERROR) if answer.is_the_callers else status or FAULT
             continue
         seconds += answer.audio
-        entry = {"file": str(recording.path), "text": answer.text, "seconds": round(answer.audio, 3)}
+        entry = {**recording.about(), "text": answer.text, "seconds": round(answer.audio, 3)}
         compare(entry, recording.reference, labels, pairs)
         made.append(entry)
         if not args.json:
-            named = f"{recording.path}: " if len(recordings) > 1 else ""
+            named = f"{recording.name}: " if len(recordings) > 1 else ""
             print(f"{named}{answer.text or NOTHING}", flush=True)
     passed = time.perf_counter() - begun
     conclude(made, pairs, args.json)
@@ -73,10 +73,10 @@ def transcribe(args: argparse.Namespace, client: Callable[[], Client], threads: 
 
 def ask(client: Client, recording: Recording, model: str, rate: int) -> Answer | ServerError:
     """A recording in the pieces that `melforge transcribe` hears it in, a request for each."""
-    from common.audio.sound_files import read_audio, resample
+    from common.audio.sound_files import resample
     from common.recognition.long_recordings import audible_pieces
 
-    samples, given = read_audio(recording.path)
+    samples, given = recording.read()
     audio = resample(samples, given, rate)
     begun = time.perf_counter()
     try:

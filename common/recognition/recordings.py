@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from common.errors import InputError
 from common.files import read_text
@@ -23,10 +24,26 @@ SECONDS_AT_ONCE = 300.0  # of audio that is held
 
 @dataclass(frozen=True)
 class Recording:
-    """A sound file, and what is said in it where that is known."""
+    """A sound file or a piece of one, and what is said in it where that is known."""
 
     path: Path
     reference: str | None
+    offset: float | None = None  # seconds, of a piece
+    duration: float = 0.0  # seconds, as far as there are so many; 0: to the file's end, as in NeMo
+
+    @property
+    def name(self) -> str:
+        return str(self.path) if self.offset is None else f"{self.path} from {self.offset:g} s"
+
+    def about(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {"file": str(self.path)} | ({} if self.offset is None else {"offset": self.offset})
+
+    def read(self) -> tuple[np.ndarray, int]:
+        """Its samples and their rate."""
+        from common.audio.sound_files import read_audio
+
+        return read_audio(self.path, self.offset or 0.0, self.duration or math.inf)
 
 
 def find_recordings(inputs: Sequence[Path], manifest: Path | None) -> list[Recording]:
@@ -63,29 +80,43 @@ def reference_beside(path: Path) -> str | None:
 def read_manifest(path: Path) -> list[Recording]:
     """NVIDIA's manifests: a JSON object a line, or a list of objects. What is wrong names file and line."""
     text = read_text(path)
-    whole = text.lstrip().startswith("[")
-    found = []
-    lines = [(1, text)] if whole else [(n, one) for n, one in enumerate(text.splitlines(), 1) if one.strip()]
-    for number, line in lines:
-        where = f"{path}, line {number}"
-        try:
-            content = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{where}: not JSON ({error})") from None
-        for entry in content if isinstance(content, list) else [content]:
-            name = entry.get("audio_filepath") if isinstance(entry, dict) else None
-            reference = entry.get("text") if isinstance(entry, dict) else None
-            if not isinstance(name, str) or not isinstance(reference, str | None):
-                raise InputError(f"{where}: an entry needs audio_filepath, and text as a string if any")
-            found.append(Recording(path.parent / name, reference))
-    return found
+    if text.lstrip().startswith("["):
+        entries = [(f"{path}, entry {n}", one) for n, one in enumerate(_json(text, str(path)), 1)]
+    else:
+        places = ((f"{path}, line {n}", line) for n, line in enumerate(text.splitlines(), 1))
+        entries = [(where, _json(line, where)) for where, line in places if line.strip()]
+    return [_recording(entry, path.parent, where) for where, entry in entries]
+
+
+def _json(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: not JSON ({error})") from None
+
+
+def _recording(entry: Any, folder: Path, where: str) -> Recording:
+    """An entry in NeMo's form, or in that of NVIDIA's Jasper, whose `files` are copies at several speeds."""
+    entry = entry if isinstance(entry, dict) else {}
+    name, reference = entry.get("audio_filepath"), entry.get("text", entry.get("transcript"))
+    files = entry.get("files")
+    if name is None and isinstance(files, list) and all(isinstance(file, dict) for file in files):
+        unchanged = [file for file in files if file.get("speed", 1) == 1]
+        name = (unchanged or [{}])[0].get("fname")
+    if not isinstance(name, str) or not isinstance(reference, str | None):
+        need = "audio_filepath, or files with an fname at speed 1, and text or transcript as a string if any"
+        raise InputError(f"{where}: an entry needs {need}")
+    piece = {key: entry[key] for key in ("offset", "duration") if entry.get(key) is not None}
+    for key, value in piece.items():
+        if not isinstance(value, int | float) or not 0 <= value < math.inf or value is True:
+            raise InputError(f"{where}: {key} must be a number of seconds from 0 on, not {value!r}")
+    return Recording(folder / name, reference, **piece)
 
 
 def transcribe_files(
     recogniser: Recogniser, recordings: Sequence[Recording], batch: int
 ) -> Iterator[tuple[Recording, Transcript]]:
     """Each recording with its transcript, in order, so many seconds of audio at a time."""
-    from common.audio.sound_files import read_audio
     from common.recognition.long_recordings import transcribe
 
     group: list[tuple[Recording, tuple[np.ndarray, int]]] = []
@@ -96,7 +127,7 @@ def transcribe_files(
         yield from zip([recording for recording, _ in group], made, strict=True)
 
     for recording in recordings:
-        samples, rate = read_audio(recording.path)
+        samples, rate = recording.read()
         group.append((recording, (samples, rate)))
         seconds += len(samples) / rate
         if seconds >= SECONDS_AT_ONCE:

@@ -255,6 +255,42 @@ def test_manifests_give_files_and_references(run, noise, tmp_path):
         assert json.loads(out)["wer"] == pytest.approx(1 / words, abs=1e-4)
 
 
+def test_jaspers_manifests_give_the_copy_at_its_own_speed(run, noise, tmp_path):
+    (tmp_path / "wavs").mkdir()
+    soundfile.write(tmp_path / "wavs" / "it.wav", noise, 16000)
+    files = [
+        {"fname": "wavs/it-sp0.9.wav", "speed": 0.9},
+        {"fname": "wavs/it.wav", "speed": 1, "channels": 1},
+    ]
+    entry = {"transcript": "some words", "files": files, "original_duration": 2.5}
+    plain = {"transcript": "some words", "files": [{"fname": "wavs/it.wav"}]}
+    (tmp_path / "m.json").write_text(json.dumps([entry, plain]))
+    status, out, errors = run("transcribe", "--manifest", tmp_path / "m.json", "--json")
+    assert status == 0, errors
+    found = json.loads(out)["recordings"]
+    assert [one["file"] for one in found] == [str(tmp_path / "wavs" / "it.wav")] * 2
+    assert [one["reference"] for one in found] == ["some words"] * 2
+
+
+def test_offset_and_duration_are_a_piece_of_a_file(run, noise, tmp_path):
+    soundfile.write(tmp_path / "long.wav", np.concatenate([noise * 0, noise, noise * 0]), 16000)
+    soundfile.write(tmp_path / "it.wav", noise, 16000)
+    seconds = len(noise) / 16000
+    long = {"audio_filepath": "long.wav", "offset": seconds, "duration": seconds, "text": "some words"}
+    whole = {"audio_filepath": "it.wav", "duration": seconds + 1, "offset": None}
+    rest = {"audio_filepath": "long.wav", "offset": 2 * seconds, "duration": 0}
+    lines = [json.dumps(one) for one in (long, whole, rest)]
+    (tmp_path / "m.json").write_text("\n".join(lines))
+    status, out, errors = run("transcribe", "--manifest", tmp_path / "m.json", "--json")
+    assert status == 0, errors
+    piece, alone, silence = json.loads(out)["recordings"]
+    assert (piece["text"], piece["words"]) == (alone["text"], alone["words"]) and alone["text"]
+    assert (piece["offset"], piece["seconds"], piece["reference"]) == (seconds, seconds, "some words")
+    assert "offset" not in alone and silence["text"] == ""
+    _, out, _ = run("transcribe", "--manifest", tmp_path / "m.json")
+    assert f"long.wav from {seconds:g} s: " in out and "it.wav: " in out
+
+
 def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
     soundfile.write(tmp_path / "it.wav", noise, 16000)
     _, out, _ = run("transcribe", tmp_path / "it.wav", "--json")
@@ -286,6 +322,13 @@ def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
         (("SLOW",), "slow.wav: its rate is 1 Hz"),
         (("--manifest", "TEXT"), "line 1: not JSON"),
         (("--manifest", "ENTRY"), "line 1: an entry needs audio_filepath"),
+        (
+            ("--manifest", "COPIES"),
+            "entry 2: an entry needs audio_filepath, or files with an fname at speed 1",
+        ),
+        (("--manifest", "BEHIND"), "it.wav: it ends at 2.5 s, and the piece that is asked for begins at 9 s"),
+        (("--manifest", "NEGATIVE"), "line 1: offset must be a number of seconds from 0 on, not -1"),
+        (("--manifest", "NO-NUMBER"), "line 1: duration must be a number of seconds from 0 on, not nan"),
         (("--manifest", "LATIN"), "latin.json line 2 is not UTF-8 (byte 0xe9): save the file as UTF-8"),
         (("LATIN-TEXT",), "said.txt line 1 is not UTF-8 (byte 0xe9)"),
         (("WAV", "--ear", "smal"), "unknown ear"),
@@ -300,12 +343,18 @@ def test_bad_input_is_a_sentence(run, noise, tmp_path, words, message):
     (tmp_path / "text.wav").write_text("no sound")
     (tmp_path / "entry.json").write_text('{"text": "a"}')
     (tmp_path / "latin.json").write_bytes('\n{"text": "é"}'.encode("latin-1"))
+    good = {"files": [{"fname": "it.wav", "speed": 1}]}
+    (tmp_path / "copies.json").write_text(json.dumps([good, {"files": [{"fname": "it.wav", "speed": 0.9}]}]))
+    for name, offset, duration in (("behind", 9, 1), ("negative", -1, 1), ("no-number", 0, float("nan"))):
+        entry = {"audio_filepath": "it.wav", "offset": offset, "duration": duration}
+        (tmp_path / f"{name}.json").write_text(json.dumps(entry))
     soundfile.write(tmp_path / "said.wav", noise, 16000)
     (tmp_path / "said.txt").write_bytes("é".encode("latin-1"))
     (tmp_path / "empty").mkdir()
     soundfile.write(tmp_path / "nan.wav", noise * np.nan, 16000, subtype="FLOAT")
     soundfile.write(tmp_path / "slow.wav", noise, 1)
     names = {
+        **{name.upper(): f"{name}.json" for name in ("copies", "behind", "negative", "no-number")},
         "NAN": "nan.wav",
         "SLOW": "slow.wav",
         "LATIN": "latin.json",
