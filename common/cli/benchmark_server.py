@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -119,8 +120,8 @@ def conclude(args: argparse.Namespace, module: Any, name: str, results: dict[str
 def make_loads(args: argparse.Namespace) -> list[Load]:
     from common.bench.server import RIVA_ITERATIONS, RIVA_STREAMS
 
-    if not args.seconds > 0 or not args.timeout > 0:
-        raise InputError("--seconds and --timeout must be positive")
+    if not 0 < args.seconds < math.inf or not args.timeout > 0:
+        raise InputError("--seconds and --timeout must be positive, and --seconds a number")
     streams = options.numbers("--streams", args.streams, whole=True)
     rates = options.numbers("--rates", args.rates)
     listeners = options.numbers("--listeners", args.listeners, whole=True)

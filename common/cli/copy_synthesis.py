@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common.cli import options
+from common.errors import InputError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,6 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.add_options(parser, *names, checkpoint=files, backend=backends)
     options.add_control_arguments(parser, "denoising_strength", "sigma", "seed")
     args = parser.parse_args(argv)
+    copies = name_copies(args.inputs, args.output)
 
     import numpy as np
 
@@ -32,11 +34,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     controls = options.controls_from(args)
     driver = make_driver(source, args.backend, deployment=args.deployments.get(source.model))
     args.output.mkdir(parents=True, exist_ok=True)
-    for path in args.inputs:
-        audio, rate = read_audio(path)
-        mel = mel_spectrogram(resample(audio, rate, source.mel.sampling_rate), source.mel)
+    for path, target in copies.items():
+        audio = resample(*read_audio(path), source.mel.sampling_rate)
+        try:
+            mel = mel_spectrogram(audio, source.mel)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
         lengths = np.array([mel.shape[-1]])
         copy = driver.vocode(mel[None].astype(np.float32), lengths, controls)[0]
-        write_audio(args.output / f"{path.stem}.wav", copy, source.mel.sampling_rate)
-    print(f"{args.output}: {len(args.inputs)} files")
+        write_audio(target, copy, source.mel.sampling_rate)
+    print(f"{args.output}: {len(copies)} files")
     return 0
+
+
+def name_copies(inputs: Sequence[Path], folder: Path) -> dict[Path, Path]:
+    """Each file's copy; an InputError where one would take the place of a file or of another copy."""
+    copies = {path: folder / f"{path.stem}.wav" for path in inputs}
+    given, taken = {path.resolve() for path in inputs}, dict[Path, Path]()
+    for path, copy in copies.items():
+        if copy.resolve() in given:
+            raise InputError(f"{copy} is one of the files to copy: give another folder to --output")
+        if (other := taken.setdefault(copy, path)) != path:
+            raise InputError(f"{other} and {path} would both become {copy}: copy them to different folders")
+    return copies

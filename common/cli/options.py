@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from common.recognition.listener import Listener
     from common.synthesis.warm_up import Warmed
 
+MOST_THREADS = 1024  # of an engine
+
 
 def positive(text: str, least: int = 1) -> int:
     if not text.strip().isdecimal() or int(text) < least:
@@ -36,6 +38,14 @@ def share(text: str) -> float:
         number = -1.0
     if not 0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"must be a number from 0 on, not {text!r}")
+    return number
+
+
+def threads(text: str) -> int:
+    """With tens of thousands, which the system starts one by one, a command would not end."""
+    number = positive(text)
+    if number > MOST_THREADS:
+        raise argparse.ArgumentTypeError(f"must be {MOST_THREADS} at most, not {number}")
     return number
 
 
@@ -68,7 +78,7 @@ SHARED: dict[str, dict[str, Any]] = {
         "(default: the model's)"
     },
     "device": {"default": "auto", "help": "cpu, cuda or cuda:N (default: a GPU if there is one)"},
-    "threads": {"type": positive, "metavar": "N", "help": "CPU threads (default: all cores)"},
+    "threads": {"type": threads, "metavar": "N", "help": "CPU threads (default: all cores)"},
     "listen": {
         **{"nargs": "?", "const": "", "metavar": "EAR"},
         "help": "hear what was spoken by this ear (default: the first one) and print the word error rate; "

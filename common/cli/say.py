@@ -8,6 +8,7 @@ import importlib
 import io
 import json
 import os
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -78,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         measured = asyncio.run(listen(connection, request, target))
     except ServerError as error:
         return report(error, address)
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, socket.gaierror, TimeoutError):
         raise InputError(
             f"no server at {address}: start one (melforge serve), or give --server URL"
         ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import types
 import typing
@@ -106,7 +107,7 @@ def located(error: ValueError, entries: Mapping[str, Entry], elsewhere: str | Pa
 
 def typed(value: Any, hint: Any, text: str | None = None) -> Any:
     """`value` as `hint` says; where it cannot be, a TypeError "<what it must be>, not <what it is>"."""
-    if hint is Any or (text is None and type(value) is hint and hint in SCALARS.values()):
+    if hint is Any or (text is None and type(value) is hint and hint in (bool, int, str)):
         return value
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
@@ -137,9 +138,11 @@ def typed(value: Any, hint: Any, text: str | None = None) -> Any:
         return Path(value)
     elif hint is float and isinstance(value, int | float | str) and not isinstance(value, bool):
         try:
-            return float(value)  # YAML 1.1 takes 1e-4, without a point, for text
+            number = float(value)  # YAML 1.1 takes 1e-4, without a point, for text
         except (ValueError, OverflowError):
-            pass
+            number = math.nan
+        if math.isfinite(number):
+            return number
     elif (hint is dict and isinstance(value, dict)) or (
         hint in (int, bool, list, tuple, type(None)) and type(value) is hint
     ):

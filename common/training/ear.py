@@ -11,7 +11,7 @@ from common.cli import options, run
 from common.errors import InputError, require_torch
 from common.registry import KIND_WORDS, get_model
 from common.stages.choose import choose_stages
-from common.training.model_folders import print_size, put_in_place, write_model
+from common.training.model_folders import print_size, put_in_place, require_place, write_model
 from common.weights.ears import EAR_FILE, ears_folder
 from common.weights.published import parse_checkpoint, read_checkpoint
 from common.weights.voices import ModelSource
@@ -48,6 +48,7 @@ def write_ear(folder: Path, source: ModelSource, about: Mapping[str, str] | None
         raise InputError(
             f"{source.weights} is a {source.model} ({KIND_WORDS[kind]}): an ear is a recogniser's"
         )
+    require_place(folder, EAR_FILE, "ear")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".ear-", dir=folder.parent) as name:
         entry, checks = write_model(Path(name), source, choose_stages(source, None))

@@ -43,6 +43,12 @@ def write_model(
     return entry, checks
 
 
+def require_place(folder: Path, file: str, what: str) -> None:
+    """An InputError where `folder` holds something and not what it is to be: models' folders go in it."""
+    if folder.is_dir() and not (folder / file).is_file() and any(folder.iterdir()):
+        raise InputError(f"{folder} is no {what} and not empty: give the folder of one, or a new one")
+
+
 def put_in_place(
     draft: Path, folder: Path, models: Iterable[str], file: str, content: Mapping[str, Any]
 ) -> None:

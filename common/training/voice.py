@@ -16,7 +16,7 @@ from common.registry import KIND_WORDS, get_model
 from common.speech import Controls
 from common.stages.choose import KINDS
 from common.synthesis.loading import override
-from common.training.model_folders import print_size, put_in_place, write_model
+from common.training.model_folders import print_size, put_in_place, require_place, write_model
 from common.weights.ears import find_ear
 from common.weights.published import parse_checkpoint, read_checkpoint
 from common.weights.voices import (
@@ -144,6 +144,7 @@ def write_voice(
         if (kind := get_model(source.model).kind) not in KINDS:
             what = f"{source.weights} is a {source.model}, a {KIND_WORDS[kind]}"
             raise InputError(f"{what}: a voice has acoustic models and vocoders")
+    require_place(folder, VOICE_FILE, "voice")
     first, *others = sources
     for other in others:
         require_same_contract(first.mel, other.mel, (first.model, other.model))

@@ -202,6 +202,8 @@ def test_what_is_the_servers_is_a_sentence_and_status_1(run, tmp_path):
     assert errors.startswith(f"error: {url} (503): the queue is full") and "try again in 2 s" in errors
     with pytest.raises(InputError, match=rf"no server at {url}: start one \(melforge serve\)"):
         run("-o", "x.wav", url=url)
+    with pytest.raises(InputError, match=r"no server at http://nowhere\.invalid:80: start one"):
+        run("-o", "x.wav", url="http://nowhere.invalid")
     assert not list(tmp_path.iterdir())
 
 

@@ -162,3 +162,33 @@ def test_copy_synthesis_takes_a_vocoders_controls(tiny_voice, tmp_path):
         assert result.returncode == 0, result.stderr
     plain, denoised = (soundfile.read(tmp_path / name / "in.wav")[0] for name in ("plain", "denoised"))
     assert len(plain) == len(denoised) >= 8960 and not np.array_equal(plain, denoised)
+
+
+def test_copy_synthesis_overwrites_nothing(tiny_voice, tmp_path, run_here):
+    (tmp_path / "other").mkdir()
+    for path in (tmp_path / "in.wav", tmp_path / "other" / "in.flac"):
+        soundfile.write(path, np.zeros(300), 22050)
+    before = (tmp_path / "in.wav").read_bytes()
+    command = ("scripts/copy_synthesis.py", "--voice", tiny_voice, tmp_path / "in.wav")
+    status, _, errors = run_here(*command, "-o", tmp_path)
+    assert status == 2 and "in.wav is one of the files to copy: give another folder" in errors
+    status, _, errors = run_here(*command, tmp_path / "other" / "in.flac", "-o", tmp_path / "out")
+    assert status == 2 and "in.flac would both become" in errors and not (tmp_path / "out").exists()
+    status, _, errors = run_here(*command, "-o", tmp_path / "out")
+    assert status == 2 and f"{tmp_path / 'in.wav'}: 300 samples are too few" in errors
+    assert (tmp_path / "in.wav").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "PATH"])
+def test_make_voice_leaves_folders_alone_that_are_none(name, trained, tmp_path, run_here, monkeypatch):
+    """The repository's own packages have the models' names, and would be replaced."""
+    monkeypatch.setenv("MELFORGE_VOICES", str(tmp_path / "voices"))
+    (tmp_path / "voices").mkdir()
+    for folder in (tmp_path, tmp_path / "voices"):
+        (folder / "hifigan").mkdir()
+        (folder / "hifigan" / "model.py").write_text("dear")
+    given = tmp_path if name == "PATH" else name
+    words = ("scripts/make_voice.py", given, "--checkpoint", trained["hifigan"], "--frontend", "english")
+    status, _, errors = run_here(*words)
+    assert status == 2 and "is no voice and not empty: give the folder of one, or a new one" in errors
+    assert all((folder / "hifigan" / "model.py").is_file() for folder in (tmp_path, tmp_path / "voices"))

@@ -15,6 +15,7 @@ from common.errors import InputError
 ALIGNER_RATE = 16_000
 SILENCE_DB = -52.0  # below the loudest 10 ms: at the edges of a recording that is no speech
 EDGE = 0.02  # seconds: a phone may begin so long before the first loud frame, or end after the last
+SHORTEST_PHONE = 0.03  # seconds: the aligner's three states of a frame each
 WORDS_PER_DECODER = 5_000  # added words stay in a decoder for ever: start a new one now and then
 
 
@@ -60,6 +61,9 @@ class Aligner:
 
     def phone_times(self, audio: np.ndarray, rate: int, words: Sequence[Sequence[str]]) -> PhoneTimes:
         """When each phone of these words is said; an InputError where the audio does not hold them."""
+        phones, seconds = sum(map(len, words)), len(audio) / rate
+        if phones * SHORTEST_PHONE > seconds:  # which pocketsphinx takes minutes to say
+            raise InputError(f"{phones} phones do not fit into {seconds:.1f} s")
         # A decoder adapts to what it heard before, and one that failed may be in an utterance still.
         try:
             return self._phone_times(audio, rate, words)

@@ -11,6 +11,7 @@ import numpy as np
 
 from common.cli import options
 from common.errors import InputError
+from common.files import read_text
 from common.text.cmudict import load_cmudict
 from common.text.frontends import get_frontend
 from common.text.split import split_sentences
@@ -43,17 +44,24 @@ def read_metadata(folder: Path) -> list[NamedText]:
         raise FileNotFoundError(
             f"{path} not found: a corpus folder holds {METADATA} and wavs/ as LJSpeech does"
         )
-    rows = [line.split("|") for line in path.read_text(encoding="utf-8").split("\n") if line]
-    return [NamedText(row[0], row[-1]) for row in rows]
+    return [NamedText(row[0], row[-1]) for row in _rows(path)]
 
 
 def read_transcripts(path: Path) -> list[NamedText]:
     """`name|text` a line, as in the published LJSpeech file lists; also a metadata.csv (its last column)."""
-    rows = [line.split("|") for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    bad = next((i for i, row in enumerate(rows, 1) if len(row) < 2), None)
-    if bad:
-        raise InputError(f"{path} line {bad}: expected name|text")
-    return [NamedText(Path(row[0]).stem, row[-1].strip()) for row in rows]
+    return [NamedText(Path(row[0]).stem, row[-1].strip()) for row in _rows(path)]
+
+
+def _rows(path: Path) -> list[list[str]]:
+    rows = []
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if line.strip():
+            rows.append(line.split("|"))
+            if len(rows[-1]) < 2:
+                raise InputError(f"{path} line {number}: expected name|text")
+    if not rows:
+        raise InputError(f"{path} is empty: write a line name|text for each recording")
+    return rows
 
 
 def line_symbols(frontend, text: str) -> tuple[list[str], np.ndarray]:

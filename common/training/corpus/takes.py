@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -126,14 +127,14 @@ def _from_table(
 ) -> Iterator[Take]:
     """The lines of a metadata.csv; their names are seen from its folder, with or without wavs/ and suffix."""
     below = [sound for sound in sounds if sound.is_relative_to(table.parent)]
-    count = Counter(name for sound in below for name in {sound.name, sound.stem})
+    times = Counter(name for sound in below for name in {sound.name, sound.stem})
     by_name: dict[str, Path] = {}
     for sound in below:
         seen = sound.relative_to(table.parent)
         names = [seen.as_posix(), seen.with_suffix("").as_posix()]
         if seen.parent.as_posix() in (".", "wavs"):
             names += [sound.name, sound.stem]
-        names += [name for name in (sound.name, sound.stem) if count[name] == 1]
+        names += [name for name in (sound.name, sound.stem) if times[name] == 1]
         for name in names:
             by_name.setdefault(name, sound)
     for row in read_rows(table, speaker_from == "column"):
@@ -163,12 +164,17 @@ def _by_subfolder(folder: Path, takes: Sequence[Take], asked: bool) -> list[Take
 
 
 def _with_unique_names(takes: Sequence[Take]) -> list[Take]:
-    """Takes of the same name get numbers: "a", "a-2"."""
-    seen: dict[str, int] = {}
+    """Takes of the same name get numbers: "a", "a-2"; not those that others have already."""
+    used = {take.name for take in takes}
+    seen: set[str] = set()
     out = []
     for take in takes:
-        seen[take.name] = count = seen.get(take.name, 0) + 1
-        out.append(take if count == 1 else replace(take, name=f"{take.name}-{count}"))
+        name = take.name
+        if name in seen:
+            name = next(name for n in count(2) if (name := f"{take.name}-{n}") not in used)
+        seen.add(name)
+        used.add(name)
+        out.append(replace(take, name=name))
     return out
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from common.training.corpus.alignment import speech_bounds, spread
+from common.errors import InputError
+from common.training.corpus.alignment import Aligner, speech_bounds, spread
 from common.training.corpus.batches import VALIDATION_UTTERANCES, validation_count
 from common.training.corpus.conversation import CONVERSATION
 from common.training.corpus.dataset import LABELS, Labels, load_audio, load_labels, save_labels
@@ -115,6 +116,27 @@ def test_metadata_and_transcripts_are_read_in_ljspeechs_formats(tmp_path):
     (tmp_path / "list.txt").write_text("no separator\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"list\.txt line 1"):
         read_transcripts(tmp_path / "list.txt")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"LJ1|One.\nLJ2\n", r"metadata\.csv line 2: expected name\|text"),
+        (b"LJ1|caf\xe9\n", r"metadata\.csv line 1 is not UTF-8"),
+        (b"\n", r"metadata\.csv is empty: write a line name\|text"),
+    ],
+)
+@pytest.mark.parametrize("read", [read_metadata, lambda folder: read_transcripts(folder / "metadata.csv")])
+def test_wrong_lists_of_texts_name_their_line(read, content, message, tmp_path):
+    (tmp_path / "metadata.csv").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read(tmp_path)
+
+
+def test_a_text_that_cannot_be_in_a_recording_is_refused_before_it_is_aligned():
+    aligner = Aligner.__new__(Aligner)  # without pocketsphinx, which would take minutes
+    with pytest.raises(InputError, match=r"40000 phones do not fit into 2\.0 s"):
+        aligner.phone_times(np.zeros(44100, np.float32), 22050, [["@HH", "@AH0", "@L", "@OW1"]] * 10_000)
 
 
 def test_a_line_of_several_sentences_is_one_sequence():

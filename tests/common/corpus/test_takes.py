@@ -126,3 +126,10 @@ def test_folders_without_anything_to_prepare(tmp_path):
     (tmp_path / "a.txt").write_text("A.")
     with pytest.raises(ValueError, match=r"no column of speakers: use --speaker-from folder"):
         find_takes(tmp_path, "column")
+
+
+def test_no_two_recordings_have_one_name(tmp_path):
+    make(tmp_path, "a.wav", "a.flac", "a-2.wav")
+    (tmp_path / "a.txt").write_text("One.")
+    names = [take.name for take in find_takes(tmp_path)]
+    assert len(names) == len(set(names)) == 3 and {"a", "a-2"} < set(names)
