@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import sys
@@ -13,6 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import InputError
+
+
+def require_writable(folder: Path) -> None:
+    """An OSError where files cannot be written to a folder that may be made: before what is written there."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
+    if not os.access(there, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 from common.config.deployment import Deployment, on_another
 from common.config.hparams import backend_texts, shown
 from common.errors import InputError, unknown
+from common.files import read_text
 from common.registry import KIND_WORDS, MODELS, decoder_forms, get_model
 from common.stages import stages_of
 from common.stages.choose import KERNELS, KINDS, kernels_of, parse_backends
@@ -97,7 +98,7 @@ class Texts:
 
         The warm-up's texts are taken from the whole file at equal distances, a quarter of it at most.
         """
-        lines = [line.strip() for line in path.read_text().splitlines()]
+        lines = [line.strip() for line in read_text(path).splitlines()]
         texts = [line for line in lines if line and not line.startswith("#")]
         if len(texts) < 2:
             raise InputError(f"{path} needs at least two texts, a line each: one of them is for the warm-up")

@@ -12,6 +12,7 @@ from typing import Any
 from common.bench.workload import GRAPHS, LONGEST_TEXT_WARM_UP
 from common.cli import options, run
 from common.errors import InputError
+from common.files import require_writable
 
 LIMIT, TEXT_LIMIT = 120.0, 900.0  # seconds of a row
 
@@ -34,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from common.bench.run import measure
 
     workloads, budget = make_workloads(args)
+    if args.out:
+        require_writable(args.out)
     limit = args.limit or (TEXT_LIMIT if args.texts else LIMIT)
     results = measure(workloads, run.command_line("benchmark"), limit, budget, show)
     if args.out:

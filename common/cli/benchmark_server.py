@@ -16,6 +16,7 @@ from common.bench.server_load import CLOSED, LISTENERS, OPEN, Load, Target, warm
 from common.cli import options, phrases, run
 from common.cli.say import KEY_VARIABLE, MODEL, SERVER, VOICE, report
 from common.errors import InputError
+from common.files import require_writable
 from common.serve.client import Address, ServerError
 
 SECONDS = 30.0
@@ -80,6 +81,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     loads = make_loads(args)
+    if args.out:
+        require_writable(args.out)
 
     from common.bench import server
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.cli import options, run
 from common.errors import InputError, require_torch
+from common.files import require_writable
 from common.registry import KIND_WORDS, get_model
 from common.stages.choose import KINDS
 
@@ -28,6 +29,11 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     parser = make_parser(model)
     args = parser.parse_args(argv)
 
+    for path in (Path(name) for name in (args.json, args.plot) if name and name != "-"):
+        if not path.exists():  # as /dev/null does
+            require_writable(path.parent)
+    if args.output:
+        require_writable(Path(args.output))
     require_torch("comparing with PyTorch")
     from common.audio.sound_files import encode_audio
     from common.files import write_bytes
@@ -45,10 +51,13 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
             )
         run.print_table(report.HEADINGS, map(report.row_of, found.comparisons))
         print("\n".join([*report.conclusion(found), *heard.values()]))
+    files = {args.plot: report.draw(found)} if args.plot else {}
     if args.json:
         text = json.dumps(found.report() | ({"heard": heard} if heard else {}), indent=1) + "\n"
-        sys.stdout.write(text) if args.json == "-" else Path(args.json).write_text(text, encoding="utf-8")
-    files = {args.plot: report.draw(found)} if args.plot else {}
+        if args.json == "-":
+            sys.stdout.write(text)
+        else:
+            files[args.json] = text.encode()
     for name, audio in (("pytorch", found.speech.wanted), ("other", found.speech.got)) if args.output else ():
         files[f"{args.output}/{name}.wav"] = encode_audio(audio.samples, audio.sampling_rate)
     for name, content in files.items():

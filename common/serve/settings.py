@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from common.errors import InputError
+from common.files import read_text
 
 KEYS_VARIABLE = "MELFORGE_API_KEYS"
 # Texts of a batch. On a CPU more of them take longer each than fewer, and the first waits for all.
 GPU_BATCH, CPU_BATCH = 32, 3
+MOST = 1024  # threads or processes
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting's words and the least that it may be."""
+    """A setting's words, and the least and the most that it may be."""
 
     help: str
     unit: str = ""
     low: float = 1
+    high: float = sys.float_info.max
 
 
-def setting(default: Any, help: str, unit: str = "", low: float = 1) -> Any:
-    return field(default=default, metadata={"setting": Setting(help, unit, low)})
+def setting(default: Any, help: str, unit: str = "", **limits: float) -> Any:
+    return field(default=default, metadata={"setting": Setting(help, unit, **limits)})
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class ServeSettings:
     """Where the server listens, and what it grants its callers."""
 
     host: str = setting("127.0.0.1", "address to listen at (default: 127.0.0.1)", "ADDRESS")
-    port: int = setting(8000, "port to listen at, 0 for any free one (default: 8000)", "N", low=0)
+    port: int = setting(8000, "port to listen at, 0 for any free one (default: 8000)", "N", low=0, high=65535)
     pairs: str | None = setting(
         None,
         "the pairs that are offered, such as fastpitch-hifigan,tacotron2-waveglow; the first is spoken "
@@ -57,13 +62,14 @@ class ServeSettings:
         30.0, "seconds after SIGTERM in which what runs is finished (default: 30)", "S", low=0
     )
     workers: int | None = setting(
-        None, "threads that speak (default: one a core; one where a GPU or PyTorch speaks)", "N"
+        None, "threads that speak (default: one a core; one where a GPU or PyTorch speaks)", "N", high=MOST
     )
     processes: int = setting(
         1,
         "processes at this port, each with models of its own; one that ends is replaced. The settings count "
         "in each (default: 1)",
         "N",
+        high=MOST,
     )
     max_batch: int | None = setting(
         None,
@@ -99,10 +105,10 @@ class ServeSettings:
     def __post_init__(self) -> None:
         for name, (kind, about, _) in setting_fields().items():
             value = getattr(self, name)
-            if kind in (int, float) and value is not None and value < about.low:
-                raise InputError(f"{name} must be at least {about.low:g}, not {value!r}")
-        if self.port > 65535:
-            raise InputError(f"port must be at most 65535, not {self.port}")
+            if kind not in (int, float) or value is None or about.low <= value <= about.high:
+                continue
+            limit = f"at most {about.high:g}" if about.low <= value < math.inf else f"at least {about.low:g}"
+            raise InputError(f"{name} must be {limit}, not {value!r}")
 
     def texts_together(self, on_cpu: bool) -> int:
         """Of how many texts the next audio is computed together."""
@@ -124,7 +130,7 @@ def read_keys(settings: ServeSettings, environment: Mapping[str, str] = os.envir
     Without any, an InputError for an address that others can reach.
     """
     if settings.keys is not None:
-        lines = Path(settings.keys).read_text(encoding="utf-8").splitlines()
+        lines = read_text(Path(settings.keys)).splitlines()
         words = [line.strip() for line in lines if not line.lstrip().startswith("#")]
         place = settings.keys
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -83,8 +84,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     for name in ("minutes", "learning_rate", "sample_minutes", "save_minutes"):
         value = getattr(args, name)
-        if value is not None and not value > 0:
-            raise InputError(f"--{name.replace('_', '-')} must be above 0, not {value:g}")
+        if value is not None and not 0 < value < math.inf:
+            raise InputError(f"--{name.replace('_', '-')} must be a number above 0, not {value:g}")
     if args.minutes is None and args.steps is None:
         args.minutes = 10.0
     return args

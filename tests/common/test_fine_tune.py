@@ -235,8 +235,9 @@ def test_what_cannot_be_trained_is_refused(corpus, tiny_voice, trained_run, tmp_
         train(corpus, tmp_path / "begun", tiny_voice, "--resume")
     with pytest.raises(InputError, match="unknown model to train 'tacotron2': available: fastpi"):
         train(corpus, out, tiny_voice, "--model", "tacotron2")
-    with pytest.raises(InputError, match="--minutes must be above 0, not -1"):
-        train(corpus, out, tiny_voice, "--minutes", "-1")
+    for wrong in ("-1", "nan", "inf"):
+        with pytest.raises(InputError, match=f"--minutes must be a number above 0, not {wrong}"):
+            train(corpus, out, tiny_voice, "--minutes", wrong)
     source = load_voice(tiny_voice).source("fastpitch")
     other = replace(source, mel=MelContract(sampling_rate=44_100, hop_length=512))
     with pytest.raises(InputError, match="is for 44100 Hz and a hop of 512 samples, but"):

@@ -110,3 +110,9 @@ def test_what_cannot_be_measured_is_refused_in_a_sentence(tiny_voice, monkeypatc
     monkeypatch.setattr("sys.argv", ["benchmark.py", *words.split()])
     with pytest.raises(ValueError, match=re.escape(message)):
         main()
+
+
+def test_results_that_cannot_be_written_are_not_measured(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        main(["--out", str(tmp_path / "file" / "results")])

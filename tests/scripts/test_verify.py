@@ -95,3 +95,10 @@ def test_where_tensorrt_cannot_run_it_says_so(run, model, monkeypatch):
     status, _, errors = run(f"{model}.verify_trt", "--hparam", hparam, "--trt_force_build")
     assert status == 2 and len(errors.splitlines()) == 1
     assert "not installed: pip install" in errors or "PyTorch sees none here" in errors
+
+
+@pytest.mark.parametrize("option", ["--json", "--plot", "--output"])
+def test_what_cannot_be_written_is_not_compared(run, option, tmp_path):
+    (tmp_path / "file").touch()
+    status, out, errors = run(SCRIPT, option, tmp_path / "file" / "it")
+    assert (status, out, errors) == (2, "", f"error: {tmp_path / 'file'} is a file: give a folder\n")

@@ -144,6 +144,9 @@ def test_keys_are_asked_for_where_others_can_call(tmp_path):
         read_keys(ServeSettings(host="0.0.0.0"), {})
     with pytest.raises(InputError, match=r"\$MELFORGE_API_KEYS holds no API key"):
         read_keys(ServeSettings(), {"MELFORGE_API_KEYS": " "})
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+    with pytest.raises(InputError, match=r"latin\.txt line 1 is not UTF-8"):
+        read_keys(ServeSettings(keys=str(tmp_path / "latin.txt")), {})
     with pytest.raises(FileNotFoundError):
         read_keys(ServeSettings(keys=str(tmp_path / "none")), {})
 
@@ -157,5 +160,13 @@ def test_settings_come_from_files_options_and_set(tmp_path):
     file.write_text("queue: 0\n")
     with pytest.raises(InputError, match=r"serve.yaml, line 1: queue must be at least 1, not 0"):
         settings_from(parse(["--hparam", str(file)]), ServeSettings)
+    for words, message in (
+        (["--recording-seconds", "nan"], "recording_seconds must be at least 1, not nan"),
+        (["--seconds", "inf"], "seconds must be at least 0, not inf"),
+        (["--port", "65536"], "port must be at most 65535, not 65536"),
+        (["--workers", "1000000"], "workers must be at most 1024, not 1000000"),
+    ):
+        with pytest.raises(InputError, match=message):
+            settings_from(parse(words), ServeSettings)
     with pytest.raises(InputError, match=r"unknown key 'quue'; did you mean 'queue'"):
         parse(["--set", "quue=3"])

@@ -11,6 +11,7 @@ from common.bench.models import LoadedModels
 from common.bench.report import as_csv, markdown, plots
 from common.bench.run import groups, measure_workload
 from common.bench.workload import MEASURED_TEXTS, SPEAK_MANY, STREAM, Target, Texts, Workload, with_texts
+from common.errors import InputError
 from common.runner import TextToSpeech
 from tests.common.bench.test_models import sizes
 from tests.conftest import tiny_fastspeech, tiny_hifigan, tiny_tacotron2
@@ -139,3 +140,9 @@ def test_a_gpu_gives_texts_a_process_of_their_own():
     fixed = Workload(Target("fastpitch", "hifigan"), device="cuda", symbols=(7,))
     made = [fixed, fixed, *with_texts([fixed], TEXTS, (1, 4))]
     assert [len(group) for group in groups(made)] == [2, 1] and made[-1].batches == (1, 4)
+
+
+def test_texts_that_are_not_utf8_name_their_line(tmp_path):
+    (tmp_path / "texts.txt").write_bytes(b"One.\nCaf\xe9.\n")
+    with pytest.raises(InputError, match=r"texts\.txt line 2 is not UTF-8"):
+        Texts.read(tmp_path / "texts.txt")
