@@ -14,6 +14,7 @@ from common.cli import options, run
 from common.cli.verify import TEXT
 from common.config.deployment import Deployment
 from common.errors import InputError, require_torch
+from common.files import require_writable, write_bytes
 
 EPILOG = "The exit status is 1 if anything is out of tolerance; the first layer that went wrong is named."
 
@@ -23,6 +24,8 @@ def main(argv: Sequence[str] | None = None, *, model: str) -> int:
     parser = make_parser(model)
     args = parser.parse_args(argv)
 
+    if args.json not in (None, "-") and not Path(args.json).exists():
+        require_writable(Path(args.json).parent)
     require_torch("comparing with PyTorch")
     from common.verify import report
     from common.verify.recognition import verify_recogniser
@@ -37,7 +40,7 @@ def main(argv: Sequence[str] | None = None, *, model: str) -> int:
         print("\n".join(found.conclusion()))
     if args.json:
         text = json.dumps(found.report(), indent=1) + "\n"
-        sys.stdout.write(text) if args.json == "-" else Path(args.json).write_text(text, encoding="utf-8")
+        sys.stdout.write(text) if args.json == "-" else write_bytes(Path(args.json), text.encode())
     return 0 if found.ok else 1
 
 

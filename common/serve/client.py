@@ -35,6 +35,7 @@ class Address:
         try:
             parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
             port = parts.port
+            (parts.hostname or "").encode("idna")  # as looking it up does
         except ValueError as error:
             raise InputError(f"{url!r} is no server's address ({error}): give http://HOST:PORT") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:

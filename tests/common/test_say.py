@@ -204,6 +204,9 @@ def test_what_is_the_servers_is_a_sentence_and_status_1(run, tmp_path):
         run("-o", "x.wav", url=url)
     with pytest.raises(InputError, match=r"no server at http://nowhere\.invalid:80: start one"):
         run("-o", "x.wav", url="http://nowhere.invalid")
+    for impossible in ("http://a..b", f"http://{'a' * 70}.invalid"):
+        with pytest.raises(InputError, match="is no server's address"):
+            run("-o", "x.wav", url=impossible)
     assert not list(tmp_path.iterdir())
 
 
