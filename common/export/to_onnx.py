@@ -429,8 +429,12 @@ def example_inputs(stage: Stage, config: object, sizes: dict[str, int], seed: in
 def find_cached(source: ModelSource, stages: Iterable[Stage]) -> ModelSource | None:
     """A source with its graphs in the cache, where those of all these stages are there."""
     kept = _in_cache(source)
-    complete = kept.weights.is_file() or _lacks_weights(source)
-    return kept if complete and all(stage.name in kept.graphs for stage in stages) else None
+    return kept if _is_complete(kept, stages) else None
+
+
+def _is_complete(kept: ModelSource, stages: Iterable[Stage]) -> bool:
+    stored = kept.weights.is_file() or _lacks_weights(kept)
+    return stored and all(stage.name in kept.graphs for stage in stages)
 
 
 def _lacks_weights(source: ModelSource) -> bool:
@@ -445,7 +449,8 @@ def _in_cache(source: ModelSource) -> ModelSource:
     files = {stage.name: folder / f"{stage.name}.onnx" for stage in source_stages(source)}
     graphs = {n: f for n, f in files.items() if f.is_file() and f.with_suffix(".json").is_file()}
     given_state = source.given_state if _lacks_weights(source) else None
-    return dataclasses.replace(source, weights=folder / WEIGHTS, graphs=graphs, given_state=given_state)
+    in_folder = {"weights": folder / WEIGHTS, "graphs": graphs}
+    return dataclasses.replace(source, **in_folder, given_state=given_state, written_state=None)
 
 
 def cached_source(
@@ -455,16 +460,18 @@ def cached_source(
     checks made, in about so many seconds); without `stages` all of the model's.
     """
     stages = tuple(stages or source_stages(source))
-    if cached := find_cached(source, stages):
-        return cached, []
     kept = _in_cache(source)
+    if _is_complete(kept, stages):
+        return kept, []
     weights, folder = kept.weights, kept.weights.parent
     for stage in {stage.network: stage for stage in stages}.values():
         with torch.device("meta"):  # weights that don't fit the config are refused before the long export
             build_network(stage, source)
     is_new = not weights.is_file() and not _lacks_weights(source)
     if is_new:
-        save_weights(weights, source.state)
+        state = {name: np.ascontiguousarray(value) for name, value in source.state.items()}
+        save_weights(weights, state)
+        kept = dataclasses.replace(kept, written_state=state)
     try:
         return export_source(kept, folder, [s for s in stages if s.name not in kept.graphs], seconds)
     except Exception:

@@ -31,7 +31,8 @@ def write_model(
 
     weights = draft / source.model / WEIGHTS
     save_weights(weights, halve(source))
-    kept = dataclasses.replace(source, weights=weights, graphs={}, given_state=None, networks={})
+    stored = {"weights": weights, "graphs": {}, "given_state": None, "written_state": None}
+    kept = dataclasses.replace(source, **stored, networks={})
     exported, checks = export_source(kept, weights.parent, stages)
     extra = set_by_voice(source)
     entry = {

@@ -52,6 +52,8 @@ class ModelSource:
     frontend: FrontendSpec | None = None  # acoustic models only
     settings: Any = None  # an instance of the model's `settings_class`; None: its defaults
     given_state: Mapping[str, np.ndarray] | None = None  # where `weights` is in a published layout
+    # What `weights` holds, where this process wrote them: they are not read again. Other `weights` have none.
+    written_state: Mapping[str, np.ndarray] | None = None
     config_file: Path | None = None  # from which `config` was read, where it stands beside `weights`
     words: tuple[str, ...] = ()  # that ask for it on a command line
     # What this source's engines share: torch's network, a graph's session. It goes with the last of them.
@@ -76,7 +78,8 @@ class ModelSource:
     @cached_property
     def state(self) -> Mapping[str, np.ndarray]:
         """The weights under the network's own names, in float32. Read once for all engines of this source."""
-        return self.given_state if self.given_state is not None else read_weights(self.weights)
+        known = self.written_state if self.given_state is None else self.given_state
+        return read_weights(self.weights) if known is None else known
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from common.config.deployment import Bucket, Deployment
 from common.engines.backends import make_engine
 from common.engines.tensorrt import api, build
 from common.engines.tensorrt.api import TensorRT, load_tensorrt
-from common.engines.tensorrt.build import build_engine, build_or_read, build_stage, stage_model
+from common.engines.tensorrt.build import build_engine, build_or_read, build_stage, stage_graph, stage_model
 from common.engines.tensorrt.engine_file import (
     build_command,
     engine_file,
@@ -161,7 +161,7 @@ def test_what_has_no_weights_follows_its_inputs():
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2]) for name in "xy"]
     weight = helper.make_tensor("w", TensorProto.FLOAT, [2, 2], [1.0] * 4)
     graph = helper.make_graph(nodes, "g", values[:1], values[1:], [weight])
-    half = to_half(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), ())
+    half, _ = to_half(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), (), {})
     found = [(node.op_type, *node.input) for node in half.graph.node]
     assert found == [
         ("Cast", "x"),
@@ -492,6 +492,23 @@ def test_an_engine_that_is_missing_is_built_where_it_is_asked_for(sources, tmp_p
     with pytest.raises(ValueError, match=r"generator\.trt is missing: build the engine"):
         refusing = dataclasses.replace(how, no_build=True)
         make_engine(stage_of(source, "generator"), source, "trt", "cuda", deployment=refusing)
+
+
+@pytest.mark.trt
+@pytest.mark.rtx
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_weights_beside_a_graph_make_the_engine_that_they_make_inside(sources, precision):
+    source, trt = sources("hifigan"), load_tensorrt()
+    stage = stage_of(source, "generator")
+    graph, weights = stage_graph(stage, source, precision)
+    assert weights and all(
+        (tensor.name in weights) == (tensor.data_location == TensorProto.EXTERNAL)
+        for tensor in graph.graph.initializer
+    )
+    profile = profile_of(with_batches(stage, 1))
+    beside, _ = build_engine(graph, profile, trt, weights=weights)
+    inside, _ = build_engine(stage_model(stage, source, precision), profile, trt)
+    assert bytes(beside) == bytes(inside)
 
 
 @pytest.mark.trt

@@ -190,6 +190,20 @@ def test_published_weights_are_exported_once(tmp_path, monkeypatch):
     assert cached_source(source)[1] == ["exported"]
 
 
+def test_weights_just_written_are_not_read_again(tmp_path, monkeypatch):
+    """They are a GB in the largest published file; another process reads the same from the cache."""
+    monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
+    monkeypatch.setattr(to_onnx, "export_source", lambda kept, *_: (kept, []))
+    source = read_checkpoint(GOLDEN / "hifigan_jik876" / "V3" / "g_02500000")
+    kept, _ = cached_source(source)
+    stored = dataclasses.replace(kept, written_state=None)
+    assert kept.weights.is_file() and kept.written_state is kept.state and stored.state is not kept.state
+    assert kept.state.keys() == stored.state.keys()
+    for name, value in stored.state.items():
+        np.testing.assert_array_equal(kept.state[name], value)
+        assert kept.state[name].dtype == value.dtype
+
+
 def test_a_voice_without_the_graph_of_a_form_gets_it_from_the_cache(vocoder, tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     monkeypatch.setenv("MELFORGE_CACHE", str(cache))

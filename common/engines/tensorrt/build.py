@@ -1,6 +1,6 @@
 """Builds TensorRT engines of stages: a file for each, with a JSON beside it that says what it was made of.
 
-The network is strongly typed: the stage's ONNX graph with the weights inside. TensorRT for RTX needs no GPU
+The network is strongly typed: the stage's ONNX graph with its weights. TensorRT for RTX needs no GPU
 for this; its engines are compiled for a GPU where they first run.
 """
 
@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from common.config.deployment import Deployment
 from common.engines.tensorrt.api import ApiObject, TensorRT, make_logger
@@ -33,30 +35,45 @@ STARTED = time.time_ns()
 
 def stage_model(stage: Stage, source: ModelSource, precision: str = "fp32") -> onnx.ModelProto:
     """The stage's ONNX graph with the source's weights inside, in a precision."""
-    import onnx
     from onnx import numpy_helper
+
+    model, weights = stage_graph(stage, source, precision)
+    for tensor in model.graph.initializer:
+        if tensor.name in weights:
+            tensor.CopyFrom(numpy_helper.from_array(weights[tensor.name], tensor.name))
+    return model
+
+
+def stage_graph(
+    stage: Stage, source: ModelSource, precision: str = "fp32"
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """The stage's ONNX graph in a precision, and the weights that it names, which are not inside."""
+    import onnx
 
     from common.engines.tensorrt.half import to_half
 
     model = onnx.load(source.graphs[stage.name], load_external_data=False)
+    weights = {}
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             if tensor.name not in source.state:
                 raise InputError(f"{source.weights} lacks {tensor.name}, which stage {stage.full_name} takes")
-            tensor.CopyFrom(numpy_helper.from_array(source.state[tensor.name], tensor.name))
-    return to_half(model, stage.float32_layers) if precision == "fp16" else model
+            weights[tensor.name] = source.state[tensor.name]
+    return to_half(model, stage.float32_layers, weights) if precision == "fp16" else (model, weights)
 
 
 def build_engine(
-    model: onnx.ModelProto | bytes,
+    model: onnx.ModelProto,
     profile: Mapping[str, Sequence[Shape]],
     trt: TensorRT,
     name: str = "the graph",
     workspace: float = Deployment.trt_max_ws_size,
+    weights: Mapping[str, np.ndarray] | None = None,
 ) -> tuple[memoryview, dict[str, object]]:
-    """Any ONNX graph with its weights inside -> an engine for the shapes of a profile, and a report.
+    """Any ONNX graph -> an engine for the shapes of a profile, and a report.
 
-    `workspace` is in GB. An InputError with TensorRT's reason where it refuses the graph.
+    `weights` are those that the graph names and that are not inside. `workspace` is in GB. An InputError with
+    TensorRT's reason where it refuses the graph.
     """
     api, logger = trt.api, make_logger(trt)
     start = time.perf_counter()
@@ -66,7 +83,13 @@ def build_engine(
     flag = getattr(api.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
     network = builder.create_network(0 if flag is None else 1 << int(flag))
     parser = api.OnnxParser(network, logger)
-    if not parser.parse(model if isinstance(model, bytes) else model.SerializeToString()):
+    # TensorRT reads them where they lie, until the engine is built. Inside the graph they would be copied on
+    # their way, several times: 8 s for a GB.
+    held = {key: np.ascontiguousarray(value) for key, value in (weights or {}).items()}
+    taken = parser.load_model_proto(model.SerializeToString()) and all(
+        parser.load_initializer(key, value.ctypes.data, value.nbytes) for key, value in held.items()
+    )
+    if not (taken and parser.parse_model_proto()):
         errors = [parser.get_error(i) for i in range(parser.num_errors)]
         raise InputError(f"{trt.title} does not take {name}: {describe_refusal(errors)}")
     config = builder.create_builder_config()
@@ -183,8 +206,8 @@ def build_stage(file: EngineFile, source: ModelSource, trt: TensorRT, force: boo
         if there and (not force or file.path.stat().st_mtime_ns > asked):
             file.read()
             return False
-        model = stage_model(file.stage, source, file.precision)
-        plan, report = build_engine(model, file.profile, trt, file.title, workspace)
+        model, weights = stage_graph(file.stage, source, file.precision)
+        plan, report = build_engine(model, file.profile, trt, file.title, workspace, weights)
         facts = {"bytes": len(plan), "sha256": hashlib.sha256(plan).hexdigest(), "report": report}
         note = {**file.made_of, **facts}
         write_bytes(file.path, plan)

@@ -5,7 +5,7 @@ names the layers that stay in float32 (`Stage.float32_layers`). The casts are no
 TensorRT's networks are strongly typed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -22,25 +22,34 @@ FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
 LARGEST_HALF = 65504.0
 
 
-def to_half(model: onnx.ModelProto, float32_layers: Sequence[str]) -> onnx.ModelProto:
-    """A copy in half precision. `float32_layers` are patterns of parameter names, or names of operators.
+def to_half(
+    model: onnx.ModelProto, float32_layers: Sequence[str], weights: Mapping[str, np.ndarray]
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """A copy in half precision, and those of its weights that are not inside, as `weights` are of `model`.
+
+    `float32_layers` are patterns of parameter names, or names of operators.
 
     Products with weights are computed in half precision. Other operators follow their inputs: float32 where
     one of them is. A graph's inputs are float32; constants, and floats made of integers, decide nothing.
     """
     if "*" in float32_layers:
-        return model
+        return model, dict(weights)
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    Converter(copy, float32_layers).convert()
-    return copy
+    converter = Converter(copy, float32_layers, weights)
+    converter.convert()
+    kept = {tensor.name for tensor in copy.graph.initializer}
+    return copy, {name: value for name, value in converter.outside.items() if name in kept}
 
 
 class Converter:
     """Converts a graph node by node, in order, and the bodies of its loops."""
 
-    def __init__(self, model: onnx.ModelProto, float32_layers: Sequence[str]):
+    def __init__(
+        self, model: onnx.ModelProto, float32_layers: Sequence[str], outside: Mapping[str, np.ndarray]
+    ):
         self.graph = model.graph
+        self.outside = dict(outside)  # the values of tensors that are not inside the graph
         self.opset = next(entry.version for entry in model.opset_import if not entry.domain)
         self.float32_layers = float32_layers
         self.stored = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -164,12 +173,21 @@ class Converter:
         other = f"{name}.{'half' if wanted == HALF else 'float'}"
         if name in self.stored:
             if name not in self.halves:
-                self.halves[name] = half_tensor(self.stored[name], other)
+                self.halves[name] = self._half_tensor(self.stored[name], other)
             return other
         if (name, wanted) not in casts:
             made.append(helper.make_node("Cast", [name], [other], name=f"{other}.cast", to=wanted))
             casts[name, wanted] = other
         return casts[name, wanted]
+
+    def _half_tensor(self, tensor: onnx.TensorProto, name: str) -> onnx.TensorProto:
+        if tensor.name not in self.outside:
+            return numpy_helper.from_array(half_values(tensor.name, numpy_helper.to_array(tensor)), name)
+        self.outside[name] = half_values(tensor.name, self.outside[tensor.name])
+        half = onnx.TensorProto()
+        half.CopyFrom(tensor)
+        half.name, half.data_type = name, HALF
+        return half
 
     def _float_places(self, node: onnx.NodeProto) -> tuple[list[int], list[str]]:
         """Which inputs may change their precision, and which outputs are floats."""
@@ -200,15 +218,14 @@ class Converter:
         return False
 
 
-def half_tensor(tensor: onnx.TensorProto, name: str) -> onnx.TensorProto:
-    """A stored float32 tensor in half precision."""
-    values = numpy_helper.to_array(tensor)
+def half_values(name: str, values: np.ndarray) -> np.ndarray:
+    """The values of the float32 tensor of this name in half precision."""
     if np.abs(values).max(initial=0) > LARGEST_HALF:
         raise InputError(
-            f"{tensor.name} holds {values.flat[np.abs(values).argmax()]:.3g}, more than half precision can "
+            f"{name} holds {values.flat[np.abs(values).argmax()]:.3g}, more than half precision can "
             "hold: name the layer in its stage's float32_layers"
         )
-    return numpy_helper.from_array(values.astype(np.float16), name)
+    return values.astype(np.float16)
 
 
 def _used(graph: onnx.GraphProto) -> Iterable[str]:
