@@ -189,7 +189,10 @@ def listener_from(args: argparse.Namespace) -> Listener | None:
         return None
     from common.recognition.listener import Listener
     from common.recognition.loading import load_recogniser
+    from common.weights.ears import ears_folder, list_ears
 
+    if not args.listen and not list_ears():
+        raise InputError(f"there is no ear in {ears_folder()}: give one with --listen FOLDER")
     return Listener(load_recogniser(args.listen or None, threads=args.threads), args.listen_limit)
 
 

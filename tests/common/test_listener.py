@@ -43,6 +43,13 @@ def test_speaking_listens_where_asked(run, tiny_voice, tmp_path):  # noqa: F811
     assert status == 2 and "unknown ear" in errors and not (tmp_path / "it.wav").exists()
 
 
+def test_without_an_ear_listening_says_how_to_give_one(run, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("MELFORGE_EARS", str(tmp_path / "none"))
+    status, _, errors = run("speak", "Hello there.", "-o", tmp_path / "it.wav", "--listen")
+    assert status == 2 and "there is no ear in" in errors and "give one with --listen FOLDER" in errors
+    assert "--ear" not in errors and not (tmp_path / "it.wav").exists()
+
+
 class Scripted(Listener):
     """Hears so many words left out in one text after the other, in the order of its calls."""
 
