@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -99,11 +99,12 @@ def weights_key(weights: Path) -> str:
     return sha256_of(weights)[:20]
 
 
-def config_hash(config: Any) -> str:
-    """A dataclass's values in twelve letters."""
+def config_hash(config: Any, without: Collection[str] = ()) -> str:
+    """A dataclass's values, but for those of these fields, in twelve letters."""
     import hashlib
 
-    text = json.dumps(dataclasses.asdict(config), sort_keys=True)
+    values = {name: value for name, value in dataclasses.asdict(config).items() if name not in without}
+    text = json.dumps(values, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -15,18 +15,22 @@ from common.files import write_bytes
 from common.registry import get_model
 from common.stages import Stage, stages_of
 
-# The published sizes whose export takes longer than all else at first use: model, file in hparams/.
-PUBLISHED = (("waveglow", "base.yaml"), ("waveglow", "waveglow512.yaml"))
-STAGES = ("generator", "masked_generator", "denoiser")  # of them, that are packed
+# The published sizes whose export takes longest at first use, by files in hparams/<model>/, and their stages
+# that are packed.
+PUBLISHED = {
+    "waveglow": (("base.yaml", "waveglow512.yaml"), ("generator", "masked_generator", "denoiser")),
+    "jasper": (("base.yaml",), ("masked_encoder", "encoder", "masked_features", "features")),
+}
 
 
 def published_stages() -> list[tuple[Stage, object]]:
-    """What `build_trt` takes of the published sizes, generators and denoiser, each with its config."""
+    """The stages that are packed, each with its config."""
     pairs = []
-    for model, file in PUBLISHED:
-        path = ROOT / "hparams" / model / file
-        config, _ = load_hparams(path, get_model(model).config_class, MelContract, model=model)
-        pairs += [(stage, config) for stage in stages_of(model, config) if stage.name in STAGES]
+    for model, (files, packed) in PUBLISHED.items():
+        for file in files:
+            path = ROOT / "hparams" / model / file
+            config, _ = load_hparams(path, get_model(model).config_class, MelContract, model=model)
+            pairs += [(stage, config) for stage in stages_of(model, config) if stage.name in packed]
     return pairs
 
 

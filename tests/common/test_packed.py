@@ -13,6 +13,8 @@ from common.export.pack import published_stages, versions
 from common.export.packed import FOLDER, MADE_WITH, packed_path
 from common.export.to_onnx import EXPORTER_VERSION, OPSET, export_stage, fresh_graph
 from common.files import config_hash
+from jasper.config import JasperConfig
+from jasper.stages import stages as jasper_stages
 from waveglow.config import WaveglowConfig
 from waveglow.stages import stages
 
@@ -56,6 +58,14 @@ def test_published_sizes_are_not_exported():
     model = onnx.load_from_string(graph)
     assert [value.name for value in model.graph.input] == ["mel", "z"]
     assert "WN.11.end.weight" in weights and "convinv.0.inverse" in weights
+
+
+@pytest.mark.usefixtures("no_exporter")
+def test_a_checkpoint_without_its_configuration_takes_them_too():
+    """Jasper's dropouts are not in its weights, and in no graph."""
+    config = dataclasses.replace(JasperConfig(), dropouts=(0.2,) * 13)
+    encoder = jasper_stages(config)[0]
+    assert uncached(encoder, config)[0] == uncached(encoder, JasperConfig())[0] != b"exported"
 
 
 @pytest.mark.usefixtures("no_exporter")
