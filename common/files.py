@@ -33,7 +33,10 @@ def written_whole(path: Path) -> Iterator[Path]:
         if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced by a file
             yield path
             return
+        temporary.touch()
+        mode = temporary.stat().st_mode  # as the user's umask says; safetensors lets nobody else read its files
         yield temporary
+        temporary.chmod(mode)
         temporary.replace(path)
     except OSError as error:
         raise type(error)(error.errno, f"cannot write {path}: {error.strerror}") from None

@@ -267,3 +267,9 @@ def test_weights_that_cannot_be_written_are_an_error(tmp_path):
     with pytest.raises(InputError, match="cannot write"):
         save_weights(tmp_path / "weights.safetensors", {"weight": np.ones(5, np.float32)})
     assert [path.name for path in tmp_path.iterdir()] == ["weights.safetensors"]
+
+
+def test_weights_are_for_those_that_the_umask_lets_read(tmp_path):
+    (tmp_path / "any").touch()
+    save_weights(tmp_path / "weights.safetensors", {"weight": np.ones(5, np.float32)})
+    assert (tmp_path / "weights.safetensors").stat().st_mode == (tmp_path / "any").stat().st_mode
