@@ -34,7 +34,7 @@ def written_whole(path: Path) -> Iterator[Path]:
             yield path
             return
         temporary.touch()
-        mode = temporary.stat().st_mode  # as the user's umask says; safetensors lets nobody else read its files
+        mode = temporary.stat().st_mode  # by the umask; safetensors lets nobody else read its files
         yield temporary
         temporary.chmod(mode)
         temporary.replace(path)
