@@ -1,4 +1,4 @@
-"""A wheel, installed elsewhere, speaks from another folder with the voice and the recipes that it brings."""
+"""A wheel, installed elsewhere, speaks from another folder with the voice, ear and recipes that it brings."""
 
 import os
 import shutil
@@ -38,7 +38,7 @@ def installed(tmp_path_factory) -> Path:
 
 
 def run(installed: Path, folder: Path, *words: str) -> subprocess.CompletedProcess:
-    left_out = ("PYTHONPATH", "MELFORGE_VOICES")
+    left_out = ("PYTHONPATH", "MELFORGE_VOICES", "MELFORGE_EARS")
     environment = {name: value for name, value in os.environ.items() if name not in left_out}
     command = [str(installed / "melforge"), *words]
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
@@ -56,7 +56,10 @@ def test_an_installed_wheel_speaks_from_another_folder(installed, tmp_path):
     assert f"{installed.parent}" in result.stdout  # the voice is the one that was installed
     assert str(ROOT) not in result.stdout
     assert run(installed, tmp_path, "--version").stdout == f"melforge {melforge.__version__}\n"
-    assert "hazel" in run(installed, tmp_path, "list").stdout
+    listed = run(installed, tmp_path, "list").stdout
+    assert "hazel" in listed and all(path.name in listed for path in (ROOT / "ears").iterdir())
+    heard = run(installed, tmp_path, "transcribe", "speech.wav")
+    assert heard.returncode == 0 and heard.stdout, heard.stderr
 
 
 @pytest.mark.slow

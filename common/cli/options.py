@@ -55,7 +55,10 @@ SHARED: dict[str, dict[str, Any]] = {
     "acoustic": {"metavar": "NAME", "help": "acoustic model (default: the voice's)"},
     "vocoder": {"metavar": "NAME", "help": "vocoder (default: the voice's)"},
     "voice": {"metavar": "NAME", "help": "name or folder of a voice (default: the shipped one)"},
-    "ear": {"metavar": "NAME", "help": "name or folder of an ear, which a recogniser hears with"},
+    "ear": {
+        "metavar": "NAME",
+        "help": "name or folder of an ear, which a recogniser hears with (default: the shipped one)",
+    },
     "checkpoint": {
         **{"action": "append", "default": [], "metavar": "FILE"},
         "help": "published weights instead of the voice's, also acoustic=FILE or vocoder=FILE; "
@@ -81,7 +84,7 @@ SHARED: dict[str, dict[str, Any]] = {
     "threads": {"type": threads, "metavar": "N", "help": "CPU threads (default: all cores)"},
     "listen": {
         **{"nargs": "?", "const": "", "metavar": "EAR"},
-        "help": "hear what was spoken by this ear (default: the first one) and print the word error rate; "
+        "help": "hear what was spoken by this ear (default: the shipped one) and print the word error rate; "
         "the exit status is 1 where it is above --listen-limit",
     },
     "listen-limit": {

@@ -50,7 +50,7 @@ def load_recogniser(
     device: str = "auto",
     threads: int | None = None,
 ) -> Recogniser:
-    """An ear by its name or folder (default: the first there is), or a published or trained checkpoint."""
+    """An ear by its name or folder (default: the shipped one), or a published or trained checkpoint."""
     from common.weights.ears import read_recogniser
 
     return make_recogniser(

@@ -84,7 +84,7 @@ class ServeSettings:
         None, "seconds after which a pair that nobody asks for is unloaded (default: never)", "S"
     )
     ear: str | None = setting(
-        None, "name or folder of the ear that transcribes recordings (default: the first there is)", "NAME"
+        None, "name or folder of the ear that transcribes recordings (default: the shipped one)", "NAME"
     )
     recordings: int = setting(
         8, "recordings that are transcribed or wait; further ones get 429 (default: 8)", "N"

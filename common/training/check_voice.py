@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = "corpus that the voice was trained on, to compare it with"
     parser.add_argument("--corpus", type=Path, metavar="CORPUS", help=text)
     options.add_options(parser, "acoustic", "vocoder", "threads")
-    text = "name or folder of an ear; none for none (default: the first there is)"
+    text = "name or folder of an ear; none for none (default: the shipped one)"
     parser.add_argument("--ear", metavar="NAME", help=text)
     options.add_options(parser, "listen-limit")
     args = parser.parse_args(argv)

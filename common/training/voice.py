@@ -84,7 +84,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     what += "writes a model card with their scores too"
     parser.add_argument("--run", **several, type=Path, metavar="RUN", help=what)
     what = "ear that hears the held-out sentences for the model card of --run; none for none (default: the "
-    parser.add_argument("--ear", metavar="NAME", help=f"{what}first there is)")
+    parser.add_argument("--ear", metavar="NAME", help=f"{what}shipped one)")
     parser.add_argument("--frontend", help="text frontend (default: the acoustic model's)")
     parser.add_argument("--description", default="", help="one sentence about the voice")
     parser.add_argument("--language", default="", help="language code (default: en)")

@@ -55,9 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     option("--speaker-from", choices=SPEAKER_FROM, help=f"{text} (default: what is found)")
     text = "use lines in spite of this kind of defect, or this line; may be repeated"
     option("--keep", action="append", default=[], metavar="KIND|NAME", help=text)
-    text = (
-        "ear that hears every line and compares it with its text; none for none (default: the first there is)"
-    )
+    text = "ear that hears every line and compares it with its text; none for none (default: the shipped one)"
     option("--ear", metavar="NAME", help=text)
     option(
         "--workers", type=options.positive, default=os.cpu_count(), metavar="N", help="processes (all cores)"

@@ -1,0 +1,88 @@
+"""The shipped ear hears where none is named: a recording of the teacher and the shipped voice. Its card."""
+
+import json
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from common.files import read_text
+from common.weights.ears import EAR_FILE, load_ear
+from common.weights.voices import load_voice
+
+ROOT = Path(__file__).parent.parent
+(FOLDER,) = (path.parent for path in (ROOT / "ears").glob(f"*/{EAR_FILE}"))
+RECORDING = ROOT / "tests" / "data" / "heard" / "teacher.flac"  # its text stands beside it
+TEXT = read_text(RECORDING.with_suffix(".txt"))
+NAMES = {
+    **{"fastpitch": "FastPitch", "fastspeech": "FastSpeech", "tacotron2": "Tacotron 2"},
+    **{"hifigan": "HiFi-GAN", "waveglow": "WaveGlow"},
+}
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Runs a command in this process with the shipped ears; its status, stdout and stderr."""
+    monkeypatch.delenv("MELFORGE_EARS", raising=False)
+    monkeypatch.delenv("MELFORGE_VOICES", raising=False)
+
+    def run(*words: object):
+        monkeypatch.setattr(sys, "argv", ["melforge", *map(str, words)])
+        with pytest.raises(SystemExit) as stopped:
+            runpy.run_module("melforge", run_name="__main__")
+        return stopped.value.code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def card() -> str:
+    return read_text(FOLDER / "README.md")
+
+
+def test_it_is_listed_and_says_what_it_is(run, monkeypatch):
+    monkeypatch.delenv("MELFORGE_EARS", raising=False)
+    ear = load_ear()
+    assert (ear.name, ear.language, ear.licence) == (FOLDER.name, "en", "Apache-2.0") and ear.description
+    assert re.search(rf"^ear +{ear.name} +\S", run("list")[1], re.MULTILINE)
+
+
+@pytest.mark.parametrize("backend", ["onnx", "torch"])
+def test_it_transcribes_the_teacher_where_no_ear_is_named(run, backend):
+    status, out, errors = run("transcribe", RECORDING, "--json", "--backend", backend, "--device", "cpu")
+    assert status == 0, errors
+    assert json.loads(out)["wer"] == 0
+
+
+def test_it_tells_a_word_that_was_not_said(run):
+    assert run("transcribe", RECORDING, "--expect", TEXT)[0] == 0
+    words = TEXT.split()
+    more = " ".join([*words[:3], "yesterday", *words[3:]])
+    status, out, _ = run("transcribe", RECORDING, "--expect", more, "--json")
+    assert status == 1 and [one["word"] for one in json.loads(out)["left_out"]] == ["yesterday"]
+
+
+def test_it_hears_the_shipped_voice(run, tmp_path):
+    status, _, errors = run("speak", TEXT, "-o", tmp_path / "it.wav", "--listen", "--device", "cpu")
+    assert status == 0 and "heard again: word error rate" in errors, errors
+
+
+def test_its_card_has_every_part_and_pair(card):
+    for part in ("Origin", "Network", "Training", "Scores", "Known weaknesses"):
+        assert f"\n## {part}\n" in card
+    voice = load_voice(ROOT / "voices" / "hazel")
+    spoken = [
+        f"{NAMES[a]} -> {NAMES[v]}" for v in voice.models_of("vocoder") for a in voice.models_of("acoustic")
+    ]
+    for row in (*spoken, "the teacher", "LJSpeech's reader", "LibriVox's and LibriSpeech's readers"):
+        assert re.search(rf"^\| {re.escape(row)} \| \d+ \| \d+ \| [\d.]+ \|", card, re.MULTILINE), row
+    for row in ("a word left out, found", "a word said twice, found", "right, false alarms"):
+        assert re.search(rf"^\| {row} \| \d+ of \d+ \|", card, re.MULTILINE), row
+    assert "no general recogniser" in card and "GAP" not in card and "@" not in card
+
+
+def test_its_card_has_the_sizes_of_its_files(card):
+    weights = sum(path.stat().st_size for path in FOLDER.rglob("*.safetensors"))
+    assert weights <= 6e6 and f"{weights / 1e6:.1f} MB fp16" in card
