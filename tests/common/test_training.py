@@ -13,7 +13,7 @@ from common.engines.torch_engine import TorchEngine
 from common.errors import InputError
 from common.stages import stages_of
 from common.training.corpus import batches
-from common.training.corpus.dataset import Labels, save_labels
+from common.training.corpus.dataset import Labels, load_labels, save_labels
 from common.training.loop import Ema, GraphedSteps, Schedule, save_checkpoint
 from common.training.vocoder import make_discriminators
 from common.weights.published import read_checkpoint
@@ -113,6 +113,13 @@ def test_fastpitch_learns_saves_resumes_and_predicts_mels(corpus, tmp_path, monk
     own = predicted_mels(fastpitch_predict_mels, monkeypatch, corpus, out)
     freely = predicted_mels(fastpitch_predict_mels, monkeypatch, corpus, out, "--predicted")
     assert np.abs(freely - own).max() > 1e-3
+    # Its weights' mean and deviation of the pitch count, not those of the corpus that it predicts mels for.
+    labels = load_labels(corpus)
+    labels.pitch[6:] = [1.5 * pitch for pitch in labels.pitch[6:]]
+    save_labels(corpus, labels)
+    other, first = predicted_mels(fastpitch_predict_mels, monkeypatch, corpus, out), labels.frames[:6].sum()
+    np.testing.assert_allclose(other[:, :first], own[:, :first], atol=2e-3)
+    assert np.abs(other[:, first:] - own[:, first:]).max() > 1e-2
 
 
 def predicted_mels(module, monkeypatch, corpus: Path, out: Path, *arguments: str) -> np.ndarray:

@@ -33,6 +33,8 @@ def load(args: argparse.Namespace, model: str) -> tuple[nn.Module, Utterances]:
     corpus = Utterances(args.corpus, source.mel, device)
     if source.speakers:
         corpus.number_speakers(source.speakers)
+    if deviation := getattr(source.settings, "pitch_std", 0.0):
+        corpus.measure_pitch_by(source.settings.pitch_mean, deviation)
     return network.to(device).eval(), corpus
 
 
