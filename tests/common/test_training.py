@@ -174,6 +174,7 @@ def test_fastspeech_learns_from_another_models_mels_and_attention(corpus, tmp_pa
     assert source.model == "fastspeech" and source.config.d_model == 16
     np.save(tmp_path / "durations.npy", durations[:-1])
     with pytest.raises(ValueError, match=r"durations\.npy does not hold this corpus's durations"):
+        out = tmp_path / "other"
         train(fastspeech_train, monkeypatch, corpus, out, TINY_FASTSPEECH, "--steps", "1", *taught)
 
 
