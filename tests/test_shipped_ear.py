@@ -69,6 +69,13 @@ def test_it_hears_the_shipped_voice(run, tmp_path):
     assert status == 0 and "heard again: word error rate" in errors, errors
 
 
+@pytest.mark.slow
+def test_verifying_listens_to_a_text_that_it_hears(run):
+    pair = "--acoustic", "fastpitch", "--layers", "pitch_emb"
+    status, out, errors = run("verify", *pair, "--backend", "onnx", "--device", "cpu", "--listen")
+    assert status == 0 and out.count("word error rate 0.0 % of 9 words") == 2, errors
+
+
 def test_its_card_has_every_part_and_pair(card):
     for part in ("Origin", "Network", "Training", "Scores", "Known weaknesses"):
         assert f"\n## {part}\n" in card

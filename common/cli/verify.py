@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from common.recognition.listener import Listener
 
 TEXT = "It just works."
+HEARD_TEXT = "The quick brown fox jumps over the lazy dog."  # of three words one misheard is a third
 EPILOG = """The exit status is 1 if anything is out of tolerance; the first layer that went wrong is named.
 docs/verify.md says what is compared, and why the tolerances are what they are."""
 
@@ -42,7 +43,8 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
 
     listener = options.listener_from(args)
     sources, setups = prepare(args, model)
-    found = verify(args.text, sources, setups, args.decoder)
+    text = args.text if args.text is not None else HEARD_TEXT if listener else TEXT
+    found = verify(text, sources, setups, args.decoder)
     heard = listen(listener, found.speech)
     if args.json != "-":
         for setup in found.setups:
@@ -89,7 +91,8 @@ def make_parser(model: str | None) -> options.Parser:
         choose=(lambda args: [model]) if model else None,
         files_of=model,
     )
-    parser.add_argument("--text", default=TEXT, help=f"what is spoken (default: {TEXT})")
+    what = f"what is spoken (default: {TEXT!r}, with --listen {HEARD_TEXT!r})"
+    parser.add_argument("--text", help=what)
     for kind in KINDS:
         if kind not in kinds:
             words = f"the {KIND_WORDS[kind]} beside it, on PyTorch (default: the voice's)"
