@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import pickle
+import runpy
 import shutil
 import subprocess
 import sys
@@ -207,6 +208,18 @@ def one_thread():
 
 
 # Voices
+
+
+def command_runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable:
+    """What runs a `melforge` command in this process, and gives its status, stdout and stderr."""
+
+    def run(*words: object):
+        monkeypatch.setattr(sys, "argv", ["melforge", *map(str, words)])
+        with pytest.raises(SystemExit) as stopped:
+            runpy.run_module("melforge", run_name="__main__")
+        return stopped.value.code, *capsys.readouterr()
+
+    return run
 
 
 def save_trained(path: Path, network, config, **info) -> Path:

@@ -2,8 +2,6 @@
 
 import json
 import re
-import runpy
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from common.files import read_text
 from common.weights.ears import EAR_FILE, load_ear
 from common.weights.voices import load_voice
+from tests.conftest import command_runner
 
 ROOT = Path(__file__).parent.parent
 (FOLDER,) = (path.parent for path in (ROOT / "ears").glob(f"*/{EAR_FILE}"))
@@ -24,17 +23,10 @@ NAMES = {
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Runs a command in this process with the shipped ears; its status, stdout and stderr."""
+    """Runs a command in this process with the shipped ears."""
     monkeypatch.delenv("MELFORGE_EARS", raising=False)
     monkeypatch.delenv("MELFORGE_VOICES", raising=False)
-
-    def run(*words: object):
-        monkeypatch.setattr(sys, "argv", ["melforge", *map(str, words)])
-        with pytest.raises(SystemExit) as stopped:
-            runpy.run_module("melforge", run_name="__main__")
-        return stopped.value.code, *capsys.readouterr()
-
-    return run
+    return command_runner(monkeypatch, capsys)
 
 
 @pytest.fixture(scope="module")

@@ -43,8 +43,8 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
 
     listener = options.listener_from(args)
     sources, setups = prepare(args, model)
-    text = args.text if args.text is not None else HEARD_TEXT if listener else TEXT
-    found = verify(text, sources, setups, args.decoder)
+    spoken = args.text if args.text is not None else HEARD_TEXT if listener else TEXT
+    found = verify(spoken, sources, setups, args.decoder)
     heard = listen(listener, found.speech)
     if args.json != "-":
         for setup in found.setups:

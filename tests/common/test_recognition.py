@@ -1,9 +1,7 @@
 """Transcripts: labels to words with times, long and silent recordings, error rates, ears and the command."""
 
 import json
-import runpy
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +22,7 @@ from common.recognition.transcript import (
     words_of,
 )
 from common.weights.ears import list_ears, load_ear
+from tests.conftest import command_runner
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "jasper"
 LABELS = " abcdefghijklmnopqrstuvwxyz'"
@@ -112,16 +111,9 @@ def ear(small_ear) -> Path:
 
 @pytest.fixture
 def run(ear, monkeypatch, capsys):
-    """Runs a command in this process; its status, stdout and stderr."""
+    """Runs a command in this process with the small ear alone."""
     monkeypatch.setenv("MELFORGE_EARS", str(ear.parent))
-
-    def run(*words: object):
-        monkeypatch.setattr(sys, "argv", ["melforge", *map(str, words)])
-        with pytest.raises(SystemExit) as stopped:
-            runpy.run_module("melforge", run_name="__main__")
-        return stopped.value.code, *capsys.readouterr()
-
-    return run
+    return command_runner(monkeypatch, capsys)
 
 
 @pytest.fixture(scope="module")
