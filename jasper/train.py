@@ -1,7 +1,7 @@
 """Trains Jasper: `python -m jasper.train --hparam hparams/jasper/train.yaml --corpus DIR --out DIR`.
 
-Recordings stay in the GPU's memory; augmentation and features are computed there. Steps run without CUDA
-graphs, since PyTorch's CTC loss takes lengths from the host.
+Recordings stay in the GPU's memory; augmentation and features are computed there. A step is two CUDA graphs:
+PyTorch's CTC loss, which takes lengths from the host, runs between them.
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
@@ -10,10 +10,9 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
     run_command("jasper.train")
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,7 +22,16 @@ from torch import Tensor
 from common.errors import InputError
 from common.recognition.transcript import error_rate, greedy_text, reference_words
 from common.training.corpus.recordings import Recordings, load_recordings
-from common.training.loop import Recipe, Trainer, adamw, autocast, recipe_parser, run_training, start
+from common.training.loop import (
+    GraphedSteps,
+    Recipe,
+    Trainer,
+    adamw,
+    autocast,
+    recipe_parser,
+    run_training,
+    start,
+)
 from jasper.augment import Augmentation, augmented_features, clean_features, read_at_speeds, warped_bases
 from jasper.config import JasperConfig
 from jasper.features_network import JasperFeatures
@@ -67,15 +75,6 @@ class Targets:
             raise InputError(f"none of {len(rows)} recordings is up to {longest:g} s and as long as its text")
 
 
-class Batch(NamedTuple):
-    """Recordings with the features that are made of them."""
-
-    members: Tensor  # int64 (B,), on the host
-    samples: Tensor  # int64 (B,), their lengths at their speeds, on the host
-    features: Tensor  # (B, n_mels, T)
-    frames: Tensor  # int64 (B,)
-
-
 class JasperTrainer(Trainer):
     """One network and AdamW, with CTC loss."""
 
@@ -101,9 +100,11 @@ class JasperTrainer(Trainer):
             raise InputError(f"{args.corpus}: {len(usable)} recordings can be used; give at least two")
         self.networks = {"model": model}
         self.optimisers = {"optimiser": adamw(model, recipe.learning_rate, (0.9, 0.98), recipe.weight_decay)}
+        self.hear, self.learn = GraphedSteps(self._hear), GraphedSteps(self._learn)
+        self.heard: dict[object, Tensor] = {}  # a shape's log-probabilities, with what leads back from them
 
     def batches(self, seed: int) -> Iterator[tuple[object, dict[str, Tensor]]]:
-        """Recordings (B,) and their speeds (B,) on the host, of one bucket's lengths."""
+        """Recordings (B,) and their speeds (B,) on the host, of one bucket's lengths: the key's seconds."""
         rng, recipe = np.random.default_rng(seed), self.recipe
         rate = self.config.sampling_rate
         while True:
@@ -113,67 +114,93 @@ class JasperTrainer(Trainer):
             made = []
             for number, longest in enumerate(recipe.bucket_seconds):
                 members, size = order[bucket == number], max(1, int(recipe.seconds_per_batch / longest))
-                made += [(longest, members[i : i + size]) for i in range(0, len(members), size)]
+                parts = [members[i : i + size] for i in range(0, len(members), size)]
+                if len(parts) > 1 and len(parts[-1]) <= size // 2:
+                    parts.pop()  # a few recordings' gradient is noise; the next pass has others of them
+                made += [(longest, part) for part in parts]
             for place in rng.permutation(len(made)).tolist():
                 longest, members = made[place]
                 speeds = rng.uniform(recipe.speed_min, recipe.speed_max, len(members))
                 if recipe.speed_discrete:
                     speeds = rng.choice([recipe.speed_min, 1.0, recipe.speed_max], len(members))
                 yield (
-                    longest,
+                    (longest, len(members)),
                     {"members": torch.from_numpy(members), "speeds": torch.from_numpy(speeds).float()},
                 )
 
-    def read(self, members: Tensor, speeds: Tensor, longest: float) -> tuple[Tensor, Tensor]:
-        """Recordings (B,) at these speeds (B,), up to so many seconds at the slowest: audio (B, T * hop) and
-        lengths (B,), on the host.
+    def placed(self, members: Tensor, speeds: Tensor, longest: float) -> tuple[dict[str, Tensor], Tensor]:
+        """Recordings (B,) at these speeds (B,), up to so many seconds at the slowest: what `read` takes, and
+        their samples (B,) on the host.
         """
+        ends = torch.clamp((self.lengths[members] / speeds).long(), max=self.samples(longest))
+        given = {"starts": self.starts[members], "lengths": self.lengths[members]}
+        given |= {"speeds": speeds, "ends": ends}
+        return {name: value.to(self.device, non_blocking=True) for name, value in given.items()}, ends
+
+    def samples(self, longest: float) -> int:
+        """Of a batch whose recordings last up to so many seconds, at the slowest speed."""
         config = self.config
         most = int(longest * config.sampling_rate / min(1.0, self.recipe.speed_min))
-        samples = config.padded_frames(most) * config.hop_length
-        lengths = torch.clamp((self.lengths[members] / speeds).long(), max=samples)
-        on_device = (
-            x.to(self.device, non_blocking=True)
-            for x in (self.starts[members], self.lengths[members], speeds)
-        )
-        audio, _ = self.read_at_speeds(self.audio, *on_device, samples)
-        return audio, lengths
+        return config.padded_frames(most) * config.hop_length
 
-    def loss(
-        self, model: Jasper, encode: Callable[[Tensor, Tensor], Tensor], batch: Batch
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean CTC loss for each character, log-probabilities (B, F, labels + 1), and outputs (B,) of each.
+    def read(self, longest: float, place: Mapping[str, Tensor]) -> Tensor:
+        """Audio (B, T * hop) of what `placed` gives."""
+        where = (place[name] for name in ("starts", "lengths", "speeds"))
+        audio, _ = self.read_at_speeds(self.audio, *where, self.samples(longest))
+        return audio
+
+    def log_probs(
+        self, model: Jasper, encode: Callable[[Tensor, Tensor], Tensor], features: Tensor, frames: Tensor
+    ) -> Tensor:
+        """features (B, n_mels, T), frames (B,) -> log-probabilities (B, F, labels + 1).
 
         `encode` is the model's encoder, or what computes the same.
         """
-        hop = self.config.hop_length
         with autocast(self.device):
-            encoded = encode(batch.features, batch.frames)
-        log_probs = model.decoder(encoded.float())
-        counts = model.steps(torch.div(batch.samples + hop - 1, hop, rounding_mode="floor"))
-        targets = self.targets.ids[batch.members].to(self.device, non_blocking=True)
+            encoded = encode(features, frames)
+        return model.decoder(encoded.float())
+
+    def ctc(self, log_probs: Tensor, members: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
+        """log-probabilities (B, F, labels + 1) of recordings (B,) with so many samples (B,), both on the host
+        -> mean CTC loss for each character, and outputs (B,) of each.
+        """
+        hop = self.config.hop_length
+        counts = self.model.steps(torch.div(ends + hop - 1, hop, rounding_mode="floor"))
         loss = F.ctc_loss(
             log_probs.transpose(0, 1),
-            targets,
+            self.targets.ids[members].to(self.device, non_blocking=True),
             counts,
-            self.targets.lengths[batch.members],
+            self.targets.lengths[members],
             blank=self.config.blank,
             zero_infinity=True,
         )
-        return loss, log_probs, counts
+        return loss, counts
 
     def step(self, key: object, members: Tensor, speeds: Tensor) -> dict[str, Tensor]:
         """One update with recordings (B,) of a bucket at speeds (B,), both on the host."""
-        self.optimisers["optimiser"].zero_grad()
-        assert isinstance(key, float)
-        with torch.no_grad():
-            audio, lengths = self.read(members, speeds, key)
-            on_device = lengths.to(self.device, non_blocking=True)
-            made = augmented_features(self.features, self.bases, audio, on_device, self.recipe)
-        loss, _, _ = self.loss(self.model, self.encode, Batch(members, lengths, *made))
-        loss.backward()
-        self.update()
+        assert isinstance(key, tuple)
+        place, ends = self.placed(members, speeds, key[0])
+        log_probs = self.hear(key, **place)["log_probs"].detach().requires_grad_()
+        loss, _ = self.ctc(log_probs, members, ends)
+        (gradient,) = torch.autograd.grad(loss, log_probs)
+        self.learn(key, gradient=gradient)
         return {"ctc": loss.detach()}
+
+    def _hear(self, key: object, **place: Tensor) -> dict[str, Tensor]:
+        """The log-probabilities of a batch, augmented."""
+        assert isinstance(key, tuple)
+        with torch.no_grad():
+            audio = self.read(key[0], place)
+            made = augmented_features(self.features, self.bases, audio, place["ends"], self.recipe)
+        self.heard[key] = self.log_probs(self.model, self.encode, *made)
+        return {"log_probs": self.heard[key]}
+
+    def _learn(self, key: object, gradient: Tensor) -> dict[str, Tensor]:
+        """An update by the gradient of what was heard last of this key."""
+        self.optimisers["optimiser"].zero_grad()
+        self.heard[key].backward(gradient)
+        self.update()
+        return {}
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
@@ -182,11 +209,11 @@ class JasperTrainer(Trainer):
         losses, pairs = [], []
         for first in range(0, len(self.validation), VALIDATION_BATCH):
             members = torch.from_numpy(self.validation[first : first + VALIDATION_BATCH])
-            speeds = torch.ones(len(members))
-            audio, lengths = self.read(members, speeds, self.recipe.bucket_seconds[-1])
-            made = clean_features(self.features, audio, lengths.to(self.device))
-            batch = Batch(members, lengths, *made)
-            loss, log_probs, counts = self.loss(model, model.encoder, batch)
+            longest = self.recipe.bucket_seconds[-1]
+            place, ends = self.placed(members, torch.ones(len(members)), longest)
+            made = clean_features(self.features, self.read(longest, place), place["ends"])
+            log_probs = self.log_probs(model, model.encoder, *made)
+            loss, counts = self.ctc(log_probs, members, ends)
             losses.append(loss.item())
             best = log_probs.argmax(2).cpu().numpy()
             for row, count, member in zip(best, counts.tolist(), members.tolist(), strict=True):

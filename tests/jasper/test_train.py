@@ -1,6 +1,7 @@
 """The recipe: corpora, augmentation, and a tiny network that learns, stops and goes on."""
 
 import csv
+import itertools
 import json
 import sys
 from dataclasses import fields, replace
@@ -13,6 +14,7 @@ import torch
 
 from common.config.hparams import load_hparams
 from common.training.corpus.recordings import load_recordings, save_recordings
+from common.training.loop import recipe_parser
 from common.weights.published import read_checkpoint
 from jasper.augment import (
     Augmentation,
@@ -26,7 +28,7 @@ from jasper.augment import (
 )
 from jasper.config import JasperConfig
 from jasper.features_network import JasperFeatures
-from jasper.train import JasperRecipe, main
+from jasper.train import JasperRecipe, JasperTrainer, main
 
 RATE = 16000
 LETTERS = {"a": 300.0, "b": 700.0, "c": 1500.0, "d": 3000.0, "e": 5500.0}
@@ -166,15 +168,19 @@ SIZES = {
 }
 
 
-def train(monkeypatch, corpus: Path, out: Path, *words: object) -> None:
+def options(corpus: Path, out: Path, *words: object, device: str = "cpu") -> list[str]:
     sizes = [word for name, value in SIZES.items() for word in ("--set", f"{name}={json.dumps(value)}")]
     settings = {
         **{"seconds_per_batch": 12, "warm_up_steps": 10, "ema_decay": 0.9, "bucket_seconds": [1.5, 3.0]},
         **{"learning_rate": 0.01, "final_learning_rate": 0.001},
     }
     sizes += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-    words = ("--corpus", corpus, "--out", out, "--device", "cpu", *sizes, *words)
-    monkeypatch.setattr(sys, "argv", ["train", *map(str, words)])
+    words = ("--corpus", corpus, "--out", out, "--device", device, *sizes, *words)
+    return [*map(str, words)]
+
+
+def train(monkeypatch, corpus: Path, out: Path, *words: object) -> None:
+    monkeypatch.setattr(sys, "argv", ["train", *options(corpus, out, *words)])
     main()
 
 
@@ -201,6 +207,39 @@ def test_a_run_is_resumed_and_its_weights_are_a_recognisers(monkeypatch, corpus,
     source = read_checkpoint(tmp_path / "two" / "weights.safetensors")
     assert (source.model, source.mel.sampling_rate, source.config.filters) == ("jasper", 16000, (32, 32, 32))
     assert source.state["encoder.layers.1.conv.2.running_var"].dtype == np.float32
+
+
+@pytest.mark.gpu
+def test_captured_steps_learn_what_steps_without_graphs_do(corpus, tmp_path):
+    """Without augmentation, two lengths of batches in turns: three eager steps of each, then its graphs."""
+    args = recipe_parser("jasper", JasperRecipe).parse_args(
+        options(
+            corpus,
+            tmp_path,
+            "--steps",
+            1,
+            *OFF,
+            "--set",
+            "dither=0",
+            "--set",
+            "learning_rate=1e-3",
+            device="cuda",
+        )
+    )
+    recordings, device = load_recordings(corpus, RATE), torch.device("cuda")
+    made = []
+    for captured in (False, True):
+        torch.manual_seed(0)
+        trainer = JasperTrainer(args, recordings, device)
+        if not captured:
+            trainer.hear, trainer.learn = trainer._hear, trainer._learn
+        batches = list(itertools.islice(trainer.batches(0), 24))
+        assert len({key for key, _ in batches}) > 1
+        made.append([float(trainer.step(key, **inputs)["ctc"]) for key, inputs in batches])
+        if captured:
+            assert len(trainer.hear.graphs) == len(trainer.learn.graphs) > 1
+    assert np.allclose(made[0], made[1], rtol=0.05), made
+    assert made[1][-1] < made[1][0]
 
 
 @pytest.mark.slow
