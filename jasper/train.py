@@ -101,7 +101,7 @@ class JasperTrainer(Trainer):
         self.networks = {"model": model}
         self.optimisers = {"optimiser": adamw(model, recipe.learning_rate, (0.9, 0.98), recipe.weight_decay)}
         self.hear, self.learn = GraphedSteps(self._hear), GraphedSteps(self._learn)
-        self.heard: dict[object, Tensor] = {}  # a shape's log-probabilities, with what leads back from them
+        self.heard: dict[object, Tensor] = {}  # a key's log-probabilities, with what leads back from them
 
     def batches(self, seed: int) -> Iterator[tuple[object, dict[str, Tensor]]]:
         """Recordings (B,) and their speeds (B,) on the host, of one bucket's lengths: the key's seconds."""
@@ -180,7 +180,7 @@ class JasperTrainer(Trainer):
         """One update with recordings (B,) of a bucket at speeds (B,), both on the host."""
         assert isinstance(key, tuple)
         place, ends = self.placed(members, speeds, key[0])
-        log_probs = self.hear(key, **place)["log_probs"].detach().requires_grad_()
+        log_probs = self.hear(key, **place)["log_probs"].requires_grad_()
         loss, _ = self.ctc(log_probs, members, ends)
         (gradient,) = torch.autograd.grad(loss, log_probs)
         self.learn(key, gradient=gradient)
@@ -193,12 +193,12 @@ class JasperTrainer(Trainer):
             audio = self.read(key[0], place)
             made = augmented_features(self.features, self.bases, audio, place["ends"], self.recipe)
         self.heard[key] = self.log_probs(self.model, self.encode, *made)
-        return {"log_probs": self.heard[key]}
+        return {"log_probs": self.heard[key].detach()}
 
     def _learn(self, key: object, gradient: Tensor) -> dict[str, Tensor]:
-        """An update by the gradient of what was heard last of this key."""
+        """An update by the gradient of what was heard of this key."""
         self.optimisers["optimiser"].zero_grad()
-        self.heard[key].backward(gradient)
+        self.heard.pop(key).backward(gradient)
         self.update()
         return {}
 

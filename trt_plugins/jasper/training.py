@@ -10,7 +10,8 @@ from jasper import training_forward
 from trt_plugins.graphs import TritonLaunch
 
 SPLITS = 8  # parts of a row whose sums are computed side by side
-BLOCK = 1024  # columns of a program
+BLOCK = 1024  # columns that a program sums at once
+TILE = 2048  # columns of a program that computes each
 OUTPUTS = 64  # of a window of a depthwise convolution
 WINDOWS = 64  # that a program multiplies at once
 DEPTH = 32  # inputs of each
@@ -42,13 +43,11 @@ class NormalisedSum(torch.autograd.Function):
 
         (sources, channels, size), rows = products.shape, weight.numel()
         sizes, options, tiles = launch_numbers(products)
+        sums = {**options, "BLOCK": BLOCK}
         out = products.new_empty(channels, size)
         totals, squares = weight.new_empty(2, rows, SPLITS).unbind()
         means, deviations, variances = weight.new_empty(3, sources, channels).unbind()
-        one_row = {name: value for name, value in options.items() if name != "SOURCES"}
-        TritonLaunch(
-            kernels.statistics_kernel, (rows, SPLITS), (products, totals, squares, sizes[1]), one_row
-        )()
+        TritonLaunch(kernels.statistics_kernel, (rows, SPLITS), (products, totals, squares, sizes[1]), sums)()
         known = products, totals, squares, weight, bias, inside
         made = out, means, deviations, variances
         TritonLaunch(kernels.normalise_kernel, (channels, tiles), (*known, *made, *sizes, epsilon), options)()
@@ -67,7 +66,8 @@ class NormalisedSum(torch.autograd.Function):
         bias_sums = weight.new_empty(channels, SPLITS)
         of_products, of_weight, of_bias = map(torch.empty_like, (products, weight, bias))
         known = products, given.contiguous(), weight, bias, inside, means, deviations, weight_sums, bias_sums
-        TritonLaunch(kernels.sums_kernel, (channels, SPLITS), (*known, *sizes), options)()
+        sums = {**options, "BLOCK": BLOCK, "SOURCES": 1 << (sources - 1).bit_length()}
+        TritonLaunch(kernels.sums_kernel, (channels, SPLITS), (*known, *sizes), sums)()
         TritonLaunch(
             kernels.gradients_kernel,
             (channels, tiles),
@@ -81,9 +81,8 @@ def launch_numbers(products: Tensor) -> tuple[tuple[int, int, int], dict[str, in
     """products (R, C, N): the kernels' numbers, their options, and how many programs share a row."""
     sources, channels, size = products.shape
     unit = 1 if size % ALIGNED else ALIGNED
-    power = 1 << (sources - 1).bit_length()
-    options = {"UNIT": unit, "SPLITS": SPLITS, "BLOCK": BLOCK, "SOURCES": power}
-    return (channels, size // unit, sources), options, -(-size // BLOCK)
+    options = {"UNIT": unit, "SPLITS": SPLITS, "BLOCK": TILE}
+    return (channels, size // unit, sources), options, -(-size // TILE)
 
 
 def depthwise(

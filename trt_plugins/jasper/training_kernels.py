@@ -1,7 +1,8 @@
 """Kernels of Jasper's training, in Triton.
 
 Batch norm of sums takes two passes, and its gradients take two. Rows are a channel's N values, of any of R
-`sources` of C channels: row r * C + c. A program computes BLOCK columns of a channel in all sources.
+`sources` of C channels: row r * C + c. A program computes BLOCK columns of a channel in all sources, one
+after the other: in a tile of one source and many columns the compiler lets each thread compute all of them.
 `units` * UNIT is N, so that the compiler knows how rows are aligned.
 
 Depthwise convolutions are products of windows, read where they lie, with banded Toeplitz matrices: a row of
@@ -39,7 +40,7 @@ def statistics_kernel(
 @triton.jit(do_not_specialize=["channels", "units", "sources"])
 def normalise_kernel(
     x, totals, squares, weight, bias, inside, out, means, deviations, variances, channels, units, sources,
-    epsilon, UNIT: tl.constexpr, SPLITS: tl.constexpr, BLOCK: tl.constexpr, SOURCES: tl.constexpr
+    epsilon, UNIT: tl.constexpr, SPLITS: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     """out (C, N): relu(the sum of the sources, each normalised) * inside (N,).
 
@@ -47,43 +48,38 @@ def normalise_kernel(
     """
     channel = tl.program_id(0)
     size = units * UNIT
-    source = tl.arange(0, SOURCES)
-    known = source < sources
-    row = source * channels + channel
-    begin = tl.cast(row, tl.int64) * size
-    part = row[:, None] * SPLITS + tl.arange(0, SPLITS)[None, :]
-    above = tl.sum(tl.load(totals + part, mask=known[:, None], other=0.0), 1) / size
-    square = tl.sum(tl.load(squares + part, mask=known[:, None], other=0.0), 1) / size
-    mean = tl.load(x + begin, mask=known, other=0.0).to(tl.float32) + above
-    variance = tl.maximum(square - above * above, 0.0)
-    deviation = tl.rsqrt(variance + epsilon)
-    if tl.program_id(1) == 0:
-        tl.store(means + row, mean, mask=known)
-        tl.store(deviations + row, deviation, mask=known)
-        tl.store(variances + row, variance * (size / (size - 1.0)), mask=known)
-    scale = tl.load(weight + row, mask=known, other=0.0) * deviation
-    offset = tl.load(bias + row, mask=known, other=0.0) - mean * scale
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     there = column < size
-    wanted = known[:, None] & there[None, :]
-    value = tl.load(x + begin[:, None] + column[None, :], mask=wanted, other=0.0).to(tl.float32)
-    y = tl.sum(value * scale[:, None] + offset[:, None], 0)
+    split = tl.arange(0, SPLITS)
+    y = tl.zeros((BLOCK,), tl.float32)
+    for source in range(sources):
+        row = source * channels + channel
+        begin = tl.cast(row, tl.int64) * size
+        above = tl.sum(tl.load(totals + row * SPLITS + split), 0) / size
+        square = tl.sum(tl.load(squares + row * SPLITS + split), 0) / size
+        mean = tl.load(x + begin).to(tl.float32) + above
+        variance = tl.maximum(square - above * above, 0.0)
+        deviation = tl.rsqrt(variance + epsilon)
+        if tl.program_id(1) == 0:
+            tl.store(means + row, mean)
+            tl.store(deviations + row, deviation)
+            tl.store(variances + row, variance * (size / (size - 1.0)))
+        scale = tl.load(weight + row) * deviation
+        offset = tl.load(bias + row) - mean * scale
+        y += tl.load(x + begin + column, mask=there, other=0.0).to(tl.float32) * scale + offset
     y = tl.maximum(y, 0.0) * tl.load(inside + column, mask=there, other=0.0).to(tl.float32)
     at = tl.cast(channel, tl.int64) * size + column
     tl.store(out + at, y.to(out.dtype.element_ty), mask=there)
 
 
 @triton.jit
-def before_sum(x, given, inside, channel, column, size, begin, wanted, mean, deviation, scale, offset):
-    """Of columns of a channel: normalised sources (SOURCES, BLOCK) and the gradient of their sum (BLOCK,)."""
+def before_relu(y, given, inside, channel, column, size):
+    """Of columns of a channel: the gradient of the sum y (BLOCK,) before ReLU and `inside`."""
     there = column < size
-    value = tl.load(x + begin[:, None] + column[None, :], mask=wanted, other=0.0).to(tl.float32)
-    value = (value - mean[:, None]) * deviation[:, None]
-    y = tl.sum(value * scale[:, None] + offset[:, None], 0)
     at = tl.cast(channel, tl.int64) * size + column
     gradient = tl.load(given + at, mask=there, other=0.0).to(tl.float32)
     gradient *= tl.load(inside + column, mask=there, other=0.0).to(tl.float32)
-    return value, tl.where(y > 0.0, gradient, 0.0)
+    return tl.where(y > 0.0, gradient, 0.0)
 
 
 @triton.jit(do_not_specialize=["channels", "units", "sources"])
@@ -109,9 +105,10 @@ def sums_kernel(
     for start in range(split * share, tl.minimum((split + 1) * share, size), BLOCK):
         column = start + tl.arange(0, BLOCK)
         wanted = known[:, None] & (column < size)[None, :]
-        value, gradient = before_sum(
-            x, given, inside, channel, column, size, begin, wanted, mean, deviation, scale, offset
-        )
+        value = tl.load(x + begin[:, None] + column[None, :], mask=wanted, other=0.0).to(tl.float32)
+        value = (value - mean[:, None]) * deviation[:, None]
+        y = tl.sum(value * scale[:, None] + offset[:, None], 0)
+        gradient = before_relu(y, given, inside, channel, column, size)
         of_weight += gradient[None, :] * value
         of_bias += gradient
     tl.store(weight_sums + row * SPLITS + split, tl.sum(of_weight, 1), mask=known)
@@ -121,35 +118,36 @@ def sums_kernel(
 @triton.jit(do_not_specialize=["channels", "units", "sources"])
 def gradients_kernel(
     x, given, weight, bias, inside, means, deviations, weight_sums, bias_sums, of_x, of_weight, of_bias,
-    channels, units, sources, UNIT: tl.constexpr, SPLITS: tl.constexpr, BLOCK: tl.constexpr,
-    SOURCES: tl.constexpr
+    channels, units, sources, UNIT: tl.constexpr, SPLITS: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     """From the sums of `sums_kernel` the gradients of x (R, C, N), and of weight and bias (R, C)."""
     channel = tl.program_id(0)
     size = units * UNIT
-    source = tl.arange(0, SOURCES)
-    known = source < sources
-    row = source * channels + channel
-    begin = tl.cast(row, tl.int64) * size
-    mean = tl.load(means + row, mask=known, other=0.0)
-    deviation = tl.load(deviations + row, mask=known, other=0.0)
-    scale = tl.load(weight + row, mask=known, other=0.0)
-    offset = tl.load(bias + row, mask=known, other=0.0)
-    split = tl.arange(0, SPLITS)
-    parts = tl.load(weight_sums + row[:, None] * SPLITS + split[None, :], mask=known[:, None], other=0.0)
-    weight_sum = tl.sum(parts, 1)
-    bias_sum = tl.sum(tl.load(bias_sums + channel * SPLITS + split), 0)
-    if tl.program_id(1) == 0:
-        tl.store(of_weight + row, weight_sum, mask=known)
-        tl.store(of_bias + row, bias_sum, mask=known)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    wanted = known[:, None] & (column < size)[None, :]
-    value, gradient = before_sum(
-        x, given, inside, channel, column, size, begin, wanted, mean, deviation, scale, offset
-    )
-    found = gradient[None, :] - bias_sum / size - value * (weight_sum / size)[:, None]
-    found *= (scale * deviation)[:, None]
-    tl.store(of_x + begin[:, None] + column[None, :], found.to(of_x.dtype.element_ty), mask=wanted)
+    there = column < size
+    split = tl.arange(0, SPLITS)
+    y = tl.zeros((BLOCK,), tl.float32)
+    for source in range(sources):
+        row = source * channels + channel
+        value = tl.load(x + tl.cast(row, tl.int64) * size + column, mask=there, other=0.0).to(tl.float32)
+        value = (value - tl.load(means + row)) * tl.load(deviations + row)
+        y += value * tl.load(weight + row) + tl.load(bias + row)
+    gradient = before_relu(y, given, inside, channel, column, size)
+    bias_sum = tl.sum(tl.load(bias_sums + channel * SPLITS + split), 0)
+    for source in range(sources):
+        row = source * channels + channel
+        begin = tl.cast(row, tl.int64) * size
+        weight_sum = tl.sum(tl.load(weight_sums + row * SPLITS + split), 0)
+        if tl.program_id(1) == 0:
+            tl.store(of_weight + row, weight_sum)
+            tl.store(of_bias + row, bias_sum)
+        deviation = tl.load(deviations + row)
+        value = tl.load(x + begin + column, mask=there, other=0.0).to(tl.float32)
+        value = (value - tl.load(means + row)) * deviation
+        found = (gradient - bias_sum / size - value * (weight_sum / size)) * (
+            tl.load(weight + row) * deviation
+        )
+        tl.store(of_x + begin + column, found.to(of_x.dtype.element_ty), mask=there)
 
 
 @triton.jit(do_not_specialize=["samples"])
