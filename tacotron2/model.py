@@ -193,20 +193,71 @@ class Decoder(nn.Module):
         self, frame: Tensor, memory: Tensor, processed_memory: Tensor, mask: Tensor, state: DecoderState
     ) -> tuple[Tensor, DecoderState]:
         """One step from a frame that has passed the prenet (B, P): -> gate logit (B,), the next state."""
-        attention_hidden, attention_cell = self.attention_rnn(
+        state = self._attend(frame, memory, processed_memory, mask, state)
+        attended, context = state.attention_hidden, state.attention_context
+        hidden, cell = self._decoder_cell(
+            torch.cat([attended, context], dim=1), (state.decoder_hidden, state.decoder_cell)
+        )
+        frame, gate = self._shown(torch.cat([hidden, context], dim=1))
+        return gate, state._replace(frame=frame, decoder_hidden=hidden, decoder_cell=cell)
+
+    def teach(
+        self, frames: Tensor, memory: Tensor, processed_memory: Tensor, mask: Tensor, state: DecoderState
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """All steps from known frames that have passed the prenet (S, B, P): -> frames (S, B, F), gate logits
+        (S, B) and alignment (S, B, N).
+
+        Attention sees nothing of the decoder's own LSTM, which so is computed for all steps at once.
+        """
+        steps = []
+        for frame in frames:
+            state = self._attend(frame, memory, processed_memory, mask, state)
+            steps.append((state.attention_hidden, state.attention_context, state.attention_weights))
+        attended, context, weights = map(torch.stack, zip(*steps, strict=True))
+        hidden = self._decoder_steps(torch.cat([attended, context], dim=2), state)
+        shown, gate = self._shown(torch.cat([hidden, context], dim=2))
+        return shown, gate, weights
+
+    def _attend(
+        self, frame: Tensor, memory: Tensor, processed_memory: Tensor, mask: Tensor, state: DecoderState
+    ) -> DecoderState:
+        """The state with the next step's attention."""
+        hidden, cell = self.attention_rnn(
             torch.cat([frame, state.attention_context], dim=1), (state.attention_hidden, state.attention_cell)
         )
-        attention_hidden = F.dropout(attention_hidden, self.p_attention_dropout, self.training)
+        hidden = F.dropout(hidden, self.p_attention_dropout, self.training)
         attended = (state.attention_weights, state.attention_cumulative)
-        context, weights = self.attention_layer(attention_hidden, memory, processed_memory, mask, *attended)
-        decoder_hidden, decoder_cell = self.decoder_rnn(
-            torch.cat([attention_hidden, context], dim=1), (state.decoder_hidden, state.decoder_cell)
+        context, weights = self.attention_layer(hidden, memory, processed_memory, mask, *attended)
+        return state._replace(
+            attention_hidden=hidden,
+            attention_cell=cell,
+            attention_context=context,
+            attention_weights=weights,
+            attention_cumulative=state.attention_cumulative + weights,
         )
-        decoder_hidden = F.dropout(decoder_hidden, self.p_decoder_dropout, self.training)
-        shown = torch.cat([decoder_hidden, context], dim=1)
-        gate, frame = self.gate_layer(shown).squeeze(1), self.linear_projection(shown)
-        cells = (attention_hidden, attention_cell, decoder_hidden, decoder_cell)
-        return gate, DecoderState(frame, *cells, weights, state.attention_cumulative + weights, context)
+
+    def _decoder_cell(self, x: Tensor, cells: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """A step of the decoder's LSTM: its next hidden state, with dropout, and cell."""
+        hidden, cell = self.decoder_rnn(x, cells)
+        return F.dropout(hidden, self.p_decoder_dropout, self.training), cell
+
+    def _decoder_steps(self, x: Tensor, state: DecoderState) -> Tensor:
+        """x (S, B, I) -> hidden states (S, B, H). Dropout is of what the next step gets: it takes single steps."""
+        cells = state.decoder_hidden, state.decoder_cell
+        if self.training and self.p_decoder_dropout:
+            hiddens = []
+            for one in x:
+                cells = self._decoder_cell(one, cells)
+                hiddens.append(cells[0])
+            return torch.stack(hiddens)
+        rnn = self.decoder_rnn
+        weights = [rnn.weight_ih, rnn.weight_hh, rnn.bias_ih, rnn.bias_hh]
+        start = [cell[None] for cell in cells]
+        return torch.lstm(x, start, weights, True, 1, 0.0, self.training, False, False)[0]
+
+    def _shown(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Hidden states with contexts (..., H + C) -> frames (..., F), gate logits (...)."""
+        return self.linear_projection(x), self.gate_layer(x).squeeze(-1)
 
 
 class Postnet(nn.Module):
@@ -308,7 +359,7 @@ class Tacotron2(nn.Module):
         if early:  # cut the steps behind the last stop
             made = min(len(frames), int(steps.max()) + 1)
             frames, gates, alignment = frames[:made], gates[:made], alignment[:made]
-        mel, lengths = self._join(frames), steps * self.config.n_frames_per_step
+        mel, lengths = self._join(torch.stack(frames, 1)), steps * self.config.n_frames_per_step
         return mel, lengths, torch.stack(gates, 1), torch.stack(alignment, 1), ~going
 
     def refine(self, mel: Tensor, lengths: Tensor | None = None) -> tuple[Tensor]:
@@ -373,22 +424,18 @@ class Tacotron2(nn.Module):
         noise = None if prenet_noise is None else prenet_noise[:, :steps].to(mel.dtype)
         shown = self.decoder.prenet(given, noise)
         mask = length_mask(lengths, symbols.size(1))
-        frames, gates, alignment = [], [], []
-        for frame in shown:
-            gate, state = self.decoder(frame, memory, processed_memory, mask, state)
-            frames.append(state.frame)
-            gates.append(gate)
-            alignment.append(state.attention_weights)
-        before, gate = self._join(frames), torch.stack(gates, 1)
+        frames, gates, alignment = self.decoder.teach(shown, memory, processed_memory, mask, state)
+        before, gate = self._join(frames.transpose(0, 1)), gates.T
         after = self.postnet(before)
         if self.config.mask_padding:
             padded = ~length_mask(mel_lengths, mel.size(2))
             before, after = (x.masked_fill(padded[:, None], 0.0) for x in (before, after))
             gate = gate.masked_fill(padded[:, :: self.config.n_frames_per_step], MASKED_GATE)
-        return Prediction(before, after, gate, torch.stack(alignment, 1))
+        return Prediction(before, after, gate, alignment.transpose(0, 1))
 
-    def _join(self, frames: list[Tensor]) -> Tensor:
-        return torch.stack(frames, 1).unflatten(2, (-1, self.config.n_mel_channels)).flatten(1, 2).mT
+    def _join(self, frames: Tensor) -> Tensor:
+        """Steps' values (B, S, F) -> mel (B, n_mels, T)."""
+        return frames.unflatten(2, (-1, self.config.n_mel_channels)).flatten(1, 2).mT
 
     def _check_inputs(self, symbols: Tensor, lengths: Tensor, noise: Tensor | None, limit: int) -> None:
         batch, n_symbols = symbols.shape

@@ -217,6 +217,23 @@ def test_training_reaches_every_parameter():
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in network.parameters())
 
 
+def test_the_decoders_steps_at_once_learn_what_single_steps_do():
+    """Dropout that hardly ever drops takes single steps, none at all a whole sequence."""
+    made = []
+    for dropout in (0.0, 1e-9):
+        nothing = {"p_attention_dropout": 0.0, "p_convolution_dropout": 0.0, "p_decoder_dropout": dropout}
+        network = build(n_frames_per_step=2, **nothing).train().requires_grad_(True)
+        symbols, lengths = batch_of_text()
+        torch.manual_seed(3)
+        noise, mel = torch.rand(2, 4, 3, TINY.prenet_dim), torch.randn(3, TINY.n_mel_channels, 8)
+        out = network(symbols, lengths, mel, torch.tensor([8, 6, 4]), noise)
+        (out.mel.square().mean() + out.gate.square().mean() + out.alignment.square().mean()).backward()
+        gradients = [p.grad for p in network.parameters()]
+        made.append([out.mel, out.gate, out.alignment, *gradients])
+    for one, other in zip(*made, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
