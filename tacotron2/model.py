@@ -242,7 +242,7 @@ class Decoder(nn.Module):
         return F.dropout(hidden, self.p_decoder_dropout, self.training), cell
 
     def _decoder_steps(self, x: Tensor, state: DecoderState) -> Tensor:
-        """x (S, B, I) -> hidden states (S, B, H). Dropout is of what the next step gets: it takes single steps."""
+        """x (S, B, I) -> hidden states (S, B, H); with dropout, which the next step sees, in single steps."""
         cells = state.decoder_hidden, state.decoder_cell
         if self.training and self.p_decoder_dropout:
             hiddens = []
