@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
+import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TextIO
 
 from common.cli.parser import USER_ERROR
 from common.errors import PACKAGES, InputError, install_advice
 
 FAULT = 1
-INTERRUPTED = 130
+INTERRUPTED = 128 + signal.SIGINT
+TERMINATED = 128 + signal.SIGTERM
+
+
+class Terminated(SystemExit):
+    """SIGTERM came: what is half made is removed on the way out, as after Ctrl-C."""
 
 
 def run(main: Callable[[], int | None]) -> None:
@@ -25,11 +33,15 @@ def run(main: Callable[[], int | None]) -> None:
     """
     warnings.showwarning = _show_warning
     try:
-        status = main() or 0
+        with _terminated_in_order():
+            status = main() or 0
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         status = INTERRUPTED
+    except Terminated:
+        print("terminated", file=sys.stderr)
+        status = TERMINATED
     except BrokenPipeError:
         # Who read our output has gone; Python must not try to flush to it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -47,6 +59,27 @@ def run(main: Callable[[], int | None]) -> None:
         )  # torch's, on a GPU
         status = _report("out of memory") if full else _report_fault(error)
     sys.exit(status)
+
+
+@contextlib.contextmanager
+def _terminated_in_order() -> Iterator[None]:
+    """SIGTERM raises `Terminated`, unless the system's own answer to it was changed. Servers answer it anew."""
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, lambda *_: None)  # the command timeout sends two: the other is not to stop tidying
+    if processes := sys.modules.get("multiprocessing"):
+        for process in processes.active_children():  # a terminal sends Ctrl-C to ours too
+            process.terminate()
+    raise Terminated(TERMINATED)
 
 
 def _words_of(error: OSError) -> str:

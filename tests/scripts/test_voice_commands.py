@@ -2,6 +2,7 @@
 
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import warnings
@@ -118,6 +119,13 @@ def test_make_voice_refuses_weights_without_a_config(tmp_path, run_here):
     status, _, errors = run_here(*words)
     assert status == 2 and "no whole safetensors file" in errors
     assert not (tmp_path / "new").exists()
+
+
+def test_sigterm_leaves_nothing_of_a_voice_that_is_made(trained, tmp_path, monkeypatch, run_here):
+    monkeypatch.setattr(make_voice, "write_model", lambda draft, source: os.kill(os.getpid(), signal.SIGTERM))
+    words = ("scripts/make_voice.py", tmp_path / "new", "--checkpoint", trained["hifigan"])
+    status, _, errors = run_here(*words, "--frontend", "english")
+    assert status == 143 and errors == "terminated\n" and not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
