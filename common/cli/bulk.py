@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TABLES = (".csv", ".jsonl", ".parquet")  # never phrases
 SHARD_SIZE = 500
-FOR_PHRASES = ("show_text", "save_mel", "plot", "subtitles", "listen", "timing")
+FOR_PHRASES = ("show_text", "save_mel", "plot", "subtitles", "listen", "listen_limit", "timing")
 
 
 def add_arguments(parser: Group) -> None:

@@ -29,12 +29,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.add_options(parser, "ear", "checkpoint", checkpoint="a recogniser's weights instead of an ear")
     options.add_options(parser, "backend", backend="onnx, torch or trt (default: onnx)")
     options.add_options(parser, "precision", "device", "threads")
-    text = f"share of a recording's words that may be heard as others (default: {LIMIT})"
-    parser.add_argument("--limit", type=float, default=LIMIT, metavar="SHARE", help=text)
+    text = f"share of a recording's words that may be heard as others, from 0 to 1 (default: {LIMIT})"
+    parser.add_argument("--limit", type=options.share, default=LIMIT, metavar="SHARE", help=text)
     parser.add_argument("--json", action="store_true", help="print all recordings as JSON, the worst first")
     args = parser.parse_args(argv)
-    if not args.limit >= 0:
-        raise InputError(f"--limit must be at least 0, not {args.limit:g}")
     corpus = read_corpus(args.folder)
 
     recogniser, _ = recogniser_from(args)
@@ -54,6 +52,9 @@ def read_corpus(folder: Path) -> list[Recording]:
     """Its recordings with their texts; an InputError where there are none."""
     metadata = folder / METADATA
     if not metadata.is_file():
+        if folder.is_file():
+            what = f"the corpus's folder, with {METADATA} and wavs/, or with NAME.txt beside sound files"
+            raise InputError(f"{folder} is a file: give {what}")
         if not folder.is_dir():
             raise FileNotFoundError(f"corpus {folder} not found")
         found = [one for one in find_recordings([folder], None) if one.reference is not None]

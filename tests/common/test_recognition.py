@@ -431,6 +431,9 @@ def test_a_corpus_is_compared_with_its_texts(run, noise, tmp_path):
     (tmp_path / "wavs" / "right.txt").write_text(text)
     assert run("check-corpus", tmp_path)[0] == 0
     assert "not found" in run("check-corpus", tmp_path / "none")[2]
+    status, _, errors = run("check-corpus", tmp_path / "wavs" / "right.wav")
+    assert status == 2 and "right.wav is a file: give the corpus's folder, with metadata.csv" in errors
+    assert "must be a share from 0 to 1" in run("check-corpus", tmp_path, "--limit", "30")[2]
     for content, message in ((b"\n", "metadata.csv is empty"), (b"it|\xe9\n", "line 1 is not UTF-8")):
         (tmp_path / "metadata.csv").write_bytes(content)
         status, _, errors = run("check-corpus", tmp_path)
