@@ -13,7 +13,7 @@ import pytest
 
 import melforge
 from common.cli import run as run_module
-from common.errors import InputError
+from common.errors import InputError, counted, with_article
 from melforge import __main__ as command
 from melforge.__main__ import COMMANDS, VOICE_COMMANDS
 
@@ -121,6 +121,11 @@ def test_a_file_where_a_folder_is_wanted_is_named(melforge_command, tmp_path):
     with pytest.raises(NotADirectoryError) as caught:
         (file / "a" / "b").mkdir()
     assert run_module._words_of(caught.value) == f"{file} is a file: give a folder"
+
+
+def test_nouns_agree_with_their_numbers():
+    assert [counted(number, "tensor") for number in (0, 1, 2)] == ["0 tensors", "1 tensor", "2 tensors"]
+    assert (with_article("acoustic model"), with_article("vocoder")) == ("an acoustic model", "a vocoder")
 
 
 def raising(error: BaseException):

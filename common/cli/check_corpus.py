@@ -9,7 +9,7 @@ from typing import Any
 
 from common.cli import options
 from common.cli.transcribe import models_that_hear, recogniser_from
-from common.errors import InputError
+from common.errors import InputError, counted
 from common.files import read_text
 from common.recognition.recordings import Recording, find_recordings
 
@@ -44,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for one in bad:
             print(f"{one['file']}: {describe(one)}")
             print(f"    text  {one['text']}\n    heard {one['heard']}")
-        print(f"{len(bad)} of {len(checked)} recordings differ from their texts")
+        of_all = f"{len(bad)} of {counted(len(checked), 'recording')}"
+        print(f"{of_all} {'differs from its text' if len(bad) == 1 else 'differ from their texts'}")
     return 1 if bad else 0
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common.cli import options
-from common.errors import InputError
+from common.errors import InputError, counted
 from common.files import require_writable
 
 
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         copy = driver.vocode(mel[None].astype(np.float32), lengths, controls)[0]
         args.output.mkdir(parents=True, exist_ok=True)
         write_audio(target, copy, source.mel.sampling_rate)
-    print(f"{args.output}: {len(copies)} files")
+    print(f"{args.output}: {counted(len(copies), 'file')}")
     return 0
 
 

@@ -63,7 +63,7 @@ def run(main: Callable[[], int | None]) -> None:
 
 @contextlib.contextmanager
 def _terminated_in_order() -> Iterator[None]:
-    """SIGTERM raises `Terminated`, unless the system's own answer to it was changed. Servers answer it anew."""
+    """SIGTERM raises `Terminated`, unless it is ignored or answered already. Servers answer it themselves."""
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from common.cli import options, run
-from common.errors import InputError
+from common.errors import InputError, counted
 from common.recognition.recordings import Recording, find_recordings
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def conclude(made: list[dict[str, Any]], pairs: Pairs, as_json: bool) -> None:
         print(json.dumps(content, indent=1, ensure_ascii=False))
     elif rate is not None:
         words = sum(len(reference) for reference, _ in pairs)
-        print(f"word error rate {100 * rate:.1f} % of {words} words in {len(pairs)} recordings")
+        where = f"{counted(words, 'word')} in {counted(len(pairs), 'recording')}"
+        print(f"word error rate {100 * rate:.1f} % of {where}")
 
 
 def make_parser() -> options.Parser:

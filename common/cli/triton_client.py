@@ -21,7 +21,7 @@ from common.cli.parser import USER_ERROR
 from common.cli.phrases import Phrase, describe_unspoken, read_phrases
 from common.cli.run import FAULT
 from common.cli.triton_transcribe import ENSEMBLE, transcribe
-from common.errors import InputError
+from common.errors import InputError, counted
 from common.serve.client import Address, ServerError
 from common.text import Unspoken
 from common.triton.client import CLIENTS, Client, Speech
@@ -138,7 +138,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         answers = threads.map(lambda phrase: clients.speak(phrase, parameters, args.stream), phrases)
         status, made = write_answers(zip(phrases, answers, strict=True), rate, args)
     passed = time.perf_counter() - begun
-    print(f"{len(phrases)} phrases, {made:.1f} s of audio in {passed:.2f} s: {made / passed:.1f} x real time")
+    speed = f"{made:.1f} s of audio in {passed:.2f} s: {made / passed:.1f} x real time"
+    print(f"{counted(len(phrases), 'phrase')}, {speed}")
     return status
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from common.cli.parser import USER_ERROR
 from common.cli.run import FAULT
 from common.cli.transcribe import NOTHING, Pairs, compare, conclude
+from common.errors import counted
 from common.recognition.recordings import Recording, find_recordings
 from common.serve.client import ServerError
 
@@ -67,7 +68,7 @@ def transcribe(args: argparse.Namespace, client: Callable[[], Client], threads: 
     conclude(made, pairs, args.json)
     if not args.json:
         speed = f"{seconds:.1f} s of audio in {passed:.2f} s: {seconds / passed:.1f} x real time"
-        print(f"{len(made)} recordings, {speed}", file=sys.stderr)
+        print(f"{counted(len(made), 'recording')}, {speed}", file=sys.stderr)
     return status
 
 

@@ -81,3 +81,13 @@ def test_what_are_no_ids_is_refused(ids, message, program, exported, tmp_path):
     words = [program, *exported, "-", tmp_path / "x.wav"]
     ran = subprocess.run(words, input=ids, capture_output=True, text=True)
     assert ran.returncode == 2 and ran.stderr == f"error: {message}\n"
+
+
+@pytest.mark.onnxruntime_headers
+@pytest.mark.slow
+@pytest.mark.parametrize("pace", ["fast", "", "0", "-1", "nan", "1e-9", "1.0x", "11"])
+def test_a_bad_pace_is_a_sentence(pace, program, tmp_path):
+    words = [program, tmp_path, tmp_path, "-", tmp_path / "x.wav", pace]
+    ran = subprocess.run(words, input="", capture_output=True, text=True)
+    assert ran.returncode == 2
+    assert ran.stderr == f"error: the pace must be a number from 0.1 to 10, not '{pace}'\n"
