@@ -120,7 +120,7 @@ def test_a_file_where_a_folder_is_wanted_is_named(melforge_command, tmp_path):
     assert melforge_command(*words) == (2, "", f"error: {file} is a file: give a folder\n")
     with pytest.raises(NotADirectoryError) as caught:
         (file / "a" / "b").mkdir()
-    assert run_module._words_of(caught.value) == f"{file} is a file: give a folder"
+    assert run_module.words_of(caught.value) == f"{file} is a file: give a folder"
 
 
 def test_nouns_agree_with_their_numbers():
@@ -144,6 +144,7 @@ def raising(error: BaseException):
             2,
             "error: a.wav: No such file or directory",
         ),
+        (IsADirectoryError(21, "Is a directory", "phrases"), 2, "error: phrases is a folder: give a file"),
         (FileNotFoundError("voice folder x not found"), 2, "error: voice folder x not found"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (MemoryError(), 2, "error: out of memory"),

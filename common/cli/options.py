@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.cli.parser import Group, Parser
 from common.cli.run import print_table
-from common.config.deployment import PRECISIONS
+from common.config.deployment import MOST_THREADS, PRECISIONS
 from common.config.typed import located
 from common.errors import InputError
 from common.registry import decoder_forms, names
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from common.recognition.listener import Listener
     from common.synthesis.warm_up import Warmed
 
-MOST_THREADS = 1024  # of an engine
 LISTEN_LIMIT = 0.15
 
 

@@ -52,7 +52,7 @@ def run(main: Callable[[], int | None]) -> None:
         package = (error.name or "").partition(".")[0]
         status = _report(install_advice(package)) if package in PACKAGES else _report_fault(error)
     except OSError as error:
-        status = _report(_words_of(error))
+        status = _report(words_of(error))
     except Exception as error:
         full = (
             isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
@@ -82,11 +82,16 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise Terminated(TERMINATED)
 
 
-def _words_of(error: OSError) -> str:
+def words_of(error: Exception) -> str:
+    """The sentence about what a user can mend."""
+    if not isinstance(error, OSError):
+        return str(error)
     path = Path(str(error.filename or ""))
     file = next((one for one in (path, *path.parents) if one.is_file()), None)
     if file and isinstance(error, FileExistsError | NotADirectoryError):
         return f"{file} is a file: give a folder"
+    if error.filename and isinstance(error, IsADirectoryError):
+        return f"{error.filename} is a folder: give a file"
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror or error}"
 

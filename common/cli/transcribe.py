@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from common.cli import options, run
+from common.cli.parser import USER_ERROR
 from common.errors import InputError, counted
 from common.recognition.recordings import Recording, find_recordings
 
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
 NOTHING = "(nothing heard)"
 Pairs = list[tuple[list[str], list[str]]]  # words of references, and of what was heard
-EPILOG = """examples:
+EPILOG = """A file that cannot be read is named, the rest is transcribed, and the exit status is 2.
+
+examples:
   %(prog)s speech.wav --timestamps
   %(prog)s recordings/ --json > transcripts.json              # NAME.txt beside a file is its reference
   %(prog)s --manifest dev-clean.json --checkpoint nvidia_jasper.pt
@@ -43,13 +47,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     pairs: Pairs = []
     made = []
     for recording, transcript in transcribe_files(recogniser, recordings, batch):
+        if isinstance(transcript, Exception):
+            print(f"error: {run.words_of(transcript)}", file=sys.stderr)
+            continue
         entry = {**recording.about(), **transcript.as_json()}
         compare(entry, recording.reference, recogniser.labels, pairs)
         made.append(entry)
         if not args.json:
             show(entry, args.timestamps, recording.name if len(recordings) > 1 else None)
-    conclude(made, pairs, args.json)
-    return 0
+    if made:
+        conclude(made, pairs, args.json)
+    return 0 if len(made) == len(recordings) else USER_ERROR
 
 
 def compare(entry: dict[str, Any], reference: str | None, labels: str, pairs: Pairs) -> None:

@@ -313,6 +313,8 @@ def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
         (("NAN",), "nan.wav: its samples are not all numbers that sound has"),
         (("SLOW",), "slow.wav: its rate is 1 Hz"),
         (("--manifest", "TEXT"), "line 1: not JSON"),
+        (("--manifest", "EMPTY"), "empty is a folder: give a manifest's file, or the"),
+        (("--manifest", "none.json"), "manifest none.json not found"),
         (("--manifest", "ENTRY"), "line 1: an entry needs audio_filepath"),
         (
             ("--manifest", "COPIES"),
@@ -359,6 +361,28 @@ def test_bad_input_is_a_sentence(run, noise, tmp_path, words, message):
     }
     status, out, errors = run("transcribe", *(tmp_path / names[w] if w in names else w for w in words))
     assert (status, out) == (2, "") and message in errors and errors.startswith("error: ")
+
+
+def test_files_that_cannot_be_read_are_named_and_the_rest_is_heard(run, noise, tmp_path):
+    folder = tmp_path / "sounds"
+    (folder / "folder.wav").mkdir(parents=True)
+    for name in ("a", "d"):
+        soundfile.write(folder / f"{name}.wav", noise, 16000)
+    _, text, _ = run("transcribe", folder / "a.wav")
+    (folder / "b.wav").write_text("no sound")
+    (folder / "c.wav").symlink_to("nothing.wav")
+    status, out, errors = run("transcribe", folder)
+    assert status == 2 and out == "".join(f"{folder / name}.wav: {text}" for name in ("a", "d"))
+    bad, gone = errors.splitlines()
+    assert bad.startswith(f"error: {folder / 'b.wav'}: it cannot be read as sound")
+    assert gone == f"error: sound file {folder / 'c.wav'} not found"
+    status, out, errors = run("transcribe", folder, "--json")
+    assert status == 2 and len(errors.splitlines()) == 2
+    assert [Path(one["file"]).stem for one in json.loads(out)["recordings"]] == ["a", "d"]
+    for name in ("a", "b", "c"):
+        (folder / f"{name}.txt").write_text(text)
+    status, out, errors = run("check-corpus", folder)
+    assert status == 2 and len(errors.splitlines()) == 2 and "0 of 1 recording differ" in out
 
 
 def test_ears_are_listed_exported_and_damage_is_named(run, ear, tmp_path):
