@@ -31,8 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from common.audio.sound_files import read_audio, resample, write_audio
     from common.synthesis.loading import choose_sources, make_driver
 
-    wanted = {"acoustic": None, "vocoder": args.vocoder}
-    source = choose_sources(wanted, args.voice, args.checkpoint, args.overrides)["vocoder"]
+    source = choose_sources({"vocoder": args.vocoder}, args.voice, args.checkpoint, args.overrides)["vocoder"]
     controls = options.controls_from(args)
     driver = make_driver(source, args.backend, deployment=args.deployments.get(source.model))
     for path, target in copies.items():

@@ -32,6 +32,7 @@ from common.text import Unspoken
 from common.triton.client import CLIENTS, Client, Speech
 
 SERVERS = {"http": "http://127.0.0.1:8000", "grpc": "http://127.0.0.1:8001"}
+LONGEST_WAIT = 1_000_000  # seconds: what sockets take ends somewhere
 EPILOG = """examples:
   %(prog)s phrases.txt -o speech
   %(prog)s phrases.txt -o speech --concurrency 8 --protocol grpc --server http://10.0.0.5:8001
@@ -101,8 +102,8 @@ def add_server_arguments(parser: options.Parser) -> None:
 
 def asked(args: argparse.Namespace) -> tuple[Address, dict[str, Any]]:
     """The server, and the controls as parameters of requests."""
-    if not args.timeout > 0:
-        raise InputError(f"--timeout must be positive, not {args.timeout:g}")
+    if not 0 < args.timeout < LONGEST_WAIT:
+        raise InputError(f"--timeout must be seconds above 0 and below {LONGEST_WAIT}, not {args.timeout:g}")
     controls = options.controls_from(args)
     parameters = {name: getattr(controls, name) for name in controls.asked()}
     return Address.parse(args.server or SERVERS[args.protocol]), parameters

@@ -91,6 +91,8 @@ def read_manifest(path: Path) -> list[Recording]:
     else:
         places = ((f"{path}, line {n}", line) for n, line in enumerate(text.splitlines(), 1))
         entries = [(where, _json(line, where)) for where, line in places if line.strip()]
+    if not entries:
+        raise InputError(f"manifest {path} is empty: write an entry for each recording")
     return [_recording(entry, path.parent, where) for where, entry in entries]
 
 

@@ -140,6 +140,7 @@ def test_an_ear_is_found_by_name_and_folder(ear, monkeypatch):
         ("smal", "unknown ear 'smal': did you mean 'small'"),
         ("a/b", "ear folder a/b not found"),
         ("EMPTY", "is not an ear: it has no ear.yaml"),
+        (__file__, "is a file: give the folder of an ear, with its ear.yaml, or its name"),
     ],
 )
 def test_what_is_no_ear_is_refused(ear, monkeypatch, tmp_path, name, message):
@@ -315,6 +316,7 @@ def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
         (("--manifest", "TEXT"), "line 1: not JSON"),
         (("--manifest", "EMPTY"), "empty is a folder: give a manifest's file, or the"),
         (("--manifest", "none.json"), "manifest none.json not found"),
+        (("--manifest", "NOTHING"), "nothing.json is empty: write an entry for each recording"),
         (("--manifest", "ENTRY"), "line 1: an entry needs audio_filepath"),
         (
             ("--manifest", "COPIES"),
@@ -336,6 +338,7 @@ def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
 def test_bad_input_is_a_sentence(run, noise, tmp_path, words, message):
     soundfile.write(tmp_path / "it.wav", noise, 16000)
     (tmp_path / "text.wav").write_text("no sound")
+    (tmp_path / "nothing.json").write_text("\n")
     (tmp_path / "entry.json").write_text('{"text": "a"}')
     (tmp_path / "latin.json").write_bytes('\n{"text": "é"}'.encode("latin-1"))
     good = {"files": [{"fname": "it.wav", "speed": 1}]}
@@ -349,7 +352,7 @@ def test_bad_input_is_a_sentence(run, noise, tmp_path, words, message):
     soundfile.write(tmp_path / "nan.wav", noise * np.nan, 16000, subtype="FLOAT")
     soundfile.write(tmp_path / "slow.wav", noise, 1)
     names = {
-        **{name.upper(): f"{name}.json" for name in ("copies", "behind", "negative", "no-number")},
+        **{name.upper(): f"{name}.json" for name in ("copies", "behind", "negative", "no-number", "nothing")},
         "NAN": "nan.wav",
         "SLOW": "slow.wav",
         "LATIN": "latin.json",

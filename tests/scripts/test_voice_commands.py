@@ -185,6 +185,9 @@ def test_copy_synthesis_overwrites_nothing(tiny_voice, tmp_path, run_here):
     status, _, errors = run_here(*command, "-o", tmp_path / "out")
     assert status == 2 and f"{tmp_path / 'in.wav'}: 300 samples are too few" in errors
     assert not (tmp_path / "out").exists()
+    acoustic = ROOT / "tests" / "golden" / "fastpitch" / "checkpoint.pt"
+    status, _, errors = run_here(*command, "-o", tmp_path / "out", "--checkpoint", acoustic)
+    assert status == 2 and "checkpoint.pt is a fastpitch, an acoustic model: give a vocoder\n" in errors
     status, _, errors = run_here(*command, "-o", tmp_path / "in.wav" / "out")
     assert status == 2 and "in.wav is a file: give a folder" in errors
     assert (tmp_path / "in.wav").read_bytes() == before
