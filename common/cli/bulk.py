@@ -132,6 +132,8 @@ def require_fitting(args: argparse.Namespace) -> None:
     """An InputError for what a table cannot have."""
     if args.input is None or args.input == "-":
         raise InputError("--format, for tables of texts, needs a file: give -i FILE")
+    if Path(args.input).is_dir():
+        raise InputError(f"{args.input} is a folder: give a table of texts")
     if not Path(args.input).is_file():
         raise FileNotFoundError(f"{args.input} not found")
     if args.output is None or args.output == "-":
