@@ -20,6 +20,7 @@
 constexpr int RATE = 22050;             // samples per second
 constexpr float LONGEST_SYMBOL = 75.f;  // frames; what is longer is an error of the network
 constexpr double FADE = 0.004;          // seconds at both ends of an utterance
+constexpr double LONGEST_PAUSE = 3600;  // seconds
 
 struct Utterance {
     double pause = 0;  // seconds after it
@@ -121,11 +122,13 @@ std::vector<Utterance> read_utterances(std::istream& file) {
     std::vector<Utterance> utterances;
     std::string line;
     while (std::getline(file, line)) {
+        if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
         std::istringstream words(line);
         Utterance one;
-        if (!(words >> one.pause)) continue;
+        words >> one.pause;
         for (int64_t id; words >> id;) one.ids.push_back(id);
-        if (one.ids.empty() || !words.eof() || one.pause < 0)
+        const bool below = std::any_of(one.ids.begin(), one.ids.end(), [](int64_t id) { return id < 0; });
+        if (one.ids.empty() || below || !words.eof() || !(0 <= one.pause && one.pause <= LONGEST_PAUSE))
             throw std::runtime_error("not a line of a pause and symbol ids: " + line);
         utterances.push_back(std::move(one));
     }

@@ -75,7 +75,14 @@ def test_the_program_speaks_as_melforge_does(program, exported, tiny_voice, tmp_
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("ids", "message"),
-    [("", "no symbol ids to speak"), ("0.1 5 x 7", "not a line of a pause and symbol ids: 0.1 5 x 7")],
+    [
+        ("", "no symbol ids to speak"),
+        (" \n\t\n", "no symbol ids to speak"),
+        *(
+            (line, f"not a line of a pause and symbol ids: {line}")
+            for line in ("0.1 5 x 7", "x 5", "0.1", "0.1 5 -7", "nan 5", "-1 5", "1e12 5", "1e999 5")
+        ),
+    ],
 )
 def test_what_are_no_ids_is_refused(ids, message, program, exported, tmp_path):
     words = [program, *exported, "-", tmp_path / "x.wav"]
