@@ -251,6 +251,11 @@ def test_another_mel_than_the_weights_were_trained_with_is_refused(tiny_voice, t
             choose_sources(wanted, tiny_voice, checkpoints, both)
 
 
+def test_a_mel_that_is_refused_is_not_printed(infer):
+    with pytest.raises(InputError, match="was trained with sampling_rate 22050, not 16000"):
+        infer("--print-hparams", "--set", "sampling_rate=16000")
+
+
 def test_a_published_checkpoints_mel_can_be_set():
     golden = Path(__file__).parents[1] / "golden"
     checkpoints = [str(golden / model / "checkpoint.pt") for model in ("fastpitch", "waveglow")]
