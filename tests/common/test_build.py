@@ -275,6 +275,14 @@ def test_what_no_engine_can_be_is_refused_before_the_export(trained, monkeypatch
     assert not list(tmp_path.iterdir())
 
 
+def test_no_engine_is_built_where_another_cannot_be(tiny_voice, monkeypatch):
+    monkeypatch.setattr(api, "load_tensorrt", lambda flavour=None: PRETENDED)
+    monkeypatch.setattr(build, "build_stage", lambda *how: pytest.fail("it builds"))
+    words = ["--voice", str(tiny_voice), "--set", "hifigan.trt_max_output_seq_len=999999"]
+    with pytest.raises(InputError, match="a bucket of 999999"):
+        build_command_line(words)
+
+
 def test_what_was_not_compared_is_listed_once(trained, monkeypatch, tmp_path, capsys):
     """With --all a stage has two engines, of one graph."""
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
