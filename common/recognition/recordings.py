@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,8 +117,8 @@ def _recording(entry: Any, folder: Path, where: str) -> Recording:
         raise InputError(f"{where}: an entry needs {need}")
     piece = {key: entry[key] for key in ("offset", "duration") if entry.get(key) is not None}
     for key, value in piece.items():
-        if not isinstance(value, int | float) or not 0 <= value < math.inf or value is True:
-            raise InputError(f"{where}: {key} must be a number of seconds from 0 on, not {value!r}")
+        if not isinstance(value, int | float) or not 0 <= value <= sys.float_info.max or value is True:
+            raise InputError(f"{where}: {key} must be a number of seconds from 0 on, not {value!r:.40}")
     return Recording(folder / name, reference, **piece)
 
 

@@ -324,6 +324,7 @@ def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
         ),
         (("--manifest", "BEHIND"), "it.wav: it ends at 2.5 s, and the piece that is asked for begins at 9 s"),
         (("--manifest", "NEGATIVE"), "line 1: offset must be a number of seconds from 0 on, not -1"),
+        (("--manifest", "HUGE"), f"line 1: offset must be a number of seconds from 0 on, not 1{'0' * 39}\n"),
         (("--manifest", "NO-NUMBER"), "line 1: duration must be a number of seconds from 0 on, not nan"),
         (("--manifest", "LATIN"), "latin.json line 2 is not UTF-8 (byte 0xe9): save the file as UTF-8"),
         (("LATIN-TEXT",), "said.txt line 1 is not UTF-8 (byte 0xe9)"),
@@ -343,7 +344,8 @@ def test_bad_input_is_a_sentence(run, noise, tmp_path, words, message):
     (tmp_path / "latin.json").write_bytes('\n{"text": "é"}'.encode("latin-1"))
     good = {"files": [{"fname": "it.wav", "speed": 1}]}
     (tmp_path / "copies.json").write_text(json.dumps([good, {"files": [{"fname": "it.wav", "speed": 0.9}]}]))
-    for name, offset, duration in (("behind", 9, 1), ("negative", -1, 1), ("no-number", 0, float("nan"))):
+    pieces = ("behind", 9, 1), ("negative", -1, 1), ("huge", 10**400, 1), ("no-number", 0, float("nan"))
+    for name, offset, duration in pieces:
         entry = {"audio_filepath": "it.wav", "offset": offset, "duration": duration}
         (tmp_path / f"{name}.json").write_text(json.dumps(entry))
     soundfile.write(tmp_path / "said.wav", noise, 16000)
@@ -352,7 +354,10 @@ def test_bad_input_is_a_sentence(run, noise, tmp_path, words, message):
     soundfile.write(tmp_path / "nan.wav", noise * np.nan, 16000, subtype="FLOAT")
     soundfile.write(tmp_path / "slow.wav", noise, 1)
     names = {
-        **{name.upper(): f"{name}.json" for name in ("copies", "behind", "negative", "no-number", "nothing")},
+        **{
+            name.upper(): f"{name}.json"
+            for name in ("copies", "behind", "negative", "huge", "no-number", "nothing")
+        },
         "NAN": "nan.wav",
         "SLOW": "slow.wav",
         "LATIN": "latin.json",
