@@ -26,6 +26,15 @@ def unknown(what: str, name: object, available: Iterable[str]) -> str:
     return f"unknown {what} {name!r}: {hint}available: {', '.join(available) or 'none'}"
 
 
+def with_article(noun: str) -> str:
+    return f"{'an' if noun[:1] in 'aeio' else 'a'} {noun}"
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 tensor", "2 tensors"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 INSTALL = "run python3 -m venv .venv && .venv/bin/pip install -e . in the checkout, then use .venv/bin/python"
 # Each package that may be missing, and the extra of pyproject.toml that brings it ("": the base install).
 PACKAGES = {

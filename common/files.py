@@ -25,6 +25,14 @@ def require_writable(folder: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
 
 
+def require_writable_file(path: Path) -> None:
+    """The same of a file, whose folder is there or may be made; a device such as /dev/null may be written."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not path.exists():
+        require_writable(path.parent)
+
+
 @contextlib.contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """A path to write to. The file there takes the place of `path` once it is whole; else it is removed."""

@@ -1,14 +1,19 @@
 """The public face: `import melforge`, the command, its exit statuses, and a clone without an install."""
 
+import multiprocessing
+import os
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
 import melforge
 from common.cli import run as run_module
-from common.errors import InputError
+from common.errors import InputError, counted, with_article
 from melforge import __main__ as command
 from melforge.__main__ import COMMANDS, VOICE_COMMANDS
 
@@ -115,7 +120,12 @@ def test_a_file_where_a_folder_is_wanted_is_named(melforge_command, tmp_path):
     assert melforge_command(*words) == (2, "", f"error: {file} is a file: give a folder\n")
     with pytest.raises(NotADirectoryError) as caught:
         (file / "a" / "b").mkdir()
-    assert run_module._words_of(caught.value) == f"{file} is a file: give a folder"
+    assert run_module.words_of(caught.value) == f"{file} is a file: give a folder"
+
+
+def test_nouns_agree_with_their_numbers():
+    assert [counted(number, "tensor") for number in (0, 1, 2)] == ["0 tensors", "1 tensor", "2 tensors"]
+    assert (with_article("acoustic model"), with_article("vocoder")) == ("an acoustic model", "a vocoder")
 
 
 def raising(error: BaseException):
@@ -134,6 +144,7 @@ def raising(error: BaseException):
             2,
             "error: a.wav: No such file or directory",
         ),
+        (IsADirectoryError(21, "Is a directory", "phrases"), 2, "error: phrases is a folder: give a file"),
         (FileNotFoundError("voice folder x not found"), 2, "error: voice folder x not found"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (MemoryError(), 2, "error: out of memory"),
@@ -158,6 +169,44 @@ def test_the_exit_status_tells_whose_fault_it_is(error, status, sentence, capsys
         run_module.run(raising(error))
     assert stopped.value.code == status
     assert capsys.readouterr().err == f"{sentence}\n"
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_sigterm_ends_a_command_in_order(times, tmp_path, capsys, monkeypatch):
+    """And the processes that it began. A second signal does not stop what is being removed."""
+    monkeypatch.setattr("sys.argv", ["melforge"])
+    before = signal.getsignal(signal.SIGTERM)
+    child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
+    child.start()
+
+    def main() -> None:
+        with tempfile.TemporaryDirectory(dir=tmp_path):
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(60)
+            finally:
+                for _ in range(times - 1):
+                    os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(SystemExit) as stopped:
+        run_module.run(main)
+    assert stopped.value.code == 143 and capsys.readouterr().err == "terminated\n"
+    assert not list(tmp_path.iterdir()) and signal.getsignal(signal.SIGTERM) == before
+    child.join(10)
+    assert child.exitcode == -signal.SIGTERM
+
+
+def test_a_command_leaves_another_answer_to_sigterm_alone(monkeypatch):
+    """Who began it may let it ignore the signal, or have a server's answer."""
+    monkeypatch.setattr("sys.argv", ["melforge"])
+    came = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            run_module.run(lambda: os.kill(os.getpid(), signal.SIGTERM))
+        assert stopped.value.code == 0 and came == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize("how", ["--debug", "MELFORGE_DEBUG"])

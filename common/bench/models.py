@@ -291,13 +291,14 @@ def build_engines(source: ModelSource, deployment: Deployment, decoder: str | No
     """The engines that TensorRT will run, where they are not built yet: building them is not timed."""
     from common.engines.tensorrt.api import load_tensorrt
     from common.engines.tensorrt.build import build_or_read
-    from common.engines.tensorrt.engine_file import engine_files, needed_stages
+    from common.engines.tensorrt.engine_file import engine_files, needed_stages, require_possible
     from common.export.to_onnx import with_graphs
 
     if deployment.no_build:
         return
     trt = load_tensorrt()
     stages = needed_stages(source, deployment, decoder)
+    require_possible(stages, source, deployment)
     source = with_graphs(source, stages)
     for file in engine_files(stages, source, deployment, trt):
         build_or_read(file, source, trt, deployment)

@@ -306,8 +306,13 @@ def time_process(command: list[str]) -> tuple[float, int, dict[str, Any]]:
     start = time.perf_counter()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(command, stdout=out, stderr=errors, env=environment)
-        # Not process.wait(): only this tells the memory of this one process.
-        _, status, usage = os.wait4(process.pid, 0)
+        try:
+            # Not process.wait(): only this tells the memory of this one process.
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:  # SIGTERM came to this process alone
+            process.kill()
+            process.wait()
+            raise
         process.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.perf_counter() - start
         out.seek(0)

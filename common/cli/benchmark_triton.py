@@ -14,6 +14,7 @@ from common.cli.benchmark_server import conclude
 from common.cli.triton_client import add_server_arguments, asked, reported
 from common.cli.triton_transcribe import ENSEMBLE
 from common.errors import InputError
+from common.files import require_writable
 
 if TYPE_CHECKING:
     from common.bench.triton_load import TritonLoad
@@ -88,6 +89,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     address, parameters = asked(args)
+    if args.out:
+        require_writable(args.out)
     if args.transcribe:
         return measure_recognisers(args, address, parameters)
     if args.seconds:

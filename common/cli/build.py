@@ -58,10 +58,12 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
 
     trt = load_tensorrt(args.tensorrt)
     rows = []
-    for stored in read_sources(args, model):
-        source = override(stored, args.overrides.get(stored.model, {}))
+    chosen = [override(one, args.overrides.get(one.model, {})) for one in read_sources(args, model)]
+    stages_of = [possible_stages(source, args) for source in chosen]  # before the long part
+    for source, stages in zip(chosen, stages_of, strict=True):
+        source = with_its_graphs(source, stages, args)
         for deployment in deployments(args, source.model):
-            for file, made in build_model(source, deployment, trt, args):
+            for file, made in build_model(source, stages, deployment, trt, args.force):
                 rows.append(report(file, made))
                 if not args.json:
                     print(f"{file.path}{'' if made else ' (there already)'}", flush=True)
@@ -129,19 +131,35 @@ def deployments(args: argparse.Namespace, model: str) -> list[Deployment]:
     return [replace(stated, use_fp16=half) for half in ((False, True) if both else (stated.use_fp16,))]
 
 
-def build_model(source: Any, deployment: Deployment, trt: Any, args: argparse.Namespace):
+def possible_stages(source: Any, args: argparse.Namespace) -> Any:
+    """The stages that a model's engines are of; an InputError for what no engine can be."""
+    from common.engines.tensorrt.engine_file import needed_stages, require_possible
+
+    hows = deployments(args, source.model)
+    stages = needed_stages(source, hows[0], args.decoder, args.all)  # whatever the precision
+    for deployment in hows:
+        require_possible(stages, source, deployment)
+    return stages
+
+
+def with_its_graphs(source: Any, stages: Any, args: argparse.Namespace) -> Any:
+    """A model with the graphs of these stages, which are exported if need be."""
+    if all(stage.name in source.graphs for stage in stages):
+        return source
+    require_torch(f"exporting {source.weights} to ONNX")
+    from common.export.to_onnx import CHECK_SECONDS, not_checked, with_graphs
+
+    source = with_graphs(source, stages, 0 if args.no_check else CHECK_SECONDS)
+    options.tell_not_checked(source, not_checked(source, stages))
+    return source
+
+
+def build_model(source: Any, stages: Any, deployment: Deployment, trt: Any, force: bool):
     """Builds a model's engines one after the other; each with whether it was made now."""
     from common.engines.tensorrt.build import build_stage
-    from common.engines.tensorrt.engine_file import engine_files, needed_stages
+    from common.engines.tensorrt.engine_file import engine_files
 
-    stages = needed_stages(source, deployment, args.decoder, args.all)
-    if any(stage.name not in source.graphs for stage in stages):
-        require_torch(f"exporting {source.weights} to ONNX")
-        from common.export.to_onnx import CHECK_SECONDS, not_checked, with_graphs
-
-        source = with_graphs(source, stages, 0 if args.no_check else CHECK_SECONDS)
-        options.tell_not_checked(source, not_checked(source, stages))
-    force = args.force or deployment.trt_force_build
+    force = force or deployment.trt_force_build
     for file in engine_files(stages, source, deployment, trt):
         yield file, build_stage(file, source, trt, force, deployment.trt_max_ws_size)
 

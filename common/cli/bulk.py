@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TABLES = (".csv", ".jsonl", ".parquet")  # never phrases
 SHARD_SIZE = 500
-FOR_PHRASES = ("show_text", "save_mel", "plot", "subtitles", "listen", "timing")
+FOR_PHRASES = ("show_text", "save_mel", "plot", "subtitles", "listen", "listen_limit", "timing")
 
 
 def add_arguments(parser: Group) -> None:
@@ -132,6 +132,8 @@ def require_fitting(args: argparse.Namespace) -> None:
     """An InputError for what a table cannot have."""
     if args.input is None or args.input == "-":
         raise InputError("--format, for tables of texts, needs a file: give -i FILE")
+    if Path(args.input).is_dir():
+        raise InputError(f"{args.input} is a folder: give a table of texts")
     if not Path(args.input).is_file():
         raise FileNotFoundError(f"{args.input} not found")
     if args.output is None or args.output == "-":

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from common.cli import options
+from common.cli.parser import USER_ERROR
+from common.cli.run import words_of
 from common.cli.transcribe import models_that_hear, recogniser_from
-from common.errors import InputError
+from common.errors import InputError, counted
 from common.files import read_text
-from common.recognition.recordings import Recording, find_recordings
+from common.recognition.recordings import Recording, Unreadable, find_recordings
 
 METADATA = "metadata.csv"
 LIMIT = 0.3
 EPILOG = """A recording is listed where more than --limit of its words are heard as others, or where words of
-its text are left out or said twice. The exit status is 1 if there are any. An ear mistakes words too: listen
-to what is listed."""
+its text are left out or said twice. The exit status is 1 if there are any, and 2 if some sound files cannot
+be read. An ear mistakes words too: listen to what is listed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,31 +32,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.add_options(parser, "ear", "checkpoint", checkpoint="a recogniser's weights instead of an ear")
     options.add_options(parser, "backend", backend="onnx, torch or trt (default: onnx)")
     options.add_options(parser, "precision", "device", "threads")
-    text = f"share of a recording's words that may be heard as others (default: {LIMIT})"
-    parser.add_argument("--limit", type=float, default=LIMIT, metavar="SHARE", help=text)
+    text = f"share of a recording's words that may be heard as others, from 0 to 1 (default: {LIMIT})"
+    parser.add_argument("--limit", type=options.share, default=LIMIT, metavar="SHARE", help=text)
     parser.add_argument("--json", action="store_true", help="print all recordings as JSON, the worst first")
     args = parser.parse_args(argv)
-    if not args.limit >= 0:
-        raise InputError(f"--limit must be at least 0, not {args.limit:g}")
     corpus = read_corpus(args.folder)
 
     recogniser, _ = recogniser_from(args)
-    checked = sorted(check(recogniser, corpus), key=lambda one: (-one["wer"], one["file"]))
+    found = list(check(recogniser, corpus))
+    unread = [one for one in found if isinstance(one, Exception)]
+    for error in unread:
+        print(f"error: {words_of(error)}", file=sys.stderr)
+    checked = [one for one in found if not isinstance(one, Exception)]
+    checked.sort(key=lambda one: (-one["wer"], one["file"]))
     bad = [one for one in checked if one["wer"] > args.limit or one["left_out"] or one["again"]]
     if args.json:
         print(json.dumps(checked, indent=1, ensure_ascii=False))
-    else:
+    elif checked:
         for one in bad:
             print(f"{one['file']}: {describe(one)}")
             print(f"    text  {one['text']}\n    heard {one['heard']}")
-        print(f"{len(bad)} of {len(checked)} recordings differ from their texts")
-    return 1 if bad else 0
+        of_all = f"{len(bad)} of {counted(len(checked), 'recording')}"
+        print(f"{of_all} {'differs from its text' if len(bad) == 1 else 'differ from their texts'}")
+    return USER_ERROR if unread else 1 if bad else 0
 
 
 def read_corpus(folder: Path) -> list[Recording]:
     """Its recordings with their texts; an InputError where there are none."""
     metadata = folder / METADATA
     if not metadata.is_file():
+        if folder.is_file():
+            what = f"the corpus's folder, with {METADATA} and wavs/, or with NAME.txt beside sound files"
+            raise InputError(f"{folder} is a file: give {what}")
         if not folder.is_dir():
             raise FileNotFoundError(f"corpus {folder} not found")
         found = [one for one in find_recordings([folder], None) if one.reference is not None]
@@ -76,14 +86,19 @@ def read_corpus(folder: Path) -> list[Recording]:
     return found
 
 
-def check(recogniser, corpus: Sequence[Recording]) -> Iterator[dict[str, Any]]:
-    """What is heard in each recording, and how that differs from its text."""
+def check(recogniser, corpus: Sequence[Recording]) -> Iterator[dict[str, Any] | Unreadable]:
+    """What is heard in each recording, and how that differs from its text, or why it cannot be read."""
     from tqdm import tqdm
 
     from common.recognition.listener import hear_again
 
     for recording in tqdm(corpus, desc="checking", unit=" files", leave=False, disable=None):
-        found = hear_again(recogniser, *recording.read(), recording.reference or "")
+        try:
+            audio = recording.read()
+        except (InputError, OSError) as error:
+            yield error
+            continue
+        found = hear_again(recogniser, *audio, recording.reference or "")
         left_out, again = found.alignment.left_out, found.alignment.again
         yield {
             "file": str(recording.path),

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common.cli import options
-from common.errors import InputError
+from common.errors import InputError, counted
+from common.files import require_writable
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,6 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.add_control_arguments(parser, "denoising_strength", "sigma", "seed")
     args = parser.parse_args(argv)
     copies = name_copies(args.inputs, args.output)
+    require_writable(args.output)
 
     import numpy as np
 
@@ -29,11 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     from common.audio.sound_files import read_audio, resample, write_audio
     from common.synthesis.loading import choose_sources, make_driver
 
-    wanted = {"acoustic": None, "vocoder": args.vocoder}
-    source = choose_sources(wanted, args.voice, args.checkpoint, args.overrides)["vocoder"]
+    source = choose_sources({"vocoder": args.vocoder}, args.voice, args.checkpoint, args.overrides)["vocoder"]
     controls = options.controls_from(args)
     driver = make_driver(source, args.backend, deployment=args.deployments.get(source.model))
-    args.output.mkdir(parents=True, exist_ok=True)
     for path, target in copies.items():
         audio = resample(*read_audio(path), source.mel.sampling_rate)
         try:
@@ -42,8 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise InputError(f"{path}: {error}") from None
         lengths = np.array([mel.shape[-1]])
         copy = driver.vocode(mel[None].astype(np.float32), lengths, controls)[0]
+        args.output.mkdir(parents=True, exist_ok=True)
         write_audio(target, copy, source.mel.sampling_rate)
-    print(f"{args.output}: {len(copies)} files")
+    print(f"{args.output}: {counted(len(copies), 'file')}")
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.cli.parser import Group, Parser
 from common.cli.run import print_table
-from common.config.deployment import PRECISIONS
+from common.config.deployment import MOST_THREADS, PRECISIONS
 from common.config.typed import located
 from common.errors import InputError
 from common.registry import decoder_forms, names
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from common.recognition.listener import Listener
     from common.synthesis.warm_up import Warmed
 
-MOST_THREADS = 1024  # of an engine
+LISTEN_LIMIT = 0.15
 
 
 def positive(text: str, least: int = 1) -> int:
@@ -31,13 +31,13 @@ def positive(text: str, least: int = 1) -> int:
 
 
 def share(text: str) -> float:
-    """A number from 0 on; it may be above 1, where words are heard that were not spoken."""
+    """A number from 0 to 1."""
     try:
         number = float(text)
     except ValueError:
         number = -1.0
-    if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a number from 0 on, not {text!r}")
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"must be a share from 0 to 1, such as 0.3 for 30 %, not {text!r}")
     return number
 
 
@@ -88,8 +88,8 @@ SHARED: dict[str, dict[str, Any]] = {
         "the exit status is 1 where it is above --listen-limit",
     },
     "listen-limit": {
-        **{"type": share, "default": 0.15, "metavar": "SHARE"},
-        "help": "of words that may be heard as others (default: 0.15)",
+        **{"type": share, "metavar": "SHARE"},
+        "help": f"of words that may be heard as others, from 0 to 1 (default: {LISTEN_LIMIT})",
     },
     "batch-size": {"type": positive, "metavar": "N", "help": "utterances at a time"},
     "align": {
@@ -189,6 +189,8 @@ def load_from(args: argparse.Namespace):
 def listener_from(args: argparse.Namespace) -> Listener | None:
     """What hears the speech, where `--listen` asks for it."""
     if args.listen is None:
+        if args.listen_limit is not None:
+            raise InputError("--listen-limit is for --listen: give that too, or leave the limit out")
         return None
     from common.recognition.listener import Listener
     from common.recognition.loading import load_recogniser
@@ -196,7 +198,11 @@ def listener_from(args: argparse.Namespace) -> Listener | None:
 
     if not args.listen and not list_ears():
         raise InputError(f"there is no ear in {ears_folder()}: give one with --listen FOLDER")
-    return Listener(load_recogniser(args.listen or None, threads=args.threads), args.listen_limit)
+    return Listener(load_recogniser(args.listen or None, threads=args.threads), listen_limit(args))
+
+
+def listen_limit(args: argparse.Namespace) -> float:
+    return LISTEN_LIMIT if args.listen_limit is None else args.listen_limit
 
 
 def tell_not_checked(source, lines: list[str]) -> None:

@@ -349,7 +349,10 @@ class Parser(Group):
         built = {f.name: getattr(one, f.name) for one in values.built for f in fields(one)}
         unstated = Entry(None, DEFAULT)
         lines += [line(name, value, entries.get(name, unstated).place) for name, value in built.items()]
+        from common.synthesis.loading import override
+
         for model, settings in models.items():
+            override(found[model][0], settings.overrides)  # what would be refused does not hold
             lines.append(f"{model}:\n")
             lines += [f"  {text}" for text in model_settings.describe(model, settings, *found[model])]
         return "".join(lines)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
+import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TextIO
 
 from common.cli.parser import USER_ERROR
 from common.errors import PACKAGES, InputError, install_advice
 
 FAULT = 1
-INTERRUPTED = 130
+INTERRUPTED = 128 + signal.SIGINT
+TERMINATED = 128 + signal.SIGTERM
+
+
+class Terminated(SystemExit):
+    """SIGTERM came: what is half made is removed on the way out, as after Ctrl-C."""
 
 
 def run(main: Callable[[], int | None]) -> None:
@@ -25,11 +33,15 @@ def run(main: Callable[[], int | None]) -> None:
     """
     warnings.showwarning = _show_warning
     try:
-        status = main() or 0
+        with _terminated_in_order():
+            status = main() or 0
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         status = INTERRUPTED
+    except Terminated:
+        print("terminated", file=sys.stderr)
+        status = TERMINATED
     except BrokenPipeError:
         # Who read our output has gone; Python must not try to flush to it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -40,7 +52,7 @@ def run(main: Callable[[], int | None]) -> None:
         package = (error.name or "").partition(".")[0]
         status = _report(install_advice(package)) if package in PACKAGES else _report_fault(error)
     except OSError as error:
-        status = _report(_words_of(error))
+        status = _report(words_of(error))
     except Exception as error:
         full = (
             isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
@@ -49,11 +61,37 @@ def run(main: Callable[[], int | None]) -> None:
     sys.exit(status)
 
 
-def _words_of(error: OSError) -> str:
+@contextlib.contextmanager
+def _terminated_in_order() -> Iterator[None]:
+    """SIGTERM raises `Terminated`, unless it is ignored or answered already. Servers answer it themselves."""
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, lambda *_: None)  # the command timeout sends two: the other is not to stop tidying
+    if processes := sys.modules.get("multiprocessing"):
+        for process in processes.active_children():  # a terminal sends Ctrl-C to ours too
+            process.terminate()
+    raise Terminated(TERMINATED)
+
+
+def words_of(error: Exception) -> str:
+    """The sentence about what a user can mend."""
+    if not isinstance(error, OSError):
+        return str(error)
     path = Path(str(error.filename or ""))
     file = next((one for one in (path, *path.parents) if one.is_file()), None)
     if file and isinstance(error, FileExistsError | NotADirectoryError):
         return f"{file} is a file: give a folder"
+    if error.filename and isinstance(error, IsADirectoryError):
+        return f"{error.filename} is a folder: give a file"
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror or error}"
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from common.cli import options, run
-from common.errors import InputError
+from common.cli.parser import USER_ERROR
+from common.errors import InputError, counted
 from common.recognition.recordings import Recording, find_recordings
 
 if TYPE_CHECKING:
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
 NOTHING = "(nothing heard)"
 Pairs = list[tuple[list[str], list[str]]]  # words of references, and of what was heard
-EPILOG = """examples:
+EPILOG = """A file that cannot be read is named, the rest is transcribed, and the exit status is 2.
+
+examples:
   %(prog)s speech.wav --timestamps
   %(prog)s recordings/ --json > transcripts.json              # NAME.txt beside a file is its reference
   %(prog)s --manifest dev-clean.json --checkpoint nvidia_jasper.pt
@@ -43,13 +47,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     pairs: Pairs = []
     made = []
     for recording, transcript in transcribe_files(recogniser, recordings, batch):
+        if isinstance(transcript, Exception):
+            print(f"error: {run.words_of(transcript)}", file=sys.stderr)
+            continue
         entry = {**recording.about(), **transcript.as_json()}
         compare(entry, recording.reference, recogniser.labels, pairs)
         made.append(entry)
         if not args.json:
             show(entry, args.timestamps, recording.name if len(recordings) > 1 else None)
-    conclude(made, pairs, args.json)
-    return 0
+    if made:
+        conclude(made, pairs, args.json)
+    return 0 if len(made) == len(recordings) else USER_ERROR
 
 
 def compare(entry: dict[str, Any], reference: str | None, labels: str, pairs: Pairs) -> None:
@@ -72,7 +80,8 @@ def conclude(made: list[dict[str, Any]], pairs: Pairs, as_json: bool) -> None:
         print(json.dumps(content, indent=1, ensure_ascii=False))
     elif rate is not None:
         words = sum(len(reference) for reference, _ in pairs)
-        print(f"word error rate {100 * rate:.1f} % of {words} words in {len(pairs)} recordings")
+        where = f"{counted(words, 'word')} in {counted(len(pairs), 'recording')}"
+        print(f"word error rate {100 * rate:.1f} % of {where}")
 
 
 def make_parser() -> options.Parser:

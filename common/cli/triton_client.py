@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import stat
 import sys
 import threading
 import time
@@ -19,14 +21,18 @@ from common.audio.sound_files import write_audio
 from common.cli import options
 from common.cli.parser import USER_ERROR
 from common.cli.phrases import Phrase, describe_unspoken, read_phrases
-from common.cli.run import FAULT
-from common.cli.triton_transcribe import ENSEMBLE, transcribe
-from common.errors import InputError
+from common.cli.run import FAULT, words_of
+from common.cli.triton_transcribe import ENSEMBLE, recordings_of, transcribe
+from common.errors import InputError, counted
+from common.files import require_writable
+from common.recognition.recordings import Recording
 from common.serve.client import Address, ServerError
+from common.speech import shown
 from common.text import Unspoken
 from common.triton.client import CLIENTS, Client, Speech
 
 SERVERS = {"http": "http://127.0.0.1:8000", "grpc": "http://127.0.0.1:8001"}
+LONGEST_WAIT = 1_000_000  # seconds: what sockets take ends somewhere
 EPILOG = """examples:
   %(prog)s phrases.txt -o speech
   %(prog)s phrases.txt -o speech --concurrency 8 --protocol grpc --server http://10.0.0.5:8001
@@ -96,8 +102,8 @@ def add_server_arguments(parser: options.Parser) -> None:
 
 def asked(args: argparse.Namespace) -> tuple[Address, dict[str, Any]]:
     """The server, and the controls as parameters of requests."""
-    if not args.timeout > 0:
-        raise InputError(f"--timeout must be positive, not {args.timeout:g}")
+    if not 0 < args.timeout < LONGEST_WAIT:
+        raise InputError(f"--timeout must be seconds above 0 and below {LONGEST_WAIT}, not {args.timeout:g}")
     controls = options.controls_from(args)
     parameters = {name: getattr(controls, name) for name in controls.asked()}
     return Address.parse(args.server or SERVERS[args.protocol]), parameters
@@ -118,14 +124,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     address, parameters = asked(args)
     phrases: list[Phrase] = []
+    recordings: list[Recording] = []
     if args.transcribe:
         if parameters or args.stream or args.output:
             raise InputError("--transcribe takes no --output, --stream or controls: nothing is spoken")
-    elif not args.output or args.json:
-        raise InputError("give --output DIR for the wavs, or --transcribe, which --json is for")
+        recordings = recordings_of(args.phrases)
+    elif args.json:
+        raise InputError("give --transcribe, which --json is for")
     else:
+        if args.phrases != "-":
+            require_file(args.phrases)
+        if not args.output:
+            raise InputError("give --output DIR for the wavs, or --transcribe")
         phrases = read_phrases(None, args.phrases)
-        args.output.mkdir(parents=True, exist_ok=True)
+        require_writable(args.output)
     begun = time.perf_counter()
     with (
         closing(Clients(args.protocol, address, args.timeout)) as clients,
@@ -133,13 +145,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         ThreadPoolExecutor(args.concurrency) as threads,
     ):
         if args.transcribe:
-            return transcribe(args, lambda: clients.mine, threads)
+            return transcribe(args, recordings, lambda: clients.mine, threads)
         rate = clients.mine.sampling_rate()
         answers = threads.map(lambda phrase: clients.speak(phrase, parameters, args.stream), phrases)
         status, made = write_answers(zip(phrases, answers, strict=True), rate, args)
     passed = time.perf_counter() - begun
-    print(f"{len(phrases)} phrases, {made:.1f} s of audio in {passed:.2f} s: {made / passed:.1f} x real time")
+    speed = f"{made:.1f} s of audio in {passed:.2f} s: {made / passed:.1f} x real time"
+    print(f"{counted(len(phrases), 'phrase')}, {speed}")
     return status
+
+
+def require_file(given: str) -> None:
+    """An InputError for what is no file of phrases, but perhaps a phrase or a folder of recordings."""
+    try:
+        is_folder = stat.S_ISDIR(Path(given).stat().st_mode)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENAMETOOLONG):
+            raise
+        way_out = "give a file with a phrase a line and --output DIR, or - and the phrases on standard input"
+        raise InputError(f"{shown(given, 200)} is no file: {way_out}") from None
+    if is_folder:
+        way_out = "give a file with a phrase a line, or --transcribe for its recordings"
+        raise InputError(f"{given} is a folder: {way_out}")
 
 
 def write_answers(
@@ -155,7 +182,11 @@ def write_answers(
         for line in describe_unspoken(phrase, spoken.unspoken):
             print(f"warning: {line}", file=sys.stderr)
         path = args.output / f"{phrase.name}.wav"
-        write_audio(path, spoken.audio, rate)
+        try:
+            args.output.mkdir(parents=True, exist_ok=True)
+            write_audio(path, spoken.audio, rate)
+        except OSError as error:  # it is not the server's
+            raise InputError(words_of(error)) from None
         made += len(spoken.audio) / rate
         first = f"first audio {spoken.first_audio * 1e3:.0f} ms, " if args.stream else ""
         print(f"{path}: {len(spoken.audio) / rate:.2f} s, {first}all {spoken.total * 1e3:.0f} ms")

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from common.cli.parser import USER_ERROR
-from common.cli.run import FAULT
+from common.cli.run import FAULT, words_of
 from common.cli.transcribe import NOTHING, Pairs, compare, conclude
-from common.recognition.recordings import Recording, find_recordings
+from common.errors import InputError, counted
+from common.recognition.recordings import Recording, Unreadable, find_recordings
 from common.serve.client import ServerError
 
 if TYPE_CHECKING:
@@ -39,12 +40,17 @@ def recordings_of(given: str) -> list[Recording]:
     return find_recordings([] if manifest else [path], manifest)
 
 
-def transcribe(args: argparse.Namespace, client: Callable[[], Client], threads: ThreadPoolExecutor) -> int:
+def transcribe(
+    args: argparse.Namespace,
+    recordings: Sequence[Recording],
+    client: Callable[[], Client],
+    threads: ThreadPoolExecutor,
+) -> int:
     """Prints a transcript for each recording, and the word error rate where references are known.
 
     `client` gives each thread its own.
     """
-    recordings, model = recordings_of(args.phrases), args.transcribe
+    model = args.transcribe
     rate = client().sampling_rate(model)
     labels = client().parameter("labels", model)
     begun, status, seconds = time.perf_counter(), 0, 0.0
@@ -56,6 +62,10 @@ def transcribe(args: argparse.Namespace, client: Callable[[], Client], threads: 
             print(f"error: {recording.name}: {answer}", file=sys.stderr)
             status = max(status, USER_ERROR) if answer.is_the_callers else status or FAULT
             continue
+        if isinstance(answer, Exception):
+            print(f"error: {words_of(answer)}", file=sys.stderr)
+            status = USER_ERROR
+            continue
         seconds += answer.audio
         entry = {**recording.about(), "text": answer.text, "seconds": round(answer.audio, 3)}
         compare(entry, recording.reference, labels, pairs)
@@ -64,19 +74,23 @@ def transcribe(args: argparse.Namespace, client: Callable[[], Client], threads: 
             named = f"{recording.name}: " if len(recordings) > 1 else ""
             print(f"{named}{answer.text or NOTHING}", flush=True)
     passed = time.perf_counter() - begun
-    conclude(made, pairs, args.json)
+    if made:
+        conclude(made, pairs, args.json)
     if not args.json:
         speed = f"{seconds:.1f} s of audio in {passed:.2f} s: {seconds / passed:.1f} x real time"
-        print(f"{len(made)} recordings, {speed}", file=sys.stderr)
+        print(f"{counted(len(made), 'recording')}, {speed}", file=sys.stderr)
     return status
 
 
-def ask(client: Client, recording: Recording, model: str, rate: int) -> Answer | ServerError:
+def ask(client: Client, recording: Recording, model: str, rate: int) -> Answer | ServerError | Unreadable:
     """A recording in the pieces that `melforge transcribe` hears it in, a request for each."""
     from common.audio.sound_files import resample
     from common.recognition.long_recordings import audible_pieces
 
-    samples, given = recording.read()
+    try:
+        samples, given = recording.read()
+    except (InputError, OSError) as error:
+        return error
     audio = resample(samples, given, rate)
     begun = time.perf_counter()
     try:

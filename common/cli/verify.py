@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.cli import options, run
 from common.errors import InputError, require_torch
-from common.files import require_writable
+from common.files import require_writable, require_writable_file
 from common.registry import KIND_WORDS, get_model
 from common.stages.choose import KINDS
 
@@ -31,8 +31,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     args = parser.parse_args(argv)
 
     for path in (Path(name) for name in (args.json, args.plot) if name and name != "-"):
-        if not path.exists():  # as /dev/null does
-            require_writable(path.parent)
+        require_writable_file(path)
     if args.output:
         require_writable(Path(args.output))
     require_torch("comparing with PyTorch")

@@ -14,7 +14,7 @@ from common.cli import options, run
 from common.cli.verify import TEXT
 from common.config.deployment import Deployment
 from common.errors import InputError, require_torch
-from common.files import require_writable, write_bytes
+from common.files import require_writable_file, write_bytes
 
 EPILOG = "The exit status is 1 if anything is out of tolerance; the first layer that went wrong is named."
 
@@ -24,8 +24,8 @@ def main(argv: Sequence[str] | None = None, *, model: str) -> int:
     parser = make_parser(model)
     args = parser.parse_args(argv)
 
-    if args.json not in (None, "-") and not Path(args.json).exists():
-        require_writable(Path(args.json).parent)
+    if args.json not in (None, "-"):
+        require_writable_file(Path(args.json))
     require_torch("comparing with PyTorch")
     from common.verify import report
     from common.verify.recognition import verify_recogniser

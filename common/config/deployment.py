@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from common.errors import InputError, unknown
 
 PRECISIONS = ("fp32", "fp16")
+MOST_THREADS = 1024  # of an engine or a server; of its processes too
 ONNX_PROVIDERS = ("cuda", "tensorrt")  # what ONNX Runtime runs on a GPU with
 
 

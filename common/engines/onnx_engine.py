@@ -12,7 +12,7 @@ import onnxruntime as ort
 
 from common.arrays import Array, is_numpy
 from common.engines import Engine, check_inputs
-from common.errors import InputError
+from common.errors import InputError, counted
 from common.files import engines_folder
 from common.stages import Stage
 from common.weights.voices import ModelSource
@@ -56,9 +56,8 @@ class LoadedGraph:
             read_graph_note(graph)["weights"],
         )
         if missing := [name for name in names if name not in source.state]:
-            raise InputError(
-                f"{source.weights} lacks {len(missing)} weights that {graph.name} takes: {missing[:3]}"
-            )
+            lacking = f"{counted(len(missing), 'weight')} that {graph.name} takes: {missing[:3]}"
+            raise InputError(f"{source.weights} lacks {lacking}")
         self._weights = [ort.OrtValue.ortvalue_from_numpy(source.state[name]) for name in names]
         options.add_external_initializers(names, self._weights)
         self.memory_bytes = graph.stat().st_size + weights_bytes(graph, source)

@@ -401,12 +401,13 @@ def check_sizes(stage: Stage) -> list[dict[str, int]]:
     batch = stage.batch
     odd = sizes_at(stage, lambda d: d.typical // 3 * 2 + 1), sizes_at(stage, lambda d: d.typical + 37)
     shortest, longest = sizes_at(stage, lambda d: d.min), sizes_at(stage, lambda d: d.max)
-    return [
-        {batch.name: size, **case}
-        for size in BATCHES
-        for case in (shortest, *(odd if size == 1 else [odd[size % 2]]), *([longest] if size == 1 else []))
-        if batch.min <= size <= batch.max
-    ]
+    found: list[dict[str, int]] = []
+    for size in BATCHES:
+        for case in (shortest, *(odd if size == 1 else [odd[size % 2]]), *([longest] if size == 1 else [])):
+            sizes = {batch.name: size, **case}
+            if batch.min <= size <= batch.max and sizes not in found:  # of a short stage some are the same
+                found.append(sizes)
+    return found
 
 
 def sizes_at(stage: Stage, size_of: Callable[[Dim], int]) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif", ".au", ".w64")
 SECONDS_AT_ONCE = 300.0  # of audio that is held
+Unreadable = InputError | OSError
 
 
 @dataclass(frozen=True)
@@ -48,15 +50,16 @@ class Recording:
 
 def find_recordings(inputs: Sequence[Path], manifest: Path | None) -> list[Recording]:
     """The sound files of paths, folders and a manifest. An InputError where there are none, and a
-    FileNotFoundError names one that is missing.
+    FileNotFoundError names one that was given and is missing.
     """
     found = [Recording(path, reference_beside(path)) for given in inputs for path in sound_files(given)]
     if manifest is not None:
         found += read_manifest(manifest)
     if not found:
         raise InputError("nothing to transcribe: give sound files, a folder or --manifest FILE")
+    folders = {given for given in inputs if given.is_dir()}
     for recording in found:
-        if not recording.path.is_file():
+        if not recording.path.is_file() and folders.isdisjoint(recording.path.parents):
             raise FileNotFoundError(f"sound file {recording.path} not found")
     return found
 
@@ -65,7 +68,7 @@ def sound_files(path: Path) -> list[Path]:
     """Of a folder those in it at any depth, in the order of their names."""
     if not path.is_dir():
         return [path]
-    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
+    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and not file.is_dir())
     if not files:
         raise InputError(f"{path} holds no sound files ({', '.join(SUFFIXES)})")
     return files
@@ -79,12 +82,18 @@ def reference_beside(path: Path) -> str | None:
 
 def read_manifest(path: Path) -> list[Recording]:
     """NVIDIA's manifests: a JSON object a line, or a list of objects. What is wrong names file and line."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: give a manifest's file, or the folder without --manifest")
+    if not path.exists():
+        raise FileNotFoundError(f"manifest {path} not found")
     text = read_text(path)
     if text.lstrip().startswith("["):
         entries = [(f"{path}, entry {n}", one) for n, one in enumerate(_json(text, str(path)), 1)]
     else:
         places = ((f"{path}, line {n}", line) for n, line in enumerate(text.splitlines(), 1))
         entries = [(where, _json(line, where)) for where, line in places if line.strip()]
+    if not entries:
+        raise InputError(f"manifest {path} is empty: write an entry for each recording")
     return [_recording(entry, path.parent, where) for where, entry in entries]
 
 
@@ -108,26 +117,34 @@ def _recording(entry: Any, folder: Path, where: str) -> Recording:
         raise InputError(f"{where}: an entry needs {need}")
     piece = {key: entry[key] for key in ("offset", "duration") if entry.get(key) is not None}
     for key, value in piece.items():
-        if not isinstance(value, int | float) or not 0 <= value < math.inf or value is True:
-            raise InputError(f"{where}: {key} must be a number of seconds from 0 on, not {value!r}")
+        if not isinstance(value, int | float) or not 0 <= value <= sys.float_info.max or value is True:
+            raise InputError(f"{where}: {key} must be a number of seconds from 0 on, not {value!r:.40}")
     return Recording(folder / name, reference, **piece)
 
 
 def transcribe_files(
     recogniser: Recogniser, recordings: Sequence[Recording], batch: int
-) -> Iterator[tuple[Recording, Transcript]]:
-    """Each recording with its transcript, in order, so many seconds of audio at a time."""
+) -> Iterator[tuple[Recording, Transcript | Unreadable]]:
+    """Each recording with its transcript, in order, so many seconds of audio at a time.
+
+    In the place of one that cannot be read stands why: the others are not lost.
+    """
     from common.recognition.long_recordings import transcribe
 
-    group: list[tuple[Recording, tuple[np.ndarray, int]]] = []
+    group: list[tuple[Recording, tuple[np.ndarray, int] | Unreadable]] = []
     seconds = 0.0
 
-    def finished() -> Iterator[tuple[Recording, Transcript]]:
-        made = transcribe(recogniser, [audio for _, audio in group], batch)
-        yield from zip([recording for recording, _ in group], made, strict=True)
+    def finished() -> Iterator[tuple[Recording, Transcript | Unreadable]]:
+        made = iter(transcribe(recogniser, [audio for _, audio in group if isinstance(audio, tuple)], batch))
+        for recording, audio in group:
+            yield recording, next(made) if isinstance(audio, tuple) else audio
 
     for recording in recordings:
-        samples, rate = recording.read()
+        try:
+            samples, rate = recording.read()
+        except (InputError, OSError) as error:
+            group.append((recording, error))
+            continue
         group.append((recording, (samples, rate)))
         seconds += len(samples) / rate
         if seconds >= SECONDS_AT_ONCE:

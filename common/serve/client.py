@@ -32,14 +32,25 @@ class Address:
 
     @classmethod
     def parse(cls, url: str) -> Address:
+        way_out = "give http://HOST:PORT"
         try:
             parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
-            port = parts.port
-            (parts.hostname or "").encode("idna")  # as looking it up does
-        except ValueError as error:
-            raise InputError(f"{url!r} is no server's address ({error}): give http://HOST:PORT") from None
+        except ValueError:
+            raise InputError(f"{url!r} is no server's address (its brackets hold none): {way_out}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InputError(f"{url!r} is no server's address: give http://HOST:PORT")
+            raise InputError(f"{url!r} is no server's address: {way_out}")
+        try:
+            port = parts.port
+        except ValueError:
+            port = 0
+        if port == 0:
+            why = "its port is no number from 1 to 65535"
+            raise InputError(f"{url!r} is no server's address ({why}): {way_out}")
+        try:
+            parts.hostname.encode("idna")  # as looking it up does
+        except UnicodeError:
+            why = f"{parts.hostname!r} cannot be a host's name"
+            raise InputError(f"{url!r} is no server's address ({why}): {way_out}") from None
         secure = parts.scheme == "https"
         path = parts.path.rstrip("/").removesuffix("/v1")
         return cls(parts.hostname, port or (443 if secure else 80), path, secure)

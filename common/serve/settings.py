@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from common.config.deployment import MOST_THREADS
 from common.errors import InputError
 from common.files import read_text
 
 KEYS_VARIABLE = "MELFORGE_API_KEYS"
 # Texts of a batch. On a CPU more of them take longer each than fewer, and the first waits for all.
 GPU_BATCH, CPU_BATCH = 32, 3
-MOST = 1024  # threads or processes
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -62,14 +62,17 @@ class ServeSettings:
         30.0, "seconds after SIGTERM in which what runs is finished (default: 30)", "S", low=0
     )
     workers: int | None = setting(
-        None, "threads that speak (default: one a core; one where a GPU or PyTorch speaks)", "N", high=MOST
+        None,
+        "threads that speak (default: one a core; one where a GPU or PyTorch speaks)",
+        "N",
+        high=MOST_THREADS,
     )
     processes: int = setting(
         1,
         "processes at this port, each with models of its own; one that ends is replaced. The settings count "
         "in each (default: 1)",
         "N",
-        high=MOST,
+        high=MOST_THREADS,
     )
     max_batch: int | None = setting(
         None,

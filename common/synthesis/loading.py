@@ -10,10 +10,11 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from common.audio.contract import MelContract
 from common.config.deployment import Deployment
 from common.config.hparams import shown
 from common.engines import Engine
-from common.errors import InputError, require_torch, unknown
+from common.errors import InputError, require_torch, unknown, with_article
 from common.registry import KIND_WORDS, get_model
 from common.stages.choose import KERNELS, choose_stages, kernel_advice, kernel_stages, kernels_of, pads_masked
 from common.synthesis.driver import Driver
@@ -42,9 +43,9 @@ def choose_sources(
         source = read_checkpoint(path, word)
         kind = get_model(source.model).kind
         if kind not in wanted:
-            raise InputError(
-                f"checkpoint {path} is a {source.model}, a {KIND_WORDS[kind]}, which does not speak"
-            )
+            asked = " or ".join(with_article(KIND_WORDS[one]) for one in wanted)
+            found = f"{source.model}, {with_article(KIND_WORDS[kind])}"
+            raise InputError(f"checkpoint {path} is a {found}: give {asked}")
         if kind in sources:
             raise InputError(f"two checkpoints for the {kind} model: {sources[kind].weights} and {path}")
         if wanted[kind] not in (None, source.model):
@@ -63,7 +64,7 @@ def choose_sources(
 
 
 def override(source: ModelSource, values: Mapping[str, Any]) -> ModelSource:
-    """The source with other values in its config or mel contract.
+    """The source with other values in its config or, of a published checkpoint, its mel contract.
 
     A graph holds what was configured when it was exported: with another config it is exported again.
     """
@@ -77,6 +78,7 @@ def override(source: ModelSource, values: Mapping[str, Any]) -> ModelSource:
     config, mel = (
         replace(part, **{f.name: values[f.name] for f in fields(part) if f.name in values}) for part in parts
     )
+    _require_trained_contract(source, mel)
     graphs = source.graphs if config == source.config else {}
     sets = (
         word for key, value in values.items() for word in ("--set", f"{source.model}.{key}={shown(value)}")
@@ -84,6 +86,17 @@ def override(source: ModelSource, values: Mapping[str, Any]) -> ModelSource:
     words = (*source.words, *sets)
     return replace(
         source, config=config, mel=mel, graphs=graphs, words=words, networks=type(source.networks)()
+    )
+
+
+def _require_trained_contract(source: ModelSource, mel: MelContract) -> None:
+    """An InputError for weights whose own files say another mel: published ones may not say theirs."""
+    if source.given_state is not None or not (different := mel.differences(source.mel)):
+        return
+    pairs = [f"{name} {shown(own)}, not {shown(asked)}" for name, (asked, own) in different.items()]
+    raise InputError(
+        f"{source.weights} was trained with {', '.join(pairs)}: leave that setting out "
+        "(it can be set for published checkpoints)"
     )
 
 

@@ -68,6 +68,10 @@ class StageEngines(Mapping[str, Engine]):
 
             # Those of all stages, whose weights are then read once.
             ours = [one for one in self._stages.values() if one.name not in self._deployment.kernels]
+            if self._backend == "trt":
+                from common.engines.tensorrt.engine_file import require_possible
+
+                require_possible(ours, self._source, self._deployment)
             self._source = with_graphs(self._source, ours)
         how = (self._backend, self._device, self._threads, self._deployment)
         return make_engine(stage, self._source, *how, bucket)

@@ -145,6 +145,8 @@ class _Attempts:
         for number in range(1, self.retries + 1):
             # Without noise another seed gives the same speech again.
             bad = [i for i in _troubled(best) if controls[i].dropout]
+            if not bad:
+                break
             others = [replace(controls[i], seed=controls[i].seed + number) for i in bad]
             attempts = self.batches([utterances[i] for i in bad], others)
             for i, attempt, other in zip(bad, attempts, others, strict=True):

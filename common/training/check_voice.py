@@ -20,7 +20,7 @@ from common.training.corpus.dataset import HOP, LABELS, RATE, Labels, load_label
 from common.training.corpus.pitch import pitch_contour
 from common.training.corpus.quality import Measures, measure
 from common.training.corpus.report import NOBODY, REPORT, print_report, read_report
-from common.weights.ears import find_ear
+from common.weights.ears import NO_EAR, find_ear
 from common.weights.voices import VOICE_FILE, Voice, list_voices, load_voice
 
 SENTENCES = (
@@ -55,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--ear", metavar="NAME", help=text)
     options.add_options(parser, "listen-limit")
     args = parser.parse_args(argv)
+    if args.ear == NO_EAR and args.listen_limit is not None:
+        raise InputError(f"--listen-limit is for an ear: leave out --ear {NO_EAR}, or the limit")
     folder = Path(args.what)
     if (folder / LABELS).is_file():
         faults = list(check_corpus(folder))
@@ -66,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not faults:
             labels = load_labels(args.corpus) if args.corpus else None
             ear = find_ear(args.ear)
-            listener = Listener(make_recogniser(ear.source), args.listen_limit) if ear else None
+            listener = Listener(make_recogniser(ear.source), options.listen_limit(args)) if ear else None
             tts = TextToSpeech.load(args.acoustic, args.vocoder, voice.folder, threads=args.threads)
             faults = list(check_speech(tts, listener, labels, judged=bool(args.ear)))
     for fault in faults:

@@ -10,6 +10,7 @@ import importlib
 import json
 import queue
 import re
+import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -101,8 +102,12 @@ class HttpClient(Client):
 
     def parameters_of(self, model: str) -> dict[str, str]:
         with self._unbroken():
-            config = json.loads(self._ask("GET", f"/v2/models/{model}/config").read())
-        return {name: value["string_value"] for name, value in config.get("parameters", {}).items()}
+            content = self._ask("GET", f"/v2/models/{model}/config").read()
+        try:
+            parameters = json.loads(content).get("parameters", {})
+            return {name: value["string_value"] for name, value in parameters.items()}
+        except (ValueError, AttributeError, KeyError, TypeError):
+            raise ServerError(0, "what answers there is no Triton Inference Server") from None
 
     def speak(self, texts: Sequence[str], parameters: Mapping[str, Any]) -> list[Speech]:
         shape = [len(texts), 1]
@@ -163,7 +168,8 @@ class HttpClient(Client):
     def _send(
         self, method: str, path: str, data: bytes | None, headers: Mapping[str, str]
     ) -> http.client.HTTPResponse:
-        self._connection.request(method, self.address.path + path, data, dict(headers))
+        target = urllib.parse.quote(self.address.path + path, safe="/%")  # a model's name may be any text
+        self._connection.request(method, target, data, dict(headers))
         answer = self._connection.getresponse()
         if answer.status != 200:
             raise ServerError(answer.status, sentence(answer.read()))

@@ -12,6 +12,7 @@ from common.recognition.recogniser import Recogniser
 from common.recognition.transcript import greedy_text
 from common.registry import get_model
 from common.verify.compare import Comparison
+from common.verify.report import out_of_tolerance, within_tolerance
 from common.verify.stages import ComparedEngines, Setup, exact_products
 from common.weights.voices import ModelSource
 
@@ -63,11 +64,11 @@ class Hearing:
             f"difference of likely log-probabilities {max(self.errors, default=0.0):.1e}"
         ]
         if first is None:
-            return [*lines, f"all {len(compared)} tensors are within tolerance"]
+            return [*lines, within_tolerance(len(compared))]
         wrong, what = sum(not one.ok for one in compared), "layer" if first.layer else "output"
         return [
             *lines,
-            f"{wrong} of {len(compared)} tensors are out of tolerance",
+            out_of_tolerance(wrong, len(compared)),
             f"the first that went wrong: {what} {first.name} of {first.stage}",
         ]
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from common.errors import counted
 from common.verify.compare import Comparison, mean
 from common.verify.stages import Verification
 
@@ -54,19 +55,27 @@ def conclusion(found: Verification) -> list[str]:
     compared, first = found.comparisons, found.first_wrong
     wrong = sum(not one.ok for one in compared)
     if first is None:
-        lines.append(f"all {len(compared)} tensors are within tolerance")
+        lines.append(within_tolerance(len(compared)))
     else:
         what = "layer" if first.layer else "output"
         why = first.reason or (
             f"its relative error is {first.relative:.1e} (tolerance {first.tolerance:.1e}), the largest "
             f"{first.share:.1e} of its largest value (tolerance {first.share_tolerance:.1e})"
         )
-        lines.append(f"{wrong} of {len(compared)} tensors are out of tolerance")
+        lines.append(out_of_tolerance(wrong, len(compared)))
         lines.append(f"the first that went wrong: {what} {first.name} of {first.stage}: {why}")
     unseen = list(dict.fromkeys(name for setup in found.setups for name in setup.unseen))
     if unseen:
         lines.append(f"the graphs in use do not have these layers as tensors: {', '.join(unseen)}")
     return lines
+
+
+def within_tolerance(tensors: int) -> str:
+    return f"{'the tensor is' if tensors == 1 else f'all {tensors} tensors are'} within tolerance"
+
+
+def out_of_tolerance(wrong: int, tensors: int) -> str:
+    return f"{wrong} of {counted(tensors, 'tensor')} {'is' if wrong == 1 else 'are'} out of tolerance"
 
 
 def full(one: Comparison, wanted: np.ndarray, got: np.ndarray) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from common.errors import InputError
+from common.errors import InputError, counted
 from common.weights.voices import not_floating
 
 PREFIX = re.compile(r"^(module\.)+(\d+\.)?")  # the wrappers'; `module.1.` is in files of 2019
@@ -226,7 +226,8 @@ def check_keys(
         )
     shapes = [(n, tuple(state[n].shape), tuple(s)) for n, s in expected_shapes.items() if n in state]
     if wrong := [f"{name} {has} instead of {needs}" for name, has, needs in shapes if has != needs]:
-        raise InputError(f"checkpoint {path}: " + _some(f"{len(wrong)} tensors have other sizes", wrong))
+        tensors = f"{counted(len(wrong), 'tensor')} {'has' if len(wrong) == 1 else 'have'}"
+        raise InputError(f"checkpoint {path}: " + _some(f"{tensors} other sizes", wrong))
 
 
 def _some(title: str, names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from common.audio.contract import MelContract
 from common.config.typed import build_section, typed_options
 from common.config.yaml_file import Entry
-from common.errors import InputError, require_torch, unknown
+from common.errors import InputError, require_torch, unknown, with_article
 from common.registry import KIND_WORDS, MODELS, ModelSpec, names
 from common.text.frontends import frontend_class
 from common.weights.voices import FrontendSpec, ModelSource, build_settings, read_header, read_weights
@@ -77,7 +77,8 @@ def _recognise(path: Path, found: Set[str], kind: str | None) -> ModelSpec:
             f"it holds {', '.join(sorted(found)[:4]) or 'nothing'}"
         )
     if kind not in (None, model.name, model.kind):
-        raise InputError(f"checkpoint {path} is a {model.name} ({model.kind}), not a {kind}")
+        asked = with_article(KIND_WORDS.get(kind, kind))
+        raise InputError(f"checkpoint {path} is a {model.name} ({KIND_WORDS[model.kind]}), not {asked}")
     return model
 
 

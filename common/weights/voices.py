@@ -138,6 +138,8 @@ def find_folder(what: str, name_or_path: str | Path | None, home: Path, file: st
         return folder
     if path.is_dir():
         raise InputError(f"{path} is not {what}: it has no {file}")
+    if path.is_file():
+        raise InputError(f"{path} is a file: give the folder of {what}, with its {file}, or its name")
     if len(path.parts) > 1:
         raise FileNotFoundError(f"{noun} folder {path} not found")
     raise InputError(unknown(noun, name, available))

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -19,6 +20,7 @@
 constexpr int RATE = 22050;             // samples per second
 constexpr float LONGEST_SYMBOL = 75.f;  // frames; what is longer is an error of the network
 constexpr double FADE = 0.004;          // seconds at both ends of an utterance
+constexpr double LONGEST_PAUSE = 3600;  // seconds
 
 struct Utterance {
     double pause = 0;  // seconds after it
@@ -120,16 +122,27 @@ std::vector<Utterance> read_utterances(std::istream& file) {
     std::vector<Utterance> utterances;
     std::string line;
     while (std::getline(file, line)) {
+        if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
         std::istringstream words(line);
         Utterance one;
-        if (!(words >> one.pause)) continue;
+        words >> one.pause;
         for (int64_t id; words >> id;) one.ids.push_back(id);
-        if (one.ids.empty() || !words.eof() || one.pause < 0)
+        const bool below = std::any_of(one.ids.begin(), one.ids.end(), [](int64_t id) { return id < 0; });
+        if (one.ids.empty() || below || !words.eof() || !(0 <= one.pause && one.pause <= LONGEST_PAUSE))
             throw std::runtime_error("not a line of a pause and symbol ids: " + line);
         utterances.push_back(std::move(one));
     }
     if (utterances.empty()) throw std::runtime_error("no symbol ids to speak");
     return utterances;
+}
+
+// 2 is twice as fast.
+float read_pace(const std::string& text) {
+    char* end = nullptr;
+    const float pace = std::strtof(text.c_str(), &end);
+    if (end == text.c_str() || *end || !(0.1f <= pace && pace <= 10))
+        throw std::runtime_error("the pace must be a number from 0.1 to 10, not '" + text + "'");
+    return pace;
 }
 
 void put(std::ostream& file, uint32_t value, int bytes) {
@@ -163,8 +176,7 @@ int main(int count, char** words) try {
         return 2;
     }
     const std::string fastpitch = words[1], hifigan = words[2], source = words[3];
-    const float pace = count == 6 ? std::stof(words[5]) : 1.f;
-    if (!(pace > 0)) throw std::runtime_error("the pace must be above 0");
+    const float pace = count == 6 ? read_pace(words[5]) : 1.f;
     std::ifstream file;
     if (source != "-") {
         file.open(source);

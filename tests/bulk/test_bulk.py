@@ -213,6 +213,8 @@ def test_a_strict_run_lists_symbols_that_cannot_be_spoken(tiny_voice, tmp_path):
         (("--price", "-1"), "--price must not be negative"),
         (("-o", "-"), "is a table of texts: give a folder with -o DIR"),
         (("-i", "-", "--format", "wav"), "needs a file: give -i FILE"),
+        (("-i", ".", "--format", "wav"), ". is a folder: give a table of texts"),
+        (("--listen-limit", "0.2"), "--listen-limit is for phrases"),
         (("--sigma", "0.5"), "the control 'sigma' would change nothing"),
         (("--id-column", "key"), "has no column 'key' (it has: n, id, text): give --id-column NAME"),
     ],

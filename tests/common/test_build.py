@@ -16,6 +16,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
+from common.cli.build import main as build_command_line
 from common.config.deployment import Bucket, Deployment
 from common.engines.backends import make_engine
 from common.engines.tensorrt import api, build
@@ -30,6 +31,7 @@ from common.engines.tensorrt.engine_file import (
     with_batches,
 )
 from common.engines.tensorrt.half import to_half
+from common.errors import InputError
 from common.export import to_onnx
 from common.export.examples import examples_of
 from common.export.to_onnx import example_inputs, export_source, source_stages
@@ -254,6 +256,52 @@ def test_a_path_that_cannot_hold_the_engines_is_refused(sources, tmp_path):
         ValueError, match=r"fastspeech has several engines: .*x\.trt stands for x\.decoder\.trt"
     ):
         file.read()
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("trt_max_output_seq_len=999999", r"a bucket of 999999 \(mel\): stage hifigan.*goes from 1 to"),
+        ("batch_size=999", "batch_size 999: stage hifigan.generator goes up to"),
+        ("trt_file_path=.", "the engine file . is a folder: name a file in it, such as hifigan.trt"),
+    ],
+)
+def test_what_no_engine_can_be_is_refused_before_the_export(trained, monkeypatch, tmp_path, setting, message):
+    monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
+    monkeypatch.setattr(api, "load_tensorrt", lambda flavour=None: PRETENDED)
+    words = ["--checkpoint", str(trained["hifigan"]), "--set", setting]
+    with pytest.raises(InputError, match=message):
+        build_command_line(words, "hifigan")
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_engine_is_built_where_another_cannot_be(tiny_voice, monkeypatch):
+    monkeypatch.setattr(api, "load_tensorrt", lambda flavour=None: PRETENDED)
+    monkeypatch.setattr(build, "build_stage", lambda *how: pytest.fail("it builds"))
+    words = ["--voice", str(tiny_voice), "--set", "hifigan.trt_max_output_seq_len=999999"]
+    with pytest.raises(InputError, match="a bucket of 999999"):
+        build_command_line(words)
+
+
+def test_what_was_not_compared_is_listed_once(trained, monkeypatch, tmp_path, capsys):
+    """With --all a stage has two engines, of one graph."""
+    monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
+    monkeypatch.setattr(api, "load_tensorrt", lambda flavour=None: PRETENDED)
+    monkeypatch.setattr(build, "build_stage", lambda *how: False)
+    monkeypatch.setattr("common.cli.build.report", lambda file, made: {"file": file.path.name})
+    words = ["--checkpoint", str(trained["hifigan"]), "--all", "--no-check", "--json"]
+    assert build_command_line(words, "hifigan") == 0
+    out, errors = capsys.readouterr()
+    assert len(json.loads(out)) == 2 * len(STAGES["hifigan"])
+    assert errors.count("not compared with PyTorch") == errors.count("hifigan.generator:") == 1
+
+
+def test_no_size_is_checked_twice():
+    """Of a network for short texts the longest is one of the usual lengths."""
+    stage = stages_of("fastspeech", tiny_fastspeech()[1])[0]
+    short = stage.with_dims(lambda dim: dataclasses.replace(dim, typical=2, max=3))
+    sizes = to_onnx.check_sizes(short)
+    assert sizes and not any(case in sizes[:place] for place, case in enumerate(sizes))
 
 
 def test_the_caches_names_depend_on_all_that_an_engine_is_made_of(sources, monkeypatch, tmp_path):

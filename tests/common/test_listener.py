@@ -36,7 +36,7 @@ def test_speaking_listens_where_asked(run, tiny_voice, tmp_path):  # noqa: F811
     assert status == 1 and "heard again: word error rate" in errors and "above the limit of 15 %" in errors
     (record,) = json.loads(out)["phrases"]
     assert record["listened"]["wer"] > 0.15 and record["listened"]["heard"]
-    status, _, errors = run(*words, "--listen", "small", "--listen-limit", "100")
+    status, _, errors = run(*words, "--listen", "small", "--listen-limit", "1")
     assert status == 0 and "words heard as others" in errors and "above" not in errors
     (tmp_path / "it.wav").unlink()
     status, _, errors = run(*words, "--listen", "smal")
@@ -48,6 +48,21 @@ def test_without_an_ear_listening_says_how_to_give_one(run, tmp_path, monkeypatc
     status, _, errors = run("speak", "Hello there.", "-o", tmp_path / "it.wav", "--listen")
     assert status == 2 and "there is no ear in" in errors and "give one with --listen FOLDER" in errors
     assert "--ear" not in errors and not (tmp_path / "it.wav").exists()
+
+
+@pytest.mark.parametrize("limit", ["15", "1.01", "-0.1", "nan", "all"])
+def test_a_limit_is_a_share(run, tmp_path, limit):  # noqa: F811
+    words = ("speak", "Hello there.", "-o", tmp_path / "it.wav", "--listen", f"--listen-limit={limit}")
+    status, _, errors = run(*words)
+    assert status == 2 and f"must be a share from 0 to 1, such as 0.3 for 30 %, not '{limit}'" in errors
+
+
+@pytest.mark.parametrize("command", [("speak", "Hello there."), ("verify", "--text", "Hello.")])
+def test_a_limit_without_an_ear_is_refused(run, tiny_voice, tmp_path, command):  # noqa: F811
+    words = (*command, "--voice", tiny_voice, "-o", tmp_path / "it.wav", "--listen-limit", "0.2")
+    status, _, errors = run(*words)
+    assert status == 2 and "error: --listen-limit is for --listen: give that too" in errors
+    assert not list(tmp_path.iterdir())
 
 
 class Scripted(Listener):
@@ -113,7 +128,7 @@ def test_each_of_several_phrases_is_spoken_again_by_itself(run, tmp_path, monkey
 @pytest.mark.slow
 def test_verifying_listens_to_both_sides(run, tiny_voice, tmp_path):  # noqa: F811
     words = ("verify", "--voice", tiny_voice, "--text", "Hello.", "--layers", "proj")
-    status, out, errors = run(*words, "--listen", "--listen-limit", "100")
+    status, out, errors = run(*words, "--listen", "--listen-limit", "1")
     assert status == 0, errors
     assert "PyTorch: heard again: word error rate" in out and "the other: heard again:" in out
     status, out, _ = run(*words, "--listen", "--json", "-")

@@ -140,6 +140,7 @@ def test_an_ear_is_found_by_name_and_folder(ear, monkeypatch):
         ("smal", "unknown ear 'smal': did you mean 'small'"),
         ("a/b", "ear folder a/b not found"),
         ("EMPTY", "is not an ear: it has no ear.yaml"),
+        (__file__, "is a file: give the folder of an ear, with its ear.yaml, or its name"),
     ],
 )
 def test_what_is_no_ear_is_refused(ear, monkeypatch, tmp_path, name, message):
@@ -313,6 +314,9 @@ def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
         (("NAN",), "nan.wav: its samples are not all numbers that sound has"),
         (("SLOW",), "slow.wav: its rate is 1 Hz"),
         (("--manifest", "TEXT"), "line 1: not JSON"),
+        (("--manifest", "EMPTY"), "empty is a folder: give a manifest's file, or the"),
+        (("--manifest", "none.json"), "manifest none.json not found"),
+        (("--manifest", "NOTHING"), "nothing.json is empty: write an entry for each recording"),
         (("--manifest", "ENTRY"), "line 1: an entry needs audio_filepath"),
         (
             ("--manifest", "COPIES"),
@@ -320,6 +324,7 @@ def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
         ),
         (("--manifest", "BEHIND"), "it.wav: it ends at 2.5 s, and the piece that is asked for begins at 9 s"),
         (("--manifest", "NEGATIVE"), "line 1: offset must be a number of seconds from 0 on, not -1"),
+        (("--manifest", "HUGE"), f"line 1: offset must be a number of seconds from 0 on, not 1{'0' * 39}\n"),
         (("--manifest", "NO-NUMBER"), "line 1: duration must be a number of seconds from 0 on, not nan"),
         (("--manifest", "LATIN"), "latin.json line 2 is not UTF-8 (byte 0xe9): save the file as UTF-8"),
         (("LATIN-TEXT",), "said.txt line 1 is not UTF-8 (byte 0xe9)"),
@@ -334,11 +339,13 @@ def test_an_expected_text_is_compared_word_by_word(run, noise, tmp_path):
 def test_bad_input_is_a_sentence(run, noise, tmp_path, words, message):
     soundfile.write(tmp_path / "it.wav", noise, 16000)
     (tmp_path / "text.wav").write_text("no sound")
+    (tmp_path / "nothing.json").write_text("\n")
     (tmp_path / "entry.json").write_text('{"text": "a"}')
     (tmp_path / "latin.json").write_bytes('\n{"text": "é"}'.encode("latin-1"))
     good = {"files": [{"fname": "it.wav", "speed": 1}]}
     (tmp_path / "copies.json").write_text(json.dumps([good, {"files": [{"fname": "it.wav", "speed": 0.9}]}]))
-    for name, offset, duration in (("behind", 9, 1), ("negative", -1, 1), ("no-number", 0, float("nan"))):
+    pieces = ("behind", 9, 1), ("negative", -1, 1), ("huge", 10**400, 1), ("no-number", 0, float("nan"))
+    for name, offset, duration in pieces:
         entry = {"audio_filepath": "it.wav", "offset": offset, "duration": duration}
         (tmp_path / f"{name}.json").write_text(json.dumps(entry))
     soundfile.write(tmp_path / "said.wav", noise, 16000)
@@ -347,7 +354,10 @@ def test_bad_input_is_a_sentence(run, noise, tmp_path, words, message):
     soundfile.write(tmp_path / "nan.wav", noise * np.nan, 16000, subtype="FLOAT")
     soundfile.write(tmp_path / "slow.wav", noise, 1)
     names = {
-        **{name.upper(): f"{name}.json" for name in ("copies", "behind", "negative", "no-number")},
+        **{
+            name.upper(): f"{name}.json"
+            for name in ("copies", "behind", "negative", "huge", "no-number", "nothing")
+        },
         "NAN": "nan.wav",
         "SLOW": "slow.wav",
         "LATIN": "latin.json",
@@ -359,6 +369,28 @@ def test_bad_input_is_a_sentence(run, noise, tmp_path, words, message):
     }
     status, out, errors = run("transcribe", *(tmp_path / names[w] if w in names else w for w in words))
     assert (status, out) == (2, "") and message in errors and errors.startswith("error: ")
+
+
+def test_files_that_cannot_be_read_are_named_and_the_rest_is_heard(run, noise, tmp_path):
+    folder = tmp_path / "sounds"
+    (folder / "folder.wav").mkdir(parents=True)
+    for name in ("a", "d"):
+        soundfile.write(folder / f"{name}.wav", noise, 16000)
+    _, text, _ = run("transcribe", folder / "a.wav")
+    (folder / "b.wav").write_text("no sound")
+    (folder / "c.wav").symlink_to("nothing.wav")
+    status, out, errors = run("transcribe", folder)
+    assert status == 2 and out == "".join(f"{folder / name}.wav: {text}" for name in ("a", "d"))
+    bad, gone = errors.splitlines()
+    assert bad.startswith(f"error: {folder / 'b.wav'}: it cannot be read as sound")
+    assert gone == f"error: sound file {folder / 'c.wav'} not found"
+    status, out, errors = run("transcribe", folder, "--json")
+    assert status == 2 and len(errors.splitlines()) == 2
+    assert [Path(one["file"]).stem for one in json.loads(out)["recordings"]] == ["a", "d"]
+    for name in ("a", "b", "c"):
+        (folder / f"{name}.txt").write_text(text)
+    status, out, errors = run("check-corpus", folder)
+    assert status == 2 and len(errors.splitlines()) == 2 and "0 of 1 recording differ" in out
 
 
 def test_ears_are_listed_exported_and_damage_is_named(run, ear, tmp_path):
@@ -431,6 +463,9 @@ def test_a_corpus_is_compared_with_its_texts(run, noise, tmp_path):
     (tmp_path / "wavs" / "right.txt").write_text(text)
     assert run("check-corpus", tmp_path)[0] == 0
     assert "not found" in run("check-corpus", tmp_path / "none")[2]
+    status, _, errors = run("check-corpus", tmp_path / "wavs" / "right.wav")
+    assert status == 2 and "right.wav is a file: give the corpus's folder, with metadata.csv" in errors
+    assert "must be a share from 0 to 1" in run("check-corpus", tmp_path, "--limit", "30")[2]
     for content, message in ((b"\n", "metadata.csv is empty"), (b"it|\xe9\n", "line 1 is not UTF-8")):
         (tmp_path / "metadata.csv").write_bytes(content)
         status, _, errors = run("check-corpus", tmp_path)

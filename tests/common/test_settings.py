@@ -221,7 +221,7 @@ def test_recipes_print_theirs_too(monkeypatch, capsys):
 def test_another_config_needs_other_graphs(tiny_voice):
     source = load_voice(tiny_voice).source("fastpitch")
     assert override(source, {}) is source
-    assert override(source, {"mask_padding": True, "mel_fmax": 7600.0}).graphs == source.graphs
+    assert override(source, {"mask_padding": True, "mel_fmax": 8000.0}).graphs == source.graphs
     other = override(source, {"mask_padding": False})
     assert other.graphs == {} and other.config == dataclasses.replace(source.config, mask_padding=False)
     assert config_hash(other.config) != config_hash(source.config) and other.networks is not source.networks
@@ -231,6 +231,37 @@ def test_another_config_needs_other_graphs(tiny_voice):
         {"acoustic": None, "vocoder": None}, tiny_voice, overrides={"fastpitch": {"mask_padding": False}}
     )
     assert chosen["acoustic"].config == other.config and chosen["vocoder"].graphs
+
+
+@pytest.mark.parametrize(
+    "values, words",
+    [
+        ({"sampling_rate": 16000}, "sampling_rate 22050, not 16000"),
+        ({"hop_length": 200, "mel_fmax": None}, "hop_length 256, not 200, mel_fmax 8000.0, not null"),
+    ],
+)
+def test_another_mel_than_the_weights_were_trained_with_is_refused(tiny_voice, trained, values, words):
+    """Both models would agree in it, and the speech be slow."""
+    both = {model: values for model in ("fastpitch", "hifigan")}
+    wanted = {"acoustic": None, "vocoder": None}
+    for checkpoints in ((), (f"vocoder={trained['hifigan']}", f"acoustic={trained['fastpitch']}")):
+        with pytest.raises(
+            InputError, match=f"weights.safetensors was trained with {words}: leave that setting out"
+        ):
+            choose_sources(wanted, tiny_voice, checkpoints, both)
+
+
+def test_a_mel_that_is_refused_is_not_printed(infer):
+    with pytest.raises(InputError, match="was trained with sampling_rate 22050, not 16000"):
+        infer("--print-hparams", "--set", "sampling_rate=16000")
+
+
+def test_a_published_checkpoints_mel_can_be_set():
+    golden = Path(__file__).parents[1] / "golden"
+    checkpoints = [str(golden / model / "checkpoint.pt") for model in ("fastpitch", "waveglow")]
+    both = {model: {"sampling_rate": 16000} for model in ("fastpitch", "waveglow")}
+    sources = choose_sources({"acoustic": None, "vocoder": None}, None, checkpoints, both)
+    assert all(source.mel.sampling_rate == 16000 for source in sources.values())
 
 
 def test_the_benchmark_hands_settings_to_its_processes(infer):

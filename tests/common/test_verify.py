@@ -15,6 +15,7 @@ from common.registry import get_model
 from common.speech import Audio, Timings
 from common.stages import plan_of
 from common.verify.compare import Comparison, Speech, shared_frames
+from common.verify.report import out_of_tolerance, within_tolerance
 from common.verify.stages import Setup, perturb, share_layers, verify
 
 TEXT = "Hello."
@@ -183,3 +184,10 @@ def test_from_which_frame_on_two_mels_part():
     speech = Speech(wanted, got, 0.1, False, *shared_frames(wanted, got))
     assert [speech.frames_within(level) for level in (1e-5, 1e-3, 1.0)] == [2, 4, 5]
     assert Speech(wanted, wanted, 0.1, False, *shared_frames(wanted, wanted)).frames_within(1e-5) == 6
+
+
+def test_one_tensor_is_no_plural():
+    assert within_tolerance(1) == "the tensor is within tolerance"
+    assert within_tolerance(2) == "all 2 tensors are within tolerance"
+    assert out_of_tolerance(1, 13) == "1 of 13 tensors is out of tolerance"
+    assert out_of_tolerance(2, 13) == "2 of 13 tensors are out of tolerance"

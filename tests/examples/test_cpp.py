@@ -75,9 +75,26 @@ def test_the_program_speaks_as_melforge_does(program, exported, tiny_voice, tmp_
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("ids", "message"),
-    [("", "no symbol ids to speak"), ("0.1 5 x 7", "not a line of a pause and symbol ids: 0.1 5 x 7")],
+    [
+        ("", "no symbol ids to speak"),
+        (" \n\t\n", "no symbol ids to speak"),
+        *(
+            (line, f"not a line of a pause and symbol ids: {line}")
+            for line in ("0.1 5 x 7", "x 5", "0.1", "0.1 5 -7", "nan 5", "-1 5", "1e12 5", "1e999 5")
+        ),
+    ],
 )
 def test_what_are_no_ids_is_refused(ids, message, program, exported, tmp_path):
     words = [program, *exported, "-", tmp_path / "x.wav"]
     ran = subprocess.run(words, input=ids, capture_output=True, text=True)
     assert ran.returncode == 2 and ran.stderr == f"error: {message}\n"
+
+
+@pytest.mark.onnxruntime_headers
+@pytest.mark.slow
+@pytest.mark.parametrize("pace", ["fast", "", "0", "-1", "nan", "1e-9", "1.0x", "11"])
+def test_a_bad_pace_is_a_sentence(pace, program, tmp_path):
+    words = [program, tmp_path, tmp_path, "-", tmp_path / "x.wav", pace]
+    ran = subprocess.run(words, input="", capture_output=True, text=True)
+    assert ran.returncode == 2
+    assert ran.stderr == f"error: the pace must be a number from 0.1 to 10, not '{pace}'\n"

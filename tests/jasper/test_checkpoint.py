@@ -171,6 +171,8 @@ def test_files_are_recognised_in_either_layout(first_generation):
         assert (source.model, source.mel.sampling_rate, source.mel.n_mel_channels) == ("jasper", 16000, 64)
     with pytest.raises(ValueError, match=r"is a jasper \(recogniser\), not a vocoder"):
         read_checkpoint(GOLDEN / "checkpoint.pt", "vocoder")
+    with pytest.raises(ValueError, match=r"is a jasper \(recogniser\), not an acoustic model$"):
+        read_checkpoint(GOLDEN / "checkpoint.pt", "acoustic")
 
 
 def test_a_config_in_the_file_counts():

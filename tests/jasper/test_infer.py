@@ -157,7 +157,7 @@ def test_engines_are_built(monkeypatch, tmp_path, capsys, precision):
 def test_commands_that_speak_refuse_it(monkeypatch, tmp_path, capsys):
     weights = ("--checkpoint", GOLDEN / "checkpoint.pt")
     assert run(monkeypatch, "melforge", "speak", "Hello.", *weights, "-o", tmp_path / "it.wav") == 2
-    assert "is a jasper, a recogniser, which does not speak" in capsys.readouterr().err
+    assert "is a jasper, a recogniser: give an acoustic model or a vocoder" in capsys.readouterr().err
     assert run(monkeypatch, "melforge", "speak", "Hello.", "--acoustic", "jasper") == 2
     assert "unknown acoustic model 'jasper'" in capsys.readouterr().err
     file = ("--hparam", Path("hparams/jasper/infer.yaml").resolve())

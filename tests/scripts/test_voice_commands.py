@@ -2,6 +2,7 @@
 
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import warnings
@@ -120,6 +121,13 @@ def test_make_voice_refuses_weights_without_a_config(tmp_path, run_here):
     assert not (tmp_path / "new").exists()
 
 
+def test_sigterm_leaves_nothing_of_a_voice_that_is_made(trained, tmp_path, monkeypatch, run_here):
+    monkeypatch.setattr(make_voice, "write_model", lambda draft, source: os.kill(os.getpid(), signal.SIGTERM))
+    words = ("scripts/make_voice.py", tmp_path / "new", "--checkpoint", trained["hifigan"])
+    status, _, errors = run_here(*words, "--frontend", "english")
+    assert status == 143 and errors == "terminated\n" and not list(tmp_path.iterdir())
+
+
 @pytest.mark.slow
 def test_a_vocoder_is_added_to_a_voice_with_its_settings(voice_copy, tmp_path, monkeypatch):
     """The other models and what is said about the voice stay as they are."""
@@ -176,6 +184,12 @@ def test_copy_synthesis_overwrites_nothing(tiny_voice, tmp_path, run_here):
     assert status == 2 and "in.flac would both become" in errors and not (tmp_path / "out").exists()
     status, _, errors = run_here(*command, "-o", tmp_path / "out")
     assert status == 2 and f"{tmp_path / 'in.wav'}: 300 samples are too few" in errors
+    assert not (tmp_path / "out").exists()
+    acoustic = ROOT / "tests" / "golden" / "fastpitch" / "checkpoint.pt"
+    status, _, errors = run_here(*command, "-o", tmp_path / "out", "--checkpoint", acoustic)
+    assert status == 2 and "checkpoint.pt is a fastpitch, an acoustic model: give a vocoder\n" in errors
+    status, _, errors = run_here(*command, "-o", tmp_path / "in.wav" / "out")
+    assert status == 2 and "in.wav is a file: give a folder" in errors
     assert (tmp_path / "in.wav").read_bytes() == before
 
 

@@ -159,7 +159,20 @@ def test_addresses(url, address):
     assert Address.parse(str(address)) == address
 
 
-@pytest.mark.parametrize("url", ["", "ftp://box", "http://", "http://box:port", "http://box:99999"])
-def test_what_is_no_address(url):
-    with pytest.raises(InputError, match="is no server's address"):
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("", ""),
+        ("ftp://box", ""),
+        ("http://", ""),
+        ("http://box:port", r" \(its port is no number from 1 to 65535\)"),
+        ("http://box:99999", r" \(its port is no number from 1 to 65535\)"),
+        ("http://box:0", r" \(its port is no number from 1 to 65535\)"),
+        ("http://a..b", r" \('a..b' cannot be a host's name\)"),
+        (f"http://{'a' * 64}", r" \('a*' cannot be a host's name\)"),
+        ("http://[::1", r" \(its brackets hold none\)"),
+    ],
+)
+def test_what_is_no_address(url, why):
+    with pytest.raises(InputError, match=f"is no server's address{why}: give http://HOST:PORT$"):
         Address.parse(url)

@@ -136,3 +136,19 @@ def test_a_stream_that_breaks_off_is_an_error():
             next(chunks)
         assert caught.value.status == 0
         client.close()
+
+
+@pytest.mark.parametrize("body", [b"ok", b"[]", b'{"parameters": {"rate": 1}}', b"\xff"])
+def test_another_server_is_said_to_be_no_triton(body):
+    paths = []
+
+    def respond(handler, asked):
+        paths.append(handler.path)
+        handler.whole(200, body)
+
+    with answering(respond) as server:
+        client = client_of(server)
+        with pytest.raises(ServerError, match="what answers there is no Triton Inference Server"):
+            client.parameters_of("a model é")
+        client.close()
+    assert paths[0] == "/v2/models/a%20model%20%C3%A9/config"

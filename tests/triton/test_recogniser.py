@@ -280,11 +280,22 @@ recogniser_labels = " abcdefghijklmnopqrstuvwxyz'"
         (("a.txt", "--json", "-o", "x"), "--transcribe, which --json is for"),
         (("a.wav", "--transcribe", "--stream"), "takes no --output, --stream or controls"),
         (("a.wav", "--transcribe", "--pace", "2"), "takes no --output, --stream or controls"),
+        (("Hello",), '^"Hello" is no file: give a file with a phrase a line and --output DIR, or - and'),
+        (("Hello " * 100, "-o", "x"), r'Hello\.\.\." is no file: give a file'),
+        (("Hello", "--transcribe"), "^sound file Hello not found$"),
+        ((".", "-o", "x"), r"^\. is a folder: give a file with a phrase a line, or --transcribe for its"),
+        (("a.txt", "-o", "a.wav"), "a.wav"),
+        (("a.txt", "-o", "x", "--timeout", "inf"), "must be seconds above 0 and below 1000000, not inf"),
+        (("a.txt", "-o", "x", "--timeout", "nan"), "must be seconds above 0 and below 1000000, not nan"),
     ],
 )
-def test_the_client_speaks_or_transcribes(words, message):
-    with pytest.raises(InputError, match=message):
+def test_the_client_speaks_or_transcribes(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.wav", "a.txt"):
+        (tmp_path / name).write_text("It is.")
+    with pytest.raises((InputError, OSError), match=message):
         ask_client(list(words))
+    assert {path.name for path in tmp_path.iterdir()} == {"a.wav", "a.txt"}
 
 
 @pytest.mark.parametrize(
@@ -298,6 +309,12 @@ def test_the_client_speaks_or_transcribes(words, message):
 def test_a_load_is_of_texts_or_of_recordings(words, message):
     with pytest.raises(InputError, match=message):
         measure(list(words))
+
+
+def test_where_a_loads_report_cannot_be_written_is_said_first(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        measure(["--out", str(tmp_path / "file" / "out"), "--server", "http://127.0.0.1:1"])
 
 
 # The real server

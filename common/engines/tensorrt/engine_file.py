@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import itertools
 import json
 import shlex
 from collections.abc import Mapping, Sequence
@@ -129,7 +130,7 @@ def engine_file(
     is added to it. An InputError where one path is given for several buckets, or that of a folder.
     """
     precision = "fp16" if deployment.use_fp16 else "fp32"
-    stage = with_batches(stage, deployment.batch_size or BATCH_SIZES[get_model(source.model).kind])
+    stage = with_batches(stage, batch_size_of(source, deployment))
     profile = profile_of(stage)
     made_of = {
         "flavour": trt.flavour,
@@ -195,6 +196,24 @@ def needed_stages(
     how = pads_masked(source, deployment), backend, deployment.kernels
     stages = choose_stages(source, decoder, buckets, *how)
     return tuple(stage for stage in stages if stage.name not in deployment.kernels)
+
+
+def batch_size_of(source: ModelSource, deployment: Deployment) -> int:
+    return deployment.batch_size or BATCH_SIZES[get_model(source.model).kind]
+
+
+def require_possible(stages: Sequence[Stage], source: ModelSource, deployment: Deployment) -> None:
+    """An InputError for lengths, batches and paths that no engine of these stages can have.
+
+    It needs no graphs: what would be refused after a long export is refused before.
+    """
+    for stage in stages:
+        with_batches(stage, batch_size_of(source, deployment))
+    buckets = deployment.buckets(get_model(source.model).kind)
+    for bucket in buckets or (None,):
+        given_path(source, deployment, bucket)
+    for bucket, stage in itertools.product(buckets, stages):
+        fix(stage, bucket)
 
 
 def engine_files(

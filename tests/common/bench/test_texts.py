@@ -1,6 +1,8 @@
 """Rows of new texts: each is spoken once, lengths follow the text, and what a model does not take is said."""
 
 import math
+import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -146,3 +148,17 @@ def test_texts_that_are_not_utf8_name_their_line(tmp_path):
     (tmp_path / "texts.txt").write_bytes(b"One.\nCaf\xe9.\n")
     with pytest.raises(InputError, match=r"texts\.txt line 2 is not UTF-8"):
         Texts.read(tmp_path / "texts.txt")
+
+
+def test_a_process_that_is_timed_ends_with_what_times_it(monkeypatch):
+    begun = []
+
+    def interrupted(pid, options):
+        begun.append(pid)
+        raise SystemExit
+
+    monkeypatch.setattr("os.wait4", interrupted)
+    with pytest.raises(SystemExit):
+        run.time_process([sys.executable, "-c", "import time; time.sleep(60)"])
+    with pytest.raises(ProcessLookupError):
+        os.kill(begun[0], 0)

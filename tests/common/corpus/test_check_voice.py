@@ -128,6 +128,10 @@ def test_an_ear_counts_the_words_that_it_hears_as_others(check, tiny_voice, smal
     assert status == 1 and "50.0 %" in out and "above the limit of 15 %" in out
     assert check(tiny_voice, "--ear", "small", "--listen-limit", "0.6")[0] == 0
     assert "no ear hears it" in check(tiny_voice, "--ear", "none")[1]
+    status, _, errors = check(tiny_voice, "--ear", "none", "--listen-limit", "0.6")
+    assert status == 2 and errors == (
+        "error: --listen-limit is for an ear: leave out --ear none, or the limit\n"
+    )
 
 
 def test_what_is_neither_voice_nor_corpus(check, tmp_path):
