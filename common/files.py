@@ -33,6 +33,14 @@ def require_writable_file(path: Path) -> None:
         require_writable(path.parent)
 
 
+def require_folder_of(target: str | Path, path: Path | None = None) -> None:
+    """A FileNotFoundError where there is no folder for a file to be written; `path` is where it will lie."""
+    folder = (path or Path(target)).parent
+    if not folder.is_dir():
+        why = f"{folder} is a file" if folder.exists() else f"the folder {folder} does not exist"
+        raise FileNotFoundError(f"cannot write {target}: {why}")
+
+
 @contextlib.contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """A path to write to. The file there takes the place of `path` once it is whole; else it is removed."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from common.audio.mel import FRAMES_AT_ONCE
 from common.errors import InputError
-from common.files import write_bytes
+from common.files import require_folder_of, write_bytes
 
 FORMATS = {  # file suffix -> libsndfile's container and coding
     "wav": ("WAV", "PCM_16"),
@@ -228,6 +228,5 @@ def write_audio(
         raise InputError(f"{target}: the suffix does not name a sound format; use one of {known}")
     if path.is_dir():
         raise IsADirectoryError(f"{target} is a folder: give a file name")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {target}: the folder {path.parent} does not exist")
+    require_folder_of(target, path)
     write_bytes(path, encode_audio(audio, rate, format or suffix))

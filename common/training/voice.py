@@ -56,6 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     sources = [override(source, args.overrides.get(source.model, {})) for source in sources]
     about = {key: getattr(args, key) for key in ABOUT}
     if args.add:
+        if not (folder / VOICE_FILE).is_file():
+            raise InputError(f"--add is for a voice that is there, and {folder} is none: leave it out")
         voice = read_voice(folder)
         given = {source.model for source in sources}
         sources = [source for source in voice.models.values() if source.model not in given] + sources

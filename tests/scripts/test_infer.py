@@ -262,6 +262,7 @@ def test_subtitles(infer, fails, tmp_path):
         (("--device", "gpu"), "unknown device 'gpu': use cpu, cuda, cuda:N or auto"),
         (("--plot", "nowhere/x.png"), "the folder nowhere does not exist"),
         (("--subtitles", "nowhere/x.srt"), "the folder nowhere does not exist"),
+        (("--subtitles", f"{__file__}/x.srt"), "test_infer.py is a file"),
         (("--subtitles", "x.txt"), "the suffix does not name a form; use one of srt, vtt, json"),
     ],
 )
