@@ -22,7 +22,10 @@ _MILLIONS = re.compile(
     r"m(?=\s(?:people|users|views|followers|customers|jobs|homes|subscribers|downloads|copies|tonnes|tons|barrels"
     r"|shares|workers|children|viewers|visitors|fans|voters|households|passengers|vehicles|cases|doses|years)\b)"
 )
+_MILLIONS_OF_MONEY = re.compile(r"m(?=\s?(?:USD|EUR|GBP|JPY|INR|CHF|AUD|CAD|NZD|€|£)(?!\w))")
+_POPULATED = words("pop population")
 _HALF_DAY = re.compile(r"\s?[apAP]\.?[mM]\b")
+_MILLION = re.compile(r"m(?!\w)")
 _TIMES = re.compile(r"x(?!\w)")
 _SCORED = re.compile(
     r"\b(?:w[io]ns?|lost|loses?|beat|score[sd]?|led|leads?|by|victory|defeat|draw|tied|game)\b"
@@ -130,8 +133,12 @@ def _is_size(cursor: Cursor, first: str, by: re.Match) -> bool:
 
 
 def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
-    if counted := _MILLIONS.match(cursor.text, end):
+    counted = _MILLIONS.match(cursor.text, end) or _MILLIONS_OF_MONEY.match(cursor.text, end)
+    if counted:
         return " million", counted.end()
+    before = cursor.earlier if cursor.previous in (":", "of") else cursor.previous
+    if before.rstrip(".").lower() in _POPULATED and _MILLION.match(cursor.text, end):  # "pop. 1.3m"
+        return " million", end + 1
     match = _MAGNITUDE.match(cursor.text, end)
     if not match:
         return "", end

@@ -24,6 +24,8 @@ _HUNDREDS = re.compile(r"(10{2,3}|1,000|10,000|100,000)s(?!\w)")
 _HUNDRED = {"100": "hundreds", "1000": "thousands", "1,000": "thousands"}
 _HUNDRED |= {"10,000": "tens of thousands", "100,000": "hundreds of thousands"}
 _OF = re.compile(r"\sof\s(?:dollars|pounds|euros)")
+_CODE_BEHIND = re.compile(r"\s?(USD|CAD|AUD|NZD|HKD|SGD|MXN)(?!\w)")
+_CODED = {**tables.CURRENCIES, "USD": ["US dollar", "US dollars", "cent", "cents"]}
 _NOTES = re.compile(r"(\d0)s(?!\w)")
 
 
@@ -59,6 +61,9 @@ def said_price(cursor: Cursor, prices: list, currency: str) -> Reading:
     one, many, cent, cents = tables.CURRENCIES[sign_or_code]
     if currency[-1] == "$" and (country := tables.DOLLARS.get(currency[:-1])):
         one, many = f"{country} {one}", f"{country} {many}"
+    elif currency == "$" and (code := _CODE_BEHIND.match(cursor.text, prices[-1][2])):  # "$20 CAD"
+        one, many, cent, cents = _CODED[code[1]]
+        prices = [*prices[:-1], (*prices[-1][:2], code.end())]
     elif currency == "R$":
         one, many, cent, cents = tables.CURRENCIES["BRL"]
     has_cents = cents and not any(magnitude for _, magnitude, _ in prices)

@@ -9,9 +9,11 @@ from common.text.english.reading.cursor import Cursor, Rule, form
 from common.text.english.reading.units import plural_unit
 from common.text.english.word_parts import words
 
-_HALF = r"(?:\s?([AaPp])(?:\.\s?[Mm]\.|[Mm](?!\w)))"
+_HALF = r"(?:\s?([AaPp])(?:\.\s?[Mm](?:\.|(?!\w))|[Mm](?!\w)))"
 _PERIODS = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
 _WHOLE = words("noon midnight midday")
+_TO_HALF = re.compile(r"\s?[-–—]\s?\d{1,2}(?:[:.]\d\d)?\s?[AaPp]\.?\s?[Mm]\b")
+_DAYTIME_FOLLOWS = re.compile(r"\s(?:tomorrow|tonight|sharp|this\s(?:morning|afternoon|evening)|in\sthe\s(?:morning|afternoon|evening))\b")
 _BEFORE_TIME = words("at by until till from before after since around about to and between , (")
 
 
@@ -24,6 +26,7 @@ def time(cursor: Cursor, m: re.Match) -> str:
     if second and not half and not point:
         return f"{counted(hour, 'hour')} {counted(minute, 'minute')} and {counted(int(second), 'second')}"
     is_named = not minute and cursor.next(m.end()).lower() in _WHOLE  # "12:00 noon"
+    is_named = is_named or (not minute and _TO_HALF.match(cursor.text, m.end()) is not None)  # "7:00-9 PM"
     spoken = clock(hour, minute, bool(half or second or point or is_named))
     spoken += f" {say.two_digits(int(second))}" if second else ""
     spoken += f" {say.decimal(point)}" if point else ""
@@ -37,6 +40,13 @@ def dotted_time(cursor: Cursor, m: re.Match) -> str:
         return ""
     second = f" {say.two_digits(int(m[3]))}" if m[3] else ""
     return clock(int(m[1]), int(m[2]), is_exact=True) + second + _half_day(cursor, m, m[4])
+
+
+@form(r"([01]?\d|2[0-3])\.([0-5]\d)(?![\w.]|,\d)")
+def dotted_hour(cursor: Cursor, m: re.Match) -> str:
+    """At 8.30 tomorrow."""
+    is_time = cursor.previous.lower() == "at" and _DAYTIME_FOLLOWS.match(cursor.text, m.end())
+    return clock(int(m[1]), int(m[2])) if is_time else ""
 
 
 @form(rf"(\d{{1,2}}){_HALF}")
@@ -118,6 +128,7 @@ def _half_day(cursor: Cursor, m: re.Match, letter: str | None) -> str:
 TIMES: tuple[Rule, ...] = (
     time,
     dotted_time,
+    dotted_hour,
     hour,
     military_time,
     early_time,

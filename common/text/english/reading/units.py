@@ -11,6 +11,14 @@ from common.text.english.word_parts import words
 _UNIT = re.compile(r"(\s?|-)(?:(sq|cu)\.?\s)?([A-Za-zµμΩΩ]{1,5})(\^?[23²³])?(?![\w²³^])")
 _DOTTED_UNIT = re.compile(r"\s?([mk]\.p\.h|r\.p\.m|m\.p\.g)(?:\.|(?!\w))")
 _FLUID_OUNCE = re.compile(r"\s?fl\.?\s?oz(?!\w)")
+_BARE_SCALE = re.compile(r"\s?([CF])(?![\w'-]|\.\w)")
+_OF_HEAT = re.compile(
+    r"\b(?:temp|degrees|heat|oven|bake|boil|freez|fever|weather|warm|cold|hot\b|cool|high|low|sunny|chill)|°",
+    re.IGNORECASE,
+)
+_IN_CENTIMETERS = re.compile(r"\s\(\d{1,5}(?:\.\d{1,3})?\s?[cm]?m\)")
+_BEFORE_LAST_INCH = ("", ",", ":", "x", "×", "by", "of", "is", "about", "to", "only")
+_PER_TWICE = re.compile(r"/([A-Za-z]{1,6})/([A-Za-z]{1,6})(?![\w/])")
 _PER = re.compile(r"\s?/\s?([A-Za-z]{1,12})(\^?[23²³])?(?![\w/])")
 _PER_AREA = re.compile(r"\s?/\s?(?:(km|m|cm|mm|mi|ft|in)\^?[2²]|sq\.?\s(mi|ft|km|m|in|yd))(?!\w)")
 _PERCENT = re.compile(r"\s?([%‰])")
@@ -88,6 +96,8 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if match := _IN_RECIPES.match(text, end):
         name = _RECIPE_UNITS[match[1]]
         return f" {name if is_one else plural_unit(name)}", match.end()
+    if (match := _BARE_SCALE.match(text, end)) and _is_temperature(cursor, match):
+        return (" degree" if is_one else " degrees") + _SCALES[match[1]], match.end()
     match = _UNIT.match(text, end)
     name = unit_name(match[3]) if match else None
     if not match or not name:
@@ -117,6 +127,9 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         or following in _SIZES
         or (following == "(" and "." in cursor.text[cursor.at : match.start()])
         or (cursor.previous.endswith(_BEFORE_FEET) and not following.isalnum())
+        or following == ")"
+        or (following == "(" and _IN_CENTIMETERS.match(cursor.text, match.end()) is not None)
+        or (not following and gap == " " and cursor.previous.lower() in _BEFORE_LAST_INCH)
     )
     if symbol in tables.TOUCHING_UNITS and gap and not (square or is_inch):
         return False
@@ -137,8 +150,25 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
     )
 
 
+def _is_temperature(cursor: Cursor, match: re.Match) -> bool:
+    """Whether "98.6 F" or "72F" is one: with a decimal, or beside a word of heat."""
+    if cursor.previous.rstrip(".").lower() in LETTERED or cursor.previous[-1:] == "-":
+        return False
+    number, following = cursor.text[cursor.at : match.start()], cursor.next(match.end())
+    if not re.fullmatch(r"\d{1,4}(?:\.\d)?(?:\s?[-–]\s?\d{1,4})?", number) or following[:1].isupper():
+        return False
+    if "." in number:
+        return True
+    around = cursor.text[max(cursor.at - 60, 0) : match.end() + 40]
+    return _OF_HEAT.search(around) is not None
+
+
 def per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
     """ "/s²" -> " per second squared"; "" where no unit follows."""
+    if twice := _PER_TWICE.match(cursor.text, end):  # "mg/kg/day"
+        names = [unit_name(part) or tables.PER_ONLY.get(part) or part for part in twice.groups()]
+        if unit_name(twice[1]) and (unit_name(twice[2]) or names[1] in _PERIODS):
+            return f" per {names[0]} per {names[1]}", twice.end()
     match = _PER.match(cursor.text, end)
     name = unit_name(match[1]) or tables.PER_ONLY.get(match[1]) if match else None
     if not match or (not name and len(match[1]) < 3):

@@ -13,7 +13,16 @@ from common.text.english.reading.capitals import NAME_PARTS, cased, letter_name,
 from common.text.english.reading.cursor import LETTER, Cursor, LeftOut, Reading, Rule, form
 from common.text.english.reading.dates import month, weekday
 from common.text.english.reading.money import price
-from common.text.english.reading.streets import DESIGNATORS, designator, direction, state, street
+from common.text.english.reading.streets import (
+    DESIGNATORS,
+    county_road,
+    designator,
+    direction,
+    dotted_state,
+    party,
+    state,
+    street,
+)
 from common.text.english.reading.units import unit_behind_per, unit_name
 from common.text.english.word_parts import words
 
@@ -34,10 +43,10 @@ _SMALL_WORDS = words("is if of to in or so we by at as on an be do no he it me m
 _CENTURY = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
 _AND = re.compile(r"&(?:amp;)?([A-Z]{1,3})(?!\w)")
 _SLASHED = re.compile(
-    r"(w/o|w/in|w/|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s)(?![/\w])|w/(?!/)", re.IGNORECASE
+    r"(w/o|w/in|w/out|w/|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s)(?![/\w])|w/(?!/)", re.IGNORECASE
 )
 _SLASHED_WORDS = {"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old"}
-_SLASHED_WORDS |= {"w/in": "within", "b/c": "because", "b/w": "between", "d/b/a": "doing business as"}
+_SLASHED_WORDS |= {"w/out": "without", "w/in": "within", "b/c": "because", "b/w": "between", "d/b/a": "doing business as"}
 _SLASHED_WORDS |= {"f/k/a": "formerly known as"}
 _SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'])")
 _SLASHED_WORDS |= {"a/k/a": "also known as", "km/h": "kilometers per hour", "m/s": "meters per second"}
@@ -65,6 +74,7 @@ _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}-?\d")
 _PERIODS = words("second minute hour day week month year person night")
 _ANGLES = words("sin cos tan ln")
 _ANGLE_FOLLOWS = re.compile(r"\s(?:\d+°|[α-ωπ](?!\w)|[xyt](?!\w))")
+_VARIABLES = words("x y z n k r t")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
 _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
@@ -73,7 +83,7 @@ _SHORT_WORDS = frozenset(
     key.lower()
     for key in (
         *(*DESIGNATORS, *tables.STREETS, *_TITLES, *tables.WEEKDAYS, *tables.MONTH_NUMBERS, "tel", "ext"),
-        *(*tables.STATES, *tables.STATES_WITH_STOP, *FUNCTIONS),
+        *(*tables.STATES, *tables.STATES_WITH_STOP, *tables.PROVINCES, *FUNCTIONS),
     )
 )
 
@@ -173,6 +183,10 @@ def letter_with_sign(cursor: Cursor) -> Reading | None:
         return Reading(name, end)
     if sign == "#" and letter.isupper():
         return Reading(f"{name} sharp", end + 1)
+    if sign == "*" and letter.isupper() and cursor.is_after_blank and cursor.text[end + 1 : end + 2] in ("", " "):
+        return Reading(f"{name} star", end + 1)
+    if sign == "'" and cursor.text.startswith("(", end + 1) and letter not in "aI":  # f'(x)
+        return Reading(f"{name} prime of", end + 2)
     if sign == "+" and letter in "ABCDEF" and not cursor.text[end + 1 : end + 2].isalnum():
         return Reading(f"{name} plus", end + 1)
     if sign == "-" and letter in "ABCDF" and cursor.text[end + 1 : end + 2] in (" ", ".", ",", ""):  # a grade
@@ -209,6 +223,8 @@ def abbreviation(cursor: Cursor) -> Reading | None:
 def money(cursor: Cursor) -> Reading | None:
     """US$5, USD 5."""
     word, end = cursor.word, cursor.word_end
+    if word in tables.CURRENCY_CODES and cursor.behind_word == "$" and cursor.text[end + 1 : end + 2].isdecimal():
+        return price(replace(cursor, at=end + 1), tables.CURRENCY_CODES[word])  # CAD$20
     is_dollar = word in tables.DOLLARS or word == "R"
     if is_dollar and cursor.behind_word == "$" and cursor.text[end + 1 : end + 2].isdecimal():
         return price(replace(cursor, at=end + 1), word + "$")
@@ -235,6 +251,34 @@ def offset(cursor: Cursor, m: re.Match) -> str:
     return f"{m[1]} {'plus' if m[2] == '+' else 'minus'} {say.cardinal(int(m[3]))}{minutes}"
 
 
+@form(r"log_?(\d{1,2})(?:\(|\s(?=[\dxyn]))")
+def logarithm(cursor: Cursor, m: re.Match) -> str:
+    """log10(x), log₂ 8."""
+    return "" if cursor.touches_word else f"log base {say.integer(m[1])} of"
+
+
+@form(r"d([xyzuf])/d([xyztu])(?!\w)")
+def derivative(cursor: Cursor, m: re.Match) -> str:
+    """dy/dx."""
+    return "" if cursor.touches_word else f"D {m[1].upper()} over D {m[2].upper()}"
+
+
+@form(r"([a-zA-Z])/([a-zA-Z\d])(?![\w/])")
+def quotient(cursor: Cursor, m: re.Match) -> str:
+    """x/y, in formulas a/b too."""
+    is_one = cursor.is_equation or (m[1] in _VARIABLES and (m[2] in _VARIABLES or m[2].isdecimal()))
+    if cursor.touches_word or not is_one or m[0].lower() == "y/n":
+        return ""
+    below = say.integer(m[2]) if m[2].isdecimal() else letter_name(m[2].upper())
+    return f"{letter_name(m[1].upper())} over {below}"
+
+
+@form(r"([A-Z]{1,3})(\d{1,2}\.\d{1,2})(?![\w.])")
+def letters_and_decimal(cursor: Cursor, m: re.Match) -> str:
+    """PM2.5, USB3.0; V2.0 is a version."""
+    return "" if cursor.touches_word or m[1] == "V" else f"{letter_name(m[1])} {say.decimal(m[2])}"
+
+
 def function_name(cursor: Cursor) -> Reading | None:
     """sin(x), cos θ."""
     name = FUNCTIONS.get(cursor.word) if not cursor.touches_word else None
@@ -251,7 +295,8 @@ def joined_capitals(cursor: Cursor) -> Reading | None:
     word, other = _in_latin(cursor.word), _AND.match(cursor.text, cursor.word_end)
     if not word or not other:
         return None
-    return Reading(f"{letter_name(word)} and {letter_name(other[1])}", other.end())
+    own = cursor.possessive(other.end())
+    return Reading(f"{letter_name(word)} and {letter_name(other[1])}{own}", other.end() + len(own))
 
 
 def plain_word(cursor: Cursor) -> Reading | None:
@@ -346,10 +391,17 @@ WORDS: tuple[Rule, ...] = (
         version,
         offset,
         code_range,
+        dotted_state,
+        party,
+        county_road,
         direction,
         dotted_abbreviation,
         slashed_abbreviation,
         size_by,
+        logarithm,
+        derivative,
+        quotient,
+        letters_and_decimal,
         word_with_digits,
     ),
     *(letter_with_sign, behind_per, book, short_word, abbreviation, money, joined_capitals, plain_word),
@@ -368,7 +420,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return _foreign(cursor, word)
     if (number := roman(cursor, word, end)) is not None:
         return number
-    if full := _SHORT_FORMS.get(word if word.islower() else word.lower()):
+    is_plain = word.islower() or word.isupper() or word.istitle()  # not "28 HRs"
+    if is_plain and (full := _SHORT_FORMS.get(word.lower())):
         return full if word.islower() else word if word.isupper() and len(word) < 5 else full.capitalize()
     if word in _BEHIND_NAMES and cursor.previous:
         return _BEHIND_NAMES[word]
