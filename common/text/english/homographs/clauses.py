@@ -22,8 +22,12 @@ from common.text.english.homographs.word_classes import (
     REACH,
     SHOWING,
     SINGULAR_MARKS,
+    SUBORDINATORS,
     VERBS_IN_S,
 )
+
+
+_ADJECTIVE_ENDS = ("ive", "ous", "ful", "less", "able", "ible", "ular", "ish")
 
 
 def word_at(sentence: Sequence[str], index: int) -> str:
@@ -59,14 +63,29 @@ def has_singular_subject(sentence: Sequence[str], at: int) -> bool:
         return False
     first = word_at(sentence, start)
     is_marked = first in SINGULAR_MARKS or first in ("the", "no") or sentence[at][:1].isupper()
-    return is_marked and start == 0
+    return is_marked and (start == 0 or _is_plain_clause(sentence, start, at))
+
+
+def _is_plain_clause(sentence: Sequence[str], start: int, at: int) -> bool:
+    """Whether a clause that another word begins has only a subject so far: "as the rate of shear"."""
+    if word_at(sentence, start - 1) not in SUBORDINATORS or sentence[at + 1][:1].isupper():
+        return False
+    inside = [word_at(sentence, i) for i in range(start, at + 1)]
+    if inside[-1].endswith(_ADJECTIVE_ENDS) or any(_is_verb_like(word) for word in inside[1:-1]):
+        return False
+    return not any(word == "to" or (word in PREPOSITIONS and word != "of") for word in inside)
+
+
+def _is_verb_like(word: str) -> bool:
+    return len(word) > 4 and word.endswith(("ing", "ed", "ly", "s")) and not word.endswith(("'s", "ss"))
 
 
 def is_predicate(sentence: Sequence[str], index: int) -> bool:
     """Whether the clause has no verb but this one, and goes on."""
     following = word_at(sentence, index + 1)
     if not following[:1].isalpha():
-        return False
+        start = clause_start(sentence, index)
+        return 0 < start < index - 1 and _is_plain_clause(sentence, start, index - 1)
     if goes_on_as_noun(sentence, index) or following in ("of", "that", "are"):
         return False
     return following not in ("in", "at", "by", "from", "for") or _is_only_verb(sentence, index)

@@ -28,7 +28,9 @@ from common.text.english.homographs.word_classes import (
     FINITE,
     HABITUAL,
     HAVE,
+    HELPING,
     HELPS,
+    IMPERATIVES,
     MODALS,
     NEVER_BEHIND,
     OBJECTS,
@@ -36,6 +38,7 @@ from common.text.english.homographs.word_classes import (
     PREPOSITIONS,
     QUESTION_WORDS,
     REACH,
+    SELVES,
     SUBJECTS,
     THEM,
     TO_A_THING,
@@ -52,10 +55,16 @@ def is_verb(sentence: Sequence[str], index: int) -> bool:
         )  # "put to use."
     if previous in MODALS:
         return following != "of"
-    if previous in SUBJECTS:
+    if previous in SUBJECTS or previous in SELVES:
         return True
+    if previous in ("that", "which") and following in OBJECTS:  # "accounts that permit them to do so"
+        return _is_noun_like(word_at(sentence, at - 1))
     if following in OBJECTS:  # "he saw her present a rose", "Record the time"
         return previous not in BE and not is_thing_marker(previous)
+    if _is_imperative(sentence, index, following):
+        return True
+    if previous in HELPING and following[:1].isalpha() and following not in BE:  # "help produce better fabrics"
+        return following not in PREPOSITIONS
     if _is_asked(sentence, at, following) or _is_caused(sentence, at, previous, following):
         return True
     if _is_behind_plural(sentence, at, index) or has_distant_subject(sentence, index, following):
@@ -68,6 +77,21 @@ def is_verb(sentence: Sequence[str], index: int) -> bool:
             if word == "to" or word in MODALS:
                 return True
     return False
+
+
+def _is_noun_like(word: str) -> bool:
+    return word == "," or (word[:1].isalpha() and word not in CLOSED and word not in FINITE)
+
+
+def _is_imperative(sentence: Sequence[str], index: int, following: str) -> bool:
+    """ "Use water to smooth the seams": at the head of a sentence or clause, and an object behind it."""
+    before = word_at(sentence, index - 1)
+    if word_at(sentence, index) not in IMPERATIVES or before not in ("", ".", ";", ":", "!", "?", "—", "-", ","):
+        return False
+    if before == "," and word_at(sentence, index) != "use":
+        return False
+    is_thing = following[:1].isalpha() and following not in FINITE and following not in ("and", "or", "as")
+    return is_thing and following not in PREPOSITIONS and following not in BE
 
 
 def is_third_person(sentence: Sequence[str], index: int) -> bool:

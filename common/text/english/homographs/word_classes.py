@@ -19,7 +19,7 @@ PREPOSITIONS = words("""of in on at by for from with without into onto upon unde
     between among through during after before behind beyond near per via despite toward towards within as than
     like""")
 ADVERBS = words("""not also never always ever even only again then thus first still just often soon now
-    really rather either already actually both sometimes seldom twice once perhaps maybe together""")
+    later finally long best better easily really rather either already actually both sometimes seldom twice once perhaps maybe together""")
 NO_ADVERBS = words("""family assembly supply reply ally rally italy july sicily anomaly monopoly butterfly
     fly belly bully jelly lily emily molly sally billy kelly kimberly beverly""")
 OBJECTS = words("the a an his her its my your our their it them him us me this these those all each")
@@ -28,6 +28,13 @@ TO_A_THING = words("""prior due subject respect regard as relation addition acco
     objection back close next""")
 HABITUAL = words("""i you he she it we they there who which that people everyone everybody nobody get gets
     got getting become became becomes becoming never""")
+SELVES = words("themselves ourselves yourselves")
+HELPING = words("help helps helped helping")
+# At the head of a sentence these call for something to be done.
+IMPERATIVES = words("""use insert conduct construct refill transfer convert extract reject combine discard
+    export upgrade update reset replay rewrite""")
+# They begin a clause that has a verb of its own: "as the pressure increases".
+SUBORDINATORS = words("as when if while where until because although though since before after whether how that but and")
 PAST_SIGNS = words("yesterday ago last then was were had did once when after said went came took told")
 # A clause ends before these, and what stands behind them says nothing of the clause before.
 CLAUSE_WORDS = words("""that which who whom whose when where while if because although though as and but or
