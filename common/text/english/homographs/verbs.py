@@ -21,6 +21,7 @@ from common.text.english.homographs.word_classes import (
     ADJECTIVES,
     ANYONE,
     ASKING,
+    ASKING_ALIKE,
     BE,
     CAUSES,
     CLOSED,
@@ -36,6 +37,7 @@ from common.text.english.homographs.word_classes import (
     OBJECTS,
     PAST_SIGNS,
     PREPOSITIONS,
+    QUANTITIES,
     QUESTION_WORDS,
     REACH,
     SELVES,
@@ -48,6 +50,11 @@ from common.text.english.homographs.word_classes import (
 def is_verb(sentence: Sequence[str], index: int) -> bool:
     at = word_before(sentence, index)
     previous, following = word_at(sentence, at), word_at(sentence, index + 1)
+    word = sentence[index].lower()
+    if word == "subject" and following == "to":  # "subject to the approval of the owners"
+        return False
+    if previous == "to" and (following in BE or (following in MODALS and following not in ASKING_ALIKE)):
+        return False  # "the approach to subject must be"
     if previous == "to":
         is_put = not following[:1].isalpha() and "put" in (word_at(sentence, i) for i in range(at - 4, at))
         return (
@@ -55,12 +62,16 @@ def is_verb(sentence: Sequence[str], index: int) -> bool:
         )  # "put to use."
     if previous in MODALS:
         return following != "of"
+    if previous in SUBJECTS and word in ADJECTIVES and word_at(sentence, at - 1) in BE:
+        return False  # "are they present"
     if previous in SUBJECTS or previous in SELVES:
         return True
     if previous in ("that", "which") and following in OBJECTS:  # "accounts that permit them to do so"
         return _is_noun_like(word_at(sentence, at - 1))
     if following in OBJECTS:  # "he saw her present a rose", "Record the time"
         return previous not in BE and not is_thing_marker(previous)
+    if following in QUANTITIES and is_plural(previous):
+        return True
     if _is_imperative(sentence, index, following):
         return True
     if previous in HELPING and following[:1].isalpha() and following not in BE:  # "help produce better fabrics"
@@ -103,7 +114,8 @@ def is_third_person(sentence: Sequence[str], index: int) -> bool:
     if previous == "that" and at > 0:
         return True
     following = word_at(sentence, index + 1)
-    if following in OBJECTS and not is_thing_marker(previous) and previous not in BE:
+    is_followed = following in OBJECTS or following in QUANTITIES
+    if is_followed and not is_thing_marker(previous) and previous not in BE:
         return True
     return is_behind_singular(sentence, index)
 
@@ -169,6 +181,14 @@ def is_past(sentence: Sequence[str], index: int) -> bool:
     is_determined = previous in DETERMINERS and previous not in ("which", "that")
     if previous == "to" or previous in MODALS or is_determined:
         return False
+    before = word_at(sentence, at - 1)
+    is_asked = previous in SUBJECTS or previous in ("he", "she", "it")
+    if is_asked and before in ASKING and before not in ("had", "has", "have"):
+        return False  # "Didn't you read it?"
+    if previous in THEM and before in ("let", "lets", "make", "makes", "made", "help", "helped", "hear", "heard"):
+        return False
+    if previous in ("and", "or", ",") and _is_infinitive_ahead(sentence, at):
+        return False
     if at < 0 or (not previous[:1].isalpha() and previous != ","):
         return False
     if previous in ("he", "she", "it"):
@@ -178,6 +198,19 @@ def is_past(sentence: Sequence[str], index: int) -> bool:
     if previous in SUBJECTS or previous in ("and", "or", "but", ","):
         return is_narrated
     return is_narrated or not (previous.endswith("s") or is_plural(previous))
+
+
+def _is_infinitive_ahead(sentence: Sequence[str], at: int) -> bool:
+    """Whether "to" or a modal and no past form stand before: "to sit down and read"."""
+    for back in range(at - 1, max(at - REACH, -1), -1):
+        word = word_at(sentence, back)
+        if word in MODALS or (word == "to" and word_at(sentence, back + 1) not in CLOSED):
+            return True
+        if word in PAST_SIGNS or word in FINITE or (len(word) > 4 and word.endswith("ed")):
+            return False
+        if word in (".", "?", "!", ";"):
+            return False
+    return False
 
 
 def is_used_to(sentence: Sequence[str], index: int) -> bool:

@@ -80,6 +80,8 @@ BOTH_WAYS = words(
     "read put set cut hit let led left found means shot saw lay shows says makes takes gives is"
 )
 ASKING = words("do does did don't doesn't didn't can could will would should may might must can't won't")
+ASKING_ALIKE = words("do does did let's please")
+QUANTITIES = words("many several some such no more much both")
 QUESTION_WORDS = words("how why what where when who whom which and but so then")
 LINKS = words("of in at from for on with near")
 DAYS = words("today yesterday tomorrow tonight here there enough")
