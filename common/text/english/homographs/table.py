@@ -23,7 +23,8 @@ def choose(word: str, sentence: Sequence[str], index: int) -> Phones | None:
     if entry is None or entry[2][0] not in ("VERB", "NOUN"):
         return None
     usual, other, (kind, *_) = entry  # "records", "conducts"
-    is_other = is_third_person(sentence, index) if kind == "VERB" else is_noun(sentence, index)
+    is_third = is_third_person(sentence, index)
+    is_other = is_third if kind == "VERB" else is_noun(sentence, index) and not is_third
     phones = other if is_other else usual
     return phones + plural(phones)
 

@@ -109,12 +109,17 @@ def is_third_person(sentence: Sequence[str], index: int) -> bool:
     """Whether a word in -s is a verb: "he records", "what conducts the heat"."""
     at = word_before(sentence, index)
     previous = word_at(sentence, at)
+    following = word_at(sentence, index + 1)
+    if previous in ("what", "which") and (following in SUBJECTS or following in ("he", "she", "one")):
+        return False  # "what subjects one discussed"
+    if previous == "which" and word_at(sentence, at - 1) in PREPOSITIONS:
+        return False  # "the way in which records are kept"
     if previous in ("he", "she", "it", "who", "which", "what", "this", "everyone", "nobody", "one"):
         return True
     if previous == "that" and at > 0:
         return True
-    following = word_at(sentence, index + 1)
-    is_followed = following in OBJECTS or following in QUANTITIES
+    is_such = following == "such" and word_at(sentence, index + 2) == "as"  # "records such as diaries"
+    is_followed = (following in OBJECTS or following in QUANTITIES) and not is_such
     if is_followed and not is_thing_marker(previous) and previous not in BE:
         return True
     return is_behind_singular(sentence, index)
@@ -148,6 +153,8 @@ def _is_asked(sentence: Sequence[str], at: int, following: str) -> bool:
     is_person = word in ANYONE
     if not is_person and (word in CLOSED or not word[:1].isalpha()):
         return False
+    if following in ("?", "or", "and"):  # "Will the danger increase?"
+        return word_at(sentence, 0) in ASKING and at in (1, 2) and word_at(sentence, at) not in DETERMINERS
     if not is_person and following not in OBJECTS and following not in PREPOSITIONS and following != "to":
         return False
     for back in range(at - 1, max(at - 5, -1), -1):
@@ -162,6 +169,8 @@ def _is_asked(sentence: Sequence[str], at: int, following: str) -> bool:
 
 def _is_caused(sentence: Sequence[str], at: int, previous: str, following: str) -> bool:
     """ "Let them record it", "it helps farmers produce milk"."""
+    if word_at(sentence, at - 1) in ("let", "lets", "letting") and sentence[at][:1].isupper():
+        return True
     if word_at(sentence, at - 1) in CAUSES and previous in THEM:
         return previous != "her" or following in OBJECTS
     if not is_plural(previous):
