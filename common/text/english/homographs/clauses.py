@@ -52,7 +52,7 @@ def has_singular_subject(sentence: Sequence[str], at: int) -> bool:
     if (
         word in CLOSED
         or not word[:1].isalpha()
-        or word[-1] == "s"
+        or (word[-1] == "s" and not _is_full_name(sentence, at))
         or word.endswith(("ing", "ed", "ly", "al"))
     ):
         return False
@@ -80,13 +80,19 @@ def _is_verb_like(word: str) -> bool:
     return len(word) > 4 and word.endswith(("ing", "ed", "ly", "s")) and not word.endswith(("'s", "ss"))
 
 
+def _is_full_name(sentence: Sequence[str], at: int) -> bool:
+    """ "Alwin Nikolais", "Mrs Hughes"."""
+    return at > 0 and sentence[at][:1].isupper() and sentence[at - 1][:1].isupper() and not sentence[at].isupper()
+
+
 def is_predicate(sentence: Sequence[str], index: int) -> bool:
     """Whether the clause has no verb but this one, and goes on."""
     following = word_at(sentence, index + 1)
     if not following[:1].isalpha():
         start = clause_start(sentence, index)
         return 0 < start < index - 1 and _is_plain_clause(sentence, start, index - 1)
-    if goes_on_as_noun(sentence, index) or following in ("of", "that", "are"):
+    is_participle = following.endswith("ed") and len(following) > 4  # "the records maintained on him"
+    if is_participle or goes_on_as_noun(sentence, index) or following in ("of", "that", "are"):
         return False
     return following not in ("in", "at", "by", "from", "for") or _is_only_verb(sentence, index)
 

@@ -80,6 +80,8 @@ def is_verb(sentence: Sequence[str], index: int) -> bool:
         return True
     if _is_behind_plural(sentence, at, index) or has_distant_subject(sentence, index, following):
         return True
+    if previous in ("and", "or") and _is_listed_verb(sentence, at, index):
+        return True
     if previous in ("and", "or", "but", ","):  # "to collect, sort and record"
         for back in range(at - 1, max(at - 5, -1), -1):
             word = word_at(sentence, back)
@@ -105,6 +107,21 @@ def _is_imperative(sentence: Sequence[str], index: int, following: str) -> bool:
     return is_thing and following not in PREPOSITIONS and following not in BE
 
 
+def _is_listed_verb(sentence: Sequence[str], at: int, index: int) -> bool:
+    """ "(would) open the box and produce filets": "to" or a modal before, an object behind."""
+    word, following = word_at(sentence, index), word_at(sentence, index + 1)
+    is_thing = following[:1].isalpha() and following not in CLOSED and following not in FINITE
+    if word in ADJECTIVES or not is_thing or following in DETERMINERS:
+        return False
+    for back in range(at - 1, max(at - REACH, -1), -1):
+        other = word_at(sentence, back)
+        if other in MODALS or (other == "to" and word_at(sentence, back + 1) not in CLOSED):
+            return True
+        if not other[:1].isalpha() or (other in FINITE and other not in MODALS):
+            return False
+    return False
+
+
 def is_third_person(sentence: Sequence[str], index: int) -> bool:
     """Whether a word in -s is a verb: "he records", "what conducts the heat"."""
     at = word_before(sentence, index)
@@ -127,7 +144,13 @@ def is_third_person(sentence: Sequence[str], index: int) -> bool:
 
 def is_behind_singular(sentence: Sequence[str], index: int) -> bool:
     """Whether a verb in -s at `index` has its subject, a singular, right before: "iron conducts heat"."""
-    return has_singular_subject(sentence, word_before(sentence, index)) and is_predicate(sentence, index)
+    at = word_before(sentence, index)
+    if not has_singular_subject(sentence, at):
+        return False
+    is_named = at == index - 1 and sentence[at][:1].isupper() and sentence[index].islower()
+    if is_named and word_at(sentence, index + 1) == "that" and clause_start(sentence, at) >= at - 2:
+        return True  # "Mrs Hardy records that"
+    return is_predicate(sentence, index)
 
 
 def _is_behind_plural(sentence: Sequence[str], at: int, index: int) -> bool:

@@ -97,7 +97,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         name = _RECIPE_UNITS[match[1]]
         return f" {name if is_one else plural_unit(name)}", match.end()
     if (match := _BARE_SCALE.match(text, end)) and _is_temperature(cursor, match):
-        return (" degree" if is_one else " degrees") + _SCALES[match[1]], match.end()
+        return (" degree" if is_one else " degrees") + _SCALES[match[1]], _past_stop(cursor, match.end())
     match = _UNIT.match(text, end)
     name = unit_name(match[3]) if match else None
     if not match or not name:

@@ -267,7 +267,7 @@ def derivative(cursor: Cursor, m: re.Match) -> str:
 def quotient(cursor: Cursor, m: re.Match) -> str:
     """x/y, in formulas a/b too."""
     is_one = cursor.is_equation or (m[1] in _VARIABLES and (m[2] in _VARIABLES or m[2].isdecimal()))
-    if cursor.touches_word or not is_one or m[0].lower() == "y/n":
+    if cursor.touches_word or not is_one or m[1] == m[2] or m[0].lower() == "y/n":
         return ""
     below = say.integer(m[2]) if m[2].isdecimal() else letter_name(m[2].upper())
     return f"{letter_name(m[1].upper())} over {below}"
@@ -420,8 +420,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return _foreign(cursor, word)
     if (number := roman(cursor, word, end)) is not None:
         return number
-    is_plain = word.islower() or word.isupper() or word.istitle()  # not "28 HRs"
-    if is_plain and (full := _SHORT_FORMS.get(word.lower())):
+    is_plural = len(word) > 2 and word[-1] == "s" and word[:-1].isupper()  # "28 HRs"
+    if not is_plural and (full := _SHORT_FORMS.get(word.lower())):
         return full if word.islower() else word if word.isupper() and len(word) < 5 else full.capitalize()
     if word in _BEHIND_NAMES and cursor.previous:
         return _BEHIND_NAMES[word]
