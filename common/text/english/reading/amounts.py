@@ -20,7 +20,11 @@ _SPACED_THOUSANDS = re.compile(
 _GOES_ON = re.compile(r"[/:]\d|\s?=")
 _MILLIONS = re.compile(
     r"m(?=\s(?:people|users|views|followers|customers|jobs|homes|subscribers|downloads|copies|tonnes|tons|barrels"
-    r"|shares|workers|children|viewers|visitors|fans|voters|households|passengers|vehicles|cases|doses|years)\b)"
+    r"|shares|workers|children|viewers|visitors|fans|voters|households|passengers|vehicles|cases|doses|years|Americans|Britons|euros?|pounds|dollars|yen|members|readers|players"
+    r"|listeners|students|patients|migrants|refugees|units|phones|devices|computers|laptops|notebooks|sets|items"
+    r"|pages|words|records|visits|hits|songs|albums|tickets|deaths|acres|hectares|residents|adults|employees"
+    r"|staff|families|messages|emails|orders|clients|accounts|cards|cars|bottles|drivers|visas|tests|games"
+    r"|in\s(?:profits?|sales|cash|debt|revenue|damages|funding|bonuses|fees|taxes))\b)"
 )
 _MILLIONS_OF_MONEY = re.compile(r"m(?=\s?(?:USD|EUR|GBP|JPY|INR|CHF|AUD|CAD|NZD|€|£)(?!\w))")
 _POPULATED = words("pop population")
@@ -69,7 +73,8 @@ def amount(cursor: Cursor) -> Reading:
             currency,
         )
     unit, end = unit_after(cursor, end, is_one and not after)
-    if unit[:1] == " " and not joint and cursor.previous.lower() in ("a", "an"):
+    is_size = cursor.previous == "the" and cursor.next(end) in ("tall", "high", "long", "wide", "deep", "thick")
+    if unit[:1] == " " and not joint and (is_size or cursor.previous.lower() in ("a", "an")):
         unit = f" {singular_unit(unit.strip())}"  # "a 10 km run"
     if joint != "by" and not unit and (times := _TIMES.match(text, end)):
         is_many = times[0] == "x" and (joint == "to" or "." in numbers[0]) and not cursor.is_equation

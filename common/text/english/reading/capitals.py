@@ -179,7 +179,8 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
     if len(base) > 1 and set(base) <= set("IVX"):
         if key in ("and", "&") and cursor.earlier.isupper() and say.roman(cursor.earlier):
             return say.cardinal(number)  # "Rocky V and VI"
-        is_sure = base not in _AMBIGUOUS or (is_name and len(before) > 1)
+        is_kiss = set(base) == {"X"} and before.isupper()  # "LOVE JEN XXX"
+        is_sure = base not in _AMBIGUOUS or (is_name and len(before) > 1 and not is_kiss)
         return say.cardinal(number) if is_sure else ""
     is_year = (
         (len(base) > 4 or base.startswith(("MM", "MCM")))

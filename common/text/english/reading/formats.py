@@ -10,7 +10,7 @@ from common.text.english.reading.amounts import amount
 from common.text.english.reading.capitals import letter_name, letters_and_digits
 from common.text.english.reading.cursor import NUMBER, Cursor, Reading, Rule, first_reading, form
 from common.text.english.reading.dates import DATES, dated_fraction, decade, is_day
-from common.text.english.reading.money import european_price, pence
+from common.text.english.reading.money import european_price, pence, pence_per
 from common.text.english.reading.streets import house_in_queens, house_number
 from common.text.english.reading.telephone import DIGITS
 from common.text.english.reading.times import TIMES, duration
@@ -25,6 +25,7 @@ _SCIENTIFIC = re.compile(
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
 _BY = re.compile(r"x\d+(?:[cmk]?m|ft|in|px)?")
 _HALVED_BEHIND_HYPHEN = re.compile(r"-(?:price|off|time)\b")
+_CRICKET = re.compile(r"\b(?:posted|declared|wickets?|innings|overs|cricket|batting|Test|stumps|runs)\b")
 _SIZES = words("thick wide long deep high tall by of x in and")
 _CODES = words("section sec article art rule clause paragraph para § §§ code subsection exception title")
 _SCORES = {("24", "7"): "twenty-four seven", ("9", "11"): "nine eleven", ("7", "11"): "seven eleven"}
@@ -52,13 +53,14 @@ def ratio(cursor: Cursor, m: re.Match) -> str:
     return f"{said} to {say.integer(m[3])}" if m[3] else said
 
 
-@form(r"(7[0-8]7)(?:-(\d{1,3})|(?=\s(?:MAX|Max|jet|aircraft|airliner|Dreamliner)))(?![\w-])")
+@form(r"(7[0-8]7)(?:-(\d{1,3})(s?)|(?=\s(?:MAX|Max|jet|aircraft|airliner|Dreamliner)))(?![\w-])")
 def airliner(cursor: Cursor, m: re.Match) -> str:
     """Boeing 737-800, 747-8, 737 MAX."""
     if not m[2]:
         return say.short(m[1])
     is_named = len(m[2]) == 1 or m[2].endswith("00") or cursor.previous.startswith("Boeing")
-    return f"{say.short(m[1])} {say.short(m[2])}" if is_named else ""
+    number = say.plural(say.short(m[2])) if m[3] else say.short(m[2])
+    return f"{say.short(m[1])} {number}" if is_named else ""
 
 
 @form(r"(\d{1,3}(?:\.\d{1,3}){3})(?::(\d{1,5})|/(\d{1,2}))?(?![\w.]*\d)")
@@ -108,6 +110,14 @@ def motor_oil(cursor: Cursor, m: re.Match) -> str:
 def ordinal_in_law(cursor: Cursor, m: re.Match) -> str:
     """The 2d Amendment, 3d Cir."""
     return say.ordinal(int(m[1]))
+
+
+@form(
+    r"([1-4])Q(?!\w)|([12])H(?=\s(?:\d{4}|'\d\d|[Pp]rofit|[Nn]et|[Ss]ales|[Rr]esults|[Ee]arnings|[Ll]oss|[Rr]evenue))"
+)
+def part_of_year(cursor: Cursor, m: re.Match) -> str:
+    """3Q, 1H profit."""
+    return f"{say.ordinal(int(m[1] or m[2]))} {'quarter' if m[1] else 'half'}"
 
 
 @form(r"\d+(?:\.\d+){2,}(?!\w)")
@@ -202,6 +212,10 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     if dated := dated_fraction(cursor, top, bottom):
         return dated
     before = cursor.previous.lower()
+    if top > 30 and bottom <= 10 and _CRICKET.search(
+        cursor.text[max(cursor.at - 60, 0) : m.end() + 60]
+    ):
+        return f"{say.short(m[2])} for {say.cardinal(bottom)}"
     is_rating = bottom in (5, 10) and (
         before in _RATED or cursor.next(m.end()) in ("people", "times", "would")
     )
@@ -272,8 +286,8 @@ def scientific(cursor: Cursor) -> Reading | None:
 @form(r"(?:\d+[A-Za-z]|[A-Za-z]+\d)[A-Za-z\d]*")
 def mixed(cursor: Cursor, m: re.Match) -> str:
     """2x4, 3D, 1080p, 5G; not 5km."""
-    if m[0] in tables.RESPELLED:
-        return tables.RESPELLED[m[0]]
+    if respelled := tables.respelled(m[0]):
+        return respelled
     number = NUMBER.match(m[0])[0]
     rest = m[0][len(number) :]
     if rest == "x" and cursor.next(m.end())[:1].isalpha():
@@ -297,11 +311,11 @@ def plural_number(cursor: Cursor, m: re.Match) -> str:
     return say.plural(say.short(m[1])) if behind_hyphen or is_many or len(m[1]) == 3 else ""
 
 
-@form(r"(\d{1,3})ers(?!\w)")
+@form(r"(\d{1,3})(?:er|ER)([sS]?)(?!\w)")
 def team(cursor: Cursor, m: re.Match) -> str:
-    """49ers, 76ers."""
+    """49ers, 76ers, a 49er."""
     said = say.short(m[1])
-    return f"{said}{'rs' if said.endswith('e') else 'ers'}"
+    return f"{said}{'r' if said.endswith('e') else 'er'}{m[2].lower()}"
 
 
 @form(r"(\d{1,4})!(?=\s?[=+*/×÷−-])")
@@ -327,6 +341,7 @@ NUMBERS: tuple[Rule, ...] = (
         always,
         motor_oil,
         ordinal_in_law,
+        part_of_year,
         dotted_numbers,
         degrees,
         minutes_and_seconds,
@@ -346,6 +361,7 @@ NUMBERS: tuple[Rule, ...] = (
         ordinal,
         scientific,
         duration,
+        pence_per,
         pence,
         factor,
         team,

@@ -26,6 +26,7 @@ _HUNDRED |= {"10,000": "tens of thousands", "100,000": "hundreds of thousands"}
 _OF = re.compile(r"\sof\s(?:dollars|pounds|euros)")
 _CODE_BEHIND = re.compile(r"\s?(USD|CAD|AUD|NZD|HKD|SGD|MXN)(?!\w)")
 _CODED = {**tables.CURRENCIES, "USD": ["US dollar", "US dollars", "cent", "cents"]}
+_PENCE = re.compile(r"(\d{1,3}(?:\.\d)?)p(?![\w'])")
 _NOTES = re.compile(r"(\d0)s(?!\w)")
 
 
@@ -85,6 +86,16 @@ def said_price(cursor: Cursor, prices: list, currency: str) -> Reading:
 def european_price(cursor: Cursor, m: re.Match) -> str:
     """1,50 €."""
     return said_price(cursor, [(f"{m[1].replace('.', '')}.{m[2]}", "", m.end())], "€").spoken
+
+
+def pence_per(cursor: Cursor) -> Reading | None:
+    """150p/day, 7.8p per minute."""
+    m = _PENCE.match(cursor.text, cursor.at)
+    if not m:
+        return None
+    per, end = per_unit(cursor, m.end())
+    is_meant = per or cursor.next(m.end()) in ("per", "each")
+    return Reading(f"{say.decimal(m[1])} pence{per}", end) if is_meant else None
 
 
 @form(r"([1-9]\d?)([pc])(?![\w'.])")

@@ -19,6 +19,7 @@ from common.text.english.word_parts import words
 from common.text.symbols import ARPABET
 
 _MONEY = re.compile(r"[$£€¥₹₩₽₪₺₴₫₱₦฿₿]([-−–]?)(?=[ .]?\d)\s?")
+_DOLLARS_OF = re.compile(r"\$(US|AU|A|NZ|CA|C|HK|S)\s?(?=\d)")  # "$US46"
 _SIGNED = re.compile(r"([-−–+±])(\s?)([$£€¥₹]?)(?=\.?\d)")
 _POWER = re.compile(
     r"([⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,5})|\^(?:\{([-+]?[A-Za-z\d]{1,5})\}|\(([-+]?[A-Za-z\d]{1,5})\)|([-+]?[A-Za-z\d]{1,5}))"
@@ -67,6 +68,8 @@ def decimal_point(cursor: Cursor) -> Reading | None:
 
 def money(cursor: Cursor) -> Reading | None:
     """$5, £3 million."""
+    if cursor.char == "$" and (country := _DOLLARS_OF.match(cursor.text, cursor.at)):
+        return price(replace(cursor, at=country.end()), country[1] + "$")
     match = _MONEY.match(cursor.text, cursor.at)
     if not match:
         return None

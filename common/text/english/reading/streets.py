@@ -27,7 +27,7 @@ _DIRECTED = re.compile(r"([NS])\.?\s?([EW])\b\.?|([NSEW])\b\.?")
 _DIRECTIONS = {"N": "North", "S": "South", "E": "East", "W": "West"}
 _POSTCODE = re.compile(r"\s[A-Z]\d[A-Z]\s?\d[A-Z]\d\b")
 _ZIP = re.compile(r"\s\d{5}(?:-\d{4})?(?![\w,.-]\d|\w)")
-_DOTTED_STATE = re.compile(r"([NSWR])\.\s?([YJCDHMVI])\.(?!\w)")
+_DOTTED_STATE = re.compile(r"([NSWRB])\.\s?([YJCDHMVISB])\.(?!\w)")
 _PARTY = re.compile(r"([RDI])-([A-Z]{2}(?!\w)|[A-Z]\.[A-Z]\.|[A-Z][a-z]{1,4}\.)")
 _HEADING = words(
     "go goes going went head heads heading headed turn turns drive drives travel walk run runs due mi"
@@ -147,7 +147,8 @@ def designator(cursor: Cursor) -> Reading | None:
 def dotted_state(cursor: Cursor) -> Reading | None:
     """Newark, N.J.; New York, N.Y. 10001."""
     m = _DOTTED_STATE.match(cursor.text, cursor.at)
-    name = tables.STATES.get(m[1] + m[2]) if m else None
+    key = m[1] + m[2] if m else ""
+    name = tables.STATES.get(key) or tables.PROVINCES.get(key)
     if not m or not name or cursor.previous != "," or not cursor.earlier[:1].isupper():
         return None
     return Reading(name + cursor.last_stop(m.end()), m.end())

@@ -144,14 +144,23 @@ SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: acc
     national; pkg: package; pkgs: packages; pls plz: please; ppl: people; qty: quantity; rcvd: received;
     sgt: Sergeant; thx thnx: thanks; tmrw tmw: tomorrow; tonite: tonight; wk: week; wks: weeks; yr: year;
     yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon; tsp: teaspoon;
-    govts: governments; vs: versus; wkly: weekly; yrly: yearly""")
+    mth: month; mths: months; tkt: ticket; tkts: tickets; txt: text; txts: texts; govts: governments; vs: versus; wkly: weekly; yrly: yearly""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national; dep't:
     department; ass'n: association; cont'd: continued; sec'y: secretary; o'er: over; ne'er: never""")
 # Digits for sounds, in small letters only.
 RESPELLED = _pairs("""gr8: great; l8r: later; l8: late; m8: mate; h8: hate; w8: wait; b4: before; sk8: skate;
     str8: straight; every1: everyone; any1: anyone; some1: someone; 2day: today; 2nite: tonight; 2night:
-    tonight; 2moro 2morrow: tomorrow; 4ever: forever; 4get: forget; g2g: got to go""")
+    tonight; 2moro 2morrow: tomorrow; 4ever: forever; 4get: forget; g2g: got to go; 2mrw 2moz: tomorrow; 4u:
+    for you; m8s: mates; in2: into; sum1: someone; ni8: night""")
+
+
+def respelled(word: str) -> str:
+    """ "gr8", "Gr8" -> "great"; "" for any other word. In capitals two characters are a name: "B4"."""
+    is_meant = len(word) > 2 or word.islower()
+    return RESPELLED.get(word.lower(), "") if is_meant else ""
+
+
 # Books of the Bible as they are cut short before a chapter and a verse.
 BOOKS = _pairs("""Gen: Genesis; Ex Exod: Exodus; Lev: Leviticus; Num: Numbers; Deut Dt: Deuteronomy; Josh:
     Joshua; Judg: Judges; Sam: Samuel; Kgs: Kings; Chr Chron: Chronicles; Neh: Nehemiah; Ps Pss: Psalm;

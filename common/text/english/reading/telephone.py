@@ -63,6 +63,13 @@ def vanity_number(cursor: Cursor, m: re.Match) -> str:
     return ("one " if m[0].startswith("1") and m[0][1] in "-. " else "") + f"{area}, {' '.join(parts)}"
 
 
+@form(r"[1-9]\d?(?:-[1-9]\d?){3,8}(?![\w-])")
+def drawn_numbers(cursor: Cursor, m: re.Match) -> str:
+    """10-18-19-22."""
+    numbers = m[0].split("-")
+    return ", ".join(map(say.integer, numbers)) if max(map(len, numbers)) > 1 else ""
+
+
 @form(
     r"\d+(?:-\d+){2,}(?!\w)|1[38]00 \d{3} \d{3}(?!\w)|\d{3}/\d{3}-\d{4}(?!\w)"
     r"|\d{4}(?: \d{4}){3}(?!\w)|0\d{1,4}(?:[ -]\d{3,8}){1,3}(?!\w)|\d{2}-\d{7}(?!\w)"
@@ -173,5 +180,5 @@ def _is_ending(cursor: Cursor) -> bool:
 
 
 DIGITS: tuple[Rule, ...] = (
-    *(phone, vanity_number, short_vanity_number, short_phone, digit_groups, spaced_phone, extension, zip_code, serial_code, code),
+    *(phone, vanity_number, short_vanity_number, short_phone, drawn_numbers, digit_groups, spaced_phone, extension, zip_code, serial_code, code),
 )

@@ -12,6 +12,7 @@ from common.text.english.word_parts import words
 _HALF = r"(?:\s?([AaPp])(?:\.\s?[Mm](?:\.|(?!\w))|[Mm](?!\w)))"
 _PERIODS = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
 _WHOLE = words("noon midnight midday")
+_RATIO = re.compile(r"\b(?:ratio|odds|scale|proportion|diluted|mixed)\b[^.!?]{0,12}$")
 _TO_HALF = re.compile(r"\s?[-–—]\s?\d{1,2}(?:[:.]\d\d)?\s?[AaPp]\.?\s?[Mm]\b")
 _DAYTIME_FOLLOWS = re.compile(r"\s(?:tomorrow|tonight|sharp|this\s(?:morning|afternoon|evening)|in\sthe\s(?:morning|afternoon|evening))\b")
 _BEFORE_TIME = words("at by until till from before after since around about to and between , (")
@@ -23,6 +24,10 @@ def time(cursor: Cursor, m: re.Match) -> str:
     hour, minute, second, point, half = int(m[1]), int(m[2]), m[3], m[4], m[5]
     if minute > 59 or (hour > 24 and half):
         return ""
+    if not half and _RATIO.search(cursor.text, max(cursor.at - 20, 0), cursor.at):
+        return ""  # "a ratio of 3:20"
+    if point and not minute and not second:  # "1:00.50"
+        return f"{counted(hour, 'minute')} zero {say.decimal(point)} seconds"
     if second and not half and not point:
         return f"{counted(hour, 'hour')} {counted(minute, 'minute')} and {counted(int(second), 'second')}"
     is_named = not minute and cursor.next(m.end()).lower() in _WHOLE  # "12:00 noon"
@@ -62,6 +67,15 @@ def military_time(cursor: Cursor, m: re.Match) -> str:
         return ""
     hours = f"oh {say.cardinal(int(m[1]))}" if m[1][0] == "0" and m[1] != "00" else say.cardinal(int(m[1]))
     return f"{hours} {say.two_digits(int(m[2])) if m[2] != '00' else 'hundred'} hours"
+
+
+@form(r"([01]\d|2[0-3])([0-5]\d)\s?(GMT|UTC|CET|CEST|BST|IST|EST|EDT|CST|CDT|PST|PDT|JST|Zulu)(?!\w)")
+def zoned_time(cursor: Cursor, m: re.Match) -> str:
+    """0306 GMT, 1430 UTC."""
+    if m[0][0] != "0" and cursor.previous and cursor.previous.lower() not in _BEFORE_TIME:
+        return ""
+    hours = f"oh {say.cardinal(int(m[1]))}" if m[1][0] == "0" and m[1] != "00" else say.cardinal(int(m[1]))
+    return f"{hours} {say.two_digits(int(m[2])) if m[2] != '00' else 'hundred'} {m[3]}"
 
 
 @form(r"0([1-9])([0-5]\d)(?!\w|[.,:/-]\d)")
@@ -131,6 +145,7 @@ TIMES: tuple[Rule, ...] = (
     dotted_hour,
     hour,
     military_time,
+    zoned_time,
     early_time,
     short_half,
     since,

@@ -18,6 +18,10 @@ _OF_HEAT = re.compile(
 )
 _IN_CENTIMETERS = re.compile(r"\s\(\d{1,5}(?:\.\d{1,3})?\s?[cm]?m\)")
 _BEFORE_LAST_INCH = ("", ",", ":", "x", "×", "by", "of", "is", "about", "to", "only")
+_OF_PIECES = words("set sets kit kits bundle bundles pack packs puzzle jigsaw")
+_OF_RATES = re.compile(
+    r"\b(?:rates?|yields?|spreads?|cut|hike[sd]?|Fed|bank|bonds?|margins?|basis|mortgage|repo)\b"
+)
 _PER_TWICE = re.compile(r"/([A-Za-z]{1,6})/([A-Za-z]{1,6})(?![\w/])")
 _PER = re.compile(r"\s?/\s?([A-Za-z]{1,12})(\^?[23²³])?(?![\w/])")
 _PER_AREA = re.compile(r"\s?/\s?(?:(km|m|cm|mm|mi|ft|in)\^?[2²]|sq\.?\s(mi|ft|km|m|in|yd))(?!\w)")
@@ -103,6 +107,8 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if not match or not name:
         return "", end
     gap, square, _, power = match.groups()
+    if match[3] in ("pc", "bps") and (special := _said_in_business(cursor, match)):
+        return special, match.end()
     if match[3] in _NO_HOURS or not _is_unit(cursor, match):
         return "", end
     end = _past_stop(cursor, match.end())
@@ -112,6 +118,14 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         name = f"{'square' if (square or power[-1]) in ('sq', '2', '²') else 'cubic'} {name}"
     per, end = per_unit(cursor, end)
     return ("-" if gap == "-" else " ") + name + per, end
+
+
+def _said_in_business(cursor: Cursor, match: re.Match) -> str:
+    """ "43pc" is percent, "25bps" is basis points beside rates; "" where they are units."""
+    if match[3] == "pc":
+        return "" if match[1] or cursor.next(match.end()) in _OF_PIECES else " percent"
+    around = cursor.text[max(cursor.at - 80, 0) : match.end() + 80]
+    return " basis points" if _OF_RATES.search(around) else ""
 
 
 def _is_unit(cursor: Cursor, match: re.Match) -> bool:

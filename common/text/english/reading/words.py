@@ -75,6 +75,7 @@ _PERIODS = words("second minute hour day week month year person night")
 _ANGLES = words("sin cos tan ln")
 _ANGLE_FOLLOWS = re.compile(r"\s(?:\d+°|[α-ωπ](?!\w)|[xyt](?!\w))")
 _VARIABLES = words("x y z n k r t")
+_TELEVISION = re.compile(r"\b(?:TV|[Tt]elevision|[Ww]atch)\b")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
 _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
@@ -155,8 +156,8 @@ def word_with_digits(cursor: Cursor) -> Reading | None:
     match = _LETTERS_AND_DIGITS.match(cursor.text, cursor.at)
     if not match:
         return None
-    if match[0] in tables.RESPELLED:
-        return Reading(tables.RESPELLED[match[0]], match.end())
+    if respelled := tables.respelled(match[0]):
+        return Reading(respelled, match.end())
     if match[0][:3] in tables.CURRENCY_CODES and match[0][3:].isdecimal():  # USD5
         return price(replace(cursor, at=cursor.at + 3), tables.CURRENCY_CODES[match[0][:3]])
     own = cursor.possessive(match.end())
@@ -200,6 +201,8 @@ def abbreviation(cursor: Cursor) -> Reading | None:
         return None
     word, end = cursor.word, cursor.word_end + 1
     key, following = word.lower(), cursor.next(end)
+    if not (word.islower() or word.istitle() or word.isupper()) or word == "EST":  # "PCs.", "8 pm EST."
+        return None
     if len(word) == 1:
         letter = _in_latin(word)
         return _initial(cursor, letter, end, following) if letter else None
@@ -208,8 +211,9 @@ def abbreviation(cursor: Cursor) -> Reading | None:
     elif key in tables.ABBREVIATIONS:
         if not _is_abbreviated(cursor, word, key, end, following):
             return None
+        is_channel = key == "ch" and _TELEVISION.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
         is_year = key == "fl" and _YEAR_FOLLOWS.match(cursor.text, end)
-        spoken = "flourished" if is_year else tables.ABBREVIATIONS[key]
+        spoken = "channel" if is_channel else "flourished" if is_year else tables.ABBREVIATIONS[key]
     elif key in tables.WEEKDAYS and word[0].isupper():
         is_month = following.lower() in tables.MONTH_NUMBERS
         if not (is_month or following in (",", ")") or following[:1].isdecimal() or following.islower()):
@@ -276,7 +280,7 @@ def quotient(cursor: Cursor, m: re.Match) -> str:
 @form(r"([A-Z]{1,3})(\d{1,2}\.\d{1,2})(?![\w.])")
 def letters_and_decimal(cursor: Cursor, m: re.Match) -> str:
     """PM2.5, USB3.0; V2.0 is a version."""
-    return "" if cursor.touches_word or m[1] == "V" else f"{letter_name(m[1])} {say.decimal(m[2])}"
+    return "" if cursor.touches_word or m[1] == "V" or m[1] in tables.CURRENCY_CODES else f"{letter_name(m[1])} {say.decimal(m[2])}"
 
 
 def function_name(cursor: Cursor) -> Reading | None:
