@@ -26,7 +26,6 @@ from common.text.english.homographs.word_classes import (
     VERBS_IN_S,
 )
 
-
 _ADJECTIVE_ENDS = ("ive", "ous", "ful", "less", "able", "ible", "ular", "ish")
 
 
@@ -82,7 +81,12 @@ def _is_verb_like(word: str) -> bool:
 
 def _is_full_name(sentence: Sequence[str], at: int) -> bool:
     """ "Alwin Nikolais", "Mrs Hughes"."""
-    return at > 0 and sentence[at][:1].isupper() and sentence[at - 1][:1].isupper() and not sentence[at].isupper()
+    return (
+        at > 0
+        and sentence[at][:1].isupper()
+        and sentence[at - 1][:1].isupper()
+        and not sentence[at].isupper()
+    )
 
 
 def is_predicate(sentence: Sequence[str], index: int) -> bool:

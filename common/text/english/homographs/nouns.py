@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from common.text.english.homographs.clauses import is_thing_marker, word_at
+from common.text.english.homographs.clauses import is_plural, is_thing_marker, word_at
 from common.text.english.homographs.verbs import is_behind_singular, is_verb
 from common.text.english.homographs.word_classes import (
     AFTER_IMPERATIVE,
     BE,
     CLOSED,
+    COUNTING,
     DETERMINERS,
     OBJECTS,
     PLACE_PREPOSITIONS,
+    PLURALS,
 )
 
 
@@ -44,6 +46,12 @@ def is_adjective(sentence: Sequence[str], index: int) -> bool:
     if previous not in DETERMINERS and previous not in ("very", "so", "most", "with", "of"):
         return False
     return following[:1].isalpha() and following not in CLOSED and following not in OBJECTS
+
+
+def is_before_plural(sentence: Sequence[str], index: int) -> bool:
+    """An adjective before several things: "minute crystals", not "ten minute breaks"."""
+    previous, following = word_at(sentence, index - 1), word_at(sentence, index + 1)
+    return is_plural(following) and following not in PLURALS and previous not in COUNTING
 
 
 def is_place(sentence: Sequence[str], index: int) -> bool:

@@ -74,7 +74,7 @@ def is_verb(sentence: Sequence[str], index: int) -> bool:
         return True
     if _is_imperative(sentence, index, following):
         return True
-    if previous in HELPING and following[:1].isalpha() and following not in BE:  # "help produce better fabrics"
+    if previous in HELPING and following[:1].isalpha() and following not in BE:  # "help produce cloth"
         return following not in PREPOSITIONS
     if _is_asked(sentence, at, following) or _is_caused(sentence, at, previous, following):
         return True
@@ -99,9 +99,8 @@ def _is_noun_like(word: str) -> bool:
 def _is_imperative(sentence: Sequence[str], index: int, following: str) -> bool:
     """ "Use water to smooth the seams": at the head of a sentence or clause, and an object behind it."""
     before = word_at(sentence, index - 1)
-    if word_at(sentence, index) not in IMPERATIVES or before not in ("", ".", ";", ":", "!", "?", "—", "-", ","):
-        return False
-    if before == "," and word_at(sentence, index) != "use":
+    word = word_at(sentence, index)
+    if word not in IMPERATIVES or before[:1].isalpha() or (before == "," and word != "use"):
         return False
     is_thing = following[:1].isalpha() and following not in FINITE and following not in ("and", "or", "as")
     return is_thing and following not in PREPOSITIONS and following not in BE
@@ -217,7 +216,7 @@ def is_past(sentence: Sequence[str], index: int) -> bool:
     is_asked = previous in SUBJECTS or previous in ("he", "she", "it")
     if is_asked and before in ASKING and before not in ("had", "has", "have"):
         return False  # "Didn't you read it?"
-    if previous in THEM and before in ("let", "lets", "make", "makes", "made", "help", "helped", "hear", "heard"):
+    if previous in THEM and before in HELPS | {"hear", "heard"}:
         return False
     if previous in ("and", "or", ",") and _is_infinitive_ahead(sentence, at):
         return False

@@ -19,7 +19,8 @@ PREPOSITIONS = words("""of in on at by for from with without into onto upon unde
     between among through during after before behind beyond near per via despite toward towards within as than
     like""")
 ADVERBS = words("""not also never always ever even only again then thus first still just often soon now
-    later finally long best better easily really rather either already actually both sometimes seldom twice once perhaps maybe together""")
+    later finally long best better easily really rather either already actually both sometimes seldom twice
+    once perhaps maybe together""")
 NO_ADVERBS = words("""family assembly supply reply ally rally italy july sicily anomaly monopoly butterfly
     fly belly bully jelly lily emily molly sally billy kelly kimberly beverly""")
 OBJECTS = words("the a an his her its my your our their it them him us me this these those all each")
@@ -34,7 +35,8 @@ HELPING = words("help helps helped helping")
 IMPERATIVES = words("""use insert conduct construct refill transfer convert extract reject combine discard
     export upgrade update reset replay rewrite""")
 # They begin a clause that has a verb of its own: "as the pressure increases".
-SUBORDINATORS = words("as when if while where until because although though since before after whether how that but and")
+SUBORDINATORS = words("""as when if while where until because although though since before after whether how
+    that but and""")
 PAST_SIGNS = words("yesterday ago last then was were had did once when after said went came took told")
 # A clause ends before these, and what stands behind them says nothing of the clause before.
 CLAUSE_WORDS = words("""that which who whom whose when where while if because although though as and but or
@@ -71,6 +73,9 @@ CLOSED |= words("he she it to and")
 ADJECTIVES = words("""present subject separate perfect close deliberate appropriate moderate live
     approximate frequent intimate elaborate alternate compact content""")
 NEVER_BEHIND = words("close alternate deliberate elaborate moderate")  # no adjective behind its noun
+COUNTING = words("""a an this that every each another last first next per any one two three four five six
+    seven
+    eight nine ten fifteen twenty thirty forty fifty sixty ninety hundred half final extra""")
 PLACE_PREPOSITIONS = words("in from to near at through via")
 # Verbs of a plural that is a noun: "court records show".
 SHOWING = words("""show list indicate suggest reveal say tell prove include contain remain exist continue

@@ -29,6 +29,8 @@ _MILLIONS = re.compile(
 _MILLIONS_OF_MONEY = re.compile(r"m(?=\s?(?:USD|EUR|GBP|JPY|INR|CHF|AUD|CAD|NZD|€|£)(?!\w))")
 _POPULATED = words("pop population")
 _HALF_DAY = re.compile(r"\s?[apAP]\.?[mM]\b")
+_SET_FOLLOWS = re.compile(r"(?:\s\(\d{1,2}(?:-\d{1,2})?\))?,?\s[0-7][-–][0-7](?![\w-])")
+_SET_BEFORE = re.compile(r"\b[0-7][-–][0-7](?:\s\(\d{1,2}(?:-\d{1,2})?\))?,?\s$")
 _MILLION = re.compile(r"m(?!\w)")
 _TIMES = re.compile(r"x(?!\w)")
 _SCORED = re.compile(
@@ -73,7 +75,14 @@ def amount(cursor: Cursor) -> Reading:
             currency,
         )
     unit, end = unit_after(cursor, end, is_one and not after)
-    is_size = cursor.previous == "the" and cursor.next(end) in ("tall", "high", "long", "wide", "deep", "thick")
+    is_size = cursor.previous == "the" and cursor.next(end) in (
+        "tall",
+        "high",
+        "long",
+        "wide",
+        "deep",
+        "thick",
+    )
     if unit[:1] == " " and not joint and (is_size or cursor.previous.lower() in ("a", "an")):
         unit = f" {singular_unit(unit.strip())}"  # "a 10 km run"
     if joint != "by" and not unit and (times := _TIMES.match(text, end)):
@@ -88,7 +97,8 @@ def amount(cursor: Cursor) -> Reading:
     ]
     if joint == "to" and not unit and not after:
         spoken[1] = _end_of_years(numbers, spoken[1])
-    if joint == "to" and numbers[0] == numbers[1]:  # "a 50-50 chance"
+    is_set = joint == "to" and not unit and not after and _is_set(cursor, numbers, end)
+    if is_set or (joint == "to" and numbers[0] == numbers[1]):  # "a 50-50 chance"
         joint = ""
     said = f" {joint} ".join(spoken).replace("  ", " ")
     if not (unit or after or joint):
@@ -135,6 +145,14 @@ def _is_size(cursor: Cursor, first: str, by: re.Match) -> bool:
     """Whether "10×15" is a size, not a product."""
     is_large = len(first) > 2 or len(by[1]) > 2
     return is_large or bool(unit_after(cursor, by.end(), is_one=False)[0])
+
+
+def _is_set(cursor: Cursor, numbers: list[str], end: int) -> bool:
+    """Whether this is one of several scores in a row: "6-4, 2-6, 7-6 (5)"."""
+    if any(len(number) > 1 or number > "7" for number in numbers):
+        return False
+    start = max(cursor.at - 12, 0)
+    return bool(_SET_FOLLOWS.match(cursor.text, end) or _SET_BEFORE.search(cursor.text, start, cursor.at))
 
 
 def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
@@ -212,6 +230,8 @@ def _could_be_year(number: str) -> bool:
 def _end_of_years(numbers: list[str], spoken: str) -> str:
     """The second part of 1914-18 and 2003-04."""
     first, second = numbers
+    if len(first) == 4 and second == "00" and first[2:] > "85":
+        return "two thousand"  # "1997-00"
     if len(first) == 4 and len(second) == 2 and second.isdecimal() and first[2:] < second:
         return say.two_digits(int(second))
     return spoken

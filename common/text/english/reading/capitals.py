@@ -16,7 +16,8 @@ _SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")
 # What is numbered in Roman numerals, and who.
 _NUMBERED = words("""chapter part volume vol book act scene section article appendix phase type class grade
     level figure table title war episode stage season round game mark element bowl verse canto unit lesson
-    division tier corps wars quarter psalm annex category apollo rocky version protocol page p pp saturn gemini ares""")
+    division tier corps wars quarter psalm annex category apollo rocky version protocol page p pp saturn
+    gemini ares""")
 _ALWAYS_NUMBERED = words("type class phase stage tier level category schedule")
 _ALSO_IN_SMALL = words("chapter section part volume vol act scene book appendix page p pp")
 _TITLES = words("king queen pope emperor popes tsar kaiser")

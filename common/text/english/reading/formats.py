@@ -212,9 +212,7 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     if dated := dated_fraction(cursor, top, bottom):
         return dated
     before = cursor.previous.lower()
-    if top > 30 and bottom <= 10 and _CRICKET.search(
-        cursor.text[max(cursor.at - 60, 0) : m.end() + 60]
-    ):
+    if top > 30 and bottom <= 10 and _CRICKET.search(cursor.text[max(cursor.at - 60, 0) : m.end() + 60]):
         return f"{say.short(m[2])} for {say.cardinal(bottom)}"
     is_rating = bottom in (5, 10) and (
         before in _RATED or cursor.next(m.end()) in ("people", "times", "would")
@@ -293,7 +291,13 @@ def mixed(cursor: Cursor, m: re.Match) -> str:
     if rest == "x" and cursor.next(m.end())[:1].isalpha():
         return f"{say.decimal(number)} times"
     is_heat = rest in ("C", "F") and unit_after(cursor, m.end() - 1, is_one=False)[0] != ""
-    is_amount = is_heat or unit_name(rest) or rest in tables.CURRENCY_CODES or rest in _MAGNITUDES or _BY.fullmatch(rest)
+    is_amount = (
+        is_heat
+        or unit_name(rest)
+        or rest in tables.CURRENCY_CODES
+        or rest in _MAGNITUDES
+        or _BY.fullmatch(rest)
+    )
     return "" if is_amount else letters_and_digits(cursor, m[0])
 
 

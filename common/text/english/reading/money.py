@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from common.text.english.homographs.word_classes import CLOSED, FINITE
 from common.text.english.reading import number_words as say
 from common.text.english.reading import tables
 from common.text.english.reading.cursor import NUMBER, Cursor, Reading, form
 from common.text.english.reading.units import per_unit
+from common.text.english.word_parts import words
 
 _EURO_COMMA = re.compile(r"(\d{1,3}(?:\.\d{3}){0,4}),(\d{2})(?![\d,])")
 _MAGNITUDE = re.compile(
-    r"\s?-?(hundred|thousand|million|billion|trillion|quadrillion|lakh|crore|bn|mn|tn|mln|bln|mm|MM|mil)(?!\w)"
+    r"\s?-?(hundred|thousand|million|billion|trillion|quadrillion|lakh|crore|bn|mn|tn|[mM]ln|[bB]ln|mm|MM|mil)(?!\w)"
     r"|\s?([kKmMbBtT])(?!\w|')"
 )
 _MAGNITUDES = {
@@ -26,6 +28,15 @@ _HUNDRED |= {"10,000": "tens of thousands", "100,000": "hundreds of thousands"}
 _OF = re.compile(r"\sof\s(?:dollars|pounds|euros)")
 _CODE_BEHIND = re.compile(r"\s?(USD|CAD|AUD|NZD|HKD|SGD|MXN)(?!\w)")
 _CODED = {**tables.CURRENCIES, "USD": ["US dollar", "US dollars", "cent", "cents"]}
+_BEFORE_THINGS = words("""the this that its his her their our my your every each another additional new record
+    initial annual first second final whole entire""")
+_NO_THINGS = (
+    CLOSED
+    | FINITE
+    | words("""and or to but if when because so more less each total worth extra
+    apiece available raised spent paid owed needed required invested lost won earned saved yesterday today
+    last next this back away off up down out""")
+)
 _PENCE = re.compile(r"(\d{1,3}(?:\.\d)?)p(?![\w'])")
 _NOTES = re.compile(r"(\d0)s(?!\w)")
 
@@ -75,11 +86,23 @@ def said_price(cursor: Cursor, prices: list, currency: str) -> Reading:
             say.decimal(number.replace(",", "")) + magnitude for number, magnitude, _ in prices
         )
         is_one = [price[:2] for price in prices] == [("1", "")]
-        is_one = is_one or cursor.previous.lower() in ("a", "an")  # "a $5 bill"
+        is_one = is_one or _describes(cursor, prices[-1][2])
         said = f"{said} {one if is_one else many}"
     per, end = per_unit(cursor, prices[-1][2])
     is_least = not per and cursor.text.startswith("+", end) and not cursor.text[end + 1 : end + 2].isalnum()
     return Reading(said + per + " plus" * is_least, end + is_least)
+
+
+def _describes(cursor: Cursor, end: int) -> bool:
+    """Whether a price stands before the thing it tells the price of: "a $5 bill", "its $2 billion bid"."""
+    before = cursor.previous.lower()
+    if before in ("a", "an"):
+        return True
+    following = cursor.next(end)
+    is_thing = (
+        following[:1].isalpha() and following.lower() not in _NO_THINGS and cursor.text[end : end + 1] == " "
+    )
+    return is_thing and (before in _BEFORE_THINGS or before.endswith(("'s", "s'")))
 
 
 @form(r"(\d{1,3}(?:\.\d{3}){0,4}),(\d{2})\s?(?:€|EUR)(?!\w)")

@@ -359,10 +359,12 @@ def named(cursor: Cursor) -> Reading:
 def _without_subject(cursor: Cursor, said: str) -> str:
     """ "is greater than", without its verb where nothing is compared: "≥ 18", "aged ≥65"."""
     before = cursor.previous
-    is_word = before.isalpha() and before.islower() and len(before) > 2 and before not in tables.GREEK.values()
-    if before[-1:].isalnum() and not is_word:
-        return said
-    return "about" if said == "is approximately" else said.removeprefix("is ")
+    is_word = (
+        before.isalpha() and before.islower() and len(before) > 2 and before not in tables.GREEK.values()
+    )
+    if said == "is approximately" and is_word:
+        return "about"
+    return said if not is_word and (not before or before[-1:].isalnum()) else said.removeprefix("is ")
 
 
 def _name(char: str) -> str:

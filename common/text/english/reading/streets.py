@@ -135,7 +135,11 @@ def designator(cursor: Cursor) -> Reading | None:
     if not name or not cursor.word[0].isupper():
         return None
     end = cursor.word_end + (cursor.behind_word == ".")
-    if name == "Floor" and cursor.previous[-2:] in ("st", "nd", "rd", "th") and cursor.previous[0].isdecimal():
+    if (
+        name == "Floor"
+        and cursor.previous[-2:] in ("st", "nd", "rd", "th")
+        and cursor.previous[0].isdecimal()
+    ):
         return Reading(name + (cursor.last_stop(end) if cursor.behind_word == "." else ""), end)
     is_lettered = name in ("Apartment", "Suite", "Room", "Building", "Floor")
     following = cursor.next(end)

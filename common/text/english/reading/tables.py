@@ -30,7 +30,8 @@ WEEKDAYS = _pairs("""mon: Monday; tue tues: Tuesday; wed weds: Wednesday; thu th
 UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm μm um: micrometer; nm:
     nanometer; mi: mile; ft: foot; yd yds: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg: microgram;
     lb lbs: pound; oz: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter; dL dl: deciliter;
-    gal: gallon; qt: quart; tsp tsps: teaspoon; tbsp tbsps: tablespoon; cc: cubic centimeter; ha: hectare; s sec secs:
+    gal: gallon; qt: quart; tsp tsps: teaspoon; tbsp tbsps: tablespoon; cc: cubic centimeter; ha: hectare; s
+    sec secs:
     second; ms: millisecond; µs μs: microsecond; ns: nanosecond; min mins: minute; h hr hrs: hour; wk wks:
     week; yr yrs: year; mo mos: month; Hz: hertz; kHz: kilohertz; MHz: megahertz; GHz: gigahertz; THz:
     terahertz; KB kB: kilobyte; MB: megabyte; GB: gigabyte; TB: terabyte; PB: petabyte; KiB: kibibyte; MiB:
@@ -44,13 +45,15 @@ UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm �
     tera-electron-volt; N: newton; kN: kilonewton; Pa: pascal; hPa: hectopascal; kPa: kilopascal; MPa:
     megapascal; GPa: gigapascal; psi: pound per square inch; atm: atmosphere; mmHg: millimeter of mercury;
     K: kelvin; dB: decibel; dBA: decibel A; lm: lumen; lx: lux; mol: mole; mmol: millimole; mph: mile per
-    hour; kph kmh kmph: kilometer per hour; mpg: mile per gallon; rpm RPM: revolution per minute; fps FPS: frame
+    hour; kph kmh kmph: kilometer per hour; mpg: mile per gallon; rpm RPM: revolution per minute; fps FPS:
+    frame
     per second; ppm: part per million; ppb: part per billion; px: pixel; dpi DPI: dot per inch; ppi PPI:
     pixel per inch; bpm BPM: beat per minute; in: inch; au AU: astronomical unit; ly: light-year; hp HP:
     horsepower; kt kts: knot; MP: megapixel; Mpx: megapixel; bbl: barrel; IU: international unit; tbs:
     tablespoon; pts: point; A: amp; Nm: newton-meter; pc pcs: piece; µL μL uL: microliter; mM: millimolar;
     µM μM: micromolar; nM: nanomolar; ng: nanogram; kDa: kilodalton; pct: percent; sqft: square foot; sqm:
-    square meter; Mbit: megabit; kbit: kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv: microsievert; doz: dozen""")
+    square meter; Mbit: megabit; kbit: kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv:
+    microsievert; doz: dozen""")
 # Written otherwise than is correct, mostly in other capitals.
 LIKE_UNITS = _pairs("""KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml: mL; MG: mg; LB
     LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI: psi; HR HRS
@@ -144,7 +147,8 @@ SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: acc
     national; pkg: package; pkgs: packages; pls plz: please; ppl: people; qty: quantity; rcvd: received;
     sgt: Sergeant; thx thnx: thanks; tmrw tmw: tomorrow; tonite: tonight; wk: week; wks: weeks; yr: year;
     yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon; tsp: teaspoon;
-    mth: month; mths: months; tkt: ticket; tkts: tickets; txt: text; txts: texts; govts: governments; vs: versus; wkly: weekly; yrly: yearly""")
+    mth: month; mths: months; tkt: ticket; tkts: tickets; txt: text; txts: texts; govts: governments; vs:
+    versus; wkly: weekly; yrly: yearly""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national; dep't:
     department; ass'n: association; cont'd: continued; sec'y: secretary; o'er: over; ne'er: never""")
@@ -200,7 +204,8 @@ STATES = _pairs("""AL: Alabama; AK: Alaska; AZ: Arizona; AR: Arkansas; CA: Calif
     Tennessee; TX: Texas; UT: Utah; VT: Vermont; VA: Virginia; WA: Washington; WV: West Virginia; WI:
     Wisconsin; WY: Wyoming""")
 
-PROVINCES = _pairs("""ON: Ontario; BC: British Columbia; AB: Alberta; QC: Quebec; MB: Manitoba; SK: Saskatchewan;
+PROVINCES = _pairs("""ON: Ontario; BC: British Columbia; AB: Alberta; QC: Quebec; MB: Manitoba; SK:
+    Saskatchewan;
     NS: Nova Scotia; NB: New Brunswick; NL: Newfoundland and Labrador""")
 # These are words as well, or common in capitals: a state's only before a ZIP code.
 STATES_ALSO_WORDS = words("OK HI OH ME ID MS")
@@ -269,7 +274,8 @@ SYMBOLS = _pairs("""&: and; @: at; %: percent; +: plus; =: equals; <: less than;
     half; ¼: one quarter; ¾: three quarters; ⅓: one third; ⅔: two thirds; ⅕: one fifth; ⅖: two fifths; ⅗:
     three fifths; ⅘: four fifths; ⅙: one sixth; ⅚: five sixths; ⅛: one eighth; ⅜: three eighths; ⅝: five
     eighths; ⅞: seven eighths; ⅐: one seventh; ⅑: one ninth; ⅒: one tenth; ✓ ✔: check; ✗ ✘: cross; ★ ☆: star;
-    ♥ ❤: heart; ♠: spades; ♣: clubs; ♦: diamonds; ♪ ♫: music; ♀: female; ♂: male; ☎: telephone; ∠: angle; ⊥: is perpendicular to; ∥: is parallel to; ♭: flat; ♯:
+    ♥ ❤: heart; ♠: spades; ♣: clubs; ♦: diamonds; ♪ ♫: music; ♀: female; ♂: male; ☎: telephone; ∠: angle; ⊥:
+    is perpendicular to; ∥: is parallel to; ♭: flat; ♯:
     sharp; ♮: natural""")
 GREEK = _pairs("""α: alpha; β: beta; γ: gamma; δ: delta; ε: epsilon; ζ: zeta; η: eta; θ: theta; ι: iota; κ:
     kappa; λ: lambda; μ: mu; ν: nu; ξ: xi; ο: omicron; π: pi; ρ: rho; σ ς: sigma; τ: tau; υ: upsilon; φ: phi;
@@ -314,7 +320,8 @@ EMOJI = _pairs("""😀 😃 😄 😁: grinning face; 😆: laughing face; 😅:
 
 TOP_LEVEL_DOMAINS = words("""com org net edu gov mil int io ai co uk de fr eu ca au jp cn ru nl br ch se pl es
     info biz dev app xyz tv fm me gl ly tech online site shop blog cloud wiki nz kr za mx""")
-HIDDEN_FILES = words("env gitignore bashrc bash_profile zshrc profile htaccess npmrc gitattributes vimrc netrc ssh git")
+HIDDEN_FILES = words("""env gitignore bashrc bash_profile zshrc profile htaccess npmrc gitattributes vimrc
+    netrc ssh git""")
 FILE_ENDINGS = words("""txt pdf doc docx xls xlsx ppt pptx csv tsv json yaml yml xml html htm css js ts py rs
     go java cpp hpp c h sh bat exe dll so zip gz tar rar png jpg jpeg gif svg bmp mp3 mp4 wav flac ogg avi mkv
     mov md rst log ini cfg toml onnx pt pth safetensors ipynb sql db bin iso dmg apk php rb kt

@@ -180,5 +180,17 @@ def _is_ending(cursor: Cursor) -> bool:
 
 
 DIGITS: tuple[Rule, ...] = (
-    *(phone, vanity_number, short_vanity_number, short_phone, drawn_numbers, digit_groups, spaced_phone, extension, zip_code, serial_code, code),
+    *(
+        phone,
+        vanity_number,
+        short_vanity_number,
+        short_phone,
+        drawn_numbers,
+        digit_groups,
+        spaced_phone,
+        extension,
+        zip_code,
+        serial_code,
+        code,
+    ),
 )

@@ -14,7 +14,9 @@ _PERIODS = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
 _WHOLE = words("noon midnight midday")
 _RATIO = re.compile(r"\b(?:ratio|odds|scale|proportion|diluted|mixed)\b[^.!?]{0,12}$")
 _TO_HALF = re.compile(r"\s?[-–—]\s?\d{1,2}(?:[:.]\d\d)?\s?[AaPp]\.?\s?[Mm]\b")
-_DAYTIME_FOLLOWS = re.compile(r"\s(?:tomorrow|tonight|sharp|this\s(?:morning|afternoon|evening)|in\sthe\s(?:morning|afternoon|evening))\b")
+_DAYTIME_FOLLOWS = re.compile(
+    r"\s(?:tomorrow|tonight|sharp|(?:this|in\sthe)\s(?:morning|afternoon|evening))\b"
+)
 _BEFORE_TIME = words("at by until till from before after since around about to and between , (")
 
 

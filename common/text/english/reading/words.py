@@ -46,7 +46,8 @@ _SLASHED = re.compile(
     r"(w/o|w/in|w/out|w/|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s)(?![/\w])|w/(?!/)", re.IGNORECASE
 )
 _SLASHED_WORDS = {"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old"}
-_SLASHED_WORDS |= {"w/out": "without", "w/in": "within", "b/c": "because", "b/w": "between", "d/b/a": "doing business as"}
+_SLASHED_WORDS |= {"w/out": "without", "w/in": "within", "b/c": "because", "b/w": "between"}
+_SLASHED_WORDS |= {"d/b/a": "doing business as"}
 _SLASHED_WORDS |= {"f/k/a": "formerly known as"}
 _SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'])")
 _SLASHED_WORDS |= {"a/k/a": "also known as", "km/h": "kilometers per hour", "m/s": "meters per second"}
@@ -184,7 +185,12 @@ def letter_with_sign(cursor: Cursor) -> Reading | None:
         return Reading(name, end)
     if sign == "#" and letter.isupper():
         return Reading(f"{name} sharp", end + 1)
-    if sign == "*" and letter.isupper() and cursor.is_after_blank and cursor.text[end + 1 : end + 2] in ("", " "):
+    if (
+        sign == "*"
+        and letter.isupper()
+        and cursor.is_after_blank
+        and cursor.text[end + 1 : end + 2] in ("", " ")
+    ):
         return Reading(f"{name} star", end + 1)
     if sign == "'" and cursor.text.startswith("(", end + 1) and letter not in "aI":  # f'(x)
         return Reading(f"{name} prime of", end + 2)
@@ -227,7 +233,13 @@ def abbreviation(cursor: Cursor) -> Reading | None:
 def money(cursor: Cursor) -> Reading | None:
     """US$5, USD 5."""
     word, end = cursor.word, cursor.word_end
-    if word in tables.CURRENCY_CODES and cursor.behind_word == "$" and cursor.text[end + 1 : end + 2].isdecimal():
+    if word == "US" and cursor.text.startswith(" $", end) and cursor.text[end + 2 : end + 3].isdecimal():
+        return price(replace(cursor, at=end + 2), "US$")  # US $5
+    if (
+        word in tables.CURRENCY_CODES
+        and cursor.behind_word == "$"
+        and cursor.text[end + 1 : end + 2].isdecimal()
+    ):
         return price(replace(cursor, at=end + 1), tables.CURRENCY_CODES[word])  # CAD$20
     is_dollar = word in tables.DOLLARS or word == "R"
     if is_dollar and cursor.behind_word == "$" and cursor.text[end + 1 : end + 2].isdecimal():
@@ -280,7 +292,9 @@ def quotient(cursor: Cursor, m: re.Match) -> str:
 @form(r"([A-Z]{1,3})(\d{1,2}\.\d{1,2})(?![\w.])")
 def letters_and_decimal(cursor: Cursor, m: re.Match) -> str:
     """PM2.5, USB3.0; V2.0 is a version."""
-    return "" if cursor.touches_word or m[1] == "V" or m[1] in tables.CURRENCY_CODES else f"{letter_name(m[1])} {say.decimal(m[2])}"
+    if cursor.touches_word or m[1] == "V" or m[1] in tables.CURRENCY_CODES:
+        return ""
+    return f"{letter_name(m[1])} {say.decimal(m[2])}"
 
 
 def function_name(cursor: Cursor) -> Reading | None:
