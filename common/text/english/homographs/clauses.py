@@ -12,9 +12,11 @@ from common.text.english.homographs.word_classes import (
     DAYS,
     DETERMINERS,
     FINITE,
+    INTRANSITIVE,
     LINKS,
     NO_ADVERBS,
     NO_PLURALS,
+    NUMBERS,
     OBJECTS,
     PERSONS,
     PLURALS,
@@ -52,7 +54,7 @@ def has_singular_subject(sentence: Sequence[str], at: int) -> bool:
         word in CLOSED
         or not word[:1].isalpha()
         or (word[-1] == "s" and not _is_full_name(sentence, at))
-        or word.endswith(("ing", "ed", "ly", "al"))
+        or word.endswith(("ing", "ed", "ly", "al", "ese"))
     ):
         return False
     start = clause_start(sentence, at)
@@ -94,7 +96,8 @@ def is_predicate(sentence: Sequence[str], index: int) -> bool:
     following = word_at(sentence, index + 1)
     if not following[:1].isalpha():
         start = clause_start(sentence, index)
-        return 0 < start < index - 1 and _is_plain_clause(sentence, start, index - 1)
+        is_meant = word_at(sentence, index) in INTRANSITIVE
+        return is_meant and 0 < start < index - 1 and _is_plain_clause(sentence, start, index - 1)
     is_participle = following.endswith("ed") and len(following) > 4  # "the records maintained on him"
     if is_participle or goes_on_as_noun(sentence, index) or following in ("of", "that", "are"):
         return False
@@ -198,4 +201,4 @@ def goes_on_as_noun(sentence: Sequence[str], index: int) -> bool:
 
 
 def is_thing_marker(word: str) -> bool:
-    return word in DETERMINERS or word in PREPOSITIONS or word.endswith(("'s", "s'"))
+    return word in DETERMINERS or word in PREPOSITIONS or word in NUMBERS or word.endswith(("'s", "s'"))

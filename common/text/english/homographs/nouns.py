@@ -12,6 +12,7 @@ from common.text.english.homographs.word_classes import (
     CLOSED,
     COUNTING,
     DETERMINERS,
+    FINITE,
     OBJECTS,
     PLACE_PREPOSITIONS,
     PLURALS,
@@ -35,9 +36,10 @@ def is_noun(sentence: Sequence[str], index: int) -> bool:
 
 
 def is_closing(sentence: Sequence[str], index: int) -> bool:
-    """A thing with no other noun behind it: "it came to a close."."""
+    """A thing with no other noun behind it: "it came to a close.", "the invalid was"."""
     following = word_at(sentence, index + 1)
-    return word_at(sentence, index - 1) in ("a", "the", "its", "this") and not following[:1].isalpha()
+    is_last = not following[:1].isalpha() or following in FINITE or following == "who"
+    return word_at(sentence, index - 1) in ("a", "an", "the", "its", "this") and is_last
 
 
 def is_adjective(sentence: Sequence[str], index: int) -> bool:

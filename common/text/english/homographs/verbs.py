@@ -58,7 +58,9 @@ def is_verb(sentence: Sequence[str], index: int) -> bool:
     if previous == "to":
         is_put = not following[:1].isalpha() and "put" in (word_at(sentence, i) for i in range(at - 4, at))
         return (
-            word_at(sentence, at - 1) not in TO_A_THING and following != "of" and not is_put
+            (word_at(sentence, at - 1) not in TO_A_THING or following in OBJECTS)
+            and following != "of"
+            and not is_put
         )  # "put to use."
     if previous in MODALS:
         return following != "of"
@@ -134,6 +136,10 @@ def is_third_person(sentence: Sequence[str], index: int) -> bool:
         return True
     if previous == "that" and at > 0:
         return True
+    if previous in ("first", "second", "third", "last", "latter", "former", "other", "another") and (
+        following in OBJECTS
+    ):
+        return True  # "the second recounts the argument"
     is_such = following == "such" and word_at(sentence, index + 2) == "as"  # "records such as diaries"
     is_followed = (following in OBJECTS or following in QUANTITIES) and not is_such
     if is_followed and not is_thing_marker(previous) and previous not in BE:

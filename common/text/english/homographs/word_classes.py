@@ -76,9 +76,15 @@ NEVER_BEHIND = words("close alternate deliberate elaborate moderate")  # no adje
 COUNTING = words("""a an this that every each another last first next per any one two three four five six
     seven
     eight nine ten fifteen twenty thirty forty fifty sixty ninety hundred half final extra""")
+NUMBERS = words("""eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty
+    forty
+    fifty sixty seventy eighty ninety hundred thousand million billion dozen""")
+INTRANSITIVE = words("""increases decreases contracts conflicts progresses protests rebels refuses objects
+    converts""")
 PLACE_PREPOSITIONS = words("in from to near at through via")
 # Verbs of a plural that is a noun: "court records show".
-SHOWING = words("""show list indicate suggest reveal say tell prove include contain remain exist continue
+SHOWING = words("""show place range list indicate suggest reveal say tell prove include contain remain exist
+    continue
     appear seem become vary differ belong consist describe state expire fell rose""")
 HELPS = words("let lets make makes made help helps helped helping watch watched making letting")
 BOTH_WAYS = words(

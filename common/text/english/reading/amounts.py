@@ -38,7 +38,7 @@ _SCORED = re.compile(
 )
 _BY = re.compile(rf"(?:\s?x\s?|×)({N})")
 _MAGNITUDE = re.compile(
-    r"\s?-?(hundred|thousand|million|billion|trillion|quadrillion|bn|mn|tn|mln|bln)(?!\w)|([kKMBT])(?!\w)"
+    r"\s?-?((?i:hundred|thousand|million|billion|trillion|quadrillion|mln|bln)|bn|mn|tn)(?!\w)|([kKMBT])(?!\w)"
 )
 _MAGNITUDES = {
     **{"bn": "billion", "mn": "million", "tn": "trillion", "mln": "million", "bln": "billion"},
@@ -175,7 +175,7 @@ def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
         is_name = is_name or (numbers == ["3"] and match[2] == "M" and not following[:1].islower())
         if match[2] in "kK" or is_name:
             return "", end
-    word = match[1] or match[2]
+    word = match[1].lower() if match[1] else match[2]
     return f" {_MAGNITUDES.get(word, word)}", match.end()
 
 

@@ -23,7 +23,7 @@ _SCIENTIFIC = re.compile(
     r"(\d+(?:\.\d+)?)(?:[eE]|\s?[×x]\s?10(?:\^|(?=[⁻⁺⁰-⁹¹²³])))([+-]?\d{1,4}|[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})(?!\w)"
 )
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
-_BY = re.compile(r"x\d+(?:[cmk]?m|ft|in|px)?")
+_BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px)?")
 _HALVED_BEHIND_HYPHEN = re.compile(r"-(?:price|off|time)\b")
 _CRICKET = re.compile(r"\b(?:posted|declared|wickets?|innings|overs|cricket|batting|Test|stumps|runs)\b")
 _SIZES = words("thick wide long deep high tall by of x in and")
@@ -251,6 +251,8 @@ def _with_unit(cursor: Cursor, spoken: str, end: int, is_more_than_one: bool) ->
     else:
         unit, end = unit_after(cursor, end, is_one=True)
     name = unit.strip()
+    if name.startswith("-"):  # "1/4-oz"
+        return Reading(f"{spoken} {name[1:]}", end)
     if not name or name.startswith(("percent", "degree")):
         return Reading(spoken + unit, end)
     if is_more_than_one:

@@ -14,7 +14,7 @@ from common.text.english.word_parts import words
 
 _EURO_COMMA = re.compile(r"(\d{1,3}(?:\.\d{3}){0,4}),(\d{2})(?![\d,])")
 _MAGNITUDE = re.compile(
-    r"\s?-?(hundred|thousand|million|billion|trillion|quadrillion|lakh|crore|bn|mn|tn|[mM]ln|[bB]ln|mm|MM|mil)(?!\w)"
+    r"\s?-?((?i:hundred|thousand|million|billion|trillion|quadrillion|lakh|crore|mln|bln)|bn|Bn|BN|mn|tn|mm|MM|mil)(?!\w)"
     r"|\s?([kKmMbBtT])(?!\w|')"
 )
 _MAGNITUDES = {
@@ -151,4 +151,4 @@ def _parse(text: str, at: int, currency: str) -> _Price:
     is_per = magnitude[2] and magnitude[0][0].isspace() and not word.isupper()  # "$5 m"
     if is_per:
         return _Price(number[0], "", number.end())
-    return _Price(number[0], f" {_MAGNITUDES.get(word.lower(), word)}", magnitude.end())
+    return _Price(number[0], f" {_MAGNITUDES.get(word.lower(), word.lower())}", magnitude.end())

@@ -8,13 +8,14 @@ from dataclasses import replace
 from common.text.english.reading import number_words as say
 from common.text.english.reading import tables
 from common.text.english.reading.addresses import address, tag
-from common.text.english.reading.capitals import letter_name
+from common.text.english.reading.capitals import NUMBERED, letter_name
 from common.text.english.reading.cursor import Cursor, Reading, Rule
 from common.text.english.reading.dates import is_month
 from common.text.english.reading.formats import number, short_fraction
+from common.text.english.reading.formulas import FUNCTIONS
 from common.text.english.reading.money import price
 from common.text.english.reading.telephone import phone_abroad
-from common.text.english.reading.words import FUNCTIONS, size_by
+from common.text.english.reading.words import size_by
 from common.text.english.word_parts import words
 from common.text.symbols import ARPABET
 
@@ -87,6 +88,8 @@ def signed_number(cursor: Cursor) -> Reading | None:
     if blank and (char in "-–" or (char == "+" and last.isalnum())):
         return None
     if char == "–" and last.isdecimal():  # a range
+        return None
+    if char in "-–" and last and last in "\"″'′" and cursor.previous[0].isdecimal():  # "2"-3" pieces"
         return None
     behind_sign = replace(cursor, at=match.end())
     reading = price(behind_sign, currency) if currency else number(behind_sign)
@@ -191,6 +194,8 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("to", end)
     if cursor.previous.lower() in _FULL_WEEKDAYS and following.lower() in _FULL_WEEKDAYS:
         return Reading("to", end)
+    if _is_numeral_range(cursor, following):
+        return Reading("to", end)
     if before.strip() and after.isalnum():  # "737-800", "x86-64", "1999–present"
         if before.isdecimal() and _EQUATION_FOLLOWS.match(text, end):
             return Reading("minus", end)
@@ -215,9 +220,17 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("minus" if is_minus and cursor.previous[-1:].isalnum() else "-", end)
     if cursor.previous[:1] in "'1234567890" and after == "'" and following == "'":  # "'70s-'80s"
         return Reading("to" if _DECADE.match(text, end) else "", end)
-    if before.isdecimal() and following[:1].isdecimal():  # "5- 6"
+    if following[:1].isdecimal() and (before.isdecimal() or before in ('"', "″")):  # "5- 6", "2"-3""
         return Reading("to", end)
     return Reading("-" if dashes == "–" else "", end)
+
+
+def _is_numeral_range(cursor: Cursor, following: str) -> bool:
+    """Whether this is "Vols. I–III" or "pp. xii–xiv"."""
+    numbered = cursor.earlier.rstrip(".").lower()
+    is_counted = numbered in NUMBERED or numbered.removesuffix("s") in NUMBERED
+    numerals = (cursor.previous, following)
+    return is_counted and all(part and say.roman(part.upper()) is not None for part in numerals)
 
 
 def _is_variable(word: str) -> bool:

@@ -17,10 +17,12 @@ _ORDINAL = r"\d{1,3}(?:st|nd|rd|th)\b"
 _NAME = rf"(?:[A-Z][A-Za-z'’]{{0,20}}\.?|{_ORDINAL})"
 # What follows a house number: "N Main St", "W. 42nd", "Union Sq". One place, five words at most.
 _STREET = rf"\s(?:{_DIRECTION}\s)?(?:{_NAME}\s){{1,4}}?(?:{_KIND})(?!\w|'|-)"
+_DIRECTED_NAME = r"\s[NSEW]\.\s[A-Z][a-z]{2,20}(?:\s?$|[,.;)])"
 _NUMBERED_STREET = rf"\s{_DIRECTION}\s(?:{_ORDINAL}|Broadway\b)"
 _NUMBERED_ROAD = (
     r"\s(?:(?:Hwy|Highway|Route|Rte|Rt)\b\.?|(?:County|State|Co\.)\s(?:Road|Rd|Route|Rte|Hwy)\b\.?)\s\d"
 )
+_AT_HOUSE = re.compile(_DIRECTED_NAME)
 _IS_STREET = re.compile(rf"(?:{_NAME}\s){{1,3}}?(?:{_KIND})(?!\w|'|-)|Broadway\b|{_ORDINAL}")
 _NUMBER = re.compile(r"\s?#?\s?\d")
 _DIRECTED = re.compile(r"([NS])\.?\s?([EW])\b\.?|([NSEW])\b\.?")
@@ -51,7 +53,9 @@ _CITIES_OF_MD = words("""Baltimore Bethesda Rockville Annapolis Columbia Frederi
     Cumberland City""")
 
 
-@form(rf"(\d{{1,5}})(?:-?([A-Z])|(\s?½|\s1/2))?(?={_STREET}|{_NUMBERED_STREET}|{_NUMBERED_ROAD})")
+@form(
+    rf"(\d{{1,5}})(?:-?([A-Z])|(\s?½|\s1/2))?(?={_STREET}|{_NUMBERED_STREET}|{_NUMBERED_ROAD}|{_DIRECTED_NAME})"
+)
 def house_number(cursor: Cursor, m: re.Match) -> str:
     """1428 Elm St, 314 W. 42nd, 221B Baker St, 123 1/2 Maple Ave: by pairs of digits."""
     if m[2]:
@@ -85,6 +89,8 @@ def direction(cursor: Cursor) -> Reading | None:
     is_two = m[1] is not None
     if cursor.text.startswith(" ", end) and _IS_STREET.match(cursor.text, end + 1):
         is_meant = True
+    elif m[3] and cursor.previous.isdecimal() and _AT_HOUSE.match(cursor.text, cursor.at - 1):
+        is_meant = len(cursor.previous) > 2  # "1505 N. Clark"
     elif following in _SIDES:
         is_meant = cursor.previous.lower() == "the"
     elif following in _LANDS or following == "of":

@@ -147,7 +147,8 @@ SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: acc
     national; pkg: package; pkgs: packages; pls plz: please; ppl: people; qty: quantity; rcvd: received;
     sgt: Sergeant; thx thnx: thanks; tmrw tmw: tomorrow; tonite: tonight; wk: week; wks: weeks; yr: year;
     yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon; tsp: teaspoon;
-    mth: month; mths: months; tkt: ticket; tkts: tickets; txt: text; txts: texts; govts: governments; vs:
+    qtr: quarter; mth: month; mths: months; tkt: ticket; tkts: tickets; txt: text; txts: texts; govts:
+    governments; vs:
     versus; wkly: weekly; yrly: yearly""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national; dep't:

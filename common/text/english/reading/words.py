@@ -12,6 +12,7 @@ from common.text.english.reading import tables
 from common.text.english.reading.capitals import NAME_PARTS, cased, letter_name, letters_and_digits, roman
 from common.text.english.reading.cursor import LETTER, Cursor, LeftOut, Reading, Rule, form
 from common.text.english.reading.dates import month, weekday
+from common.text.english.reading.formulas import FUNCTIONS, derivative, function_name, logarithm, quotient
 from common.text.english.reading.money import price
 from common.text.english.reading.streets import (
     DESIGNATORS,
@@ -55,15 +56,6 @@ _OR = words("he his him she her s")
 _PRONOUNS = {("he", "him"), ("she", "her"), ("him", "his"), ("her", "hers")}
 _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
-FUNCTIONS = {"sin": "sine", "cos": "cosine", "tan": "tangent", "ln": "natural log", "sqrt": "square root"}
-FUNCTIONS |= {
-    "max": "maximum",
-    "min": "minimum",
-    "det": "determinant",
-    "log": "log",
-    "exp": "exp",
-    "gcd": "gcd",
-}
 _SHORT_FORMS = tables.SHORT_FORMS | tables.SHORTENED
 _BEHIND_NAMES = {"Jr": "Junior", "Sr": "Senior"}
 _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
@@ -73,9 +65,6 @@ _LENGTH_ENDS = ("'", '"', "′", "″")
 _SIZE_FOLLOWS = re.compile(r"\s?\d")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}-?\d")
 _PERIODS = words("second minute hour day week month year person night")
-_ANGLES = words("sin cos tan ln")
-_ANGLE_FOLLOWS = re.compile(r"\s(?:\d+°|[α-ωπ](?!\w)|[xyt](?!\w))")
-_VARIABLES = words("x y z n k r t")
 _TELEVISION = re.compile(r"\b(?:TV|[Tt]elevision|[Ww]atch)\b")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
 _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
@@ -267,43 +256,12 @@ def offset(cursor: Cursor, m: re.Match) -> str:
     return f"{m[1]} {'plus' if m[2] == '+' else 'minus'} {say.cardinal(int(m[3]))}{minutes}"
 
 
-@form(r"log_?(\d{1,2})(?:\(|\s(?=[\dxyn]))")
-def logarithm(cursor: Cursor, m: re.Match) -> str:
-    """log10(x), log₂ 8."""
-    return "" if cursor.touches_word else f"log base {say.integer(m[1])} of"
-
-
-@form(r"d([xyzuf])/d([xyztu])(?!\w)")
-def derivative(cursor: Cursor, m: re.Match) -> str:
-    """dy/dx."""
-    return "" if cursor.touches_word else f"D {m[1].upper()} over D {m[2].upper()}"
-
-
-@form(r"([a-zA-Z])/([a-zA-Z\d])(?![\w/])")
-def quotient(cursor: Cursor, m: re.Match) -> str:
-    """x/y, in formulas a/b too."""
-    is_one = cursor.is_equation or (m[1] in _VARIABLES and (m[2] in _VARIABLES or m[2].isdecimal()))
-    if cursor.touches_word or not is_one or m[1] == m[2] or m[0].lower() == "y/n":
-        return ""
-    below = say.integer(m[2]) if m[2].isdecimal() else letter_name(m[2].upper())
-    return f"{letter_name(m[1].upper())} over {below}"
-
-
 @form(r"([A-Z]{1,3})(\d{1,2}\.\d{1,2})(?![\w.])")
 def letters_and_decimal(cursor: Cursor, m: re.Match) -> str:
     """PM2.5, USB3.0; V2.0 is a version."""
     if cursor.touches_word or m[1] == "V" or m[1] in tables.CURRENCY_CODES:
         return ""
     return f"{letter_name(m[1])} {say.decimal(m[2])}"
-
-
-def function_name(cursor: Cursor) -> Reading | None:
-    """sin(x), cos θ."""
-    name = FUNCTIONS.get(cursor.word) if not cursor.touches_word else None
-    is_meant = cursor.behind_word == "(" or (
-        cursor.word in _ANGLES and _ANGLE_FOLLOWS.match(cursor.text, cursor.word_end)
-    )
-    return Reading(name, cursor.word_end) if name and is_meant else None
 
 
 def joined_capitals(cursor: Cursor) -> Reading | None:
