@@ -31,6 +31,7 @@ _POPULATED = words("pop population")
 _HALF_DAY = re.compile(r"\s?[apAP]\.?[mM]\b")
 _SET_FOLLOWS = re.compile(r"(?:\s\(\d{1,2}(?:-\d{1,2})?\))?,?\s[0-7][-–][0-7](?![\w-])")
 _SET_BEFORE = re.compile(r"\b[0-7][-–][0-7](?:\s\(\d{1,2}(?:-\d{1,2})?\))?,?\s$")
+_HYPHENED = words("table figure fig exhibit")  # "Table 2-1", not "Tables 2-4"
 _MILLION = re.compile(r"m(?!\w)")
 _TIMES = re.compile(r"x(?!\w)")
 _SCORED = re.compile(
@@ -97,7 +98,8 @@ def amount(cursor: Cursor) -> Reading:
     ]
     if joint == "to" and not unit and not after:
         spoken[1] = _end_of_years(numbers, spoken[1])
-    is_set = joint == "to" and not unit and not after and _is_set(cursor, numbers, end)
+    is_bare = joint == "to" and not unit and not after
+    is_set = is_bare and (_is_set(cursor, numbers, end) or cursor.previous.lower().rstrip(".") in _HYPHENED)
     if is_set or (joint == "to" and numbers[0] == numbers[1]):  # "a 50-50 chance"
         joint = ""
     said = f" {joint} ".join(spoken).replace("  ", " ")

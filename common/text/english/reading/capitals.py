@@ -84,7 +84,7 @@ def _capitals(cursor: Cursor, word: str) -> str:
     lower = word.lower()
     if word in tables.SPELLED and not cursor.is_shouted:
         return word
-    if lower in tables.SHORT_WORDS:
+    if lower in tables.SHORT_WORDS and cursor.next(cursor.word_end) != "=":  # "OR = 2.3"
         return lower
     if len(word) <= 3 and not cursor.is_shouted:
         return word

@@ -160,6 +160,12 @@ def swiss_thousands(cursor: Cursor, m: re.Match) -> str:
     return say.integer(m[1].replace("'", ""))
 
 
+@form(r"(\d{1,3}(?:[. \u00a0\u202f]\d{3})+),(\d{1,2})(?![\d,])")
+def european_number(cursor: Cursor, m: re.Match) -> str:
+    """12.345,67."""
+    return say.decimal(f"{re.sub(r'[^0-9]', '', m[1])}.{m[2]}")
+
+
 def decimal_comma(cursor: Cursor) -> Reading | None:
     """3,5 kg, 0,7 %."""
     m = _DECIMAL_COMMA.match(cursor.text, cursor.at)
@@ -253,6 +259,8 @@ def _with_unit(cursor: Cursor, spoken: str, end: int, is_more_than_one: bool) ->
     name = unit.strip()
     if name.startswith("-"):  # "1/4-oz"
         return Reading(f"{spoken} {name[1:]}", end)
+    if is_more_than_one and name.startswith("degree"):
+        return Reading(f"{spoken} {plural_unit(name)}", end)
     if not name or name.startswith(("percent", "degree")):
         return Reading(spoken + unit, end)
     if is_more_than_one:
@@ -359,6 +367,7 @@ NUMBERS: tuple[Rule, ...] = (
     *(
         plural_number,
         european_price,
+        european_number,
         decimal_comma,
         fraction,
         short_fraction,

@@ -105,10 +105,11 @@ def _describes(cursor: Cursor, end: int) -> bool:
     return is_thing and (before in _BEFORE_THINGS or before.endswith(("'s", "s'")))
 
 
-@form(r"(\d{1,3}(?:\.\d{3}){0,4}),(\d{2})\s?(?:€|EUR)(?!\w)")
+@form(r"(\d{1,3}(?:[. \u00a0\u202f]\d{3}){0,4}),(\d{2})\s?(?:€|EUR)(?!\w)")
 def european_price(cursor: Cursor, m: re.Match) -> str:
-    """1,50 €."""
-    return said_price(cursor, [(f"{m[1].replace('.', '')}.{m[2]}", "", m.end())], "€").spoken
+    """1,50 €, 1 234,56 €."""
+    whole = re.sub(r"\D", "", m[1])
+    return said_price(cursor, [(f"{whole}.{m[2]}", "", m.end())], "€").spoken
 
 
 def pence_per(cursor: Cursor) -> Reading | None:

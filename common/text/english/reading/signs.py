@@ -26,6 +26,10 @@ _POWER = re.compile(
     r"([⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,5})|\^(?:\{([-+]?[A-Za-z\d]{1,5})\}|\(([-+]?[A-Za-z\d]{1,5})\)|([-+]?[A-Za-z\d]{1,5}))"
 )
 _POWER_OF_SUM = re.compile(r"\^[({]([A-Za-zα-ω\d]{1,3}(?:\s?[-+−*/]?\s?[A-Za-zα-ω\d]{1,3}){1,3})[)}]")
+_ION = re.compile(r"([⁰¹²³⁴⁵⁶⁷⁸⁹]?)([⁺⁻])(?![⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ])")
+_PER_AMOUNT = re.compile(
+    r"\s?\d+(?:\.\d+)?\s?(?:[mdc]?[lL]|[cmk]?m[²³23]?|k?g|mg|hrs?|h|min|days?|mi|lb|oz|tsp|tbsp)(?!\w)"
+)
 _PHONEMES = re.compile(r"\{((?:[A-Z]{1,2}[012]?\s?){1,40})\}")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>|<!--[^<>]{0,200}-->")
 _ADDRESS = re.compile(r"@\w|://")
@@ -272,6 +276,10 @@ def power(cursor: Cursor) -> Reading | None:
         return None
     if sum_ := _POWER_OF_SUM.match(cursor.text, cursor.at):
         return Reading(f"to the power of {_said_term(sum_[1])}", sum_.end())
+    if ion := _ION.match(cursor.text, cursor.at):  # "Fe³⁺"
+        count = "".join(tables.SUPERSCRIPTS[char] for char in ion[1])
+        charge = "plus" if ion[2] == "⁺" else "minus"
+        return Reading(f"{say.integer(count)} {charge}" if count else charge, ion.end())
     match = _POWER.match(cursor.text, cursor.at)
     if not match:
         return Reading(tables.SYMBOLS.get(cursor.char, ""), cursor.at + 1)
@@ -312,6 +320,13 @@ def symbol(cursor: Cursor) -> Reading | None:
         spoken = "star" if char == "*" else "pound"  # "press #", "dial *67"
     elif char == "~" and _is_before_price(cursor, end):
         spoken = "about"
+    elif (
+        char == "/"
+        and cursor.previous[:1].isdecimal()
+        and last.isalpha()
+        and _PER_AMOUNT.match(cursor.text, end)
+    ):
+        spoken = "per"  # "500 mg/5 mL"
     elif char == "/" and before_number and (last.isdigit() or cursor.previous == ")"):
         is_rating = "." in cursor.previous and _RATING.match(cursor.text, end)
         spoken = "out of" if is_rating else "divided by"
@@ -349,6 +364,9 @@ def flag(cursor: Cursor) -> Reading | None:
 def named(cursor: Cursor) -> Reading:
     """A symbol or an emoji by its name; a row of the same emoji is named once."""
     text, start, char = cursor.text, cursor.at, cursor.char
+    if char == "★" and text.startswith("★★", start):
+        end = _row(cursor, "★☆")
+        return Reading(f"{say.cardinal(text.count('★', start, end))} stars", end)
     if char in tables.SYMBOLS and char not in tables.EMOJI:
         said = tables.SYMBOLS[char]
         return Reading(_without_subject(cursor, said) if said.startswith("is ") else said, start + 1)

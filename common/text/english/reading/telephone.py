@@ -44,7 +44,7 @@ def phone(cursor: Cursor, m: re.Match) -> str:
     return ", ".join(say.digits(group) for group in groups) + _extension(m[6])
 
 
-@form(rf"(\d{{3}})-(\d{{4}}){_EXTENSION}(?![\w-]|,\d)")
+@form(rf"(\d{{3}}(?:-|(?<=555)–))(\d{{4}}){_EXTENSION}(?![\w-]|,\d)")
 def short_phone(cursor: Cursor, m: re.Match) -> str:
     """555-2671."""
     return f"{say.digits(m[1])}, {say.digits(m[2])}{_extension(m[3])}"

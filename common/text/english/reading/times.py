@@ -12,6 +12,7 @@ from common.text.english.word_parts import words
 _HALF = r"(?:\s?([AaPp])(?:\.\s?[Mm](?:\.|(?!\w))|[Mm](?!\w)))"
 _PERIODS = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
 _WHOLE = words("noon midnight midday")
+_TO_MINUTES = re.compile(r"\s?[-–]\s?(?:[1-9]|1[0-2]):(?!00)\d\d(?!\d|:)")
 _RATIO = re.compile(r"\b(?:ratio|odds|scale|proportion|diluted|mixed)\b[^.!?]{0,12}$")
 _TO_HALF = re.compile(r"\s?[-–—]\s?\d{1,2}(?:[:.]\d\d)?\s?[AaPp]\.?\s?[Mm]\b")
 _DAYTIME_FOLLOWS = re.compile(
@@ -33,6 +34,7 @@ def time(cursor: Cursor, m: re.Match) -> str:
     if second and not half and not point:
         return f"{counted(hour, 'hour')} {counted(minute, 'minute')} and {counted(int(second), 'second')}"
     is_named = not minute and cursor.next(m.end()).lower() in _WHOLE  # "12:00 noon"
+    is_named = is_named or (not minute and not half and _TO_MINUTES.match(cursor.text, m.end()) is not None)
     is_named = is_named or (not minute and _TO_HALF.match(cursor.text, m.end()) is not None)  # "7:00-9 PM"
     spoken = clock(hour, minute, bool(half or second or point or is_named))
     spoken += f" {say.two_digits(int(second))}" if second else ""

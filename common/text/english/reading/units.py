@@ -45,7 +45,8 @@ _THINGS = words("""film lens camera monitor screen display tv television battery
     plug socket outlet hose pipe bolt drill disk drive motor engine bulb adapter charger supply circuit
     wheel wheels tire tires bottle bag can jar tank pack radius run race sprint walk hike ride dash swim
     drive trip pizza blade knife laptop tablet thermometer caliber cannon mortar
-    freestyle hurdles backstroke breaststroke butterfly medley relay final individual""")
+    freestyle hurdles backstroke breaststroke butterfly medley relay final individual read break nap delay
+    warning wait stay""")
 _AMP_THINGS = words("fuse current circuit breaker plug charger supply load")
 # Before a number and a letter that belong together: "Apt 4B", "Bus 42A".
 LETTERED = words("""# apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit class

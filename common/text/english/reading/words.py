@@ -256,6 +256,18 @@ def offset(cursor: Cursor, m: re.Match) -> str:
     return f"{m[1]} {'plus' if m[2] == '+' else 'minus'} {say.cardinal(int(m[3]))}{minutes}"
 
 
+@form(r"[Nn][º°]\s?(?=\d)")
+def numero(cursor: Cursor, m: re.Match) -> str:
+    """Nº 5, n° 5."""
+    return "" if cursor.touches_word else "number "
+
+
+@form(r"M\s?[-–]\s?F(?=[,:]?\s\d)")
+def working_days(cursor: Cursor, m: re.Match) -> str:
+    """M-F 9-5."""
+    return "" if cursor.touches_word else "Monday to Friday"
+
+
 @form(r"([A-Z]{1,3})(\d{1,2}\.\d{1,2})(?![\w.])")
 def letters_and_decimal(cursor: Cursor, m: re.Match) -> str:
     """PM2.5, USB3.0; V2.0 is a version."""
@@ -378,6 +390,8 @@ WORDS: tuple[Rule, ...] = (
         derivative,
         quotient,
         letters_and_decimal,
+        numero,
+        working_days,
         word_with_digits,
     ),
     *(letter_with_sign, behind_per, book, short_word, abbreviation, money, joined_capitals, plain_word),
