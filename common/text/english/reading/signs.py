@@ -320,13 +320,8 @@ def symbol(cursor: Cursor) -> Reading | None:
         spoken = "star" if char == "*" else "pound"  # "press #", "dial *67"
     elif char == "~" and _is_before_price(cursor, end):
         spoken = "about"
-    elif (
-        char == "/"
-        and cursor.previous[:1].isdecimal()
-        and last.isalpha()
-        and _PER_AMOUNT.match(cursor.text, end)
-    ):
-        spoken = "per"  # "500 mg/5 mL"
+    elif char == "/" and _is_per_amount(cursor, end):
+        spoken = "per"
     elif char == "/" and before_number and (last.isdigit() or cursor.previous == ")"):
         is_rating = "." in cursor.previous and _RATING.match(cursor.text, end)
         spoken = "out of" if is_rating else "divided by"
@@ -343,6 +338,12 @@ def symbol(cursor: Cursor) -> Reading | None:
     else:
         spoken = "" if char in tables.SILENT else tables.SYMBOLS[char]
     return Reading(spoken, end)
+
+
+def _is_per_amount(cursor: Cursor, end: int) -> bool:
+    """Whether this is "500 mg/5 mL"."""
+    is_amount = cursor.previous[:1].isdecimal() and cursor.previous[-1:].isalpha()
+    return is_amount and _PER_AMOUNT.match(cursor.text, end) is not None
 
 
 def _is_before_price(cursor: Cursor, end: int) -> bool:
