@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from common.text.english.homographs.word_classes import CLOSED, FINITE
+from common.text.english.homographs.word_classes import CLOSED, FINITE, PREPOSITIONS
 from common.text.english.reading import number_words as say
 from common.text.english.reading import tables
 from common.text.english.reading.cursor import NUMBER, Cursor, Reading, form
@@ -30,6 +30,8 @@ _CODE_BEHIND = re.compile(r"\s?(USD|CAD|AUD|NZD|HKD|SGD|MXN)(?!\w)")
 _CODED = {**tables.CURRENCIES, "USD": ["US dollar", "US dollars", "cent", "cents"]}
 _BEFORE_THINGS = words("""the this that its his her their our my your every each another additional new record
     initial annual first second final whole entire""")
+_PRICED = words("""prize deal stake bid offer lawsuit settlement loan fund grant contract bill bond budget buyout
+    takeover fine bonus award project mansion jackpot reward check fee ticket note home house car contract""")
 _NO_THINGS = (
     CLOSED
     | FINITE
@@ -102,7 +104,8 @@ def _describes(cursor: Cursor, end: int) -> bool:
     is_thing = (
         following[:1].isalpha() and following.lower() not in _NO_THINGS and cursor.text[end : end + 1] == " "
     )
-    return is_thing and (before in _BEFORE_THINGS or before.endswith(("'s", "s'")))
+    is_priced = following.lower() in _PRICED and before not in PREPOSITIONS  # "wins $100,000 prize"
+    return is_thing and (is_priced or before in _BEFORE_THINGS or before.endswith(("'s", "s'")))
 
 
 @form(r"(\d{1,3}(?:[. \u00a0\u202f]\d{3}){0,4}),(\d{2})\s?(?:€|EUR)(?!\w)")
