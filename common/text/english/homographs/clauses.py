@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from common.text.english.homographs.word_classes import (
     ADVERBS,
+    AL_NOUNS,
     BOTH_WAYS,
     CLAUSE_WORDS,
     CLOSED,
@@ -54,7 +55,7 @@ def has_singular_subject(sentence: Sequence[str], at: int) -> bool:
         word in CLOSED
         or not word[:1].isalpha()
         or (word[-1] == "s" and not _is_full_name(sentence, at))
-        or word.endswith(("ing", "ed", "ly", "al", "ese"))
+        or (word.endswith(("ing", "ed", "ly", "al", "ese")) and word not in AL_NOUNS)
     ):
         return False
     start = clause_start(sentence, at)

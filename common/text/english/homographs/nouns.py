@@ -31,6 +31,8 @@ def is_noun(sentence: Sequence[str], index: int) -> bool:
         return True
     if previous in CLOSED or not previous[:1].isalpha():
         return False
+    if is_plural(previous) and not sentence[index].endswith("s"):
+        return False  # "the flavors combine well"
     further = word_at(sentence, index - 2)  # "the inaugural address"
     return further in DETERMINERS or further in ("of", "in", "with", "without", "by")
 

@@ -92,7 +92,12 @@ BOTH_WAYS = words(
 )
 ASKING = words("do does did don't doesn't didn't can could will would should may might must can't won't")
 ASKING_ALIKE = words("do does did let's please")
-QUANTITIES = words("many several some such no more much both")
+QUANTITIES = words("many several some such no more most much both enough little")
+AL_NOUNS = words("""trial animal hospital signal capital journal festival metal material individual official
+    rival
+    arrival approval proposal removal survival terminal criminal general cathedral canal deal meal goal
+    appeal coral
+    medal pedal scandal admiral principal professional mural funeral mineral oil""")
 QUESTION_WORDS = words("how why what where when who whom which and but so then")
 LINKS = words("of in at from for on with near")
 DAYS = words("today yesterday tomorrow tonight here there enough")

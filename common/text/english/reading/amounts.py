@@ -46,7 +46,7 @@ _MAGNITUDES = {
     **{"k": "thousand", "K": "thousand", "M": "million", "B": "billion", "T": "trillion"},
 }
 _MONEY_AFTER = re.compile(
-    r"\s?(€|£|¢|¥|₹|₩|₽|₺|₿|USD|EUR|GBP|JPY|INR|CHF|BTC|AUD|CAD|NZD|HKD|SGD|CNY|RMB|BRL|SEK|NOK|DKK|MXN|PLN|ZAR)(?!\w)"
+    r"\s?(kr\b|€|£|¢|¥|₹|₩|₽|₺|₿|USD|EUR|GBP|JPY|INR|CHF|BTC|AUD|CAD|NZD|HKD|SGD|CNY|RMB|BRL|SEK|NOK|DKK|MXN|PLN|ZAR)(?!\w)"
 )
 # Before a number of four digits: it is a year, whatever follows ...
 _BEFORE_YEAR = words("""in since by until till year years during circa summer winter spring fall autumn early
@@ -59,7 +59,7 @@ _COUNTED = words(
 _NO_YEAR = words("# no nos number")
 _NO_MODEL = words("AD BC CE BCE ISO US UK EU UN AND OR THE OF TO IN FY")
 _ROOMS = words("""room flight suite apartment apt highway route channel area unit bus interstate boeing airbus
-    building gate xbox hwy error status line form rte ste rm office fahrenheit porsche""")
+    building gate xbox hwy http error status line form rte ste rm office fahrenheit porsche""")
 
 
 def amount(cursor: Cursor) -> Reading:
@@ -100,6 +100,9 @@ def amount(cursor: Cursor) -> Reading:
         spoken[1] = _end_of_years(numbers, spoken[1])
     is_bare = joint == "to" and not unit and not after
     is_set = is_bare and (_is_set(cursor, numbers, end) or cursor.previous.lower().rstrip(".") in _HYPHENED)
+    if is_bare and _is_code(cursor, numbers):  # "ISO-8859-1", "case #21-1484"
+        code = " ".join(say.short(number) if len(number) < 5 else say.digits(number) for number in numbers)
+        return Reading(code, end)
     if is_set or (joint == "to" and numbers[0] == numbers[1]):  # "a 50-50 chance"
         joint = ""
     said = f" {joint} ".join(spoken).replace("  ", " ")
@@ -147,6 +150,14 @@ def _is_size(cursor: Cursor, first: str, by: re.Match) -> bool:
     """Whether "10×15" is a size, not a product."""
     is_large = len(first) > 2 or len(by[1]) > 2
     return is_large or bool(unit_after(cursor, by.end(), is_one=False)[0])
+
+
+def _is_code(cursor: Cursor, numbers: list[str]) -> bool:
+    """Whether a hyphen between two numbers is no range: behind letters, or where the second is far longer."""
+    if not all(number.isdecimal() for number in numbers) or cursor.text[cursor.at + len(numbers[0])] != "-":
+        return False
+    is_numbered = cursor.previous.lower().rstrip(".") in ("#", "no", "number", "case", "docket")
+    return _is_behind_letters(cursor) or (is_numbered and len(numbers[1]) - len(numbers[0]) > 1)
 
 
 def _is_set(cursor: Cursor, numbers: list[str], end: int) -> bool:

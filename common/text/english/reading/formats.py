@@ -33,6 +33,7 @@ _SCORES |= {("20", "20"): "twenty twenty"}
 _RATED = words("rated rate rates rating score scored scores : gave give gives got get gets solid")
 _HALVED = words("price dozen time marathon way off mast")
 _HEIGHT = r"(\d{1,3})\s?['′](?:\s?-?\s?)(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"
+_FEET = re.compile(r"['′](?![\w'])")
 _DECIMAL_COMMA = re.compile(r"(\d{1,3}),(\d{1,2})(?![\d,])(?:\s(million|billion)\b)?")
 _NUMBER_WORDS = words("two three four five six seven eight nine ten several some")
 
@@ -254,6 +255,8 @@ def _with_unit(cursor: Cursor, spoken: str, end: int, is_more_than_one: bool) ->
         if following.islower() and following not in _SIZES:
             return Reading(f"{spoken.removeprefix('one ')} inch", end + 1)  # "1/2" pipe"
         unit, end = " inch", end + 1
+    elif is_more_than_one and _FEET.match(cursor.text, end):
+        unit, end = " foot", end + 1
     else:
         unit, end = unit_after(cursor, end, is_one=True)
     name = unit.strip()

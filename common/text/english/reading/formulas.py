@@ -29,6 +29,12 @@ def logarithm(cursor: Cursor, m: re.Match) -> str:
     return "" if cursor.touches_word else f"log base {say.integer(m[1])} of"
 
 
+@form(r"([nkxj])-(\d{1,2})(?![\w.,:-]\w|\w)")
+def difference(cursor: Cursor, m: re.Match) -> str:
+    """n-1."""
+    return "" if cursor.touches_word else f"{m[1].upper()} minus {say.integer(m[2])}"
+
+
 @form(r"d([xyzuf])/d([xyztu])(?!\w)")
 def derivative(cursor: Cursor, m: re.Match) -> str:
     """dy/dx."""

@@ -54,7 +54,7 @@ _MAX_CLUSTER = 24  # characters of one emoji
 _EQUATION_FOLLOWS = re.compile(r"[\d.]{1,12}\s?[=+*×÷−]")
 _NOW = words("present now today date")
 _DECADE = re.compile(r"'\d\ds?(?!\w)")
-_RATING = re.compile(r"(?:5|10|100)(?!\w|[.,/]\d)")
+_RATING = re.compile(r"(?:4\.00?|5\.0|5|10|100)(?!\w|[.,/]\d)")
 _SHORT_MONTHS = [name[:3] for name in tables.MONTHS]
 _DATE_AHEAD = re.compile(rf"\s?(?:\d{{1,2}}\s)?(?:{'|'.join([*tables.MONTHS, *_SHORT_MONTHS])})\b\.?\s\d")
 _DAY_AHEAD = re.compile(rf"\s?\d{{1,2}}(?:st|nd|rd|th)?\s(?:{'|'.join([*tables.MONTHS, *_SHORT_MONTHS])})\b")
@@ -195,6 +195,8 @@ def dash(cursor: Cursor) -> Reading | None:
     if is_dated and _DAY_AHEAD.match(text, end):  # "30 June-2 July"
         return Reading("to", end)
     if _HALF_DAY.search(cursor.previous) and _TIME_AHEAD.match(text, end):  # "6am - 2pm", "10am-noon"
+        return Reading("to", end)
+    if cursor.previous.lower() in ("noon", "midnight") and _TIME_AHEAD.match(text, end):
         return Reading("to", end)
     if cursor.previous.lower() in _FULL_WEEKDAYS and following.lower() in _FULL_WEEKDAYS:
         return Reading("to", end)

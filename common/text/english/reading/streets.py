@@ -11,7 +11,9 @@ from common.text.english.reading.cursor import Cursor, Reading, form
 from common.text.english.reading.units import ROADS
 from common.text.english.word_parts import words
 
-_KIND = "|".join(sorted((*tables.STREETS, *tables.STREETS.values()), key=len, reverse=True))
+_KIND = "|".join(
+    sorted((*tables.STREETS, *tables.STREETS.values(), "Loop", "Row", "Pike"), key=len, reverse=True)
+)
 _DIRECTION = r"(?:[NS]\.?\s?[EW]\b\.?|[NSEW]\b\.?|North|South|East|West)"
 _ORDINAL = r"\d{1,3}(?:st|nd|rd|th)\b"
 _NAME = rf"(?:[A-Z][A-Za-z'’]{{0,20}}\.?|{_ORDINAL})"
@@ -36,6 +38,8 @@ _HEADING = words(
 )
 _LANDS = words("""Korea Carolina Dakota Virginia America Africa Asia Europe Ireland Atlantic Pacific Sudan
     Germany Vietnam Yemen Sussex Yorkshire Wales England Bank Sea""")
+_LANDS |= frozenset(name for name in tables.STATES.values() if " " not in name)
+_TRAILED = words("Park Loop Row")  # "55 Central Park W"
 _SIDES = words("side end coast shore bank wing entrance gate edge corner")
 DESIGNATORS = {
     **{"apt": "Apartment", "ste": "Suite", "rm": "Room", "bldg": "Building", "fl": "Floor", "flr": "Floor"},
@@ -96,7 +100,7 @@ def direction(cursor: Cursor) -> Reading | None:
     elif following in _LANDS or following == "of":
         is_meant = is_two or m[0].endswith(".") or following == "of"
     elif cursor.previous.rstrip(".").lower() in _HEADING or (
-        cursor.previous[:1].isdecimal() and cursor.earlier.rstrip("-") in ROADS
+        cursor.previous[:1].isdecimal() and cursor.earlier.rstrip("-.") in ROADS
     ):
         is_meant = not following[:1].isupper()
     else:
@@ -110,7 +114,7 @@ def direction(cursor: Cursor) -> Reading | None:
 
 def _is_kind(word: str) -> bool:
     bare = word.rstrip(".")
-    return bare[:1].isupper() and (bare.title() in tables.STREETS or bare in _FULL_KINDS)
+    return bare[:1].isupper() and (bare.title() in tables.STREETS or bare in _FULL_KINDS | _TRAILED)
 
 
 def street(cursor: Cursor) -> Reading | None:

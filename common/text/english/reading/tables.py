@@ -51,11 +51,13 @@ UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm �
     pixel per inch; bpm BPM: beat per minute; in: inch; au AU: astronomical unit; ly: light-year; hp HP:
     horsepower; kt kts: knot; MP: megapixel; Mpx: megapixel; bbl: barrel; IU: international unit; tbs:
     tablespoon; pts: point; A: amp; Nm: newton-meter; pc pcs: piece; µL μL uL: microliter; mM: millimolar;
-    µM μM: micromolar; nM: nanomolar; ng: nanogram; kDa: kilodalton; pct: percent; sqft: square foot; sqm:
+    µM μM: micromolar; nM: nanomolar; ng: nanogram; kDa: kilodalton; pct: percent; cts: cent; sqft: square
+    foot; sqm:
     square meter; Mbit: megabit; kbit: kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv:
     microsievert; doz: dozen""")
 # Written otherwise than is correct, mostly in other capitals.
-LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml: mL; MG: mg; LB
+LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml: mL;
+    MG: mg; LB
     LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI: psi; HR HRS
     Hrs: hr; MIN MINS: min; SEC SECS: s; HZ hz: Hz; KHZ khz Khz: kHz; MHZ mhz Mhz: MHz; GHZ ghz Ghz: GHz;
     mb: MB; gb Gig: GB; tb: TB; mbps MBPS: Mbps; gbps GBPS: Gbps; KBPS: kbps; kw KW: kW; kwh KWH Kwh:
@@ -90,7 +92,8 @@ CURRENCIES: dict[str, list[str]] = {
         Hong Kong dollar, Hong Kong dollars, cent, cents; SGD: Singapore dollar, Singapore dollars, cent,
         cents; CNY: yuan, yuan; RMB: yuan, yuan; BRL: Brazilian real, Brazilian reals, centavo, centavos; SEK:
         Swedish krona, Swedish kronor; NOK: Norwegian krone, Norwegian kroner; DKK: Danish krone, Danish
-        kroner; MXN: Mexican peso, Mexican pesos, centavo, centavos; PLN: zloty, zlotys; ZAR: rand, rand,
+        kroner; MXN: Mexican peso, Mexican pesos, centavo, centavos; PLN: zloty, zlotys; kr: krone, kroner;
+    ZAR: rand, rand,
         cent, cents""").items()
 }
 CURRENCY_CODES = _pairs(

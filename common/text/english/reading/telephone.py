@@ -108,7 +108,9 @@ def code(cursor: Cursor, m: re.Match) -> str:
     number, before = m[0], cursor.previous.rstrip(".").lower()
     if number in _SHORT_CODES:
         is_code = _is_dialled(cursor) or cursor.next(m.end()) in _CALLS or cursor.text.strip(" .") == "911"
-    elif before == "code" and cursor.earlier.lower() not in _OTHER_CODES:
+    elif (before == "code" and cursor.earlier.lower() not in _OTHER_CODES) or (
+        before in _CODED and len(number) > 7
+    ):
         is_code = True
     elif len(number) >= _MANY_DIGITS:
         is_code = not number.endswith("000")

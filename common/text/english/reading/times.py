@@ -13,6 +13,7 @@ _HALF = r"(?:\s?([AaPp])(?:\.\s?[Mm](?:\.|(?!\w))|[Mm](?!\w)))"
 _PERIODS = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
 _WHOLE = words("noon midnight midday")
 _TO_MINUTES = re.compile(r"\s?[-–]\s?(?:[1-9]|1[0-2]):(?!00)\d\d(?!\d|:)")
+_DEPARTS = re.compile(r"\b(?:leaves?|departs?|arrives?|starts?|begins?|kicks?\soff|meet|opens|ends)\sat\s$")
 _RATIO = re.compile(r"\b(?:ratio|odds|scale|proportion|diluted|mixed)\b[^.!?]{0,12}$")
 _TO_HALF = re.compile(r"\s?[-–—]\s?\d{1,2}(?:[:.]\d\d)?\s?[AaPp]\.?\s?[Mm]\b")
 _DAYTIME_FOLLOWS = re.compile(
@@ -53,8 +54,11 @@ def dotted_time(cursor: Cursor, m: re.Match) -> str:
 
 @form(r"([01]?\d|2[0-3])\.([0-5]\d)(?![\w.]|,\d)")
 def dotted_hour(cursor: Cursor, m: re.Match) -> str:
-    """At 8.30 tomorrow."""
-    is_time = cursor.previous.lower() == "at" and _DAYTIME_FOLLOWS.match(cursor.text, m.end())
+    """At 8.30 tomorrow, the train leaves at 17.45."""
+    is_departure = _DEPARTS.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
+    is_time = is_departure or (
+        cursor.previous.lower() == "at" and _DAYTIME_FOLLOWS.match(cursor.text, m.end())
+    )
     return clock(int(m[1]), int(m[2])) if is_time else ""
 
 

@@ -22,6 +22,7 @@ _OF_PIECES = words("set sets kit kits bundle bundles pack packs puzzle jigsaw")
 _OF_RATES = re.compile(
     r"\b(?:rates?|yields?|spreads?|cut|hike[sd]?|Fed|bank|bonds?|margins?|basis|mortgage|repo)\b"
 )
+_SCREEN = re.compile(r"\s(?:[48]K|HD|Full\sHD|Ultra\sHD|O?LED|QLED|LCD|TVs?|HDTV|IPS)\b")
 _PER_TWICE = re.compile(r"/([A-Za-z]{1,6})/([A-Za-z]{1,6})(?![\w/])")
 _PER = re.compile(r"\s?/\s?([A-Za-z]{1,12})(\^?[23²³])?(?![\w/])")
 _PER_AREA = re.compile(r"\s?/\s?(?:(km|m|cm|mm|mi|ft|in)\^?[2²]|sq\.?\s(mi|ft|km|m|in|yd))(?!\w)")
@@ -86,6 +87,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
             return "", end
         following = cursor.next(match.end())
         is_one = is_one or (following.islower() and following not in _SIZES and not following.endswith("s"))
+        is_one = is_one or _SCREEN.match(text, match.end()) is not None
         return (" inch" if is_one and following != "and" else " inches"), match.end()
     if (
         (match := _FEET.match(text, end))
@@ -157,7 +159,7 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return False
     if symbol == "A":
         return not following[:1].isalnum() or following in _AMP_THINGS
-    if symbol in "NW" and (cursor.previous.rstrip("-") in ROADS or cursor.text.startswith("'", match.end())):
+    if symbol in "NW" and (cursor.previous.rstrip("-.") in ROADS or cursor.text.startswith("'", match.end())):
         return False
     # "314 W. 42nd", "12 N Main"
     is_direction = symbol in "NW" and (following[:1].isupper() or _ORDINAL.match(cursor.text, match.end()))

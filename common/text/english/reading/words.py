@@ -12,7 +12,14 @@ from common.text.english.reading import tables
 from common.text.english.reading.capitals import NAME_PARTS, cased, letter_name, letters_and_digits, roman
 from common.text.english.reading.cursor import LETTER, Cursor, LeftOut, Reading, Rule, form
 from common.text.english.reading.dates import month, weekday
-from common.text.english.reading.formulas import FUNCTIONS, derivative, function_name, logarithm, quotient
+from common.text.english.reading.formulas import (
+    FUNCTIONS,
+    derivative,
+    difference,
+    function_name,
+    logarithm,
+    quotient,
+)
 from common.text.english.reading.money import price
 from common.text.english.reading.streets import (
     DESIGNATORS,
@@ -388,6 +395,7 @@ WORDS: tuple[Rule, ...] = (
         size_by,
         logarithm,
         derivative,
+        difference,
         quotient,
         letters_and_decimal,
         numero,
