@@ -139,6 +139,8 @@ def has_distant_subject(sentence: Sequence[str], index: int, following: str) -> 
 def has_plural_subject(sentence: Sequence[str], at: int) -> bool:
     """Whether a plural that can be the subject of a verb ends at `at`: "the two reports", "banks that"."""
     word = word_at(sentence, at)
+    if _are_two_names(sentence, at):
+        return True
     if word in ("that", "which"):
         return is_plural(word_at(sentence, at - 1))
     if word == "states" and word_at(sentence, at - 1) == "united":
@@ -156,6 +158,16 @@ def has_plural_subject(sentence: Sequence[str], at: int) -> bool:
         if other in SINGULAR_MARKS and other not in ("his", "her", "its", "my", "your", "our", "their"):
             return False  # "a farm animals record"
     return True
+
+
+def _are_two_names(sentence: Sequence[str], at: int) -> bool:
+    """Whether a clause begins with two names that end at `at`: "Martin and Stendler present evidence"."""
+    if at < 2 or word_at(sentence, at - 1) != "and" or word_at(sentence, at - 2) in CLOSED:
+        return False
+    before = word_at(sentence, at - 3)
+    is_first = not before[:1].isalpha() or before in CLAUSE_WORDS
+    are_names = sentence[at][:1].isupper() and sentence[at - 2][:1].isupper()
+    return is_first and are_names and not sentence[at].endswith("'s")
 
 
 def is_plural(word: str) -> bool:

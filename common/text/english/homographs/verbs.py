@@ -32,6 +32,7 @@ from common.text.english.homographs.word_classes import (
     HELPING,
     HELPS,
     IMPERATIVES,
+    LY_ADJECTIVES,
     MODALS,
     NEVER_BEHIND,
     OBJECTS,
@@ -95,7 +96,7 @@ def is_verb(sentence: Sequence[str], index: int) -> bool:
 
 
 def _is_noun_like(word: str) -> bool:
-    return word == "," or (word[:1].isalpha() and word not in CLOSED and word not in FINITE)
+    return word in (",", "those") or (word[:1].isalpha() and word not in CLOSED and word not in FINITE)
 
 
 def _is_imperative(sentence: Sequence[str], index: int, following: str) -> bool:
@@ -140,11 +141,23 @@ def is_third_person(sentence: Sequence[str], index: int) -> bool:
         following in OBJECTS
     ):
         return True  # "the second recounts the argument"
+    if _is_behind_adverb(sentence, index, at):
+        return True
     is_such = following == "such" and word_at(sentence, index + 2) == "as"  # "records such as diaries"
     is_followed = (following in OBJECTS or following in QUANTITIES) and not is_such
     if is_followed and not is_thing_marker(previous) and previous not in BE:
         return True
     return is_behind_singular(sentence, index)
+
+
+def _is_behind_adverb(sentence: Sequence[str], index: int, at: int) -> bool:
+    """ "The volume gradually increases": an adverb and before it a noun."""
+    adverb = word_at(sentence, index - 1)
+    if at != index - 2 or not adverb.endswith("ly") or adverb in LY_ADJECTIVES:
+        return False
+    subject = word_at(sentence, at)
+    is_subject = subject[:1].isalpha() and subject not in CLOSED and subject not in FINITE and subject != "to"
+    return is_subject and not is_plural(subject) and not goes_on_as_noun(sentence, index)
 
 
 def is_behind_singular(sentence: Sequence[str], index: int) -> bool:

@@ -55,7 +55,7 @@ VERBS_IN_S = words("""sells writes contains includes requires provides becomes b
 FINITE = MODALS | BE | VERBS_IN_S | _PAST_FORMS
 FINITE |= words("""have has haven't hasn't hadn't i've you've we've they've seems means shows""")
 PERSONS = words("i you he she it we they")
-PLURALS = words("""people men women children police cattle feet teeth mice geese many most some others few
+PLURALS = words("""al people men women children police cattle feet teeth mice geese many most some others few
     both several these those none""")
 # In -s, and no plural; or mostly before another noun: "a sports record", "sales contracts".
 NO_PLURALS = words("""always perhaps sometimes besides towards afterwards thanks yes news sales sports arms
@@ -93,11 +93,11 @@ BOTH_WAYS = words(
 ASKING = words("do does did don't doesn't didn't can could will would should may might must can't won't")
 ASKING_ALIKE = words("do does did let's please")
 QUANTITIES = words("many several some such no more most much both enough little")
-AL_NOUNS = words("""trial animal hospital signal capital journal festival metal material individual official
-    rival
-    arrival approval proposal removal survival terminal criminal general cathedral canal deal meal goal
-    appeal coral
-    medal pedal scandal admiral principal professional mural funeral mineral oil""")
+LY_ADJECTIVES = words("""early daily weekly monthly yearly quarterly hourly likely unlikely friendly
+    only elderly costly deadly lively lonely lovely orderly timely ugly silly holy""")
+AL_NOUNS = words("""trial animal hospital journal festival arrival approval proposal removal survival
+    cathedral
+    canal deal meal goal appeal coral medal metal signal pedal scandal admiral mural funeral mineral""")
 QUESTION_WORDS = words("how why what where when who whom which and but so then")
 LINKS = words("of in at from for on with near")
 DAYS = words("today yesterday tomorrow tonight here there enough")
