@@ -31,6 +31,9 @@ _BEFORE_NUMBER = _words("""no nos fig figs vol vols p pp ch chap sec sect art eq
     chs pg pgs ll sc mk bk bks prop reg ref acct lot qty pkt gen ex exod lev num deut josh judg sam kgs chr
     chron ps pss prov eccl isa jer ezek dan hos matt mt mk lk jn rom cor gal eph phil col thess tim tit heb
     jas pet""")
+_WEEKDAYS = _words("sat sun wed")
+_MONTHS = _words("""jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june
+    july august september october november december""")
 _BEFORE_NUMERAL = _words("ch chap vol vols pt bk sec art no mk fig sc pp p")
 # The end only before a word that often begins a sentence: "Acme Inc. The price rose", not "Acme Inc. Tokyo".
 _PERHAPS_LAST = _words("""etc inc ltd co corp llc plc bros jr sr esq st ave blvd rd ln hwy mt ft dept univ
@@ -177,6 +180,14 @@ def _ends_sentence(text: str, start: int, mark: re.Match, capitals: bool) -> boo
         return False
     if abbreviation in _BEFORE_NUMBER and _NUMBER_FOLLOWS.match(text, end):
         return False
+    if abbreviation in _WEEKDAYS and next_word.rstrip(".").lower() in _MONTHS:  # "Wed. Nov 11"
+        return False
+    if (
+        abbreviation in _BEFORE_NUMERAL
+        and next_word == "I"
+        and text[following.end() : following.end() + 1] in "-–"
+    ):
+        return False  # "Vols. I–III"
     if abbreviation in _BEFORE_NUMERAL and _NUMERAL.fullmatch(
         next_word.upper() if len(next_word) > 1 else next_word
     ):

@@ -20,11 +20,13 @@ from common.text.english.reading.words import WORDS, ordinary_word
 _ALIKE = {
     **dict.fromkeys("‘’‛ʼ`´ʹ＇", "'"),
     **dict.fromkeys("“”„‟«»〝〞＂", '"'),
-    **dict.fromkeys("‐‑⁃", "-"),
+    **dict.fromkeys("‐‑‒⁃", "-"),
+    **dict.fromkeys("✕✖⨯", "×"),
     **dict.fromkeys("―⸺⸻", "—"),
     **dict(zip("⁄∕、，‚،。।；؛：∶！？؟・【】（）˚∗∼⁓", "//,,,,..;;::!?? ()()°*~~", strict=True)),
     **dict.fromkeys("「」『』", '"'),
 }
+_PLAIN_MARKS = frozenset(".,()/°'\u2044 $%&+-=<>@#*~")  # what letters and signs of full width are made of
 _WORD_BREAKS = frozenset("\u00ad\u200b\ufeff\u2060")  # invisible, and nothing is lost
 _NOT_CLEAN = re.compile("[^\t-\r -~]")
 _LETTERS = (ordinary_word, address, *WORDS, *SIGNS)  # not every letter begins a word: "ⁿ"
@@ -104,6 +106,6 @@ def _clean_char(char: str, out: list[str], left_out: list[LeftOut], position: in
         left_out.append(LeftOut(char, position, char))
         return " " if category == "Cc" else ""
     plain = unicodedata.normalize("NFKC", char)
-    if plain != char and all((c.isascii() and c.isalnum()) or c in ".,()/°'\u2044 " for c in plain):
+    if plain != char and all((c.isascii() and c.isalnum()) or c in _PLAIN_MARKS for c in plain):
         return plain.replace("\u2044", "/")
     return char

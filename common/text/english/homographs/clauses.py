@@ -6,15 +6,18 @@ from collections.abc import Sequence
 
 from common.text.english.homographs.word_classes import (
     ADVERBS,
+    AL_NOUNS,
     BOTH_WAYS,
     CLAUSE_WORDS,
     CLOSED,
     DAYS,
     DETERMINERS,
     FINITE,
+    INTRANSITIVE,
     LINKS,
     NO_ADVERBS,
     NO_PLURALS,
+    NUMBERS,
     OBJECTS,
     PERSONS,
     PLURALS,
@@ -22,8 +25,11 @@ from common.text.english.homographs.word_classes import (
     REACH,
     SHOWING,
     SINGULAR_MARKS,
+    SUBORDINATORS,
     VERBS_IN_S,
 )
+
+_ADJECTIVE_ENDS = ("ive", "ous", "ful", "less", "able", "ible", "ular", "ish")
 
 
 def word_at(sentence: Sequence[str], index: int) -> str:
@@ -48,8 +54,8 @@ def has_singular_subject(sentence: Sequence[str], at: int) -> bool:
     if (
         word in CLOSED
         or not word[:1].isalpha()
-        or word[-1] == "s"
-        or word.endswith(("ing", "ed", "ly", "al"))
+        or (word[-1] == "s" and not _is_full_name(sentence, at))
+        or (word.endswith(("ing", "ed", "ly", "al", "ese")) and word not in AL_NOUNS)
     ):
         return False
     start = clause_start(sentence, at)
@@ -59,15 +65,42 @@ def has_singular_subject(sentence: Sequence[str], at: int) -> bool:
         return False
     first = word_at(sentence, start)
     is_marked = first in SINGULAR_MARKS or first in ("the", "no") or sentence[at][:1].isupper()
-    return is_marked and start == 0
+    return is_marked and (start == 0 or _is_plain_clause(sentence, start, at))
+
+
+def _is_plain_clause(sentence: Sequence[str], start: int, at: int) -> bool:
+    """Whether a clause that another word begins has only a subject so far: "as the rate of shear"."""
+    if word_at(sentence, start - 1) not in SUBORDINATORS or sentence[at + 1][:1].isupper():
+        return False
+    inside = [word_at(sentence, i) for i in range(start, at + 1)]
+    if inside[-1].endswith(_ADJECTIVE_ENDS) or any(_is_verb_like(word) for word in inside[1:-1]):
+        return False
+    return not any(word == "to" or (word in PREPOSITIONS and word != "of") for word in inside)
+
+
+def _is_verb_like(word: str) -> bool:
+    return len(word) > 4 and word.endswith(("ing", "ed", "ly", "s")) and not word.endswith(("'s", "ss"))
+
+
+def _is_full_name(sentence: Sequence[str], at: int) -> bool:
+    """ "Alwin Nikolais", "Mrs Hughes"."""
+    return (
+        at > 0
+        and sentence[at][:1].isupper()
+        and sentence[at - 1][:1].isupper()
+        and not sentence[at].isupper()
+    )
 
 
 def is_predicate(sentence: Sequence[str], index: int) -> bool:
     """Whether the clause has no verb but this one, and goes on."""
     following = word_at(sentence, index + 1)
     if not following[:1].isalpha():
-        return False
-    if goes_on_as_noun(sentence, index) or following in ("of", "that", "are"):
+        start = clause_start(sentence, index)
+        is_meant = word_at(sentence, index) in INTRANSITIVE
+        return is_meant and 0 < start < index - 1 and _is_plain_clause(sentence, start, index - 1)
+    is_participle = following.endswith("ed") and len(following) > 4  # "the records maintained on him"
+    if is_participle or goes_on_as_noun(sentence, index) or following in ("of", "that", "are"):
         return False
     return following not in ("in", "at", "by", "from", "for") or _is_only_verb(sentence, index)
 
@@ -106,6 +139,8 @@ def has_distant_subject(sentence: Sequence[str], index: int, following: str) -> 
 def has_plural_subject(sentence: Sequence[str], at: int) -> bool:
     """Whether a plural that can be the subject of a verb ends at `at`: "the two reports", "banks that"."""
     word = word_at(sentence, at)
+    if _are_two_names(sentence, at):
+        return True
     if word in ("that", "which"):
         return is_plural(word_at(sentence, at - 1))
     if word == "states" and word_at(sentence, at - 1) == "united":
@@ -123,6 +158,16 @@ def has_plural_subject(sentence: Sequence[str], at: int) -> bool:
         if other in SINGULAR_MARKS and other not in ("his", "her", "its", "my", "your", "our", "their"):
             return False  # "a farm animals record"
     return True
+
+
+def _are_two_names(sentence: Sequence[str], at: int) -> bool:
+    """Whether a clause begins with two names that end at `at`: "Martin and Stendler present evidence"."""
+    if at < 2 or word_at(sentence, at - 1) != "and" or word_at(sentence, at - 2) in CLOSED:
+        return False
+    before = word_at(sentence, at - 3)
+    is_first = not before[:1].isalpha() or before in CLAUSE_WORDS
+    are_names = sentence[at][:1].isupper() and sentence[at - 2][:1].isupper()
+    return is_first and are_names and not sentence[at].endswith("'s")
 
 
 def is_plural(word: str) -> bool:
@@ -169,4 +214,4 @@ def goes_on_as_noun(sentence: Sequence[str], index: int) -> bool:
 
 
 def is_thing_marker(word: str) -> bool:
-    return word in DETERMINERS or word in PREPOSITIONS or word.endswith(("'s", "s'"))
+    return word in DETERMINERS or word in PREPOSITIONS or word in NUMBERS or word.endswith(("'s", "s'"))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from common.text.english.homographs.clauses import is_thing_marker, word_at
+from common.text.english.homographs.clauses import is_plural, is_thing_marker, word_at
 from common.text.english.homographs.verbs import is_behind_singular, is_verb
 from common.text.english.homographs.word_classes import (
     AFTER_IMPERATIVE,
     BE,
     CLOSED,
+    COUNTING,
     DETERMINERS,
+    FINITE,
     OBJECTS,
     PLACE_PREPOSITIONS,
+    PLURALS,
 )
 
 
@@ -28,14 +31,17 @@ def is_noun(sentence: Sequence[str], index: int) -> bool:
         return True
     if previous in CLOSED or not previous[:1].isalpha():
         return False
+    if is_plural(previous) and not sentence[index].endswith("s"):
+        return False  # "the flavors combine well"
     further = word_at(sentence, index - 2)  # "the inaugural address"
     return further in DETERMINERS or further in ("of", "in", "with", "without", "by")
 
 
 def is_closing(sentence: Sequence[str], index: int) -> bool:
-    """A thing with no other noun behind it: "it came to a close."."""
+    """A thing with no other noun behind it: "it came to a close.", "the invalid was"."""
     following = word_at(sentence, index + 1)
-    return word_at(sentence, index - 1) in ("a", "the", "its", "this") and not following[:1].isalpha()
+    is_last = not following[:1].isalpha() or following in FINITE or following == "who"
+    return word_at(sentence, index - 1) in ("a", "an", "the", "its", "this") and is_last
 
 
 def is_adjective(sentence: Sequence[str], index: int) -> bool:
@@ -44,6 +50,12 @@ def is_adjective(sentence: Sequence[str], index: int) -> bool:
     if previous not in DETERMINERS and previous not in ("very", "so", "most", "with", "of"):
         return False
     return following[:1].isalpha() and following not in CLOSED and following not in OBJECTS
+
+
+def is_before_plural(sentence: Sequence[str], index: int) -> bool:
+    """An adjective before several things: "minute crystals", not "ten minute breaks"."""
+    previous, following = word_at(sentence, index - 1), word_at(sentence, index + 1)
+    return is_plural(following) and following not in PLURALS and previous not in COUNTING
 
 
 def is_place(sentence: Sequence[str], index: int) -> bool:

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from common.text.english.homographs.clauses import word_at
-from common.text.english.homographs.nouns import is_adjective, is_closing, is_mass, is_name, is_noun, is_place
+from common.text.english.homographs.nouns import (
+    is_adjective,
+    is_before_plural,
+    is_closing,
+    is_mass,
+    is_name,
+    is_noun,
+    is_place,
+)
 from common.text.english.homographs.verbs import is_past, is_third_person, is_used_to, is_verb
 from common.text.english.word_parts import Phones, plural, read_rows
 
@@ -23,7 +31,8 @@ def choose(word: str, sentence: Sequence[str], index: int) -> Phones | None:
     if entry is None or entry[2][0] not in ("VERB", "NOUN"):
         return None
     usual, other, (kind, *_) = entry  # "records", "conducts"
-    is_other = is_third_person(sentence, index) if kind == "VERB" else is_noun(sentence, index)
+    is_third = is_third_person(sentence, index)
+    is_other = is_third if kind == "VERB" else is_noun(sentence, index) and not is_third
     phones = other if is_other else usual
     return phones + plural(phones)
 
@@ -68,5 +77,6 @@ _CONTEXTS = {
     "PLACE": is_place,
     "ADJECTIVE": is_adjective,
     "MASS": is_mass,
+    "BEFORE_PLURAL": is_before_plural,
     "LOWER": lambda sentence, index: sentence[index].islower(),
 }

@@ -20,23 +20,33 @@ _SPACED_THOUSANDS = re.compile(
 _GOES_ON = re.compile(r"[/:]\d|\s?=")
 _MILLIONS = re.compile(
     r"m(?=\s(?:people|users|views|followers|customers|jobs|homes|subscribers|downloads|copies|tonnes|tons|barrels"
-    r"|shares|workers|children|viewers|visitors|fans|voters|households|passengers|vehicles|cases|doses|years)\b)"
+    r"|shares|workers|children|viewers|visitors|fans|voters|households|passengers|vehicles|cases|doses|years|Americans|Britons|euros?|pounds|dollars|yen|members|readers|players"
+    r"|listeners|students|patients|migrants|refugees|units|phones|devices|computers|laptops|notebooks|sets|items"
+    r"|pages|words|records|visits|hits|songs|albums|tickets|deaths|acres|hectares|residents|adults|employees"
+    r"|staff|families|messages|emails|orders|clients|accounts|cards|cars|bottles|drivers|visas|tests|games"
+    r"|in\s(?:profits?|sales|cash|debt|revenue|damages|funding|bonuses|fees|taxes))\b)"
 )
+_MILLIONS_OF_MONEY = re.compile(r"m(?=\s?(?:USD|EUR|GBP|JPY|INR|CHF|AUD|CAD|NZD|€|£)(?!\w))")
+_POPULATED = words("pop population")
 _HALF_DAY = re.compile(r"\s?[apAP]\.?[mM]\b")
+_SET_FOLLOWS = re.compile(r"(?:\s\(\d{1,2}(?:-\d{1,2})?\))?,?\s[0-7][-–][0-7](?![\w-])")
+_SET_BEFORE = re.compile(r"\b[0-7][-–][0-7](?:\s\(\d{1,2}(?:-\d{1,2})?\))?,?\s$")
+_HYPHENED = words("table figure fig exhibit")  # "Table 2-1", not "Tables 2-4"
+_MILLION = re.compile(r"m(?!\w)")
 _TIMES = re.compile(r"x(?!\w)")
 _SCORED = re.compile(
     r"\b(?:w[io]ns?|lost|loses?|beat|score[sd]?|led|leads?|by|victory|defeat|draw|tied|game)\b"
 )
 _BY = re.compile(rf"(?:\s?x\s?|×)({N})")
 _MAGNITUDE = re.compile(
-    r"\s?-?(hundred|thousand|million|billion|trillion|quadrillion|bn|mn|tn|mln|bln)(?!\w)|([kKMBT])(?!\w)"
+    r"\s?-?((?i:hundred|thousand|million|billion|trillion|quadrillion|mln|bln)|bn|mn|tn)(?!\w)|([kKMBT])(?!\w)"
 )
 _MAGNITUDES = {
     **{"bn": "billion", "mn": "million", "tn": "trillion", "mln": "million", "bln": "billion"},
     **{"k": "thousand", "K": "thousand", "M": "million", "B": "billion", "T": "trillion"},
 }
 _MONEY_AFTER = re.compile(
-    r"\s?(€|£|¢|¥|₹|₩|₽|₺|₿|USD|EUR|GBP|JPY|INR|CHF|BTC|AUD|CAD|NZD|HKD|SGD|CNY|RMB|BRL|SEK|NOK|DKK|MXN|PLN|ZAR)(?!\w)"
+    r"\s?(kr\b|€|£|¢|¥|₹|₩|₽|₺|₿|USD|EUR|GBP|JPY|INR|CHF|BTC|AUD|CAD|NZD|HKD|SGD|CNY|RMB|BRL|SEK|NOK|DKK|MXN|PLN|ZAR)(?!\w)"
 )
 # Before a number of four digits: it is a year, whatever follows ...
 _BEFORE_YEAR = words("""in since by until till year years during circa summer winter spring fall autumn early
@@ -49,7 +59,7 @@ _COUNTED = words(
 _NO_YEAR = words("# no nos number")
 _NO_MODEL = words("AD BC CE BCE ISO US UK EU UN AND OR THE OF TO IN FY")
 _ROOMS = words("""room flight suite apartment apt highway route channel area unit bus interstate boeing airbus
-    building gate xbox hwy error status line form rte ste rm office fahrenheit porsche""")
+    building gate xbox hwy http error status line form rte ste rm office fahrenheit porsche""")
 
 
 def amount(cursor: Cursor) -> Reading:
@@ -66,7 +76,15 @@ def amount(cursor: Cursor) -> Reading:
             currency,
         )
     unit, end = unit_after(cursor, end, is_one and not after)
-    if unit[:1] == " " and not joint and cursor.previous.lower() in ("a", "an"):
+    is_size = cursor.previous == "the" and cursor.next(end) in (
+        "tall",
+        "high",
+        "long",
+        "wide",
+        "deep",
+        "thick",
+    )
+    if unit[:1] == " " and not joint and (is_size or cursor.previous.lower() in ("a", "an")):
         unit = f" {singular_unit(unit.strip())}"  # "a 10 km run"
     if joint != "by" and not unit and (times := _TIMES.match(text, end)):
         is_many = times[0] == "x" and (joint == "to" or "." in numbers[0]) and not cursor.is_equation
@@ -80,7 +98,12 @@ def amount(cursor: Cursor) -> Reading:
     ]
     if joint == "to" and not unit and not after:
         spoken[1] = _end_of_years(numbers, spoken[1])
-    if joint == "to" and numbers[0] == numbers[1]:  # "a 50-50 chance"
+    is_bare = joint == "to" and not unit and not after
+    is_set = is_bare and (_is_set(cursor, numbers, end) or cursor.previous.lower().rstrip(".") in _HYPHENED)
+    if is_bare and _is_code(cursor, numbers):  # "ISO-8859-1", "case #21-1484"
+        code = " ".join(say.short(number) if len(number) < 5 else say.digits(number) for number in numbers)
+        return Reading(code, end)
+    if is_set or (joint == "to" and numbers[0] == numbers[1]):  # "a 50-50 chance"
         joint = ""
     said = f" {joint} ".join(spoken).replace("  ", " ")
     if not (unit or after or joint):
@@ -129,9 +152,29 @@ def _is_size(cursor: Cursor, first: str, by: re.Match) -> bool:
     return is_large or bool(unit_after(cursor, by.end(), is_one=False)[0])
 
 
+def _is_code(cursor: Cursor, numbers: list[str]) -> bool:
+    """Whether a hyphen between two numbers is no range: behind letters, or where the second is far longer."""
+    if not all(number.isdecimal() for number in numbers) or cursor.text[cursor.at + len(numbers[0])] != "-":
+        return False
+    is_numbered = cursor.previous.lower().rstrip(".") in ("#", "no", "number", "case", "docket")
+    return _is_behind_letters(cursor) or (is_numbered and len(numbers[1]) - len(numbers[0]) > 1)
+
+
+def _is_set(cursor: Cursor, numbers: list[str], end: int) -> bool:
+    """Whether this is one of several scores in a row: "6-4, 2-6, 7-6 (5)"."""
+    if any(len(number) > 1 or number > "7" for number in numbers):
+        return False
+    start = max(cursor.at - 12, 0)
+    return bool(_SET_FOLLOWS.match(cursor.text, end) or _SET_BEFORE.search(cursor.text, start, cursor.at))
+
+
 def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
-    if counted := _MILLIONS.match(cursor.text, end):
+    counted = _MILLIONS.match(cursor.text, end) or _MILLIONS_OF_MONEY.match(cursor.text, end)
+    if counted:
         return " million", counted.end()
+    before = cursor.earlier if cursor.previous in (":", "of") else cursor.previous
+    if before.rstrip(".").lower() in _POPULATED and _MILLION.match(cursor.text, end):  # "pop. 1.3m"
+        return " million", end + 1
     match = _MAGNITUDE.match(cursor.text, end)
     if not match:
         return "", end
@@ -145,7 +188,7 @@ def _magnitude(cursor: Cursor, numbers: list[str], end: int) -> tuple[str, int]:
         is_name = is_name or (numbers == ["3"] and match[2] == "M" and not following[:1].islower())
         if match[2] in "kK" or is_name:
             return "", end
-    word = match[1] or match[2]
+    word = match[1].lower() if match[1] else match[2]
     return f" {_MAGNITUDES.get(word, word)}", match.end()
 
 
@@ -200,6 +243,8 @@ def _could_be_year(number: str) -> bool:
 def _end_of_years(numbers: list[str], spoken: str) -> str:
     """The second part of 1914-18 and 2003-04."""
     first, second = numbers
+    if len(first) == 4 and second == "00" and first[2:] > "85":
+        return "two thousand"  # "1997-00"
     if len(first) == 4 and len(second) == 2 and second.isdecimal() and first[2:] < second:
         return say.two_digits(int(second))
     return spoken

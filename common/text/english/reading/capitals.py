@@ -14,9 +14,10 @@ NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")
 
 # What is numbered in Roman numerals, and who.
-_NUMBERED = words("""chapter part volume vol book act scene section article appendix phase type class grade
+NUMBERED = words("""chapter part volume vol book act scene section article appendix phase type class grade
     level figure table title war episode stage season round game mark element bowl verse canto unit lesson
-    division tier corps wars quarter psalm annex category apollo rocky version protocol page p pp""")
+    division tier corps wars quarter psalm annex category apollo rocky version protocol page p pp saturn
+    gemini ares""")
 _ALWAYS_NUMBERED = words("type class phase stage tier level category schedule")
 _ALSO_IN_SMALL = words("chapter section part volume vol act scene book appendix page p pp")
 _TITLES = words("king queen pope emperor popes tsar kaiser")
@@ -83,7 +84,7 @@ def _capitals(cursor: Cursor, word: str) -> str:
     lower = word.lower()
     if word in tables.SPELLED and not cursor.is_shouted:
         return word
-    if lower in tables.SHORT_WORDS:
+    if lower in tables.SHORT_WORDS and cursor.next(cursor.word_end) != "=":  # "OR = 2.3"
         return lower
     if len(word) <= 3 and not cursor.is_shouted:
         return word
@@ -156,6 +157,7 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
     before, following = cursor.previous.rstrip("."), cursor.next(end)
     is_name = before[:1].isupper()
     key = before.lower()
+    key = key[:-1] if key[-1:] == "s" and key[:-1] in NUMBERED else key  # "Vols. I–III"
     if base == "I":
         if not is_name or following.lower() in _VERBS_OF_I:
             return ""
@@ -164,9 +166,12 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
         if key in _ALWAYS_NUMBERED:
             return "one"
         is_number = not following[:1].islower() or following in _AFTER_NUMERAL_I
-        return "one" if key in _NUMBERED and is_number else ""
-    if key in _NUMBERED and (base.isupper() or (len(base) > 1 and key in _ALSO_IN_SMALL)):
+        return "one" if key in NUMBERED and is_number else ""
+    if key in NUMBERED and (base.isupper() or (len(base) > 1 and key in _ALSO_IN_SMALL)):
         return say.cardinal(number)
+    if before in ("-", "–") and say.roman(cursor.earlier.upper()) is not None:  # "pp. xii–xiv"
+        is_same = cursor.earlier.isupper() == base.isupper()
+        return say.cardinal(number) if is_same and (len(base) > 1 or base in "VX") else ""
     if base.islower():  # "(iii)"
         is_item = cursor.text[cursor.at - 1 : cursor.at] == "(" and cursor.text.startswith(")", end)
         return say.cardinal(number) if is_item and len(base) > 1 and set(base) <= set("ivx") else ""
@@ -179,7 +184,8 @@ def _said_roman(cursor: Cursor, base: str, number: int, end: int) -> str:
     if len(base) > 1 and set(base) <= set("IVX"):
         if key in ("and", "&") and cursor.earlier.isupper() and say.roman(cursor.earlier):
             return say.cardinal(number)  # "Rocky V and VI"
-        is_sure = base not in _AMBIGUOUS or (is_name and len(before) > 1)
+        is_kiss = set(base) == {"X"} and before.isupper()  # "LOVE JEN XXX"
+        is_sure = base not in _AMBIGUOUS or (is_name and len(before) > 1 and not is_kiss)
         return say.cardinal(number) if is_sure else ""
     is_year = (
         (len(base) > 4 or base.startswith(("MM", "MCM")))

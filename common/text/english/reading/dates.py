@@ -68,6 +68,13 @@ def joined_date(cursor: Cursor, m: re.Match) -> str:
     return f"{_the(cursor)}{say.ordinal(day)} of {month_name(m[3])} {say.year(_full_year(year))}"
 
 
+@form(r"((?:19|20)(\d\d))-(0[1-9]|1[0-2])(?![\w-]|[.,:/]\d)")
+def iso_month(cursor: Cursor, m: re.Match) -> str:
+    """2023-05; not 2003-04, which are two years."""
+    is_range = m[2] < m[3] or cursor.previous.lower() in ("season", "from")
+    return "" if is_range else f"{tables.MONTHS[int(m[3]) - 1]} {say.year(int(m[1]))}"
+
+
 @form(r"(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\w/]|[.,]\d)")
 def month_of_year(cursor: Cursor, m: re.Match) -> str:
     """5/2020."""
@@ -229,4 +236,4 @@ def _is_behind_day(cursor: Cursor) -> bool:
     return cursor.previous.lower() == "of" and cursor.earlier[:1].isdecimal()
 
 
-DATES: tuple[Rule, ...] = (iso_date, date, joined_date, season, month_of_year, day_of_month)
+DATES: tuple[Rule, ...] = (iso_date, date, joined_date, season, iso_month, month_of_year, day_of_month)

@@ -10,8 +10,8 @@ from common.text.english.reading.amounts import amount
 from common.text.english.reading.capitals import letter_name, letters_and_digits
 from common.text.english.reading.cursor import NUMBER, Cursor, Reading, Rule, first_reading, form
 from common.text.english.reading.dates import DATES, dated_fraction, decade, is_day
-from common.text.english.reading.money import european_price, pence
-from common.text.english.reading.streets import house_number
+from common.text.english.reading.money import european_price, pence, pence_per
+from common.text.english.reading.streets import house_in_queens, house_number
 from common.text.english.reading.telephone import DIGITS
 from common.text.english.reading.times import TIMES, duration
 from common.text.english.reading.units import plural_unit, unit_after, unit_name
@@ -23,7 +23,9 @@ _SCIENTIFIC = re.compile(
     r"(\d+(?:\.\d+)?)(?:[eE]|\s?[×x]\s?10(?:\^|(?=[⁻⁺⁰-⁹¹²³])))([+-]?\d{1,4}|[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})(?!\w)"
 )
 _MAGNITUDES = words("k K M B T bn mn tn mln bln")
-_BY = re.compile(r"x\d+")
+_BY = re.compile(r"(?:x\d+){1,3}(?:[cmk]?m|ft|in|px)?")
+_HALVED_BEHIND_HYPHEN = re.compile(r"-(?:price|off|time)\b")
+_CRICKET = re.compile(r"\b(?:posted|declared|wickets?|innings|overs|cricket|batting|Test|stumps|runs)\b")
 _SIZES = words("thick wide long deep high tall by of x in and")
 _CODES = words("section sec article art rule clause paragraph para § §§ code subsection exception title")
 _SCORES = {("24", "7"): "twenty-four seven", ("9", "11"): "nine eleven", ("7", "11"): "seven eleven"}
@@ -31,6 +33,8 @@ _SCORES |= {("20", "20"): "twenty twenty"}
 _RATED = words("rated rate rates rating score scored scores : gave give gives got get gets solid")
 _HALVED = words("price dozen time marathon way off mast")
 _HEIGHT = r"(\d{1,3})\s?['′](?:\s?-?\s?)(\d{1,2}(?:\.\d)?)\s?(?:\"|″|'')"
+_FEET = re.compile(r"['′](?![\w'])")
+_DECIMAL_COMMA = re.compile(r"(\d{1,3}),(\d{1,2})(?![\d,])(?:\s(million|billion)\b)?")
 _NUMBER_WORDS = words("two three four five six seven eight nine ten several some")
 
 
@@ -43,19 +47,21 @@ def verse(cursor: Cursor, m: re.Match) -> str:
     return f"{spoken} to {say.integer(m[3])}" if m[3] else spoken
 
 
-@form(r"(\d+(?:\.\d+)?)(?::|\s:\s)(\d{1,3}(?:,\d{3})+|\d+)(?![\d:])")
+@form(r"(\d+(?:\.\d+)?)(?::|\s:\s)(\d{1,3}(?:,\d{3})+|\d+)(?::(\d{1,3}))?(?![\d:])")
 def ratio(cursor: Cursor, m: re.Match) -> str:
-    """16:9."""
-    return f"{say.decimal(m[1])} to {say.integer(m[2])}"
+    """16:9, 1:2:3."""
+    said = f"{say.decimal(m[1])} to {say.integer(m[2])}"
+    return f"{said} to {say.integer(m[3])}" if m[3] else said
 
 
-@form(r"(7[0-8]7)(?:-(\d{1,3})|(?=\s(?:MAX|Max|jet|aircraft|airliner|Dreamliner)))(?![\w-])")
+@form(r"(7[0-8]7)(?:-(\d{1,3})(s?)|(?=\s(?:MAX|Max|jet|aircraft|airliner|Dreamliner)))(?![\w-])")
 def airliner(cursor: Cursor, m: re.Match) -> str:
     """Boeing 737-800, 747-8, 737 MAX."""
     if not m[2]:
         return say.short(m[1])
     is_named = len(m[2]) == 1 or m[2].endswith("00") or cursor.previous.startswith("Boeing")
-    return f"{say.short(m[1])} {say.short(m[2])}" if is_named else ""
+    number = say.plural(say.short(m[2])) if m[3] else say.short(m[2])
+    return f"{say.short(m[1])} {number}" if is_named else ""
 
 
 @form(r"(\d{1,3}(?:\.\d{1,3}){3})(?::(\d{1,5})|/(\d{1,2}))?(?![\w.]*\d)")
@@ -89,10 +95,30 @@ def network_standard(cursor: Cursor, m: re.Match) -> str:
     return f"eight oh two point {say.integer(m[1])} {m[2].upper()}".rstrip()
 
 
+@form(r"24/7/365(?![\w/])")
+def always(cursor: Cursor, m: re.Match) -> str:
+    """24/7/365."""
+    return "twenty-four seven three sixty-five"
+
+
+@form(r"(\d{1,2}W)-(\d{2})(?!\w)")
+def motor_oil(cursor: Cursor, m: re.Match) -> str:
+    """10W-30."""
+    return f"{say.integer(m[1][:-1])} W {say.integer(m[2])}"
+
+
 @form(r"([23])d(?=\s[A-Z])(?!\s[A-Z]{2})")
 def ordinal_in_law(cursor: Cursor, m: re.Match) -> str:
     """The 2d Amendment, 3d Cir."""
     return say.ordinal(int(m[1]))
+
+
+@form(
+    r"([1-4])Q(?!\w)|([12])H(?=\s(?:\d{4}|'\d\d|[Pp]rofit|[Nn]et|[Ss]ales|[Rr]esults|[Ee]arnings|[Ll]oss|[Rr]evenue))"
+)
+def part_of_year(cursor: Cursor, m: re.Match) -> str:
+    """3Q, 1H profit."""
+    return f"{say.ordinal(int(m[1] or m[2]))} {'quarter' if m[1] else 'half'}"
 
 
 @form(r"\d+(?:\.\d+){2,}(?!\w)")
@@ -102,6 +128,55 @@ def dotted_numbers(cursor: Cursor, m: re.Match) -> str:
     if len(parts) > 2 and all(len(part) == 3 for part in parts[1:]) and 1 <= len(parts[0]) <= 3:
         return say.integer(m[0].replace(".", ""))  # a European million
     return (" dot " if len(parts) == 4 else " point ").join(say.integer(part) for part in parts)
+
+
+@form(r"(\d{1,2})'([1-5]\d)(?:\"|″|'')")
+def minutes_and_seconds(cursor: Cursor, m: re.Match) -> str:
+    """1'30"; not 5'11", which is a length."""
+    return f"{_counted(m[1], 'minute')} {_counted(m[2], 'second')}" if int(m[2]) > 11 else ""
+
+
+@form(r"([4-7])\s?ft\.?\s?(\d|1[01])(?!\w|[.,]\d|\s?(?:in\b|\"|″|''))")
+def height(cursor: Cursor, m: re.Match) -> str:
+    """5ft9, 6 ft 2."""
+    return f"{say.integer(m[1])} foot {say.integer(m[2])}"
+
+
+@form(r"(\d{1,2})\s?st\s?(\d{1,2})\s?lbs?(?!\w)|(\d?[02-9]|1[1-9])st(?!\w)")
+def stone(cursor: Cursor, m: re.Match) -> str:
+    """12st 4lb, 14st; not 21st."""
+    return f"{say.integer(m[1])} stone {_counted(m[2], 'pound')}" if m[1] else f"{say.integer(m[3])} stone"
+
+
+@form(r"(\d{1,3})\s?[-–]\s?(\d{1,3})(?:st|nd|rd|th)(?!\w)")
+def ordinal_range(cursor: Cursor, m: re.Match) -> str:
+    """5-6th grade."""
+    first, second = int(m[1]), int(m[2])
+    return f"{say.ordinal(first)} to {say.ordinal(second)}" if first < second else ""
+
+
+@form(r"(\d{1,3}(?:'\d{3})+)(?![\w'])")
+def swiss_thousands(cursor: Cursor, m: re.Match) -> str:
+    """1'000'000."""
+    return say.integer(m[1].replace("'", ""))
+
+
+@form(r"(\d{1,3}(?:[. \u00a0\u202f]\d{3})+),(\d{1,2})(?![\d,])")
+def european_number(cursor: Cursor, m: re.Match) -> str:
+    """12.345,67."""
+    return say.decimal(f"{re.sub(r'[^0-9]', '', m[1])}.{m[2]}")
+
+
+def decimal_comma(cursor: Cursor) -> Reading | None:
+    """3,5 kg, 0,7 %."""
+    m = _DECIMAL_COMMA.match(cursor.text, cursor.at)
+    if not m or cursor.is_argument:
+        return None
+    said = say.decimal(f"{m[1]}.{m[2]}")
+    if m[3]:
+        return Reading(f"{said} {m[3]}", m.end())
+    unit, end = unit_after(cursor, m.end(), is_one=False)
+    return Reading(said + unit, end) if unit else None
 
 
 @form(rf"{_HEIGHT}(?:\s?[-–]\s?{_HEIGHT})?|(\d{{1,3}})′|(\d{{1,3}}(?:\.\d{{1,3}})?)″")
@@ -135,13 +210,17 @@ def _said_fraction(cursor: Cursor, m: re.Match) -> str:
     whole, top, bottom = m[1], int(m[2]), int(m[3])
     if whole is not None:
         return f"{say.integer(whole)} and {_behind_whole(say.fraction(top, bottom))}" if top < bottom else ""
-    if (top, bottom) == (1, 2) and cursor.next(m.end()) in _HALVED:
+    if (top, bottom) == (1, 2) and (
+        cursor.next(m.end()) in _HALVED or _HALVED_BEHIND_HYPHEN.match(cursor.text, m.end())
+    ):
         return "half"
     if (m[2], m[3]) in _SCORES:
         return _SCORES[m[2], m[3]]
     if dated := dated_fraction(cursor, top, bottom):
         return dated
     before = cursor.previous.lower()
+    if top > 30 and bottom <= 10 and _CRICKET.search(cursor.text[max(cursor.at - 60, 0) : m.end() + 60]):
+        return f"{say.short(m[2])} for {say.cardinal(bottom)}"
     is_rating = bottom in (5, 10) and (
         before in _RATED or cursor.next(m.end()) in ("people", "times", "would")
     )
@@ -176,9 +255,15 @@ def _with_unit(cursor: Cursor, spoken: str, end: int, is_more_than_one: bool) ->
         if following.islower() and following not in _SIZES:
             return Reading(f"{spoken.removeprefix('one ')} inch", end + 1)  # "1/2" pipe"
         unit, end = " inch", end + 1
+    elif is_more_than_one and _FEET.match(cursor.text, end):
+        unit, end = " foot", end + 1
     else:
         unit, end = unit_after(cursor, end, is_one=True)
     name = unit.strip()
+    if name.startswith("-"):  # "1/4-oz"
+        return Reading(f"{spoken} {name[1:]}", end)
+    if is_more_than_one and name.startswith("degree"):
+        return Reading(f"{spoken} {plural_unit(name)}", end)
     if not name or name.startswith(("percent", "degree")):
         return Reading(spoken + unit, end)
     if is_more_than_one:
@@ -212,13 +297,20 @@ def scientific(cursor: Cursor) -> Reading | None:
 @form(r"(?:\d+[A-Za-z]|[A-Za-z]+\d)[A-Za-z\d]*")
 def mixed(cursor: Cursor, m: re.Match) -> str:
     """2x4, 3D, 1080p, 5G; not 5km."""
-    if m[0] in tables.RESPELLED:
-        return tables.RESPELLED[m[0]]
+    if respelled := tables.respelled(m[0]):
+        return respelled
     number = NUMBER.match(m[0])[0]
     rest = m[0][len(number) :]
     if rest == "x" and cursor.next(m.end())[:1].isalpha():
         return f"{say.decimal(number)} times"
-    is_amount = unit_name(rest) or rest in tables.CURRENCY_CODES or rest in _MAGNITUDES or _BY.fullmatch(rest)
+    is_heat = rest in ("C", "F") and unit_after(cursor, m.end() - 1, is_one=False)[0] != ""
+    is_amount = (
+        is_heat
+        or unit_name(rest)
+        or rest in tables.CURRENCY_CODES
+        or rest in _MAGNITUDES
+        or _BY.fullmatch(rest)
+    )
     return "" if is_amount else letters_and_digits(cursor, m[0])
 
 
@@ -236,11 +328,11 @@ def plural_number(cursor: Cursor, m: re.Match) -> str:
     return say.plural(say.short(m[1])) if behind_hyphen or is_many or len(m[1]) == 3 else ""
 
 
-@form(r"(\d{1,3})ers(?!\w)")
+@form(r"(\d{1,3})(?:er|ER)([sS]?)(?!\w)")
 def team(cursor: Cursor, m: re.Match) -> str:
-    """49ers, 76ers."""
+    """49ers, 76ers, a 49er."""
     said = say.short(m[1])
-    return f"{said}{'rs' if said.endswith('e') else 'ers'}"
+    return f"{said}{'r' if said.endswith('e') else 'er'}{m[2].lower()}"
 
 
 @form(r"(\d{1,4})!(?=\s?[=+*/×÷−-])")
@@ -258,24 +350,36 @@ NUMBERS: tuple[Rule, ...] = (
         ip_address,
         ratio,
         house_number,
+        house_in_queens,
         *DIGITS,
         clause_of_code,
         pension,
         network_standard,
+        always,
+        motor_oil,
         ordinal_in_law,
+        part_of_year,
         dotted_numbers,
         degrees,
+        minutes_and_seconds,
         feet,
+        height,
+        stone,
+        swiss_thousands,
     ),
     *(
         plural_number,
         european_price,
+        european_number,
+        decimal_comma,
         fraction,
         short_fraction,
         decade,
+        ordinal_range,
         ordinal,
         scientific,
         duration,
+        pence_per,
         pence,
         factor,
         team,

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from common.text.english.homographs.word_classes import CLOSED, FINITE, PREPOSITIONS
 from common.text.english.reading import number_words as say
 from common.text.english.reading import tables
 from common.text.english.reading.cursor import NUMBER, Cursor, Reading, form
 from common.text.english.reading.units import per_unit
+from common.text.english.word_parts import words
 
 _EURO_COMMA = re.compile(r"(\d{1,3}(?:\.\d{3}){0,4}),(\d{2})(?![\d,])")
 _MAGNITUDE = re.compile(
-    r"\s?-?(hundred|thousand|million|billion|trillion|quadrillion|lakh|crore|bn|mn|tn|mln|bln|mm|MM|mil)(?!\w)"
+    r"\s?-?((?i:hundred|thousand|million|billion|trillion|quadrillion|lakh|crore|mln|bln)|bn|Bn|BN|mn|tn|mm|MM|mil)(?!\w)"
     r"|\s?([kKmMbBtT])(?!\w|')"
 )
 _MAGNITUDES = {
@@ -24,6 +26,21 @@ _HUNDREDS = re.compile(r"(10{2,3}|1,000|10,000|100,000)s(?!\w)")
 _HUNDRED = {"100": "hundreds", "1000": "thousands", "1,000": "thousands"}
 _HUNDRED |= {"10,000": "tens of thousands", "100,000": "hundreds of thousands"}
 _OF = re.compile(r"\sof\s(?:dollars|pounds|euros)")
+_CODE_BEHIND = re.compile(r"\s?(USD|CAD|AUD|NZD|HKD|SGD|MXN)(?!\w)")
+_CODED = {**tables.CURRENCIES, "USD": ["US dollar", "US dollars", "cent", "cents"]}
+_BEFORE_THINGS = words("""the this that its his her their our my your every each another additional new record
+    initial annual first second final whole entire""")
+_PRICED = words("""prize deal stake bid offer lawsuit settlement loan fund grant contract bill bond budget
+    buyout
+    takeover fine bonus award project mansion jackpot reward check fee ticket note home house car contract""")
+_NO_THINGS = (
+    CLOSED
+    | FINITE
+    | words("""and or to but if when because so more less each total worth extra
+    apiece available raised spent paid owed needed required invested lost won earned saved yesterday today
+    last next this back away off up down out""")
+)
+_PENCE = re.compile(r"(\d{1,3}(?:\.\d)?)p(?![\w'])")
 _NOTES = re.compile(r"(\d0)s(?!\w)")
 
 
@@ -59,6 +76,9 @@ def said_price(cursor: Cursor, prices: list, currency: str) -> Reading:
     one, many, cent, cents = tables.CURRENCIES[sign_or_code]
     if currency[-1] == "$" and (country := tables.DOLLARS.get(currency[:-1])):
         one, many = f"{country} {one}", f"{country} {many}"
+    elif currency == "$" and (code := _CODE_BEHIND.match(cursor.text, prices[-1][2])):  # "$20 CAD"
+        one, many, cent, cents = _CODED[code[1]]
+        prices = [*prices[:-1], (*prices[-1][:2], code.end())]
     elif currency == "R$":
         one, many, cent, cents = tables.CURRENCIES["BRL"]
     has_cents = cents and not any(magnitude for _, magnitude, _ in prices)
@@ -69,17 +89,41 @@ def said_price(cursor: Cursor, prices: list, currency: str) -> Reading:
             say.decimal(number.replace(",", "")) + magnitude for number, magnitude, _ in prices
         )
         is_one = [price[:2] for price in prices] == [("1", "")]
-        is_one = is_one or cursor.previous.lower() in ("a", "an")  # "a $5 bill"
+        is_one = is_one or _describes(cursor, prices[-1][2])
         said = f"{said} {one if is_one else many}"
     per, end = per_unit(cursor, prices[-1][2])
     is_least = not per and cursor.text.startswith("+", end) and not cursor.text[end + 1 : end + 2].isalnum()
     return Reading(said + per + " plus" * is_least, end + is_least)
 
 
-@form(r"(\d{1,3}(?:\.\d{3}){0,4}),(\d{2})\s?(?:€|EUR)(?!\w)")
+def _describes(cursor: Cursor, end: int) -> bool:
+    """Whether a price stands before the thing it tells the price of: "a $5 bill", "its $2 billion bid"."""
+    before = cursor.previous.lower()
+    if before in ("a", "an"):
+        return True
+    following = cursor.next(end)
+    is_thing = (
+        following[:1].isalpha() and following.lower() not in _NO_THINGS and cursor.text[end : end + 1] == " "
+    )
+    is_priced = following.lower() in _PRICED and before not in PREPOSITIONS  # "wins $100,000 prize"
+    return is_thing and (is_priced or before in _BEFORE_THINGS or before.endswith(("'s", "s'")))
+
+
+@form(r"(\d{1,3}(?:[. \u00a0\u202f]\d{3}){0,4}),(\d{2})\s?(?:€|EUR)(?!\w)")
 def european_price(cursor: Cursor, m: re.Match) -> str:
-    """1,50 €."""
-    return said_price(cursor, [(f"{m[1].replace('.', '')}.{m[2]}", "", m.end())], "€").spoken
+    """1,50 €, 1 234,56 €."""
+    whole = re.sub(r"\D", "", m[1])
+    return said_price(cursor, [(f"{whole}.{m[2]}", "", m.end())], "€").spoken
+
+
+def pence_per(cursor: Cursor) -> Reading | None:
+    """150p/day, 7.8p per minute."""
+    m = _PENCE.match(cursor.text, cursor.at)
+    if not m:
+        return None
+    per, end = per_unit(cursor, m.end())
+    is_meant = per or cursor.next(m.end()) in ("per", "each")
+    return Reading(f"{say.decimal(m[1])} pence{per}", end) if is_meant else None
 
 
 @form(r"([1-9]\d?)([pc])(?![\w'.])")
@@ -112,4 +156,4 @@ def _parse(text: str, at: int, currency: str) -> _Price:
     is_per = magnitude[2] and magnitude[0][0].isspace() and not word.isupper()  # "$5 m"
     if is_per:
         return _Price(number[0], "", number.end())
-    return _Price(number[0], f" {_MAGNITUDES.get(word.lower(), word)}", magnitude.end())
+    return _Price(number[0], f" {_MAGNITUDES.get(word.lower(), word.lower())}", magnitude.end())

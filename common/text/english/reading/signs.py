@@ -8,22 +8,32 @@ from dataclasses import replace
 from common.text.english.reading import number_words as say
 from common.text.english.reading import tables
 from common.text.english.reading.addresses import address, tag
-from common.text.english.reading.capitals import letter_name
+from common.text.english.reading.capitals import NUMBERED, letter_name
 from common.text.english.reading.cursor import Cursor, Reading, Rule
+from common.text.english.reading.dates import is_month
 from common.text.english.reading.formats import number, short_fraction
+from common.text.english.reading.formulas import FUNCTIONS
 from common.text.english.reading.money import price
 from common.text.english.reading.telephone import phone_abroad
-from common.text.english.reading.words import FUNCTIONS, size_by
+from common.text.english.reading.words import size_by
 from common.text.english.word_parts import words
 from common.text.symbols import ARPABET
 
 _MONEY = re.compile(r"[$£€¥₹₩₽₪₺₴₫₱₦฿₿]([-−–]?)(?=[ .]?\d)\s?")
+_DOLLARS_OF = re.compile(r"\$(US|AU|A|NZ|CA|C|HK|S)\s?(?=\d)")  # "$US46"
 _SIGNED = re.compile(r"([-−–+±])(\s?)([$£€¥₹]?)(?=\.?\d)")
 _POWER = re.compile(
     r"([⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{1,5})|\^(?:\{([-+]?[A-Za-z\d]{1,5})\}|\(([-+]?[A-Za-z\d]{1,5})\)|([-+]?[A-Za-z\d]{1,5}))"
 )
+_POWER_OF_SUM = re.compile(r"\^[({]([A-Za-zα-ω\d]{1,3}(?:\s?[-+−*/]?\s?[A-Za-zα-ω\d]{1,3}){1,3})[)}]")
+_ION = re.compile(r"([⁰¹²³⁴⁵⁶⁷⁸⁹]?)([⁺⁻])(?![⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ])")
+_PER_AMOUNT = re.compile(
+    r"\s?\d+(?:\.\d+)?\s?(?:[mdc]?[lL]|[cmk]?m[²³23]?|k?g|mg|hrs?|h|min|days?|mi|lb|oz|tsp|tbsp)(?!\w)"
+)
 _PHONEMES = re.compile(r"\{((?:[A-Z]{1,2}[012]?\s?){1,40})\}")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>|<!--[^<>]{0,200}-->")
+_ADDRESS = re.compile(r"@\w|://")
+_ENCLOSED_ADDRESS = re.compile(r"<[^<>\s@:]{1,64}(?:@|://)[^<>\s]{1,200}>")  # "<jo@example.com>"
 _CITATION = re.compile(r"\[\d{1,3}\]")
 _APOSTROPHE_YEAR = re.compile(r"'(\d0)s(?!\w)|'(\d\d)(?![\w'])")
 _ELISION = re.compile(r"'(twas|tis|em|til|cause|bout|round|n)(?!\w)'?", re.IGNORECASE)
@@ -37,17 +47,22 @@ _NUMBER_WORDS = words("one two three four five six seven eight nine ten eleven t
 _LONGEST_SIGN = max(map(len, tables.SIGNS))
 _SIGN_STARTS = frozenset(sign[0] for sign in tables.SIGNS)
 _VARIABLE = re.compile(r"[xyznk](?!\w)")
+_KEYS = words("press presses pressed pressing dial dialed dialing hit enter key")
 _TICKER = re.compile(r"[A-Z]{1,5}(?!\w)")
 _REGIONAL_A, _REGIONAL_Z = "\U0001f1e6", "\U0001f1ff"
 _MAX_CLUSTER = 24  # characters of one emoji
 _EQUATION_FOLLOWS = re.compile(r"[\d.]{1,12}\s?[=+*×÷−]")
 _NOW = words("present now today date")
 _DECADE = re.compile(r"'\d\ds?(?!\w)")
-_RATING = re.compile(r"(?:5|10|100)(?!\w|[.,/]\d)")
+_RATING = re.compile(r"(?:4\.00?|5\.0|5|10|100)(?!\w|[.,/]\d)")
 _SHORT_MONTHS = [name[:3] for name in tables.MONTHS]
 _DATE_AHEAD = re.compile(rf"\s?(?:\d{{1,2}}\s)?(?:{'|'.join([*tables.MONTHS, *_SHORT_MONTHS])})\b\.?\s\d")
+_DAY_AHEAD = re.compile(rf"\s?\d{{1,2}}(?:st|nd|rd|th)?\s(?:{'|'.join([*tables.MONTHS, *_SHORT_MONTHS])})\b")
+_HALF_DAY = re.compile(r"\d\s?[ap]\.?m\.?$", re.IGNORECASE)
+_TIME_AHEAD = re.compile(r"\s?(?:\d{1,2}(?:[:.]\d\d)?\s?[ap]\.?m\b|noon\b|midnight\b|close\b)", re.IGNORECASE)
+_FULL_WEEKDAYS = frozenset(name.lower() for name in tables.WEEKDAYS.values())
 _ERAS = words("BC BCE AD CE B.C. A.D. AM PM a.m. p.m.")
-_ABSOLUTE = re.compile(r"\|([A-Za-z]|\d{1,9}(?:\.\d{1,9})?)\|")
+_ABSOLUTE = re.compile(r"\|([-−]?)([A-Za-z]|\d{1,9}(?:\.\d{1,9})?)\|")
 
 
 def decimal_point(cursor: Cursor) -> Reading | None:
@@ -58,6 +73,8 @@ def decimal_point(cursor: Cursor) -> Reading | None:
 
 def money(cursor: Cursor) -> Reading | None:
     """$5, £3 million."""
+    if cursor.char == "$" and (country := _DOLLARS_OF.match(cursor.text, cursor.at)):
+        return price(replace(cursor, at=country.end()), country[1] + "$")
     match = _MONEY.match(cursor.text, cursor.at)
     if not match:
         return None
@@ -76,6 +93,8 @@ def signed_number(cursor: Cursor) -> Reading | None:
         return None
     if char == "–" and last.isdecimal():  # a range
         return None
+    if char in "-–" and last and last in "\"″'′" and cursor.previous[0].isdecimal():  # "2"-3" pieces"
+        return None
     behind_sign = replace(cursor, at=match.end())
     reading = price(behind_sign, currency) if currency else number(behind_sign)
     sign = {"+": "plus", "±": "plus or minus"}.get(char, "minus")
@@ -90,6 +109,10 @@ def enclosed(cursor: Cursor) -> Reading | None:
         return Reading(f"{{{' '.join(phones)}}}", match.end()) if set(phones) <= set(ARPABET) else None
     if char == "[" and not cursor.is_after_blank and (match := _CITATION.match(text, cursor.at)):
         return cursor.leave_out(match.end(), "[")
+    if char == "<" and _ENCLOSED_ADDRESS.match(text, cursor.at):
+        return Reading("", cursor.at + 1)
+    if char == ">" and _ADDRESS.search(cursor.previous):
+        return Reading("", cursor.at + 1)
     if char == "<" and (match := _TAG.match(text, cursor.at)):
         return cursor.leave_out(match.end())
     return None
@@ -139,9 +162,10 @@ def mark(cursor: Cursor) -> Reading | None:
         return Reading("", end)  # twelve:thirty
     if marks == "." and cursor.touches_word and after.islower():
         return Reading("dot", end)  # node.js
-    if marks == "." and after.isalpha() and not cursor.touches_word:  # .NET
+    if marks == "." and after.isalpha() and not cursor.touches_word:  # .NET, .env
         following = cursor.next(end)
         is_name = following.lower() in tables.TOP_LEVEL_DOMAINS or following in tables.FILE_ENDINGS
+        is_name = is_name or following in tables.HIDDEN_FILES
         if is_name and cursor.is_after_blank:
             return Reading("dot", end)
     if strongest := next((mark for mark in "?!" if mark in marks), ""):
@@ -167,6 +191,17 @@ def dash(cursor: Cursor) -> Reading | None:
     is_dated = is_dated and cursor.previous[:1].isdecimal()
     if is_dated and _DATE_AHEAD.match(text, end):  # "3 May 1876 – 22 June 1916"
         return Reading("to", end)
+    is_dated = is_month(cursor.previous, cursor.earlier) or is_month(cursor.earlier, "")
+    if is_dated and _DAY_AHEAD.match(text, end):  # "30 June-2 July"
+        return Reading("to", end)
+    if _HALF_DAY.search(cursor.previous) and _TIME_AHEAD.match(text, end):  # "6am - 2pm", "10am-noon"
+        return Reading("to", end)
+    if cursor.previous.lower() in ("noon", "midnight") and _TIME_AHEAD.match(text, end):
+        return Reading("to", end)
+    if cursor.previous.lower() in _FULL_WEEKDAYS and following.lower() in _FULL_WEEKDAYS:
+        return Reading("to", end)
+    if _is_numeral_range(cursor, following):
+        return Reading("to", end)
     if before.strip() and after.isalnum():  # "737-800", "x86-64", "1999–present"
         if before.isdecimal() and _EQUATION_FOLLOWS.match(text, end):
             return Reading("minus", end)
@@ -191,9 +226,17 @@ def dash(cursor: Cursor) -> Reading | None:
         return Reading("minus" if is_minus and cursor.previous[-1:].isalnum() else "-", end)
     if cursor.previous[:1] in "'1234567890" and after == "'" and following == "'":  # "'70s-'80s"
         return Reading("to" if _DECADE.match(text, end) else "", end)
-    if before.isdecimal() and following[:1].isdecimal():  # "5- 6"
+    if following[:1].isdecimal() and (before.isdecimal() or before in ('"', "″")):  # "5- 6", "2"-3""
         return Reading("to", end)
     return Reading("-" if dashes == "–" else "", end)
+
+
+def _is_numeral_range(cursor: Cursor, following: str) -> bool:
+    """Whether this is "Vols. I–III" or "pp. xii–xiv"."""
+    numbered = cursor.earlier.rstrip(".").lower()
+    is_counted = numbered in NUMBERED or numbered.removesuffix("s") in NUMBERED
+    numerals = (cursor.previous, following)
+    return is_counted and all(part and say.roman(part.upper()) is not None for part in numerals)
 
 
 def _is_variable(word: str) -> bool:
@@ -215,8 +258,8 @@ def bracket(cursor: Cursor) -> Reading | None:
     if cursor.char not in "()[]{}|":
         return None
     if cursor.char == "|" and (match := _ABSOLUTE.match(cursor.text, cursor.at)):
-        inner = say.decimal(match[1]) if match[1][0].isdecimal() else letter_name(match[1].upper())
-        return Reading(f"the absolute value of {inner}", match.end())
+        inner = say.decimal(match[2]) if match[2][0].isdecimal() else letter_name(match[2].upper())
+        return Reading(f"the absolute value of {'minus ' if match[1] else ''}{inner}", match.end())
     if cursor.char == "|" and cursor.is_argument and cursor.next(cursor.at + 1).isupper():
         return Reading("given", cursor.at + 1)  # P(A|B)
     if cursor.char == ")" and cursor.text.startswith(")(", cursor.at):
@@ -233,6 +276,12 @@ def power(cursor: Cursor) -> Reading | None:
     """x², 10^-3, e^{x}."""
     if cursor.char != "^" and cursor.char not in tables.SUPERSCRIPTS:
         return None
+    if sum_ := _POWER_OF_SUM.match(cursor.text, cursor.at):
+        return Reading(f"to the power of {_said_term(sum_[1])}", sum_.end())
+    if ion := _ION.match(cursor.text, cursor.at):  # "Fe³⁺"
+        count = "".join(tables.SUPERSCRIPTS[char] for char in ion[1])
+        charge = "plus" if ion[2] == "⁺" else "minus"
+        return Reading(f"{say.integer(count)} {charge}" if count else charge, ion.end())
     match = _POWER.match(cursor.text, cursor.at)
     if not match:
         return Reading(tables.SYMBOLS.get(cursor.char, ""), cursor.at + 1)
@@ -249,6 +298,17 @@ def power(cursor: Cursor) -> Reading | None:
     return Reading(said, match.end())
 
 
+def _said_term(term: str) -> str:
+    """ "n+1" -> "N plus one", "iπ" -> "I pi"."""
+    names = {"+": "plus", "-": "minus", "−": "minus", "*": "times", "/": "over"}
+    return " ".join(
+        say.integer(part)
+        if part.isdecimal()
+        else names.get(part) or tables.GREEK.get(part) or letter_name(part.upper())
+        for part in re.findall(r"\d+|[^\s\d]", term)
+    )
+
+
 def symbol(cursor: Cursor) -> Reading | None:
     """A row of one symbol: 2 * 3, 6 / 2, <5, ~5, §§ 5, &. Quotation marks and other layout are silent."""
     char, last = cursor.char, cursor.previous[-1:]
@@ -258,11 +318,19 @@ def symbol(cursor: Cursor) -> Reading | None:
     before_number = cursor.next(end)[:1].isdecimal()
     if char == "*" and before_number and end - cursor.at == 1 and last in _BEFORE_OPERATOR:
         spoken = "times"
+    elif char in "*#" and end - cursor.at == 1 and cursor.previous.lower() in _KEYS:
+        spoken = "star" if char == "*" else "pound"  # "press #", "dial *67"
+    elif char == "~" and _is_before_price(cursor, end):
+        spoken = "about"
+    elif char == "/" and _is_per_amount(cursor, end):
+        spoken = "per"
     elif char == "/" and before_number and (last.isdigit() or cursor.previous == ")"):
         is_rating = "." in cursor.previous and _RATING.match(cursor.text, end)
         spoken = "out of" if is_rating else "divided by"
     elif char == "/" and last.isdigit() and _VARIABLE.match(cursor.text, end):
         spoken = "over"  # 1/x
+    elif char == "/" and before_number and (last in tables.GREEK or cursor.is_equation):
+        spoken = "over"  # π/2
     elif char == "$" and _TICKER.match(cursor.text, end):
         spoken = "dollar"  # $AAPL
     elif char in "§¶":
@@ -272,6 +340,17 @@ def symbol(cursor: Cursor) -> Reading | None:
     else:
         spoken = "" if char in tables.SILENT else tables.SYMBOLS[char]
     return Reading(spoken, end)
+
+
+def _is_per_amount(cursor: Cursor, end: int) -> bool:
+    """Whether this is "500 mg/5 mL"."""
+    is_amount = cursor.previous[:1].isdecimal() and cursor.previous[-1:].isalpha()
+    return is_amount and _PER_AMOUNT.match(cursor.text, end) is not None
+
+
+def _is_before_price(cursor: Cursor, end: int) -> bool:
+    """Whether a price begins at `end`: "~$20"."""
+    return _MONEY.match(cursor.text, end) is not None
 
 
 def flag(cursor: Cursor) -> Reading | None:
@@ -288,8 +367,12 @@ def flag(cursor: Cursor) -> Reading | None:
 def named(cursor: Cursor) -> Reading:
     """A symbol or an emoji by its name; a row of the same emoji is named once."""
     text, start, char = cursor.text, cursor.at, cursor.char
+    if char == "★" and text.startswith("★★", start):
+        end = _row(cursor, "★☆")
+        return Reading(f"{say.cardinal(text.count('★', start, end))} stars", end)
     if char in tables.SYMBOLS and char not in tables.EMOJI:
-        return Reading(tables.SYMBOLS[char], start + 1)
+        said = tables.SYMBOLS[char]
+        return Reading(_without_subject(cursor, said) if said.startswith("is ") else said, start + 1)
     end, names = start, []
     while end - start < _MAX_CLUSTER:  # emoji that are joined to one
         names.append(_name(text[end]))
@@ -305,6 +388,17 @@ def named(cursor: Cursor) -> Reading:
     while text.startswith(cluster, end):
         end += len(cluster)
     return Reading(" ".join(filter(None, names)) + ",", end)
+
+
+def _without_subject(cursor: Cursor, said: str) -> str:
+    """ "is greater than", without its verb where nothing is compared: "≥ 18", "aged ≥65"."""
+    before = cursor.previous
+    is_word = (
+        before.isalpha() and before.islower() and len(before) > 2 and before not in tables.GREEK.values()
+    )
+    if said == "is approximately" and is_word:
+        return "about"
+    return said if not is_word and (not before or before[-1:].isalnum()) else said.removeprefix("is ")
 
 
 def _name(char: str) -> str:

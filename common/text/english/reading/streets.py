@@ -11,23 +11,35 @@ from common.text.english.reading.cursor import Cursor, Reading, form
 from common.text.english.reading.units import ROADS
 from common.text.english.word_parts import words
 
-_KIND = "|".join(sorted((*tables.STREETS, *tables.STREETS.values()), key=len, reverse=True))
+_KIND = "|".join(
+    sorted((*tables.STREETS, *tables.STREETS.values(), "Loop", "Row", "Pike"), key=len, reverse=True)
+)
 _DIRECTION = r"(?:[NS]\.?\s?[EW]\b\.?|[NSEW]\b\.?|North|South|East|West)"
 _ORDINAL = r"\d{1,3}(?:st|nd|rd|th)\b"
 _NAME = rf"(?:[A-Z][A-Za-z'’]{{0,20}}\.?|{_ORDINAL})"
 # What follows a house number: "N Main St", "W. 42nd", "Union Sq". One place, five words at most.
 _STREET = rf"\s(?:{_DIRECTION}\s)?(?:{_NAME}\s){{1,4}}?(?:{_KIND})(?!\w|'|-)"
+_DIRECTED_NAME = r"\s[NSEW]\.\s[A-Z][a-z]{2,20}(?:\s?$|[,.;)])"
 _NUMBERED_STREET = rf"\s{_DIRECTION}\s(?:{_ORDINAL}|Broadway\b)"
+_NUMBERED_ROAD = (
+    r"\s(?:(?:Hwy|Highway|Route|Rte|Rt)\b\.?|(?:County|State|Co\.)\s(?:Road|Rd|Route|Rte|Hwy)\b\.?)\s\d"
+)
+_AT_HOUSE = re.compile(_DIRECTED_NAME)
 _IS_STREET = re.compile(rf"(?:{_NAME}\s){{1,3}}?(?:{_KIND})(?!\w|'|-)|Broadway\b|{_ORDINAL}")
 _NUMBER = re.compile(r"\s?#?\s?\d")
 _DIRECTED = re.compile(r"([NS])\.?\s?([EW])\b\.?|([NSEW])\b\.?")
 _DIRECTIONS = {"N": "North", "S": "South", "E": "East", "W": "West"}
+_POSTCODE = re.compile(r"\s[A-Z]\d[A-Z]\s?\d[A-Z]\d\b")
 _ZIP = re.compile(r"\s\d{5}(?:-\d{4})?(?![\w,.-]\d|\w)")
+_DOTTED_STATE = re.compile(r"([NSWRB])\.\s?([YJCDHMVISB])\.(?!\w)")
+_PARTY = re.compile(r"([RDI])-([A-Z]{2}(?!\w)|[A-Z]\.[A-Z]\.|[A-Z][a-z]{1,4}\.)")
 _HEADING = words(
     "go goes going went head heads heading headed turn turns drive drives travel walk run runs due mi"
 )
 _LANDS = words("""Korea Carolina Dakota Virginia America Africa Asia Europe Ireland Atlantic Pacific Sudan
     Germany Vietnam Yemen Sussex Yorkshire Wales England Bank Sea""")
+_LANDS |= frozenset(name for name in tables.STATES.values() if " " not in name)
+_TRAILED = words("Park Loop Row")  # "55 Central Park W"
 _SIDES = words("side end coast shore bank wing entrance gate edge corner")
 DESIGNATORS = {
     **{"apt": "Apartment", "ste": "Suite", "rm": "Room", "bldg": "Building", "fl": "Floor", "flr": "Floor"},
@@ -37,6 +49,7 @@ _AFTER_STREET = words("Suite Apt Ste Unit NW NE SW SE N S E W Rm Room Fl Floor A
 _SENTENCE_ENDS = (".", ",", ";", ":", "?", "!", ")", "&", '"', "(", "-", "–", "—", "/")
 _FULL_KINDS = frozenset(tables.STREETS.values())
 _ALSO_NAMES = words("Pl Ct Ter Cir Sq Way Pt Trl")
+_COUNTY_ROADS = words("Rd Road Hwy Highway Rte Route")
 _NO_NAMES = words("dr mr mrs ms st the a an my our your his her their this that is was")
 _CITIES_OF_MD = words("""Baltimore Bethesda Rockville Annapolis Columbia Frederick Spring
     Gaithersburg Bowie
@@ -44,12 +57,22 @@ _CITIES_OF_MD = words("""Baltimore Bethesda Rockville Annapolis Columbia Frederi
     Cumberland City""")
 
 
-@form(rf"(\d{{1,5}})([A-Z])?(?={_STREET}|{_NUMBERED_STREET})")
+@form(
+    rf"(\d{{1,5}})(?:-?([A-Z])|(\s?½|\s1/2))?(?={_STREET}|{_NUMBERED_STREET}|{_NUMBERED_ROAD}|{_DIRECTED_NAME})"
+)
 def house_number(cursor: Cursor, m: re.Match) -> str:
-    """1428 Elm St, 314 W. 42nd: by pairs of digits."""
+    """1428 Elm St, 314 W. 42nd, 221B Baker St, 123 1/2 Maple Ave: by pairs of digits."""
     if m[2]:
-        return f"{say.integer(m[1])} {letter_name(m[2])}"
+        return f"{say.short(m[1]) if len(m[1]) < 5 else _five_digits(m[1])} {letter_name(m[2])}"
+    if m[3]:
+        return f"{say.short(m[1])} and a half" if len(m[1]) < 5 else ""
     return say.short(m[1]) if len(m[1]) < 5 else _five_digits(m[1])
+
+
+@form(rf"(\d{{2,3}})-(\d{{2}})(?={_STREET}|{_NUMBERED_STREET})")
+def house_in_queens(cursor: Cursor, m: re.Match) -> str:
+    """42-10 Queens Blvd."""
+    return f"{say.short(m[1])} {say.two_digits(int(m[2]))}"
 
 
 def _five_digits(number: str) -> str:
@@ -70,12 +93,14 @@ def direction(cursor: Cursor) -> Reading | None:
     is_two = m[1] is not None
     if cursor.text.startswith(" ", end) and _IS_STREET.match(cursor.text, end + 1):
         is_meant = True
+    elif m[3] and cursor.previous.isdecimal() and _AT_HOUSE.match(cursor.text, cursor.at - 1):
+        is_meant = len(cursor.previous) > 2  # "1505 N. Clark"
     elif following in _SIDES:
         is_meant = cursor.previous.lower() == "the"
     elif following in _LANDS or following == "of":
         is_meant = is_two or m[0].endswith(".") or following == "of"
     elif cursor.previous.rstrip(".").lower() in _HEADING or (
-        cursor.previous[:1].isdecimal() and cursor.earlier.rstrip("-") in ROADS
+        cursor.previous[:1].isdecimal() and cursor.earlier.rstrip("-.") in ROADS
     ):
         is_meant = not following[:1].isupper()
     else:
@@ -89,7 +114,7 @@ def direction(cursor: Cursor) -> Reading | None:
 
 def _is_kind(word: str) -> bool:
     bare = word.rstrip(".")
-    return bare[:1].isupper() and (bare.title() in tables.STREETS or bare in _FULL_KINDS)
+    return bare[:1].isupper() and (bare.title() in tables.STREETS or bare in _FULL_KINDS | _TRAILED)
 
 
 def street(cursor: Cursor) -> Reading | None:
@@ -120,11 +145,45 @@ def designator(cursor: Cursor) -> Reading | None:
     if not name or not cursor.word[0].isupper():
         return None
     end = cursor.word_end + (cursor.behind_word == ".")
+    if (
+        name == "Floor"
+        and cursor.previous[-2:] in ("st", "nd", "rd", "th")
+        and cursor.previous[0].isdecimal()
+    ):
+        return Reading(name + (cursor.last_stop(end) if cursor.behind_word == "." else ""), end)
     is_lettered = name in ("Apartment", "Suite", "Room", "Building", "Floor")
     following = cursor.next(end)
     if _NUMBER.match(cursor.text, end) or (is_lettered and len(following) == 1 and following.isupper()):
         return Reading(name, end)
     return None
+
+
+def dotted_state(cursor: Cursor) -> Reading | None:
+    """Newark, N.J.; New York, N.Y. 10001."""
+    m = _DOTTED_STATE.match(cursor.text, cursor.at)
+    key = m[1] + m[2] if m else ""
+    name = tables.STATES.get(key) or tables.PROVINCES.get(key)
+    if not m or not name or cursor.previous != "," or not cursor.earlier[:1].isupper():
+        return None
+    return Reading(name + cursor.last_stop(m.end()), m.end())
+
+
+def party(cursor: Cursor) -> Reading | None:
+    """(R-TX), (D-Ill.): the party and the state of one who was elected."""
+    m = _PARTY.match(cursor.text, cursor.at) if cursor.previous in ("(", ",") else None
+    if not m:
+        return None
+    short = m[2].removesuffix(".")
+    name = tables.STATES.get(short.replace(".", "")) or tables.STATES_WITH_STOP.get(short)
+    return Reading(f"{letter_name(m[1])} {name}", m.end()) if name else None
+
+
+def county_road(cursor: Cursor) -> Reading | None:
+    """Co. Rd. 5."""
+    is_name = cursor.previous[:1].isupper()  # "Standard Oil Co. Road crews"
+    if cursor.word != "Co" or is_name or cursor.next(cursor.word_end + 1) not in _COUNTY_ROADS:
+        return None
+    return Reading("County", cursor.word_end + (cursor.behind_word == "."))
 
 
 def state(cursor: Cursor) -> Reading | None:
@@ -136,6 +195,9 @@ def state(cursor: Cursor) -> Reading | None:
             tables.STATES_WITH_STOP[word] + cursor.last_stop(cursor.word_end + 1), cursor.word_end + 1
         )
     has_code = cursor.previous[:1].isupper() and _ZIP.match(cursor.text, cursor.word_end)
+    if is_behind_comma and word in tables.PROVINCES:
+        is_meant = word != "ON" or _POSTCODE.match(cursor.text, cursor.word_end)
+        return Reading(tables.PROVINCES[word], cursor.word_end) if is_meant else None
     if word not in tables.STATES or not (is_behind_comma or has_code):
         return None
     following = cursor.next(cursor.word_end)

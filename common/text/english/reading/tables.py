@@ -30,7 +30,8 @@ WEEKDAYS = _pairs("""mon: Monday; tue tues: Tuesday; wed weds: Wednesday; thu th
 UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm μm um: micrometer; nm:
     nanometer; mi: mile; ft: foot; yd yds: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg: microgram;
     lb lbs: pound; oz: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter; dL dl: deciliter;
-    gal: gallon; qt: quart; tsp: teaspoon; tbsp: tablespoon; cc: cubic centimeter; ha: hectare; s sec secs:
+    gal: gallon; qt: quart; tsp tsps: teaspoon; tbsp tbsps: tablespoon; cc: cubic centimeter; ha: hectare; s
+    sec secs:
     second; ms: millisecond; µs μs: microsecond; ns: nanosecond; min mins: minute; h hr hrs: hour; wk wks:
     week; yr yrs: year; mo mos: month; Hz: hertz; kHz: kilohertz; MHz: megahertz; GHz: gigahertz; THz:
     terahertz; KB kB: kilobyte; MB: megabyte; GB: gigabyte; TB: terabyte; PB: petabyte; KiB: kibibyte; MiB:
@@ -44,15 +45,19 @@ UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm �
     tera-electron-volt; N: newton; kN: kilonewton; Pa: pascal; hPa: hectopascal; kPa: kilopascal; MPa:
     megapascal; GPa: gigapascal; psi: pound per square inch; atm: atmosphere; mmHg: millimeter of mercury;
     K: kelvin; dB: decibel; dBA: decibel A; lm: lumen; lx: lux; mol: mole; mmol: millimole; mph: mile per
-    hour; kph kmh: kilometer per hour; mpg: mile per gallon; rpm RPM: revolution per minute; fps FPS: frame
+    hour; kph kmh kmph: kilometer per hour; mpg: mile per gallon; rpm RPM: revolution per minute; fps FPS:
+    frame
     per second; ppm: part per million; ppb: part per billion; px: pixel; dpi DPI: dot per inch; ppi PPI:
     pixel per inch; bpm BPM: beat per minute; in: inch; au AU: astronomical unit; ly: light-year; hp HP:
     horsepower; kt kts: knot; MP: megapixel; Mpx: megapixel; bbl: barrel; IU: international unit; tbs:
     tablespoon; pts: point; A: amp; Nm: newton-meter; pc pcs: piece; µL μL uL: microliter; mM: millimolar;
-    µM μM: micromolar; nM: nanomolar; ng: nanogram; kDa: kilodalton; pct: percent; sqft: square foot; sqm:
-    square meter; Mbit: megabit; kbit: kilobit; Gbit: gigabit""")
+    µM μM: micromolar; nM: nanomolar; ng: nanogram; kDa: kilodalton; pct: percent; cts: cent; sqft: square
+    foot; sqm:
+    square meter; Mbit: megabit; kbit: kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv:
+    microsievert; doz: dozen""")
 # Written otherwise than is correct, mostly in other capitals.
-LIKE_UNITS = _pairs("""KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml: mL; MG: mg; LB
+LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml: mL;
+    MG: mg; LB
     LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI: psi; HR HRS
     Hrs: hr; MIN MINS: min; SEC SECS: s; HZ hz: Hz; KHZ khz Khz: kHz; MHZ mhz Mhz: MHz; GHZ ghz Ghz: GHz;
     mb: MB; gb Gig: GB; tb: TB; mbps MBPS: Mbps; gbps GBPS: Gbps; KBPS: kbps; kw KW: kW; kwh KWH Kwh:
@@ -71,7 +76,7 @@ PLURALS = {
         "horsepower": "horsepower",
     },
     **{"kelvin": "kelvins", "kilohertz": "kilohertz", "megahertz": "megahertz", "gigahertz": "gigahertz"},
-    "terahertz": "terahertz",
+    **{"terahertz": "terahertz", "dozen": "dozen"},
 }
 
 # symbol or code -> name, names of more, hundredth, hundredths ("" where there is none)
@@ -87,7 +92,8 @@ CURRENCIES: dict[str, list[str]] = {
         Hong Kong dollar, Hong Kong dollars, cent, cents; SGD: Singapore dollar, Singapore dollars, cent,
         cents; CNY: yuan, yuan; RMB: yuan, yuan; BRL: Brazilian real, Brazilian reals, centavo, centavos; SEK:
         Swedish krona, Swedish kronor; NOK: Norwegian krone, Norwegian kroner; DKK: Danish krone, Danish
-        kroner; MXN: Mexican peso, Mexican pesos, centavo, centavos; PLN: zloty, zlotys; ZAR: rand, rand,
+        kroner; MXN: Mexican peso, Mexican pesos, centavo, centavos; PLN: zloty, zlotys; kr: krone, kroner;
+    ZAR: rand, rand,
         cent, cents""").items()
 }
 CURRENCY_CODES = _pairs(
@@ -99,7 +105,7 @@ DOLLARS = _pairs("""US: US; A AU: Australian; C CA: Canadian; NZ: New Zealand; H
 STREETS = _pairs("""St Str: Street; Dr: Drive; Ave Av: Avenue; Blvd: Boulevard; Rd: Road; Ln: Lane; Pl:
     Place; Sq: Square; Ct: Court; Expy Expwy: Expressway; Hwy: Highway; Pkwy Pky: Parkway; Ter Terr:
     Terrace; Cir: Circle; Trl: Trail; Aly: Alley; Cres: Crescent; Brg: Bridge; Fwy: Freeway; Tpke:
-    Turnpike; Plz: Plaza; Hts: Heights; Way: Way""")
+    Turnpike; Plz: Plaza; Pt: Point; Hts: Heights; Way: Way""")
 
 # Written with a full stop. In small letters; the value keeps the case that is spoken.
 ABBREVIATIONS = _pairs("""mr: Mr; mrs: Mrs; ms: Ms; mx: Mx; messrs: Messers; mme: Madame; mlle:
@@ -144,14 +150,25 @@ SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: acc
     national; pkg: package; pkgs: packages; pls plz: please; ppl: people; qty: quantity; rcvd: received;
     sgt: Sergeant; thx thnx: thanks; tmrw tmw: tomorrow; tonite: tonight; wk: week; wks: weeks; yr: year;
     yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon; tsp: teaspoon;
-    govts: governments; wkly: weekly; yrly: yearly""")
+    qtr: quarter; mth: month; mths: months; tkt: ticket; tkts: tickets; txt: text; txts: texts; govts:
+    governments; vs:
+    versus; wkly: weekly; yrly: yearly""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national; dep't:
     department; ass'n: association; cont'd: continued; sec'y: secretary; o'er: over; ne'er: never""")
 # Digits for sounds, in small letters only.
 RESPELLED = _pairs("""gr8: great; l8r: later; l8: late; m8: mate; h8: hate; w8: wait; b4: before; sk8: skate;
     str8: straight; every1: everyone; any1: anyone; some1: someone; 2day: today; 2nite: tonight; 2night:
-    tonight; 2moro 2morrow: tomorrow; 4ever: forever; 4get: forget; g2g: got to go""")
+    tonight; 2moro 2morrow: tomorrow; 4ever: forever; 4get: forget; g2g: got to go; 2mrw 2moz: tomorrow; 4u:
+    for you; m8s: mates; in2: into; sum1: someone; ni8: night""")
+
+
+def respelled(word: str) -> str:
+    """ "gr8", "Gr8" -> "great"; "" for any other word. In capitals two characters are a name: "B4"."""
+    is_meant = len(word) > 2 or word.islower()
+    return RESPELLED.get(word.lower(), "") if is_meant else ""
+
+
 # Books of the Bible as they are cut short before a chapter and a verse.
 BOOKS = _pairs("""Gen: Genesis; Ex Exod: Exodus; Lev: Leviticus; Num: Numbers; Deut Dt: Deuteronomy; Josh:
     Joshua; Judg: Judges; Sam: Samuel; Kgs: Kings; Chr Chron: Chronicles; Neh: Nehemiah; Ps Pss: Psalm;
@@ -191,6 +208,9 @@ STATES = _pairs("""AL: Alabama; AK: Alaska; AZ: Arizona; AR: Arkansas; CA: Calif
     Tennessee; TX: Texas; UT: Utah; VT: Vermont; VA: Virginia; WA: Washington; WV: West Virginia; WI:
     Wisconsin; WY: Wyoming""")
 
+PROVINCES = _pairs("""ON: Ontario; BC: British Columbia; AB: Alberta; QC: Quebec; MB: Manitoba; SK:
+    Saskatchewan;
+    NS: Nova Scotia; NB: New Brunswick; NL: Newfoundland and Labrador""")
 # These are words as well, or common in capitals: a state's only before a ZIP code.
 STATES_ALSO_WORDS = words("OK HI OH ME ID MS")
 
@@ -258,7 +278,8 @@ SYMBOLS = _pairs("""&: and; @: at; %: percent; +: plus; =: equals; <: less than;
     half; ¼: one quarter; ¾: three quarters; ⅓: one third; ⅔: two thirds; ⅕: one fifth; ⅖: two fifths; ⅗:
     three fifths; ⅘: four fifths; ⅙: one sixth; ⅚: five sixths; ⅛: one eighth; ⅜: three eighths; ⅝: five
     eighths; ⅞: seven eighths; ⅐: one seventh; ⅑: one ninth; ⅒: one tenth; ✓ ✔: check; ✗ ✘: cross; ★ ☆: star;
-    ♥ ❤: heart; ♠: spades; ♣: clubs; ♦: diamonds; ♪ ♫: music; ♀: female; ♂: male; ☎: telephone; ♭: flat; ♯:
+    ♥ ❤: heart; ♠: spades; ♣: clubs; ♦: diamonds; ♪ ♫: music; ♀: female; ♂: male; ☎: telephone; ∠: angle; ⊥:
+    is perpendicular to; ∥: is parallel to; ♭: flat; ♯:
     sharp; ♮: natural""")
 GREEK = _pairs("""α: alpha; β: beta; γ: gamma; δ: delta; ε: epsilon; ζ: zeta; η: eta; θ: theta; ι: iota; κ:
     kappa; λ: lambda; μ: mu; ν: nu; ξ: xi; ο: omicron; π: pi; ρ: rho; σ ς: sigma; τ: tau; υ: upsilon; φ: phi;
@@ -303,6 +324,9 @@ EMOJI = _pairs("""😀 😃 😄 😁: grinning face; 😆: laughing face; 😅:
 
 TOP_LEVEL_DOMAINS = words("""com org net edu gov mil int io ai co uk de fr eu ca au jp cn ru nl br ch se pl es
     info biz dev app xyz tv fm me gl ly tech online site shop blog cloud wiki nz kr za mx""")
+HIDDEN_FILES = words("""env gitignore bashrc bash_profile zshrc profile htaccess npmrc gitattributes vimrc
+    netrc ssh git""")
 FILE_ENDINGS = words("""txt pdf doc docx xls xlsx ppt pptx csv tsv json yaml yml xml html htm css js ts py rs
     go java cpp hpp c h sh bat exe dll so zip gz tar rar png jpg jpeg gif svg bmp mp3 mp4 wav flac ogg avi mkv
-    mov md rst log ini cfg toml onnx pt pth safetensors ipynb sql db bin iso dmg apk""")
+    mov md rst log ini cfg toml onnx pt pth safetensors ipynb sql db bin iso dmg apk php rb kt
+    swift scss jsx tsx lua lock""")

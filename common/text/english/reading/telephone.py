@@ -17,13 +17,15 @@ _ZERO_IN_BRACKETS = re.compile(r"\(0\d{0,4}\)\s?\d{2,8}(?:[ -]\d{3,8}){0,3}(?!\w
 _DIGITS = re.compile(r"\d+")
 _LETTERS_OR_DIGITS = re.compile(r"[A-Z]+|\d+")
 _DIALLED = re.compile(
-    r"(?:call|dial|text|tele|phone|fax|ring|\bsms|cell|mobile|hotline|number)\w*\b[^\d.!?]{0,24}$",
+    r"(?:call|dial|text|tele|phone|fax|ring|\bsms|cell|mobile|hotline|number)\w*\b[^\d.!?]{0,24}$"
+    r"|(?:^|[\s|])[tfpmc]:\s$",
     re.IGNORECASE,
 )
 _SHORT_CODES = words("911 999 112 411 101 988 211 311 511 611 711 811")
 _CALLS = words("call calls caller callers operator operators dispatcher dispatchers hotline tape tapes")
 _CODES = words("isbn issn pmid oclc ssn pin passcode password cvv cvc otp ext extension x zip postcode")
 _CODED = _CODES | words("code account routing serial order tracking reference confirmation id member policy")
+_OTHER_CODES = words("error status exit response return tax penal civil criminal building http")
 _LINKS = words(": is no number code")
 _ENDING = re.compile(r"\b(?:end(?:ing|s|ed)?(?:\s(?:in|with))?|last\s(?:four|4)(?:\sdigits)?(?:\sare|:)?)\s$")
 _OF_TIME = re.compile(r"\b(?:year|season|decade|period|quarter|century|war|era|reign)s?\b", re.IGNORECASE)
@@ -42,7 +44,7 @@ def phone(cursor: Cursor, m: re.Match) -> str:
     return ", ".join(say.digits(group) for group in groups) + _extension(m[6])
 
 
-@form(rf"(\d{{3}})-(\d{{4}}){_EXTENSION}(?![\w-]|,\d)")
+@form(rf"(\d{{3}}(?:-|(?<=555)–))(\d{{4}}){_EXTENSION}(?![\w-]|,\d)")
 def short_phone(cursor: Cursor, m: re.Match) -> str:
     """555-2671."""
     return f"{say.digits(m[1])}, {say.digits(m[2])}{_extension(m[3])}"
@@ -61,13 +63,28 @@ def vanity_number(cursor: Cursor, m: re.Match) -> str:
     return ("one " if m[0].startswith("1") and m[0][1] in "-. " else "") + f"{area}, {' '.join(parts)}"
 
 
+@form(r"[1-9]\d?(?:-[1-9]\d?){3,8}(?![\w-])")
+def drawn_numbers(cursor: Cursor, m: re.Match) -> str:
+    """10-18-19-22."""
+    numbers = m[0].split("-")
+    return ", ".join(map(say.integer, numbers)) if max(map(len, numbers)) > 1 else ""
+
+
 @form(
     r"\d+(?:-\d+){2,}(?!\w)|1[38]00 \d{3} \d{3}(?!\w)|\d{3}/\d{3}-\d{4}(?!\w)"
-    r"|\d{4}(?: \d{4}){3}(?!\w)|0\d{1,4}(?:[ -]\d{3,8}){1,3}(?!\w)"
+    r"|\d{4}(?: \d{4}){3}(?!\w)|0\d{1,4}(?:[ -]\d{3,8}){1,3}(?!\w)|\d{2}-\d{7}(?!\w)"
+    r"|0[1-9](?:[ .]\d\d){4}(?!\w|\.\d)|00\d{0,3}(?: \d{1,5}){3,5}(?!\w)"
 )
 def digit_groups(cursor: Cursor, m: re.Match) -> str:
     """078-05-1120, 1234 5678 1234 5678, 020 7946 0958."""
-    return ", ".join(say.digits(group) for group in re.split("[-/ ]", m[0]))
+    return ", ".join(say.digits(group) for group in re.split("[-/ .]", m[0]))
+
+
+@form(r"(\d{3})-([A-Z]{4})(?![\w-])")
+def short_vanity_number(cursor: Cursor, m: re.Match) -> str:
+    """Call 555-HELP."""
+    word = m[2].lower() if is_known(m[2].lower()) else m[2]
+    return f"{say.digits(m[1])}, {word}" if _is_dialled(cursor) else ""
 
 
 @form(r"(\d{3}) (\d{4})(?![\w-]|[.,]\d)")
@@ -90,9 +107,13 @@ def code(cursor: Cursor, m: re.Match) -> str:
     """911, 4155552671, PIN 4821, a card ending in 1234, PO Box 1234."""
     number, before = m[0], cursor.previous.rstrip(".").lower()
     if number in _SHORT_CODES:
-        is_code = _is_dialled(cursor) or cursor.next(m.end()) in _CALLS
+        is_code = _is_dialled(cursor) or cursor.next(m.end()) in _CALLS or cursor.text.strip(" .") == "911"
+    elif (before == "code" and cursor.earlier.lower() not in _OTHER_CODES) or (
+        before in _CODED and len(number) > 7
+    ):
+        is_code = True
     elif len(number) >= _MANY_DIGITS:
-        is_code = len(number) < 13 and not number.endswith("000")
+        is_code = not number.endswith("000")
     elif before in _CODES or (before in _LINKS and cursor.earlier.lower() in _CODED):
         is_code = True
     elif before == "box":
@@ -117,7 +138,8 @@ def zip_code(cursor: Cursor, m: re.Match) -> str:
     """Boston, MA 02108-1234."""
     if (cursor.earlier if cursor.previous == ":" else cursor.previous).lower() in ("zip", "zipcode"):
         return say.digits(m[1]) + (f", {say.digits(m[2])}" if m[2] else "")
-    is_behind_state = cursor.previous in tables.STATES or cursor.previous.replace(".", "") == "DC"
+    state = cursor.previous.replace(".", "")
+    is_behind_state = state in tables.STATES or state == "DC"
     if not is_behind_state and not (m[2] and cursor.previous in _STATE_NAMES):
         return ""
     return say.digits(m[1]) + (f", {say.digits(m[2])}" if m[2] else "")
@@ -160,5 +182,17 @@ def _is_ending(cursor: Cursor) -> bool:
 
 
 DIGITS: tuple[Rule, ...] = (
-    *(phone, vanity_number, short_phone, digit_groups, spaced_phone, extension, zip_code, serial_code, code),
+    *(
+        phone,
+        vanity_number,
+        short_vanity_number,
+        short_phone,
+        drawn_numbers,
+        digit_groups,
+        spaced_phone,
+        extension,
+        zip_code,
+        serial_code,
+        code,
+    ),
 )

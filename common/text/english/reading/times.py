@@ -9,9 +9,16 @@ from common.text.english.reading.cursor import Cursor, Rule, form
 from common.text.english.reading.units import plural_unit
 from common.text.english.word_parts import words
 
-_HALF = r"(?:\s?([AaPp])(?:\.\s?[Mm]\.|[Mm](?!\w)))"
+_HALF = r"(?:\s?([AaPp])(?:\.\s?[Mm](?:\.|(?!\w))|[Mm](?!\w)))"
 _PERIODS = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
 _WHOLE = words("noon midnight midday")
+_TO_MINUTES = re.compile(r"\s?[-–]\s?(?:[1-9]|1[0-2]):(?!00)\d\d(?!\d|:)")
+_DEPARTS = re.compile(r"\b(?:leaves?|departs?|arrives?|starts?|begins?|kicks?\soff|meet|opens|ends)\sat\s$")
+_RATIO = re.compile(r"\b(?:ratio|odds|scale|proportion|diluted|mixed)\b[^.!?]{0,12}$")
+_TO_HALF = re.compile(r"\s?[-–—]\s?\d{1,2}(?:[:.]\d\d)?\s?[AaPp]\.?\s?[Mm]\b")
+_DAYTIME_FOLLOWS = re.compile(
+    r"\s(?:tomorrow|tonight|sharp|(?:this|in\sthe)\s(?:morning|afternoon|evening))\b"
+)
 _BEFORE_TIME = words("at by until till from before after since around about to and between , (")
 
 
@@ -21,9 +28,15 @@ def time(cursor: Cursor, m: re.Match) -> str:
     hour, minute, second, point, half = int(m[1]), int(m[2]), m[3], m[4], m[5]
     if minute > 59 or (hour > 24 and half):
         return ""
+    if not half and _RATIO.search(cursor.text, max(cursor.at - 20, 0), cursor.at):
+        return ""  # "a ratio of 3:20"
+    if point and not minute and not second:  # "1:00.50"
+        return f"{counted(hour, 'minute')} zero {say.decimal(point)} seconds"
     if second and not half and not point:
         return f"{counted(hour, 'hour')} {counted(minute, 'minute')} and {counted(int(second), 'second')}"
     is_named = not minute and cursor.next(m.end()).lower() in _WHOLE  # "12:00 noon"
+    is_named = is_named or (not minute and not half and _TO_MINUTES.match(cursor.text, m.end()) is not None)
+    is_named = is_named or (not minute and _TO_HALF.match(cursor.text, m.end()) is not None)  # "7:00-9 PM"
     spoken = clock(hour, minute, bool(half or second or point or is_named))
     spoken += f" {say.two_digits(int(second))}" if second else ""
     spoken += f" {say.decimal(point)}" if point else ""
@@ -39,6 +52,16 @@ def dotted_time(cursor: Cursor, m: re.Match) -> str:
     return clock(int(m[1]), int(m[2]), is_exact=True) + second + _half_day(cursor, m, m[4])
 
 
+@form(r"([01]?\d|2[0-3])\.([0-5]\d)(?![\w.]|,\d)")
+def dotted_hour(cursor: Cursor, m: re.Match) -> str:
+    """At 8.30 tomorrow, the train leaves at 17.45."""
+    is_departure = _DEPARTS.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
+    is_time = is_departure or (
+        cursor.previous.lower() == "at" and _DAYTIME_FOLLOWS.match(cursor.text, m.end())
+    )
+    return clock(int(m[1]), int(m[2])) if is_time else ""
+
+
 @form(rf"(\d{{1,2}}){_HALF}")
 def hour(cursor: Cursor, m: re.Match) -> str:
     """3 pm."""
@@ -52,6 +75,15 @@ def military_time(cursor: Cursor, m: re.Match) -> str:
         return ""
     hours = f"oh {say.cardinal(int(m[1]))}" if m[1][0] == "0" and m[1] != "00" else say.cardinal(int(m[1]))
     return f"{hours} {say.two_digits(int(m[2])) if m[2] != '00' else 'hundred'} hours"
+
+
+@form(r"([01]\d|2[0-3])([0-5]\d)\s?(GMT|UTC|CET|CEST|BST|IST|EST|EDT|CST|CDT|PST|PDT|JST|Zulu)(?!\w)")
+def zoned_time(cursor: Cursor, m: re.Match) -> str:
+    """0306 GMT, 1430 UTC."""
+    if m[0][0] != "0" and cursor.previous and cursor.previous.lower() not in _BEFORE_TIME:
+        return ""
+    hours = f"oh {say.cardinal(int(m[1]))}" if m[1][0] == "0" and m[1] != "00" else say.cardinal(int(m[1]))
+    return f"{hours} {say.two_digits(int(m[2])) if m[2] != '00' else 'hundred'} {m[3]}"
 
 
 @form(r"0([1-9])([0-5]\d)(?!\w|[.,:/-]\d)")
@@ -118,8 +150,10 @@ def _half_day(cursor: Cursor, m: re.Match, letter: str | None) -> str:
 TIMES: tuple[Rule, ...] = (
     time,
     dotted_time,
+    dotted_hour,
     hour,
     military_time,
+    zoned_time,
     early_time,
     short_half,
     since,

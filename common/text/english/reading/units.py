@@ -11,6 +11,19 @@ from common.text.english.word_parts import words
 _UNIT = re.compile(r"(\s?|-)(?:(sq|cu)\.?\s)?([A-Za-zµμΩΩ]{1,5})(\^?[23²³])?(?![\w²³^])")
 _DOTTED_UNIT = re.compile(r"\s?([mk]\.p\.h|r\.p\.m|m\.p\.g)(?:\.|(?!\w))")
 _FLUID_OUNCE = re.compile(r"\s?fl\.?\s?oz(?!\w)")
+_BARE_SCALE = re.compile(r"\s?([CF])(?![\w'-]|\.\w)")
+_OF_HEAT = re.compile(
+    r"\b(?:temp|degrees|heat|oven|bake|boil|freez|fever|weather|warm|cold|hot\b|cool|high|low|sunny|chill)|°",
+    re.IGNORECASE,
+)
+_IN_CENTIMETERS = re.compile(r"\s\(\d{1,5}(?:\.\d{1,3})?\s?[cm]?m\)")
+_BEFORE_LAST_INCH = ("", ",", ":", "x", "×", "by", "of", "is", "about", "to", "only")
+_OF_PIECES = words("set sets kit kits bundle bundles pack packs puzzle jigsaw")
+_OF_RATES = re.compile(
+    r"\b(?:rates?|yields?|spreads?|cut|hike[sd]?|Fed|bank|bonds?|margins?|basis|mortgage|repo)\b"
+)
+_SCREEN = re.compile(r"\s(?:[48]K|HD|Full\sHD|Ultra\sHD|O?LED|QLED|LCD|TVs?|HDTV|IPS)\b")
+_PER_TWICE = re.compile(r"/([A-Za-z]{1,6})/([A-Za-z]{1,6})(?![\w/])")
 _PER = re.compile(r"\s?/\s?([A-Za-z]{1,12})(\^?[23²³])?(?![\w/])")
 _PER_AREA = re.compile(r"\s?/\s?(?:(km|m|cm|mm|mi|ft|in)\^?[2²]|sq\.?\s(mi|ft|km|m|in|yd))(?!\w)")
 _PERCENT = re.compile(r"\s?([%‰])")
@@ -32,7 +45,9 @@ _SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin", "": ""}
 _THINGS = words("""film lens camera monitor screen display tv television battery cable cord gun pistol
     plug socket outlet hose pipe bolt drill disk drive motor engine bulb adapter charger supply circuit
     wheel wheels tire tires bottle bag can jar tank pack radius run race sprint walk hike ride dash swim
-    drive trip pizza blade knife laptop tablet thermometer caliber cannon mortar""")
+    drive trip pizza blade knife laptop tablet thermometer caliber cannon mortar
+    freestyle hurdles backstroke breaststroke butterfly medley relay final individual read break nap delay
+    warning wait stay""")
 _AMP_THINGS = words("fuse current circuit breaker plug charger supply load")
 # Before a number and a letter that belong together: "Apt 4B", "Bus 42A".
 LETTERED = words("""# apt apartment unit suite ste room rm flat gate seat row section figure fig exhibit class
@@ -72,6 +87,7 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
             return "", end
         following = cursor.next(match.end())
         is_one = is_one or (following.islower() and following not in _SIZES and not following.endswith("s"))
+        is_one = is_one or _SCREEN.match(text, match.end()) is not None
         return (" inch" if is_one and following != "and" else " inches"), match.end()
     if (
         (match := _FEET.match(text, end))
@@ -88,11 +104,15 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
     if match := _IN_RECIPES.match(text, end):
         name = _RECIPE_UNITS[match[1]]
         return f" {name if is_one else plural_unit(name)}", match.end()
+    if (match := _BARE_SCALE.match(text, end)) and _is_temperature(cursor, match):
+        return (" degree" if is_one else " degrees") + _SCALES[match[1]], _past_stop(cursor, match.end())
     match = _UNIT.match(text, end)
     name = unit_name(match[3]) if match else None
     if not match or not name:
         return "", end
     gap, square, _, power = match.groups()
+    if match[3] in ("pc", "bps") and (special := _said_in_business(cursor, match)):
+        return special, match.end()
     if match[3] in _NO_HOURS or not _is_unit(cursor, match):
         return "", end
     end = _past_stop(cursor, match.end())
@@ -102,6 +122,14 @@ def unit_after(cursor: Cursor, end: int, is_one: bool) -> tuple[str, int]:
         name = f"{'square' if (square or power[-1]) in ('sq', '2', '²') else 'cubic'} {name}"
     per, end = per_unit(cursor, end)
     return ("-" if gap == "-" else " ") + name + per, end
+
+
+def _said_in_business(cursor: Cursor, match: re.Match) -> str:
+    """ "43pc" is percent, "25bps" is basis points beside rates; "" where they are units."""
+    if match[3] == "pc":
+        return "" if match[1] or cursor.next(match.end()) in _OF_PIECES else " percent"
+    around = cursor.text[max(cursor.at - 80, 0) : match.end() + 80]
+    return " basis points" if _OF_RATES.search(around) else ""
 
 
 def _is_unit(cursor: Cursor, match: re.Match) -> bool:
@@ -117,6 +145,9 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         or following in _SIZES
         or (following == "(" and "." in cursor.text[cursor.at : match.start()])
         or (cursor.previous.endswith(_BEFORE_FEET) and not following.isalnum())
+        or following == ")"
+        or (following == "(" and _IN_CENTIMETERS.match(cursor.text, match.end()) is not None)
+        or (not following and gap == " " and cursor.previous.lower() in _BEFORE_LAST_INCH)
     )
     if symbol in tables.TOUCHING_UNITS and gap and not (square or is_inch):
         return False
@@ -128,7 +159,7 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
         return False
     if symbol == "A":
         return not following[:1].isalnum() or following in _AMP_THINGS
-    if symbol in "NW" and (cursor.previous.rstrip("-") in ROADS or cursor.text.startswith("'", match.end())):
+    if symbol in "NW" and (cursor.previous.rstrip("-.") in ROADS or cursor.text.startswith("'", match.end())):
         return False
     # "314 W. 42nd", "12 N Main"
     is_direction = symbol in "NW" and (following[:1].isupper() or _ORDINAL.match(cursor.text, match.end()))
@@ -137,8 +168,25 @@ def _is_unit(cursor: Cursor, match: re.Match) -> bool:
     )
 
 
+def _is_temperature(cursor: Cursor, match: re.Match) -> bool:
+    """Whether "98.6 F" or "72F" is one: with a decimal, or beside a word of heat."""
+    if cursor.previous.rstrip(".").lower() in LETTERED or cursor.previous[-1:] == "-":
+        return False
+    number, following = cursor.text[cursor.at : match.start()], cursor.next(match.end())
+    if not re.fullmatch(r"\d{1,4}(?:\.\d)?(?:\s?[-–]\s?\d{1,4})?", number) or following[:1].isupper():
+        return False
+    if "." in number:
+        return True
+    around = cursor.text[max(cursor.at - 60, 0) : match.end() + 40]
+    return _OF_HEAT.search(around) is not None
+
+
 def per_unit(cursor: Cursor, end: int) -> tuple[str, int]:
     """ "/s²" -> " per second squared"; "" where no unit follows."""
+    if twice := _PER_TWICE.match(cursor.text, end):  # "mg/kg/day"
+        names = [unit_name(part) or tables.PER_ONLY.get(part) or part for part in twice.groups()]
+        if unit_name(twice[1]) and (unit_name(twice[2]) or names[1] in _PERIODS):
+            return f" per {names[0]} per {names[1]}", twice.end()
     match = _PER.match(cursor.text, end)
     name = unit_name(match[1]) or tables.PER_ONLY.get(match[1]) if match else None
     if not match or (not name and len(match[1]) < 3):

@@ -12,8 +12,25 @@ from common.text.english.reading import tables
 from common.text.english.reading.capitals import NAME_PARTS, cased, letter_name, letters_and_digits, roman
 from common.text.english.reading.cursor import LETTER, Cursor, LeftOut, Reading, Rule, form
 from common.text.english.reading.dates import month, weekday
+from common.text.english.reading.formulas import (
+    FUNCTIONS,
+    derivative,
+    difference,
+    function_name,
+    logarithm,
+    quotient,
+)
 from common.text.english.reading.money import price
-from common.text.english.reading.streets import DESIGNATORS, designator, direction, state, street
+from common.text.english.reading.streets import (
+    DESIGNATORS,
+    county_road,
+    designator,
+    direction,
+    dotted_state,
+    party,
+    state,
+    street,
+)
 from common.text.english.reading.units import unit_behind_per, unit_name
 from common.text.english.word_parts import words
 
@@ -34,10 +51,11 @@ _SMALL_WORDS = words("is if of to in or so we by at as on an be do no he it me m
 _CENTURY = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
 _AND = re.compile(r"&(?:amp;)?([A-Z]{1,3})(?!\w)")
 _SLASHED = re.compile(
-    r"(w/o|w/in|w/|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s)(?![/\w])|w/(?!/)", re.IGNORECASE
+    r"(w/o|w/in|w/out|w/|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s)(?![/\w])|w/(?!/)", re.IGNORECASE
 )
 _SLASHED_WORDS = {"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old"}
-_SLASHED_WORDS |= {"w/in": "within", "b/c": "because", "b/w": "between", "d/b/a": "doing business as"}
+_SLASHED_WORDS |= {"w/out": "without", "w/in": "within", "b/c": "because", "b/w": "between"}
+_SLASHED_WORDS |= {"d/b/a": "doing business as"}
 _SLASHED_WORDS |= {"f/k/a": "formerly known as"}
 _SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'])")
 _SLASHED_WORDS |= {"a/k/a": "also known as", "km/h": "kilometers per hour", "m/s": "meters per second"}
@@ -45,15 +63,6 @@ _OR = words("he his him she her s")
 _PRONOUNS = {("he", "him"), ("she", "her"), ("him", "his"), ("her", "hers")}
 _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
-FUNCTIONS = {"sin": "sine", "cos": "cosine", "tan": "tangent", "ln": "natural log", "sqrt": "square root"}
-FUNCTIONS |= {
-    "max": "maximum",
-    "min": "minimum",
-    "det": "determinant",
-    "log": "log",
-    "exp": "exp",
-    "gcd": "gcd",
-}
 _SHORT_FORMS = tables.SHORT_FORMS | tables.SHORTENED
 _BEHIND_NAMES = {"Jr": "Junior", "Sr": "Senior"}
 _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
@@ -63,8 +72,7 @@ _LENGTH_ENDS = ("'", '"', "′", "″")
 _SIZE_FOLLOWS = re.compile(r"\s?\d")
 _CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}-?\d")
 _PERIODS = words("second minute hour day week month year person night")
-_ANGLES = words("sin cos tan ln")
-_ANGLE_FOLLOWS = re.compile(r"\s(?:\d+°|[α-ωπ](?!\w)|[xyt](?!\w))")
+_TELEVISION = re.compile(r"\b(?:TV|[Tt]elevision|[Ww]atch)\b")
 _COUNTDOWN = words("minute minutes second seconds hour hours day days")
 _ROMAN_ORDINAL = re.compile(r"([IVXLC]{1,6})(?:th|st|nd|rd)")
 _NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
@@ -73,7 +81,7 @@ _SHORT_WORDS = frozenset(
     key.lower()
     for key in (
         *(*DESIGNATORS, *tables.STREETS, *_TITLES, *tables.WEEKDAYS, *tables.MONTH_NUMBERS, "tel", "ext"),
-        *(*tables.STATES, *tables.STATES_WITH_STOP, *FUNCTIONS),
+        *(*tables.STATES, *tables.STATES_WITH_STOP, *tables.PROVINCES, *FUNCTIONS),
     )
 )
 
@@ -145,8 +153,8 @@ def word_with_digits(cursor: Cursor) -> Reading | None:
     match = _LETTERS_AND_DIGITS.match(cursor.text, cursor.at)
     if not match:
         return None
-    if match[0] in tables.RESPELLED:
-        return Reading(tables.RESPELLED[match[0]], match.end())
+    if respelled := tables.respelled(match[0]):
+        return Reading(respelled, match.end())
     if match[0][:3] in tables.CURRENCY_CODES and match[0][3:].isdecimal():  # USD5
         return price(replace(cursor, at=cursor.at + 3), tables.CURRENCY_CODES[match[0][:3]])
     own = cursor.possessive(match.end())
@@ -173,6 +181,15 @@ def letter_with_sign(cursor: Cursor) -> Reading | None:
         return Reading(name, end)
     if sign == "#" and letter.isupper():
         return Reading(f"{name} sharp", end + 1)
+    if (
+        sign == "*"
+        and letter.isupper()
+        and cursor.is_after_blank
+        and cursor.text[end + 1 : end + 2] in ("", " ")
+    ):
+        return Reading(f"{name} star", end + 1)
+    if sign == "'" and cursor.text.startswith("(", end + 1) and letter not in "aI":  # f'(x)
+        return Reading(f"{name} prime of", end + 2)
     if sign == "+" and letter in "ABCDEF" and not cursor.text[end + 1 : end + 2].isalnum():
         return Reading(f"{name} plus", end + 1)
     if sign == "-" and letter in "ABCDF" and cursor.text[end + 1 : end + 2] in (" ", ".", ",", ""):  # a grade
@@ -186,6 +203,8 @@ def abbreviation(cursor: Cursor) -> Reading | None:
         return None
     word, end = cursor.word, cursor.word_end + 1
     key, following = word.lower(), cursor.next(end)
+    if not (word.islower() or word.istitle() or word.isupper()) or word == "EST":  # "PCs.", "8 pm EST."
+        return None
     if len(word) == 1:
         letter = _in_latin(word)
         return _initial(cursor, letter, end, following) if letter else None
@@ -194,8 +213,9 @@ def abbreviation(cursor: Cursor) -> Reading | None:
     elif key in tables.ABBREVIATIONS:
         if not _is_abbreviated(cursor, word, key, end, following):
             return None
+        is_channel = key == "ch" and _TELEVISION.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
         is_year = key == "fl" and _YEAR_FOLLOWS.match(cursor.text, end)
-        spoken = "flourished" if is_year else tables.ABBREVIATIONS[key]
+        spoken = "channel" if is_channel else "flourished" if is_year else tables.ABBREVIATIONS[key]
     elif key in tables.WEEKDAYS and word[0].isupper():
         is_month = following.lower() in tables.MONTH_NUMBERS
         if not (is_month or following in (",", ")") or following[:1].isdecimal() or following.islower()):
@@ -209,6 +229,14 @@ def abbreviation(cursor: Cursor) -> Reading | None:
 def money(cursor: Cursor) -> Reading | None:
     """US$5, USD 5."""
     word, end = cursor.word, cursor.word_end
+    if word == "US" and cursor.text.startswith(" $", end) and cursor.text[end + 2 : end + 3].isdecimal():
+        return price(replace(cursor, at=end + 2), "US$")  # US $5
+    if (
+        word in tables.CURRENCY_CODES
+        and cursor.behind_word == "$"
+        and cursor.text[end + 1 : end + 2].isdecimal()
+    ):
+        return price(replace(cursor, at=end + 1), tables.CURRENCY_CODES[word])  # CAD$20
     is_dollar = word in tables.DOLLARS or word == "R"
     if is_dollar and cursor.behind_word == "$" and cursor.text[end + 1 : end + 2].isdecimal():
         return price(replace(cursor, at=end + 1), word + "$")
@@ -235,13 +263,24 @@ def offset(cursor: Cursor, m: re.Match) -> str:
     return f"{m[1]} {'plus' if m[2] == '+' else 'minus'} {say.cardinal(int(m[3]))}{minutes}"
 
 
-def function_name(cursor: Cursor) -> Reading | None:
-    """sin(x), cos θ."""
-    name = FUNCTIONS.get(cursor.word) if not cursor.touches_word else None
-    is_meant = cursor.behind_word == "(" or (
-        cursor.word in _ANGLES and _ANGLE_FOLLOWS.match(cursor.text, cursor.word_end)
-    )
-    return Reading(name, cursor.word_end) if name and is_meant else None
+@form(r"[Nn][º°]\s?(?=\d)")
+def numero(cursor: Cursor, m: re.Match) -> str:
+    """Nº 5, n° 5."""
+    return "" if cursor.touches_word else "number "
+
+
+@form(r"M\s?[-–]\s?F(?=[,:]?\s\d)")
+def working_days(cursor: Cursor, m: re.Match) -> str:
+    """M-F 9-5."""
+    return "" if cursor.touches_word else "Monday to Friday"
+
+
+@form(r"([A-Z]{1,3})(\d{1,2}\.\d{1,2})(?![\w.])")
+def letters_and_decimal(cursor: Cursor, m: re.Match) -> str:
+    """PM2.5, USB3.0; V2.0 is a version."""
+    if cursor.touches_word or m[1] == "V" or m[1] in tables.CURRENCY_CODES:
+        return ""
+    return f"{letter_name(m[1])} {say.decimal(m[2])}"
 
 
 def joined_capitals(cursor: Cursor) -> Reading | None:
@@ -251,7 +290,8 @@ def joined_capitals(cursor: Cursor) -> Reading | None:
     word, other = _in_latin(cursor.word), _AND.match(cursor.text, cursor.word_end)
     if not word or not other:
         return None
-    return Reading(f"{letter_name(word)} and {letter_name(other[1])}", other.end())
+    own = cursor.possessive(other.end())
+    return Reading(f"{letter_name(word)} and {letter_name(other[1])}{own}", other.end() + len(own))
 
 
 def plain_word(cursor: Cursor) -> Reading | None:
@@ -346,10 +386,20 @@ WORDS: tuple[Rule, ...] = (
         version,
         offset,
         code_range,
+        dotted_state,
+        party,
+        county_road,
         direction,
         dotted_abbreviation,
         slashed_abbreviation,
         size_by,
+        logarithm,
+        derivative,
+        difference,
+        quotient,
+        letters_and_decimal,
+        numero,
+        working_days,
         word_with_digits,
     ),
     *(letter_with_sign, behind_per, book, short_word, abbreviation, money, joined_capitals, plain_word),
@@ -368,7 +418,8 @@ def plain(cursor: Cursor, word: str, end: int) -> str:
         return _foreign(cursor, word)
     if (number := roman(cursor, word, end)) is not None:
         return number
-    if full := _SHORT_FORMS.get(word if word.islower() else word.lower()):
+    is_plural = len(word) > 2 and word[-1] == "s" and word[:-1].isupper()  # "28 HRs"
+    if not is_plural and (full := _SHORT_FORMS.get(word.lower())):
         return full if word.islower() else word if word.isupper() and len(word) < 5 else full.capitalize()
     if word in _BEHIND_NAMES and cursor.previous:
         return _BEHIND_NAMES[word]

@@ -1,0 +1,60 @@
+"""Functions, quotients and logarithms in formulas."""
+
+from __future__ import annotations
+
+import re
+
+from common.text.english.reading import number_words as say
+from common.text.english.reading.capitals import letter_name
+from common.text.english.reading.cursor import Cursor, Reading, form
+from common.text.english.word_parts import words
+
+FUNCTIONS = {"sin": "sine", "cos": "cosine", "tan": "tangent", "ln": "natural log", "sqrt": "square root"}
+FUNCTIONS |= {
+    "max": "maximum",
+    "min": "minimum",
+    "det": "determinant",
+    "log": "log",
+    "exp": "exp",
+    "gcd": "gcd",
+}
+_ANGLES = words("sin cos tan ln")
+_ANGLE_FOLLOWS = re.compile(r"\s(?:\d+°|[α-ωπ](?!\w)|[xyt](?!\w))")
+_VARIABLES = words("x y z n k r t")
+
+
+@form(r"log_?(\d{1,2})(?:\(|\s(?=[\dxyn]))")
+def logarithm(cursor: Cursor, m: re.Match) -> str:
+    """log10(x), log₂ 8."""
+    return "" if cursor.touches_word else f"log base {say.integer(m[1])} of"
+
+
+@form(r"([nkxj])-(\d{1,2})(?![\w.,:-]\w|\w)")
+def difference(cursor: Cursor, m: re.Match) -> str:
+    """n-1."""
+    return "" if cursor.touches_word else f"{m[1].upper()} minus {say.integer(m[2])}"
+
+
+@form(r"d([xyzuf])/d([xyztu])(?!\w)")
+def derivative(cursor: Cursor, m: re.Match) -> str:
+    """dy/dx."""
+    return "" if cursor.touches_word else f"D {m[1].upper()} over D {m[2].upper()}"
+
+
+@form(r"([a-zA-Z])/([a-zA-Z\d])(?![\w/])")
+def quotient(cursor: Cursor, m: re.Match) -> str:
+    """x/y, in formulas a/b too."""
+    is_one = cursor.is_equation or (m[1] in _VARIABLES and (m[2] in _VARIABLES or m[2].isdecimal()))
+    if cursor.touches_word or not is_one or m[1] == m[2] or m[0].lower() == "y/n":
+        return ""
+    below = say.integer(m[2]) if m[2].isdecimal() else letter_name(m[2].upper())
+    return f"{letter_name(m[1].upper())} over {below}"
+
+
+def function_name(cursor: Cursor) -> Reading | None:
+    """sin(x), cos θ."""
+    name = FUNCTIONS.get(cursor.word) if not cursor.touches_word else None
+    is_meant = cursor.behind_word == "(" or (
+        cursor.word in _ANGLES and _ANGLE_FOLLOWS.match(cursor.text, cursor.word_end)
+    )
+    return Reading(name, cursor.word_end) if name and is_meant else None
