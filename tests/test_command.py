@@ -53,6 +53,16 @@ def melforge_command(monkeypatch, capsys):
     return melforge_command
 
 
+@pytest.mark.parametrize(("own", "used"), [(None, "1"), ("3", "3")])
+def test_a_short_command_begins_no_threads_of_a_blas(own, used, monkeypatch):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if own:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", own)
+    code = "import os, common.cli as cli; cli.prepare_short(); print(os.environ['OPENBLAS_NUM_THREADS'])"
+    result = python("-c", code)
+    assert result.stdout.split() == [used], result.stderr
+
+
 def test_help_lists_every_command_in_a_line(melforge_command):
     for words in ((), ("--help",)):
         status, out, _ = melforge_command(*words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import struct
 import warnings
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +31,7 @@ LARGEST_TABLE = 1 << 20  # values; rates with few common divisors go without
 LOWEST_RATE, HIGHEST_RATE = 4000, 384000  # Hz, of recordings that others send
 DECODED_AT_ONCE = 1 << 20  # samples
 LOUDEST = 2.0**31  # of samples: some files hold whole numbers as floats; far above, spectra are infinite
+UNKNOWN_SIZE = 0xFFFFFFFF  # in a wav header: until the stream ends
 USUAL_RATE = 48000  # Hz; a recording of a higher one may have as many samples, and so last less long
 PHASES_AT_ONCE = 1 << 16  # values of filters
 
@@ -179,15 +181,9 @@ def encode_audio(audio: np.ndarray, rate: int, format: str = "wav") -> bytes:
 
     Nothing is ever clipped: a signal whose peak is above 1 is scaled down as a whole, with a warning.
     """
-    import soundfile
-
     format = format.lower().removeprefix(".")
     if format not in FORMATS:
         raise InputError(f"sound format {format!r} is not known; use one of {', '.join(FORMATS)}")
-    container, coding = FORMATS[format]
-    if container not in soundfile.available_formats():
-        version = soundfile.__libsndfile_version__
-        raise InputError(f"the installed libsndfile {version} cannot write {format}; use wav")
     audio = np.asarray(audio)
     if audio.ndim != 1:
         raise ValueError(f"audio to write must have one axis (samples), not the shape {audio.shape}")
@@ -199,6 +195,31 @@ def encode_audio(audio: np.ndarray, rate: int, format: str = "wav") -> bytes:
         scaled = "scaled down as a whole so that it does not clip"
         warnings.warn(f"audio peaks at {peak:.2f}: {scaled}", stacklevel=2)
         audio = audio / peak
+    return _wav(to_pcm16(audio), rate) if format == "wav" else _by_libsndfile(audio, rate, format)
+
+
+def wav_header(rate: int, data_bytes: int | None = None) -> bytes:
+    """The header of a mono file of 16 bits; without `data_bytes`, of a stream that may have any length."""
+    data = UNKNOWN_SIZE if data_bytes is None else data_bytes
+    riff = UNKNOWN_SIZE if data_bytes is None else data_bytes + 36
+    format = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
+    return struct.pack("<4sI4s", b"RIFF", riff, b"WAVE") + format + struct.pack("<4sI", b"data", data)
+
+
+def _wav(samples: np.ndarray, rate: int) -> bytes:
+    """As libsndfile writes it, which takes longer to import than a sentence's samples to write."""
+    if not (isinstance(rate, int) and 0 < rate < 1 << 31):
+        raise InputError(f"cannot write wav at {rate} Hz: a sampling rate is a whole positive number")
+    return wav_header(rate, samples.nbytes) + samples.astype("<i2", copy=False).tobytes()
+
+
+def _by_libsndfile(audio: np.ndarray, rate: int, format: str) -> bytes:
+    import soundfile
+
+    container, coding = FORMATS[format]
+    if container not in soundfile.available_formats():
+        version = soundfile.__libsndfile_version__
+        raise InputError(f"the installed libsndfile {version} cannot write {format}; use wav")
     samples = to_pcm16(audio) if coding == "PCM_16" else audio
     buffer = io.BytesIO()
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import shutil
-import struct
 import subprocess
 import threading
 from collections.abc import Container
@@ -14,14 +13,13 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from common.audio.sound_files import to_pcm16
+from common.audio.sound_files import to_pcm16, wav_header
 from common.errors import InputError, require_package, unknown
 
 DEFAULT_RATE = 24000  # Hz: what OpenAI's clients take pcm to have
 ANY_RATE = range(8000, 192001)
 MPEG_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
 OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
-UNKNOWN_SIZE = 0xFFFFFFFF  # in a wav header: until the stream ends
 AT_ONCE = 1 << 16  # samples in a call of libsndfile, whose encoders keep them on the stack
 
 # 96 kbit/s at 24 kHz. Constant: readers of a stream take its length from its first frame's bit rate.
@@ -136,14 +134,6 @@ def encode(samples: np.ndarray, format: str, source_rate: int, rate: int) -> byt
     """float32 (S,) at `source_rate` Hz -> a whole file at `rate` Hz. Raises as `require_format`."""
     encoder = WireEncoder(format, source_rate, rate, whole=True)
     return encoder.write(samples) + encoder.close()
-
-
-def wav_header(rate: int, data_bytes: int | None = None) -> bytes:
-    """The header of a mono file of 16 bits; without `data_bytes`, of a stream that may have any length."""
-    data = UNKNOWN_SIZE if data_bytes is None else data_bytes
-    riff = UNKNOWN_SIZE if data_bytes is None else data_bytes + 36
-    format = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
-    return struct.pack("<4sI4s", b"RIFF", riff, b"WAVE") + format + struct.pack("<4sI", b"data", data)
 
 
 class _Coder(Protocol):

@@ -47,6 +47,9 @@ class Vocoder(Driver[Config]):
     its `denoising_strength` how much of the generator's hum is taken out (default 0).
     """
 
+    # Frames of a whole mel at a time on a CPU, where chunks of so many take no longer than one; else None.
+    cpu_chunk: int | None = None
+
     def __init__(self, source: ModelSource, engines: StageEngines, context: int):
         super().__init__(source, engines)  # the denoiser's is asked for when there is something to denoise
         self.generator = engines["masked_generator" if "masked_generator" in engines else "generator"]
@@ -125,9 +128,8 @@ class Vocoder(Driver[Config]):
             for batch in self._batches(alike):
                 read = self._vocode_batch([mels[i] for i in batch], [each[i] for i in batch])
                 batches.append((batch, read))
-        sizes = ChunkSizes(self.longest_chunk, self.longest_chunk)
         audio = {
-            i: concatenate(list(self.vocode_chunks(mels[i][None], sizes, each[i])))
+            i: concatenate(list(self.vocode_chunks(mels[i][None], self._whole, each[i])))
             for i in sorted({*range(len(mels))} - {*fitting})
         }
 
@@ -172,6 +174,13 @@ class Vocoder(Driver[Config]):
     def _largest_batch(self, frames: int) -> int:
         """That one launch takes, of items of so many frames."""
         return min(self.generator.stage.batch.max, self.engines.batch_frames // max(frames, 1))
+
+    @property
+    def _whole(self) -> ChunkSizes:
+        """Of a mel whose audio is asked for in one piece."""
+        in_chunks = self.cpu_chunk and self.generator.device == "cpu" and not self.generator.buckets
+        size = min(self.cpu_chunk or 0, self.longest_chunk) if in_chunks else self.longest_chunk
+        return ChunkSizes(size, size, even=bool(in_chunks))
 
     @property
     def longest_chunk(self) -> int:

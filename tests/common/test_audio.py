@@ -238,6 +238,13 @@ def test_wav_holds_16_bits_as_the_published_scripts_make_them(tmp_path):
     assert to_pcm16(np.array([1.0, -1.0, 0.99997])).tolist() == [32767, -32768, 32767]
 
 
+@pytest.mark.parametrize("rate", [1, 22050, 2**31 - 1])
+def test_wav_is_what_libsndfile_writes(rate):
+    audio, buffer = np.random.default_rng(0).uniform(-1, 1, 1001).astype(np.float32), io.BytesIO()
+    soundfile.write(buffer, to_pcm16(audio), rate, "PCM_16", format="WAV")
+    assert encode_audio(audio, rate) == buffer.getvalue()
+
+
 def test_long_ogg_is_written_in_pieces(tmp_path):
     write_audio(tmp_path / "long.ogg", 0.1 * sine(300, 8000, 150), 8000)
     assert len(read_audio(tmp_path / "long.ogg")[0]) == 8000 * 150
@@ -270,6 +277,8 @@ def test_channels_are_averaged(tmp_path):
         (np.array([0, np.nan, np.inf]), 8000, "a.wav", ValueError, "2 NaN or infinite samples of 3"),
         (np.zeros((1, 10)), 8000, "a.wav", ValueError, r"not the shape \(1, 10\)"),
         (np.zeros(10), 0, "a.wav", ValueError, "cannot write wav at 0 Hz"),
+        (np.zeros(10), 22050.5, "a.wav", ValueError, "cannot write wav at 22050.5 Hz: a sampling rate is"),
+        (np.zeros(10), 2**31, "a.wav", ValueError, "cannot write wav at 2147483648 Hz"),
         (np.zeros(10), 12345, "a.mp3", ValueError, "cannot write mp3 at 12345 Hz"),
         (np.zeros(10), 8000, "nowhere/a.wav", FileNotFoundError, "the folder .*nowhere does not exist"),
         (np.zeros(10), 8000, "folder.wav", IsADirectoryError, "is a folder"),

@@ -114,6 +114,17 @@ def test_chunked_vocoder_equals_one_shot(tts, frames, first, chunk):
     np.testing.assert_allclose(np.concatenate(even), whole, atol=1e-4)
 
 
+def test_on_a_cpu_a_long_mel_is_vocoded_in_pieces_that_cost_no_time(tts, monkeypatch):
+    mel = np.random.default_rng(0).standard_normal((1, 80, 700), np.float32)
+    vocoder, taken = tts.vocoder, []
+    (whole,) = vocoder.vocode_chunks(mel, ChunkSizes(700, 700))
+    generate = vocoder._generate
+    monkeypatch.setattr(vocoder, "_generate", lambda mel, more: taken.append(mel) or generate(mel, more))
+    (audio,) = vocoder.vocode(mel, np.array([700]))
+    np.testing.assert_allclose(audio, whole, rtol=0, atol=1e-5)
+    assert len(taken) == 2 and max(one.shape[2] for one in taken) < 400
+
+
 def test_objects_that_share_drivers_speak_side_by_side(tts, tiny_voice, spoken):
     assert tts.acoustic.engines.can_be_shared and tts.vocoder.engines.can_be_shared
     other = TextToSpeech.load(voice=tiny_voice, backend="vocoder=torch", device="cpu")
