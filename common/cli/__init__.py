@@ -8,11 +8,11 @@ import importlib
 import os
 import sys
 import time
-from types import ModuleType
 from typing import NoReturn
 
 STARTED = time.perf_counter()  # about when the process began: the rest is imported after this
 
+SELDOM = 200_000  # objects between collections of garbage
 SHORT = ("speak", "transcribe")  # commands that a user waits for from their first import to their exit
 
 
@@ -26,23 +26,16 @@ def run_command(module: str, **how: str) -> None:
         from common.errors import install_advice
 
         fail(install_advice(str(error.name)))
-    run(lambda: imported(module).main(**how))
+    run(lambda: importlib.import_module(module).main(**how))
 
 
 def prepare_short() -> None:
     """Leaves out what takes a tenth of such a process, and is of use to a longer one only."""
     # numpy's BLAS would begin its threads when numpy is imported; ONNX Runtime has its own.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    atexit.register(gc.freeze)  # at the end all memory goes: nobody looks through it for garbage
-
-
-def imported(module: str) -> ModuleType:
-    """The module. What it imports stays, and is not looked through for garbage meanwhile."""
-    gc.disable()
-    try:
-        return importlib.import_module(module)
-    finally:
-        gc.enable()
+    # What is imported stays, and at the end all memory goes: it is not looked through for garbage each time.
+    gc.set_threshold(SELDOM)
+    atexit.register(gc.freeze)
 
 
 def fail(sentence: str) -> NoReturn:

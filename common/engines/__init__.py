@@ -50,6 +50,7 @@ class Engine(ABC):
     can_be_captured: bool = False  # in a CUDA graph, by way of `capturable`
     prefers_batches: bool = False  # a padded batch at a time takes less time than its items one by one
     can_be_shared: bool = False  # threads may run it at the same time
+    prefers_pieces: bool = False  # what is long takes no more time in pieces that overlap, and less memory
     can_be_repeated: bool = False  # several autoregressive steps as one CUDA graph, by way of `repeated`
     text_step: int = 1  # it takes texts of multiples of so many symbols only: others' numbers would be wrong
     buckets: tuple[Bucket, ...] = ()  # the fixed lengths that it runs at; (): lengths are dynamic
@@ -126,6 +127,7 @@ class WrappedEngine(Engine):
         self.attends_to_padding = inner.attends_to_padding
         self.can_be_captured, self.can_be_repeated = inner.can_be_captured, inner.can_be_repeated
         self.prefers_batches, self.text_step = inner.prefers_batches, inner.text_step
+        self.prefers_pieces = inner.prefers_pieces
         self.buckets, self.length_regulator = inner.buckets, inner.length_regulator
         self.covering, self.report, self.count_anew = inner.covering, inner.report, inner.count_anew
         self.count_call, self.count_miss = inner.count_call, inner.count_miss

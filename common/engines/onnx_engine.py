@@ -99,6 +99,7 @@ class OnnxEngine(Engine):
         loaded = source.networks.get(key) or LoadedGraph(graph, source, device, threads, provider)
         self.session, self.memory_bytes, self.memory_owner = loaded.session, loaded.memory_bytes, loaded
         self.can_be_shared = device == "cpu"  # a session keeps nothing of a run
+        self.prefers_pieces = device == "cpu"
         # A step of one item is a product of a vector with all weights: two items read these once.
         self.prefers_batches = device == "cpu" and stage.small_steps
         self._inputs, self._outputs = ([t.name for t in tensors] for tensors in (stage.inputs, stage.outputs))

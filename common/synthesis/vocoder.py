@@ -47,8 +47,8 @@ class Vocoder(Driver[Config]):
     its `denoising_strength` how much of the generator's hum is taken out (default 0).
     """
 
-    # Frames of a whole mel at a time on a CPU, where chunks of so many take no longer than one; else None.
-    cpu_chunk: int | None = None
+    # Frames of a whole mel at a time on engines that prefer pieces; None: all.
+    piece: int | None = None
 
     def __init__(self, source: ModelSource, engines: StageEngines, context: int):
         super().__init__(source, engines)  # the denoiser's is asked for when there is something to denoise
@@ -178,9 +178,9 @@ class Vocoder(Driver[Config]):
     @property
     def _whole(self) -> ChunkSizes:
         """Of a mel whose audio is asked for in one piece."""
-        in_chunks = self.cpu_chunk and self.generator.device == "cpu" and not self.generator.buckets
-        size = min(self.cpu_chunk or 0, self.longest_chunk) if in_chunks else self.longest_chunk
-        return ChunkSizes(size, size, even=bool(in_chunks))
+        piece = self.piece if self.generator.prefers_pieces else None
+        size = min(piece or self.longest_chunk, self.longest_chunk)
+        return ChunkSizes(size, size, even=piece is not None)
 
     @property
     def longest_chunk(self) -> int:

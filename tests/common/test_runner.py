@@ -114,7 +114,7 @@ def test_chunked_vocoder_equals_one_shot(tts, frames, first, chunk):
     np.testing.assert_allclose(np.concatenate(even), whole, atol=1e-4)
 
 
-def test_on_a_cpu_a_long_mel_is_vocoded_in_pieces_that_cost_no_time(tts, monkeypatch):
+def test_onnx_runtime_makes_a_long_mels_audio_in_pieces_on_a_cpu(tts, monkeypatch):
     mel = np.random.default_rng(0).standard_normal((1, 80, 700), np.float32)
     vocoder, taken = tts.vocoder, []
     (whole,) = vocoder.vocode_chunks(mel, ChunkSizes(700, 700))
