@@ -9,7 +9,7 @@ from hifigan.config import HifiganConfig, receptive_field
 
 
 class HifiganVocoder(Vocoder[HifiganConfig]):
-    piece = 320  # fewer take more time for their seams, more for what caches do not hold
+    piece = 360  # fewer take more time for their seams, more for what caches do not hold
 
     def __init__(self, source: ModelSource, engines: StageEngines):
         super().__init__(source, engines, receptive_field(source.config))

@@ -25,7 +25,6 @@ from common.text import Frontend
 from common.text.frontends import FRONTENDS, frontend_class
 
 VOICE_FILE = "voice.yaml"
-INFINITE_HALF = 65536  # what half precision has for infinity, and NaN from there on, would be as a number
 WEIGHTS = "weights.safetensors"  # of a model, in the folder of a run, a voice, an ear or a cache
 DEFAULT_FOLDER = Path(__file__).resolve().parents[2] / "voices"
 
@@ -260,27 +259,12 @@ def read_weights(path: Path, names: Collection[str] | None = None) -> dict[str, 
         state = {name: file.get_tensor(name) for name in (file.keys() if names is None else names)}
     for name, value in state.items():
         if value.dtype.kind == "f":
-            state[name] = to_float32(value)
+            state[name] = np.ascontiguousarray(value, dtype=np.float32)
             if not np.isfinite(state[name]).all():  # ten times as fast as of half precision
                 raise InputError(f"weights {path}: {name} holds NaN or infinite values; the file is damaged")
         elif value.size > 1:  # a counter is none of the weights
             raise InputError(not_floating(f"weights {path}", name, str(value.dtype)))
     return state
-
-
-def to_float32(value: np.ndarray) -> np.ndarray:
-    """The same numbers in float32, contiguous."""
-    if value.dtype != np.float16:
-        return np.ascontiguousarray(value, dtype=np.float32)
-    # numpy converts halves one by one. Here their sign goes to bit 31, exponent and mantissa to where float32
-    # has them, and the product makes up for the exponents' other bias, also of numbers near zero.
-    bits = np.ascontiguousarray(value).view(np.int16).astype(np.int32)
-    bits <<= 13
-    bits &= np.int32(-0x70002000)  # 0x8FFFE000: without the copies of the sign
-    numbers = bits.view(np.float32)
-    numbers *= np.float32(2.0**112)
-    finite = max(numbers.max(initial=0), -numbers.min(initial=0)) < INFINITE_HALF
-    return numbers if finite else np.ascontiguousarray(value, dtype=np.float32)
 
 
 def save_weights(

@@ -262,15 +262,6 @@ def test_a_trained_checkpoint_is_read_once(trained, model, monkeypatch):
     assert set(read) > settings and set(read.values()) == {1}
 
 
-def test_halves_of_every_value_are_read_as_numpy_reads_them():
-    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
-    finite = halves[np.isfinite(halves)]
-    for values in (finite, halves, finite.reshape(128, -1).T, finite[:0]):
-        expected = np.ascontiguousarray(values, np.float32)
-        np.testing.assert_array_equal(voices.to_float32(values), expected)
-        assert np.array_equal(np.signbit(voices.to_float32(values)), np.signbit(expected))
-
-
 def test_weights_that_cannot_be_written_are_an_error(tmp_path):
     (tmp_path / "weights.safetensors").mkdir()
     with pytest.raises(InputError, match="cannot write"):
