@@ -22,6 +22,7 @@ from torch import Tensor
 from common.arrays import length_mask
 from common.cli.options import add_options
 from common.errors import InputError
+from common.training import ranks
 from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
 from common.training.corpus.batches import Bucket, Utterances
 from common.training.corpus.dataset import save_array
@@ -172,12 +173,13 @@ def make_trainer(args: argparse.Namespace, start: ModelSource | None = None) -> 
     """`args.durations` are taken instead of the corpus's own; `args.align` "learned" learns them at first."""
     trainer = FastPitchTrainer(args, load_corpus(args), start)
     path = args.out / "durations.npy" if args.align == "learned" else args.durations
-    if args.align == "learned" and not path.is_file():  # a resumed run has them
+    if args.align == "learned" and ranks.is_first() and not path.is_file():  # a resumed run has them
         learn(trainer.model, trainer.corpus, seed=args.seed)
         found = durations_of(trainer.model, trainer.corpus)
         print(compare_boundaries(found, trainer.corpus))
         args.out.mkdir(parents=True, exist_ok=True)
         save_array(path, np.concatenate(found))
+    ranks.wait_for_all()
     if path:
         realign(trainer.corpus, path)
     return trainer

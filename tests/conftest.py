@@ -36,6 +36,12 @@ def has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
+def has_two_gpus() -> bool:
+    import torch
+
+    return torch.cuda.device_count() > 1
+
+
 def has_tensorrt(portable: bool = False) -> bool:
     from common.engines.tensorrt.api import load_tensorrt
 
@@ -109,6 +115,7 @@ def has_the_exporter() -> bool:
 
 NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
     "gpu": ("an NVIDIA GPU", has_gpu),
+    "two_gpus": ("two NVIDIA GPUs", has_two_gpus),
     "no_gpu": ("a machine without an NVIDIA GPU", lambda: not has_gpu()),
     "trt": ("TensorRT or TensorRT for RTX", has_tensorrt),
     "rtx": ("TensorRT for RTX, which builds without a GPU", lambda: has_tensorrt(portable=True)),

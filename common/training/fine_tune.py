@@ -34,6 +34,10 @@ EPILOG = """examples:
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     require_torch("training")
+    from common.training import ranks
+
+    if ranks.asked() > 1:
+        raise InputError("melforge voice train is one process: begin it without torchrun")
     models = args.model or [tunable(*load_voice(args.start).models)[0]]
     for model in models:
         if model not in tunable(model):

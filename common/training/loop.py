@@ -20,6 +20,7 @@ from common.engines.cuda_graphs import capture
 from common.errors import InputError
 from common.files import written_whole
 from common.registry import get_model
+from common.training import ranks
 from common.training.log import Log
 from common.training.run_folder import LAST, require_checkpoint, require_free
 from common.weights.voices import WEIGHTS, save_weights
@@ -59,8 +60,10 @@ class GraphedSteps:
             return outputs
         static = {name: value.clone() for name, value in inputs.items()}
         first = next((graph for graph, *_ in self.graphs.values()), None)
+        # NCCL's watchdog, a thread that looks at events, must not end a capture.
+        error_mode = "global" if ranks.count() == 1 else "thread_local"
         graph, outputs = capture(
-            lambda: self.step(key, **static), pool=first and first.pool(), error_mode="global"
+            lambda: self.step(key, **static), pool=first and first.pool(), error_mode=error_mode
         )
         self.graphs[key] = (graph, static, outputs)
         graph.replay()
@@ -111,14 +114,10 @@ class Schedule:
     def progress(self) -> float:
         return max(self.step / self.max_steps, self.seconds / self.max_seconds)
 
-    def rate(self) -> float:
+    def rate(self, progress: float) -> float:
         warm = min(1.0, (self.step + 1) / max(1, self.warm_up_steps))
-        cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, self.progress())))
+        cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
         return warm * (self.floor + (self.peak - self.floor) * cosine)
-
-    @property
-    def done(self) -> bool:
-        return self.progress() >= 1.0
 
     def state_dict(self) -> dict:
         return {"step": self.step, "seconds": self.seconds}
@@ -231,12 +230,19 @@ class Trainer(ABC):
         """What is logged of the averaged model."""
 
     def update(self) -> None:
-        """Updates weights, by their gradients, and the moving average."""
+        """Updates weights, by the mean of all ranks' gradients, and the moving average."""
+        ranks.average_gradients(self.optimisers.values())
         if self.clip_norm:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.clip_norm)
         for optimiser in self.optimisers.values():
             optimiser.step()
         self.ema.update()
+
+    def forget_graphs(self) -> None:
+        """Of parts of a step, where a recipe captures these."""
+        for part in vars(self).values():
+            if isinstance(part, GraphedSteps):
+                part.graphs.clear()
 
     def state_dict(self) -> dict:
         parts = self.networks | self.optimisers | {"ema": self.ema}
@@ -303,13 +309,14 @@ def recipe_parser(model: str, recipe: type) -> Parser:
 
 def start(args: argparse.Namespace) -> torch.device:
     """Before anything is read: whether the run may begin; seed and precision. The device of the run."""
-    require_free(args.out, args.resume)
+    device = ranks.join(pick_device(args.device))
+    if ranks.is_first():
+        require_free(args.out, args.resume)
     for path in (args.resume, args.init):
         if path is not None:
             require_checkpoint(path)
     if not args.save_minutes > 0:
         raise InputError(f"--save-minutes must be above 0, not {args.save_minutes:g}")
-    device = pick_device(args.device)
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
     return device
@@ -340,22 +347,26 @@ class Run:
         self.schedule = Schedule(
             recipe.learning_rate, recipe.final_learning_rate, recipe.warm_up_steps, args.steps, args.minutes
         )
-        self.folder.mkdir(parents=True, exist_ok=True)
+        if ranks.is_first():
+            self.folder.mkdir(parents=True, exist_ok=True)
         self.log = Log(self.folder)
         if args.resume:
             state = load_checkpoint(args.resume, trainer.device)
             with fitting(args.resume):
                 self.load_state_dict(state)
+        ranks.take_from_first(trainer.networks.values())
+        ranks.draw_apart(self.seed, self.schedule.step)
 
     def steps(self) -> Iterator[dict[str, torch.Tensor]]:
         """Trains to the schedule's end or until `stopped`; the losses of each step."""
         trainer, schedule, steps = self.trainer, self.schedule, GraphedSteps(self.trainer.step)
         # A resumed run goes on with the batches that it had not seen.
-        batches = itertools.islice(trainer.batches(self.seed), schedule.step, None)
+        batches = itertools.islice(ranks.own_batches(trainer.batches(self.seed)), schedule.step, None)
         saved = schedule.seconds
-        while not (schedule.done or self.stopped):
+        # Rank 0's clock and will are those of all.
+        while (progress := ranks.of_first(1.0 if self.stopped else schedule.progress())) < 1.0:
             key, inputs = next(batches)
-            self.rate = schedule.rate()
+            self.rate = schedule.rate(progress)
             for group in (group for o in trainer.optimisers.values() for group in o.param_groups):
                 rate = self.rate * group.get("factor", 1.0)
                 if isinstance(group["lr"], torch.Tensor):
@@ -365,10 +376,11 @@ class Run:
             losses = steps(key, **inputs)
             schedule.step += 1
             yield losses
-            if schedule.seconds - saved > self.save_seconds:
+            if ranks.is_first() and schedule.seconds - saved > self.save_seconds:
                 saved = schedule.seconds
                 self.save()
-        self.save()
+        if ranks.is_first():
+            self.save()
 
     def save(self) -> None:
         save_checkpoint(self.folder / LAST, **self.state_dict())
@@ -408,8 +420,10 @@ def run_training(args: argparse.Namespace, trainer: Trainer, log_every: int) -> 
     run = Run(args, trainer)
     for losses in run.steps():
         step = run.schedule.step
-        if step % log_every == 0 or step in (1, 10, 100):
+        if ranks.is_first() and (step % log_every == 0 or step in (1, 10, 100)):
             values = {name: loss.item() for name, loss in losses.items()}
             run.log.write(step, {**values, **trainer.validate(), "rate": run.rate})
-    if run.log.path.exists():
+    if ranks.is_first() and run.log.path.exists():
         run.log.plot()
+    trainer.forget_graphs()
+    ranks.leave()

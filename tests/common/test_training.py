@@ -362,8 +362,8 @@ def test_training_that_would_not_end_is_refused(minutes):
 def test_the_rate_warms_up_and_falls_to_its_floor():
     schedule = Schedule(peak=1.0, floor=0.1, warm_up_steps=10, max_steps=100, max_minutes=None)
     rates = []
-    while not schedule.done:
-        rates.append(schedule.rate())
+    while (progress := schedule.progress()) < 1:
+        rates.append(schedule.rate(progress))
         schedule.step += 1
     assert len(rates) == 100
     assert rates[0] == pytest.approx(0.1)

@@ -16,6 +16,7 @@ from common.arrays import length_mask
 from common.audio.contract import MelContract
 from common.audio.mel_torch import MelSpectrogram
 from common.errors import InputError
+from common.training import ranks
 from common.training.corpus.dataset import load_audio, load_labels
 
 BLOCK, CONTEXT = 32_768, 4  # frames computed at once, and frames on each side that settle its edges
@@ -221,7 +222,8 @@ def utterance_batches(
     if not buckets:
         raise InputError("the corpus is too small: no utterance is left for training")
     used = sum(len(bucket.members) for bucket in buckets)
-    print(f"{used} utterances train, {usable.sum() - used} are longer than {low} frames and left out")
+    if ranks.is_first():
+        print(f"{used} utterances train, {usable.sum() - used} are longer than {low} frames and left out")
     random = np.random.default_rng(seed)
     weights = np.array([len(b.members) / b.batch_size for b in buckets])
     queues: list[list[int]] = [[] for _ in buckets]
