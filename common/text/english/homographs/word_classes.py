@@ -74,18 +74,15 @@ ADJECTIVES = words("""present subject separate perfect close deliberate appropri
     approximate frequent intimate elaborate alternate compact content""")
 NEVER_BEHIND = words("close alternate deliberate elaborate moderate")  # no adjective behind its noun
 COUNTING = words("""a an this that every each another last first next per any one two three four five six
-    seven
-    eight nine ten fifteen twenty thirty forty fifty sixty ninety hundred half final extra""")
-NUMBERS = words("""eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty
-    forty
-    fifty sixty seventy eighty ninety hundred thousand million billion dozen""")
+    seven eight nine ten fifteen twenty thirty forty fifty sixty ninety hundred half final extra""")
+NUMBERS = words("""eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty
+    thirty forty fifty sixty seventy eighty ninety hundred thousand million billion dozen""")
 INTRANSITIVE = words("""increases decreases contracts conflicts progresses protests rebels refuses objects
     converts""")
 PLACE_PREPOSITIONS = words("in from to near at through via")
 # Verbs of a plural that is a noun: "court records show".
-SHOWING = words("""show place range list indicate suggest reveal say tell prove include contain remain exist
-    continue
-    appear seem become vary differ belong consist describe state expire fell rose""")
+SHOWING = words("""show place range list indicate suggest reveal say tell prove include contain remain
+    exist continue appear seem become vary differ belong consist describe state expire fell rose""")
 HELPS = words("let lets make makes made help helps helped helping watch watched making letting")
 BOTH_WAYS = words(
     "read put set cut hit let led left found means shot saw lay shows says makes takes gives is"
@@ -96,8 +93,8 @@ QUANTITIES = words("many several some such no more most much both enough little"
 LY_ADJECTIVES = words("""early daily weekly monthly yearly quarterly hourly likely unlikely friendly
     only elderly costly deadly lively lonely lovely orderly timely ugly silly holy""")
 AL_NOUNS = words("""trial animal hospital journal festival arrival approval proposal removal survival
-    cathedral
-    canal deal meal goal appeal coral medal metal signal pedal scandal admiral mural funeral mineral""")
+    cathedral canal deal meal goal appeal coral medal metal signal pedal scandal admiral mural funeral
+    mineral""")
 QUESTION_WORDS = words("how why what where when who whom which and but so then")
 LINKS = words("of in at from for on with near")
 DAYS = words("today yesterday tomorrow tonight here there enough")

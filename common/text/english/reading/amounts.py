@@ -31,6 +31,7 @@ _POPULATED = words("pop population")
 _HALF_DAY = re.compile(r"\s?[apAP]\.?[mM]\b")
 _SET_FOLLOWS = re.compile(r"(?:\s\(\d{1,2}(?:-\d{1,2})?\))?,?\s[0-7][-–][0-7](?![\w-])")
 _SET_BEFORE = re.compile(r"\b[0-7][-–][0-7](?:\s\(\d{1,2}(?:-\d{1,2})?\))?,?\s$")
+_EXTENTS = words("tall high long wide deep thick")
 _HYPHENED = words("table figure fig exhibit")  # "Table 2-1", not "Tables 2-4"
 _MILLION = re.compile(r"m(?!\w)")
 _TIMES = re.compile(r"x(?!\w)")
@@ -76,14 +77,7 @@ def amount(cursor: Cursor) -> Reading:
             currency,
         )
     unit, end = unit_after(cursor, end, is_one and not after)
-    is_size = cursor.previous == "the" and cursor.next(end) in (
-        "tall",
-        "high",
-        "long",
-        "wide",
-        "deep",
-        "thick",
-    )
+    is_size = cursor.previous == "the" and cursor.next(end) in _EXTENTS  # "the 10 foot tall wall"
     if unit[:1] == " " and not joint and (is_size or cursor.previous.lower() in ("a", "an")):
         unit = f" {singular_unit(unit.strip())}"  # "a 10 km run"
     if joint != "by" and not unit and (times := _TIMES.match(text, end)):

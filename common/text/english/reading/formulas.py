@@ -10,14 +10,8 @@ from common.text.english.reading.cursor import Cursor, Reading, form
 from common.text.english.word_parts import words
 
 FUNCTIONS = {"sin": "sine", "cos": "cosine", "tan": "tangent", "ln": "natural log", "sqrt": "square root"}
-FUNCTIONS |= {
-    "max": "maximum",
-    "min": "minimum",
-    "det": "determinant",
-    "log": "log",
-    "exp": "exp",
-    "gcd": "gcd",
-}
+FUNCTIONS |= {"max": "maximum", "min": "minimum", "det": "determinant"}
+FUNCTIONS |= {"log": "log", "exp": "exp", "gcd": "gcd"}
 _ANGLES = words("sin cos tan ln")
 _ANGLE_FOLLOWS = re.compile(r"\s(?:\d+°|[α-ωπ](?!\w)|[xyt](?!\w))")
 _VARIABLES = words("x y z n k r t")

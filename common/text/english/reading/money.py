@@ -30,9 +30,9 @@ _CODE_BEHIND = re.compile(r"\s?(USD|CAD|AUD|NZD|HKD|SGD|MXN)(?!\w)")
 _CODED = {**tables.CURRENCIES, "USD": ["US dollar", "US dollars", "cent", "cents"]}
 _BEFORE_THINGS = words("""the this that its his her their our my your every each another additional new record
     initial annual first second final whole entire""")
-_PRICED = words("""prize deal stake bid offer lawsuit settlement loan fund grant contract bill bond budget
-    buyout
-    takeover fine bonus award project mansion jackpot reward check fee ticket note home house car contract""")
+_PRICED = words("""prize deal stake bid offer lawsuit settlement loan fund grant contract bill bond
+    budget buyout takeover fine bonus award project mansion jackpot reward check fee ticket note home
+    house car contract""")
 _NO_THINGS = (
     CLOSED
     | FINITE

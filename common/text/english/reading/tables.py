@@ -28,40 +28,37 @@ WEEKDAYS = _pairs("""mon: Monday; tue tues: Tuesday; wed weds: Wednesday; thu th
 
 # Singular names; plurals are made by rule but for these.
 UNITS = _pairs("""km: kilometer; m: meter; cm: centimeter; mm: millimeter; µm μm um: micrometer; nm:
-    nanometer; mi: mile; ft: foot; yd yds: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg: microgram;
-    lb lbs: pound; oz: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter; dL dl: deciliter;
-    gal: gallon; qt: quart; tsp tsps: teaspoon; tbsp tbsps: tablespoon; cc: cubic centimeter; ha: hectare; s
-    sec secs:
-    second; ms: millisecond; µs μs: microsecond; ns: nanosecond; min mins: minute; h hr hrs: hour; wk wks:
-    week; yr yrs: year; mo mos: month; Hz: hertz; kHz: kilohertz; MHz: megahertz; GHz: gigahertz; THz:
-    terahertz; KB kB: kilobyte; MB: megabyte; GB: gigabyte; TB: terabyte; PB: petabyte; KiB: kibibyte; MiB:
-    mebibyte; GiB: gibibyte; TiB: tebibyte; kb: kilobit; Mb: megabit; Gb: gigabit; Tb: terabit; bps: bit per
-    second; kbps Kbps: kilobit per second; Mbps: megabit per second; Gbps: gigabit per second; W: watt; kW:
-    kilowatt; MW: megawatt; GW: gigawatt; mW: milliwatt; kWh: kilowatt-hour; MWh: megawatt-hour; GWh:
-    gigawatt-hour; TWh: terawatt-hour; Wh: watt-hour; V: volt; kV: kilovolt; mV: millivolt; mA: milliamp;
-    mAh: milliamp-hour; Ah: amp-hour; Ω Ω: ohm; kΩ kΩ: kilo-ohm; MΩ: megaohm; µF μF: microfarad; pF:
-    picofarad; nF: nanofarad; J: joule; kJ: kilojoule; MJ: megajoule; cal: calorie; kcal: kilocalorie; eV:
-    electron-volt; keV: kilo-electron-volt; MeV: mega-electron-volt; GeV: giga-electron-volt; TeV:
-    tera-electron-volt; N: newton; kN: kilonewton; Pa: pascal; hPa: hectopascal; kPa: kilopascal; MPa:
-    megapascal; GPa: gigapascal; psi: pound per square inch; atm: atmosphere; mmHg: millimeter of mercury;
-    K: kelvin; dB: decibel; dBA: decibel A; lm: lumen; lx: lux; mol: mole; mmol: millimole; mph: mile per
-    hour; kph kmh kmph: kilometer per hour; mpg: mile per gallon; rpm RPM: revolution per minute; fps FPS:
-    frame
-    per second; ppm: part per million; ppb: part per billion; px: pixel; dpi DPI: dot per inch; ppi PPI:
-    pixel per inch; bpm BPM: beat per minute; in: inch; au AU: astronomical unit; ly: light-year; hp HP:
-    horsepower; kt kts: knot; MP: megapixel; Mpx: megapixel; bbl: barrel; IU: international unit; tbs:
-    tablespoon; pts: point; A: amp; Nm: newton-meter; pc pcs: piece; µL μL uL: microliter; mM: millimolar;
-    µM μM: micromolar; nM: nanomolar; ng: nanogram; kDa: kilodalton; pct: percent; cts: cent; sqft: square
-    foot; sqm:
-    square meter; Mbit: megabit; kbit: kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv:
+    nanometer; mi: mile; ft: foot; yd yds: yard; kg: kilogram; g: gram; mg: milligram; µg μg mcg:
+    microgram; lb lbs: pound; oz: ounce; t: ton; L l: liter; mL ml: milliliter; cL cl: centiliter; dL dl:
+    deciliter; gal: gallon; qt: quart; tsp tsps: teaspoon; tbsp tbsps: tablespoon; cc: cubic centimeter;
+    ha: hectare; s sec secs: second; ms: millisecond; µs μs: microsecond; ns: nanosecond; min mins:
+    minute; h hr hrs: hour; wk wks: week; yr yrs: year; mo mos: month; Hz: hertz; kHz: kilohertz; MHz:
+    megahertz; GHz: gigahertz; THz: terahertz; KB kB: kilobyte; MB: megabyte; GB: gigabyte; TB: terabyte;
+    PB: petabyte; KiB: kibibyte; MiB: mebibyte; GiB: gibibyte; TiB: tebibyte; kb: kilobit; Mb: megabit;
+    Gb: gigabit; Tb: terabit; bps: bit per second; kbps Kbps: kilobit per second; Mbps: megabit per
+    second; Gbps: gigabit per second; W: watt; kW: kilowatt; MW: megawatt; GW: gigawatt; mW: milliwatt;
+    kWh: kilowatt-hour; MWh: megawatt-hour; GWh: gigawatt-hour; TWh: terawatt-hour; Wh: watt-hour; V:
+    volt; kV: kilovolt; mV: millivolt; mA: milliamp; mAh: milliamp-hour; Ah: amp-hour; Ω Ω: ohm; kΩ kΩ:
+    kilo-ohm; MΩ: megaohm; µF μF: microfarad; pF: picofarad; nF: nanofarad; J: joule; kJ: kilojoule; MJ:
+    megajoule; cal: calorie; kcal: kilocalorie; eV: electron-volt; keV: kilo-electron-volt; MeV:
+    mega-electron-volt; GeV: giga-electron-volt; TeV: tera-electron-volt; N: newton; kN: kilonewton; Pa:
+    pascal; hPa: hectopascal; kPa: kilopascal; MPa: megapascal; GPa: gigapascal; psi: pound per square
+    inch; atm: atmosphere; mmHg: millimeter of mercury; K: kelvin; dB: decibel; dBA: decibel A; lm:
+    lumen; lx: lux; mol: mole; mmol: millimole; mph: mile per hour; kph kmh kmph: kilometer per hour;
+    mpg: mile per gallon; rpm RPM: revolution per minute; fps FPS: frame per second; ppm: part per
+    million; ppb: part per billion; px: pixel; dpi DPI: dot per inch; ppi PPI: pixel per inch; bpm BPM:
+    beat per minute; in: inch; au AU: astronomical unit; ly: light-year; hp HP: horsepower; kt kts: knot;
+    MP: megapixel; Mpx: megapixel; bbl: barrel; IU: international unit; tbs: tablespoon; pts: point; A:
+    amp; Nm: newton-meter; pc pcs: piece; µL μL uL: microliter; mM: millimolar; µM μM: micromolar; nM:
+    nanomolar; ng: nanogram; kDa: kilodalton; pct: percent; cts: cent; sqft: square foot; sqm: square
+    meter; Mbit: megabit; kbit: kilobit; Gbit: gigabit; Sv: sievert; mSv: millisievert; µSv μSv:
     microsievert; doz: dozen""")
 # Written otherwise than is correct, mostly in other capitals.
-LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml: mL;
-    MG: mg; LB
-    LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI: psi; HR HRS
-    Hrs: hr; MIN MINS: min; SEC SECS: s; HZ hz: Hz; KHZ khz Khz: kHz; MHZ mhz Mhz: MHz; GHZ ghz Ghz: GHz;
-    mb: MB; gb Gig: GB; tb: TB; mbps MBPS: Mbps; gbps GBPS: Gbps; KBPS: kbps; kw KW: kW; kwh KWH Kwh:
-    kWh; mw: MW; db: dB; v: V; w: W; mah MAH: mAh; gms gm: g; ltr ltrs: L; mtr mtrs: m; MI:
+LIKE_UNITS = _pairs("""Pct PCT: pct; KG Kg kgs Kgs KGS: kg; KM Km kms: km; CM Cm cms: cm; MM: mm; ML Ml:
+    mL; MG: mg; LB LBS Lbs: lb; OZ Oz: oz; FT: ft; YD YDS: yd; KMH Kmh: kmh; KPH: kph; MPH Mph: mph; PSI:
+    psi; HR HRS Hrs: hr; MIN MINS: min; SEC SECS: s; HZ hz: Hz; KHZ khz Khz: kHz; MHZ mhz Mhz: MHz; GHZ
+    ghz Ghz: GHz; mb: MB; gb Gig: GB; tb: TB; mbps MBPS: Mbps; gbps GBPS: Gbps; KBPS: kbps; kw KW: kW;
+    kwh KWH Kwh: kWh; mw: MW; db: dB; v: V; w: W; mah MAH: mAh; gms gm: g; ltr ltrs: L; mtr mtrs: m; MI:
     mi; gals: gal; qts: qt; Mi: mi; TBSP Tbsp: tbsp; TSP: tsp; PPM: ppm; KCAL: kcal; CC: cc""")
 PER_ONLY = _pairs("d: day; y: year; pp: person; ea: each; p: person; u: unit")
 # These stand for a unit only where they touch the number ("5in"): apart from it they are words or letters.
@@ -82,19 +79,18 @@ PLURALS = {
 # symbol or code -> name, names of more, hundredth, hundredths ("" where there is none)
 CURRENCIES: dict[str, list[str]] = {
     sign: [*names.split(", "), "", ""][:4]
-    for sign, names in _pairs("""$: dollar, dollars, cent, cents; £: pound, pounds, penny, pence; €: euro,
-        euros, cent, cents; ¥: yen, yen; ₹: rupee, rupees, paisa, paise; ₩: won, won; ₽: ruble, rubles,
-        kopeck, kopecks; ₪: shekel, shekels, agora, agorot; ₺: lira, lira, kurush, kurush; ₴: hryvnia,
-        hryvnias, kopiyka, kopiykas; ₫: dong, dong; ₱: peso, pesos, centavo, centavos; ₦: naira, naira, kobo,
-        kobo; ฿: baht, baht, satang, satang; ₿: bitcoin, bitcoins; ¢: cent, cents; CHF: Swiss franc, Swiss
-        francs, centime, centimes; AUD: Australian dollar, Australian dollars, cent, cents; CAD: Canadian
-        dollar, Canadian dollars, cent, cents; NZD: New Zealand dollar, New Zealand dollars, cent, cents; HKD:
-        Hong Kong dollar, Hong Kong dollars, cent, cents; SGD: Singapore dollar, Singapore dollars, cent,
-        cents; CNY: yuan, yuan; RMB: yuan, yuan; BRL: Brazilian real, Brazilian reals, centavo, centavos; SEK:
-        Swedish krona, Swedish kronor; NOK: Norwegian krone, Norwegian kroner; DKK: Danish krone, Danish
-        kroner; MXN: Mexican peso, Mexican pesos, centavo, centavos; PLN: zloty, zlotys; kr: krone, kroner;
-    ZAR: rand, rand,
-        cent, cents""").items()
+    for sign, names in _pairs("""$: dollar, dollars, cent, cents; £: pound, pounds, penny, pence; €:
+        euro, euros, cent, cents; ¥: yen, yen; ₹: rupee, rupees, paisa, paise; ₩: won, won; ₽: ruble,
+        rubles, kopeck, kopecks; ₪: shekel, shekels, agora, agorot; ₺: lira, lira, kurush, kurush; ₴:
+        hryvnia, hryvnias, kopiyka, kopiykas; ₫: dong, dong; ₱: peso, pesos, centavo, centavos; ₦: naira,
+        naira, kobo, kobo; ฿: baht, baht, satang, satang; ₿: bitcoin, bitcoins; ¢: cent, cents; CHF:
+        Swiss franc, Swiss francs, centime, centimes; AUD: Australian dollar, Australian dollars, cent,
+        cents; CAD: Canadian dollar, Canadian dollars, cent, cents; NZD: New Zealand dollar, New Zealand
+        dollars, cent, cents; HKD: Hong Kong dollar, Hong Kong dollars, cent, cents; SGD: Singapore
+        dollar, Singapore dollars, cent, cents; CNY: yuan, yuan; RMB: yuan, yuan; BRL: Brazilian real,
+        Brazilian reals, centavo, centavos; SEK: Swedish krona, Swedish kronor; NOK: Norwegian krone,
+        Norwegian kroner; DKK: Danish krone, Danish kroner; MXN: Mexican peso, Mexican pesos, centavo,
+        centavos; PLN: zloty, zlotys; kr: krone, kroner; ZAR: rand, rand, cent, cents""").items()
 }
 CURRENCY_CODES = _pairs(
     "USD: $; EUR: €; GBP: £; JPY: ¥; INR: ₹; KRW: ₩; RUB: ₽; ILS: ₪; TRY: ₺; CHF: CHF; BTC: ₿; "
@@ -146,13 +142,12 @@ ABBREVIATIONS = _pairs("""mr: Mr; mrs: Mrs; ms: Ms; mx: Mx; messrs: Messers; mme
 SHORT_FORMS = _pairs("""attn: attention; fwd: forward; acct: account; accts: accounts; amt: amount; appt:
     appointment; appts: appointments; approx: approximately; asst: assistant; bday: birthday; bldg:
     building; bldgs: buildings; blvd: Boulevard; dept: department; depts: departments; govt: government;
-    intl: international; mgmt: management; mgr: manager; msg: message; msgs: messages; mtg: meeting; natl:
-    national; pkg: package; pkgs: packages; pls plz: please; ppl: people; qty: quantity; rcvd: received;
-    sgt: Sergeant; thx thnx: thanks; tmrw tmw: tomorrow; tonite: tonight; wk: week; wks: weeks; yr: year;
-    yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon; tsp: teaspoon;
-    qtr: quarter; mth: month; mths: months; tkt: ticket; tkts: tickets; txt: text; txts: texts; govts:
-    governments; vs:
-    versus; wkly: weekly; yrly: yearly""")
+    intl: international; mgmt: management; mgr: manager; msg: message; msgs: messages; mtg: meeting;
+    natl: national; pkg: package; pkgs: packages; pls plz: please; ppl: people; qty: quantity; rcvd:
+    received; sgt: Sergeant; thx thnx: thanks; tmrw tmw: tomorrow; tonite: tonight; wk: week; wks: weeks;
+    yr: year; yrs: years; hrs: hours; mins: minutes; secs: seconds; lbs: pounds; tbsp: tablespoon; tsp:
+    teaspoon; qtr: quarter; mth: month; mths: months; tkt: ticket; tkts: tickets; txt: text; txts: texts;
+    govts: governments; vs: versus; wkly: weekly; yrly: yearly""")
 # With an apostrophe for what is left out.
 SHORTENED = _pairs("""gov't: government; gov'ts: governments; int'l: international; nat'l: national; dep't:
     department; ass'n: association; cont'd: continued; sec'y: secretary; o'er: over; ne'er: never""")
@@ -209,8 +204,7 @@ STATES = _pairs("""AL: Alabama; AK: Alaska; AZ: Arizona; AR: Arkansas; CA: Calif
     Wisconsin; WY: Wyoming""")
 
 PROVINCES = _pairs("""ON: Ontario; BC: British Columbia; AB: Alberta; QC: Quebec; MB: Manitoba; SK:
-    Saskatchewan;
-    NS: Nova Scotia; NB: New Brunswick; NL: Newfoundland and Labrador""")
+    Saskatchewan; NS: Nova Scotia; NB: New Brunswick; NL: Newfoundland and Labrador""")
 # These are words as well, or common in capitals: a state's only before a ZIP code.
 STATES_ALSO_WORDS = words("OK HI OH ME ID MS")
 
@@ -264,22 +258,22 @@ ACCENTED = _pairs("""résumé: R EH1 Z AH0 M EY2; résumés: R EH1 Z AH0 M EY2 Z
     smörgåsbord: S M AO1 R G AH0 S B AO2 R D; françois: F R AA0 N S W AA1; côte: K OW1 T; pelé: P EH1 L
     EY0; bébé: B EY0 B EY1; vélo: V EY1 L OW0; entrée: AA1 N T R EY2; entrées: AA1 N T R EY2 Z; phở: F
     AH1; açaí: AA0 S AA0 IY1""")
-SYMBOLS = _pairs("""&: and; @: at; %: percent; +: plus; =: equals; <: less than; >: greater than; #: hash; $:
-    dollars; £: pounds; €: euros; ¥: yen; ₹: rupees; ¢: cents; ₩: won; ₽: rubles; ₿: bitcoin; ^: caret; ~:
-    tilde; \\: backslash; /: slash; −: minus; ×: times; ÷: divided by; ±: plus or minus; ≠: is not equal to;
-    ≤: is less than or equal to; ≥: is greater than or equal to; ≈: is approximately; ≡: is identical to; ∝:
-    is proportional to; ∞: infinity; √: the square root of; ∛: the cube root of; π: pi; ∑: the sum of; ∏: the
-    product of; ∫: the integral of; ∂: partial; ∇: del; ∆: delta; Δ: delta; ∈: in; ∉: not in; ∅: the empty
-    set; ∪: union; ∩: intersection; ⊂: is a subset of; ⊆: is a subset of; ∀: for all; ∃: there exists; ¬: not;
-    ∧: and; ∨: or; ∴: therefore; ∵: because; ⊕: plus; ⊗: times; ⋅ ∙: times; ∘: of; →: to; ⇒: implies; ⇔: if
-    and only if; ↔: to and from; ←: from; ↑: up; ↓: down; °: degrees; ℃: degrees Celsius; ℉: degrees
-    Fahrenheit; §: section; ¶: paragraph; ©: copyright; ®: registered; ™: trademark; ℠: service mark; №:
-    number; ‰: per mille; µ: micro; Ω: ohm; ℓ: liter; ª: a; º: degrees; ′: prime; ″: double prime; ½: one
-    half; ¼: one quarter; ¾: three quarters; ⅓: one third; ⅔: two thirds; ⅕: one fifth; ⅖: two fifths; ⅗:
-    three fifths; ⅘: four fifths; ⅙: one sixth; ⅚: five sixths; ⅛: one eighth; ⅜: three eighths; ⅝: five
-    eighths; ⅞: seven eighths; ⅐: one seventh; ⅑: one ninth; ⅒: one tenth; ✓ ✔: check; ✗ ✘: cross; ★ ☆: star;
-    ♥ ❤: heart; ♠: spades; ♣: clubs; ♦: diamonds; ♪ ♫: music; ♀: female; ♂: male; ☎: telephone; ∠: angle; ⊥:
-    is perpendicular to; ∥: is parallel to; ♭: flat; ♯:
+SYMBOLS = _pairs("""&: and; @: at; %: percent; +: plus; =: equals; <: less than; >: greater than; #:
+    hash; $: dollars; £: pounds; €: euros; ¥: yen; ₹: rupees; ¢: cents; ₩: won; ₽: rubles; ₿: bitcoin; ^:
+    caret; ~: tilde; \\: backslash; /: slash; −: minus; ×: times; ÷: divided by; ±: plus or minus; ≠: is
+    not equal to; ≤: is less than or equal to; ≥: is greater than or equal to; ≈: is approximately; ≡: is
+    identical to; ∝: is proportional to; ∞: infinity; √: the square root of; ∛: the cube root of; π: pi;
+    ∑: the sum of; ∏: the product of; ∫: the integral of; ∂: partial; ∇: del; ∆: delta; Δ: delta; ∈: in;
+    ∉: not in; ∅: the empty set; ∪: union; ∩: intersection; ⊂: is a subset of; ⊆: is a subset of; ∀: for
+    all; ∃: there exists; ¬: not; ∧: and; ∨: or; ∴: therefore; ∵: because; ⊕: plus; ⊗: times; ⋅ ∙: times;
+    ∘: of; →: to; ⇒: implies; ⇔: if and only if; ↔: to and from; ←: from; ↑: up; ↓: down; °: degrees; ℃:
+    degrees Celsius; ℉: degrees Fahrenheit; §: section; ¶: paragraph; ©: copyright; ®: registered; ™:
+    trademark; ℠: service mark; №: number; ‰: per mille; µ: micro; Ω: ohm; ℓ: liter; ª: a; º: degrees; ′:
+    prime; ″: double prime; ½: one half; ¼: one quarter; ¾: three quarters; ⅓: one third; ⅔: two thirds;
+    ⅕: one fifth; ⅖: two fifths; ⅗: three fifths; ⅘: four fifths; ⅙: one sixth; ⅚: five sixths; ⅛: one
+    eighth; ⅜: three eighths; ⅝: five eighths; ⅞: seven eighths; ⅐: one seventh; ⅑: one ninth; ⅒: one
+    tenth; ✓ ✔: check; ✗ ✘: cross; ★ ☆: star; ♥ ❤: heart; ♠: spades; ♣: clubs; ♦: diamonds; ♪ ♫: music;
+    ♀: female; ♂: male; ☎: telephone; ∠: angle; ⊥: is perpendicular to; ∥: is parallel to; ♭: flat; ♯:
     sharp; ♮: natural""")
 GREEK = _pairs("""α: alpha; β: beta; γ: gamma; δ: delta; ε: epsilon; ζ: zeta; η: eta; θ: theta; ι: iota; κ:
     kappa; λ: lambda; μ: mu; ν: nu; ξ: xi; ο: omicron; π: pi; ρ: rho; σ ς: sigma; τ: tau; υ: upsilon; φ: phi;

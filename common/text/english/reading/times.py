@@ -71,27 +71,31 @@ def hour(cursor: Cursor, m: re.Match) -> str:
 @form(r"([01]\d|2[0-3])([0-5]\d)\s?(?:hours|hrs|h)(?!\w)(?!\sof\b)")
 def military_time(cursor: Cursor, m: re.Match) -> str:
     """0600 hours, at 1430 hrs."""
-    if m[1][0] != "0" and cursor.previous and cursor.previous.lower() not in _BEFORE_TIME:
-        return ""
-    hours = f"oh {say.cardinal(int(m[1]))}" if m[1][0] == "0" and m[1] != "00" else say.cardinal(int(m[1]))
-    return f"{hours} {say.two_digits(int(m[2])) if m[2] != '00' else 'hundred'} hours"
+    said = _military(cursor, m[1], m[2])
+    return f"{said} hours" if said else ""
 
 
 @form(r"([01]\d|2[0-3])([0-5]\d)\s?(GMT|UTC|CET|CEST|BST|IST|EST|EDT|CST|CDT|PST|PDT|JST|Zulu)(?!\w)")
 def zoned_time(cursor: Cursor, m: re.Match) -> str:
     """0306 GMT, 1430 UTC."""
-    if m[0][0] != "0" and cursor.previous and cursor.previous.lower() not in _BEFORE_TIME:
+    said = _military(cursor, m[1], m[2])
+    return f"{said} {m[3]}" if said else ""
+
+
+def _military(cursor: Cursor, hour: str, minute: str) -> str:
+    """Four digits of a clock; "" where they may be an amount."""
+    if hour[0] != "0" and cursor.previous and cursor.previous.lower() not in _BEFORE_TIME:
         return ""
-    hours = f"oh {say.cardinal(int(m[1]))}" if m[1][0] == "0" and m[1] != "00" else say.cardinal(int(m[1]))
-    return f"{hours} {say.two_digits(int(m[2])) if m[2] != '00' else 'hundred'} {m[3]}"
+    oh = "oh " if hour[0] == "0" and hour != "00" else ""
+    return f"{oh}{say.cardinal(int(hour))} {say.two_digits(int(minute)) if minute != '00' else 'hundred'}"
 
 
-@form(r"0([1-9])([0-5]\d)(?!\w|[.,:/-]\d)")
+@form(r"(0[1-9])([0-5]\d)(?!\w|[.,:/-]\d)")
 def early_time(cursor: Cursor, m: re.Match) -> str:
     """At 0915."""
     if cursor.previous.lower() not in _BEFORE_TIME or not cursor.previous.isalpha():
         return ""
-    return f"oh {say.cardinal(int(m[1]))} {say.two_digits(int(m[2])) if m[2] != '00' else 'hundred'}"
+    return _military(cursor, m[1], m[2])
 
 
 @form(r"(\d{1,2})(?::([0-5]\d))?([ap])(?:\s?[-–]\s?(\d{1,2})(?::([0-5]\d))?([ap]))?(?![\w'])")
