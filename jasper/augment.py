@@ -36,6 +36,8 @@ class Augmentation:
     babble_share: float = 0.0  # of the noisy ones, whose noise is other recordings
     band_share: float = 0.0
     level_min: float = 0.0  # dB below the recording's own
+    smear_share: float = 0.0
+    smear_frames: float = 3.0  # over which sounds run into each other, at most
     freq_masks: int = 0
     max_freq_mask: int = 20  # bands
     time_masks: int = 0
@@ -149,6 +151,18 @@ def warped_bases(features: JasperFeatures, config: JasperConfig, warp: float) ->
     return torch.from_numpy(np.stack(tables))
 
 
+def smeared(x: Tensor, how: Augmentation) -> Tensor:
+    """features (B, n_mels, T) of speakers whose sounds run into each other, or are kept further apart.
+
+    Each band is moved towards its Gaussian average over time, or away from it.
+    """
+    width = uniform(x, 0.5, how.smear_frames)
+    towards = uniform(x, -0.5, 1.0) * chosen(x, how.smear_share)
+    frequency = torch.fft.rfftfreq(x.shape[2], device=x.device)
+    kept = 1 + towards * (torch.exp(-2 * (torch.pi * width * frequency).square()) - 1)
+    return torch.fft.irfft(torch.fft.rfft(x) * kept[:, None], x.shape[2])
+
+
 def spec_augment(x: Tensor, how: Augmentation) -> Tensor:
     """features (B, n_mels, T) with bands and spans of time set to 0."""
     for axis, count, longest in (
@@ -176,6 +190,8 @@ def augmented_features(
     if bases is not None:
         basis = bases[torch.randint(len(bases), (len(audio),), device=audio.device)]
     made, frames = features(audio, lengths, lengths, basis)
+    if how.smear_share:
+        made = features.normalised(smeared(made, how), frames)
     return spec_augment(made, how), frames
 
 

@@ -22,6 +22,7 @@ from jasper.augment import (
     clean_features,
     degrade,
     read_at_speeds,
+    smeared,
     spec_augment,
     transform_size,
     warped_bases,
@@ -35,6 +36,7 @@ LETTERS = {"a": 300.0, "b": 700.0, "c": 1500.0, "d": 3000.0, "e": 5500.0}
 FULL = Augmentation(
     **{"speed_min": 0.85, "speed_max": 1.15, "warp": 0.15, "room_share": 1.0, "noise_share": 1.0},
     **{"babble_share": 0.5, "band_share": 1.0, "level_min": -20.0, "freq_masks": 2, "time_masks": 2},
+    smear_share=1.0,
 )
 
 
@@ -150,6 +152,17 @@ def test_augmentation_changes_recordings_and_keeps_their_lengths(batch):
 def test_fourier_transforms_have_sizes_without_large_factors():
     found = [transform_size(samples) for samples in (1, 11, 13, 48000, 267201, 322223)]
     assert found == [2, 12, 14, 48000, 268800, 322560]
+
+
+def test_smearing_moves_features_towards_or_away_from_their_average_over_time():
+    torch.manual_seed(0)
+    x = torch.randn(200, 1, 256)
+    made = smeared(x, Augmentation(smear_share=0.5, smear_frames=3.0))
+    untouched = (made - x).abs().amax((1, 2)) < 1e-5
+    assert 70 < untouched.sum() < 130
+    changes = made.diff().square().mean((1, 2)) / x.diff().square().mean((1, 2))
+    assert changes.min() < 0.2 and 1.5 < changes.max() < 2.5
+    assert torch.allclose(made.mean(2), x.mean(2), atol=1e-5)
 
 
 def test_masks_are_no_larger_than_they_may_be():
