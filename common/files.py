@@ -16,8 +16,8 @@ from typing import Any
 from common.errors import InputError
 
 
-def require_writable(folder: Path) -> None:
-    """An OSError where files cannot be written to a folder that may be made: before what is written there."""
+def require_writable_folder(folder: Path) -> None:
+    """Asked before the work: an OSError where a folder, or where it will be made, cannot be written to."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
@@ -26,19 +26,15 @@ def require_writable(folder: Path) -> None:
 
 
 def require_writable_file(path: Path) -> None:
-    """The same of a file, whose folder is there or may be made; a device such as /dev/null may be written."""
+    """The same of one file. Its folder must be there: what is misspelt in the name of a file makes none."""
     if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not path.exists():
-        require_writable(path.parent)
-
-
-def require_folder_of(target: str | Path, path: Path | None = None) -> None:
-    """A FileNotFoundError where there is no folder for a file to be written; `path` is where it will lie."""
-    folder = (path or Path(target)).parent
-    if not folder.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: give a file name")
+    if path.exists() and not path.is_file():  # a device such as /dev/null, written without its folder
+        return
+    if not (folder := path.parent).is_dir():
         why = f"{folder} is a file" if folder.exists() else f"the folder {folder} does not exist"
-        raise FileNotFoundError(f"cannot write {target}: {why}")
+        raise FileNotFoundError(f"cannot write {path}: {why}")
+    require_writable_folder(folder)
 
 
 @contextlib.contextmanager

@@ -100,7 +100,7 @@ class JasperTrainer(Trainer):
             raise InputError(f"{args.corpus}: {len(usable)} recordings can be used; give at least two")
         self.networks = {"model": model}
         self.optimisers = {"optimiser": adamw(model, recipe.learning_rate, (0.9, 0.98), recipe.weight_decay)}
-        self.hear, self.learn = GraphedSteps(self._hear), GraphedSteps(self._learn)
+        self.hear, self.learn = self.captured = GraphedSteps(self._hear), GraphedSteps(self._learn)
         self.heard: dict[object, Tensor] = {}  # a key's log-probabilities, with what leads back from them
 
     def batches(self, seed: int) -> Iterator[tuple[object, dict[str, Tensor]]]:

@@ -17,6 +17,7 @@ from common.audio.mel import OVERLAP, analysis_window, spectra_of
 from common.stages import Dim, Stage, StagePlan, TensorSpec
 
 BIAS_FRAMES = 88  # of the silent mel, as published
+NETWORK = "common.audio.denoiser_network:DenoiserNetwork"
 
 
 def fewest_samples(hop_length: int) -> int:
@@ -36,10 +37,9 @@ def denoiser_stage(model: str, hop_length: int, batch: Dim, mel: Dim) -> Stage:
     denoised = TensorSpec("denoised", "float32", (batch, whole))
     strength = TensorSpec("strength", "float32", (batch,))
     bias = TensorSpec("bias", "float32", (fewest,))  # a bin for each of half a window's samples, and one
-    network = "common.audio.denoiser_network:DenoiserNetwork"
     inputs, outputs = (audio, strength, bias), (denoised,)
     # In float32: it takes a small spectrum from a large one.
-    return Stage(model, "denoiser", network, "denoise", inputs, outputs, float32_layers=("*",))
+    return Stage(model, "denoiser", NETWORK, "denoise", inputs, outputs, float32_layers=("*",))
 
 
 def vocoder_stages(generator: Stage, hop_length: int) -> tuple[Stage, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from common.audio.mel import FRAMES_AT_ONCE
 from common.errors import InputError
-from common.files import require_folder_of, write_bytes
+from common.files import require_writable_file, write_bytes
 
 FORMATS = {  # file suffix -> libsndfile's container and coding
     "wav": ("WAV", "PCM_16"),
@@ -247,7 +247,5 @@ def write_audio(
     if format is None and suffix not in FORMATS:
         known = ", ".join(f".{name}" for name in FORMATS)
         raise InputError(f"{target}: the suffix does not name a sound format; use one of {known}")
-    if path.is_dir():
-        raise IsADirectoryError(f"{target} is a folder: give a file name")
-    require_folder_of(target, path)
+    require_writable_file(path)
     write_bytes(path, encode_audio(audio, rate, format or suffix))

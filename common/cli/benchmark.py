@@ -12,7 +12,7 @@ from typing import Any
 from common.bench.workload import GRAPHS, LONGEST_TEXT_WARM_UP
 from common.cli import options, run
 from common.errors import InputError
-from common.files import require_writable
+from common.files import require_writable_folder
 
 LIMIT, TEXT_LIMIT = 120.0, 900.0  # seconds of a row
 
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     workloads, budget = make_workloads(args)
     if args.out:
-        require_writable(args.out)
+        require_writable_folder(args.out)
     limit = args.limit or (TEXT_LIMIT if args.texts else LIMIT)
     results = measure(workloads, run.command_line("benchmark"), limit, budget, show)
     if args.out:

@@ -16,7 +16,7 @@ from common.bench.server_load import CLOSED, LISTENERS, OPEN, Load, Target, warm
 from common.cli import options, phrases, run
 from common.cli.say import KEY_VARIABLE, MODEL, SERVER, VOICE, report
 from common.errors import InputError
-from common.files import require_writable
+from common.files import require_writable_folder
 from common.serve.client import Address, ServerError
 
 SECONDS = 30.0
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     loads = make_loads(args)
     if args.out:
-        require_writable(args.out)
+        require_writable_folder(args.out)
 
     from common.bench import server
 

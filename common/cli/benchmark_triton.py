@@ -14,7 +14,7 @@ from common.cli.benchmark_server import conclude
 from common.cli.triton_client import add_server_arguments, asked, reported
 from common.cli.triton_transcribe import ENSEMBLE
 from common.errors import InputError
-from common.files import require_writable
+from common.files import require_writable_folder
 
 if TYPE_CHECKING:
     from common.bench.triton_load import TritonLoad
@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     address, parameters = asked(args)
     if args.out:
-        require_writable(args.out)
+        require_writable_folder(args.out)
     if args.transcribe:
         return measure_recognisers(args, address, parameters)
     if args.seconds:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from common.cli import options
 from common.errors import InputError, counted
-from common.files import require_writable
+from common.files import require_writable_folder
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.add_control_arguments(parser, "denoising_strength", "sigma", "seed")
     args = parser.parse_args(argv)
     copies = name_copies(args.inputs, args.output)
-    require_writable(args.output)
+    require_writable_folder(args.output)
 
     import numpy as np
 

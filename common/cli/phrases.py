@@ -16,7 +16,7 @@ import numpy as np
 from common.audio.sound_files import FORMATS, encode_audio, write_audio
 from common.bulk.texts import file_name
 from common.errors import InputError, require_package
-from common.files import decode_text, read_text, require_folder_of, write_bytes
+from common.files import decode_text, read_text, require_writable_file, write_bytes
 from common.runner import AnalysedText, TextToSpeech
 from common.speech import Audio, Controls, shown
 from common.text import Unspoken, unspoken_rows
@@ -103,7 +103,8 @@ class Writer:
         self.file: Path | None = None
         if self.plot:
             require_package("matplotlib", "--plot")
-            require_folder_of(self.plot)
+            if not self.plot.is_dir():
+                require_writable_file(self.plot)
         if self.to_stdout:
             if many:
                 raise InputError(f"-o - takes one phrase, not {len(phrases)}: give a folder")
@@ -125,7 +126,7 @@ class Writer:
             if suffix not in FORMATS and not _is_device(path):
                 known = ", ".join(f".{name}" for name in FORMATS)
                 raise InputError(f"{path}: the suffix does not name a sound format; use one of {known}")
-            require_folder_of(path)
+            require_writable_file(path)
             self.file = path
         if self.plot and many:
             self.plot.mkdir(parents=True, exist_ok=True)
@@ -174,7 +175,7 @@ def _subtitles(asked: str, many: bool) -> tuple[Path | None, str]:
         raise InputError(f"--subtitles {asked}: the suffix does not name a form; use one of {forms}")
     if many:
         raise InputError(f"--subtitles {asked} is one file for many phrases: give only its form, {form}")
-    require_folder_of(path)
+    require_writable_file(path)
     return path, form
 
 

@@ -20,7 +20,7 @@ from common.audio.wire import DEFAULT_RATE, FORMATS, wav_header
 from common.cli import options
 from common.cli.run import FAULT
 from common.errors import InputError, require_package, unknown
-from common.files import require_folder_of, write_bytes
+from common.files import require_writable_file, write_bytes
 from common.serve.client import Address, Connection, ServerError
 
 SERVER = "http://127.0.0.1:8000"
@@ -108,9 +108,7 @@ def choose_format(args: argparse.Namespace) -> str:
     if not args.format and suffix not in SUFFIXES:
         known = ", ".join("." + name for name in SUFFIXES)
         raise InputError(f"{path}: the suffix does not name a sound format; use one of {known}")
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: give a file name")
-    require_folder_of(path)
+    require_writable_file(path)
     return args.format or SUFFIXES[suffix]
 
 

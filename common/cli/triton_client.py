@@ -24,7 +24,7 @@ from common.cli.phrases import Phrase, describe_unspoken, read_phrases
 from common.cli.run import FAULT, words_of
 from common.cli.triton_transcribe import ENSEMBLE, recordings_of, transcribe
 from common.errors import InputError, counted
-from common.files import require_writable
+from common.files import require_writable_folder
 from common.recognition.recordings import Recording
 from common.serve.client import Address, ServerError
 from common.speech import shown
@@ -137,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not args.output:
             raise InputError("give --output DIR for the wavs, or --transcribe")
         phrases = read_phrases(None, args.phrases)
-        require_writable(args.output)
+        require_writable_folder(args.output)
     begun = time.perf_counter()
     with (
         closing(Clients(args.protocol, address, args.timeout)) as clients,

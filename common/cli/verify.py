@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.cli import options, run
 from common.errors import InputError, require_torch
-from common.files import require_writable, require_writable_file
+from common.files import require_writable_file, require_writable_folder
 from common.registry import KIND_WORDS, get_model
 from common.stages.choose import KINDS
 
@@ -31,9 +31,12 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     args = parser.parse_args(argv)
 
     for path in (Path(name) for name in (args.json, args.plot) if name and name != "-"):
-        require_writable_file(path)
+        if path.parent.is_dir():
+            require_writable_file(path)
+        else:  # which is made
+            require_writable_folder(path.parent)
     if args.output:
-        require_writable(Path(args.output))
+        require_writable_folder(Path(args.output))
     require_torch("comparing with PyTorch")
     from common.audio.sound_files import encode_audio
     from common.files import write_bytes

@@ -42,13 +42,12 @@ def versions() -> dict[str, str]:
 def write_graphs(folder: Path) -> None:
     """Exports all of them anew; those of other versions of the exporter go once these are there."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for stage, config in tqdm(published_stages(), "packing", unit="graph", disable=None):
+    stages = published_stages()
+    files = {folder / packed_path(*one, EXPORTER_VERSION).name: one for one in stages}  # some are of several
+    for path, (stage, config) in tqdm(files.items(), "packing", unit="graph", disable=None):
         graph, _ = fresh_graph(stage, config, OPSET)
-        path = folder / packed_path(stage, config, EXPORTER_VERSION).name
         write_bytes(path, gzip.compress(graph, mtime=0))
-        written.append(path)
         print(f"{path}: {path.stat().st_size} bytes", flush=True)
-    for path in set(folder.glob("*.onnx.gz")).difference(written):
+    for path in set(folder.glob("*.onnx.gz")).difference(files):
         path.unlink()
     write_bytes(folder / MADE_WITH.name, f"{json.dumps(versions(), indent=1)}\n".encode())

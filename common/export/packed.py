@@ -6,7 +6,9 @@ A graph depends on the sizes alone, so that all weights of a published config ta
 
 import gzip
 from pathlib import Path
+from typing import Any
 
+from common.audio.denoiser import NETWORK as DENOISER
 from common.files import config_hash
 from common.stages import Stage, stages_of
 
@@ -15,9 +17,10 @@ MADE_WITH = FOLDER / "made_with.json"  # the versions of the packages that made 
 UNUSED = ("dropouts",)  # what no graph depends on: checkpoints without their configuration do not tell it
 
 
-def packed_path(stage: Stage, config: object, version: int) -> Path:
-    """The file of a stage's graph, of this version of our exporter."""
-    return FOLDER / f"{stage.full_name}-{config_hash(config, UNUSED)}-{version}.onnx.gz"
+def packed_path(stage: Stage, config: Any, version: int) -> Path:
+    """The file of a graph, of this version of our exporter. Its name has what it depends on of the config."""
+    sizes = config.hop_length if stage.network == DENOISER else config_hash(config, UNUSED)
+    return FOLDER / f"{stage.full_name}-{sizes}-{version}.onnx.gz"
 
 
 def packed_graph(stage: Stage, config: object, version: int) -> bytes | None:

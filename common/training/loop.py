@@ -202,10 +202,12 @@ class Trainer(ABC):
     """A recipe's networks and optimisers on one device. What ships is the moving average of `model`.
 
     A recipe sets `networks`, the model among them, and `optimisers`, under their names in checkpoints.
+    One whose step cannot be captured whole names in `captured` the parts that are.
     """
 
     networks: dict[str, torch.nn.Module]
     optimisers: dict[str, torch.optim.Optimizer]
+    captured: tuple[GraphedSteps, ...] = ()
     leave_out: tuple[str, ...] = ()  # names of weights that begin so are used in training only
     info: Mapping[str, object] = {}  # what stands beside the weights, for what reads them
 
@@ -239,10 +241,9 @@ class Trainer(ABC):
         self.ema.update()
 
     def forget_graphs(self) -> None:
-        """Of parts of a step, where a recipe captures these."""
-        for part in vars(self).values():
-            if isinstance(part, GraphedSteps):
-                part.graphs.clear()
+        """Of the captured parts: those of whole steps go with the run."""
+        for part in self.captured:
+            part.graphs.clear()
 
     def state_dict(self) -> dict:
         parts = self.networks | self.optimisers | {"ema": self.ema}

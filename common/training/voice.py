@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     require_torch("making a voice")
     from common.export.to_onnx import HEADINGS
 
-    folder = Path(args.name) if "/" in args.name else voices_folder() / args.name
+    folder = folder_of(args)
     trained = [read_checkpoint(path) for run in args.run for path in weights_of(run)]
     begun = start_of(trained)
     sources = [read_checkpoint(path, word) for word, path in map(parse_checkpoint, args.checkpoint)] + trained
@@ -56,8 +56,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     sources = [override(source, args.overrides.get(source.model, {})) for source in sources]
     about = {key: getattr(args, key) for key in ABOUT}
     if args.add:
-        if not (folder / VOICE_FILE).is_file():
-            raise InputError(f"--add is for a voice that is there, and {folder} is none: leave it out")
         voice = read_voice(folder)
         given = {source.model for source in sources}
         sources = [source for source in voice.models.values() if source.model not in given] + sources
@@ -105,7 +103,16 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
+def folder_of(args: argparse.Namespace) -> Path:
+    """The voice's, which is there if something is added to it."""
+    folder = Path(args.name) if "/" in args.name else voices_folder() / args.name
+    if args.add and not (folder / VOICE_FILE).is_file():
+        raise InputError(f"--add is for a voice that is there, and {folder} is none: leave it out")
+    return folder
+
+
 def models_of(args: argparse.Namespace) -> list[str]:
+    folder_of(args)  # before any checkpoint is read
     given = [*map(parse_checkpoint, args.checkpoint)]
     given += [(None, path) for run in args.run for path in weights_of(run)]
     return [read_checkpoint(path, word).model for word, path in given]

@@ -128,9 +128,10 @@ def test_the_commands_of_the_model(monkeypatch, tmp_path, capsys):
     soundfile.write(wav, DATA["audio"][0], 16000)
     assert run(monkeypatch, "jasper.verify_trt", wav, *weights, "--backend", "onnx", "--json", "-") == 0
     assert json.loads(capsys.readouterr().out)["ok"]
-    nowhere = ("--json", wav / "report.json")
-    assert run(monkeypatch, "jasper.verify_trt", wav, *weights, "--backend", "onnx", *nowhere) == 2
-    assert "it.wav is a file: give a folder" in capsys.readouterr().err
+    for place, why in ((wav, "it.wav is a file"), (tmp_path / "no", "no does not exist")):
+        nowhere = ("--json", place / "report.json")
+        assert run(monkeypatch, "jasper.verify_trt", wav, *weights, "--backend", "onnx", *nowhere) == 2
+        assert why in capsys.readouterr().err
     soundfile.write(tmp_path / "silent.wav", np.zeros(16000, np.float32), 16000)
     assert run(monkeypatch, "jasper.verify_trt", tmp_path / "silent.wav", *weights, "--backend", "onnx") == 2
     assert "nothing could be compared" in capsys.readouterr().err

@@ -14,7 +14,7 @@ import torch
 
 from common.config.hparams import load_hparams
 from common.training.corpus.recordings import load_recordings, save_recordings
-from common.training.loop import recipe_parser
+from common.training.loop import GraphedSteps, recipe_parser
 from common.weights.published import read_checkpoint
 from jasper.augment import (
     Augmentation,
@@ -253,6 +253,18 @@ def test_captured_steps_learn_what_steps_without_graphs_do(corpus, tmp_path):
             assert len(trainer.hear.graphs) == len(trainer.learn.graphs) > 1
     assert np.allclose(made[0], made[1], rtol=0.05), made
     assert made[1][-1] < made[1][0]
+
+
+def test_all_captured_parts_are_forgotten(corpus, tmp_path):
+    """NCCL would wait for one that is left."""
+    args = recipe_parser("jasper", JasperRecipe).parse_args(options(corpus, tmp_path, "--steps", 1))
+    trainer = JasperTrainer(args, load_recordings(corpus, RATE), torch.device("cpu"))
+    parts = [part for part in vars(trainer).values() if isinstance(part, GraphedSteps)]
+    assert len(parts) == 2
+    for part in parts:
+        part.graphs["a key"] = None
+    trainer.forget_graphs()
+    assert not any(part.graphs for part in parts)
 
 
 @pytest.mark.slow

@@ -104,4 +104,4 @@ def test_what_cannot_be_written_is_not_compared(run, option, tmp_path):
     assert (status, out, errors) == (2, "", f"error: {tmp_path / 'file'} is a file: give a folder\n")
     if option != "--output":
         status, out, errors = run(SCRIPT, option, tmp_path)
-        assert (status, out, errors) == (2, "", f"error: {tmp_path} is a folder: give a file\n")
+        assert (status, out, errors) == (2, "", f"error: {tmp_path} is a folder: give a file name\n")

@@ -128,10 +128,12 @@ def test_sigterm_leaves_nothing_of_a_voice_that_is_made(trained, tmp_path, monke
     assert status == 143 and errors == "terminated\n" and not list(tmp_path.iterdir())
 
 
-def test_nothing_is_added_to_a_voice_that_is_not_there(trained, tmp_path, run_here):
-    words = ("scripts/make_voice.py", tmp_path / "new", "--add", "--checkpoint", trained["hifigan"])
-    status, _, errors = run_here(*words)
-    assert status == 2 and "new is none: leave it out" in errors and not list(tmp_path.iterdir())
+@pytest.mark.parametrize("weights", [("--checkpoint", "nowhere.pt"), ("--run", "nowhere")])
+def test_nothing_is_added_to_a_voice_that_is_not_there(weights, tmp_path, run_here):
+    """Which is said before the weights are looked at."""
+    status, _, errors = run_here("scripts/make_voice.py", tmp_path / "new", "--add", *weights)
+    what = f"--add is for a voice that is there, and {tmp_path / 'new'} is none: leave it out"
+    assert status == 2 and errors == f"error: {what}\n" and not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

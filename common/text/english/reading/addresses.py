@@ -9,7 +9,8 @@ from common.text.english.reading import number_words as say
 from common.text.english.reading import tables
 from common.text.english.reading.capitals import camel, letter_name, part_of_name
 from common.text.english.reading.cursor import WORD, Cursor, Reading
-from common.text.english.reading.words import left_out_of, plain
+from common.text.english.reading.latin import left_out_of
+from common.text.english.reading.words import plain
 from common.text.english.word_parts import words
 
 _HEAD = re.compile(r"[^\s@./\\]{0,63}[@./\\]")  # the first mark of an address

@@ -1,0 +1,226 @@
+"""Words cut short: Dr., e.g., U.S., w/o, No. 5, J. Smith, Mon-Fri; with a full stop, a slash or nothing."""
+
+from __future__ import annotations
+
+import re
+
+from common.text.english.reading import number_words as say
+from common.text.english.reading import tables
+from common.text.english.reading.capitals import letter_name, roman
+from common.text.english.reading.cursor import LETTER, Cursor, Reading, Rule, form
+from common.text.english.reading.dates import month, weekday
+from common.text.english.reading.formulas import FUNCTIONS, function_name
+from common.text.english.reading.latin import in_latin
+from common.text.english.reading.streets import DESIGNATORS, designator, state, street
+from common.text.english.word_parts import words
+
+_CALENDAR = "Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec"
+_ROMAN_IN_SMALL = words("vol vols ch chap pp p sc")
+_DOTTED = re.compile(
+    rf"(?:{LETTER}\.){{2,12}}(?:{LETTER}(?!\w))?|[A-Z][a-z]?\.[A-Z]\.(?:s(?!\w)|(?!\w))|[ap]\.m(?!\w)"
+)
+_YEAR_FOLLOWS = re.compile(r"\s\d{3,4}(?!\d)")
+_DATED_INITIALS = {"p": "page", "c": "circa", "b": "born", "d": "died", "r": "reigned"}
+_CENTURY = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
+_SLASHED = re.compile(
+    r"(w/o|w/in|w/out|w/|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s)(?![/\w])|w/(?!/)", re.IGNORECASE
+)
+_SLASHED_WORDS = {"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old"}
+_SLASHED_WORDS |= {"w/out": "without", "w/in": "within", "b/c": "because", "b/w": "between"}
+_SLASHED_WORDS |= {"d/b/a": "doing business as"}
+_SLASHED_WORDS |= {"f/k/a": "formerly known as"}
+_SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'])")
+_SLASHED_WORDS |= {"a/k/a": "also known as", "km/h": "kilometers per hour", "m/s": "meters per second"}
+_BRACKETED_NUMBER = re.compile(r"\s\(\d")
+_NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
+_TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
+_VERSE_FOLLOWS = re.compile(r"\.?(?=\s\d{1,3}:\d)")
+_CODE_FOLLOWS = re.compile(r"\s[A-Z]{1,4}-?\d")
+_TELEVISION = re.compile(r"\b(?:TV|[Tt]elevision|[Ww]atch)\b")
+_NAME_FOLLOWS = re.compile(r" [A-Z][a-z]")
+_NUMBER_FOLLOWS = re.compile(r":?\s?[+(]?\d")
+SHORT_WORDS = frozenset(
+    key.lower()
+    for key in (
+        *(*DESIGNATORS, *tables.STREETS, *_TITLES, *tables.WEEKDAYS, *tables.MONTH_NUMBERS, "tel", "ext"),
+        *(*tables.STATES, *tables.STATES_WITH_STOP, *tables.PROVINCES, *FUNCTIONS),
+    )
+)
+
+
+@form(rf"({_CALENDAR})\.?\s?[-–]\s?({_CALENDAR})\.?(?!\w)")
+def calendar_range(cursor: Cursor, m: re.Match) -> str:
+    """Mon-Fri, Jan.–Mar."""
+    return "" if cursor.touches_word else f"{calendar_name(m[1])} to {calendar_name(m[2])}"
+
+
+@form(rf"(?:{_CALENDAR})(?:/(?:{_CALENDAR}))+(?!\w)")
+def calendar_list(cursor: Cursor, m: re.Match) -> str:
+    """Mon/Wed/Fri."""
+    return "" if cursor.touches_word else ", ".join(map(calendar_name, m[0].split("/")))
+
+
+@form(r"M\s?[-–]\s?F(?=[,:]?\s\d)")
+def working_days(cursor: Cursor, m: re.Match) -> str:
+    """M-F 9-5."""
+    return "" if cursor.touches_word else "Monday to Friday"
+
+
+def slashed_abbreviation(cursor: Cursor) -> Reading | None:
+    """w/o, n/a, A/C."""
+    if cursor.behind_word != "/" or cursor.touches_word:
+        return None
+    match = _SLASHED.match(cursor.text, cursor.at)
+    if not match:
+        letters = _SLASHED_LETTERS.match(cursor.text, cursor.at)
+        return Reading(" ".join(map(letter_name, letters[0].split("/"))), letters.end()) if letters else None
+    return Reading(_SLASHED_WORDS[match[0].lower()], match.end())
+
+
+def dotted_abbreviation(cursor: Cursor) -> Reading | None:
+    """U.S., e.g., p.m., Ph.D.s"""
+    match = _DOTTED.match(cursor.text, cursor.at) if cursor.behind_word == "." else None
+    if not match or not cursor.char.isascii() or cursor.touches_word:
+        return None
+    several = "s" if match[0].endswith(".s") else ""
+    letters = match[0].removesuffix(several)
+    key, letters = letters.rstrip(".").lower(), in_latin(letters.replace(".", ""))
+    if not letters:
+        return None
+    if key in tables.ABBREVIATIONS:
+        spoken = tables.ABBREVIATIONS[key]
+    elif letters.isupper() or key in ("a.m", "p.m", "b.c", "a.d", "u.s", "u.k"):
+        spoken = letters.upper()
+        is_word = spoken in tables.ACRONYM_WORDS
+        spoken = spoken.capitalize() if is_word else tables.ACRONYMS.get(spoken, spoken)
+    else:
+        spoken = " ".join(letter_name(letter.upper()) for letter in letters)
+    return _abbreviated(cursor, spoken + several, match.end())
+
+
+def abbreviation(cursor: Cursor) -> Reading | None:
+    """Dr. Smith, No. 5, Mon. night: a word with a full stop that does not only end the sentence."""
+    if cursor.behind_word != ".":
+        return None
+    word, end = cursor.word, cursor.word_end + 1
+    key, following = word.lower(), cursor.next(end)
+    if not (word.islower() or word.istitle() or word.isupper()) or word == "EST":  # "PCs.", "8 pm EST."
+        return None
+    if len(word) == 1:
+        letter = in_latin(word)
+        return _initial(cursor, letter, end, following) if letter else None
+    if key in ("dr", "st"):
+        spoken = "Doctor" if key == "dr" else "Saint"
+    elif key in tables.ABBREVIATIONS:
+        if not _is_abbreviated(cursor, word, key, end, following):
+            return None
+        is_channel = key == "ch" and _TELEVISION.search(cursor.text, max(cursor.at - 20, 0), cursor.at)
+        is_year = key == "fl" and _YEAR_FOLLOWS.match(cursor.text, end)
+        spoken = "channel" if is_channel else "flourished" if is_year else tables.ABBREVIATIONS[key]
+    elif key in tables.WEEKDAYS and word[0].isupper():
+        is_month = following.lower() in tables.MONTH_NUMBERS
+        if not (is_month or following in (",", ")") or following[:1].isdecimal() or following.islower()):
+            return None
+        spoken = tables.WEEKDAYS[key]
+    else:
+        return None
+    return _abbreviated(cursor, spoken, end)
+
+
+def book(cursor: Cursor) -> Reading | None:
+    """Matt. 5:3, 1 Cor. 13:4: a book of the Bible cut short."""
+    name = tables.BOOKS.get(cursor.word) if cursor.behind_word in (".", " ") else None
+    verse = _VERSE_FOLLOWS.match(cursor.text, cursor.word_end) if name else None
+    return Reading(name, verse.end()) if name and verse else None
+
+
+@form(r"[Nn][º°]\s?(?=\d)")
+def numero(cursor: Cursor, m: re.Match) -> str:
+    """Nº 5, n° 5."""
+    return "" if cursor.touches_word else "number "
+
+
+def title(cursor: Cursor) -> Reading | None:
+    """Dr Smith, St Mary's, Mt Everest: a title or a part of a name without its full stop."""
+    name = _TITLES.get(cursor.word)
+    if not name or cursor.behind_word != " " or not _NAME_FOLLOWS.match(cursor.text, cursor.word_end):
+        return None
+    return Reading(name, cursor.word_end)
+
+
+def before_colon(cursor: Cursor) -> Reading | None:
+    """Tel: 555-0199, Ext: 12."""
+    name = {"tel": "telephone", "ext": "extension"}.get(cursor.word.lower())
+    is_before_number = (
+        name and cursor.behind_word in (":", " ") and _NUMBER_FOLLOWS.match(cursor.text, cursor.word_end)
+    )
+    return Reading(name, cursor.word_end) if name and is_before_number else None
+
+
+_SHORT_WORD_RULES: tuple[Rule, ...] = (
+    *(state, designator, street, title, weekday, month, before_colon, function_name),
+)
+
+
+def short_word(cursor: Cursor) -> Reading | None:
+    """A word cut short beside what tells its meaning: Apt 4B, Elm St, Dr Smith, Sat, Nov 5."""
+    if cursor.word.lower() not in SHORT_WORDS:
+        return None
+    return next((reading for rule in _SHORT_WORD_RULES if (reading := rule(cursor))), None)
+
+
+def _abbreviated(cursor: Cursor, spoken: str, end: int) -> Reading:
+    """With the "'s" of "the P.M.'s" or the full stop of the sentence."""
+    own = cursor.possessive(end)
+    return Reading(spoken + (own or cursor.last_stop(end)), end + len(own))
+
+
+def _initial(cursor: Cursor, letter: str, end: int, following: str) -> Reading | None:
+    """J. Smith; p. 5; c. 1850; Roe v. Wade; World War I. Then."""
+    is_name = following[:1].isupper()
+    is_part = not is_name or cursor.previous.lower() in _NUMBERED_WITH_I
+    if is_part and (number := roman(cursor, letter, end - 1)) is not None:
+        return Reading(number, end - 1)
+    if letter == "c" and _CENTURY.fullmatch(cursor.previous):
+        return Reading("century" + cursor.last_stop(end), end)
+    is_dated = letter in "pc" or (letter in "bd" and cursor.previous in ("(", ";", ","))
+    if letter == "p" and following.islower() and say.roman(following.upper()):
+        return Reading("page", end)
+    is_dated = is_dated or (letter in "bdr" and cursor.at == 0 and _YEAR_FOLLOWS.match(cursor.text, end))
+    is_dated = is_dated or (letter == "r" and cursor.previous in ("(", ";", ","))
+    if following[:1].isdecimal() and is_dated:
+        return Reading(_DATED_INITIALS[letter], end)
+    if letter == "v" and following:
+        return Reading("versus", end)
+    if cursor.at == 0 and following and letter.islower():  # "a. First"
+        return Reading(f"{letter_name(letter.upper())},", end)
+    if letter.isupper() and (is_name or following == "," or following.islower()):  # also "E. coli"
+        return Reading(letter_name(letter), end)
+    return None
+
+
+def _is_abbreviated(cursor: Cursor, word: str, key: str, end: int, following: str) -> bool:
+    """Whether a known abbreviation is one here, and no word at the end of a sentence."""
+    is_number = following[:1].isdecimal()
+    if word == "Ms":
+        return following[:1].isupper()
+    is_code = key in ("no", "nos") and _CODE_FOLLOWS.match(cursor.text, end) is not None
+    if key in tables.BEFORE_NUMBERS and not is_number:
+        is_small = following.islower() and len(following) > 1 and key in _ROMAN_IN_SMALL
+        is_roman = (following.isupper() or is_small) and say.roman(following.upper()) is not None
+        if not (is_roman or is_code) and (key == "no" or not _BRACKETED_NUMBER.match(cursor.text, end)):
+            return False
+    goes_on = is_number or is_code or following.islower() or (word[0].isupper() and following != "")
+    if key in tables.ALSO_WORDS and not goes_on:
+        return False
+    if key in tables.MONTH_NUMBERS and not word[0].isupper():
+        return False
+    if key == "ave" and not following and not cursor.previous:
+        return word[0].isupper()
+    return key not in ("mt", "ft") or following[:1].isupper()
+
+
+def calendar_name(short: str) -> str:
+    """ "Jan" -> "January", "Mon" -> "Monday"."""
+    month = tables.MONTH_NUMBERS.get(short.lower())
+    return tables.MONTHS[month - 1] if month else tables.WEEKDAYS[short.lower()]

@@ -1,0 +1,35 @@
+"""Whether files can be written, asked before what is written is made."""
+
+from pathlib import Path
+
+import pytest
+
+from common.files import require_writable_file, require_writable_folder
+
+
+def test_a_folder_may_be_made_and_a_files_folder_must_be_there(tmp_path):
+    for folder in (tmp_path, tmp_path / "new" / "one"):
+        require_writable_folder(folder)
+    require_writable_file(tmp_path / "new.wav")
+    with pytest.raises(FileNotFoundError, match=r"cannot write .*/a\.wav: the folder .*/new does not exist"):
+        require_writable_file(tmp_path / "new" / "a.wav")
+    assert not list(tmp_path.iterdir())
+
+
+def test_folders_and_files_are_not_taken_for_each_other(tmp_path):
+    (tmp_path / "file").touch()
+    require_writable_file(tmp_path / "file")
+    with pytest.raises(NotADirectoryError):
+        require_writable_folder(tmp_path / "file" / "new")
+    with pytest.raises(FileNotFoundError, match=r"cannot write .*/file/a: .*/file is a file"):
+        require_writable_file(tmp_path / "file" / "a")
+    with pytest.raises(IsADirectoryError, match="is a folder: give a file name"):
+        require_writable_file(tmp_path)
+
+
+def test_a_folder_that_lets_nobody_write_is_refused_but_not_its_devices(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # root may always
+    for refuse, path in ((require_writable_folder, tmp_path), (require_writable_file, tmp_path / "a.wav")):
+        with pytest.raises(PermissionError, match="Permission denied"):
+            refuse(path)
+    require_writable_file(Path("/dev/null"))
