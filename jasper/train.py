@@ -38,7 +38,7 @@ from jasper.features_network import JasperFeatures
 from jasper.model import Jasper
 from jasper.training_forward import kernel_or, training_encoder
 
-HELD_OUT = 100  # recordings that are held out where no folder "val" says which
+HELD_OUT = 100  # recordings that are looked at; so many are held out where no folder "val" says which
 VALIDATION_BATCH = 16
 
 
@@ -75,6 +75,11 @@ class Targets:
             raise InputError(f"none of {len(rows)} recordings is up to {longest:g} s and as long as its text")
 
 
+def spread(members: np.ndarray, count: int) -> np.ndarray:
+    """So many of members [N], or all, evenly from the first to the last: of every part of a corpus some."""
+    return members[np.linspace(0, len(members) - 1, min(count, len(members))).astype(int)]
+
+
 class JasperTrainer(Trainer):
     """One network and AdamW, with CTC loss."""
 
@@ -95,7 +100,7 @@ class JasperTrainer(Trainer):
         held_out = recordings.held_out[usable]
         if not held_out.any():
             held_out = np.arange(len(usable)) % max(2, len(usable) // HELD_OUT) == 1
-        self.training, self.validation = usable[~held_out], usable[held_out][:HELD_OUT]
+        self.training, self.validation = usable[~held_out], spread(usable[held_out], HELD_OUT)
         if not len(self.training) or not len(self.validation):
             raise InputError(f"{args.corpus}: {len(usable)} recordings can be used; give at least two")
         self.networks = {"model": model}
