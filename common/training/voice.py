@@ -112,7 +112,8 @@ def folder_of(args: argparse.Namespace) -> Path:
 
 
 def models_of(args: argparse.Namespace) -> list[str]:
-    folder_of(args)  # before any checkpoint is read
+    if args.name:  # --print-hparams alone has none
+        folder_of(args)  # before any checkpoint is read
     given = [*map(parse_checkpoint, args.checkpoint)]
     given += [(None, path) for run in args.run for path in weights_of(run)]
     return [read_checkpoint(path, word).model for word, path in given]
