@@ -75,7 +75,7 @@ class Targets:
             raise InputError(f"none of {len(rows)} recordings is up to {longest:g} s and as long as its text")
 
 
-def spread(members: np.ndarray, count: int) -> np.ndarray:
+def evenly_chosen(members: np.ndarray, count: int) -> np.ndarray:
     """So many of members [N], or all, evenly from the first to the last: of every part of a corpus some."""
     return members[np.linspace(0, len(members) - 1, min(count, len(members))).astype(int)]
 
@@ -100,7 +100,7 @@ class JasperTrainer(Trainer):
         held_out = recordings.held_out[usable]
         if not held_out.any():
             held_out = np.arange(len(usable)) % max(2, len(usable) // HELD_OUT) == 1
-        self.training, self.validation = usable[~held_out], spread(usable[held_out], HELD_OUT)
+        self.training, self.validation = usable[~held_out], evenly_chosen(usable[held_out], HELD_OUT)
         if not len(self.training) or not len(self.validation):
             raise InputError(f"{args.corpus}: {len(usable)} recordings can be used; give at least two")
         self.networks = {"model": model}

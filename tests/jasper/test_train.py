@@ -29,7 +29,7 @@ from jasper.augment import (
 )
 from jasper.config import JasperConfig
 from jasper.features_network import JasperFeatures
-from jasper.train import JasperRecipe, JasperTrainer, main, spread
+from jasper.train import JasperRecipe, JasperTrainer, evenly_chosen, main
 
 RATE = 16000
 LETTERS = {"a": 300.0, "b": 700.0, "c": 1500.0, "d": 3000.0, "e": 5500.0}
@@ -166,9 +166,10 @@ def test_smearing_moves_features_towards_or_away_from_their_average_over_time():
 
 
 def test_what_is_looked_at_is_of_every_part():
-    assert spread(np.arange(228), 100)[[0, -1]].tolist() == [0, 227]
-    assert np.diff(spread(np.arange(228), 100)).max() == 3
-    assert spread(np.arange(3), 100).tolist() == [0, 1, 2] and not len(spread(np.arange(0), 100))
+    assert evenly_chosen(np.arange(228), 100)[[0, -1]].tolist() == [0, 227]
+    assert np.diff(evenly_chosen(np.arange(228), 100)).max() == 3
+    assert evenly_chosen(np.arange(3), 100).tolist() == [0, 1, 2]
+    assert not len(evenly_chosen(np.arange(0), 100))
 
 
 def test_masks_are_no_larger_than_they_may_be():

@@ -25,12 +25,13 @@ _CENTURY = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
 _SLASHED = re.compile(
     r"(w/o|w/in|w/out|w/|c/o|n/a|y/o|b/c|b/w|a/k/a|d/b/a|f/k/a|km/h|m/s)(?![/\w])|w/(?!/)", re.IGNORECASE
 )
-_SLASHED_WORDS = {"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old"}
-_SLASHED_WORDS |= {"w/out": "without", "w/in": "within", "b/c": "because", "b/w": "between"}
-_SLASHED_WORDS |= {"d/b/a": "doing business as"}
-_SLASHED_WORDS |= {"f/k/a": "formerly known as"}
+_SLASHED_WORDS = {
+    **{"w/o": "without", "w/": "with", "c/o": "care of", "n/a": "NA", "y/o": "year old"},
+    **{"w/out": "without", "w/in": "within", "b/c": "because", "b/w": "between"},
+    **{"a/k/a": "also known as", "d/b/a": "doing business as", "f/k/a": "formerly known as"},
+    **{"km/h": "kilometers per hour", "m/s": "meters per second"},
+}
 _SLASHED_LETTERS = re.compile(r"[A-Z](?:/[A-Z]){1,3}(?![\w/.'])")
-_SLASHED_WORDS |= {"a/k/a": "also known as", "km/h": "kilometers per hour", "m/s": "meters per second"}
 _BRACKETED_NUMBER = re.compile(r"\s\(\d")
 _NUMBERED_WITH_I = words("war part act book volume vol chapter scene phase type class world")
 _TITLES = {"Dr": "Doctor", "St": "Saint", "Mt": "Mount", "Prof": "Professor", "Ft": "Fort", "Sgt": "Sergeant"}
