@@ -150,6 +150,11 @@ class JasperConfig:
         frames = samples // self.hop_length + 1
         return frames if not self.pad_align else -(-frames // self.pad_align) * self.pad_align
 
+    def samples_within(self, frames: int) -> int:
+        """The most samples that `padded_frames` gives so many frames or fewer."""
+        align = max(1, self.pad_align)
+        return frames // align * align * self.hop_length - 1
+
     def steps(self, frames: int) -> int:
         """Outputs for so many frames of features."""
         for stride in self.strides:  # beside it a block keeps the length

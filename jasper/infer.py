@@ -45,7 +45,7 @@ class JasperRecogniser(Recogniser[JasperConfig]):
         return self.config.sampling_rate
 
     def longest_within(self, frames: int) -> int:
-        return max(1, frames - max(1, self.config.pad_align)) * self.config.hop_length
+        return max(1, self.config.samples_within(frames))
 
     def hear(self, audios: Sequence[np.ndarray]) -> list[Heard]:
         if self._graph is None:

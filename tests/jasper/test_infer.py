@@ -67,7 +67,18 @@ def test_buckets_give_the_same(source, audios):
         assert near(one.log_probs, other.log_probs)
     calls = {row["bucket"]: row["calls"] for row in bucketed.engines.report() if "encoder" in row["stage"]}
     assert calls == {"112": 3, "400": 1}
-    assert bucketed.longest_samples == (400 - 16) * 160
+    assert bucketed.longest_samples == 400 * 160 - 1
+
+
+@pytest.mark.parametrize("pad_align", [0, 8, 16])
+def test_engines_of_a_length_take_that_length(source, pad_align):
+    """As the benchmark builds them; the longest recording fits, and one sample more does not."""
+    config = replace(source.config, pad_align=pad_align)
+    for samples in (16_000, 112_000, 266_720, 266_721):
+        frames = config.padded_frames(samples)
+        longest = config.samples_within(frames)
+        assert longest >= samples and config.padded_frames(longest) == frames
+        assert config.padded_frames(longest + 1) > frames
 
 
 def test_without_masks_the_network_attends_to_padding(source, audios):
