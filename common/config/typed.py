@@ -179,6 +179,13 @@ def require_sizes(config: Any, may_be_zero: Sequence[str] = (), odd: Sequence[st
             raise InputError(f"{name} {value} must be odd, to keep the length")
 
 
+def require_shares(settings: Any) -> None:
+    """An InputError that names a field `..._share` that is not from 0 to 1."""
+    for name in (f.name for f in fields(settings) if f.name.endswith("_share")):
+        if not 0 <= getattr(settings, name) <= 1:
+            raise InputError(f"{name} must be a share from 0 to 1, not {getattr(settings, name):g}")
+
+
 def _whole_numbers(value: Any) -> list[int]:
     if isinstance(value, tuple):
         return [number for item in value for number in _whole_numbers(item)]

@@ -16,6 +16,7 @@ import torch
 from common.audio.contract import MelContract
 from common.cli.options import not_negative, positive
 from common.cli.parser import Parser
+from common.config.typed import require_shares
 from common.engines.cuda_graphs import capture
 from common.errors import InputError
 from common.files import written_whole
@@ -196,6 +197,9 @@ class Recipe:
     final_learning_rate: float
     warm_up_steps: int
     ema_decay: float
+
+    def __post_init__(self) -> None:
+        require_shares(self)
 
 
 class Trainer(ABC):

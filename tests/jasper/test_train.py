@@ -295,6 +295,14 @@ def test_recordings_that_do_not_fit_are_refused(monkeypatch, tmp_path):
         train(monkeypatch, tmp_path, tmp_path / "out", "--steps", 1)
 
 
+@pytest.mark.parametrize("setting", ["room_share=2", "smear_share=-0.1", "band_share=1.5"])
+def test_shares_are_from_0_to_1(monkeypatch, corpus, tmp_path, setting):
+    name, value = setting.split("=")
+    with pytest.raises(ValueError, match=f"{name} must be a share from 0 to 1, not {value}"):
+        train(monkeypatch, corpus, tmp_path / "out", "--steps", 1, "--set", setting)
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_published_recipes_say_what_nvidias_say():
     folder = Path(__file__).parents[2] / "hparams" / "jasper"
     published = sorted(folder.glob("train_10x5dr_*.yaml"))
