@@ -15,7 +15,7 @@ from common.audio.contract import MelContract
 from common.errors import InputError
 from common.weights import checkpoint as weights
 from hifigan.config import HifiganConfig
-from hifigan.model import HifiganGenerator
+from hifigan.source_filter import make_generator
 
 AUDIO_SETTINGS = ("sampling_rate", "filter_length", "hop_length", "win_length", "mel_fmin", "mel_fmax")
 # The original authors' names for them.
@@ -65,7 +65,7 @@ def load_checkpoint(
     stated, where = _find_config(content, path, config)
     sizes = _build_config(stated, state, where, path)
     weights.check_keys(
-        weights.expected_shapes(lambda: HifiganGenerator(sizes, weight_norm=False), path), state, path
+        weights.expected_shapes(lambda: make_generator(sizes, weight_norm=False), path), state, path
     )
     setup = content.get("train_setup")
     return weights.Checkpoint(

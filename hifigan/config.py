@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from common.audio.mel import OVERLAP
 from common.config.typed import require_sizes
 from common.errors import InputError
+
+PITCH_REACH = 4  # frames on each side that the pitch of a frame depends on
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,9 @@ class HifiganConfig:
     `resblock` "1" is the paper's two-convolution block (V1, V2), "2" the one-convolution block (V3).
     With `istft_n_fft` the head is an inverse STFT of windows of so many samples, `istft_hop_length` apart
     (iSTFTNet, arXiv:2203.02395), else the published convolution. `upsample_rates` and `istft_hop_length`
-    must multiply to the hop length of the mel contract.
+    must multiply to the hop length of the mel contract. With `source` the generator is that of
+    hifigan/source_filter.py: nothing is upsampled, and `shortest_period` and `longest_period` are the pitch's
+    limits in samples.
     """
 
     n_mel_channels: int = 80
@@ -28,9 +33,15 @@ class HifiganConfig:
     resblock_dilation_sizes: tuple[tuple[int, ...], ...] = ((1, 3, 5), (1, 3, 5), (1, 3, 5))
     istft_n_fft: int = 0  # 0: no inverse STFT
     istft_hop_length: int = 0
+    source: bool = False
+    noise_channels: int = 16  # beside the mel: what stays alike must not sound alike from frame to frame
+    pitch_channels: int = 128
+    pitch_bins: int = 128
+    shortest_period: int = 52  # samples
+    longest_period: int = 276
 
     def __post_init__(self) -> None:
-        require_sizes(self, may_be_zero=("istft_n_fft", "istft_hop_length"))
+        require_sizes(self, may_be_zero=("istft_n_fft", "istft_hop_length", "noise_channels"))
         if self.resblock not in ("1", "2"):
             raise InputError(f'resblock must be "1" or "2", not {self.resblock!r}')
         if len(self.upsample_rates) != len(self.upsample_kernel_sizes):
@@ -53,6 +64,7 @@ class HifiganConfig:
                 f"upsample_initial_channel {self.upsample_initial_channel} is halved at each of "
                 f"{len(self.upsample_rates)} stages and would reach zero"
             )
+        self._require_source()
         size, hop = self.istft_n_fft, self.istft_hop_length
         if bool(size) != bool(hop):
             raise InputError(
@@ -63,6 +75,24 @@ class HifiganConfig:
             raise InputError(
                 f"istft_n_fft {size} must be even and a multiple of istft_hop_length {hop}, at least twice "
                 "as long, so that windows overlap everywhere"
+            )
+
+    def _require_source(self) -> None:
+        if not self.source:
+            if not self.upsample_rates:
+                raise InputError("upsample_rates is empty: without source there must be a stage")
+            return
+        if self.upsample_rates or self.resblock != "2":
+            raise InputError('source: upsample_rates must be empty, and resblock "2"')
+        if self.istft_n_fft != OVERLAP * self.istft_hop_length or self.istft_hop_length % 2:
+            raise InputError(
+                f"source: istft_n_fft {self.istft_n_fft} must be {OVERLAP} times istft_hop_length "
+                f"{self.istft_hop_length}, which must be even"
+            )
+        if not 2 < self.shortest_period < self.longest_period:
+            raise InputError(
+                f"shortest_period {self.shortest_period} and longest_period {self.longest_period} must be in "
+                "order"
             )
 
     @property
@@ -82,6 +112,16 @@ def receptive_field(config: HifiganConfig) -> int:
     A chunk of mel with this much context on both sides (less only at the mel's ends, where the network pads
     with zeros) gives the same audio for its centre as the whole mel.
     """
+    reach = 0
+    for kernel, dilations in zip(config.resblock_kernel_sizes, config.resblock_dilation_sizes, strict=True):
+        # In block type 1 a convolution of dilation 1 follows each dilated one.
+        steps = sum(dilations) + (len(dilations) if config.resblock == "1" else 0)
+        reach = max(reach, (kernel - 1) // 2 * steps)
+    if (
+        config.source
+    ):  # the windows that overlap it; of each the pulses, or the first convolution and the blocks
+        around = OVERLAP // 2
+        return around + max(around + 1, 3 + reach)
     # [low, high]: the samples of one frame, traced back through every layer to the frames they depend on.
     low, high = 0, config.hop_length - 1
     if config.istft_n_fft:
@@ -89,11 +129,6 @@ def receptive_field(config: HifiganConfig) -> int:
         hop = config.istft_hop_length
         low, high = -((config.istft_n_fft - 1 - low) // hop), high // hop
     low, high = low - 3, high + 3  # conv_post, kernel 7
-    reach = 0
-    for kernel, dilations in zip(config.resblock_kernel_sizes, config.resblock_dilation_sizes, strict=True):
-        # In block type 1 a convolution of dilation 1 follows each dilated one.
-        steps = sum(dilations) + (len(dilations) if config.resblock == "1" else 0)
-        reach = max(reach, (kernel - 1) // 2 * steps)
     stages = list(zip(config.upsample_rates, config.upsample_kernel_sizes, strict=True))
     for rate, kernel in reversed(stages):
         padding = (kernel - rate) // 2

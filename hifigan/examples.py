@@ -18,7 +18,15 @@ def example_inputs(
         return denoiser_examples(config.hop_length, sizes, rng, masked)
     mel = rng.standard_normal((sizes["batch"], config.n_mel_channels, sizes["mel"]), np.float32)
     lengths = {"lengths": random_lengths(sizes["batch"], sizes["mel"], rng)} if masked else {}
-    return {"mel": mel * 2 - 5, **lengths}
+    inputs = {"mel": mel * 2 - 5, **lengths}
+    if config.source and stage.name.endswith("generator"):
+        shape = sizes["batch"], sizes["mel"]
+        phase = rng.uniform(0, 1, shape)
+        pitch = 1 / rng.uniform(config.shortest_period, config.longest_period, shape)
+        source = np.stack((phase, pitch), axis=1).astype(np.float32)
+        noise = rng.standard_normal((sizes["batch"], config.noise_channels, sizes["mel"]), np.float32)
+        inputs["source"] = np.concatenate((source, noise), axis=1)
+    return inputs
 
 
 EXAMPLES = ExampleInputs(example_inputs)

@@ -6,6 +6,8 @@ from common.audio.denoiser import vocoder_plan, vocoder_stages
 from common.stages import Dim, Stage, TensorSpec
 from hifigan.config import HifiganConfig
 
+SOURCE_FILTER = "hifigan.source_filter:SourceFilterGenerator"
+
 
 def stages(config: HifiganConfig) -> tuple[Stage, ...]:
     """The declarations for the generator of this size."""
@@ -13,6 +15,8 @@ def stages(config: HifiganConfig) -> tuple[Stage, ...]:
     mel = Dim("mel", 1, 640, 4096)
     hop = config.hop_length
     samples = Dim("samples", mel.min * hop, mel.typical * hop, mel.max * hop, of="mel", times=hop)
+    if config.source:
+        return source_stages(config, batch, mel, samples)
     generator = Stage(
         model="hifigan",
         name="generator",
@@ -26,9 +30,32 @@ def stages(config: HifiganConfig) -> tuple[Stage, ...]:
     return vocoder_stages(generator, hop)
 
 
+def source_stages(config: HifiganConfig, batch: Dim, mel: Dim, samples: Dim) -> tuple[Stage, ...]:
+    """Those of a generator with a source: the pitch of each frame, then audio of mel and source."""
+    mels = TensorSpec("mel", "float32", (batch, config.n_mel_channels, mel))
+    # In float32: phases count to a hundredth of a cycle of the highest harmonic.
+    everywhere = {"model": "hifigan", "network": SOURCE_FILTER, "float32_layers": ("*",)}
+    pitch = Stage(
+        name="pitch",
+        method="find_pitch",
+        inputs=(mels,),
+        outputs=(TensorSpec("pitch", "float32", (batch, mel)),),
+        **everywhere,
+    )
+    generator = Stage(
+        name="generator",
+        method="generate",
+        inputs=(mels, TensorSpec("source", "float32", (batch, 2 + config.noise_channels, mel))),
+        outputs=(TensorSpec("audio", "float32", (batch, samples)),),
+        **everywhere,
+    )
+    return (*vocoder_stages(generator, config.hop_length), pitch, pitch.masked())
+
+
 PLAN = vocoder_plan(
     stages,
     generator="trt_plugins.hifigan.engine:make_generator",
     denoiser="common.engines.padded:CapturedNetwork",
     layers=("conv_pre", "ups.*", "resblocks.*", "conv_post"),
+    first="pitch",
 )

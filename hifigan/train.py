@@ -1,6 +1,11 @@
 """Trains a HiFi-GAN generator: `python -m hifigan.train --corpus DIR --out DIR`.
 
 The losses and the discriminators are training/vocoder.py's. `--mels` fine-tunes on predicted mels.
+
+A generator with a source is trained in two runs on a corpus with sources (prepare_corpus.py --sources). The
+first (`--hparam hparams/hifigan/train_source.yaml`) regresses the teacher's harmonic part, and its audio by
+mel losses; the second (`--hparam hparams/hifigan/train_source_adversarial.yaml --init RUN/last.pt`) has
+discriminators too.
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
@@ -9,22 +14,52 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
     run_command("hifigan.train")
 
 import argparse
+import math
+from dataclasses import dataclass
+from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from common.training.corpus.batches import Segments
+from common.training.corpus.sources import SourcedSegments
 from common.training.loop import adamw, autocast, run_training
-from common.training.vocoder import VocoderRecipe, VocoderTrainer, load_segments, vocoder_parser
+from common.training.vocoder import (
+    VocoderRecipe,
+    VocoderTrainer,
+    load_segments,
+    set_gradients,
+    vocoder_parser,
+)
 from common.weights.voices import ModelSource
+from hifigan.infer import source_of
 from hifigan.model import HifiganGenerator
+from hifigan.source_filter import SourceFilterGenerator, centred, make_generator
 
-RECIPE = VocoderRecipe
+
+@dataclass(frozen=True)
+class HifiganRecipe(VocoderRecipe):
+    """The rest is for generators with a source, on a corpus with sources."""
+
+    adversarial: bool = True
+    edge_segments: int = 0  # of a batch that begin with an utterance, and as many that end with one
+    phase_loss_weight: float = 0.0
+    part_loss_weight: float = 0.0  # of the mel losses of the harmonic part and of the rest
+    pitch_loss_weight: float = 0.0
+
+
+RECIPE = HifiganRecipe
+PHASE_WINDOWS = 512, 1024, 2048
+SEMITONES = 12 / math.log(2)  # in a unit of the natural logarithm
+ENTROPY_WEIGHT = 0.3
+# Frames that are fainter, or less harmonic, hardly say a pitch.
+FAINT, FAINT_WEIGHT = 1e-5, 0.03
 
 
 class HifiganTrainer(VocoderTrainer):
     def __init__(self, args: argparse.Namespace, segments: Segments, start: ModelSource | None = None):
-        model = HifiganGenerator(args.built[0], weight_norm=start is None)
+        model = make_generator(args.built[0], weight_norm=start is None)
         if start:  # its weights are folded
             model.load_state_dict({name: torch.from_numpy(value) for name, value in start.state.items()})
             model.add_weight_norm()
@@ -35,23 +70,131 @@ class HifiganTrainer(VocoderTrainer):
             for name, network in (("discriminator", self.discriminators), ("generator", self.model))
         }
 
-    def generate(self, model: HifiganGenerator, mel: Tensor) -> Tensor:
-        """The last convolution is in float32."""
+    def generate(self, model: HifiganGenerator | SourceFilterGenerator, mel: Tensor) -> Tensor:
+        """The last convolution is in float32. A source is that of the pitch that the network finds."""
+        if isinstance(model, HifiganGenerator):
+            with autocast(self.device):
+                features = model.body(mel)
+            return model.head(features.float())
+        with torch.no_grad():
+            source = with_noise(source_of(model.find_pitch(mel)[0], self.contract.hop_length), model)
         with autocast(self.device):
-            features = model.body(mel)
-        return model.head(features.float())
+            features = model.body(mel, source)
+        return model.head(features.float(), source)[0][:, None]
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
         """Mel loss of the averaged generator on the held-out mel and audio."""
         mel, audio = self.held_out
-        return {"validation_mel": self.mel_loss(self.shipped_model()(mel), audio).item()}
+        return {"validation_mel": self.mel_loss(self.generate(self.shipped_model(), mel), audio).item()}
+
+
+class SourceFilterTrainer(HifiganTrainer):
+    """A generator with a source, from the teacher's pulses; the pitch is learned beside."""
+
+    def generate_parts(self, mel: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
+        """Audio and its harmonic part, (B, 1, S)."""
+        source = with_noise(source, self.model)
+        with autocast(self.device):
+            features = self.model.body(mel, source)
+        audio, harmonic = self.model.head(features.float(), source, apart=True)
+        return audio[:, None], harmonic[:, None]
+
+    def step(
+        self, key: object, mel: Tensor, audio: Tensor, source: Tensor, voiced: Tensor, harmonic: Tensor
+    ) -> dict[str, Tensor]:
+        """One update: source (B, 2, T), voiced (B, T), the others as everywhere."""
+        recipe = self.recipe
+        made, tone = map(self.judged, self.generate_parts(mel, source))
+        true, true_tone = self.judged(audio), self.judged(harmonic)
+        losses = self.losses(made, true) if recipe.adversarial else {"mel": self.mel_loss(made, true)}
+        generator = losses.pop("generator", recipe.mel_loss_weight * losses["mel"])
+        losses["phase"] = phase_loss(tone, true_tone)
+        parts = self.mel_loss(tone, true_tone) + self.mel_loss(made - tone, true - true_tone)
+        losses["pitch"] = pitch_loss(self.model, mel, source[:, 1], pitch_weight(audio, harmonic, voiced))
+        generator = generator + recipe.phase_loss_weight * losses["phase"] + recipe.part_loss_weight * parts
+        generator = generator + recipe.pitch_loss_weight * losses["pitch"]
+        if recipe.adversarial:
+            set_gradients([*self.discriminators.parameters()], losses["discriminator"], keep_graph=True)
+        set_gradients(self.parameters, generator)
+        self.update()
+        return {name: loss.detach() for name, loss in losses.items()}
+
+    def judged(self, audio: Tensor) -> Tensor:
+        """Of the segments at an utterance's ends these ends, of all others the middle."""
+        size, count = self.recipe.judged_frames * self.contract.hop_length, self.recipe.edge_segments
+        begun, ended, others = audio[:count], audio[count : 2 * count], audio[2 * count :]
+        return torch.cat((begun[:, :, :size], ended[:, :, -size:], super().judged(others)))
+
+
+def with_noise(source: Tensor, model: SourceFilterGenerator) -> Tensor:
+    """Phase and pitch (B, 2, T) with new noise beside them (B, 2 + noise_channels, T)."""
+    count = model.config.noise_channels
+    noise = torch.randn(source.shape[0], count, source.shape[2], device=source.device)
+    return torch.cat((source, noise), dim=1)
+
+
+def phase_loss(made: Tensor, true: Tensor) -> Tensor:
+    """Mean absolute difference of complex spectra (B, 1, S), their magnitudes raised to the power of 0.3.
+
+    So weak harmonics count too, as in the enhancement of speech (Wilson and others 2018, arXiv:1811.08521).
+    """
+    total = made.new_zeros(())
+    for size in PHASE_WINDOWS:
+        window = torch.hann_window(size, device=made.device)
+        both = torch.cat((made, true))[:, 0]
+        spectra = torch.stft(
+            both, size, size // 4, window=window / window.sum().sqrt(), center=False, return_complex=True
+        )
+        power = spectra.real.square() + spectra.imag.square() + 1e-7
+        mine, theirs = (torch.view_as_real(spectra) * power.pow(-0.35)[..., None]).chunk(2)
+        total = total + (mine - theirs).abs().mean()
+    return total / len(PHASE_WINDOWS)
+
+
+def pitch_weight(audio: Tensor, harmonic: Tensor, voiced: Tensor) -> Tensor:
+    """How much each frame's pitch counts (B, T): where most of the sound (B, 1, S) is the harmonic part."""
+    hop = audio.shape[2] // voiced.shape[1]
+
+    def power(x: Tensor) -> Tensor:
+        return F.avg_pool1d(F.pad(x.square(), (hop // 2, hop // 2)), 2 * hop, hop)[:, 0]
+
+    tone, rest = power(harmonic), power(audio - harmonic)
+    return voiced * (FAINT_WEIGHT + (tone > 3 * rest) * (tone > FAINT))
+
+
+def pitch_loss(model: SourceFilterGenerator, mel: Tensor, pitch: Tensor, weight: Tensor) -> Tensor:
+    """Of the pitch (B, T) in cycles a sample that the network finds in the mel: semitones off, semitones off
+    in steps from frame to frame (jitter is heard), and the cross entropy of its distribution.
+    """
+    with torch.autocast(mel.device.type, enabled=False):
+        network = model.pitch
+        logits = network.logits(centred(mel))
+        found, wanted = network.mean(logits), pitch.log()
+        width = network.places[1] - network.places[0]
+        target = torch.exp(-0.5 * ((wanted[:, None] - network.places[:, None]) / width).square()) + 1e-8
+        entropy = -(target / target.sum(1, keepdim=True) * logits.log_softmax(1)).sum(1)
+        off, pairs = found - wanted, weight[:, 1:] * weight[:, :-1]
+        semitones = _mean(off.abs(), weight) + _mean((off[:, 1:] - off[:, :-1]).abs(), pairs)
+        return SEMITONES * semitones + ENTROPY_WEIGHT * _mean(entropy, weight)
+
+
+def _mean(values: Tensor, weight: Tensor) -> Tensor:
+    return (values * weight).sum() / weight.sum().clamp(min=1)
 
 
 def make_trainer(args: argparse.Namespace, start: ModelSource | None = None) -> HifiganTrainer:
+    config, recipe = args.built[0], args.built[2]
+    if config.source and start is None:
+        segments = load_segments(args, partial(SourcedSegments, edges=recipe.edge_segments))
+        return SourceFilterTrainer(args, segments)
     return HifiganTrainer(args, load_segments(args), start)
 
 
 def main() -> None:
-    args = vocoder_parser("hifigan", VocoderRecipe).parse_args()
+    args = vocoder_parser("hifigan", HifiganRecipe).parse_args()
     run_training(args, make_trainer(args), log_every=500)
+
+
+if __name__ == "__main__":
+    main()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from common.arrays import Array, to_device
+from collections.abc import Sequence
+
+from common.arrays import Array, concatenate, to_device
 from common.speech import Controls
 from common.synthesis.stage_engines import StageEngines
 from common.synthesis.vocoder import Excerpts, Vocoder
@@ -33,7 +35,7 @@ class WaveglowVocoder(Vocoder[WaveglowConfig]):
             longest = min(longest, max(CHUNK, CONTEXTS * self.context))
         return longest
 
-    def excerpts(self, frames: int, controls: Controls) -> Excerpts:
+    def excerpts(self, mel: Array, controls: Controls) -> Excerpts:
         """Noise that depends on the seed alone, not on the chunks nor on what else is in a batch."""
         sigma = self.sigma if controls.sigma is None else controls.sigma
 
@@ -42,3 +44,7 @@ class WaveglowVocoder(Vocoder[WaveglowConfig]):
             return {"z": scale_noise(to_device(drawn, self.generator.device), self.config, sigma)}
 
         return excerpt
+
+    def beside(self, mel: Array, lengths: Array, controls: Sequence[Controls]) -> dict[str, Array]:
+        drawn = {one: self.excerpts(mel, one)(0, mel.shape[2]) for one in dict.fromkeys(controls)}
+        return {"z": concatenate([drawn[one]["z"] for one in controls])}

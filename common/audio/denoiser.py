@@ -59,24 +59,33 @@ def vocoder_stages(generator: Stage, hop_length: int) -> tuple[Stage, ...]:
 
 
 def vocoder_plan(
-    stages: Callable[[Any], tuple[Stage, ...]], generator: str, denoiser: str, layers: tuple[str, ...]
+    stages: Callable[[Any], tuple[Stage, ...]],
+    generator: str,
+    denoiser: str,
+    layers: tuple[str, ...],
+    first: str = "",
 ) -> StagePlan:
     """The plan of a vocoder whose stages are `vocoder_stages`, and the engines of two on kernels.
 
-    On kernels lengths are padded, so that few CUDA graphs do for all: the masked stages run.
+    On kernels lengths are padded, so that few CUDA graphs do for all: the masked stages run. `first` names a
+    stage that comes before the generator in some configurations.
     """
+    whole, masked = ((first,), (f"masked_{first}",)) if first else ((), ())
     return StagePlan(
         stages=stages,
         # Padded mels (buckets) are masked by their lengths, so that padding changes no sample; it takes time.
         forms={
-            "whole": ("generator", "denoiser"),
-            "masked": ("masked_generator", "masked_denoiser"),
-            "unmasked": ("generator", "masked_denoiser"),
+            "whole": (*whole, "generator", "denoiser"),
+            "masked": (*masked, "masked_generator", "masked_denoiser"),
+            "unmasked": (*whole, "generator", "masked_denoiser"),
         },
         default="whole",
         bucketed="masked",
         bucketed_unmasked="unmasked",
-        kernels={**dict.fromkeys(("generator", "masked_generator"), generator), "masked_denoiser": denoiser},
+        kernels={
+            **dict.fromkeys(("generator", "masked_generator"), generator),
+            **dict.fromkeys(("masked_denoiser", *masked), denoiser),
+        },
         on_cuda="masked",
         kernels_together=True,
         layers=layers,

@@ -77,9 +77,13 @@ class Vocoder(Driver[Config]):
     def batch_key(self, controls: Controls) -> Hashable:
         return self._strength(controls) > 0  # whether the stage "denoiser" runs
 
-    def excerpts(self, frames: int, controls: Controls) -> Excerpts:
-        """What the generator takes beside the mel, of so many frames."""
+    def excerpts(self, mel: Array, controls: Controls) -> Excerpts:
+        """What the generator takes beside a mel [1, n_mels, T_mel] of any length."""
         return lambda first, last: {}
+
+    def beside(self, mel: Array, lengths: Array, controls: Sequence[Controls]) -> dict[str, Array]:
+        """The same for a padded batch [B, n_mels, T_mel] that fits the stage; `lengths` are [B]."""
+        return {}
 
     @property
     def bias(self) -> Array:
@@ -156,8 +160,7 @@ class Vocoder(Driver[Config]):
         device, frames = self.generator.device, mels[0].shape[1]
         lengths = to_device(np.array([mel.shape[1] for mel in mels]), device)
         mel = pad_rows([to_device(mel, device) for mel in mels], len(mels), frames)
-        made = {one: self.excerpts(frames, one)(0, frames) for one in dict.fromkeys(controls)}
-        others = {name: concatenate([made[one][name] for one in controls]) for name in made[controls[0]]}
+        others = self.beside(mel, lengths, controls)
         audio = self.generator(mel=mel, lengths=lengths, **others)["audio"]
         strengths = [self._strength(one) for one in controls]
         if any(strengths):
@@ -267,7 +270,7 @@ class Vocoder(Driver[Config]):
         mel = to_device(mel, self.generator.device)
         frames = mel.shape[2]
         windows = self._windows(frames, sizes, OVERLAP if strength else 0)
-        return Chunks(mel, self.excerpts(frames, controls), strength, windows, self._make_chunk)
+        return Chunks(mel, self.excerpts(mel, controls), strength, windows, self._make_chunk)
 
     def _windows(self, frames: int, sizes: ChunkSizes, margin: int) -> Iterator[Window]:
         """Of all chunks. A denoised sample depends on every window that holds it, `margin` on each side."""

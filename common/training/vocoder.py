@@ -7,7 +7,7 @@ complex, as in EnCodec's (arXiv:2210.13438), which sees phases too.
 
 import argparse
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -225,7 +225,7 @@ def vocoder_parser(model: str, recipe: type) -> Parser:
     return parser
 
 
-def load_segments(args: argparse.Namespace) -> Segments:
+def load_segments(args: argparse.Namespace, make: Callable[..., Segments] = Segments) -> Segments:
     torch.backends.cudnn.benchmark = True
     device = start(args)
-    return Segments(args.corpus, args.built[1], args.mels, device)
+    return make(args.corpus, args.built[1], args.mels, device)

@@ -107,11 +107,19 @@ class Segments:
                 f"{self.validation_frames} more that validate"
             )
         while True:
-            starts = torch.randint(0, limit, size, device=device, generator=random)
+            starts = self.draw_starts(batch_size, frames, limit, random)
             source = torch.randint(1, max(2, len(self.mels)), size, device=device, generator=random)
             true = torch.rand(size, device=device, generator=random) >= predicted_share
             mel, audio = self.cut(starts, frames, torch.where(true, 0, source))
-            yield "segment", {"mel": mel, "audio": audio}
+            yield "segment", {"mel": mel, "audio": audio, **self.beside(starts, frames)}
+
+    def draw_starts(self, count: int, frames: int, limit: int, random: torch.Generator) -> Tensor:
+        """The first frames (count,) of a batch's segments, below `limit`."""
+        return torch.randint(0, limit, (count,), device=self.device, generator=random)
+
+    def beside(self, starts: Tensor, frames: int) -> dict[str, Tensor]:
+        """What a batch has beside mel and audio."""
+        return {}
 
 
 @dataclass(frozen=True, eq=False)  # compared by identity: a bucket is the key of its CUDA graph

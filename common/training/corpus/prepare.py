@@ -27,6 +27,7 @@ from common.training.corpus.dataset import (
 from common.training.corpus.intonation import asks_yes_or_no
 from common.training.corpus.pitch import pitch_per_symbol
 from common.training.corpus.processes import in_processes
+from common.training.corpus.sources import FOLDER
 from common.training.corpus.texts import extra_sentences
 
 
@@ -75,9 +76,9 @@ def line_symbols(frontend, text: str) -> tuple[list[str], np.ndarray]:
 _worker: dict = {}
 
 
-def _start_worker(folder: Path, speak: bool, label: bool) -> None:
+def _start_worker(folder: Path, speak: bool, label: bool, sources: bool = False) -> None:
     _worker.clear()
-    _worker.update(folder=folder, frontend=get_frontend("english"))
+    _worker.update(folder=folder, frontend=get_frontend("english"), sources=sources)
     if label:
         from common.training.corpus.alignment import Aligner
 
@@ -93,7 +94,12 @@ def _speak(line: NamedText, symbols: list[str]) -> np.ndarray:
     import soundfile
 
     seed = zlib.crc32(line.name.encode())
-    audio = _worker["teacher"].speak(symbols, RATE, seed, rises=asks_yes_or_no(line.text))
+    how = symbols, RATE, seed, asks_yes_or_no(line.text)
+    if _worker["sources"]:
+        audio, source = _worker["teacher"].speak_with_source(*how)
+        source.save(_worker["folder"], line.name)
+    else:
+        audio = _worker["teacher"].speak(*how)
     soundfile.write(_worker["folder"] / "wavs" / f"{line.name}.wav", audio, RATE, subtype="PCM_16")
     return audio
 
@@ -116,15 +122,19 @@ def _label(line: NamedText) -> tuple[np.ndarray, np.ndarray, np.ndarray] | str:
         return str(error)
 
 
-def prepare(folder: Path, lines: list[NamedText], speak: bool, workers: int) -> Labels:
+def prepare(folder: Path, lines: list[NamedText], speak: bool, workers: int, sources: bool = False) -> Labels:
     """Labels every line (speaking it first when `speak`), writes labels.npz and, when speaking, metadata.csv.
+
+    With `sources` the teacher's harmonic sources are kept too (`common.training.corpus.sources`).
 
     A line gets its symbols, durations (forced alignment) and pitch (WORLD's DIO with StoneMask).
     Lines that fail are left out and listed in failed.txt with the reason.
     """
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
+    if sources:
+        (folder / FOLDER).mkdir(exist_ok=True)
     rows, failed = [], []
-    results = in_processes(_label, lines, workers, "labelling", _start_worker, folder, speak, True)
+    results = in_processes(_label, lines, workers, "labelling", _start_worker, folder, speak, True, sources)
     for line, result in zip(lines, results, strict=True):
         if isinstance(result, str):
             failed.append(f"{line.name}|{result}")
@@ -146,12 +156,15 @@ def _respeak(job: tuple[NamedText, np.ndarray]) -> int:
     return len(_speak(line, [_worker["frontend"].symbols[i] for i in ids])) // HOP
 
 
-def respeak(folder: Path, workers: int) -> None:
+def respeak(folder: Path, workers: int, sources: bool = False) -> None:
     """Makes the wavs of an existing labels.npz again; InputError where the teacher's timing is another."""
     labels = load_labels(folder)
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
+    if sources:
+        (folder / FOLDER).mkdir(exist_ok=True)
     jobs = list(zip(map(NamedText, labels.names, labels.texts), labels.ids, strict=True))
-    frames = list(in_processes(_respeak, jobs, workers, "speaking", _start_worker, folder, True, False))
+    how = folder, True, False, sources
+    frames = list(in_processes(_respeak, jobs, workers, "speaking", _start_worker, *how))
     different = int((np.array(frames) != labels.frames).sum())
     if different:
         raise InputError(
@@ -179,12 +192,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="with --transcripts: add words, questions, dialogue, lists, numbers, names",
     )
     option("--respeak", action="store_true", help="let the teacher make the wavs of an existing labels.npz")
+    option(
+        "--sources", action="store_true", help="keep the teacher's harmonic sources, for HiFi-GAN's source"
+    )
     option("--limit", type=int, help="use the first N lines only")
     option("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
     args = parser.parse_args(argv)
 
+    if args.sources and not (args.respeak or args.transcripts):
+        raise InputError("--sources are the teacher's: give --transcripts or --respeak too")
     if args.respeak:
-        respeak(args.corpus, args.workers)
+        respeak(args.corpus, args.workers, args.sources)
         return
     if args.transcripts:
         lines = read_transcripts(args.transcripts)
@@ -198,6 +216,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         lines = read_metadata(args.corpus)
     if args.limit:
         lines = lines[:: max(1, len(lines) // args.limit)][: args.limit]
-    labels = prepare(args.corpus, lines, speak=args.transcripts is not None, workers=args.workers)
+    speak = args.transcripts is not None
+    labels = prepare(args.corpus, lines, speak, args.workers, args.sources)
     hours = labels.frames.sum() * HOP / RATE / 3600
     print(f"{len(labels.names)} of {len(lines)} lines labelled, {hours:.2f} h in {args.corpus}")

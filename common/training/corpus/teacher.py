@@ -12,6 +12,7 @@ import numpy as np
 from common.errors import InputError
 from common.training.corpus.alignment import speech_bounds
 from common.training.corpus.intonation import with_rise
+from common.training.corpus.sources import Source, teacher_source
 
 LEAD, TAIL = 0.10, 0.14  # seconds of silence kept before and after the speech
 GAIN = 1.4  # the teacher speaks at -26.7 dBFS with peaks below 0.65
@@ -88,28 +89,46 @@ class Teacher:
 
         `rises`: its pitch rises from the last stressed vowel on, as a yes/no question's does.
         """
+        return self._speak(symbols, rate, seed, rises)[0]
+
+    def speak_with_source(
+        self, symbols: Sequence[str], rate: int, seed: int, rises: bool = False
+    ) -> tuple[np.ndarray, Source]:
+        """The same, and its harmonic source."""
+        audio, spectra, first = self._speak(symbols, rate, seed, rises)
+        return audio, teacher_source(spectra, first, len(audio), rate, GAIN, self.voice.sample_rate)
+
+    def _speak(
+        self, symbols: Sequence[str], rate: int, seed: int, rises: bool
+    ) -> tuple[np.ndarray, list[np.ndarray], int]:
+        """The audio, what the network said of all of it, and the sample that was left of it first."""
         import soxr
-
-        phonemes = to_misaki(symbols).strip()
-        speak = self._speak_rising if rises else self.voice.from_phonemes
-        audio = speak(phonemes, seed=seed)
-        audio = soxr.resample(audio, self.voice.sample_rate, rate).astype(np.float32)
-        begin, end = speech_bounds(audio, rate)
-        spoken = audio[max(0, int((begin - LEAD) * rate)) : int((end + TAIL) * rate)]
-        return np.clip(spoken * GAIN, -0.99, 0.99)
-
-    def _speak_rising(self, phonemes: str, seed: int) -> np.ndarray:
         from hibari import dsp
 
+        phonemes = to_misaki(symbols).strip()
+        spectra = self._rising(phonemes) if rises else self._plain(phonemes)
+        audio = dsp.synth(*spectra, np.random.default_rng(seed))
+        audio = soxr.resample(audio, self.voice.sample_rate, rate).astype(np.float32)
+        begin, end = speech_bounds(audio, rate)
+        first = max(0, int((begin - LEAD) * rate))
+        return np.clip(audio[first : int((end + TAIL) * rate)] * GAIN, -0.99, 0.99), spectra, first
+
+    def _inputs(self, phonemes: str) -> dict[str, np.ndarray]:
+        return {"ids": np.array([self.voice.ids(phonemes)], np.int64), "speed": np.ones(1, np.float32)}
+
+    def _plain(self, phonemes: str) -> list[np.ndarray]:
+        return [np.asarray(one)[0] for one in self.voice.sess.run(None, self._inputs(phonemes))]
+
+    def _rising(self, phonemes: str) -> list[np.ndarray]:
         spoken = [c for c in phonemes if c in self.voice.vocab]
         first, last = rising_part(spoken)
-        inputs = {"ids": np.array([self.voice.ids(phonemes)], np.int64), "speed": np.ones(1, np.float32)}
+        inputs = self._inputs(phonemes)
         predict, decode = self._stages
         pitch, durations = map(np.asarray, predict.run([PITCH, DURATIONS], inputs))
         ends = FRAMES * durations.reshape(-1).round().astype(int).cumsum()  # [0] is that of a pad
         pitch = with_rise(pitch[0], ends[first], ends[last + 1])
         spectra = decode.run(None, inputs | {PITCH: pitch[None]})
-        return dsp.synth(*(np.asarray(one)[0] for one in spectra), pitch, np.random.default_rng(seed))
+        return [*(np.asarray(one)[0] for one in spectra), pitch]
 
     @cached_property
     def _stages(self):

@@ -1,0 +1,205 @@
+"""A HiFi-GAN generator with a harmonic source: pulses at the mel's pitch, in filters at the rate of frames.
+
+Source and filters as in neural source-filter models (Wang, Takaki and Yamagishi 2019, arXiv:1904.12088), with
+HiFi-GAN's residual blocks and an inverse STFT (HiFTNet; Li, Han, Jiang and Mesgarani 2023, arXiv:2309.09493):
+
+    spectrum = exp(a) e^(i theta) STFT(pulses) + exp(r) e^(i phi)
+
+Shape letters: B batch, C channels, T mel frames, K bins, S audio samples.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations, parametrize
+
+from common.audio.fourier_network import WindowedFourier
+from common.audio.mel import OVERLAP
+from hifigan.config import HifiganConfig
+from hifigan.model import LEAKY_SLOPE, HifiganGenerator, ResBlock2, keep, sample_mask
+
+# Padding is zeros, so that zero is to be silence: the least log mel of HiFi-GAN's framing, log(1e-5).
+SILENCE, SCALE = math.log(1e-5), 0.2
+LARGEST_LOG_MAGNITUDE = 5.0
+FIRST_LOG_MAGNITUDES = -4.0, -5.0  # of the filter and of the free spectrum before training
+HIGHEST = 0.499  # cycles a sample: no harmonic is above
+LOWEST = 1e-4  # cycles a sample, of what stands behind an item's end
+STEEP = 1e-3  # sine below which the sum of all harmonics is their number
+MAPS = 4  # log magnitude and phase of the filter, and of the free spectrum
+
+
+class PitchNetwork(nn.Module):
+    """mel -> the pitch of each frame, the mean of a distribution over logarithmic bins."""
+
+    places: Tensor
+
+    def __init__(self, config: HifiganConfig) -> None:
+        super().__init__()
+        channels = config.pitch_channels
+        self.pre = nn.Conv1d(config.n_mel_channels, channels, 3, padding=1)
+        self.convs = nn.ModuleList(nn.Conv1d(channels, channels, 3, dilation=d, padding=d) for d in (1, 2))
+        self.post = nn.Conv1d(channels, config.pitch_bins, 1)
+        ends = (-math.log(period) for period in (config.longest_period, config.shortest_period))
+        places = np.linspace(*ends, config.pitch_bins, dtype=np.float32)
+        self.register_buffer("places", torch.from_numpy(places), persistent=False)
+
+    def logits(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Mel less SILENCE, scaled (B, n_mels, T) -> (B, bins, T)."""
+        x = keep(self.pre(x), mask)
+        for conv in self.convs:
+            x = keep(x + conv(F.leaky_relu(x, LEAKY_SLOPE)), mask)
+        return self.post(F.leaky_relu(x, LEAKY_SLOPE))
+
+    def mean(self, logits: Tensor) -> Tensor:
+        """(B, bins, T) -> the logarithm of cycles a sample (B, T)."""
+        return (logits.softmax(1) * self.places[:, None]).sum(1)
+
+
+class SourceFilterGenerator(nn.Module):
+    """The generator of a configuration with `source`. Weight norm as in `HifiganGenerator`."""
+
+    turns: Tensor
+
+    def __init__(self, config: HifiganConfig, weight_norm: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        channels = config.upsample_initial_channel
+        self.conv_pre = nn.Conv1d(config.n_mel_channels + config.noise_channels, channels, 7, padding=3)
+        sizes = zip(config.resblock_kernel_sizes, config.resblock_dilation_sizes, strict=True)
+        self.resblocks = nn.ModuleList(ResBlock2(channels, *size) for size in sizes)
+        bins = config.istft_n_fft // 2 + 1
+        self.conv_post = nn.Conv1d(channels, MAPS * bins, 1)
+        self.pitch = PitchNetwork(config)
+        self.fourier = WindowedFourier(config.istft_hop_length)
+        turns = np.where(self.fourier.mirrored, -math.pi, math.pi).astype(np.float32)[:, None]
+        self.register_buffer("turns", torch.from_numpy(turns), persistent=False)
+        first = torch.zeros(MAPS, bins)
+        first[0], first[2] = (torch.tensor(value) for value in FIRST_LOG_MAGNITUDES)
+        self.conv_post.bias.data.copy_(first.flatten())
+        if weight_norm:
+            self.add_weight_norm()
+
+    def _convolutions(self) -> list[nn.Module]:
+        return [self.conv_pre, *(conv for block in self.resblocks for conv in block.convs), self.conv_post]
+
+    def add_weight_norm(self) -> None:
+        """Splits plain `.weight` parameters into length and direction, in place."""
+        for conv in self._convolutions():
+            parametrizations.weight_norm(conv, dim=0)
+
+    def remove_weight_norm(self) -> SourceFilterGenerator:
+        """Folds the weight norm into plain `.weight` parameters, in place; returns the network."""
+        for conv in self._convolutions():
+            if parametrize.is_parametrized(conv, "weight"):
+                parametrize.remove_parametrizations(conv, "weight")
+        return self
+
+    def body(self, mel: Tensor, source: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """mel (B, n_mels, T), source (B, 2 + noise_channels, T) -> features (B, C, T).
+
+        `lengths` (B,), if given, masks padding.
+        """
+        mask = None if lengths is None else sample_mask(lengths, mel)
+        x = torch.cat((centred(mel), source[:, 2:]), dim=1)
+        x = keep(self.conv_pre(keep(x, mask)), mask)
+        total = self.resblocks[0](x, mask)
+        for block in self.resblocks[1:]:
+            total = total + block(x, mask)
+        return total / len(self.resblocks)
+
+    def head(
+        self, features: Tensor, source: Tensor, lengths: Tensor | None = None, apart: bool = False
+    ) -> tuple[Tensor, ...]:
+        """Features (B, C, T) and source -> audio (B, S), and with `apart` the harmonic part of it (B, S).
+
+        In float32: phases count to a hundredth of a cycle of the highest harmonic.
+        """
+        fourier, frames = self.fourier, features.shape[2]
+        maps = self.conv_post(F.leaky_relu(features, LEAKY_SLOPE)).unflatten(1, (MAPS, -1))
+        a, theta, r, phi = maps[:, :, fourier.bins].unbind(1)
+        mask = None if lengths is None else sample_mask(lengths, features)
+        wave = pulses(source[:, :2], fourier.hop, mask)
+        inside = None if lengths is None else sample_mask(lengths * fourier.hop, wave[:, None])[:, 0]
+        wave = keep(wave, inside)
+        tables = fourier.tables()
+        before = (fourier.size - fourier.hop) // 2  # a frame's window is centred over its own hop
+        hops = F.pad(wave, (before, before)).unflatten(1, (-1, fourier.hop // 2))
+        hops = hops.flatten(1).unflatten(1, (frames + OVERLAP - 1, fourier.hop))
+        real, imaginary = fourier.spectra(hops, tables).unbind(1)
+        theta, phi = self.turns * theta.tanh(), self.turns * phi.sin()
+        gain = a.clamp(max=LARGEST_LOG_MAGNITUDE).exp() * (4 / fourier.size)  # of a cosine's peak, 1
+        size = r.clamp(max=LARGEST_LOG_MAGNITUDE).exp()
+        if mask is not None:
+            gain, size = gain * mask, size * mask
+        across, along = gain * theta.cos(), gain * theta.sin()
+        tone = torch.stack((real * across - imaginary * along, real * along + imaginary * across), dim=1)
+        free = torch.stack((size * phi.cos(), size * phi.sin()), dim=1)
+        made = torch.cat((tone + free, tone)) if apart else tone + free
+        total = fourier.overlapped(made * fourier.counts[:, None], tables).flatten(1)
+        audio = total[:, before : before + frames * fourier.hop] / fourier.weight
+        audio, *parts = audio.chunk(2) if apart else (audio,)
+        return (keep(audio, inside), *parts)
+
+    def find_pitch(self, mel: Tensor, lengths: Tensor | None = None) -> tuple[Tensor]:
+        """The stage "pitch": mel (B, n_mels, T) -> cycles a sample (B, T)."""
+        mask = None if lengths is None else sample_mask(lengths, mel)
+        return (self.pitch.mean(self.pitch.logits(keep(centred(mel), mask), mask)).exp(),)
+
+    def generate(self, mel: Tensor, source: Tensor, lengths: Tensor | None = None) -> tuple[Tensor]:
+        """The stage "generator": mel (B, n_mels, T), source (B, 2 + noise_channels, T) -> audio (B, T * hop).
+
+        The source is the phase at each frame's centre in cycles, less the whole ones, the pitch there in
+        cycles a sample, and noise of mean 0 and variance 1. "masked_generator" takes `lengths` (B,) too: each
+        item's audio then equals that of the item alone.
+        """
+        return (self.head(self.body(mel, source, lengths), source, lengths)[0],)
+
+
+def make_generator(
+    config: HifiganConfig, weight_norm: bool = True
+) -> HifiganGenerator | SourceFilterGenerator:
+    """The network of a configuration."""
+    return (SourceFilterGenerator if config.source else HifiganGenerator)(config, weight_norm)
+
+
+def centred(mel: Tensor) -> Tensor:
+    return (mel - SILENCE) * SCALE
+
+
+def pulses(source: Tensor, hop: int, mask: Tensor | None = None) -> Tensor:
+    """Phase and pitch at the frames' centres (B, 2, T) -> all harmonics as cosines of amplitude 1 (B, S).
+
+    Between two centres the phase is the cubic that has both phases and both pitches. The mask (B, 1, T) says
+    which frames an item has.
+    """
+    phase, pitch = source.unbind(1)
+    rate = pitch * hop  # cycles a frame
+    following, change = F.pad(rate[:, 1:], (0, 1)), F.pad(phase[:, 1:] - phase[:, :-1], (0, 1))
+    last = torch.arange(rate.shape[1], device=rate.device) == rate.shape[1] - 1
+    if mask is not None:
+        last = last | (F.pad(mask[:, 0, 1:], (0, 1)) == 0)
+    following = torch.where(last, rate, following)
+    evenly = 0.5 * (rate + following)
+    # Phases are known but for whole cycles.
+    missing = torch.where(last, torch.zeros_like(rate), change - evenly)
+    advance = evenly + (missing - (missing + 0.5).floor())
+    place = torch.arange(hop, device=rate.device, dtype=rate.dtype) / hop
+    square = (3 * advance - 2 * rate - following)[..., None]
+    cube = (rate + following - 2 * advance)[..., None]
+    cycles = phase[..., None] + place * (rate[..., None] + place * (square + place * cube))  # (B, T, hop)
+    rates = rate[..., None] + place * (following - rate)[..., None]
+    half = hop // 2  # the first centre's samples before it
+    early = phase[:, :1] - rate[:, :1] * (0.5 - place[:half])
+    cycles = torch.cat((early, cycles.flatten(1)), dim=1)[:, :-half]
+    rates = torch.cat((rate[:, :1].expand(-1, half), rates.flatten(1)), dim=1)[:, :-half]
+    cycles = cycles - cycles.floor()
+    count = (HIGHEST * hop / rates.clamp(min=LOWEST * hop)).floor() + 0.5
+    low = (math.pi * cycles).sin()
+    steep = low.abs() < STEEP
+    ratio = (2 * math.pi * count * cycles).sin() / (2 * torch.where(steep, torch.ones_like(low), low))
+    return torch.where(steep, count, ratio) - 0.5
