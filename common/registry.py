@@ -54,7 +54,7 @@ SPECS = (
     ),
     ModelSpec("fastspeech", "acoustic", "FastSpeech", ("mel_linear.weight",), frozenset({"pace"})),
     ModelSpec("tacotron2", "acoustic", "Tacotron2", ("decoder.attention_rnn.weight_ih",), frozenset(DECODER)),
-    ModelSpec("hifigan", "vocoder", "Hifigan", ("conv_pre.bias",), frozenset({"denoising_strength"})),
+    ModelSpec("hifigan", "vocoder", "Hifigan", ("conv_pre.bias",), frozenset({"denoising_strength", "seed"})),
     ModelSpec(
         "waveglow",
         "vocoder",

@@ -70,6 +70,11 @@ class FastPitchConfig:
         if self.padding_idx >= self.n_symbols:
             raise InputError(f"padding_idx {self.padding_idx} is none of the {self.n_symbols} symbols")
 
+    @property
+    def unused_controls(self) -> frozenset[str]:
+        """Of the model's controls, those that change nothing at this size."""
+        return frozenset() if self.n_speakers > 1 else frozenset({"speaker"})
+
 
 @dataclass(frozen=True)
 class FastPitchSettings:

@@ -96,6 +96,11 @@ class HifiganConfig:
             )
 
     @property
+    def unused_controls(self) -> frozenset[str]:
+        """Of the model's controls, those that change nothing at this size."""
+        return frozenset() if self.source and self.noise_channels else frozenset({"seed"})
+
+    @property
     def hop_length(self) -> int:
         """Audio samples for one mel frame."""
         return math.prod(self.upsample_rates) * (self.istft_hop_length or 1)

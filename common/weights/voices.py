@@ -66,8 +66,7 @@ class ModelSource:
     @property
     def controls(self) -> frozenset[str]:
         """The names of the controls that change what it speaks: the model's, as its sizes allow."""
-        own = get_model(self.model).controls
-        return own if getattr(self.config, "n_speakers", 1) > 1 else own - {"speaker"}
+        return get_model(self.model).controls - getattr(self.config, "unused_controls", frozenset())
 
     @property
     def speakers(self) -> tuple[str, ...]:
