@@ -44,8 +44,10 @@ class PitchNetwork(nn.Module):
         self.pre = nn.Conv1d(config.n_mel_channels, channels, 3, padding=1)
         self.convs = nn.ModuleList(nn.Conv1d(channels, channels, 3, dilation=d, padding=d) for d in (1, 2))
         self.post = nn.Conv1d(channels, config.pitch_bins, 1)
-        ends = (-math.log(period) for period in (config.longest_period, config.shortest_period))
-        places = np.linspace(*ends, config.pitch_bins, dtype=np.float32)
+        low, high = (-math.log(period) for period in (config.longest_period, config.shortest_period))
+        # Around their middle: what is rounded off adds up from frame to frame.
+        self.middle = (low + high) / 2
+        places = np.linspace(low - self.middle, high - self.middle, config.pitch_bins, dtype=np.float32)
         self.register_buffer("places", torch.from_numpy(places), persistent=False)
 
     def logits(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -56,7 +58,7 @@ class PitchNetwork(nn.Module):
         return self.post(F.leaky_relu(x, LEAKY_SLOPE))
 
     def mean(self, logits: Tensor) -> Tensor:
-        """(B, bins, T) -> the logarithm of cycles a sample (B, T)."""
+        """(B, bins, T) -> the logarithm of cycles a sample, less `middle` (B, T)."""
         return (logits.softmax(1) * self.places[:, None]).sum(1)
 
 
@@ -148,7 +150,8 @@ class SourceFilterGenerator(nn.Module):
     def find_pitch(self, mel: Tensor, lengths: Tensor | None = None) -> tuple[Tensor]:
         """The stage "pitch": mel (B, n_mels, T) -> cycles a sample (B, T)."""
         mask = None if lengths is None else sample_mask(lengths, mel)
-        return (self.pitch.mean(self.pitch.logits(keep(centred(mel), mask), mask)).exp(),)
+        found = self.pitch.mean(self.pitch.logits(keep(centred(mel), mask), mask))
+        return (found.exp() * math.exp(self.pitch.middle),)
 
     def generate(self, mel: Tensor, source: Tensor, lengths: Tensor | None = None) -> tuple[Tensor]:
         """The stage "generator": mel (B, n_mels, T), source (B, 2 + noise_channels, T) -> audio (B, T * hop).

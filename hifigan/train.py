@@ -170,7 +170,7 @@ def pitch_loss(model: SourceFilterGenerator, mel: Tensor, pitch: Tensor, weight:
     with torch.autocast(mel.device.type, enabled=False):
         network = model.pitch
         logits = network.logits(centred(mel))
-        found, wanted = network.mean(logits), pitch.log()
+        found, wanted = network.mean(logits), pitch.log() - network.middle
         width = network.places[1] - network.places[0]
         target = torch.exp(-0.5 * ((wanted[:, None] - network.places[:, None]) / width).square()) + 1e-8
         entropy = -(target / target.sum(1, keepdim=True) * logits.log_softmax(1)).sum(1)

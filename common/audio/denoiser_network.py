@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.audio.fourier_network import WindowedFourier
+from common.audio.fourier_network import Tables, WindowedFourier
 from common.audio.mel import OVERLAP
 
 
@@ -16,7 +16,7 @@ class DenoiserNetwork(WindowedFourier):
     def __init__(self, config: Any) -> None:
         super().__init__(config.hop_length)
 
-    def spectrum(self, audio: Tensor, tables: Tensor, lengths: Tensor | None = None) -> Tensor:
+    def spectrum(self, audio: Tensor, tables: Tables, lengths: Tensor | None = None) -> Tensor:
         """audio (B, S) -> real and imaginary parts (B, 2, bins, T) of T = S // hop + 1 centred windows.
 
         With `lengths` (B,), in hops, an item is reflected at its own end.
