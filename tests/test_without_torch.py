@@ -99,7 +99,7 @@ def test_the_options_of_speaking_load_no_recogniser():
     "arguments",
     [
         ("--backend", "torch"),
-        ("--checkpoint", ROOT / "tests" / "golden" / "hifigan_jik876" / "V1" / "g_02500000"),
+        ("--checkpoint", ROOT / "tests" / "golden" / "hifigan_jik876" / "V2" / "g_02500000"),
     ],
 )
 def test_what_needs_torch_says_so(tiny_voice, tmp_path, arguments):

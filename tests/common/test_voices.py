@@ -180,7 +180,7 @@ def test_different_mel_contracts_are_shown_side_by_side(tiny_voice):
 
 
 @pytest.mark.parametrize(
-    "path, model", [("fastpitch/checkpoint.pt", "fastpitch"), ("hifigan_jik876/V1/g_02500000", "hifigan")]
+    "path, model", [("fastpitch/checkpoint.pt", "fastpitch"), ("hifigan_jik876/V2/g_02500000", "hifigan")]
 )
 def test_published_files_are_recognised(path, model):
     assert read_checkpoint(GOLDEN / path).model == model
@@ -188,7 +188,7 @@ def test_published_files_are_recognised(path, model):
 
 def test_a_checkpoint_of_the_other_kind_is_refused():
     with pytest.raises(ValueError, match="is a hifigan"):
-        read_checkpoint(GOLDEN / "hifigan_jik876" / "V1" / "g_02500000", "acoustic")
+        read_checkpoint(GOLDEN / "hifigan_jik876" / "V2" / "g_02500000", "acoustic")
 
 
 def test_trained_weights_tell_their_sizes(trained):

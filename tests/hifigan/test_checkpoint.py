@@ -22,7 +22,7 @@ from tests.networks import load_network
 GOLDEN = Path(__file__).parents[1] / "golden"
 NVIDIA = GOLDEN / "hifigan"
 AUTHORS = GOLDEN / "hifigan_jik876"
-FILES = [NVIDIA / "checkpoint.pt", *(AUTHORS / version / "g_02500000" for version in ("V1", "V2", "V3"))]
+FILES = [NVIDIA / "checkpoint.pt", *(AUTHORS / version / "g_02500000" for version in ("V2", "V3"))]
 CONTRACT = MelContract()
 
 
@@ -30,16 +30,25 @@ CONTRACT = MelContract()
 def old_names(tmp_path) -> Path:
     """The file with the names of NVIDIA's first programs: flat blocks, of a parallel module, without mel."""
     content = read(NVIDIA / "checkpoint.pt")
-
-    def old(name: str) -> str:
-        flat = re.sub(
-            r"^resblocks\.(\d+)\.(\d+)", lambda found: f"resblocks.{3 * int(found[1]) + int(found[2])}", name
-        )
-        return f"module.{flat}"
-
-    generator = {old(name): value for name, value in content["generator"].items()}
+    generator = {f"module.{flat(name)}": value for name, value in content["generator"].items()}
     assert "module.resblocks.11.convs2.2.weight_g" in generator
     return save({"generator": generator, "config": content["config"]}, tmp_path / "old_names.pt")
+
+
+@pytest.fixture
+def authors_v1(tmp_path) -> Path:
+    """NVIDIA's file as the authors would have written it: V1 in a folder with its config.json."""
+    content = read(NVIDIA / "checkpoint.pt")
+    stated = json.loads((AUTHORS / "V2" / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(stated | content["config"]))
+    generator = {flat(name): value for name, value in content["generator"].items()}
+    return save({"generator": generator}, tmp_path / "g_02500000")
+
+
+def flat(name: str) -> str:
+    return re.sub(
+        r"^resblocks\.(\d+)\.(\d+)", lambda found: f"resblocks.{3 * int(found[1]) + int(found[2])}", name
+    )
 
 
 def read(path: Path) -> dict:
@@ -62,6 +71,13 @@ def test_golden_audio(path):
     if "audio_int16" in golden:
         steps = to_pcm16(audio[:, 0].numpy()).astype(int) - golden["audio_int16"]
         assert np.abs(steps).max() <= 1 and np.mean(steps != 0) < 0.02  # float noise at a rounding edge
+
+
+def test_v1_of_the_authors_is_the_same_generator(authors_v1):
+    found, nvidia = load_checkpoint(authors_v1), load_checkpoint(NVIDIA / "checkpoint.pt")
+    assert found.config == nvidia.config and found.info["mel"] == CONTRACT
+    assert found.state.keys() == nvidia.state.keys()
+    assert all(torch.equal(value, nvidia.state[name]) for name, value in found.state.items())
 
 
 def test_old_names_are_the_same_generator(old_names):
@@ -107,7 +123,7 @@ def test_golden_activations():
 
 def test_both_names_of_a_setting_give_the_contract():
     assert load_checkpoint(NVIDIA / "checkpoint.pt").info["mel"] == CONTRACT
-    assert load_checkpoint(AUTHORS / "V1" / "g_02500000").info["mel"] == CONTRACT
+    assert load_checkpoint(AUTHORS / "V2" / "g_02500000").info["mel"] == CONTRACT
     assert load_checkpoint(NVIDIA / "checkpoint.pt").info["epoch"] == 10000
 
 
@@ -165,11 +181,13 @@ def test_averaged_weights_only_where_asked_for(tmp_path):
 
 
 @pytest.mark.parametrize("version", ["V1", "V2", "V3"])
-def test_without_a_config_published_sizes_are_assumed_aloud(version, tmp_path):
-    shutil.copy(AUTHORS / version / "g_02500000", tmp_path)
+def test_without_a_config_published_sizes_are_assumed_aloud(version, tmp_path, authors_v1):
+    stated = authors_v1 if version == "V1" else AUTHORS / version / "g_02500000"
+    (tmp_path / "alone").mkdir()
+    path = Path(shutil.copy(stated, tmp_path / "alone"))
     with pytest.warns(UserWarning, match="assuming upsample_rates .* as in the published models"):
-        checkpoint = load_checkpoint(tmp_path / "g_02500000")
-    assert checkpoint.config == load_checkpoint(AUTHORS / version / "g_02500000").config
+        checkpoint = load_checkpoint(path)
+    assert checkpoint.config == load_checkpoint(stated).config
     assert checkpoint.info["mel"] is None
 
 
@@ -259,7 +277,7 @@ def test_damaged_config_files_are_refused(text, message, tmp_path):
     config = tmp_path / "config.json"
     config.write_text(text)
     with pytest.raises(ValueError, match=message):
-        load_checkpoint(shutil.copy(AUTHORS / "V1" / "g_02500000", tmp_path))
+        load_checkpoint(shutil.copy(AUTHORS / "V2" / "g_02500000", tmp_path))
 
 
 def test_given_config_that_is_not_there_is_named(tmp_path):

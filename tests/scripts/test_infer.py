@@ -285,7 +285,7 @@ def test_missing_and_foreign_checkpoints(fails, tmp_path):
 
 @pytest.mark.slow
 def test_a_truncated_checkpoint(fails, tmp_path):
-    content = (GOLDEN / "hifigan_jik876" / "V1" / "g_02500000").read_bytes()
+    content = (GOLDEN / "hifigan_jik876" / "V2" / "g_02500000").read_bytes()
     (tmp_path / "g_short").write_bytes(content[:-5000])
     assert "is not a complete PyTorch file" in fails("--text", "Hello.", "--checkpoint", "vocoder=g_short")
 
