@@ -92,8 +92,10 @@ class HifiganConfig:
         if not 2 < self.shortest_period < self.longest_period:
             raise InputError(
                 f"shortest_period {self.shortest_period} and longest_period {self.longest_period} must be in "
-                "order"
+                "order, and above 2 samples"
             )
+        if self.pitch_bins < 2:
+            raise InputError(f"pitch_bins {self.pitch_bins}: the two limits of the pitch need one each")
 
     @property
     def unused_controls(self) -> frozenset[str]:
@@ -122,9 +124,8 @@ def receptive_field(config: HifiganConfig) -> int:
         # In block type 1 a convolution of dilation 1 follows each dilated one.
         steps = sum(dilations) + (len(dilations) if config.resblock == "1" else 0)
         reach = max(reach, (kernel - 1) // 2 * steps)
-    if (
-        config.source
-    ):  # the windows that overlap it; of each the pulses, or the first convolution and the blocks
+    if config.source:
+        # The windows that overlap the frame; of each its pulses, or the first convolution and the blocks.
         around = OVERLAP // 2
         return around + max(around + 1, 3 + reach)
     # [low, high]: the samples of one frame, traced back through every layer to the frames they depend on.

@@ -81,7 +81,7 @@ class SourceFilterGenerator(nn.Module):
         turns = np.where(self.fourier.mirrored, -math.pi, math.pi).astype(np.float32)[:, None]
         self.register_buffer("turns", torch.from_numpy(turns), persistent=False)
         first = torch.zeros(MAPS, bins)
-        first[0], first[2] = (torch.tensor(value) for value in FIRST_LOG_MAGNITUDES)
+        first[0], first[2] = FIRST_LOG_MAGNITUDES
         self.conv_post.bias.data.copy_(first.flatten())
         if weight_norm:
             self.add_weight_norm()

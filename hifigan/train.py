@@ -15,13 +15,14 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
 
 import argparse
 import math
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from common.errors import InputError
 from common.training.corpus.batches import Segments
 from common.training.corpus.sources import SourcedSegments
 from common.training.loop import adamw, autocast, run_training
@@ -48,6 +49,14 @@ class HifiganRecipe(VocoderRecipe):
     part_loss_weight: float = 0.0  # of the mel losses of the harmonic part and of the rest
     pitch_loss_weight: float = 0.0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= 2 * self.edge_segments <= self.batch_size:
+            raise InputError(
+                f"edge_segments={self.edge_segments}: a batch of {self.batch_size} has room for 0 to "
+                f"{self.batch_size // 2} at either end"
+            )
+
 
 RECIPE = HifiganRecipe
 PHASE_WINDOWS = 512, 1024, 2048
@@ -63,6 +72,9 @@ class HifiganTrainer(VocoderTrainer):
         if start:  # its weights are folded
             model.load_state_dict({name: torch.from_numpy(value) for name, value in start.state.items()})
             model.add_weight_norm()
+            if isinstance(model, SourceFilterGenerator):
+                # No loss reaches it here: a source has no gradient, and recordings do not come with theirs.
+                model.pitch.requires_grad_(False)
         super().__init__(args, segments, model.to(segments.device))
         self.networks = {"generator": self.model, "discriminators": self.discriminators}
         self.optimisers = {
@@ -185,6 +197,10 @@ def _mean(values: Tensor, weight: Tensor) -> Tensor:
 
 def make_trainer(args: argparse.Namespace, start: ModelSource | None = None) -> HifiganTrainer:
     config, recipe = args.built[0], args.built[2]
+    own = (field.name for field in fields(HifiganRecipe) if field.default is not MISSING)
+    given = [name for name in own if getattr(recipe, name) != getattr(HifiganRecipe, name)]
+    if given and not config.source:
+        raise InputError(f"{', '.join(given)}: for a generator with a source alone, and this one has none")
     if config.source and start is None:
         segments = load_segments(args, partial(SourcedSegments, edges=recipe.edge_segments))
         return SourceFilterTrainer(args, segments)

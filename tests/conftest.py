@@ -134,6 +134,10 @@ NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
         "pocketsphinx, pyworld and soxr, of the extra train",
         lambda: all(map(has_module, ("pocketsphinx", "pyworld", "soxr"))),
     ),
+    "teacher": (
+        "hibari-tts, pocketsphinx, pyworld and soxr, of the extra train",
+        lambda: all(map(has_module, ("hibari", "pocketsphinx", "pyworld", "soxr"))),
+    ),
     "openai": ("the package openai", lambda: has_module("openai")),
     "livekit": ("the package livekit-plugins-openai", lambda: has_module("livekit.plugins.openai")),
     "pipecat": ("the package pipecat-ai[openai]", lambda: has_module("pipecat.services.openai.tts")),

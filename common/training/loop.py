@@ -268,7 +268,9 @@ class Trainer(ABC):
 
     def averaged_model(self) -> torch.nn.Module:
         """A copy with the moving average's weights."""
-        copy = type(self.model)(self.model.config).to(self.device)
+        # Its first weights are drawn, and what a run draws is to be the same however often it saves.
+        with torch.random.fork_rng(devices=[]):
+            copy = type(self.model)(self.model.config).to(self.device)
         copy.load_state_dict(self.model_state() | self.ema.state_dict())
         return copy.eval()
 

@@ -101,28 +101,35 @@ def test_the_context_is_all_that_a_frame_depends_on(network, mel):
 
 
 @pytest.fixture(scope="module")
-def source(network, tmp_path_factory) -> ModelSource:
+def published(network, tmp_path_factory) -> ModelSource:
     folder = tmp_path_factory.mktemp("voice")
     arrays = {name: value.detach().numpy() for name, value in network.named_parameters()}
     info = {"mel": asdict(MelContract())}
     metadata = {"config": json.dumps(asdict(CONFIG)), "info": json.dumps(info)}
     save_weights(folder / "weights.safetensors", arrays, metadata)
+    return read_checkpoint(folder / "weights.safetensors")
+
+
+@pytest.fixture(scope="module")
+def exported(published, tmp_path_factory) -> ModelSource:
+    """The same with its graphs, checked at all sizes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MELFORGE_CACHE", str(folder))
-        published = read_checkpoint(folder / "weights.safetensors")
+        patch.setenv("MELFORGE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield with_graphs(published, source_stages(published), 0)
 
 
-@pytest.mark.parametrize("backend", ["torch", "onnx"])
-def test_chunks_join_to_the_whole(source, mel, backend):
-    driver = make_driver(source, backend, "cpu")
+@pytest.mark.parametrize(
+    ("backend", "source"), [("torch", "published"), pytest.param("onnx", "exported", marks=pytest.mark.slow)]
+)
+def test_chunks_join_to_the_whole(backend, source, mel, request):
+    driver = make_driver(request.getfixturevalue(source), backend, "cpu")
     (whole,) = driver.vocode_each([mel[0].numpy()])
     chunks = list(driver.vocode_chunks(mel.numpy(), ChunkSizes(24, 64)))
     assert len(chunks) > 2 and np.abs(np.concatenate(chunks) - whole).max() < 1e-5 * np.abs(whole).max()
 
 
-def test_a_mel_of_any_length_has_one_phase(source, mel):
-    driver = make_driver(source, "torch", "cpu")
+def test_a_mel_of_any_length_has_one_phase(published, mel):
+    driver = make_driver(published, "torch", "cpu")
     long = np.tile(mel.numpy(), (1, 1, 21))  # longer than the stages take
     assert long.shape[2] > driver.longest_mel
     pitch = driver._pitch(long)
@@ -133,16 +140,17 @@ def test_a_mel_of_any_length_has_one_phase(source, mel):
     assert len(audio) == long.shape[2] * 256 and np.isfinite(audio).all()
 
 
-def test_noise_depends_on_the_seed_and_the_frame(source, mel):
-    driver = make_driver(source, "torch", "cpu")
+def test_noise_depends_on_the_seed_and_the_frame(published, mel):
+    driver = make_driver(published, "torch", "cpu")
     one, again, other = (driver.vocode_each([mel[0].numpy()], Controls(seed=seed))[0] for seed in (1, 1, 2))
     assert (one == again).all() and np.abs(one - other).max() > 1e-3 * np.abs(one).max()
 
 
-def test_buckets_mask_what_they_pad(source, mel):
+@pytest.mark.slow
+def test_buckets_mask_what_they_pad(exported, mel):
     lengths = {"trt_max_output_seq_len_list": (160, 400), "trt_multi_engine": True}
-    bucketed = make_driver(source, "onnx", "cpu", deployment=Deployment(**lengths))
-    whole = make_driver(source, "onnx", "cpu")
+    bucketed = make_driver(exported, "onnx", "cpu", deployment=Deployment(**lengths))
+    whole = make_driver(exported, "onnx", "cpu")
     for frames in (90, 200):
         (got,), (wanted,) = (one.vocode_each([mel[0, :, :frames].numpy()]) for one in (bucketed, whole))
         # The pitch's rounding adds up in the phase.
@@ -154,8 +162,12 @@ def test_buckets_mask_what_they_pad(source, mel):
     [
         ({"source": False}, "upsample_rates is empty"),
         ({"upsample_rates": (2,), "upsample_kernel_sizes": (4,)}, "upsample_rates must be empty"),
+        ({"resblock": "1"}, 'upsample_rates must be empty, and resblock "2"'),
         ({"istft_n_fft": 512}, "must be 4 times istft_hop_length 256"),
-        ({"shortest_period": 300}, "must be in order"),
+        ({"istft_n_fft": 28, "istft_hop_length": 7}, "4 times istft_hop_length 7, which must be even"),
+        ({"shortest_period": 300}, "300 and longest_period 276 must be in order"),
+        ({"shortest_period": 2}, "must be in order, and above 2 samples"),
+        ({"pitch_bins": 1}, "pitch_bins 1: the two limits of the pitch need one each"),
     ],
 )
 def test_sizes_that_no_source_has_are_refused(change, message):

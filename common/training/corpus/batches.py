@@ -80,12 +80,12 @@ class Segments:
         self.mels += [load_mels(path, self.frames, device) for path in mels]
         self.validation_frames = validation_count(VALIDATION_FRAMES, self.frames)
 
-    def cut(self, starts: Tensor, frames: int, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Start frames (B,) and which mel each takes -> mel (B, n_mels, frames), audio (B, 1, S)."""
+    def cut(self, starts: Tensor, frames: int, which: Tensor) -> tuple[Tensor, Tensor]:
+        """Start frames (B,) and which mel each takes (B,) -> mel (B, n_mels, frames), audio (B, 1, S)."""
         at = starts[:, None] + torch.arange(frames, device=starts.device)
         mel = self.mels[0][:, at]
         for index, other in enumerate(self.mels[1:], 1):
-            mel = torch.where((source == index)[None, :, None], other[:, at], mel)
+            mel = torch.where((which == index)[None, :, None], other[:, at], mel)
         samples = starts[:, None] * self.hop + torch.arange(frames * self.hop, device=starts.device)
         return mel.transpose(0, 1).float(), self.audio[samples][:, None].float() / 32768
 
@@ -108,17 +108,17 @@ class Segments:
             )
         while True:
             starts = self.draw_starts(batch_size, frames, limit, random)
-            source = torch.randint(1, max(2, len(self.mels)), size, device=device, generator=random)
+            predicted = torch.randint(1, max(2, len(self.mels)), size, device=device, generator=random)
             true = torch.rand(size, device=device, generator=random) >= predicted_share
-            mel, audio = self.cut(starts, frames, torch.where(true, 0, source))
+            mel, audio = self.cut(starts, frames, torch.where(true, 0, predicted))
             yield "segment", {"mel": mel, "audio": audio, **self.beside(starts, frames)}
 
     def draw_starts(self, count: int, frames: int, limit: int, random: torch.Generator) -> Tensor:
-        """The first frames (count,) of a batch's segments, below `limit`."""
+        """The first frames (count,) of a batch's segments: `limit` at most, or they meet what validates."""
         return torch.randint(0, limit, (count,), device=self.device, generator=random)
 
     def beside(self, starts: Tensor, frames: int) -> dict[str, Tensor]:
-        """What a batch has beside mel and audio."""
+        """What a batch has beside mel and audio, of segments that begin at the frames `starts` (B,)."""
         return {}
 
 

@@ -27,7 +27,7 @@ from common.training.corpus.dataset import (
 from common.training.corpus.intonation import asks_yes_or_no
 from common.training.corpus.pitch import pitch_per_symbol
 from common.training.corpus.processes import in_processes
-from common.training.corpus.sources import FOLDER
+from common.training.corpus.sources import SOURCES
 from common.training.corpus.texts import extra_sentences
 
 
@@ -132,7 +132,7 @@ def prepare(folder: Path, lines: list[NamedText], speak: bool, workers: int, sou
     """
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
     if sources:
-        (folder / FOLDER).mkdir(exist_ok=True)
+        (folder / SOURCES).mkdir(exist_ok=True)
     rows, failed = [], []
     results = in_processes(_label, lines, workers, "labelling", _start_worker, folder, speak, True, sources)
     for line, result in zip(lines, results, strict=True):
@@ -161,7 +161,7 @@ def respeak(folder: Path, workers: int, sources: bool = False) -> None:
     labels = load_labels(folder)
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
     if sources:
-        (folder / FOLDER).mkdir(exist_ok=True)
+        (folder / SOURCES).mkdir(exist_ok=True)
     jobs = list(zip(map(NamedText, labels.names, labels.texts), labels.ids, strict=True))
     how = folder, True, False, sources
     frames = list(in_processes(_respeak, jobs, workers, "speaking", _start_worker, *how))

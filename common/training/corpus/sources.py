@@ -5,7 +5,6 @@ audio and the pulses' phases are known exactly, and can be regressed before disc
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,16 +14,17 @@ from torch import Tensor
 
 from common.audio.contract import MelContract
 from common.errors import InputError
+from common.files import written_whole
 from common.training.corpus.batches import Segments
-from common.training.corpus.dataset import HOP, RATE, READERS, load_labels
+from common.training.corpus.dataset import HOP, RATE, load_labels
 
-FOLDER = "sources"  # of a corpus, NAME.npz in it
+SOURCES = "sources"  # the folder of a corpus, NAME.npz in it
 UNVOICED = 40.0  # Hz: the teacher's pulses begin above
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Of an utterance's audio `[S]`, and of its frames at their centres `[T]`."""
+    """Of an utterance's audio `[S]`, and of its whole frames at their centres `[T]`."""
 
     harmonic: np.ndarray  # int16 [S]: what the pulses make of it
     phase: np.ndarray  # float32 [T]: cycles, less whole ones
@@ -32,39 +32,59 @@ class Source:
     voiced: np.ndarray  # bool [T]: whether there are pulses
 
     def save(self, folder: Path, name: str) -> None:
-        np.savez(folder / FOLDER / f"{name}.npz", **vars(self))
+        with written_whole(folder / SOURCES / f"{name}.npz") as path, path.open("wb") as file:
+            np.savez(file, **vars(self))
+
+
+def load_source(corpus: Path, name: str, frames: int) -> Source:
+    """What `Source.save` wrote; an InputError where it is not there, or of a reading of other length."""
+    path = corpus / SOURCES / f"{name}.npz"
+    if not path.is_file():
+        raise InputError(
+            f"{path} is missing: prepare the corpus with --sources (the teacher's speech alone has them)"
+        )
+    with np.load(path) as kept:
+        source = Source(**kept)
+    if len(source.phase) != frames:
+        raise InputError(
+            f"{path} has {len(source.phase)} frames, the corpus's labels {frames}: "
+            "prepare the corpus with --sources again"
+        )
+    return source
 
 
 def teacher_source(
     spectra: Sequence[np.ndarray], first: int, count: int, rate: int, gain: float, theirs: int
 ) -> Source:
-    """Of what the teacher's network said, the samples from `first` on at our rate, times `gain`.
+    """Of what the teacher's network said, `count` samples from `first` on at `rate`, times `gain`.
 
-    `spectra` are log magnitudes and phases [bins, frames] of the harmonic filter, more that make the rest,
-    and the pitch in Hz [frames]; `theirs` is the teacher's sampling rate.
+    `spectra` are log magnitudes and phases [bins, frames] of the harmonic filter (half turns, before tanh),
+    more that make the rest, and the pitch in Hz [frames]; `theirs` is the teacher's sampling rate. Frames
+    are the teacher's own here.
     """
     import soxr
     from hibari import dsp
 
-    size, angle, pitch = spectra[0], spectra[1], np.asarray(spectra[-1], np.float64)
-    turned = (np.exp(1j * np.pi * np.tanh(angle)) * dsp.ex(size)).astype(np.complex64)
-    harmonic = soxr.resample(dsp.ola(dsp.stft(dsp.pulses(pitch), size.shape[1]) * turned), theirs, rate)
+    magnitude, angle, pitch = spectra[0], spectra[1], np.asarray(spectra[-1], np.float64)
+    turned = (np.exp(1j * np.pi * np.tanh(angle)) * dsp.ex(magnitude)).astype(np.complex64)
+    harmonic = soxr.resample(dsp.ola(dsp.stft(dsp.pulses(pitch), len(pitch)) * turned), theirs, rate)
     kept = np.clip(harmonic[first : first + count] * gain, -0.99, 0.99)
-    centres = (np.arange(len(pitch) * dsp.HOP) + 0.5) / dsp.HOP - 0.5
-    each = np.interp(centres, np.arange(len(pitch)), pitch)  # of every sample
+    # As `dsp.pulses` does: the pitch of every sample, in frames from the first one's centre, and its sum.
+    samples = np.arange(len(pitch) * dsp.HOP)
+    each = np.interp((samples + 0.5) / dsp.HOP - 0.5, np.arange(len(pitch)), pitch)
     pulsed = np.maximum(each, UNVOICED)
-    at = (first + HOP // 2 + HOP * np.arange(count // HOP)) * (theirs / rate)
-    places = np.arange(len(each))
+    at = (first + HOP // 2 + HOP * np.arange(count // HOP)) * (theirs / rate)  # our frames' centres
     return Source(
-        np.round(kept * 32767).astype(np.int16),
-        (np.interp(at, places, pulsed.cumsum() / theirs) % 1.0).astype(np.float32),
-        np.interp(at, places, pulsed).astype(np.float32),
-        np.interp(at, places, each > UNVOICED) > 0.5,
+        harmonic=np.round(kept * 32767).astype(np.int16),  # as soundfile writes the audio
+        phase=(np.interp(at, samples, pulsed.cumsum() / theirs) % 1.0).astype(np.float32),
+        pitch=np.interp(at, samples, pulsed).astype(np.float32),
+        voiced=np.interp(at, samples, each > UNVOICED) > 0.5,
     )
 
 
 class SourcedSegments(Segments):
-    """Segments of a corpus with sources: batches have `source` (B, 2, T), `voiced` (B, T), `harmonic` too.
+    """Segments of a corpus with sources. Batches have `source`, phase in cycles and pitch in cycles a sample
+    (B, 2, T), `voiced`, 1 or 0 (B, T), and `harmonic`, the audio's harmonic part (B, 1, S) too.
 
     The first `edges` items of a batch begin with an utterance, and as many more end with one: there a network
     meets the padding that it meets in use.
@@ -76,36 +96,33 @@ class SourcedSegments(Segments):
         super().__init__(corpus, contract, mels, device)
         labels, self.edges = load_labels(corpus), edges
         ends = labels.frames.cumsum()
-        starts = ends - labels.frames
-        harmonic = np.zeros(self.frames * self.hop, np.int16)
-        phase, pitch = np.zeros(self.frames, np.float32), np.full(self.frames, 1.0, np.float32)
-        voiced = np.zeros(self.frames, bool)
-
-        def read(i: int) -> None:
-            path = corpus / FOLDER / f"{labels.names[i]}.npz"
-            if not path.is_file():
-                raise InputError(f"{path} is missing: prepare the corpus with --sources")
-            frames = slice(starts[i], ends[i])
-            with np.load(path) as kept:
-                count = labels.frames[i]
-                harmonic[starts[i] * self.hop : ends[i] * self.hop] = kept["harmonic"][: count * self.hop]
-                phase[frames], pitch[frames] = kept["phase"][:count], kept["pitch"][:count]
-                voiced[frames] = kept["voiced"][:count]
-
-        with ThreadPoolExecutor(READERS) as pool:
-            list(pool.map(read, range(len(labels.names))))
-        given = harmonic, phase, pitch / np.float32(RATE), voiced, starts, ends
+        firsts = ends - labels.frames
+        harmonic = np.empty(self.frames * self.hop, np.int16)
+        phase, pitch = np.empty((2, self.frames), np.float32)
+        voiced = np.empty(self.frames, bool)
+        # One by one: threads of numpy's loader fail now and then, in Python's own parser of literals.
+        for name, first, end in zip(labels.names, firsts, ends, strict=True):
+            kept = load_source(corpus, name, end - first)
+            harmonic[first * self.hop : end * self.hop] = kept.harmonic[: (end - first) * self.hop]
+            phase[first:end], pitch[first:end], voiced[first:end] = kept.phase, kept.pitch, kept.voiced
+        pitch /= RATE  # cycles a sample
         self.harmonic, self.phase, self.pitch, self.voiced, self.firsts, self.ends = (
-            torch.from_numpy(np.ascontiguousarray(one)).to(device) for one in given
+            torch.from_numpy(one).to(device) for one in (harmonic, phase, pitch, voiced, firsts, ends)
         )
 
     def draw_starts(self, count: int, frames: int, limit: int, random: torch.Generator) -> Tensor:
         starts = super().draw_starts(count, frames, limit, random)
-        fitting = ((self.ends - self.firsts >= frames) & (self.ends <= limit)).nonzero()[:, 0]
-        if self.edges and len(fitting):
-            drawn = torch.randint(0, len(fitting), (2 * self.edges,), device=self.device, generator=random)
-            begun, ended = fitting[drawn].split(self.edges)
-            starts[: 2 * self.edges] = torch.cat((self.firsts[begun], self.ends[ended] - frames))
+        if not self.edges:
+            return starts
+        fitting = ((self.ends - self.firsts >= frames) & (self.ends <= limit + frames)).nonzero()[:, 0]
+        if not len(fitting):
+            raise InputError(
+                f"no utterance that is trained on has the {frames} frames of a segment: "
+                "give fewer segment_frames, or edge_segments=0"
+            )
+        drawn = torch.randint(0, len(fitting), (2 * self.edges,), device=self.device, generator=random)
+        begun, ended = fitting[drawn].split(self.edges)
+        starts[: 2 * self.edges] = torch.cat((self.firsts[begun], self.ends[ended] - frames))
         return starts
 
     def beside(self, starts: Tensor, frames: int) -> dict[str, Tensor]:
