@@ -6,7 +6,8 @@ from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 
-from common.arrays import Array, concatenate, is_numpy, to_device
+from common.arrays import concatenate, to_device
+from common.audio.sharpness import sharpen
 from common.config.deployment import Bucket
 from common.errors import InputError
 from common.speech import AcousticOutput, Controls
@@ -19,7 +20,6 @@ from tacotron2.config import PRENET_DROPOUT, Tacotron2Config
 from tacotron2.decode import Decoded, NoNoise, SeededNoise, decode
 from tacotron2.stages import longest_steps
 
-SHARPENED_BANDS = 2  # on either side: harmonics of a voice stand two to four bands apart
 WARM_UP_STEPS = 64  # more than are captured together
 
 
@@ -128,22 +128,6 @@ class Tacotron2Acoustic(AcousticModel[Tacotron2Config]):
         what = f"{self.source.model}, {controls.step_limit} steps"
         yield WarmUp(what, f"text {text}", lambda: self.synthesise(ids, controls))
         yield from super().warm_ups(bucket, batch)
-
-
-def sharpen(mel: Array, amounts: np.ndarray) -> Array:
-    """mel [B, n_mels, T] with so many times what sets each band apart from the mean of those around it.
-    `amounts` are float32 [B].
-
-    Squared and absolute errors teach a network to answer with averages, which blur the harmonics most. The
-    published network is not sharpened; a voice that was trained briefly gains by some (its `sharpness`).
-    """
-    if not amounts.any():
-        return mel
-    bands = np.arange(mel.shape[1])
-    offsets = range(-SHARPENED_BANDS, SHARPENED_BANDS + 1)
-    around = sum(mel[:, (bands + offset).clip(0, bands[-1])] for offset in offsets) / len(offsets)
-    amounts_there = amounts if is_numpy(mel) else to_device(amounts, mel.device)
-    return mel + (mel - around) * amounts_there[:, None, None]
 
 
 def durations(alignment: np.ndarray, steps: np.ndarray) -> np.ndarray:

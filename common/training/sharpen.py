@@ -1,0 +1,54 @@
+"""Adds contrast between the bands of a trained FastPitch's or FastSpeech's mels, by its last layer, which is
+linear: `python -m common.training.sharpen RUN/weights.safetensors --sharpness 0.1 -o sharper.safetensors`.
+
+Tacotron 2 has a control for it, `--sharpness`: its last layers are those of the postnet.
+"""
+
+if __name__ == "__main__":  # before the package, so that something may be missing
+    from common.cli import run_command
+
+    run_command("common.training.sharpen")
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from common.audio.sharpness import sharpen
+from common.cli.options import share
+from common.cli.parser import Parser
+from common.errors import InputError
+from common.weights.published import read_checkpoint
+from common.weights.voices import read_header, save_weights
+
+LAST_LAYERS = {"fastpitch": "proj", "fastspeech": "mel_linear"}
+
+
+def sharpened(state: Mapping[str, np.ndarray], layer: str, amount: float) -> dict[str, np.ndarray]:
+    """Weights whose `layer` answers (T, n_mels) as `sharpen` makes it; the others as they are."""
+    bands = len(state[f"{layer}.bias"])
+    contrast = sharpen(np.eye(bands, dtype=np.float32)[None], np.array([amount], np.float32))[0]
+    names = f"{layer}.weight", f"{layer}.bias"
+    new = {name: (contrast @ state[name].astype(np.float32)).astype(state[name].dtype) for name in names}
+    return {**state, **new}
+
+
+def main() -> None:
+    parser = Parser(description=__doc__)
+    parser.add_argument("weights", type=Path, help="weights.safetensors of a training run")
+    what = "how much of what sets a band apart from those around it is added, from 0 to 1"
+    parser.add_argument("--sharpness", type=share, required=True, help=what)
+    parser.add_argument("-o", "--output", type=Path, required=True, help="file to write")
+    args = parser.parse_args()
+    model = read_checkpoint(args.weights).model
+    if model not in LAST_LAYERS:
+        raise InputError(f"{args.weights} is a {model}: the last layer of {' or '.join(LAST_LAYERS)} is meant")
+    from safetensors.numpy import load_file
+
+    _, metadata = read_header(args.weights)
+    state = sharpened(load_file(args.weights), LAST_LAYERS[model], args.sharpness)
+    save_weights(args.output, state, metadata)
+
+
+if __name__ == "__main__":
+    main()
