@@ -11,8 +11,9 @@ Symbol ids are made wherever Melforge is installed; they are all that the target
     python examples/speak_tensorrt.py --write-ids ids.npy --text "Hello there."
     python examples/speak_tensorrt.py --ids ids.npy --engines engines -o speech.wav
 
-On an H200 it gave the runner's samples but for the file's rounding (docs/tensorrt.md). Without a GPU its
-logic is tested with stand-ins for pycuda and TensorRT.
+It speaks with a vocoder of either kind, with a harmonic source or without. On an H200 it gave the runner's
+samples but for the file's rounding, with one without (docs/tensorrt.md); with a source it was not run there.
+Without a GPU its logic is tested with stand-ins for pycuda and TensorRT, for both kinds.
 What common/runner.py does beside this: several utterances, pauses, fades, denoising, CUDA graphs, buckets.
 """
 
@@ -21,14 +22,17 @@ import importlib
 import math
 import re
 import wave
+from functools import cache
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 DTYPES = {"FLOAT": np.float32, "HALF": np.float16, "INT32": np.int32, "INT64": np.int64, "BOOL": np.bool_}
 LONGEST_SYMBOL = 75  # frames; what is longer is an error of the network
-RATE = 22050
+RATE, HOP = 22050, 256  # samples a second, samples a mel frame
+SEED = 0  # of the noise, as where the runner is given none
 
 
 class DeviceArray:
@@ -69,6 +73,7 @@ class Engine:
         self.context = self.engine.create_execution_context(config)
         names = [self.engine.get_tensor_name(i) for i in range(self.engine.num_io_tensors)]
         self.outputs = [n for n in names if self.engine.get_tensor_mode(n) != trt.TensorIOMode.INPUT]
+        self.inputs = {n: tuple(self.engine.get_tensor_shape(n)) for n in names if n not in self.outputs}
 
     def __call__(self, **inputs: np.ndarray | DeviceArray) -> dict[str, DeviceArray]:
         held = []
@@ -108,6 +113,32 @@ def regulate(frames: np.ndarray) -> np.ndarray:
     return np.repeat(np.arange(len(frames), dtype=np.int64), frames)[None]
 
 
+@cache
+def normal_values() -> np.ndarray:
+    """What 16 random bits stand for, float32 [65536]: quantiles, scaled to a variance of 1."""
+    shares = (np.arange(1 << 15, 1 << 16) + 0.5) / (1 << 16)
+    upper = np.array([NormalDist().inv_cdf(share) for share in shares.tolist()])
+    upper /= np.sqrt(np.mean(upper**2))
+    return np.concatenate([-upper[::-1], upper]).astype(np.float32)
+
+
+def normal_noise(seed: int, count: int) -> np.ndarray:
+    """The first numbers of a seed, float32 [count], as common/noise.py draws them."""
+    words = np.random.Philox(key=seed, counter=0).random_raw(-(-count // 4))
+    return normal_values()[words.astype("<u8").view("<u2")[:count]]
+
+
+def source_of(pitch: np.ndarray, channels: int) -> np.ndarray:
+    """Pitch at the frames' centres, cycles a sample [1, T_mel] -> the input `source` [1, channels, T_mel].
+
+    The phase there in cycles, less the whole ones, the pitch, and noise.
+    """
+    exact, frames = pitch[0].astype(np.float64), pitch.shape[1]
+    phase = np.concatenate([[0], np.cumsum(0.5 * HOP * (exact[1:] + exact[:-1]))])
+    noise = normal_noise(SEED, frames * (channels - 2)).reshape(frames, channels - 2)
+    return np.stack([phase - np.floor(phase), exact, *noise.T])[None].astype(np.float32)
+
+
 def speak(engines: dict[str, Engine], ids: np.ndarray, stream: Any, pace: float = 1.0) -> np.ndarray:
     """Symbol ids int64 [T_text] -> samples float32 [S]."""
     lengths = np.array([len(ids)], np.int64)
@@ -120,7 +151,11 @@ def speak(engines: dict[str, Engine], ids: np.ndarray, stream: Any, pace: float 
         repeat_index=index,
         mel_lengths=np.array([index.shape[1]], np.int64),
     )
-    return engines["generator"](mel=decoded["mel"])["audio"].to_numpy(stream)[0]
+    inputs = {"mel": decoded["mel"]}
+    if "pitch" in engines:
+        pitch = engines["pitch"](mel=decoded["mel"])["pitch"].to_numpy(stream)
+        inputs["source"] = source_of(pitch, engines["generator"].inputs["source"][1])
+    return engines["generator"](**inputs)["audio"].to_numpy(stream)[0]
 
 
 def write_wav(path: Path, samples: np.ndarray, rate: int = RATE) -> None:
@@ -169,11 +204,13 @@ def main() -> None:
         return
     if not args.ids:
         parser.error("give --ids")
+
+    def existing(path: Path) -> Path:
+        return path if path.is_file() else parser.error(f"{path} not found: --help says how it is made")
+
+    ids = existing(args.ids)
     stages = {"encoder": "fastpitch", "decoder": "fastpitch", "generator": "hifigan"}
-    files = {stage: args.engines / f"{model}.{stage}.trt" for stage, model in stages.items()}
-    for path in (args.ids, *files.values()):
-        if not path.is_file():
-            parser.error(f"{path} not found: --help says how it is made")
+    files = {stage: existing(args.engines / f"{model}.{stage}.trt") for stage, model in stages.items()}
     try:
         import pycuda.driver as cuda
     except ImportError as error:  # of a library of the driver, too
@@ -187,7 +224,10 @@ def main() -> None:
     try:
         stream = cuda.Stream()
         engines = {stage: Engine(path, trt, cuda, stream, device.name()) for stage, path in files.items()}
-        samples = speak(engines, np.load(args.ids), stream, args.pace)
+        if "source" in engines["generator"].inputs:
+            path = existing(args.engines / "hifigan.pitch.trt")
+            engines["pitch"] = Engine(path, trt, cuda, stream, device.name())
+        samples = speak(engines, np.load(ids), stream, args.pace)
         for engine in engines.values():
             engine.save_cache()
         write_wav(args.output, samples)

@@ -33,23 +33,27 @@ def stages(config: HifiganConfig) -> tuple[Stage, ...]:
 def source_stages(config: HifiganConfig, batch: Dim, mel: Dim, samples: Dim) -> tuple[Stage, ...]:
     """Those of a generator with a source: the pitch of each frame, then audio of mel and source."""
     mels = TensorSpec("mel", "float32", (batch, config.n_mel_channels, mel))
+    hop = config.hop_length
+    found = TensorSpec("pitch", "float32", (batch, mel), "cycles a sample at the centre of each frame")
+    source = TensorSpec(
+        "source",
+        "float32",
+        (batch, 2 + config.noise_channels, mel),
+        "at each frame's centre the phase in cycles, less the whole ones, and the pitch, which hifigan.pitch "
+        f"gives; then noise of mean 0 and variance 1. phase[0] is 0, phase[t] is phase[t - 1] + {hop} * "
+        "(pitch[t - 1] + pitch[t]) / 2, summed in float64",
+    )
     # In float32: phases count to a hundredth of a cycle of the highest harmonic.
     everywhere = {"model": "hifigan", "network": SOURCE_FILTER, "float32_layers": ("*",)}
-    pitch = Stage(
-        name="pitch",
-        method="find_pitch",
-        inputs=(mels,),
-        outputs=(TensorSpec("pitch", "float32", (batch, mel)),),
-        **everywhere,
-    )
+    pitch = Stage(name="pitch", method="find_pitch", inputs=(mels,), outputs=(found,), **everywhere)
     generator = Stage(
         name="generator",
         method="generate",
-        inputs=(mels, TensorSpec("source", "float32", (batch, 2 + config.noise_channels, mel))),
+        inputs=(mels, source),
         outputs=(TensorSpec("audio", "float32", (batch, samples)),),
         **everywhere,
     )
-    return (*vocoder_stages(generator, config.hop_length), pitch, pitch.masked())
+    return (*vocoder_stages(generator, hop), pitch, pitch.masked())
 
 
 PLAN = vocoder_plan(

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 # The networks are tiny, and a thread that waits by spinning would take a core from other tests.
@@ -336,6 +336,33 @@ def tiny_hifigan(seed: int = 0):
     return network, config
 
 
+def tiny_source_filter(seed: int = 0):
+    """HiFi-GAN with a harmonic source."""
+    import torch
+
+    from hifigan.config import HifiganConfig
+    from hifigan.source_filter import SourceFilterGenerator
+
+    torch.manual_seed(seed)
+    config = HifiganConfig(
+        upsample_rates=(),
+        upsample_kernel_sizes=(),
+        upsample_initial_channel=24,
+        resblock="2",
+        resblock_kernel_sizes=(3,),
+        resblock_dilation_sizes=((1, 2, 4),),
+        istft_n_fft=1024,
+        istft_hop_length=256,
+        source=True,
+        pitch_channels=16,
+        pitch_bins=32,
+    )
+    network = SourceFilterGenerator(config, weight_norm=False)
+    for value in network.parameters():  # not what training begins with: every part is heard
+        torch.nn.init.normal_(value, std=0.5 / max(1.0, value[0].numel() ** 0.5 if value.dim() > 1 else 8.0))
+    return network, config
+
+
 def tiny_tacotron2(seed: int = 0, gate_bias: float = 0.0):
     """Its attention is spread over the whole text. With a bias of 0 the gate ends it for some seeds only."""
     import torch
@@ -413,12 +440,23 @@ def trained(tmp_path_factory) -> dict[str, Path]:
 @pytest.fixture(scope="session")
 def tiny_voice(trained, tmp_path_factory) -> Path:
     """The folder of a voice made of them, with graphs; its parent serves as MELFORGE_VOICES."""
+    return write_tiny_voice(tmp_path_factory.mktemp("voices") / "tiny", trained.values())
+
+
+@pytest.fixture(scope="session")
+def voice_with_source(trained, tmp_path_factory) -> Path:
+    """The same with a vocoder that has a harmonic source."""
+    folder = tmp_path_factory.mktemp("voices") / "with_source"
+    vocoder = save_trained(folder.parent / "weights.safetensors", *tiny_source_filter())
+    return write_tiny_voice(folder, (trained["fastpitch"], vocoder))
+
+
+def write_tiny_voice(folder: Path, weights: Iterable[Path]) -> Path:
     from common.export import to_onnx
     from common.training.voice import write_voice
     from common.weights.published import read_checkpoint
 
-    folder = tmp_path_factory.mktemp("voices") / "tiny"
-    sources = [read_checkpoint(path) for path in trained.values()]
+    sources = [read_checkpoint(path) for path in weights]
     stages = [(stage, source.config) for source in sources for stage in to_onnx.source_stages(source)]
     if os.environ.get("PYTEST_XDIST_WORKER") in ("gw1", "gw3"):  # two at a time meet in the middle
         stages.reverse()

@@ -111,8 +111,10 @@ def describe(stage: Stage) -> str:
     rows = [f"| input | {described(tensor)} |" for tensor in stage.inputs]
     rows += [f"| output | {described(tensor)} |" for tensor in stage.outputs]
     table = ["| | name | type | shape |", "|---|---|---|---|", *rows]
+    notes = [f"`{one.name}`: {one.about}." for one in (*stage.inputs, *stage.outputs) if one.about]
     lengths = "; ".join(f"{dim.name} {limits(dim)}" for dim in stage.dynamic_dims.values())
-    head = [f"## {stage.full_name}.onnx", "", *table, "", f"Made for: {lengths}. With TensorRT:"]
+    made_for = f"Made for: {lengths}. With TensorRT:"
+    head = [f"## {stage.full_name}.onnx", "", *table, "", *(f"{note}\n" for note in notes), made_for]
     return "\n".join([*head, "", "```", trtexec_command(stage), "```"])
 
 

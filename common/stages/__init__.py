@@ -38,6 +38,7 @@ class TensorSpec:
     name: str
     dtype: str  # numpy name: "int64", "float32"
     dims: tuple[Dim | int, ...]
+    about: str = ""  # what it holds, for those who make or take it without Melforge
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,15 @@ def test_the_shipped_voices_files_run_in_onnx_runtime_alone(model, precision, tm
         assert all(f"| {tensor.name} |" in text for tensor in (*stage.inputs, *stage.outputs))
 
 
+def test_the_readme_says_what_a_source_is_made_of(voice_with_source, tmp_path):
+    source = load_voice(voice_with_source).source("hifigan")
+    written = write_files(source, choose_stages(source, None), tmp_path)
+    assert tmp_path / "hifigan.pitch.onnx" in written
+    text = (tmp_path / "README.md").read_text()
+    assert "\n`pitch`: cycles a sample at the centre of each frame.\n\nMade for:" in text
+    assert "phase[t] is phase[t - 1] + 256 * (pitch[t - 1] + pitch[t]) / 2, summed in float64.\n" in text
+
+
 def shapes_in(text: str, option: str) -> dict[str, tuple[int, ...]]:
     """Those of an option of trtexec, by input."""
     (written,) = re.findall(rf"--{option}=(\S+)", text)

@@ -35,12 +35,22 @@ def program(tmp_path_factory) -> Path:
     return root / "speak"
 
 
+@pytest.fixture(scope="module", params=["tiny_voice", "voice_with_source"])
+def voice(request) -> Path:
+    """With a vocoder of either kind."""
+    return request.getfixturevalue(request.param)
+
+
+def export_files(voice: Path, folder: Path) -> tuple[Path, Path]:
+    folders = folder / "fastpitch", folder / "hifigan"
+    for one in folders:
+        assert not export([one.name, "--voice", str(voice), "-o", str(one), "--no-check"])
+    return folders
+
+
 @pytest.fixture(scope="module")
 def exported(tiny_voice, tmp_path_factory) -> tuple[Path, Path]:
-    folders = tuple(tmp_path_factory.mktemp("exported") / model for model in ("fastpitch", "hifigan"))
-    for folder in folders:
-        assert not export([folder.name, "--voice", str(tiny_voice), "-o", str(folder), "--no-check"])
-    return folders
+    return export_files(tiny_voice, tmp_path_factory.mktemp("exported"))
 
 
 def write_ids(voice: Path, capsys, monkeypatch) -> str:
@@ -57,11 +67,12 @@ def test_ids_are_a_line_for_each_utterance(tiny_voice, capsys, monkeypatch):
 
 @pytest.mark.onnxruntime_headers
 @pytest.mark.slow
-def test_the_program_speaks_as_melforge_does(program, exported, tiny_voice, tmp_path, capsys, monkeypatch):
+def test_the_program_speaks_as_melforge_does(program, voice, tmp_path, capsys, monkeypatch):
     ids = tmp_path / "ids.txt"
-    ids.write_text(write_ids(tiny_voice, capsys, monkeypatch))
+    ids.write_text(write_ids(voice, capsys, monkeypatch))
+    exported = export_files(voice, tmp_path)
     subprocess.run([program, *exported, ids, tmp_path / "cpp.wav", str(PACE)], check=True)
-    words = ["--acoustic", "fastpitch", "--vocoder", "hifigan", "--voice", tiny_voice, "--pace", PACE]
+    words = ["--acoustic", "fastpitch", "--vocoder", "hifigan", "--voice", voice, "--pace", PACE]
     words += ["--denoising-strength", 0, "--text", TEXT, "-o", tmp_path / "melforge.wav"]
     assert not speak(list(map(str, words)))
     (got, rate), (wanted, wanted_rate) = (

@@ -11,6 +11,8 @@ import pytest
 
 from common.arrays import repeat_index
 from common.engines.backends import make_engine
+from common.noise import draw
+from common.runner import TextToSpeech
 from common.speech import Controls
 from common.stages.choose import choose_stages
 from common.weights.voices import load_voice
@@ -103,14 +105,27 @@ class FakeEngine:
     def get_tensor_mode(self, name):
         return "INPUT" if name in [t.name for t in self.run.stage.inputs] else "OUTPUT"
 
+    def get_tensor_shape(self, name):
+        return [dim if isinstance(dim, int) else -1 for dim in self.tensors[name].dims]
+
     def get_tensor_dtype(self, name):
         return SimpleNamespace(name=NAMES[self.tensors[name].dtype])
 
 
+@pytest.fixture(scope="module", params=["tiny_voice", "voice_with_source"])
+def voice(request) -> Path:
+    """With a vocoder of either kind."""
+    return request.getfixturevalue(request.param)
+
+
 @pytest.fixture
-def stand_ins(tiny_voice, tmp_path, monkeypatch):
+def stand_ins(tiny_voice, tmp_path, monkeypatch) -> Path:
+    return make_stand_ins(tiny_voice, tmp_path, monkeypatch)
+
+
+def make_stand_ins(folder: Path, tmp_path: Path, monkeypatch) -> Path:
     """A folder of "engines", which are their stages' names."""
-    voice = load_voice(tiny_voice)
+    voice = load_voice(folder)
     engines = {}
     for model in ("fastpitch", "hifigan"):
         source = voice.source(model)
@@ -129,9 +144,11 @@ def stand_ins(tiny_voice, tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_it_speaks_what_the_runner_speaks(stand_ins, tiny_voice, tts, monkeypatch, capsys):
+def test_it_speaks_what_the_runner_speaks(voice, tmp_path, monkeypatch, capsys):
+    tts = TextToSpeech.load(voice=voice, device="cpu")
+    stand_ins = make_stand_ins(voice, tmp_path, monkeypatch)
     ids, wav = stand_ins / "ids.npy", stand_ins / "out.wav"
-    speak_tensorrt.write_ids(ids, "Hello there.", str(tiny_voice))
+    speak_tensorrt.write_ids(ids, "Hello there.", str(voice))
     words = ["speak_tensorrt.py", "--ids", ids, "--engines", stand_ins, "--pace", 0.8, "-o", wav]
     monkeypatch.setattr("sys.argv", list(map(str, words)))
     speak_tensorrt.main()
@@ -157,6 +174,21 @@ def test_what_is_missing_is_said_in_a_sentence(stand_ins, tiny_voice, monkeypatc
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(SystemExit, match=r"^pycuda cannot be used here \(.*\): pip install pycuda"):
         speak_tensorrt.main()
+
+
+def test_a_generator_with_a_source_needs_the_pitch_engine(voice_with_source, tmp_path, monkeypatch, capsys):
+    folder = make_stand_ins(voice_with_source, tmp_path, monkeypatch)
+    speak_tensorrt.write_ids(folder / "ids.npy", "Hello there.", str(voice_with_source))
+    (folder / "hifigan.pitch.trt").unlink()
+    words = ["speak_tensorrt.py", "--ids", str(folder / "ids.npy"), "--engines", str(folder)]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit):
+        speak_tensorrt.main()
+    assert "hifigan.pitch.trt not found: --help says how it is made" in capsys.readouterr().err
+
+
+def test_noise_is_the_runners():
+    assert (speak_tensorrt.normal_noise(5, 1003) == draw("normal", [5], 0, 1003)[0]).all()
 
 
 def test_the_length_regulator_is_the_runners():

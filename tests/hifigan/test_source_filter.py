@@ -16,33 +16,18 @@ from common.synthesis.chunks import ChunkSizes
 from common.synthesis.loading import make_driver
 from common.weights.published import read_checkpoint
 from common.weights.voices import ModelSource, save_weights
-from hifigan.config import HifiganConfig, receptive_field
+from hifigan.config import receptive_field
 from hifigan.infer import source_of
 from hifigan.source_filter import SourceFilterGenerator, pulses
 from hifigan.train import with_noise
+from tests.conftest import tiny_source_filter
 
-CONFIG = HifiganConfig(
-    upsample_rates=(),
-    upsample_kernel_sizes=(),
-    upsample_initial_channel=24,
-    resblock="2",
-    resblock_kernel_sizes=(3,),
-    resblock_dilation_sizes=((1, 2, 4),),
-    istft_n_fft=1024,
-    istft_hop_length=256,
-    source=True,
-    pitch_channels=16,
-    pitch_bins=32,
-)
+_, CONFIG = tiny_source_filter()
 
 
 @pytest.fixture(scope="module")
 def network() -> SourceFilterGenerator:
-    torch.manual_seed(0)
-    made = SourceFilterGenerator(CONFIG, weight_norm=False).eval()
-    for value in made.parameters():  # not what training begins with: every part is heard
-        torch.nn.init.normal_(value, std=0.5 / max(1.0, value[0].numel() ** 0.5 if value.dim() > 1 else 8.0))
-    return made
+    return tiny_source_filter()[0].eval()
 
 
 @pytest.fixture(scope="module")

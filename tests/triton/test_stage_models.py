@@ -23,7 +23,13 @@ from common.triton.stage_models import stage_config, stages_without_loop, trtexe
 
 pytestmark = pytest.mark.slow
 ONNX_TYPES = {"TYPE_INT64": onnx.TensorProto.INT64, "TYPE_FP32": onnx.TensorProto.FLOAT}
-STAGES = ("fastpitch_encoder", "fastpitch_decoder", "hifigan_generator", "hifigan_denoiser")
+STAGES = {  # of voices
+    "tiny_voice": ("fastpitch_encoder", "fastpitch_decoder", "hifigan_generator", "hifigan_denoiser"),
+    "voice_with_source": (
+        *("fastpitch_encoder", "fastpitch_decoder"),
+        *("hifigan_generator", "hifigan_denoiser", "hifigan_pitch"),
+    ),
+}
 # As `tritonclient` has the configs' schema, in the server's environment.
 PARSE = """
 import json, pathlib, sys
@@ -36,15 +42,26 @@ print(json.dumps({name: to_dict(config) for name, config in found.items()}))
 """
 
 
+@pytest.fixture(scope="module", params=STAGES)
+def voice_name(request) -> str:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def repositories(tiny_voice, tmp_path_factory):
+def stages(voice_name) -> tuple[str, ...]:
+    return STAGES[voice_name]
+
+
+@pytest.fixture(scope="module")
+def repositories(voice_name, request, tmp_path_factory):
     """With both kinds of stages, and the ONNX files in half precision."""
+    voice = request.getfixturevalue(voice_name)
     folder = tmp_path_factory.mktemp("stages")
     for name, *words in (
         ("onnx", "--device", "cpu"),
         ("trt", "--stages-precision", "fp16", "--batch-size", "4"),
     ):
-        assert write([str(folder / name), "--voice", str(tiny_voice), "--stages", name, *words]) == 0
+        assert write([str(folder / name), "--voice", str(voice), "--stages", name, *words]) == 0
     return folder
 
 
@@ -55,12 +72,12 @@ def parsed(folder) -> dict:
 
 @pytest.mark.tritonserver
 @pytest.mark.parametrize("backend", ["onnx", "trt"])
-def test_configs_are_those_of_the_schema_and_name_the_files_tensors(repositories, backend):
+def test_configs_are_those_of_the_schema_and_name_the_files_tensors(repositories, stages, backend):
     configs = parsed(repositories / backend)
-    assert set(STAGES) < configs.keys()
+    assert set(stages) < configs.keys()
     for name, config in configs.items():
         assert config["name"] == name
-    for name in STAGES:
+    for name in stages:
         config, (graph,) = configs[name], (repositories / backend / name).rglob("*.onnx")
         model = onnx.load(graph).graph
         batched = config.get("max_batch_size", 0) > 0
@@ -78,8 +95,8 @@ def test_configs_are_those_of_the_schema_and_name_the_files_tensors(repositories
                 assert ([-1, *dims] if batched else dims) == shape, (name, tensor)
 
 
-def test_the_onnx_files_are_whole_and_beside_their_configs(repositories):
-    for name in STAGES:
+def test_the_onnx_files_are_whole_and_beside_their_configs(repositories, stages):
+    for name in stages:
         folder = repositories / "onnx" / name
         text = (folder / "config.pbtxt").read_text()
         (graph,) = (folder / "1").iterdir()
@@ -87,21 +104,24 @@ def test_the_onnx_files_are_whole_and_beside_their_configs(repositories):
         InferenceSession(graph.read_bytes())  # without any other file
         assert onnx.load(graph).ir_version <= 10  # what ONNX Runtime 1.20 takes, of Triton's release 25.02
     (generator,) = (repositories / "onnx" / "hifigan_generator" / "1").iterdir()
-    (audio,) = InferenceSession(str(generator)).run(None, {"mel": np.zeros((2, 80, 5), np.float32)})
+    inputs = {"mel": np.zeros((2, 80, 5), np.float32)}
+    if "hifigan_pitch" in stages:
+        inputs["source"] = np.zeros((2, 18, 5), np.float32)
+    (audio,) = InferenceSession(str(generator)).run(None, inputs)
     assert audio.shape[0] == 2
     assert not list((repositories / "onnx").glob(".stages-*"))
 
 
-def test_plans_are_built_by_a_script_of_their_shapes(repositories):
+def test_plans_are_built_by_a_script_of_their_shapes(repositories, stages):
     folder = repositories / "trt"
     script = folder / "build_plans.sh"
     assert os.access(script, os.X_OK)
     commands = shlex.split(script.read_text().replace("\\\n", " "), comments=True)
     graphs = [word.removeprefix("--onnx=") for word in commands if word.startswith("--onnx=")]
     plans = [word.removeprefix("--saveEngine=") for word in commands if word.startswith("--saveEngine=")]
-    assert plans == [f"{name}/1/model.plan" for name in STAGES]
+    assert plans == [f"{name}/1/model.plan" for name in stages]
     assert all((folder / graph).is_file() for graph in graphs)
-    assert commands.count("--stronglyTyped") == len(STAGES)  # in half precision, as --stages-precision says
+    assert commands.count("--stronglyTyped") == len(stages)  # in half precision, as --stages-precision says
     generator = (folder / "hifigan_generator" / "config.pbtxt").read_text()
     for words in ('backend: "tensorrt"', "max_batch_size: 4", "kind: KIND_GPU", 'filename: "model.plan"'):
         assert words in generator
@@ -109,14 +129,14 @@ def test_plans_are_built_by_a_script_of_their_shapes(repositories):
     assert (folder / "hifigan_generator" / "1").is_dir()
 
 
-def test_the_script_runs_trtexec_for_each_plan(repositories, tmp_path):
+def test_the_script_runs_trtexec_for_each_plan(repositories, stages, tmp_path):
     stand_in = tmp_path / "trtexec"
     stand_in.write_text('#!/bin/sh\nls "${1#--onnx=}" && echo "$@" >> "$LOG"\n')
     stand_in.chmod(0o755)
     environment = {**os.environ, "TRTEXEC": str(stand_in), "LOG": str(tmp_path / "log")}
     script = repositories / "trt" / "build_plans.sh"
     subprocess.run([str(script)], check=True, env=environment, cwd=tmp_path, capture_output=True)
-    assert len((tmp_path / "log").read_text().splitlines()) == len(STAGES)
+    assert len((tmp_path / "log").read_text().splitlines()) == len(stages)
 
 
 @pytest.mark.parametrize(
