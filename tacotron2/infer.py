@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 
-from common.arrays import concatenate, to_device
+from common.arrays import Array, concatenate, to_device
 from common.audio.sharpness import sharpen
 from common.config.deployment import Bucket
 from common.errors import InputError

@@ -142,6 +142,11 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
     backends = parse_backends(args.backend, {kind: names[kind] for kind in compared})
     if "torch" in backends.values():
         raise InputError("--backend torch: PyTorch is what the others are compared with; give onnx or trt")
+    if others := sorted({*backends.values()} - {"onnx", "trt"}):
+        raise InputError(
+            f"--backend {others[0]}: onnx or trt is compared, and kernels of single stages that are named "
+            "beside it, as in trt,generator=cuda"
+        )
     devices = {pick_device(b) if args.device == "auto" else args.device for b in backends.values()}
     if len(devices) > 1:  # both sides are on one
         devices = {"cuda"}

@@ -42,7 +42,9 @@ def main() -> None:
     args = parser.parse_args()
     model = read_checkpoint(args.weights).model
     if model not in LAST_LAYERS:
-        raise InputError(f"{args.weights} is a {model}: the last layer of {' or '.join(LAST_LAYERS)} is meant")
+        raise InputError(
+            f"{args.weights} is a {model}: the last layer of {' or '.join(LAST_LAYERS)} is meant"
+        )
     from safetensors.numpy import load_file
 
     _, metadata = read_header(args.weights)
