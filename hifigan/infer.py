@@ -13,10 +13,10 @@ from hifigan.config import PITCH_REACH, HifiganConfig, receptive_field
 
 
 class HifiganVocoder(Vocoder[HifiganConfig]):
-    piece = 360  # fewer take more time for their seams, more for what caches do not hold
-
     def __init__(self, source: ModelSource, engines: StageEngines):
         super().__init__(source, engines, receptive_field(source.config))
+        # Fewer frames take more time for their seams, more for what caches do not hold: upsampled ones.
+        self.piece = 960 if source.config.source else 360
 
     def excerpts(self, mel: Array, controls: Controls) -> Excerpts:
         """The phase goes on from chunk to chunk: it is of the whole mel."""
