@@ -233,7 +233,7 @@ def certain() -> SourceFilterGenerator:
     width = pitch.places[1] - pitch.places[0]
     with torch.no_grad():
         pitch.post.weight.zero_()
-        pitch.post.bias.copy_(-0.5 * ((pitch.places - math.log(200 / RATE)) / width).square())
+        pitch.post.bias.copy_(-0.5 * ((pitch.places + pitch.middle - math.log(200 / RATE)) / width).square())
     return network
 
 

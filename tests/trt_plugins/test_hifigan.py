@@ -6,12 +6,20 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from common.weights.voices import load_voice
 from hifigan.config import HifiganConfig
 from hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE, HifiganGenerator
 from trt_plugins.hifigan.engine import TILES, tile_for
 from trt_plugins.hifigan.fold import CHUNK, ENDS, Folded, Product, fold, layout_of
 
+# Of hparams/hifigan/compact.yaml.
+COMPACT = {
+    "upsample_rates": (4, 4, 4, 4),
+    "upsample_kernel_sizes": (8, 8, 8, 8),
+    "upsample_initial_channel": 256,
+    "resblock": "2",
+    "resblock_kernel_sizes": (3, 5, 7),
+    "resblock_dilation_sizes": ((1, 2), (2, 6), (3, 12)),
+}
 SMALL = HifiganConfig(
     n_mel_channels=20,
     upsample_rates=(4, 4, 2),
@@ -139,8 +147,8 @@ def test_blocks_with_most_taps_come_first():
     assert layout_of(config).order == (2, 1, 0)
 
 
-def test_the_shipped_voice_can_be_laid_out():
-    layout = layout_of(load_voice().source("hifigan").config)
+def test_the_compact_network_can_be_laid_out():
+    layout = layout_of(HifiganConfig(**COMPACT))
     assert [level.channels for level in layout.levels] == [256, 128, 64, 32, 16]
 
 
