@@ -1,6 +1,6 @@
 """What HiFi-GAN's and WaveGlow's kernels must both do: tests to inherit, and what these and others call.
 
-A module that inherits them has a fixture `voice`: the model's source in the shipped voice, or one of its kind.
+A module that inherits them has a fixture `voice`: the model's source in the shipped voice, or one like it.
 """
 
 import os
