@@ -7,6 +7,7 @@ Shape letters: B batch, C channels, T mel frames, F frames of the inverse STFT, 
 from __future__ import annotations
 
 import math
+from typing import Self
 
 import numpy as np
 import torch
@@ -106,7 +107,27 @@ class InverseSTFT(nn.Module):
         return audio[:, self.start : self.start + frames * self.hop]
 
 
-class HifiganGenerator(nn.Module):
+class WeightNormed(nn.Module):
+    """A network whose convolutions may have weight normalisation."""
+
+    def convolutions(self) -> list[nn.Module]:
+        """Those that have it: all."""
+        return [module for module in self.modules() if isinstance(module, nn.Conv1d | nn.ConvTranspose1d)]
+
+    def add_weight_norm(self) -> None:
+        """Splits plain `.weight` parameters into length and direction, in place."""
+        for conv in self.convolutions():
+            parametrizations.weight_norm(conv, dim=0)
+
+    def remove_weight_norm(self) -> Self:
+        """Folds the weight norm into plain `.weight` parameters, in place; returns the network."""
+        for conv in self.convolutions():
+            if parametrize.is_parametrized(conv, "weight"):
+                parametrize.remove_parametrizations(conv, "weight")
+        return self
+
+
+class HifiganGenerator(WeightNormed):
     """Transposed convolutions for upsampling, each followed by the mean of parallel residual blocks.
 
     The last convolution makes audio, or the log magnitudes and phases of an inverse STFT. A phase is the sine
@@ -138,21 +159,6 @@ class HifiganGenerator(nn.Module):
             nn.init.constant_(self.conv_post.bias[: config.istft_n_fft // 2 + 1], FIRST_LOG_MAGNITUDE)
         if weight_norm:
             self.add_weight_norm()
-
-    def _convolutions(self) -> list[nn.Module]:
-        return [module for module in self.modules() if isinstance(module, nn.Conv1d | nn.ConvTranspose1d)]
-
-    def add_weight_norm(self) -> None:
-        """Splits plain `.weight` parameters into length and direction, in place."""
-        for conv in self._convolutions():
-            parametrizations.weight_norm(conv, dim=0)
-
-    def remove_weight_norm(self) -> HifiganGenerator:
-        """Folds the weight norm into plain `.weight` parameters, in place; returns the network."""
-        for conv in self._convolutions():
-            if parametrize.is_parametrized(conv, "weight"):
-                parametrize.remove_parametrizations(conv, "weight")
-        return self
 
     def body(self, mel: Tensor, lengths: Tensor | None = None) -> Tensor:
         """mel (B, n_mels, T) -> features (B, C, F), F = S without an inverse STFT.

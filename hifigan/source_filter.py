@@ -16,12 +16,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils import parametrizations, parametrize
 
 from common.audio.fourier_network import WindowedFourier
 from common.audio.mel import OVERLAP
 from hifigan.config import HifiganConfig
-from hifigan.model import LEAKY_SLOPE, HifiganGenerator, ResBlock2, keep, sample_mask
+from hifigan.model import LEAKY_SLOPE, HifiganGenerator, ResBlock2, WeightNormed, keep, sample_mask
 
 # Padding is zeros, so that zero is to be silence: the least log mel of HiFi-GAN's framing, log(1e-5).
 SILENCE, SCALE = math.log(1e-5), 0.2
@@ -62,7 +61,7 @@ class PitchNetwork(nn.Module):
         return (logits.softmax(1) * self.places[:, None]).sum(1)
 
 
-class SourceFilterGenerator(nn.Module):
+class SourceFilterGenerator(WeightNormed):
     """The generator of a configuration with `source`. Weight norm as in `HifiganGenerator`."""
 
     turns: Tensor
@@ -86,20 +85,9 @@ class SourceFilterGenerator(nn.Module):
         if weight_norm:
             self.add_weight_norm()
 
-    def _convolutions(self) -> list[nn.Module]:
+    def convolutions(self) -> list[nn.Module]:
+        """All but the pitch network's."""
         return [self.conv_pre, *(conv for block in self.resblocks for conv in block.convs), self.conv_post]
-
-    def add_weight_norm(self) -> None:
-        """Splits plain `.weight` parameters into length and direction, in place."""
-        for conv in self._convolutions():
-            parametrizations.weight_norm(conv, dim=0)
-
-    def remove_weight_norm(self) -> SourceFilterGenerator:
-        """Folds the weight norm into plain `.weight` parameters, in place; returns the network."""
-        for conv in self._convolutions():
-            if parametrize.is_parametrized(conv, "weight"):
-                parametrize.remove_parametrizations(conv, "weight")
-        return self
 
     def body(self, mel: Tensor, source: Tensor, lengths: Tensor | None = None) -> Tensor:
         """mel (B, n_mels, T), source (B, 2 + noise_channels, T) -> features (B, C, T).
