@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from common.noise import draw
 from common.stages import stages_of
 from common.weights.voices import load_voice
 from tacotron2.decode import SeededNoise
@@ -50,6 +51,19 @@ def test_tacotron2s_noise_is_the_same_on_a_gpu(has_triton, monkeypatch):
     for steps in (1, 64, 1000):
         rows = torch.as_tensor(on_gpu.rows(steps))
         assert rows.is_cuda == has_triton and np.array_equal(rows.cpu(), on_host.rows(steps))
+
+
+@pytest.mark.gpu
+@pytest.mark.triton
+@pytest.mark.parametrize("has_triton", [True, False])
+@pytest.mark.filterwarnings("ignore:.*PyTorch's kernels")
+def test_the_noise_of_a_source_is_the_same_on_a_gpu(has_triton, monkeypatch):
+    engine = kernels_of(load_voice().source("hifigan"), "masked_generator")
+    if not has_triton:
+        monkeypatch.setattr(noise, "can_draw", lambda: False)
+    what = "normal", [3, 0, 3], 0, 700 * 32
+    drawn = torch.as_tensor(engine.draw(*what))
+    assert drawn.is_cuda == has_triton and np.array_equal(drawn.cpu(), draw(*what))
 
 
 @pytest.mark.parametrize("missing", ["Triton", "a compiler"])

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from common.arrays import Array
 from common.engines import Engine
 from common.engines.padded import CapturedNetwork
+from common.noise import Distribution
 from common.stages import Stage
 from hifigan.config import HifiganConfig
 from hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
+from trt_plugins import noise
 from trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, Zeros, processors_of
 from trt_plugins.hifigan.fold import CHUNK, Folded, KernelLayout, Level, Product, fold, layout_of
 
@@ -253,6 +257,13 @@ class GeneratorNetwork(CapturedNetwork):
     """Phases of an inverse STFT in half precision would be audible noise."""
 
     in_float32 = True
+
+    def draw(self, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> Array:
+        """On the GPU where Triton can run, which PyTorch's kernels do without; else on the host."""
+        if not noise.can_draw():
+            return super().draw(distribution, seeds, first, count)
+        with torch.cuda.device(self.device):
+            return noise.draw(self.device, distribution, seeds, first, count)
 
 
 def make_generator(
