@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 
 from common.arrays import Array, as_float32, concatenate, is_numpy, to_device
+from common.engines import Arrays, Run
 from common.speech import Controls
 from common.synthesis.stage_engines import StageEngines
 from common.synthesis.vocoder import Excerpts, Vocoder
@@ -17,6 +19,9 @@ class HifiganVocoder(Vocoder[HifiganConfig]):
         super().__init__(source, engines, receptive_field(source.config))
         # Fewer frames take more time for their seams, more for what caches do not hold: upsampled ones.
         self.piece = 960 if source.config.source else 360
+        if source.config.source and engines.on_kernels and engines.captures:
+            one_graph = importlib.import_module("common.synthesis.one_graph").OneGraph
+            self.one_graph = one_graph(self.generator, self._run)
 
     def excerpts(self, mel: Array, controls: Controls) -> Excerpts:
         """The phase goes on from chunk to chunk: it is of the whole mel."""
@@ -29,6 +34,26 @@ class HifiganVocoder(Vocoder[HifiganConfig]):
         if not self.config.source:
             return super().beside(mel, lengths, controls)
         return {"source": self._source(self._find_pitch(mel, lengths), [one.seed for one in controls])}
+
+    def audio_of(self, mel: Array, lengths: Array, controls: Sequence[Controls]) -> Array:
+        if self.one_graph:
+            seeds = [one.seed for one in controls]
+            given = {"mel": mel, "lengths": lengths}
+            made = self.one_graph.audio(given, lambda frames: self._noise(seeds, frames))
+            if made:
+                return made["audio"]
+        return super().audio_of(mel, lengths, controls)
+
+    def _run(self) -> Run:
+        """All of a padded batch, to be captured."""
+        find, generate = self.engines["masked_pitch"].capturable(), self.generator.capturable()
+
+        def run(given: Arrays) -> dict[str, Array]:
+            known = {"mel": given["mel"], "lengths": given["lengths"]}
+            source = self._joined(find(known)["pitch"], given["noise"])
+            return generate({**known, "source": source})
+
+        return run
 
     def _pitch(self, mel: Array) -> Array:
         """Of a mel [1, n_mels, T_mel] of any length [1, T_mel]."""
@@ -46,15 +71,25 @@ class HifiganVocoder(Vocoder[HifiganConfig]):
         return engine(mel=mel, **({"lengths": lengths} if masked else {}))["pitch"]
 
     def _source(self, pitch: Array, seeds: Sequence[int]) -> Array:
-        """Cycles a sample [B, T_mel] -> the stage's input `source` [B, 2 + noise_channels, T_mel].
+        """Cycles a sample [B, T_mel] -> the stage's input `source` [B, 2 + noise_channels, T_mel]."""
+        return self._joined(to_device(pitch, self.generator.device), self._noise(seeds, pitch.shape[1]))
 
-        A frame's noise depends on the seed and its number alone.
-        """
-        generator, (batch, frames) = self.generator, pitch.shape
-        channels = self.config.noise_channels
-        noise = to_device(generator.draw("normal", seeds, 0, frames * channels), generator.device)
-        noise = noise.reshape(batch, frames, channels).swapaxes(1, 2)
-        return concatenate([to_device(source_of(pitch, self.hop), generator.device), noise], 1)
+    def _noise(self, seeds: Sequence[int], frames: int) -> Array:
+        """[B, T_mel * noise_channels]: a frame's depends on the seed and its number alone."""
+        generator = self.generator
+        drawn = generator.draw("normal", seeds, 0, frames * self.config.noise_channels)
+        return to_device(drawn, generator.device)
+
+    def _joined(self, pitch: Array, noise: Array) -> Array:
+        """By the engine's kernel where it has one."""
+        return (self.generator.join_source or join_source)(pitch, noise, self.hop)
+
+
+def join_source(pitch: Array, noise: Array, hop: int) -> Array:
+    """Pitch [B, T] and noise [B, T * C] -> the input `source` of the stage "generator" [B, 2 + C, T]."""
+    batch, frames = pitch.shape
+    noise = noise.reshape(batch, frames, noise.shape[1] // frames).swapaxes(1, 2)
+    return concatenate([source_of(pitch, hop), noise], 1)
 
 
 def source_of(pitch: Array, hop: int) -> Array:

@@ -26,6 +26,7 @@ from common.stages import root, stages_of
 from common.stages.choose import KINDS, deployment_of, parse_backends
 from common.synthesis.acoustic import AcousticModel
 from common.synthesis.loading import choose_sources, make_driver
+from common.synthesis.vocoder import Vocoder
 from common.weights.voices import FrontendSpec, ModelSource
 
 SYMBOLS = 128  # where a stage or a vocoder is given none
@@ -177,6 +178,8 @@ class LoadedModels:
         driver = make_driver(source, backend, workload.device, workload.threads, form, self._watch, how)
         if isinstance(driver, AcousticModel) and driver.two_graphs:
             self.timer.watch_graphs(driver.two_graphs)
+        if isinstance(driver, Vocoder) and driver.one_graph:
+            self.timer.watch_graph(driver.one_graph)
         if self.fixed and workload.texts and has_decoders(source.model):
             driver.synthesise = endless(driver.synthesise)
         return driver

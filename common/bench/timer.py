@@ -109,6 +109,10 @@ class StageTimer:
         graphs.encode = self._watched(graphs.encode, graphs.encoder)
         graphs.decode = self._watched(graphs.decode, graphs.decoder)
 
+    def watch_graph(self, graph: Any) -> None:
+        """A vocoder's stages in one graph; its calls count as the generator's."""
+        graph.audio = self._watched(graph.audio, graph.generator)
+
     def _watched(self, call: Callable[..., Any], engine: Engine) -> Callable[..., Any]:
         def watched(first: Any, *inputs: Any, **more: Any) -> Any:
             sizes = functools.partial(sizes_of, engine, first if isinstance(first, Mapping) else {})

@@ -22,6 +22,8 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 Arrays = Mapping[str, Array]
+# (pitch [B, T], noise [B, T * C], hop) -> a vocoder's source [B, 2 + C, T].
+JoinSource = Callable[[Array, Array, int], Array]
 # Named tensors in and out, on the current stream; waits for nothing. What it reads beside its inputs stays in
 # place, and its outputs are overwritten by its next call.
 Run = Callable[[Arrays], dict[str, Array]]
@@ -55,6 +57,7 @@ class Engine(ABC):
     text_step: int = 1  # it takes texts of multiples of so many symbols only: others' numbers would be wrong
     buckets: tuple[Bucket, ...] = ()  # the fixed lengths that it runs at; (): lengths are dynamic
     length_regulator: LengthRegulator | None = None
+    join_source: JoinSource | None = None  # a kernel for what stands between a vocoder's pitch and generator
 
     @abstractmethod
     def __call__(self, **inputs: Array) -> dict[str, Array]:
@@ -129,6 +132,7 @@ class WrappedEngine(Engine):
         self.prefers_batches, self.text_step = inner.prefers_batches, inner.text_step
         self.prefers_pieces = inner.prefers_pieces
         self.buckets, self.length_regulator = inner.buckets, inner.length_regulator
+        self.join_source = inner.join_source
         self.covering, self.report, self.count_anew = inner.covering, inner.report, inner.count_anew
         self.count_call, self.count_miss = inner.count_call, inner.count_miss
         self.count_padding, self.draw = inner.count_padding, inner.draw

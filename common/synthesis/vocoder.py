@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,9 +18,12 @@ from common.config.deployment import Bucket
 from common.errors import InputError
 from common.speech import Controls, controls_of_each
 from common.synthesis.chunks import Chunks, ChunkSizes, Excerpts, Window, even_share
-from common.synthesis.driver import Driver, bucket_for
+from common.synthesis.driver import Driver, WarmUp, bucket_for
 from common.synthesis.stage_engines import StageEngines
 from common.weights.voices import ModelSource
+
+if TYPE_CHECKING:
+    from common.synthesis.one_graph import OneGraph
 
 # Chunks in one launch: the longest has at most so many times the frames of the shortest, which is padded.
 ALIKE = 2
@@ -47,6 +50,7 @@ class Vocoder(Driver[Config]):
     its `denoising_strength` how much of the generator's hum is taken out (default 0).
     """
 
+    one_graph: OneGraph | None = None  # all stages of whole mels, where engines are captured
     # Frames of a whole mel at a time on engines that prefer pieces; None: all.
     piece: int | None = None
 
@@ -160,8 +164,7 @@ class Vocoder(Driver[Config]):
         device, frames = self.generator.device, mels[0].shape[1]
         lengths = to_device(np.array([mel.shape[1] for mel in mels]), device)
         mel = pad_rows([to_device(mel, device) for mel in mels], len(mels), frames)
-        others = self.beside(mel, lengths, controls)
-        audio = self.generator(mel=mel, lengths=lengths, **others)["audio"]
+        audio = self.audio_of(mel, lengths, controls)
         strengths = [self._strength(one) for one in controls]
         if any(strengths):
             audio = self.denoise(audio, strengths, lengths)
@@ -169,10 +172,21 @@ class Vocoder(Driver[Config]):
         ends = [mel.shape[1] * self.hop for mel in mels]
         return lambda: [samples[:end] for samples, end in zip(read(), ends, strict=True)]
 
+    def audio_of(self, mel: Array, lengths: Array, controls: Sequence[Controls]) -> Array:
+        """Of a padded batch [B, n_mels, T_mel] that fits the stage -> [B, S]."""
+        others = self.beside(mel, lengths, controls)
+        return self.generator(mel=mel, lengths=lengths, **others)["audio"]
+
     def takes(self, batch: int, bucket: Bucket | None) -> bool:
         return self.prefers_batches and batch <= self._largest_batch(
             bucket.mel if bucket else self.longest_mel
         )
+
+    def warm_ups(self, bucket: Bucket | None, batch: int) -> Iterator[WarmUp]:
+        if self.one_graph and bucket:
+            silent = np.zeros((self.config.n_mel_channels, bucket.mel), np.float32)
+            what = f"{self.source.model}, captured"
+            yield WarmUp(what, f"mel {bucket.mel}", lambda: self.vocode_each([silent] * batch))
 
     def _largest_batch(self, frames: int) -> int:
         """That one launch takes, of items of so many frames."""

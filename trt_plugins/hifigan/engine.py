@@ -20,6 +20,7 @@ from hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
 from trt_plugins import noise
 from trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, Zeros, processors_of
 from trt_plugins.hifigan.fold import CHUNK, Folded, KernelLayout, Level, Product, fold, layout_of
+from trt_plugins.hifigan.source_filter import join_source
 
 if TYPE_CHECKING:
     from common.weights.voices import ModelSource
@@ -254,12 +255,22 @@ class Generator(ShapedGenerator):
 
 
 class GeneratorNetwork(CapturedNetwork):
-    """Phases of an inverse STFT in half precision would be audible noise."""
+    """Phases of an inverse STFT in half precision would be audible noise.
+
+    Where Triton can run, which PyTorch's kernels do without, noise and source are made by kernels.
+    """
 
     in_float32 = True
 
+    def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
+        super().__init__(stage, source, device, threads)
+        self.join_source = self._join_source if noise.can_draw() else None
+
+    def _join_source(self, pitch: Tensor, drawn: Tensor, hop: int) -> Tensor:
+        with torch.cuda.device(self.device):
+            return join_source(pitch, drawn, hop)
+
     def draw(self, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> Array:
-        """On the GPU where Triton can run, which PyTorch's kernels do without; else on the host."""
         if not noise.can_draw():
             return super().draw(distribution, seeds, first, count)
         with torch.cuda.device(self.device):

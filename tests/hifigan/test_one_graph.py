@@ -1,0 +1,114 @@
+"""A generator with a source on kernels: all stages of whole mels as one CUDA graph, on a CPU and on a GPU."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from common.config.deployment import Bucket, Deployment
+from common.engines.torch_engine import TorchEngine
+from common.speech import Controls
+from common.stages.choose import kernel_stages
+from common.synthesis import one_graph
+from common.synthesis.loading import make_driver
+from common.synthesis.stage_engines import StageEngines
+from common.weights.published import read_checkpoint
+from common.weights.voices import load_voice
+from tests.conftest import save_trained, tiny_source_filter
+from trt_plugins import noise
+
+CONTROLS = [Controls(seed=seed) for seed in (3, 0, 7)]
+
+
+def mels_of(*frames: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal((80, count), np.float32) * 2 - 5 for count in frames]
+
+
+class TestWithoutGpu:
+    """What stands in for a CUDA graph runs the function that would be captured."""
+
+    @pytest.fixture
+    def drivers(self, tmp_path, monkeypatch):
+        """A driver with a graph, which is counted, and one without."""
+
+        class Launched:
+            def __init__(self, name, make, stream):
+                self.make, self.frames = make, []
+
+            def __call__(self, inputs):
+                self.frames.append(inputs["mel"].shape[2])
+                return self.make(inputs)(inputs) if self.frames[-1] < 300 else None
+
+        def capturable(engine, bucket=None):
+            return lambda inputs: engine(**inputs)
+
+        monkeypatch.setattr(one_graph, "Captured", Launched)
+        monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
+        monkeypatch.setattr(TorchEngine, "prefers_batches", True)
+        monkeypatch.setattr(TorchEngine, "capturable", capturable)
+        for name in ("captures", "on_kernels"):
+            monkeypatch.setattr(StageEngines, name, property(lambda self: True))
+        source = read_checkpoint(save_trained(tmp_path / "weights.safetensors", *tiny_source_filter()))
+        graphed, plain = (make_driver(source, "torch", "cpu", decoder="masked") for _ in "ab")
+        plain.one_graph = None
+        return graphed, plain
+
+    def test_it_makes_what_the_engines_make(self, drivers):
+        graphed, plain = drivers
+        mels = mels_of(130, 50, 190)
+        for made, wanted in zip(*(one.vocode_each(mels, CONTROLS) for one in (graphed, plain)), strict=True):
+            assert len(made) == len(wanted)
+            # The pitch's rounding adds up in the phase.
+            assert np.abs(made - wanted).max() < 1e-3 * np.abs(wanted).max()
+        assert graphed.one_graph._captured.frames == [192]  # mels are filled up
+
+    def test_without_a_graph_the_engines_run(self, drivers):
+        graphed, plain = drivers
+        (made,), (wanted,) = (one.vocode_each(mels_of(310)) for one in (graphed, plain))
+        assert np.array_equal(made, wanted) and graphed.one_graph._captured.frames == [320]
+
+    def test_warming_up_captures_what_mels_need(self, drivers):
+        graphed, plain = drivers
+        bucket = Bucket(0, 128)
+        for one in graphed.warm_ups(bucket, 2):
+            one.run()
+        assert graphed.one_graph._captured.frames == [128]
+        assert not list(plain.warm_ups(bucket, 2))
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:.*PyTorch's kernels")
+class TestOnGpu:
+    @pytest.fixture
+    def make(self):
+        how = Deployment(kernels=kernel_stages("hifigan"))
+        source = load_voice().source("hifigan")
+        return lambda: make_driver(source, "torch", "cuda", deployment=how)
+
+    @pytest.mark.parametrize("has_triton", [pytest.param(True, marks=pytest.mark.triton), False])
+    def test_it_makes_what_the_engines_make(self, make, has_triton, monkeypatch):
+        if not has_triton:
+            monkeypatch.setattr(noise, "can_draw", lambda: False)
+        graphed, plain = make(), make()
+        plain.one_graph = None
+        mels = [torch.from_numpy(mel).cuda() for mel in mels_of(130, 50, 700)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for given, controls in ((mels, CONTROLS), (mels[:1], CONTROLS[0]), (mels, CONTROLS)):
+                made, wanted = (one.vocode_each(given, controls) for one in (graphed, plain))
+                for one, other in zip(made, wanted, strict=True):
+                    assert np.abs(one - other).max() < 1e-3 * np.abs(other).max()
+        graphs = graphed.one_graph._captured.graphs
+        assert len(graphs) == 2 and all(graphs.values())
+
+    def test_the_host_waits_for_nothing_but_audio(self, make):
+        driver, mels = make(), [torch.from_numpy(mel).cuda() for mel in mels_of(700, 600)]
+        driver.vocode_each(mels, CONTROLS[:2])  # the first time it captures
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            read = driver.vocode_later(mels, CONTROLS[:2])
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        assert [len(samples) for samples in read()] == [700 * 256, 600 * 256]
