@@ -79,7 +79,7 @@ class CapturedNetwork(PaddedEngine):
         self.stage, self.device = stage, device
         exact = self.in_float32 or stage.float32_layers == ("*",)
         self._type = torch.float32 if exact else torch.float16
-        key = (stage.network, device, "captured", self._type)
+        key = (stage.network, device, "captured", self._type, type(self).prepared)
         network: torch.nn.Module | None = source.networks.get(key)
         if network is None:
             network = self.prepared(build_network(stage, source))

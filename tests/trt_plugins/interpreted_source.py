@@ -1,12 +1,15 @@
 """Runs the kernels of HiFi-GAN's source in Triton's interpreter and prints their largest error."""
 
+import dataclasses
 import sys
 
 import torch
 import triton.language as tl  # noqa: F401 (which a kernel must see)
 from triton.runtime import interpreter
 
-from hifigan.infer import join_source
+from hifigan.infer import join_source, source_of
+from hifigan.source_filter import SourceFilterGenerator, pulses, sample_mask
+from tests.conftest import tiny_source_filter
 from trt_plugins.hifigan import source_filter
 
 patch_tensor = interpreter._patch_lang_tensor
@@ -33,5 +36,57 @@ def join_error() -> float:
     return largest
 
 
+def windows_of(wave: torch.Tensor, kernels: source_filter.KernelSourceFilter, frames: int) -> torch.Tensor:
+    """Audio (B, S) -> its windows as pulse_kernel has them (B, Q, P, T)."""
+    padded = torch.nn.functional.pad(wave, (kernels.before, kernels.before))
+    windows = padded.unfold(1, kernels.size, kernels.hop)[:, :frames]  # (B, T, N)
+    return windows.unflatten(2, (kernels.rows, kernels.columns)).permute(0, 3, 2, 1)
+
+
+def pulse_error() -> float:
+    """Of the pulses, against those in float64, as part of PyTorch's own error in float32."""
+    network, lengths = tiny_source_filter()[0], torch.tensor([50, 37])
+    kernels = source_filter.KernelSourceFilter(network)
+    pitch = 0.004 + 0.012 * torch.rand(2, 50).cumsum(1) / 50
+    pitch[:, 20] = 1 / 64  # whole cycles at samples
+    source = source_of(pitch, 256)
+    mask = sample_mask(lengths, source)
+    inside = (torch.arange(50 * 256) < 256 * lengths[:, None]).double()
+    exact = pulses(source.double(), 256, mask.double()) * inside
+    single = pulses(source, 256, mask) * inside.float()
+    found = kernels.pulses(torch.cat((source, torch.randn(2, 4, 50)), 1), lengths)
+    wanted, near = windows_of(exact, kernels, 50), windows_of(single, kernels, 50)
+    assert not found[windows_of(inside, kernels, 50) == 0].any()
+    ours, theirs = (found - wanted).abs(), (near - wanted).abs()
+    # A harmonic more or less where the limit falls on one.
+    ours, theirs = ours[ours < 0.4], theirs[theirs < 0.4]
+    assert len(ours) > 0.999 * found.numel()
+    return float(ours.square().mean().sqrt() / theirs.square().mean().sqrt())
+
+
+def audio_error(lengths: str, blocks: str) -> float:
+    """Of the audio, as part of the largest value."""
+    network, config = tiny_source_filter()
+    if blocks == "two":
+        several = {"resblock_kernel_sizes": (3, 5), "resblock_dilation_sizes": ((1, 2), (4,))}
+        config = dataclasses.replace(config, **several, noise_channels=0)
+        torch.manual_seed(0)
+        network = SourceFilterGenerator(config, weight_norm=False)
+    network.requires_grad_(False)
+    generator = torch.Generator().manual_seed(1)
+    mel = torch.randn(2, 80, 64, generator=generator) * 2 - 5
+    ends = torch.tensor([int(length) for length in lengths.split(",")])
+    (pitch,) = network.find_pitch(mel, ends)
+    noise = torch.randn(2, 64 * config.noise_channels, generator=generator)
+    source = join_source(pitch, noise, config.hop_length)
+    (wanted,) = network.generate(mel, source, ends)
+    (found,) = source_filter.KernelSourceFilter(network).generate(mel, source, ends)
+    assert found.shape == wanted.shape
+    for row, end in enumerate(ends.tolist()):
+        assert not found[row, end * 256 :].any()
+    return float((found - wanted).abs().max() / wanted.abs().max())
+
+
 interpreter._patch_lang_tensor = _patch
-print({"join": join_error}[sys.argv[1]]())
+measure, *arguments = sys.argv[1:]
+print({"join": join_error, "pulses": pulse_error, "audio": audio_error}[measure](*arguments))

@@ -1,15 +1,19 @@
 """HiFi-GAN's kernels on a GPU against PyTorch in float32, and what they refuse without one."""
 
 import dataclasses
+import warnings
 from pathlib import Path
 
 import pytest
+import torch
 
 from common.audio.contract import MelContract
 from common.bench.random_weights import random_source
-from common.weights.voices import ModelSource
+from common.weights.voices import ModelSource, load_voice
+from hifigan.infer import join_source
 from tests.trt_plugins.test_hifigan import COMPACT
 from tests.trt_plugins.vocoder_kernels import (
+    VOICE_TOLERANCE,
     OnGpu,
     Refused,
     assert_near,
@@ -17,6 +21,7 @@ from tests.trt_plugins.vocoder_kernels import (
     interpreted_error,
     kernels_of,
 )
+from trt_plugins import noise
 
 V2 = {"upsample_initial_channel": 128}
 V3 = {
@@ -55,6 +60,12 @@ SOURCE = {
     "istft_n_fft": 1024,
     "istft_hop_length": 256,
 }
+SEVERAL_BLOCKS = {
+    **SOURCE,
+    "resblock_kernel_sizes": (3, 7, 5),
+    "resblock_dilation_sizes": ((1, 2), (1, 8), (4,)),
+    "noise_channels": 0,
+}
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +75,7 @@ def published(tmp_path_factory) -> ModelSource:
 
 @pytest.fixture(scope="module")
 def voice(tmp_path_factory) -> ModelSource:
-    """The shipped voice's has a harmonic source, which the kernels lack: compact sizes, random weights."""
+    """The shipped voice's has a harmonic source, which other kernels run: compact sizes, random weights."""
     return random_source("hifigan", tmp_path_factory.mktemp("compact"), COMPACT)
 
 
@@ -89,14 +100,53 @@ class TestOnGpu(OnGpu):
     def test_a_repeated_call_gives_the_same_audio(self, published):
         assert_repeatable(published, 2, 37)
 
-    @pytest.mark.parametrize("sizes", [ISTFT, SOURCE], ids=["istft", "source"])
-    def test_what_has_an_inverse_stft_runs_on_pytorchs_kernels(self, sizes, tmp_path):
-        source = random_source("hifigan", tmp_path, sizes)
+    def test_what_has_an_inverse_stft_runs_on_pytorchs_kernels(self, tmp_path):
+        source = random_source("hifigan", tmp_path, ISTFT)
         for name in ("generator", "masked_generator"):
             with pytest.warns(UserWarning, match="runs on PyTorch's kernels"):
                 kernels = kernels_of(source, name)
             for batch, frames in ((1, 37), (4, 129)):
                 assert_near(kernels, source, batch, frames)
+
+    @pytest.mark.parametrize("name", ["generator", "masked_generator"])
+    @pytest.mark.parametrize("sizes", [SOURCE, SEVERAL_BLOCKS], ids=["one block", "three"])
+    def test_a_source_is_near_float32(self, sizes, name, tmp_path):
+        source = random_source("hifigan", tmp_path, sizes)
+        kernels = without_a_warning(source, name)
+        for batch, frames in ((1, 1), (1, 37), (4, 129)):
+            assert_near(kernels, source, batch, frames)
+
+    def test_the_shipped_voices_source_is_near_float32(self):
+        source = load_voice().source("hifigan")
+        kernels = without_a_warning(source, "masked_generator")
+        for batch, frames in ((1, 37), (2, 128), (1, 640), (8, 400)):
+            assert_near(kernels, source, batch, frames, VOICE_TOLERANCE)
+
+    def test_a_source_without_triton_runs_on_pytorchs_kernels(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(noise, "can_draw", lambda: False)
+        source = random_source("hifigan", tmp_path, SOURCE)
+        with pytest.warns(UserWarning, match="runs on PyTorch's kernels .*: ours need Triton"):
+            kernels = kernels_of(source, "masked_generator")
+        assert kernels.join_source is None
+        assert_near(kernels, source, 4, 129)
+
+    def test_a_source_is_joined_as_on_the_host(self):
+        kernels = without_a_warning(load_voice().source("hifigan"), "masked_generator")
+        for batch, frames in ((1, 1), (3, 1000), (1, 4096)):
+            pitch, drawn = 0.004 + 0.01 * torch.rand(batch, frames), torch.randn(batch, frames * 32)
+            wanted, found = (
+                join_source(pitch, drawn, 256),
+                kernels.join_source(pitch.cuda(), drawn.cuda(), 256),
+            )
+            apart = (found.cpu() - wanted).abs()
+            assert not apart[:, 1:].any()
+            assert torch.minimum(apart[:, 0], 1 - apart[:, 0]).max() < 1e-6
+
+
+def without_a_warning(source: ModelSource, name: str):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return kernels_of(source, name)
 
 
 class TestRefused(Refused):

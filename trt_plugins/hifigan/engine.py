@@ -13,14 +13,23 @@ from torch import Tensor
 from common.arrays import Array
 from common.engines import Engine
 from common.engines.padded import CapturedNetwork
+from common.errors import InputError
 from common.noise import Distribution
 from common.stages import Stage
 from hifigan.config import HifiganConfig
 from hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
+from hifigan.source_filter import SourceFilterGenerator
 from trt_plugins import noise
-from trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, Zeros, processors_of
+from trt_plugins.graphs import (
+    GraphedShape,
+    ShapedGenerator,
+    TritonLaunch,
+    Zeros,
+    check_machine,
+    processors_of,
+)
 from trt_plugins.hifigan.fold import CHUNK, Folded, KernelLayout, Level, Product, fold, layout_of
-from trt_plugins.hifigan.source_filter import join_source
+from trt_plugins.hifigan.source_filter import KernelSourceFilter, join_source
 
 if TYPE_CHECKING:
     from common.weights.voices import ModelSource
@@ -255,36 +264,55 @@ class Generator(ShapedGenerator):
 
 
 class GeneratorNetwork(CapturedNetwork):
-    """Phases of an inverse STFT in half precision would be audible noise.
-
-    Where Triton can run, which PyTorch's kernels do without, noise and source are made by kernels.
-    """
+    """Phases of an inverse STFT in half precision would be audible noise."""
 
     in_float32 = True
 
-    def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
-        super().__init__(stage, source, device, threads)
-        self.join_source = self._join_source if noise.can_draw() else None
-
-    def _join_source(self, pitch: Tensor, drawn: Tensor, hop: int) -> Tensor:
-        with torch.cuda.device(self.device):
-            return join_source(pitch, drawn, hop)
-
     def draw(self, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> Array:
+        """On the GPU where Triton can run, which PyTorch's kernels do without; else on the host."""
         if not noise.can_draw():
             return super().draw(distribution, seeds, first, count)
         with torch.cuda.device(self.device):
             return noise.draw(self.device, distribution, seeds, first, count)
 
 
+class SourceGenerator(GeneratorNetwork):
+    """With a harmonic source, on kernels of our own: only convolutions are products in half precision."""
+
+    def __init__(self, stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None):
+        super().__init__(stage, source, device, threads)
+        self.join_source = self._join_source
+
+    def prepared(self, network: torch.nn.Module) -> torch.nn.Module:
+        assert isinstance(network, SourceFilterGenerator)
+        return KernelSourceFilter(network)
+
+    def _join_source(self, pitch: Tensor, drawn: Tensor, hop: int) -> Tensor:
+        with torch.cuda.device(self.device):
+            return join_source(pitch, drawn, hop)
+
+
 def make_generator(
     stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None
 ) -> Engine:
-    """An engine on the kernels; on PyTorch's, with a warning, where the network has an inverse STFT."""
+    """An engine on our kernels; on PyTorch's, with a warning, where they lack what the network has."""
     if not source.config.istft_n_fft:
         return Generator(stage, source, device, threads)
-    warnings.warn(
-        f"{stage.full_name} runs on PyTorch's kernels in single precision: ours have no inverse STFT",
-        stacklevel=2,
-    )
+    reason = why_not(source.config, device)
+    if not reason:
+        return SourceGenerator(stage, source, device, threads)
+    warnings.warn(f"{stage.full_name} runs on PyTorch's kernels in single precision: {reason}", stacklevel=2)
     return GeneratorNetwork(stage, source, device, threads)
+
+
+def why_not(config: HifiganConfig, device: str) -> str | None:
+    """Why our kernels do not run a generator with an inverse STFT; None: they do."""
+    if not config.source:
+        return "ours have an inverse STFT only together with a source"
+    if not noise.can_draw():
+        return "ours need Triton and a C compiler"
+    try:
+        check_machine(device, "HiFi-GAN")
+    except InputError as error:
+        return str(error)
+    return None
