@@ -64,8 +64,9 @@ def vocoder_plan(
     denoiser: str,
     layers: tuple[str, ...],
     first: str = "",
+    first_engine: str = "",
 ) -> StagePlan:
-    """The plan of a vocoder whose stages are `vocoder_stages`, and the engines of two on kernels.
+    """The plan of a vocoder whose stages are `vocoder_stages`, and their engines on kernels.
 
     On kernels lengths are padded, so that few CUDA graphs do for all: the masked stages run. `first` names a
     stage that comes before the generator in some configurations.
@@ -84,7 +85,8 @@ def vocoder_plan(
         bucketed_unmasked="unmasked",
         kernels={
             **dict.fromkeys(("generator", "masked_generator"), generator),
-            **dict.fromkeys(("masked_denoiser", *masked), denoiser),
+            "masked_denoiser": denoiser,
+            **dict.fromkeys(masked, first_engine),
         },
         on_cuda="masked",
         kernels_together=True,

@@ -9,6 +9,7 @@ import torch
 
 from common.audio.contract import MelContract
 from common.bench.random_weights import random_source
+from common.engines.backends import make_engine
 from common.weights.voices import ModelSource, load_voice
 from hifigan.infer import join_source
 from tests.trt_plugins.test_hifigan import COMPACT
@@ -18,8 +19,10 @@ from tests.trt_plugins.vocoder_kernels import (
     Refused,
     assert_near,
     assert_repeatable,
+    inputs_for,
     interpreted_error,
     kernels_of,
+    stage_of,
 )
 from trt_plugins import noise
 
@@ -121,6 +124,15 @@ class TestOnGpu(OnGpu):
         kernels = without_a_warning(source, "masked_generator")
         for batch, frames in ((1, 37), (2, 128), (1, 640), (8, 400)):
             assert_near(kernels, source, batch, frames, VOICE_TOLERANCE)
+
+    def test_the_pitch_is_pytorchs(self):
+        source = load_voice().source("hifigan")
+        stage = stage_of(source, "masked_pitch")
+        engines = [make_engine(stage, source, backend, "cuda") for backend in ("cuda", "torch")]
+        for batch, frames in ((1, 37), (8, 400)):
+            inputs = inputs_for(source, stage, batch, frames)
+            found, wanted = (engine(**inputs)["pitch"] for engine in engines)
+            torch.testing.assert_close(found, wanted, rtol=1e-5, atol=0)
 
     def test_a_source_without_triton_runs_on_pytorchs_kernels(self, tmp_path, monkeypatch):
         monkeypatch.setattr(noise, "can_draw", lambda: False)

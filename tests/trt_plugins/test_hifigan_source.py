@@ -1,8 +1,19 @@
 """The kernels of HiFi-GAN's generator with a harmonic source give what PyTorch gives."""
 
 import pytest
+import torch
 
+from tests.conftest import tiny_source_filter
 from tests.trt_plugins.vocoder_kernels import interpreted_error
+from trt_plugins.hifigan.source_filter import find_pitch
+
+
+def test_the_pitch_with_bins_last_is_the_networks():
+    network = tiny_source_filter()[0]
+    mel, lengths = torch.randn(2, 80, 70) * 2 - 5, torch.tensor([70, 41])
+    with torch.no_grad():
+        (found,), (wanted,) = find_pitch(network, mel, lengths), network.find_pitch(mel, lengths)
+    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=0)
 
 
 @pytest.mark.triton

@@ -5,12 +5,14 @@ The products of convolutions are of float16, all else is float32.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from hifigan.source_filter import MAPS, SourceFilterGenerator
+from hifigan.model import keep, sample_mask
+from hifigan.source_filter import MAPS, SourceFilterGenerator, centred
 from trt_plugins.graphs import TritonLaunch
 
 JOIN_FRAMES = 128  # of a program
@@ -39,6 +41,14 @@ def join_source(pitch: Tensor, noise: Tensor, hop: int) -> Tensor:
     tensors = pitch.contiguous(), noise.contiguous(), out
     TritonLaunch(source_kernels.join_kernel, grid, (*tensors, frames), options)()
     return out
+
+
+def find_pitch(network: SourceFilterGenerator, mel: Tensor, lengths: Tensor) -> tuple[Tensor]:
+    """As the network's own method, with the bins as the last axis."""
+    mask, pitch = sample_mask(lengths, mel), network.pitch
+    logits = pitch.logits(keep(centred(mel), mask), mask)
+    found = (logits.mT.contiguous().softmax(2) * pitch.places).sum(2)
+    return (found.exp() * math.exp(pitch.middle),)
 
 
 def power_above(count: int) -> int:
