@@ -37,9 +37,8 @@ class HifiganVocoder(Vocoder[HifiganConfig]):
 
     def audio_of(self, mel: Array, lengths: Array, controls: Sequence[Controls]) -> Array:
         if self.one_graph:
-            seeds = [one.seed for one in controls]
-            given = {"mel": mel, "lengths": lengths}
-            made = self.one_graph.audio(given, lambda frames: self._noise(seeds, frames))
+            noise = self._noise([one.seed for one in controls], mel.shape[2])
+            made = self.one_graph.audio({"mel": mel, "lengths": lengths, "noise": noise})
             if made:
                 return made["audio"]
         return super().audio_of(mel, lengths, controls)

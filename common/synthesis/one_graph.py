@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 
-from common.arrays import Array, pad_to
+from common.arrays import Array
 from common.engines import MEL_STEP, Arrays, Engine, Run
 from common.engines.cuda_graphs import Captured
 
@@ -19,17 +19,12 @@ class OneGraph:
         stream = torch.cuda.Stream(generator.device)
         self._captured = Captured(generator.stage.full_name, lambda inputs: make(), stream)
 
-    def audio(self, inputs: Arrays, draw: Callable[[int], Array]) -> dict[str, Array] | None:
-        """Of `mel` and `lengths`; `draw` gives the noise of so many frames. None where there is no graph for
-        these lengths.
-        """
-        mel = inputs["mel"]
-        frames = mel.shape[2]
-        padded = -(-frames // MEL_STEP) * MEL_STEP
-        given = {**inputs, "mel": pad_to(mel, (*mel.shape[:2], padded)), "noise": draw(padded)}
+    @staticmethod
+    def padded(frames: int) -> int:
+        """The frames that a mel should be filled up to: few graphs do for all lengths."""
+        return -(-frames // MEL_STEP) * MEL_STEP
+
+    def audio(self, inputs: Arrays) -> dict[str, Array] | None:
+        """Of mels with such lengths; None where these have no graph."""
         with torch.inference_mode():
-            outputs = self._captured(given)
-        if outputs is None:
-            return None
-        audio = outputs["audio"]
-        return {"audio": audio[:, : audio.shape[1] // padded * frames]}
+            return self._captured(inputs)

@@ -162,6 +162,8 @@ class Vocoder(Driver[Config]):
     def _vocode_batch(self, mels: Sequence[Array], controls: Sequence[Controls]) -> ReadEach:
         """In one launch of each stage; the first is the longest. The controls have one `batch_key`."""
         device, frames = self.generator.device, mels[0].shape[1]
+        if self.one_graph:
+            frames = self.one_graph.padded(frames)
         lengths = to_device(np.array([mel.shape[1] for mel in mels]), device)
         mel = pad_rows([to_device(mel, device) for mel in mels], len(mels), frames)
         audio = self.audio_of(mel, lengths, controls)

@@ -67,7 +67,8 @@ class TestWithoutGpu:
     def test_without_a_graph_the_engines_run(self, drivers):
         graphed, plain = drivers
         (made,), (wanted,) = (one.vocode_each(mels_of(310)) for one in (graphed, plain))
-        assert np.array_equal(made, wanted) and graphed.one_graph._captured.frames == [320]
+        assert len(made) == len(wanted) and np.abs(made - wanted).max() < 1e-3 * np.abs(wanted).max()
+        assert graphed.one_graph._captured.frames == [320]
 
     def test_warming_up_captures_what_mels_need(self, drivers):
         graphed, plain = drivers
