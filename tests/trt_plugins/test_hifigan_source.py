@@ -5,7 +5,7 @@ import torch
 
 from tests.conftest import tiny_source_filter
 from tests.trt_plugins.vocoder_kernels import interpreted_error
-from trt_plugins.hifigan.source_filter import find_pitch
+from trt_plugins.hifigan.source_filter import KernelSourceFilter, find_pitch
 
 
 def test_the_pitch_with_bins_last_is_the_networks():
@@ -14,6 +14,18 @@ def test_the_pitch_with_bins_last_is_the_networks():
     with torch.no_grad():
         (found,), (wanted,) = find_pitch(network, mel, lengths), network.find_pitch(mel, lengths)
     torch.testing.assert_close(found, wanted, rtol=1e-6, atol=0)
+
+
+def test_weights_too_large_for_half_precision_are_refused():
+    network = tiny_source_filter()[0].requires_grad_(False)
+    network.conv_pre.weight[0] = 1e6
+    with pytest.raises(ValueError, match="weights are larger than half precision can hold"):
+        KernelSourceFilter(network)
+
+
+def test_tensors_keep_the_types_that_their_kernels_take():
+    kernels = KernelSourceFilter(tiny_source_filter()[0]).to("cpu", torch.float32)
+    assert kernels.first.weight.dtype == torch.float16 and kernels.first.bias.dtype == torch.float32
 
 
 @pytest.mark.triton

@@ -11,6 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from common.errors import InputError
 from hifigan.model import keep, sample_mask
 from hifigan.source_filter import MAPS, SourceFilterGenerator, centred
 from trt_plugins.graphs import TritonLaunch
@@ -66,7 +67,12 @@ class Convolution(nn.Module):
         super().__init__()
         assert conv.bias is not None
         self.dilation = conv.dilation[0]
-        self.register_buffer("weight", conv.weight.detach().permute(2, 1, 0).half().contiguous())
+        weight = conv.weight.detach().permute(2, 1, 0).half().contiguous()
+        if not weight.isfinite().all():
+            raise InputError(
+                "HiFi-GAN's weights are larger than half precision can hold; use another backend"
+            )
+        self.register_buffer("weight", weight)
         self.register_buffer("bias", conv.bias.detach())
 
     def forward(
