@@ -7,22 +7,13 @@ import sys
 
 import torch
 import triton.language as tl  # noqa: F401 (which a kernel must see)
-from triton.runtime import interpreter
 
 from tests.trt_plugins.test_jasper import FULL, random_network
+from tests.trt_plugins.triton_interpreter import take_tensors_as_bounds
 from trt_plugins.jasper.encoder import FoldedJasper
 from trt_plugins.jasper.tiling import Tiling
 
-patch_tensor = interpreter._patch_lang_tensor
-
-
-def _patch(tensor, scope) -> None:
-    """Bounds of loops that are tensors of one number, which numpy 2.4 no longer takes for numbers."""
-    patch_tensor(tensor, scope)
-    scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
-
-
-interpreter._patch_lang_tensor = _patch
+take_tensors_as_bounds()
 rows, columns, splits = (int(number) for number in sys.argv[2:])
 network = random_network(FULL[sys.argv[1]]).requires_grad_(False)
 features, lengths = torch.randn(3, 64, 152), torch.tensor([152, 80, 57])

@@ -2,22 +2,13 @@
 
 import torch
 import triton.language as tl  # noqa: F401 (which a kernel must see)
-from triton.runtime import interpreter
 
 from jasper.config import JasperConfig
 from jasper.features_network import JasperFeatures
+from tests.trt_plugins.triton_interpreter import take_tensors_as_bounds
 from trt_plugins.jasper.features import KernelFeatures
 
-patch_tensor = interpreter._patch_lang_tensor
-
-
-def _patch(tensor, scope) -> None:
-    """Bounds of loops that are tensors of one number, which numpy 2.4 no longer takes for numbers."""
-    patch_tensor(tensor, scope)
-    scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
-
-
-interpreter._patch_lang_tensor = _patch
+take_tensors_as_bounds()
 torch.manual_seed(0)
 errors = []
 for config in (JasperConfig(), JasperConfig(win_length=400, n_mel_channels=80, hop_length=128)):

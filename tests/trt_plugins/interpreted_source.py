@@ -5,20 +5,12 @@ import sys
 
 import torch
 import triton.language as tl  # noqa: F401 (which a kernel must see)
-from triton.runtime import interpreter
 
 from hifigan.infer import join_source, source_of
 from hifigan.source_filter import SourceFilterGenerator, pulses, sample_mask
 from tests.conftest import tiny_source_filter
+from tests.trt_plugins.triton_interpreter import take_tensors_as_bounds
 from trt_plugins.hifigan import source_filter
-
-patch_tensor = interpreter._patch_lang_tensor
-
-
-def _patch(tensor, scope) -> None:
-    """Bounds of loops that are tensors of one number, which numpy 2.4 no longer takes for numbers."""
-    patch_tensor(tensor, scope)
-    scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
 
 def join_error() -> float:
@@ -87,6 +79,6 @@ def audio_error(lengths: str, blocks: str) -> float:
     return float((found - wanted).abs().max() / wanted.abs().max())
 
 
-interpreter._patch_lang_tensor = _patch
+take_tensors_as_bounds()
 measure, *arguments = sys.argv[1:]
 print({"join": join_error, "pulses": pulse_error, "audio": audio_error}[measure](*arguments))

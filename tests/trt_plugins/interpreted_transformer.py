@@ -10,7 +10,6 @@ from pathlib import Path
 
 import torch
 import triton.language as tl  # noqa: F401 (which a kernel must see)
-from triton.runtime import interpreter
 
 from common.audio.contract import MelContract
 from common.stages import Stage, plan_of
@@ -21,19 +20,11 @@ from fastpitch.model import FastPitch
 from fastspeech import regulate
 from fastspeech.config import FastSpeechConfig
 from fastspeech.model import FastSpeech
+from tests.trt_plugins.triton_interpreter import take_tensors_as_bounds
 from trt_plugins import graphs
 from trt_plugins.transformer import engine, fastpitch, fastspeech, length_regulator
 
-patch_tensor = interpreter._patch_lang_tensor
-
-
-def _patch(tensor, scope) -> None:
-    """Bounds of loops that are tensors of one number, which numpy 2.4 no longer takes for numbers."""
-    patch_tensor(tensor, scope)
-    scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
-
-
-interpreter._patch_lang_tensor = _patch
+take_tensors_as_bounds()
 CHANNELS, TEXT, MEL = int(sys.argv[3]), 13, 21
 LENGTHS, MEL_LENGTHS = torch.tensor([13, 9]), torch.tensor([21, 15])
 MADE = {

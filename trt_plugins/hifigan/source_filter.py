@@ -20,11 +20,8 @@ JOIN_FRAMES = 128  # of a program
 INPUT_FRAMES = 16
 # The same for any batch and length, so that each sum is added in one order.
 CONV_ROWS, CONV_DEPTH, CONV_WARPS = 64, 64, 4
-WIDE, NARROW_COLUMNS, WIDE_COLUMNS = (
-    512,
-    32,
-    128,
-)  # of a program, for outputs of up to WIDE and of more channels
+# Columns of a program, for outputs of up to WIDE channels and of more.
+WIDE, NARROW_COLUMNS, WIDE_COLUMNS = 512, 32, 128
 WINDOW_FRAMES, WINDOW_SAMPLES = 32, 32  # of programs of pulses
 FILTER_ROWS, FILTER_FRAMES = 32, 32
 HOPS, HOP_SAMPLES = 32, 32
