@@ -62,5 +62,5 @@ PLAN = vocoder_plan(
     denoiser="common.engines.padded:CapturedNetwork",
     layers=("conv_pre", "ups.*", "resblocks.*", "conv_post"),
     first="pitch",
-    first_engine="trt_plugins.hifigan.engine:Pitch",
+    first_engine="trt_plugins.hifigan.engine:make_pitch",
 )

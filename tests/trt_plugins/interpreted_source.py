@@ -28,6 +28,57 @@ def join_error() -> float:
     return largest
 
 
+def pitch_error() -> float:
+    """As part of the pitch, behind an item's end too."""
+    largest = 0.0
+    for channels, bins, frames in ((16, 32, 70), (20, 9, 33), (40, 50, 1)):
+        config = dataclasses.replace(tiny_source_filter()[1], pitch_channels=channels, pitch_bins=bins)
+        torch.manual_seed(0)
+        network = SourceFilterGenerator(config, weight_norm=False).requires_grad_(False)
+        mel, lengths = torch.randn(2, 80, frames) * 2 - 5, torch.tensor([frames, frames // 2])
+        (wanted,) = network.find_pitch(mel, lengths)
+        (found,) = source_filter.KernelPitch(network).find_pitch(mel, lengths)
+        assert found.shape == wanted.shape
+        largest = max(largest, float((found / wanted - 1).abs().max()))
+    return largest
+
+
+def product_error() -> float:
+    """As part of the largest value; depths from few to more than a step, one table and several."""
+    torch.manual_seed(0)
+    largest = 0.0
+    for batch, count, rows, depth, columns in ((2, 3, 34, 32, 70), (1, 1, 64, 64, 170), (2, 5, 8, 4, 1)):
+        table, data = torch.randn(count, rows, depth), torch.randn(batch, count, depth, columns)
+        found, wanted = source_filter.product(table, data), torch.matmul(table.double(), data.double())
+        assert found.shape == wanted.shape
+        largest = max(largest, float((found - wanted).abs().max() / wanted.abs().max()))
+    return largest
+
+
+def alone_error() -> float:
+    """Of what items of a batch that is padded longer are, against each alone: pitch, source and audio."""
+    network, config = tiny_source_filter()
+    pitch, kernels = source_filter.KernelPitch(network), source_filter.KernelSourceFilter(network)
+    ends, generator = (41, 64, 3), torch.Generator().manual_seed(1)
+    mel = torch.randn(3, 80, 128, generator=generator) * 2 - 5
+    noise = torch.randn(3, 128 * config.noise_channels, generator=generator)
+
+    def made(rows: slice, frames: int) -> tuple[torch.Tensor, ...]:
+        lengths, heard = torch.tensor(ends[rows]), mel[rows, :, :frames]
+        (found,) = pitch.find_pitch(heard, lengths)
+        drawn = noise[rows, : frames * config.noise_channels]
+        source = source_filter.join_source(found, drawn, config.hop_length)
+        return found, source, *kernels.generate(heard, source, lengths)
+
+    largest, together = 0.0, made(slice(3), 128)
+    for row, end in enumerate(ends):
+        for frames in (end, -(-end // 32) * 32):
+            for one, other in zip(made(slice(row, row + 1), frames), together, strict=True):
+                whole = end * one.shape[-1] // frames
+                largest = max(largest, float((one[0, ..., :whole] - other[row, ..., :whole]).abs().max()))
+    return largest
+
+
 def windows_of(wave: torch.Tensor, kernels: source_filter.KernelSourceFilter, frames: int) -> torch.Tensor:
     """Audio (B, S) -> its windows as pulse_kernel has them (B, Q, P, T)."""
     padded = torch.nn.functional.pad(wave, (kernels.before, kernels.before))
@@ -81,4 +132,6 @@ def audio_error(lengths: str, blocks: str) -> float:
 
 take_tensors_as_bounds()
 measure, *arguments = sys.argv[1:]
-print({"join": join_error, "pulses": pulse_error, "audio": audio_error}[measure](*arguments))
+measures = {"join": join_error, "pitch": pitch_error, "product": product_error, "alone": alone_error}
+measures |= {"pulses": pulse_error, "audio": audio_error}
+print(measures[measure](*arguments))

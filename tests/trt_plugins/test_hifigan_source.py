@@ -5,15 +5,7 @@ import torch
 
 from tests.conftest import tiny_source_filter
 from tests.trt_plugins.vocoder_kernels import interpreted_error
-from trt_plugins.hifigan.source_filter import KernelSourceFilter, find_pitch
-
-
-def test_the_pitch_with_bins_last_is_the_networks():
-    network = tiny_source_filter()[0]
-    mel, lengths = torch.randn(2, 80, 70) * 2 - 5, torch.tensor([70, 41])
-    with torch.no_grad():
-        (found,), (wanted,) = find_pitch(network, mel, lengths), network.find_pitch(mel, lengths)
-    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=0)
+from trt_plugins.hifigan.source_filter import KernelPitch, KernelSourceFilter
 
 
 def test_weights_too_large_for_half_precision_are_refused():
@@ -26,6 +18,8 @@ def test_weights_too_large_for_half_precision_are_refused():
 def test_tensors_keep_the_types_that_their_kernels_take():
     kernels = KernelSourceFilter(tiny_source_filter()[0]).to("cpu", torch.float32)
     assert kernels.first.weight.dtype == torch.float16 and kernels.first.bias.dtype == torch.float32
+    pitch = KernelPitch(tiny_source_filter()[0])
+    assert all(tensor.dtype == torch.float32 for tensor in pitch.buffers())
 
 
 @pytest.mark.triton
@@ -34,6 +28,15 @@ class TestInterpreted:
 
     def test_the_source_is_that_of_the_host(self):
         assert interpreted_error("source", "join") < 1e-6
+
+    def test_the_pitch_is_the_networks(self):
+        assert interpreted_error("source", "pitch") < 1e-6
+
+    def test_products_with_tables_are_those_of_float32(self):
+        assert interpreted_error("source", "product") < 1e-6
+
+    def test_an_item_has_the_same_bits_alone_and_in_a_longer_batch(self):
+        assert interpreted_error("source", "alone") == 0
 
     def test_pulses_are_no_further_from_exact_ones_than_pytorchs(self):
         assert interpreted_error("source", "pulses") < 1.2

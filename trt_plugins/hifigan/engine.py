@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -30,7 +29,7 @@ from trt_plugins.graphs import (
     processors_of,
 )
 from trt_plugins.hifigan.fold import CHUNK, Folded, KernelLayout, Level, Product, fold, layout_of
-from trt_plugins.hifigan.source_filter import KernelSourceFilter, find_pitch, join_source
+from trt_plugins.hifigan.source_filter import KernelPitch, KernelSourceFilter, join_source
 
 if TYPE_CHECKING:
     from common.weights.voices import ModelSource
@@ -278,14 +277,13 @@ class GeneratorNetwork(CapturedNetwork):
 
 
 class Pitch(CapturedNetwork):
-    """The stage `masked_pitch`, on PyTorch's kernels.
+    """The stage `masked_pitch`, on kernels of our own."""
 
-    For a text alone its softmax over bins took 66 us on an H200 where they were not the last axis.
-    """
+    in_float32 = True
 
-    def method_of(self, network: torch.nn.Module) -> Callable[..., tuple[Tensor, ...]]:
+    def prepared(self, network: torch.nn.Module) -> torch.nn.Module:
         assert isinstance(network, SourceFilterGenerator)
-        return partial(find_pitch, network)
+        return KernelPitch(network)
 
 
 class SourceGenerator(GeneratorNetwork):
@@ -315,6 +313,12 @@ def make_generator(
         return SourceGenerator(stage, source, device, threads)
     warnings.warn(f"{stage.full_name} runs on PyTorch's kernels in single precision: {reason}", stacklevel=2)
     return GeneratorNetwork(stage, source, device, threads)
+
+
+def make_pitch(stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None) -> Engine:
+    """An engine on our kernels; on PyTorch's where the generator is, whose warning says so."""
+    kind = CapturedNetwork if why_not(source.config, device) else Pitch
+    return kind(stage, source, device, threads)
 
 
 def why_not(config: HifiganConfig, device: str) -> str | None:

@@ -1,10 +1,11 @@
-"""HiFi-GAN's generator with a harmonic source on kernels of our own, and its Fourier transforms on cuBLAS's.
+"""HiFi-GAN's generator with a harmonic source, and its pitch network, on kernels of our own.
 
-The products of convolutions are of float16, all else is float32.
+The products of the generator's convolutions are of float16, all else is float32.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, Self
 
@@ -12,16 +13,20 @@ import torch
 from torch import Tensor, nn
 
 from common.errors import InputError
-from hifigan.model import keep, sample_mask
-from hifigan.source_filter import MAPS, SourceFilterGenerator, centred
+from hifigan.source_filter import MAPS, SourceFilterGenerator
 from trt_plugins.graphs import TritonLaunch
 
 JOIN_FRAMES = 128  # of a program
 INPUT_FRAMES = 16
-# The same for any batch and length, so that each sum is added in one order.
+# Tiles are the same for any batch and length, so that each sum is added in one order.
 CONV_ROWS, CONV_DEPTH, CONV_WARPS = 64, 64, 4
 # Columns of a program, for outputs of up to WIDE channels and of more.
 WIDE, NARROW_COLUMNS, WIDE_COLUMNS = 512, 32, 128
+# Exact products have no tensor cores: a thread holds its operands of a whole step in registers, so that
+# steps are the shortest that tl.dot takes, and each thread has 16 sums.
+EXACT_ROWS, EXACT_COLUMNS, EXACT_DEPTH, EXACT_WARPS = 32, 32, 16, 2
+PITCH_FRAMES = 16
+TABLE_ROWS, TABLE_COLUMNS, TABLE_WARPS = 32, 64, 4
 WINDOW_FRAMES, WINDOW_SAMPLES = 32, 32  # of programs of pulses
 FILTER_ROWS, FILTER_FRAMES = 32, 32
 HOPS, HOP_SAMPLES = 32, 32
@@ -41,12 +46,36 @@ def join_source(pitch: Tensor, noise: Tensor, hop: int) -> Tensor:
     return out
 
 
-def find_pitch(network: SourceFilterGenerator, mel: Tensor, lengths: Tensor) -> tuple[Tensor]:
-    """As the network's own method, with the bins as the last axis."""
-    mask, pitch = sample_mask(lengths, mel), network.pitch
-    logits = pitch.logits(keep(centred(mel), mask), mask)
-    found = (logits.mT.contiguous().softmax(2) * pitch.places).sum(2)
-    return (found.exp() * math.exp(pitch.middle),)
+def time_major(mel: Tensor, lengths: Tensor, source: Tensor | None = None) -> Tensor:
+    """mel (B, n_mels, T), as the first convolution takes it, and the noise of a source -> (B, T, C)."""
+    from trt_plugins.hifigan import source_kernels
+
+    batch, mels, frames = mel.shape
+    noise = 0 if source is None else source.shape[1] - 2
+    out = mel.new_empty(batch, frames, mels + noise)
+    TritonLaunch(
+        source_kernels.input_kernel,
+        (-(-frames // INPUT_FRAMES), batch),
+        (mel, source if noise else mel, lengths, out, frames),  # without noise no source is read
+        {"MELS": mels, "NOISE": noise, "COLUMNS": power_above(mels + noise), "BLOCK": INPUT_FRAMES},
+    )()
+    return out
+
+
+def product(table: Tensor, data: Tensor) -> Tensor:
+    """As torch.matmul of a table (count, M, K) and data (B, count, K, N), in one order for any B and N."""
+    from trt_plugins.hifigan import source_kernels
+
+    (batch, count, depth, columns), rows = data.shape, table.shape[1]
+    out = data.new_empty(batch, count, rows, columns)
+    TritonLaunch(
+        source_kernels.product_kernel,
+        (-(-columns // TABLE_COLUMNS), -(-rows // TABLE_ROWS), batch * count),
+        (table, data, out, columns, count),
+        {"ROWS": rows, "DEPTH": depth, "BM": TABLE_ROWS, "BN": TABLE_COLUMNS, "BK": EXACT_DEPTH}
+        | {"num_warps": TABLE_WARPS},
+    )()
+    return out
 
 
 def power_above(count: int) -> int:
@@ -55,16 +84,17 @@ def power_above(count: int) -> int:
 
 
 class Convolution(nn.Module):
-    """Weights (taps, C in, C out) in half precision, and the bias."""
+    """Weights (taps, C in, C out), in half precision unless `exact`, and the bias."""
 
     weight: Tensor
     bias: Tensor
 
-    def __init__(self, conv: nn.Conv1d):
+    def __init__(self, conv: nn.Conv1d, exact: bool = False):
         super().__init__()
         assert conv.bias is not None
         self.dilation = conv.dilation[0]
-        weight = conv.weight.detach().permute(2, 1, 0).half().contiguous()
+        weight = conv.weight.detach().permute(2, 1, 0)
+        weight = weight.to(torch.float32 if exact else torch.float16).contiguous()
         if not weight.isfinite().all():
             raise InputError(
                 "HiFi-GAN's weights are larger than half precision can hold; use another backend"
@@ -82,25 +112,69 @@ class Convolution(nn.Module):
         taps, _, width = self.weight.shape
         out = x.new_empty((batch, width, frames) if turned else (batch, frames, width))
         columns = NARROW_COLUMNS if width <= WIDE else WIDE_COLUMNS
+        tile = {"BM": CONV_ROWS, "BN": columns, "BK": CONV_DEPTH, "num_warps": CONV_WARPS}
+        if self.weight.dtype == torch.float32:
+            tile = {"BM": EXACT_ROWS, "BN": EXACT_COLUMNS, "BK": EXACT_DEPTH, "num_warps": EXACT_WARPS}
         TritonLaunch(
             source_kernels.conv_kernel,
-            (-(-frames // CONV_ROWS), -(-width // columns), batch),
+            (-(-frames // tile["BM"]), -(-width // tile["BN"]), batch),
             (x, self.weight, self.bias, lengths, out, frames, self.dilation),
             {"DEPTH": depth, "WIDTH": width, "TAPS": taps, "LEAKS": leaks, "RESIDUAL": residual}
-            | {"TURNED": turned, "BM": CONV_ROWS, "BN": columns, "BK": CONV_DEPTH}
-            | {"num_warps": CONV_WARPS},
+            | {"TURNED": turned, **tile},
         )()
         return out
 
 
+class KernelPitch(nn.Module):
+    """What `SourceFilterGenerator.find_pitch` finds, with `lengths`.
+
+    All is float32: what is rounded off adds up in the phase.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    places: Tensor
+
+    def __init__(self, network: SourceFilterGenerator):
+        super().__init__()
+        pitch = network.pitch
+        assert pitch.post.bias is not None
+        self.pre = Convolution(pitch.pre, exact=True)
+        self.convs = nn.ModuleList(Convolution(conv, exact=True) for conv in pitch.convs)
+        self.middle = math.exp(pitch.middle)
+        self.register_buffer("weight", pitch.post.weight.detach()[:, :, 0].T.contiguous())
+        self.register_buffer("bias", pitch.post.bias.detach())
+        self.register_buffer("places", pitch.places)
+
+    def find_pitch(self, mel: Tensor, lengths: Tensor) -> tuple[Tensor]:
+        """mel (B, n_mels, T) -> cycles a sample (B, T)."""
+        from trt_plugins.hifigan import source_kernels
+
+        x = self.pre(time_major(mel.contiguous(), lengths), lengths, leaks=False)
+        for conv in self.convs:
+            x = conv(x, lengths, residual=True)
+        (batch, frames, depth), bins = x.shape, len(self.places)
+        out = x.new_empty(batch, frames)
+        TritonLaunch(
+            source_kernels.pitch_kernel,
+            (-(-frames // PITCH_FRAMES), batch),
+            (x, self.weight, self.bias, self.places, out, frames, self.middle),
+            {"DEPTH": depth, "BINS": bins, "BM": PITCH_FRAMES, "BN": max(16, power_above(bins))}
+            | {"BK": EXACT_DEPTH},
+        )()
+        return (out,)
+
+
 class KernelSourceFilter(nn.Module):
-    """What `SourceFilterGenerator.generate` makes, with `lengths`; its pitch network is not in it."""
+    """What `SourceFilterGenerator.generate` makes, with `lengths`; `KernelPitch` has its pitch network."""
 
     bins: Tensor
     turns: Tensor
     counts: Tensor
     inner: Tensor
     outer: Tensor
+    inner_back: Tensor
+    outer_back: Tensor
 
     def __init__(self, network: SourceFilterGenerator):
         super().__init__()
@@ -117,7 +191,9 @@ class KernelSourceFilter(nn.Module):
         self.register_buffer("counts", fourier.counts)
         tables = fourier.tables()
         self.register_buffer("inner", tables.inner.contiguous())
-        self.register_buffer("outer", tables.outer.contiguous())
+        self.register_buffer("outer", tables.outer[None].contiguous())
+        self.register_buffer("inner_back", tables.inner.mT.contiguous())
+        self.register_buffer("outer_back", tables.outer.T[None].contiguous())
 
     def to(self, device: Any, dtype: Any = None) -> Self:
         """Each tensor keeps the type that its kernel takes."""
@@ -128,33 +204,22 @@ class KernelSourceFilter(nn.Module):
         mel, source = mel.contiguous(), source.contiguous()
         maps = self.last(self.body(mel, source, lengths), lengths, turned=True)
         kept, frames = self.inner.shape[1] // 2, mel.shape[2]
-        sums = torch.matmul(self.inner, self.pulses(source, lengths))
-        spectra = torch.matmul(self.outer, sums.view(-1, 2 * self.columns, kept * frames))
+        sums = product(self.inner, self.pulses(source, lengths))
+        spectra = product(self.outer, sums.view(-1, 1, 2 * self.columns, kept * frames))
         made = self.filtered(maps, spectra, lengths)
-        sums = torch.matmul(self.outer.T, made).view(-1, self.columns, 2 * kept, frames)
-        return (self.overlapped(torch.matmul(self.inner.mT, sums), lengths),)
+        sums = product(self.outer_back, made).view(-1, self.columns, 2 * kept, frames)
+        return (self.overlapped(product(self.inner_back, sums), lengths),)
 
     def body(self, mel: Tensor, source: Tensor, lengths: Tensor) -> Tensor:
         """As `SourceFilterGenerator.body`, time-major (B, T, C)."""
-        from trt_plugins.hifigan import source_kernels
-
-        batch, mels, frames = mel.shape
-        noise = source.shape[1] - 2
-        x = mel.new_empty(batch, frames, mels + noise)
-        TritonLaunch(
-            source_kernels.input_kernel,
-            (-(-frames // INPUT_FRAMES), batch),
-            (mel, source, lengths, x, frames),
-            {"MELS": mels, "NOISE": noise, "COLUMNS": power_above(mels + noise), "BLOCK": INPUT_FRAMES},
-        )()
-        start = self.first(x, lengths, leaks=False)
+        start = self.first(time_major(mel, lengths, source), lengths, leaks=False)
         made = []
         for block in self.blocks:
             x = start
             for conv in block:
                 x = conv(x, lengths, residual=True)
             made.append(x)
-        return made[0] if len(made) == 1 else torch.stack(made).mean(0)
+        return made[0] if len(made) == 1 else functools.reduce(torch.add, made) / len(made)
 
     def pulses(self, source: Tensor, lengths: Tensor) -> Tensor:
         """Windows (B, Q, P, T) of the source's pulses."""

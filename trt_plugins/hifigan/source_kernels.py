@@ -1,7 +1,8 @@
 """The kernels of HiFi-GAN's generator with a harmonic source, in Triton.
 
-Activations are time-major and float32: a row has all channels of a frame. In maps and spectra, whose
-transforms' products cuBLAS computes, a row has all frames of a bin.
+Activations are time-major and float32: a row has all channels of a frame. In maps, windows and spectra a row
+has all frames of a bin or sample. What a kernel gives for a frame has the same bits in any batch and at any
+padded length: tiles are fixed, and each sum is added in one order.
 """
 
 import triton
@@ -90,11 +91,11 @@ def conv_kernel(
     DEPTH: tl.constexpr, WIDTH: tl.constexpr, TAPS: tl.constexpr, LEAKS: tl.constexpr,
     RESIDUAL: tl.constexpr, TURNED: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
 ):  # fmt: skip
-    """x (B, frames, DEPTH), `weight` (TAPS, DEPTH, WIDTH) float16 -> `out` (B, frames, WIDTH).
+    """x (B, frames, DEPTH), `weight` (TAPS, DEPTH, WIDTH) -> `out` (B, frames, WIDTH).
 
     A convolution of x, of its leaky ReLU with LEAKS, added to x with RESIDUAL; zeros behind an item's end.
-    With TURNED `out` is (B, WIDTH, frames). Products are of float16, sums float32. A program computes BM
-    frames by BN columns.
+    With TURNED `out` is (B, WIDTH, frames). Products are of the weight's type, float16 or exact float32, sums
+    float32. A program computes BM frames by BN columns.
     """
     place = tl.program_id(0) * BM + tl.arange(0, BM)
     column = tl.program_id(1) * BN + tl.arange(0, BN)
@@ -116,7 +117,7 @@ def conv_kernel(
         b = tl.load(
             weight + (tap * DEPTH + channel[:, None]) * WIDTH + column[None, :], mask=wanted, other=0.0
         )
-        total = tl.dot(a.to(tl.float16), b, total)
+        total = tl.dot(a.to(b.dtype), b, total, input_precision="ieee")
     total += tl.load(bias + column, mask=column < WIDTH, other=0.0)[None, :]
     there = (place < frames)[:, None] & (column < WIDTH)[None, :]
     if RESIDUAL:
@@ -127,6 +128,65 @@ def conv_kernel(
     else:
         at = out + (item * frames + place[:, None]) * WIDTH + column[None, :]
     tl.store(at, total, mask=there)
+
+
+@triton.jit(do_not_specialize=["frames"])
+def pitch_kernel(
+    x, weight, bias, places, out, frames, middle,
+    DEPTH: tl.constexpr, BINS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):  # fmt: skip
+    """x (B, frames, DEPTH), `weight` (DEPTH, BINS) float32 -> cycles a sample (B, frames).
+
+    The last convolution, of one tap on the leaky ReLU of x, the softmax of its bins, and the exponential of
+    the mean of their `places`, times `middle`. A program computes BM frames; BN are BINS, filled up.
+    """
+    frame = tl.program_id(0) * BM + tl.arange(0, BM)
+    item = tl.cast(tl.program_id(1), tl.int64)
+    there = frame < frames
+    column = tl.arange(0, BN)
+    known = column < BINS
+    x += item * frames * DEPTH
+    logits = tl.zeros((BM, BN), tl.float32)
+    for step in range(0, (DEPTH + BK - 1) // BK):
+        channel = step * BK + tl.arange(0, BK)
+        inside = channel < DEPTH
+        at = x + frame[:, None] * DEPTH + channel[None, :]
+        a = tl.load(at, mask=there[:, None] & inside[None, :], other=0.0)
+        a = tl.where(a > 0, a, a * LEAKY)
+        at = weight + channel[:, None] * BINS + column[None, :]
+        b = tl.load(at, mask=inside[:, None] & known[None, :], other=0.0)
+        logits = tl.dot(a, b, logits, input_precision="ieee")
+    logits += tl.load(bias + column, mask=known, other=0.0)[None, :]
+    logits = tl.where(known[None, :], logits, float("-inf"))
+    shares = tl.exp(logits - tl.max(logits, 1)[:, None])
+    shares = shares / tl.sum(shares, 1)[:, None]
+    mean = tl.sum(shares * tl.load(places + column, mask=known, other=0.0)[None, :], 1)
+    tl.store(out + item * frames + frame, tl.exp(mean) * middle, mask=there)
+
+
+@triton.jit(do_not_specialize=["count"])
+def product_kernel(
+    table, data, out, columns, count,
+    ROWS: tl.constexpr, DEPTH: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):  # fmt: skip
+    """Tables (count, ROWS, DEPTH) times data (B * count, DEPTH, columns) -> (B * count, ROWS, columns).
+
+    All is exact float32. A program computes BM rows by BN columns.
+    """
+    column = (tl.program_id(0) * BN + tl.arange(0, BN))[None, :]
+    row = tl.program_id(1) * BM + tl.arange(0, BM)[:, None]
+    batch = tl.cast(tl.program_id(2), tl.int64)
+    table += batch % count * ROWS * DEPTH
+    data += batch * DEPTH * columns
+    total = tl.zeros((BM, BN), tl.float32)
+    for step in range(0, (DEPTH + BK - 1) // BK):
+        depth = step * BK + tl.arange(0, BK)
+        across, down = depth[None, :], depth[:, None]
+        a = tl.load(table + row * DEPTH + across, mask=(row < ROWS) & (across < DEPTH), other=0.0)
+        b = tl.load(data + down * columns + column, mask=(down < DEPTH) & (column < columns), other=0.0)
+        total = tl.dot(a, b, total, input_precision="ieee")
+    at = out + (batch * ROWS + row) * columns + column
+    tl.store(at, total, mask=(row < ROWS) & (column < columns))
 
 
 @triton.jit
