@@ -6,10 +6,9 @@ import math
 from dataclasses import dataclass
 
 from common.audio.mel import OVERLAP
+from common.audio.pitch import check_pitch
 from common.config.typed import require_sizes
 from common.errors import InputError
-
-PITCH_REACH = 4  # frames on each side that the pitch of a frame depends on
 
 
 @dataclass(frozen=True)
@@ -89,13 +88,7 @@ class HifiganConfig:
                 f"source: istft_n_fft {self.istft_n_fft} must be {OVERLAP} times istft_hop_length "
                 f"{self.istft_hop_length}, which must be even"
             )
-        if not 2 < self.shortest_period < self.longest_period:
-            raise InputError(
-                f"shortest_period {self.shortest_period} and longest_period {self.longest_period} must be in "
-                "order, and above 2 samples"
-            )
-        if self.pitch_bins < 2:
-            raise InputError(f"pitch_bins {self.pitch_bins}: the two limits of the pitch need one each")
+        check_pitch(self)
 
     @property
     def unused_controls(self) -> frozenset[str]:

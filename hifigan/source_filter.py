@@ -19,46 +19,16 @@ from torch import Tensor, nn
 
 from common.audio.fourier_network import WindowedFourier
 from common.audio.mel import OVERLAP
+from common.audio.pitch_network import PitchNetwork, centred
 from hifigan.config import HifiganConfig
 from hifigan.model import LEAKY_SLOPE, HifiganGenerator, ResBlock2, WeightNormed, keep, sample_mask
 
-# Padding is zeros, so that zero is to be silence: the least log mel of HiFi-GAN's framing, log(1e-5).
-SILENCE, SCALE = math.log(1e-5), 0.2
 LARGEST_LOG_MAGNITUDE = 5.0
 FIRST_LOG_MAGNITUDES = -4.0, -5.0  # of the filter and of the free spectrum before training
 HIGHEST = 0.499  # cycles a sample: no harmonic is above
 LOWEST = 1e-4  # cycles a sample, of what stands behind an item's end
 STEEP = 1e-3  # sine below which the sum of all harmonics is their number
 MAPS = 4  # log magnitude and phase of the filter, and of the free spectrum
-
-
-class PitchNetwork(nn.Module):
-    """mel -> the pitch of each frame, the mean of a distribution over logarithmic bins."""
-
-    places: Tensor
-
-    def __init__(self, config: HifiganConfig) -> None:
-        super().__init__()
-        channels = config.pitch_channels
-        self.pre = nn.Conv1d(config.n_mel_channels, channels, 3, padding=1)
-        self.convs = nn.ModuleList(nn.Conv1d(channels, channels, 3, dilation=d, padding=d) for d in (1, 2))
-        self.post = nn.Conv1d(channels, config.pitch_bins, 1)
-        low, high = (-math.log(period) for period in (config.longest_period, config.shortest_period))
-        # Around their middle: what is rounded off adds up from frame to frame.
-        self.middle = (low + high) / 2
-        places = np.linspace(low - self.middle, high - self.middle, config.pitch_bins, dtype=np.float32)
-        self.register_buffer("places", torch.from_numpy(places), persistent=False)
-
-    def logits(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Mel less SILENCE, scaled (B, n_mels, T) -> (B, bins, T)."""
-        x = keep(self.pre(x), mask)
-        for conv in self.convs:
-            x = keep(x + conv(F.leaky_relu(x, LEAKY_SLOPE)), mask)
-        return self.post(F.leaky_relu(x, LEAKY_SLOPE))
-
-    def mean(self, logits: Tensor) -> Tensor:
-        """(B, bins, T) -> the logarithm of cycles a sample, less `middle` (B, T)."""
-        return (logits.softmax(1) * self.places[:, None]).sum(1)
 
 
 class SourceFilterGenerator(WeightNormed):
@@ -137,9 +107,7 @@ class SourceFilterGenerator(WeightNormed):
 
     def find_pitch(self, mel: Tensor, lengths: Tensor | None = None) -> tuple[Tensor]:
         """The stage "pitch": mel (B, n_mels, T) -> cycles a sample (B, T)."""
-        mask = None if lengths is None else sample_mask(lengths, mel)
-        found = self.pitch.mean(self.pitch.logits(keep(centred(mel), mask), mask))
-        return (found.exp() * math.exp(self.pitch.middle),)
+        return self.pitch.find(mel, lengths)
 
     def generate(self, mel: Tensor, source: Tensor, lengths: Tensor | None = None) -> tuple[Tensor]:
         """The stage "generator": mel (B, n_mels, T), source (B, 2 + noise_channels, T) -> audio (B, T * hop).
@@ -156,10 +124,6 @@ def make_generator(
 ) -> HifiganGenerator | SourceFilterGenerator:
     """The network of a configuration."""
     return (SourceFilterGenerator if config.source else HifiganGenerator)(config, weight_norm)
-
-
-def centred(mel: Tensor) -> Tensor:
-    return (mel - SILENCE) * SCALE
 
 
 def pulses(source: Tensor, hop: int, mask: Tensor | None = None) -> Tensor:

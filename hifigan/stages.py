@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from common.audio.denoiser import vocoder_plan, vocoder_stages
+from common.audio.pitch import pitch_stages
 from common.stages import Dim, Stage, TensorSpec
 from hifigan.config import HifiganConfig
 
@@ -34,7 +35,6 @@ def source_stages(config: HifiganConfig, batch: Dim, mel: Dim, samples: Dim) -> 
     """Those of a generator with a source: the pitch of each frame, then audio of mel and source."""
     mels = TensorSpec("mel", "float32", (batch, config.n_mel_channels, mel))
     hop = config.hop_length
-    found = TensorSpec("pitch", "float32", (batch, mel), "cycles a sample at the centre of each frame")
     source = TensorSpec(
         "source",
         "float32",
@@ -43,17 +43,16 @@ def source_stages(config: HifiganConfig, batch: Dim, mel: Dim, samples: Dim) -> 
         f"gives; then noise of mean 0 and variance 1. phase[0] is 0, phase[t] is phase[t - 1] + {hop} * "
         "(pitch[t - 1] + pitch[t]) / 2, summed in float64",
     )
-    # In float32: phases count to a hundredth of a cycle of the highest harmonic.
-    everywhere = {"model": "hifigan", "network": SOURCE_FILTER, "float32_layers": ("*",)}
-    pitch = Stage(name="pitch", method="find_pitch", inputs=(mels,), outputs=(found,), **everywhere)
     generator = Stage(
+        model="hifigan",
         name="generator",
+        network=SOURCE_FILTER,
         method="generate",
         inputs=(mels, source),
         outputs=(TensorSpec("audio", "float32", (batch, samples)),),
-        **everywhere,
+        float32_layers=("*",),  # as the pitch
     )
-    return (*vocoder_stages(generator, hop), pitch, pitch.masked())
+    return (*vocoder_stages(generator, hop), *pitch_stages("hifigan", SOURCE_FILTER, config, batch, mel))
 
 
 PLAN = vocoder_plan(
@@ -62,5 +61,5 @@ PLAN = vocoder_plan(
     denoiser="common.engines.padded:CapturedNetwork",
     layers=("conv_pre", "ups.*", "resblocks.*", "conv_post"),
     first="pitch",
-    first_engine="trt_plugins.hifigan.engine:make_pitch",
+    first_engine="trt_plugins.pitch:make_pitch",
 )

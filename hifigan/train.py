@@ -14,18 +14,18 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
     run_command("hifigan.train")
 
 import argparse
-import math
 from dataclasses import MISSING, dataclass, fields
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from common.audio.pitch import source_of
 from common.errors import InputError
 from common.training.corpus.batches import Segments
 from common.training.corpus.sources import SourcedSegments
 from common.training.loop import adamw, autocast, run_training
+from common.training.pitch import pitch_loss, pitch_weight
 from common.training.vocoder import (
     VocoderRecipe,
     VocoderTrainer,
@@ -34,9 +34,8 @@ from common.training.vocoder import (
     vocoder_parser,
 )
 from common.weights.voices import ModelSource
-from hifigan.infer import source_of
 from hifigan.model import HifiganGenerator
-from hifigan.source_filter import SourceFilterGenerator, centred, make_generator
+from hifigan.source_filter import SourceFilterGenerator, make_generator
 
 
 @dataclass(frozen=True)
@@ -60,10 +59,6 @@ class HifiganRecipe(VocoderRecipe):
 
 RECIPE = HifiganRecipe
 PHASE_WINDOWS = 512, 1024, 2048
-SEMITONES = 12 / math.log(2)  # in a unit of the natural logarithm
-ENTROPY_WEIGHT = 0.3
-# Frames that are fainter, or less harmonic, hardly say a pitch.
-FAINT, FAINT_WEIGHT = 1e-5, 0.03
 
 
 class HifiganTrainer(VocoderTrainer):
@@ -123,7 +118,8 @@ class SourceFilterTrainer(HifiganTrainer):
         generator = losses.pop("generator", recipe.mel_loss_weight * losses["mel"])
         losses["phase"] = phase_loss(tone, true_tone)
         parts = self.mel_loss(tone, true_tone) + self.mel_loss(made - tone, true - true_tone)
-        losses["pitch"] = pitch_loss(self.model, mel, source[:, 1], pitch_weight(audio, harmonic, voiced))
+        weight = pitch_weight(audio, harmonic, voiced)
+        losses["pitch"] = pitch_loss(self.model.pitch, mel, source[:, 1], weight)
         generator = generator + recipe.phase_loss_weight * losses["phase"] + recipe.part_loss_weight * parts
         generator = generator + recipe.pitch_loss_weight * losses["pitch"]
         if recipe.adversarial:
@@ -162,37 +158,6 @@ def phase_loss(made: Tensor, true: Tensor) -> Tensor:
         mine, theirs = (torch.view_as_real(spectra) * power.pow(-0.35)[..., None]).chunk(2)
         total = total + (mine - theirs).abs().mean()
     return total / len(PHASE_WINDOWS)
-
-
-def pitch_weight(audio: Tensor, harmonic: Tensor, voiced: Tensor) -> Tensor:
-    """How much each frame's pitch counts (B, T): where most of the sound (B, 1, S) is the harmonic part."""
-    hop = audio.shape[2] // voiced.shape[1]
-
-    def power(x: Tensor) -> Tensor:
-        return F.avg_pool1d(F.pad(x.square(), (hop // 2, hop // 2)), 2 * hop, hop)[:, 0]
-
-    tone, rest = power(harmonic), power(audio - harmonic)
-    return voiced * (FAINT_WEIGHT + (tone > 3 * rest) * (tone > FAINT))
-
-
-def pitch_loss(model: SourceFilterGenerator, mel: Tensor, pitch: Tensor, weight: Tensor) -> Tensor:
-    """Of the pitch (B, T) in cycles a sample that the network finds in the mel: semitones off, semitones off
-    in steps from frame to frame (jitter is heard), and the cross entropy of its distribution.
-    """
-    with torch.autocast(mel.device.type, enabled=False):
-        network = model.pitch
-        logits = network.logits(centred(mel))
-        found, wanted = network.mean(logits), pitch.log() - network.middle
-        width = network.places[1] - network.places[0]
-        target = torch.exp(-0.5 * ((wanted[:, None] - network.places[:, None]) / width).square()) + 1e-8
-        entropy = -(target / target.sum(1, keepdim=True) * logits.log_softmax(1)).sum(1)
-        off, pairs = found - wanted, weight[:, 1:] * weight[:, :-1]
-        semitones = _mean(off.abs(), weight) + _mean((off[:, 1:] - off[:, :-1]).abs(), pairs)
-        return SEMITONES * semitones + ENTROPY_WEIGHT * _mean(entropy, weight)
-
-
-def _mean(values: Tensor, weight: Tensor) -> Tensor:
-    return (values * weight).sum() / weight.sum().clamp(min=1)
 
 
 def make_trainer(args: argparse.Namespace, start: ModelSource | None = None) -> HifiganTrainer:

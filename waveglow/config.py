@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from common.audio.pitch import check_pitch
 from common.errors import InputError
 
 
@@ -18,6 +19,9 @@ class WaveglowConfig:
     Two options for small networks, which the published ones do not use: `upsample_groups` 80 upsamples each
     mel band separately (82 thousand weights instead of 6.6 million). `cond_channels` projects the grouped
     mel, of n_mel_channels * n_group channels, to fewer channels once for all coupling nets.
+
+    A third one: with `source` the noise has harmonics of the mel's pitch (waveglow/source.py), whose limits
+    are `shortest_period` and `longest_period` in samples.
     """
 
     n_mel_channels: int = 80
@@ -32,11 +36,22 @@ class WaveglowConfig:
     hop_length: int = 256
     upsample_groups: int = 1
     cond_channels: int = 0  # 0: no projection of the grouped mel
+    source: bool = False
+    pitch_channels: int = 64
+    pitch_bins: int = 64
+    shortest_period: int = 52
+    longest_period: int = 276
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if value < (0 if name == "cond_channels" else 1):
+            if value < (0 if name in ("cond_channels", "source") else 1):
                 raise InputError(f"{name} must be positive, not {value}")
+        if self.source:
+            check_pitch(self)
+            if self.hop_length % (2 * self.n_group):
+                raise InputError(
+                    f"source: hop_length {self.hop_length} must be a multiple of 2 * n_group {self.n_group}"
+                )
         for name in ("n_group", "n_early_size"):
             if (size := getattr(self, name)) % 2:
                 raise InputError(f"{name} must be even, not {size}: each flow halves its channels")

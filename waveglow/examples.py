@@ -18,9 +18,13 @@ def example_inputs(
     if stage.name.endswith("denoiser"):
         return denoiser_examples(config.hop_length, sizes, rng, masked)
     mel = rng.standard_normal((sizes["batch"], config.n_mel_channels, sizes["mel"]), np.float32)
-    z = rng.standard_normal(noise_shape(config, sizes["batch"], sizes["mel"]), np.float32)
-    lengths = {"lengths": random_lengths(sizes["batch"], sizes["mel"], rng)} if masked else {}
-    return {"mel": mel * 2 - 5, "z": z * np.float32(0.6), **lengths}
+    inputs = {"mel": mel * 2 - 5}
+    if stage.name.endswith("generator"):
+        z = rng.standard_normal(noise_shape(config, sizes["batch"], sizes["mel"]), np.float32)
+        inputs["z"] = z * np.float32(0.6)
+    if masked:
+        inputs["lengths"] = random_lengths(sizes["batch"], sizes["mel"], rng)
+    return inputs
 
 
 EXAMPLES = ExampleInputs(example_inputs)

@@ -10,7 +10,7 @@ from common.synthesis.stage_engines import StageEngines
 from common.synthesis.vocoder import Excerpts, Vocoder
 from common.weights.voices import ModelSource
 from waveglow.config import WaveglowConfig, receptive_field
-from waveglow.noise import draw_noise, scale_noise
+from waveglow.noise import draw_noise, harmonics, held, scale_noise
 
 # Of NVIDIA's published inference program, for voices and checkpoints that say nothing else.
 SIGMA = 0.9
@@ -36,15 +36,34 @@ class WaveglowVocoder(Vocoder[WaveglowConfig]):
         return longest
 
     def excerpts(self, mel: Array, controls: Controls) -> Excerpts:
-        """Noise that depends on the seed alone, not on the chunks nor on what else is in a batch."""
-        sigma = self.sigma if controls.sigma is None else controls.sigma
+        """Noise that depends on the seed alone, not on the chunks nor on what else is in a batch; harmonics
+        of the whole mel's pitch.
+        """
+        tones = self._tones(self.whole_pitch(mel)) if self.config.source else None
+        steps = self.config.noise_length(1)
 
         def excerpt(first: int, last: int) -> dict[str, Array]:
-            drawn = draw_noise(self.config, first, last, controls.seed, self.generator.draw)
-            return {"z": scale_noise(to_device(drawn, self.generator.device), self.config, sigma)}
+            part = None if tones is None else tones[:, :, first * steps : last * steps]
+            return {"z": self._scaled(self._drawn(first, last, controls.seed), part, controls)}
 
         return excerpt
 
     def beside(self, mel: Array, lengths: Array, controls: Sequence[Controls]) -> dict[str, Array]:
-        drawn = {one: self.excerpts(mel, one)(0, mel.shape[2]) for one in dict.fromkeys(controls)}
-        return {"z": concatenate([drawn[one]["z"] for one in controls])}
+        drawn = {one.seed: self._drawn(0, mel.shape[2], one.seed) for one in dict.fromkeys(controls)}
+        if not self.config.source:
+            scaled = {one: self._scaled(drawn[one.seed], None, one) for one in dict.fromkeys(controls)}
+            return {"z": concatenate([scaled[one] for one in controls])}
+        tones = self._tones(held(self.find_pitch(mel, lengths), lengths))
+        rows = [self._scaled(drawn[one.seed], tones[i : i + 1], one) for i, one in enumerate(controls)]
+        return {"z": concatenate(rows)}
+
+    def _tones(self, pitch: Array) -> Array:
+        return harmonics(to_device(pitch, self.generator.device), self.config)
+
+    def _drawn(self, first: int, last: int, seed: int) -> Array:
+        drawn = draw_noise(self.config, first, last, seed, self.generator.draw)
+        return to_device(drawn, self.generator.device)
+
+    def _scaled(self, drawn: Array, tones: Array | None, controls: Controls) -> Array:
+        sigma = self.sigma if controls.sigma is None else controls.sigma
+        return scale_noise(drawn if tones is None else drawn + tones, self.config, sigma)

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from common.audio.denoiser import vocoder_plan, vocoder_stages
+from common.audio.pitch import pitch_stages
 from common.errors import InputError
 from common.stages import Dim, Stage, TensorSpec
 from waveglow.config import WaveglowConfig
+
+OF_NOISE = (
+    "sigma times the sum of unit noise and of harmonics of the pitch that waveglow.pitch gives: "
+    "waveglow/noise.py has the formula"
+)
 
 
 def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
@@ -27,21 +33,23 @@ def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
         Dim(name, mel.min * size, mel.typical * size, mel.max * size, of="mel", times=size)
         for name, size in (("steps", config.noise_length(1)), ("samples", config.hop_length))
     )
+    network = "waveglow.source:SourcedWaveglow" if config.source else "waveglow.model:Waveglow"
     generator = Stage(
         model="waveglow",
         name="generator",
-        network="waveglow.model:Waveglow",
+        network=network,
         method="generate",
         inputs=(
             TensorSpec("mel", "float32", (batch, config.n_mel_channels, mel)),
-            TensorSpec("z", "float32", (batch, config.n_group, steps)),
+            TensorSpec("z", "float32", (batch, config.n_group, steps), OF_NOISE if config.source else ""),
         ),
         outputs=(TensorSpec("audio", "float32", (batch, samples)),),
         # The waveform on its way through the flows: what is multiplied there is multiplied in each of them.
         float32_layers=("convinv", "Exp"),
         rtx_in_order=True,
     )
-    return vocoder_stages(generator, config.hop_length)
+    made = vocoder_stages(generator, config.hop_length)
+    return (*made, *pitch_stages("waveglow", network, config, batch, mel)) if config.source else made
 
 
 PLAN = vocoder_plan(
@@ -49,4 +57,6 @@ PLAN = vocoder_plan(
     generator="trt_plugins.waveglow.engine:Generator",
     denoiser="common.engines.padded:CapturedNetwork",
     layers=(":_upsampled", "cond", "WN.*.start", "WN.*.*_layers.*", "WN.*.end", "convinv.*:undo"),
+    first="pitch",
+    first_engine="trt_plugins.pitch:make_pitch",
 )

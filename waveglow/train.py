@@ -6,6 +6,9 @@ hparams/waveglow/train_adversarial.yaml --init RUN/last.pt`) trains the directio
 HiFi-GAN's generator, against discriminators and on mel losses (common/training/vocoder.py). It does not
 change the invertible convolutions. Each step runs as one CUDA graph. `--mels` trains on predicted mels of
 acoustic models too.
+
+With `source` in its noise (waveglow/source.py) the network learns the pitch beside, on a corpus with sources
+(prepare_corpus.py --sources).
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
@@ -22,10 +25,19 @@ import torch
 from torch import Tensor
 
 from common.training.corpus.batches import Segments
+from common.training.corpus.sources import SourcedSegments
 from common.training.loop import adamw, fitting, load_checkpoint, run_training
-from common.training.vocoder import VocoderRecipe, VocoderTrainer, load_segments, vocoder_parser
+from common.training.pitch import pitch_loss, pitch_weight
+from common.training.vocoder import (
+    VocoderRecipe,
+    VocoderTrainer,
+    load_segments,
+    set_gradients,
+    vocoder_parser,
+)
 from waveglow.model import Waveglow
-from waveglow.noise import noise_shape
+from waveglow.noise import harmonics, noise_shape
+from waveglow.source import SourcedWaveglow, make_network
 
 
 @dataclass(frozen=True)
@@ -57,7 +69,7 @@ class WaveglowTrainer(VocoderTrainer):
 
     def __init__(self, args: argparse.Namespace, segments: Segments):
         config, _, recipe = args.built
-        model = Waveglow(config).to(segments.device)
+        model = make_network(config).to(segments.device)
         mix_precision(model, segments.device)
         model.convinv.requires_grad_(not recipe.adversarial)
         super().__init__(args, segments, model, recipe.clip_norm)
@@ -92,17 +104,28 @@ class WaveglowTrainer(VocoderTrainer):
     def generate(self, model: Waveglow, mel: Tensor) -> Tensor:
         """mel (B, n_mels, T) and new noise -> audio (B, 1, T * hop)."""
         z = torch.randn(noise_shape(self.config, mel.size(0), mel.size(2)), device=mel.device)
+        if isinstance(model, SourcedWaveglow):
+            with torch.no_grad():
+                z = z + harmonics(model.find_pitch(mel)[0], self.config)
         return model.generate(mel, z * self.recipe.sigma)[0][:, None]
 
-    def step(self, key: object, mel: Tensor, audio: Tensor) -> dict[str, Tensor]:
-        """One update: mel (B, n_mels, T), audio (B, 1, T * hop)."""
+    def step(self, key: object, mel: Tensor, audio: Tensor, **known: Tensor) -> dict[str, Tensor]:
+        """One update: mel (B, n_mels, T), audio (B, 1, T * hop), and what is known of its source."""
         if self.recipe.adversarial:
-            return super().step(key, mel, audio)
-        self.optimisers["0"].zero_grad()
-        loss = negative_log_likelihood(self.model, mel, audio[:, 0], self.recipe.sigma)
-        loss.backward()
+            losses = self.losses(self.judged(self.generate(self.model, mel)), self.judged(audio))
+            total = losses.pop("generator")
+        else:
+            total = negative_log_likelihood(self.model, mel, audio[:, 0], self.recipe.sigma)
+            losses = {"nll": total}
+        if isinstance(self.model, SourcedWaveglow):
+            weight = pitch_weight(audio, known["harmonic"], known["voiced"])
+            losses["pitch"] = pitch_loss(self.model.pitch, mel, known["source"][:, 1], weight)
+            total = total + losses["pitch"]
+        if self.recipe.adversarial:
+            set_gradients([*self.discriminators.parameters()], losses["discriminator"], keep_graph=True)
+        set_gradients(self.parameters, total)
         self.update()
-        return {"nll": loss.detach()}
+        return {name: loss.detach() for name, loss in losses.items()}
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
@@ -125,7 +148,8 @@ def main() -> None:
     what = "checkpoint of a vocoder's run whose discriminators judge from the start"
     parser.add_argument("--judges", type=Path, help=what)
     args = parser.parse_args()
-    trainer = WaveglowTrainer(args, load_segments(args))
+    make = partial(SourcedSegments, edges=0) if args.built[0].source else Segments
+    trainer = WaveglowTrainer(args, load_segments(args, make))
     if args.judges:
         state = load_checkpoint(args.judges, trainer.device)["trainer"]
         with fitting(args.judges):

@@ -14,6 +14,7 @@ import numpy as np
 
 from common.arrays import Array, ReadEach, concatenate, pad_rows, read_later, to_device
 from common.audio.denoiser import BIAS_FRAMES, OVERLAP, bias_spectrum, fewest_samples
+from common.audio.pitch import PITCH_REACH
 from common.config.deployment import Bucket
 from common.errors import InputError
 from common.speech import Controls, controls_of_each
@@ -88,6 +89,22 @@ class Vocoder(Driver[Config]):
     def beside(self, mel: Array, lengths: Array, controls: Sequence[Controls]) -> dict[str, Array]:
         """The same for a padded batch [B, n_mels, T_mel] that fits the stage; `lengths` are [B]."""
         return {}
+
+    def whole_pitch(self, mel: Array) -> Array:
+        """Of a mel [1, n_mels, T_mel] of any length [1, T_mel], for vocoders with a stage "pitch"."""
+        frames, step = mel.shape[2], self.longest_mel - 2 * PITCH_REACH
+        parts = []
+        for start in range(0, frames, step):
+            before, after = max(0, start - PITCH_REACH), min(frames, start + step + PITCH_REACH)
+            found = self.find_pitch(mel[:, :, before:after], self._length(after - before))
+            parts.append(found[:, start - before : min(start + step, frames) - before])
+        return concatenate(parts, 1) if len(parts) > 1 else parts[0]
+
+    def find_pitch(self, mel: Array, lengths: Array) -> Array:
+        """Of a padded batch [B, n_mels, T_mel] that fits the stage [B, T_mel]; `lengths` are [B]."""
+        masked = "masked_pitch" in self.engines
+        engine = self.engines["masked_pitch" if masked else "pitch"]
+        return engine(mel=mel, **({"lengths": lengths} if masked else {}))["pitch"]
 
     @property
     def bias(self) -> Array:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from common.audio.contract import MelContract
+from common.audio.pitch import source_of
 from common.config.deployment import Deployment
 from common.errors import InputError
 from common.export.to_onnx import source_stages, with_graphs
@@ -17,7 +18,6 @@ from common.synthesis.loading import make_driver
 from common.weights.published import read_checkpoint
 from common.weights.voices import ModelSource, save_weights
 from hifigan.config import receptive_field
-from hifigan.infer import source_of
 from hifigan.source_filter import SourceFilterGenerator, pulses
 from hifigan.train import with_noise
 from tests.conftest import tiny_source_filter
@@ -117,7 +117,7 @@ def test_a_mel_of_any_length_has_one_phase(published, mel):
     driver = make_driver(published, "torch", "cpu")
     long = np.tile(mel.numpy(), (1, 1, 21))  # longer than the stages take
     assert long.shape[2] > driver.longest_mel
-    pitch = driver._pitch(long)
+    pitch = driver.whole_pitch(long)
     with torch.no_grad():
         (wanted,) = driver.generator.network.find_pitch(torch.from_numpy(long))
     assert np.allclose(pitch, wanted.numpy(), rtol=1e-4)

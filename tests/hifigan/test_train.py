@@ -13,20 +13,12 @@ from common.training import fine_tune
 from common.training.corpus import batches
 from common.training.corpus.dataset import HOP, RATE
 from common.training.corpus.sources import SOURCES
+from common.training.pitch import FAINT_WEIGHT, pitch_loss, pitch_weight
 from common.training.vocoder import vocoder_parser
 from common.weights.published import read_checkpoint
 from hifigan.config import HifiganConfig
 from hifigan.source_filter import SourceFilterGenerator
-from hifigan.train import (
-    FAINT_WEIGHT,
-    HifiganRecipe,
-    SourceFilterTrainer,
-    main,
-    make_trainer,
-    phase_loss,
-    pitch_loss,
-    pitch_weight,
-)
+from hifigan.train import HifiganRecipe, SourceFilterTrainer, main, make_trainer, phase_loss
 from tests.sourced_corpus import write_sourced_corpus
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -241,7 +233,7 @@ def test_the_pitch_loss_is_least_at_the_pitch_that_is_found(certain):
     mel, weight = torch.zeros(1, 80, 9), torch.ones(1, 9)
 
     def loss(hertz: float) -> float:
-        return pitch_loss(certain, mel, torch.full((1, 9), hertz / RATE), weight).item()
+        return pitch_loss(certain.pitch, mel, torch.full((1, 9), hertz / RATE), weight).item()
 
     losses = [loss(hertz) for hertz in (200, 205, 215, 240, 300, 400)]
     assert losses == sorted(losses) and losses[0] == min(map(loss, np.linspace(100, 400, 61)))
@@ -254,11 +246,12 @@ def test_the_pitch_loss_hears_jitter_and_only_what_has_weight(certain):
     mel, weight = torch.zeros(1, 80, 10), torch.ones(1, 10)
     ratio = torch.tensor([[1.02, 1 / 1.02]]).repeat(1, 5)
     steady, shaken = (200 / RATE * one for one in (ratio.sort().values, ratio))
-    assert pitch_loss(certain, mel, shaken, weight) > pitch_loss(certain, mel, steady, weight) + 0.3
+    calm = pitch_loss(certain.pitch, mel, steady, weight)
+    assert pitch_loss(certain.pitch, mel, shaken, weight) > calm + 0.3
     weight[:, 5:] = 0
     wild = torch.where(weight > 0, steady, 400 / RATE)
-    assert pitch_loss(certain, mel, wild, weight) == pitch_loss(certain, mel, steady, weight)
-    assert pitch_loss(certain, mel, steady, 0 * weight) == 0
+    assert pitch_loss(certain.pitch, mel, wild, weight) == pitch_loss(certain.pitch, mel, steady, weight)
+    assert pitch_loss(certain.pitch, mel, steady, 0 * weight) == 0
 
 
 def test_a_frames_pitch_counts_where_it_is_heard():

@@ -6,11 +6,13 @@ import sys
 import torch
 import triton.language as tl  # noqa: F401 (which a kernel must see)
 
-from hifigan.infer import join_source, source_of
+from common.audio.pitch import source_of
+from hifigan.infer import join_source
 from hifigan.source_filter import SourceFilterGenerator, pulses, sample_mask
 from tests.conftest import tiny_source_filter
 from tests.trt_plugins.triton_interpreter import take_tensors_as_bounds
 from trt_plugins.hifigan import source_filter
+from trt_plugins.pitch import KernelPitch
 
 
 def join_error() -> float:
@@ -37,7 +39,7 @@ def pitch_error() -> float:
         network = SourceFilterGenerator(config, weight_norm=False).requires_grad_(False)
         mel, lengths = torch.randn(2, 80, frames) * 2 - 5, torch.tensor([frames, frames // 2])
         (wanted,) = network.find_pitch(mel, lengths)
-        (found,) = source_filter.KernelPitch(network).find_pitch(mel, lengths)
+        (found,) = KernelPitch(network.pitch).find_pitch(mel, lengths)
         assert found.shape == wanted.shape
         largest = max(largest, float((found / wanted - 1).abs().max()))
     return largest
@@ -58,7 +60,7 @@ def product_error() -> float:
 def alone_error() -> float:
     """Of what items of a batch that is padded longer are, against each alone: pitch, source and audio."""
     network, config = tiny_source_filter()
-    pitch, kernels = source_filter.KernelPitch(network), source_filter.KernelSourceFilter(network)
+    pitch, kernels = KernelPitch(network.pitch), source_filter.KernelSourceFilter(network)
     ends, generator = (41, 64, 3), torch.Generator().manual_seed(1)
     mel = torch.randn(3, 80, 128, generator=generator) * 2 - 5
     noise = torch.randn(3, 128 * config.noise_channels, generator=generator)

@@ -5,7 +5,8 @@ import torch
 
 from tests.conftest import tiny_source_filter
 from tests.trt_plugins.vocoder_kernels import interpreted_error
-from trt_plugins.hifigan.source_filter import KernelPitch, KernelSourceFilter
+from trt_plugins.hifigan.source_filter import KernelSourceFilter
+from trt_plugins.pitch import KernelPitch
 
 
 def test_weights_too_large_for_half_precision_are_refused():
@@ -18,7 +19,7 @@ def test_weights_too_large_for_half_precision_are_refused():
 def test_tensors_keep_the_types_that_their_kernels_take():
     kernels = KernelSourceFilter(tiny_source_filter()[0]).to("cpu", torch.float32)
     assert kernels.first.weight.dtype == torch.float16 and kernels.first.bias.dtype == torch.float32
-    pitch = KernelPitch(tiny_source_filter()[0])
+    pitch = KernelPitch(tiny_source_filter()[0].pitch)
     assert all(tensor.dtype == torch.float32 for tensor in pitch.buffers())
 
 

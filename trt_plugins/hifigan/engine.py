@@ -13,23 +13,16 @@ from torch import Tensor
 from common.arrays import Array
 from common.engines import Engine
 from common.engines.padded import CapturedNetwork
-from common.errors import InputError
 from common.noise import Distribution
 from common.stages import Stage
 from hifigan.config import HifiganConfig
 from hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
 from hifigan.source_filter import SourceFilterGenerator
 from trt_plugins import noise
-from trt_plugins.graphs import (
-    GraphedShape,
-    ShapedGenerator,
-    TritonLaunch,
-    Zeros,
-    check_machine,
-    processors_of,
-)
+from trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, Zeros, processors_of
 from trt_plugins.hifigan.fold import CHUNK, Folded, KernelLayout, Level, Product, fold, layout_of
-from trt_plugins.hifigan.source_filter import KernelPitch, KernelSourceFilter, join_source
+from trt_plugins.hifigan.source_filter import KernelSourceFilter, join_source
+from trt_plugins.pitch import why_not
 
 if TYPE_CHECKING:
     from common.weights.voices import ModelSource
@@ -276,16 +269,6 @@ class GeneratorNetwork(CapturedNetwork):
             return noise.draw(self.device, distribution, seeds, first, count)
 
 
-class Pitch(CapturedNetwork):
-    """The stage `masked_pitch`, on kernels of our own."""
-
-    in_float32 = True
-
-    def prepared(self, network: torch.nn.Module) -> torch.nn.Module:
-        assert isinstance(network, SourceFilterGenerator)
-        return KernelPitch(network)
-
-
 class SourceGenerator(GeneratorNetwork):
     """With a harmonic source, on kernels of our own: only convolutions are products in half precision."""
 
@@ -308,27 +291,9 @@ def make_generator(
     """An engine on our kernels; on PyTorch's, with a warning, where they lack what the network has."""
     if not source.config.istft_n_fft:
         return Generator(stage, source, device, threads)
-    reason = why_not(source.config, device)
+    lacking = "ours have an inverse STFT only together with a source"
+    reason = why_not(device, "HiFi-GAN") if source.config.source else lacking
     if not reason:
         return SourceGenerator(stage, source, device, threads)
     warnings.warn(f"{stage.full_name} runs on PyTorch's kernels in single precision: {reason}", stacklevel=2)
     return GeneratorNetwork(stage, source, device, threads)
-
-
-def make_pitch(stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None) -> Engine:
-    """An engine on our kernels; on PyTorch's where the generator is, whose warning says so."""
-    kind = CapturedNetwork if why_not(source.config, device) else Pitch
-    return kind(stage, source, device, threads)
-
-
-def why_not(config: HifiganConfig, device: str) -> str | None:
-    """Why our kernels do not run a generator with an inverse STFT; None: they do."""
-    if not config.source:
-        return "ours have an inverse STFT only together with a source"
-    if not noise.can_draw():
-        return "ours need Triton and a C compiler"
-    try:
-        check_machine(device, "HiFi-GAN")
-    except InputError as error:
-        return str(error)
-    return None

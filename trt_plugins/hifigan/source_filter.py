@@ -1,4 +1,4 @@
-"""HiFi-GAN's generator with a harmonic source, and its pitch network, on kernels of our own.
+"""HiFi-GAN's generator with a harmonic source on kernels of our own.
 
 The products of the generator's convolutions are of float16, all else is float32.
 """
@@ -6,7 +6,6 @@ The products of the generator's convolutions are of float16, all else is float32
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any, Self
 
 import torch
@@ -25,7 +24,6 @@ WIDE, NARROW_COLUMNS, WIDE_COLUMNS = 512, 32, 128
 # Exact products have no tensor cores: a thread holds its operands of a whole step in registers, so that
 # steps are the shortest that tl.dot takes, and each thread has 16 sums.
 EXACT_ROWS, EXACT_COLUMNS, EXACT_DEPTH, EXACT_WARPS = 32, 32, 16, 2
-PITCH_FRAMES = 16
 TABLE_ROWS, TABLE_COLUMNS, TABLE_WARPS = 32, 64, 4
 WINDOW_FRAMES, WINDOW_SAMPLES = 32, 32  # of programs of pulses
 FILTER_ROWS, FILTER_FRAMES = 32, 32
@@ -96,9 +94,7 @@ class Convolution(nn.Module):
         weight = conv.weight.detach().permute(2, 1, 0)
         weight = weight.to(torch.float32 if exact else torch.float16).contiguous()
         if not weight.isfinite().all():
-            raise InputError(
-                "HiFi-GAN's weights are larger than half precision can hold; use another backend"
-            )
+            raise InputError("weights are larger than half precision can hold; use another backend")
         self.register_buffer("weight", weight)
         self.register_buffer("bias", conv.bias.detach())
 
@@ -125,48 +121,8 @@ class Convolution(nn.Module):
         return out
 
 
-class KernelPitch(nn.Module):
-    """What `SourceFilterGenerator.find_pitch` finds, with `lengths`.
-
-    All is float32: what is rounded off adds up in the phase.
-    """
-
-    weight: Tensor
-    bias: Tensor
-    places: Tensor
-
-    def __init__(self, network: SourceFilterGenerator):
-        super().__init__()
-        pitch = network.pitch
-        assert pitch.post.bias is not None
-        self.pre = Convolution(pitch.pre, exact=True)
-        self.convs = nn.ModuleList(Convolution(conv, exact=True) for conv in pitch.convs)
-        self.middle = math.exp(pitch.middle)
-        self.register_buffer("weight", pitch.post.weight.detach()[:, :, 0].T.contiguous())
-        self.register_buffer("bias", pitch.post.bias.detach())
-        self.register_buffer("places", pitch.places)
-
-    def find_pitch(self, mel: Tensor, lengths: Tensor) -> tuple[Tensor]:
-        """mel (B, n_mels, T) -> cycles a sample (B, T)."""
-        from trt_plugins.hifigan import source_kernels
-
-        x = self.pre(time_major(mel.contiguous(), lengths), lengths, leaks=False)
-        for conv in self.convs:
-            x = conv(x, lengths, residual=True)
-        (batch, frames, depth), bins = x.shape, len(self.places)
-        out = x.new_empty(batch, frames)
-        TritonLaunch(
-            source_kernels.pitch_kernel,
-            (-(-frames // PITCH_FRAMES), batch),
-            (x, self.weight, self.bias, self.places, out, frames, self.middle),
-            {"DEPTH": depth, "BINS": bins, "BM": PITCH_FRAMES, "BN": max(16, power_above(bins))}
-            | {"BK": EXACT_DEPTH},
-        )()
-        return (out,)
-
-
 class KernelSourceFilter(nn.Module):
-    """What `SourceFilterGenerator.generate` makes, with `lengths`; `KernelPitch` has its pitch network."""
+    """What `SourceFilterGenerator.generate` makes, with `lengths`; trt_plugins/pitch.py finds the pitch."""
 
     bins: Tensor
     turns: Tensor

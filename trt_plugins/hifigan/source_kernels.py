@@ -8,9 +8,10 @@ padded length: tiles are fixed, and each sum is added in one order.
 import triton
 import triton.language as tl
 
+from common.audio.pitch_network import SCALE, SILENCE
 from hifigan.model import LEAKY_SLOPE
 from hifigan.source_filter import HIGHEST as _HIGHEST
-from hifigan.source_filter import LARGEST_LOG_MAGNITUDE, LOWEST, SCALE, SILENCE, STEEP
+from hifigan.source_filter import LARGEST_LOG_MAGNITUDE, LOWEST, STEEP
 
 LEAKY = tl.constexpr(LEAKY_SLOPE)
 HIGHEST = tl.constexpr(_HIGHEST)

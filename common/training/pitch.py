@@ -1,0 +1,44 @@
+"""What a vocoder's pitch network learns: the pitch of the teacher's pulses, on a corpus with sources."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from common.audio.pitch_network import PitchNetwork
+
+SEMITONES = 12 / math.log(2)  # in a unit of the natural logarithm
+ENTROPY_WEIGHT = 0.3
+# Frames that are fainter, or less harmonic, hardly say a pitch.
+FAINT, FAINT_WEIGHT = 1e-5, 0.03
+
+
+def pitch_weight(audio: Tensor, harmonic: Tensor, voiced: Tensor) -> Tensor:
+    """How much each frame's pitch counts (B, T): where most of the sound (B, 1, S) is the harmonic part."""
+    hop = audio.shape[2] // voiced.shape[1]
+
+    def power(x: Tensor) -> Tensor:
+        return F.avg_pool1d(F.pad(x.square(), (hop // 2, hop // 2)), 2 * hop, hop)[:, 0]
+
+    tone, rest = power(harmonic), power(audio - harmonic)
+    return voiced * (FAINT_WEIGHT + (tone > 3 * rest) * (tone > FAINT))
+
+
+def pitch_loss(network: PitchNetwork, mel: Tensor, pitch: Tensor, weight: Tensor) -> Tensor:
+    """Of the pitch (B, T) in cycles a sample that the network finds in the mel: semitones off, semitones off
+    in steps from frame to frame (jitter is heard), and the cross entropy of its distribution.
+    """
+    with torch.autocast(mel.device.type, enabled=False):
+        logits = network.logits(mel)
+        found, wanted = network.mean(logits), pitch.log() - network.middle
+        width = network.places[1] - network.places[0]
+        target = torch.exp(-0.5 * ((wanted[:, None] - network.places[:, None]) / width).square()) + 1e-8
+        entropy = -(target / target.sum(1, keepdim=True) * logits.log_softmax(1)).sum(1)
+        off, pairs = found - wanted, weight[:, 1:] * weight[:, :-1]
+        semitones = _mean(off.abs(), weight) + _mean((off[:, 1:] - off[:, :-1]).abs(), pairs)
+        return SEMITONES * semitones + ENTROPY_WEIGHT * _mean(entropy, weight)
+
+
+def _mean(values: Tensor, weight: Tensor) -> Tensor:
+    return (values * weight).sum() / weight.sum().clamp(min=1)

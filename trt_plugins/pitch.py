@@ -1,0 +1,81 @@
+"""The stage `masked_pitch` of vocoders with a harmonic source, on an NVIDIA GPU."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor, nn
+
+from common.audio.pitch_network import PitchNetwork
+from common.engines import Engine
+from common.engines.padded import CapturedNetwork
+from common.errors import InputError
+from common.stages import Stage
+from common.weights.voices import ModelSource
+from trt_plugins import noise
+from trt_plugins.graphs import TritonLaunch, check_machine
+from trt_plugins.hifigan.source_filter import EXACT_DEPTH, Convolution, power_above, time_major
+
+FRAMES = 16  # of a program of pitches
+
+
+class KernelPitch(nn.Module):
+    """What `PitchNetwork.find` finds, with `lengths`.
+
+    All is float32: what is rounded off adds up in the phase.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    places: Tensor
+
+    def __init__(self, network: PitchNetwork):
+        super().__init__()
+        assert network.post.bias is not None
+        self.pre = Convolution(network.pre, exact=True)
+        self.convs = nn.ModuleList(Convolution(conv, exact=True) for conv in network.convs)
+        self.middle = math.exp(network.middle)
+        self.register_buffer("weight", network.post.weight.detach()[:, :, 0].T.contiguous())
+        self.register_buffer("bias", network.post.bias.detach())
+        self.register_buffer("places", network.places)
+
+    def find_pitch(self, mel: Tensor, lengths: Tensor) -> tuple[Tensor]:
+        """mel (B, n_mels, T) -> cycles a sample (B, T)."""
+        from trt_plugins.hifigan import source_kernels
+
+        x = self.pre(time_major(mel.contiguous(), lengths), lengths, leaks=False)
+        for conv in self.convs:
+            x = conv(x, lengths, residual=True)
+        (batch, frames, depth), bins = x.shape, len(self.places)
+        out = x.new_empty(batch, frames)
+        TritonLaunch(
+            source_kernels.pitch_kernel,
+            (-(-frames // FRAMES), batch),
+            (x, self.weight, self.bias, self.places, out, frames, self.middle),
+            {"DEPTH": depth, "BINS": bins, "BM": FRAMES, "BN": max(16, power_above(bins))}
+            | {"BK": EXACT_DEPTH},
+        )()
+        return (out,)
+
+
+class Pitch(CapturedNetwork):
+    def prepared(self, network: nn.Module) -> nn.Module:
+        assert isinstance(network.pitch, PitchNetwork)
+        return KernelPitch(network.pitch)
+
+
+def make_pitch(stage: Stage, source: ModelSource, device: str = "cuda", threads: int | None = None) -> Engine:
+    """An engine on our kernels; on PyTorch's where these do not run."""
+    kind = CapturedNetwork if why_not(device, stage.model) else Pitch
+    return kind(stage, source, device, threads)
+
+
+def why_not(device: str, model: str) -> str | None:
+    """Why no kernels of our own run on this machine; None: they do."""
+    if not noise.can_draw():
+        return "ours need Triton and a C compiler"
+    try:
+        check_machine(device, model)
+    except InputError as error:
+        return str(error)
+    return None
