@@ -49,7 +49,7 @@ TINY_FASTSPEECH = (
 )
 TINY_WAVEGLOW = (
     "n_flows=4 wn_layers=2 wn_channels=8 cond_channels=4 period_channels=1 resolution_channels=1 "
-    "batch_size=2 segment_frames=16"
+    "batch_size=2 segment_frames=16 source=false"
 )
 TINY_HIFIGAN = (
     "upsample_initial_channel=32 period_channels=1 resolution_channels=1 batch_size=2 segment_frames=16"
@@ -197,7 +197,7 @@ def test_waveglow_trains_in_either_direction(corpus, tmp_path, monkeypatch):
     column = losses(likely)[0].split(",").index("nll")
     first, last = (float(losses(likely)[row].split(",")[column]) for row in (1, -1))
     assert last < first
-    judges = make_discriminators(period_channels=1, resolution_channels=1)
+    judges = make_discriminators(period_channels=1, resolution_channels=1, complex_spectra=True)
     save_checkpoint(tmp_path / "judges.pt", trainer={"discriminators": judges.state_dict()})
     more = ["--hparam", "hparams/waveglow/train_adversarial.yaml", "--init", str(likely / "last.pt")]
     more += ["--judges", str(tmp_path / "judges.pt")]

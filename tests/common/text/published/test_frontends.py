@@ -1,5 +1,6 @@
 """The published frontends against what the published code made of the same sentences."""
 
+import gzip
 import json
 import subprocess
 import sys
@@ -23,7 +24,7 @@ FASTPITCH_VARIANTS = {
 
 
 def golden(name: str) -> list[dict]:
-    return json.loads((GOLDEN / f"{name}.json").read_text())["items"]
+    return json.loads(gzip.decompress((GOLDEN / f"{name}.json.gz").read_bytes()))["items"]
 
 
 @pytest.mark.parametrize("name", ["tacotron2", "fastspeech"])
