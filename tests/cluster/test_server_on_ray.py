@@ -97,9 +97,9 @@ def test_it_answers_as_the_server_of_one_machine(server, direct):
         finally:
             connection.close()
 
-    text = " ".join(f"Sentence number {number} is here." for number in range(12))
+    text = " ".join(f"Sentence number {number} is here." for number in range(24))
     made = asyncio.run(chunks(text))
-    assert len(made) >= 12, "it is sent as it is made"
+    assert len(made) >= 12, "it is sent as it is made"  # a read may have two sentences
     assert is_spoken(b"".join(made), direct, text)
     with pytest.raises(ServerError, match="no audio made: the text is empty") as error:
         asyncio.run(chunks(""))
