@@ -49,12 +49,11 @@ class WaveglowVocoder(Vocoder[WaveglowConfig]):
         return excerpt
 
     def beside(self, mel: Array, lengths: Array, controls: Sequence[Controls]) -> dict[str, Array]:
-        drawn = {one.seed: self._drawn(0, mel.shape[2], one.seed) for one in dict.fromkeys(controls)}
-        if not self.config.source:
-            scaled = {one: self._scaled(drawn[one.seed], None, one) for one in dict.fromkeys(controls)}
-            return {"z": concatenate([scaled[one] for one in controls])}
-        tones = self._tones(held(self.find_pitch(mel, lengths), lengths))
-        rows = [self._scaled(drawn[one.seed], tones[i : i + 1], one) for i, one in enumerate(controls)]
+        drawn = {seed: self._drawn(0, mel.shape[2], seed) for seed in {one.seed for one in controls}}
+        tones: Sequence[Array | None] = [None] * len(controls)
+        if self.config.source:
+            tones = self._tones(held(self.find_pitch(mel, lengths), lengths))[:, None]
+        rows = [self._scaled(drawn[one.seed], part, one) for one, part in zip(controls, tones, strict=True)]
         return {"z": concatenate(rows)}
 
     def _tones(self, pitch: Array) -> Array:

@@ -75,11 +75,9 @@ def held(pitch: Array, lengths: Array) -> Array:
 
 def _numbers(count: int, like: Array) -> Array:
     """0 to `count` - 1, beside the other array."""
-    return (
-        np.arange(count)
-        if is_numpy(like)
-        else importlib.import_module("torch").arange(count, device=like.device)
-    )
+    if is_numpy(like):
+        return np.arange(count)
+    return importlib.import_module("torch").arange(count, device=like.device)
 
 
 def scale_noise(z: Array, config: WaveglowConfig, sigma: float, scale_early: bool = True) -> Array:
