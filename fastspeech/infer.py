@@ -241,9 +241,8 @@ class FastSpeechAcoustic(AcousticModel[FastSpeechConfig]):
             return None
         if not self.encoder.can_be_captured:
             return None
-        captured = importlib.import_module("common.engines.cuda_graphs").Captured
-        stream = importlib.import_module("torch").cuda.Stream(self.encoder.device)
-        return captured(self.source.model, self._run_for, stream)
+        graphs = importlib.import_module("common.engines.cuda_graphs")
+        return graphs.Captured(self.source.model, self._run_for, graphs.new_stream(self.encoder.device))
 
     def _run_for(self, inputs: Mapping[str, Array]) -> Run:
         """Encoder, kernels and mel's side on contexts of their own, at the lengths of these inputs."""

@@ -7,7 +7,7 @@ import torch
 
 from common.arrays import Array
 from common.engines import Engine, WrappedEngine, check_inputs
-from common.engines.cuda_graphs import own_stream, record
+from common.engines.cuda_graphs import new_stream, own_stream, record
 from common.engines.layer_outputs import method_of
 from common.engines.torch_engine import TorchEngine
 from common.errors import InputError
@@ -67,7 +67,7 @@ class GraphedStage(WrappedEngine):
     def __init__(self, engine: Engine):
         super().__init__(engine)
         self._graphs: dict[tuple, tuple[dict, Callable, dict]] = {}
-        self._stream = torch.cuda.Stream(engine.device)
+        self._stream = new_stream(engine.device)
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         key = tuple(tuple(tensor.shape) for tensor in inputs.values())

@@ -8,7 +8,9 @@ written; here the edges of a captured graph are made full ones, so that its kern
 import contextlib
 import gc
 import importlib
+import threading
 import warnings
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -21,6 +23,10 @@ from common.errors import InputError
 MOST_SHAPES = 512  # whose graphs stay; they share the memory of inputs, outputs and what is between
 ALIGNMENT = 256  # bytes
 WARM_UPS = 2  # what a first run loads or compiles cannot be captured
+
+# PyTorch begins a capture by waiting for the whole GPU: an error while another goes on, which it spoils.
+_one_capture = threading.RLock()
+_unused_streams: dict[int, list[int]] = {}  # by the GPU's index
 
 T = TypeVar("T")
 Handle = Any  # of cuda.bindings, which has no types: a module, or what its functions take and give
@@ -46,6 +52,25 @@ def checked(answer: tuple) -> Handle:
     if status != 0:
         raise RuntimeError(f"CUDA says {status.name}")
     return tuple(values) if len(values) > 1 else values[0] if values else None
+
+
+def new_stream(device: torch.device | str) -> torch.cuda.Stream:
+    """A stream that nobody else gets while this object is there.
+
+    PyTorch's own are 32, given in turn: what one engine launches would be captured by another.
+    """
+    index = torch.device(device).index
+    index = torch.cuda.current_device() if index is None else index
+    unused = _unused_streams.setdefault(index, [])
+    try:
+        pointer = unused.pop()
+    except IndexError:
+        runtime = bindings("runtime")
+        with torch.cuda.device(index):
+            pointer = int(checked(runtime.cudaStreamCreateWithFlags(runtime.cudaStreamNonBlocking)))
+    stream = torch.cuda.ExternalStream(pointer, torch.device("cuda", index))
+    weakref.finalize(stream, unused.append, pointer)  # work may still be on it: it is never destroyed
+    return stream
 
 
 @contextlib.contextmanager
@@ -79,19 +104,21 @@ def capture(
 ) -> tuple[torch.cuda.CUDAGraph, T]:
     """A graph of all that `run` launches, and what `run` gave, which each replay of the graph fills anew.
 
-    Without a `stream` it is captured on PyTorch's own one. Graphs that take their memory from the same `pool`
+    Without a `stream` it is captured on one of its own. Graphs that take their memory from the same `pool`
     must never replay at the same time. With `keep` the graph can be changed, and must be
-    instantiated then.
+    instantiated then. Other threads wait with captures of theirs.
     """
     graph = torch.cuda.CUDAGraph(keep_graph=keep)
-    collects = gc.isenabled()
-    gc.disable()  # a graph that is collected meanwhile would end the capture
-    try:
-        with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode=error_mode):
-            outputs = run()
-    finally:
-        if collects:
-            gc.enable()
+    stream = stream or new_stream("cuda")
+    with _one_capture:
+        collects = gc.isenabled()
+        gc.disable()  # a graph that is collected meanwhile would end the capture
+        try:
+            with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode=error_mode):
+                outputs = run()
+        finally:
+            if collects:
+                gc.enable()
     return graph, outputs
 
 
@@ -231,6 +258,10 @@ class Captured:
             self._done.synchronize()
 
     def _capture(self, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream) -> Graph | None:
+        with _one_capture:  # what runs for the first time may wait for the whole GPU, too
+            return self._warm_and_capture(inputs, stream)
+
+    def _warm_and_capture(self, inputs: Mapping[str, Tensor], stream: torch.cuda.Stream) -> Graph | None:
         copied = {name: t.to(stream.device) for name, t in inputs.items() if name not in self._shared}
         held = {**inputs, **self._inputs.place(copied)}
         made = self._make(held)
@@ -253,7 +284,7 @@ class Captured:
             self._pool = None  # a capture that failed leaves it unusable
         if graph and graph.gives(wanted):
             return graph
-        warnings.warn(f"{self.name} runs without a CUDA graph: {reason}", stacklevel=6)
+        warnings.warn(f"{self.name} runs without a CUDA graph: {reason}", stacklevel=7)
         return None
 
 
@@ -277,14 +308,8 @@ class InOrder:
         if not self._warm:
             launch()  # what it gives is overwritten
             self._warm = True
-        mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        checked(driver.cuStreamBeginCapture(stream, mode))
-        try:
-            launch()
-        except BaseException:
-            driver.cuStreamEndCapture(stream)  # whose status must not hide the reason
-            raise
-        graph = checked(driver.cuStreamEndCapture(stream))
+        with _one_capture:
+            graph = self._capture(launch, stream)
         try:
             put_in_order(graph)
             if self._executable is None or driver.cuGraphExecUpdate(self._executable, graph)[0] != 0:
@@ -295,6 +320,17 @@ class InOrder:
             checked(driver.cuGraphLaunch(self._executable, stream))
         finally:
             checked(driver.cuGraphDestroy(graph))
+
+    def _capture(self, launch: Callable[[], None], stream: int) -> Handle:
+        driver = bindings("driver")
+        mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        checked(driver.cuStreamBeginCapture(stream, mode))
+        try:
+            launch()
+        except BaseException:
+            driver.cuStreamEndCapture(stream)  # whose status must not hide the reason
+            raise
+        return checked(driver.cuStreamEndCapture(stream))
 
     def __del__(self) -> None:
         if self._executable is not None:

@@ -11,7 +11,7 @@ from common.arrays import pad_to
 from common.config.deployment import Bucket
 from common.engines import MEL_STEP, TEXT_STEP, Engine, Run, check_inputs
 from common.engines.buckets import cut, resized
-from common.engines.cuda_graphs import Captured
+from common.engines.cuda_graphs import Captured, new_stream
 from common.engines.torch_engine import build_network
 from common.errors import InputError
 from common.stages import Dim, Stage, root
@@ -35,7 +35,7 @@ class PaddedEngine(Engine):
 
     @cached_property
     def _captured(self) -> Captured:
-        stream = torch.cuda.Stream(self.device)
+        stream = new_stream(self.device)
         return Captured(self.stage.full_name, lambda inputs: self.capturable(), stream)
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from common.engines import Engine, Recent, Run
-from common.engines.cuda_graphs import MOST_SHAPES, Captured
+from common.engines.cuda_graphs import MOST_SHAPES, Captured, new_stream
 
 
 @dataclass
@@ -61,7 +61,7 @@ class OneGraph:
 
             return run
 
-        self._captured = Captured(encoder.stage.full_name, make, torch.cuda.Stream(device), INPUTS)
+        self._captured = Captured(encoder.stage.full_name, make, new_stream(device), INPUTS)
 
     def stage(self, batch: int, samples: int) -> Staged:
         """Where a batch's inputs are written and its results are read.

@@ -6,7 +6,7 @@ import torch
 
 from common.arrays import Array
 from common.engines import MEL_STEP, Arrays, Engine, Run
-from common.engines.cuda_graphs import Captured
+from common.engines.cuda_graphs import Captured, new_stream
 
 
 class OneGraph:
@@ -16,7 +16,7 @@ class OneGraph:
 
     def __init__(self, generator: Engine, make: Callable[[], Run]):
         self.generator = generator
-        stream = torch.cuda.Stream(generator.device)
+        stream = new_stream(generator.device)
         self._captured = Captured(generator.stage.full_name, lambda inputs: make(), stream)
 
     @staticmethod

@@ -12,7 +12,7 @@ from torch import Tensor
 from common.arrays import pad_to
 from common.config.deployment import Bucket
 from common.engines import MEL_STEP, TEXT_STEP, Engine, LengthRegulator, Recent, Run, attend_to_padding
-from common.engines.cuda_graphs import MOST_SHAPES, Captured
+from common.engines.cuda_graphs import MOST_SHAPES, Captured, new_stream
 from common.synthesis.driver import bucket_for
 
 
@@ -41,7 +41,7 @@ class TwoGraphs:
         self._longest = Bucket(dims["text"].max, dims["mel"].max)
         self._frames = torch.arange(dims["mel"].max, device=decoder.device)
         self._staged: Recent[tuple, dict[str, Tensor]] = Recent(MOST_SHAPES)  # by shapes and types
-        stream = torch.cuda.Stream(encoder.device)
+        stream = new_stream(encoder.device)
 
         def of_encoder(inputs: Mapping[str, Tensor]) -> Run:
             lengths = self._lengths_for(encoder, inputs["symbols"].shape[1])
@@ -99,7 +99,7 @@ class TwoGraphs:
         encoded = self.encode(np.ones((batch, text), np.int64), np.full(batch, text), **settings)
         if encoded is not None:
             self.decode(encoded, np.full(batch, mel))
-            torch.cuda.synchronize(self.encoder.device)
+            self.second.wait()
 
     def _text_of(self, tensors: Mapping[str, Tensor]) -> int:
         """The padded length of the texts."""

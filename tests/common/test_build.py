@@ -530,7 +530,7 @@ def test_an_engine_that_is_missing_is_built_where_it_is_asked_for(sources, tmp_p
 
     monkeypatch.setattr(engine, "require_gpu", lambda device: None)
     monkeypatch.setattr(engine, "LoadedPlan", load)
-    monkeypatch.setattr("torch.cuda.Stream", lambda device: None)
+    monkeypatch.setattr("common.engines.tensorrt.engine.new_stream", lambda device: None)
     source = dataclasses.replace(sources("hifigan"), networks={})
     how = Deployment(trt_file_path=str(tmp_path / "h.trt"))
     made = make_engine(stage_of(source, "denoiser"), source, "trt", "cuda", deployment=how)

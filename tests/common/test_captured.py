@@ -6,12 +6,13 @@ Without a GPU, what stands in for a CUDA graph runs the function again, on the m
 from __future__ import annotations
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 from common.engines import cuda_graphs
-from common.engines.cuda_graphs import MOST_SHAPES, WARM_UPS, Arena, Captured
+from common.engines.cuda_graphs import MOST_SHAPES, WARM_UPS, Arena, Captured, new_stream
 
 
 class Stream:
@@ -157,7 +158,36 @@ def test_the_shapes_that_were_used_last_stay(replays):
 
 @pytest.fixture
 def stream():
-    return torch.cuda.Stream()
+    return new_stream("cuda")
+
+
+@pytest.mark.gpu
+def test_streams_are_nobody_elses_and_are_used_again():
+    streams = [new_stream("cuda") for _ in range(40)]
+    assert len({stream.cuda_stream for stream in streams}) == 40
+    given_back = streams.pop().cuda_stream
+    assert new_stream("cuda").cuda_stream == given_back
+
+
+@pytest.mark.gpu
+def test_threads_capture_one_after_the_other():
+    """Each has its engine; what the others launch, capture and wait for meanwhile spoils nothing."""
+    weight = torch.randn(256, 256, device="cuda")
+
+    def work(thread: int) -> int:
+        call = Captured(
+            f"thread {thread}",
+            lambda inputs: lambda given: {"y": (given["x"] @ weight).relu()},
+            new_stream("cuda"),
+        )
+        right = 0
+        for size in range(1, 41):
+            x = torch.full((size, 256), float(thread), device="cuda")
+            right += torch.equal(call({"x": x})["y"], call({"x": x})["y"])
+        return right * all(call.graphs.values())
+
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(work, range(16))) == [40] * 16
 
 
 @pytest.mark.gpu

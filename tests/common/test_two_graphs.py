@@ -91,6 +91,8 @@ class TestWithoutGpu:
             def in_use(self) -> None:
                 pass
 
+            wait = in_use
+
         def capturable(engine, bucket=None):
             def run(inputs):
                 outputs = engine(**{name: tensor.numpy() for name, tensor in inputs.items()})
@@ -99,8 +101,7 @@ class TestWithoutGpu:
             return run
 
         monkeypatch.setattr(two_graphs, "Captured", Launched)
-        monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
-        monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+        monkeypatch.setattr(two_graphs, "new_stream", lambda device: None)
         monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
         monkeypatch.setattr("common.engines.torch_engine.TorchEngine.can_be_captured", True)
         monkeypatch.setattr("common.engines.torch_engine.TorchEngine.capturable", capturable)

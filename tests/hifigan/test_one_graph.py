@@ -45,7 +45,7 @@ class TestWithoutGpu:
             return lambda inputs: engine(**inputs)
 
         monkeypatch.setattr(one_graph, "Captured", Launched)
-        monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
+        monkeypatch.setattr(one_graph, "new_stream", lambda device: None)
         monkeypatch.setattr(TorchEngine, "prefers_batches", True)
         monkeypatch.setattr(TorchEngine, "capturable", capturable)
         for name in ("captures", "on_kernels"):

@@ -41,7 +41,7 @@ def recognisers(monkeypatch):
     plain = make_recogniser(source, "torch", "cpu")
     assert plain._graph is None  # type: ignore[attr-defined]
     monkeypatch.setattr(one_graph, "Captured", Launched)
-    monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
+    monkeypatch.setattr(one_graph, "new_stream", lambda device: None)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
     monkeypatch.setattr("common.engines.torch_engine.TorchEngine.can_be_captured", True)
     monkeypatch.setattr("common.engines.torch_engine.TorchEngine.capturable", capturable)

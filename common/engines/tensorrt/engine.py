@@ -8,7 +8,7 @@ from torch import Tensor
 from common.arrays import Array
 from common.config.deployment import Bucket, Deployment
 from common.engines import Arrays, Engine, Recent, check_inputs
-from common.engines.cuda_graphs import Captured, Graph, own_stream
+from common.engines.cuda_graphs import Captured, Graph, new_stream, own_stream
 from common.engines.tensorrt.api import load_tensorrt
 from common.engines.tensorrt.build import build_or_read
 from common.engines.tensorrt.context import ContextRun, LoadedPlan, TrtContext, addressable
@@ -64,7 +64,7 @@ class TrtEngine(Engine):
         self.memory_bytes = loaded.memory_bytes + loaded.scratch_bytes
         self._first: dict[bool, TrtContext] = {}  # by `LoadedPlan.has_ones`: for shapes that are new
         self._contexts: Recent[tuple, TrtContext] = Recent(MOST_CONTEXTS)
-        self._stream = torch.cuda.Stream(device)
+        self._stream = new_stream(device)
         if trt.portable and bucket is None:
             self.text_step = self.stage.rtx_text_step
         self._captured = None
