@@ -10,7 +10,6 @@ import gc
 import importlib
 import threading
 import warnings
-import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -54,6 +53,16 @@ def checked(answer: tuple) -> Handle:
     return tuple(values) if len(values) > 1 else values[0] if values else None
 
 
+class OwnStream(torch.cuda.ExternalStream):
+    """Gives its stream back. Work may still be on it: it is used again, and never destroyed."""
+
+    unused: list[int] | None = None
+
+    def __del__(self) -> None:
+        if self.unused is not None:
+            self.unused.append(self.cuda_stream)
+
+
 def new_stream(device: torch.device | str) -> torch.cuda.Stream:
     """A stream that nobody else gets while this object is there.
 
@@ -68,8 +77,8 @@ def new_stream(device: torch.device | str) -> torch.cuda.Stream:
         runtime = bindings("runtime")
         with torch.cuda.device(index):
             pointer = int(checked(runtime.cudaStreamCreateWithFlags(runtime.cudaStreamNonBlocking)))
-    stream = torch.cuda.ExternalStream(pointer, torch.device("cuda", index))
-    weakref.finalize(stream, unused.append, pointer)  # work may still be on it: it is never destroyed
+    stream = OwnStream(pointer, torch.device("cuda", index))
+    stream.unused = unused
     return stream
 
 

@@ -3,21 +3,12 @@
 import sys
 
 import torch
-import triton
-import triton.language as tl
 
 from tests.trt_plugins.vocoder_kernels import print_error
-from trt_plugins.waveglow import engine, kernels
+from trt_plugins.waveglow import engine
 from waveglow.config import WaveglowConfig
 from waveglow.model import Waveglow
 
-
-@triton.jit
-def _tanh(x):
-    return 2 * tl.sigmoid(2 * x) - 1
-
-
-kernels._tanh = _tanh  # which is an instruction of the GPU
 config = WaveglowConfig(
     n_mel_channels=20,
     n_flows=3,
