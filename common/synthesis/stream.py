@@ -116,7 +116,8 @@ class Stream:
     def begin(self, spoken: SpokenUtterance) -> None:
         """The next utterance is spoken: its chunks are next."""
         mel, vocoder = spoken.mel[None], self.tts.vocoder
-        self._speaking = spoken, vocoder.vocode_chunks(mel, self._sizes, self.job.controls)
+        with self.tts.models_turn, self.timings.stage("vocoder"):  # a source's pitch is found at once
+            self._speaking = spoken, vocoder.vocode_chunks(mel, self._sizes, self.job.controls)
 
     def _speak(self, utterance: Utterance) -> tuple[SpokenUtterance, Iterator[np.ndarray]]:
         if self._speaking is None:

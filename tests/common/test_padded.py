@@ -78,8 +78,9 @@ def test_tacotron2s_encoder_and_postnet_are_pytorchs_at_any_length(masked):
 @pytest.mark.gpu
 @pytest.mark.parametrize("vocoder", ["hifigan", "waveglow"])
 @pytest.mark.parametrize("acoustic", ["fastpitch", "fastspeech", "tacotron2"])
-def test_a_batch_on_kernels_is_each_text_alone_and_pytorchs(acoustic, vocoder):
+def test_a_batch_on_kernels_is_each_text_alone_and_pytorchs(acoustic, vocoder, monkeypatch):
     """To the bit where nothing is autoregressive: a batch does not change in which order sums are added."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # in which a phase is off by up to a tenth
     tts = TextToSpeech.load(acoustic, vocoder, backend="cuda")
     controls = Controls(denoising_strength=0.1)
     alone = [tts.speak(text, controls) for text in TEXTS]
@@ -96,9 +97,8 @@ def test_a_batch_on_kernels_is_each_text_alone_and_pytorchs(acoustic, vocoder):
     for samples, given in zip(got, (mel, short), strict=True):
         (wanted,) = theirs.vocoder.vocode_each([given], controls)
         assert len(samples) == len(wanted)
-        assert near(
-            torch.as_tensor(samples), torch.as_tensor(wanted), 4e-2
-        )  # 28 dB: a vocoder in half precision
+        # 40 dB: a vocoder in half precision
+        assert near(torch.as_tensor(samples), torch.as_tensor(wanted), 1e-2)
 
 
 @pytest.mark.gpu

@@ -1,5 +1,8 @@
 """The next chunks of several streams, computed in one batch: each is what it would have been alone."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -177,3 +180,29 @@ def test_an_item_that_is_not_finite_harms_no_other(tts, monkeypatch):
     with pytest.raises(InputError, match="the models gave NaN instead of audio"):
         next(spoilt)
     np.testing.assert_allclose(next(whole), wanted, rtol=0, atol=2e-3)
+
+
+def test_all_engines_run_in_their_objects_turn():
+    """A stream's too, whose vocoder finds the pitch of a whole mel before the first chunk."""
+    turn, outside = threading.RLock(), []
+
+    def is_free() -> bool:
+        if free := turn.acquire(blocking=False):
+            turn.release()
+        return free
+
+    class Watched(WrappedEngine):
+        def __call__(self, **inputs):
+            with ThreadPoolExecutor(1) as other:
+                if other.submit(is_free).result():
+                    outside.append(self.stage.full_name)
+            return super().__call__(**inputs)
+
+    tts = TextToSpeech.load("fastpitch", "hifigan", watch=Watched)
+    tts.models_turn = turn
+    assert len(list(tts.stream(TEXTS[0]))) > 1
+    streams = [tts.stream(text) for text in TEXTS[1:]]
+    tts.speak_ahead(streams)
+    assert all(len(np.concatenate(list(stream))) for stream in streams)
+    tts.speak(TEXTS[1])
+    assert not outside

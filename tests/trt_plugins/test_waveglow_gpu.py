@@ -41,6 +41,10 @@ def voice() -> ModelSource:
 
 
 class TestOnGpu(OnGpu):
+    # On a CPU PyTorch's own half precision is off by 1.4e-2 for 4 items of 129 frames, and by 3.3e-2 with
+    # harmonics in z. Of speech neither loses so much: tests/common/test_padded.py.
+    voice_tolerance = 4e-2
+
     @pytest.mark.parametrize("name", graphs.STAGES)
     def test_published_sizes_are_near_float32(self, published, name):
         kernels = kernels_of(published, name)

@@ -23,9 +23,7 @@ from trt_plugins.graphs import ShapedGenerator
 
 # Of the largest value. What torch in half precision gives is within it too.
 TOLERANCE = 5e-3
-# Trained weights lose more: for 4 items of 129 frames WaveGlow in PyTorch's own half precision is off by
-# 1.1e-2, and the kernels by 7.5e-3.
-VOICE_TOLERANCE = 1.5e-2
+VOICE_TOLERANCE = 1.5e-2  # trained weights lose more, of mels that are no speech
 
 
 def stage_of(source: ModelSource, name: str) -> Stage:
@@ -73,6 +71,8 @@ def assert_repeatable(source: ModelSource, batch: int, frames: int) -> None:
 class OnGpu:
     """Tests on a GPU."""
 
+    voice_tolerance = VOICE_TOLERANCE
+
     @pytest.fixture(autouse=True)
     def precision(self, monkeypatch):
         """All of float32 for PyTorch."""
@@ -83,7 +83,7 @@ class OnGpu:
     def test_the_shipped_voice_is_near_float32(self, voice, name):
         kernels = kernels_of(voice, name)
         for batch, frames in ((1, 37), (2, 128), (4, 129), (1, 640)):
-            assert_near(kernels, voice, batch, frames, VOICE_TOLERANCE)
+            assert_near(kernels, voice, batch, frames, self.voice_tolerance)
 
     def test_shapes_that_are_dropped_come_back(self, voice, monkeypatch):
         kernels = kernels_of(voice)
