@@ -123,6 +123,11 @@ class FastPitchTrainer(AcousticTrainer):
         model.pitch_std.fill_(corpus.pitch_std)
         super().__init__(args, corpus, model)
 
+    def load_networks(self, state: dict) -> None:
+        super().load_networks(state)
+        if deviation := self.model.pitch_std.item():  # networks know pitch in these units
+            self.corpus.measure_pitch_by(self.model.pitch_mean.item(), deviation)
+
     def rate_factors(self, model: FastPitch, recipe: FastPitchRecipe) -> dict[str, float]:
         return {} if model.speaker_emb is None else {"speaker_emb.weight": recipe.speaker_rate_factor}
 
