@@ -133,7 +133,7 @@ def test_a_mistake_in_voice_yaml_names_its_line(voice_copy):
         ("mel: {hop_length: 1, hop_length: 2}", "hop_length stands here a second time"),
         ("name: !!python/name:os.system", "the tag !!python/name:os.system is not allowed"),
         ("name: x\n---\nname: y", "a second document begins here"),
-        ("models: " + "[" * 900_000, "not readable as YAML"),
+        ("models: " + "[" * 900_000, "not readable as YAML|nesting depth"),
     ],
 )
 def test_a_file_that_is_not_plain_yaml_is_refused(voice_copy, text, message):
