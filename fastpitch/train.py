@@ -124,9 +124,14 @@ class FastPitchTrainer(AcousticTrainer):
         super().__init__(args, corpus, model)
 
     def load_networks(self, state: dict) -> None:
+        own = self.pitch_units()
         super().load_networks(state)
-        if deviation := self.model.pitch_std.item():  # networks know pitch in these units
-            self.corpus.measure_pitch_by(self.model.pitch_mean.item(), deviation)
+        if (units := self.pitch_units()) != own:
+            self.corpus.measure_pitch_by(*units)
+
+    def pitch_units(self) -> tuple[float, float]:
+        """Mean and deviation in Hz in which the network knows pitch."""
+        return self.model.pitch_mean.item(), self.model.pitch_std.item()
 
     def rate_factors(self, model: FastPitch, recipe: FastPitchRecipe) -> dict[str, float]:
         return {} if model.speaker_emb is None else {"speaker_emb.weight": recipe.speaker_rate_factor}

@@ -213,6 +213,21 @@ def test_waveglow_trains_in_either_direction(corpus, tmp_path, monkeypatch):
     assert not any("parametrizations" in name for name in source.state)
 
 
+def test_fastpitch_goes_on_in_its_networks_units_of_pitch(corpus, tmp_path, monkeypatch):
+    def pitch_loss(name, *arguments):
+        train(
+            fastpitch_train, monkeypatch, corpus, tmp_path / name, TINY_FASTPITCH, "--steps", "1", *arguments
+        )
+        heading, first = (row.split(",") for row in losses(tmp_path / name))
+        return float(first[heading.index("pitch")])
+
+    own = pitch_loss("own")
+    state = torch.load(tmp_path / "own" / "last.pt", weights_only=True)
+    state["trainer"]["model"]["pitch_mean"] += 100  # some six deviations
+    save_checkpoint(tmp_path / "other.pt", **state)
+    assert pitch_loss("other", "--init", str(tmp_path / "other.pt")) > 5 * own
+
+
 def test_hifigan_trains_on_true_and_predicted_mels_and_starts_from_networks(corpus, tmp_path, monkeypatch):
     out = tmp_path / "run"
     mels = tmp_path / "mels.npy"
