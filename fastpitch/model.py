@@ -340,9 +340,11 @@ class FastPitch(nn.Module):
         predicted_energy = energy_target = None
         if self.config.energy_conditioning:
             predicted_energy = self.energy_predictor(encoded, mask)
-            energy_target = torch.log1p(average_over_symbols(energy[:, None], durations))
-            encoded = self._add_value(encoded, energy_target, self.energy_emb, mask)
-            energy_target = energy_target[:, 0]
+            measured = torch.log1p(average_over_symbols(energy[:, None], durations))[:, 0]
+            # A symbol without frames has no energy. Zero would be learnt, as the loudest sound that there is,
+            # which a pause gets where durations are predicted: there stands what inference will have.
+            energy_target = torch.where(durations > 0, measured, predicted_energy.detach().to(measured.dtype))
+            encoded = self._add_value(encoded, energy_target[:, None], self.energy_emb, mask)
 
         n_frames = mel.size(2)
         decoded_lengths = durations.sum(1).clamp(max=n_frames)

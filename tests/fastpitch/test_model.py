@@ -302,6 +302,23 @@ def test_given_durations_train_like_learned_ones():
         torch.testing.assert_close(getattr(given, name), getattr(learned, name))
 
 
+def test_a_symbol_without_frames_has_the_energy_that_is_predicted():
+    """Zero would be learnt as its energy, and be very loud where the symbol is given frames in inference."""
+    network, batch = build(), batch_for_training()
+    durations = torch.tensor([[4, 4, 0, 8, 4, 4, 4, 4, 8], [5] * 6 + [0] * 3, [7] * 4 + [0] * 5])
+    out = network(**batch, durations=durations)
+    assert out.energy[0, 2].abs() > 1e-4 and torch.equal(out.energy_target[0, 2], out.energy[0, 2])
+    assert not torch.isclose(out.energy_target[0, 3], out.energy[0, 3], atol=1e-4)
+    spoken = network.infer(
+        batch["symbols"],
+        batch["lengths"],
+        durations=durations,
+        pitch=out.pitch_target,
+        energy=out.energy_target,
+    )
+    torch.testing.assert_close(spoken.mel, out.mel)
+
+
 def test_training_reaches_every_parameter():
     network, batch = build().train().requires_grad_(True), batch_for_training()
     out = network(**batch)
