@@ -65,7 +65,7 @@ def test_it_hears_the_shipped_voice(run, tmp_path):
 def test_verifying_listens_to_a_text_that_it_hears(run):
     pair = "--acoustic", "fastpitch", "--layers", "pitch_emb"
     status, out, errors = run("verify", *pair, "--backend", "onnx", "--device", "cpu", "--listen")
-    assert status == 0 and out.count("word error rate 0.0 % of 9 words") == 2, errors
+    assert status == 0 and out.count("word error rate 0.0 % of 12 words") == 2, errors
 
 
 def test_its_card_has_every_part_and_pair(card):

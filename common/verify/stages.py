@@ -18,6 +18,7 @@ from common.config.deployment import Bucket, Deployment
 from common.engines import Engine, WrappedEngine
 from common.engines.backends import make_engine
 from common.engines.layer_outputs import match, method_of, nearest_layers, with_layers
+from common.engines.rounding import PRECISIONS, Precision, Rounding
 from common.engines.torch_engine import TorchEngine, build_network
 from common.errors import InputError, close_matches
 from common.export.examples import examples_of
@@ -32,7 +33,6 @@ from common.synthesis.loading import make_driver
 from common.synthesis.stage_engines import StageEngines
 from common.verify.compare import MEL_TOLERANCES, Comparison, Speech, for_json, shared_frames
 from common.verify.graphs import layered_graph
-from common.verify.rounding import PRECISIONS, Precision, Rounding
 from common.weights.voices import ModelSource
 
 CALLS = 40  # of a stage that are compared; the decoder's steps are many

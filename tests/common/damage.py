@@ -16,6 +16,7 @@ from common.config.deployment import Bucket, Deployment
 from common.engines import Engine, onnx_engine
 from common.engines.backends import make_engine
 from common.engines.layer_outputs import method_of, with_layers
+from common.engines.rounding import PRECISIONS, Precision
 from common.engines.tensorrt.build import stage_model
 from common.engines.torch_engine import build_network
 from common.export.examples import examples_of
@@ -23,7 +24,6 @@ from common.export.to_onnx import example_inputs
 from common.files import cache_folder
 from common.stages import Stage, plan_of
 from common.verify.compare import Comparison
-from common.verify.rounding import PRECISIONS, Precision
 from common.verify.stages import ComparedEngine, Setup
 from common.weights.voices import ModelSource
 
