@@ -1,0 +1,157 @@
+"""Lets a trained FastPitch's yes/no questions rise further at their ends:
+`python -m fastpitch.rise RUN/weights.safetensors --corpus DIR --semitones 3 -o risen.safetensors`.
+
+The rise that the corpus has (`common/training/corpus/intonation.py`) is short, and a predictor's means are
+flatter than each reading. Only the pitch predictor is trained, on what it predicts itself, higher at the ends
+of the questions: the decoder follows the pitch that it is given.
+"""
+
+if __name__ == "__main__":  # before PyTorch, so that it may be missing
+    from common.cli import run_command
+
+    run_command("fastpitch.rise")
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from tqdm import tqdm
+
+from common.cli.options import positive
+from common.cli.parser import Parser
+from common.errors import InputError
+from common.text.frontends import get_frontend
+from common.training.corpus.dataset import load_labels
+from common.training.corpus.intonation import asks_yes_or_no
+from common.weights.published import read_checkpoint
+from common.weights.voices import read_header, save_weights
+from fastpitch.model import FastPitch
+
+BATCH = 32
+LEARNING_RATE = 3e-4
+QUESTIONS = 20  # at least that many must be in the corpus
+UNVOICED = frozenset(["P", "T", "K", "F", "TH", "S", "SH", "CH", "HH"])
+
+
+def rising_symbols(symbols: Sequence[str]) -> np.ndarray:
+    """Which symbols of a question rise, bool [N]: the voiced ones from its last stressed vowel on."""
+    vowels = [i for i, symbol in enumerate(symbols) if symbol[:1] == "@" and symbol[-1] in "012"]
+    stressed = [i for i in vowels if symbols[i][-1] == "1"]
+    first = (stressed or vowels or [len(symbols)])[-1]
+    voiced = [symbol[:1] == "@" and symbol[1:] not in UNVOICED for symbol in symbols]
+    return np.array(voiced, bool) & (np.arange(len(symbols)) >= first)
+
+
+def raised(pitch: Tensor, where: Tensor, semitones: float, mean: float, deviation: float) -> Tensor:
+    """Pitch (B, N), in deviations from the mean in Hz, so many semitones higher `where` (B, N) says."""
+    higher = ((pitch * deviation + mean) * 2 ** (semitones / 12) - mean) / deviation
+    return torch.where(where, higher, pitch)
+
+
+def chosen(texts: Sequence[str], questions: Sequence[int]) -> list[int]:
+    """Numbers of the texts to learn from: these questions, all others, and twice as many statements."""
+    rising = set(questions)
+    marked = [row for row, text in enumerate(texts) if text.rstrip().endswith("?")]
+    others = [row for row in marked if row not in rising]
+    statements = sorted(set(range(len(texts))) - set(marked) - rising)
+    count = min(len(statements), 2 * len(questions))
+    drawn = np.random.default_rng(0).choice(len(statements), count, replace=False) if count else []
+    return [*questions, *others, *(statements[number] for number in drawn)]
+
+
+def batches(rows: Sequence[int], lengths: np.ndarray, seed: int) -> Iterator[list[int]]:
+    """The rows, in batches of like lengths, whose order is drawn."""
+    ordered = sorted(rows, key=lambda row: lengths[row])
+    whole = [ordered[i : i + BATCH] for i in range(0, len(ordered), BATCH)]
+    return (whole[i] for i in np.random.default_rng(seed).permutation(len(whole)))
+
+
+def train(
+    model: FastPitch,
+    ids: Sequence[np.ndarray],
+    rising: Sequence[np.ndarray],
+    semitones: float,
+    units: tuple[float, float],
+    epochs: int,
+) -> float:
+    """Trains the pitch predictor, with the symbols int64 [N] and which of them rise, bool [N], of each text.
+
+    `units`: mean and deviation of the pitch in Hz. The mean squared error of the last epoch.
+    """
+    model.eval().requires_grad_(False)
+    predictor = model.pitch_predictor
+    before = {name: value.clone() for name, value in predictor.state_dict().items()}
+    weights = list(predictor.requires_grad_(True).parameters())
+    optimiser = torch.optim.Adam(weights, LEARNING_RATE)
+    lengths = np.array([len(row) for row in ids])
+    steps = epochs * -(-len(ids) // BATCH)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    error = 0.0
+    with tqdm(total=steps, unit="step") as bar:
+        for epoch in range(epochs):
+            error = 0.0
+            for rows in batches(range(len(ids)), lengths, epoch):
+                symbols = pad_sequence([torch.from_numpy(ids[row]).long() for row in rows], batch_first=True)
+                where = pad_sequence([torch.from_numpy(rising[row]) for row in rows], batch_first=True)
+                with torch.no_grad():
+                    encoded, mask = model._encode_symbols(symbols, torch.from_numpy(lengths[rows]), None)
+                    old = torch.func.functional_call(predictor, before, (encoded, mask))
+                    wanted = raised(old, where, semitones, *units)
+                loss = F.mse_loss(predictor(encoded, mask), wanted, reduction="sum") / mask.sum()
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                schedule.step()
+                bar.update()
+                bar.set_postfix(mse=f"{loss.item():.4f}")
+                error += loss.item() * len(rows) / len(ids)
+    return error
+
+
+def main() -> None:
+    parser = Parser(description=__doc__)
+    parser.add_argument("weights", type=Path, help="weights.safetensors of a training run")
+    parser.add_argument("--corpus", type=Path, required=True, help="a prepared corpus, for its texts")
+    parser.add_argument("--semitones", type=float, required=True, help="how much higher questions end")
+    what = "how many times each text is seen (default: %(default)s)"
+    parser.add_argument("--epochs", type=positive, default=4, help=what)
+    parser.add_argument("-o", "--output", type=Path, required=True, help="file to write")
+    args = parser.parse_args()
+    source = read_checkpoint(args.weights, "fastpitch")
+    if source.config.n_speakers > 1:
+        raise InputError(f"{args.weights} has {source.config.n_speakers} speakers: a network of one is meant")
+    labels = load_labels(args.corpus)
+    names = get_frontend("english").symbols
+    questions = [row for row, text in enumerate(labels.texts) if asks_yes_or_no(text)]
+    if len(questions) < QUESTIONS:
+        raise InputError(
+            f"{args.corpus} has {len(questions)} yes/no questions: at least {QUESTIONS} are needed, "
+            "as prepare_corpus.py --extra adds them"
+        )
+    rows = chosen(labels.texts, questions)
+    ids = [labels.ids[row] for row in rows]
+    rising = [np.zeros(len(row), bool) for row in ids]
+    for row in range(len(questions)):
+        rising[row] = rising_symbols([names[number] for number in ids[row]])
+    model = FastPitch(source.config)
+    model.load_state_dict({name: torch.from_numpy(value) for name, value in source.state.items()})
+    units = source.settings.pitch_mean, source.settings.pitch_std
+    torch.manual_seed(0)
+    error = train(model, ids, rising, args.semitones, units, args.epochs)
+
+    from safetensors.numpy import load_file
+
+    _, metadata = read_header(args.weights)
+    state = load_file(args.weights)
+    for name, value in model.pitch_predictor.state_dict(prefix="pitch_predictor.").items():
+        state[name] = value.numpy().astype(state[name].dtype)
+    save_weights(args.output, state, metadata)
+    print(f"{args.output}: {len(questions)} of {len(rows)} texts are raised; mean squared error {error:.4f}")
+
+
+if __name__ == "__main__":
+    main()
