@@ -11,6 +11,7 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
 
     run_command("fastpitch.rise")
 
+import copy
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
+from common.arrays import length_mask
 from common.cli.options import positive
 from common.cli.parser import Parser
 from common.errors import InputError
@@ -29,6 +31,7 @@ from common.training.corpus.dataset import load_labels
 from common.training.corpus.intonation import asks_yes_or_no
 from common.weights.published import read_checkpoint
 from common.weights.voices import read_header, save_weights
+from fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD
 from fastpitch.model import FastPitch
 
 BATCH = 32
@@ -84,7 +87,7 @@ def train(
     """
     model.eval().requires_grad_(False)
     predictor = model.pitch_predictor
-    before = {name: value.clone() for name, value in predictor.state_dict().items()}
+    before = copy.deepcopy(model)
     weights = list(predictor.requires_grad_(True).parameters())
     optimiser = torch.optim.Adam(weights, LEARNING_RATE)
     lengths = np.array([len(row) for row in ids])
@@ -97,10 +100,10 @@ def train(
             for rows in batches(range(len(ids)), lengths, epoch):
                 symbols = pad_sequence([torch.from_numpy(ids[row]).long() for row in rows], batch_first=True)
                 where = pad_sequence([torch.from_numpy(rising[row]) for row in rows], batch_first=True)
+                mask = length_mask(torch.from_numpy(lengths[rows]), symbols.shape[1])[:, :, None]
                 with torch.no_grad():
-                    encoded, mask = model._encode_symbols(symbols, torch.from_numpy(lengths[rows]), None)
-                    old = torch.func.functional_call(predictor, before, (encoded, mask))
-                    wanted = raised(old, where, semitones, *units)
+                    encoded, _, pitch = before.encode(symbols, torch.from_numpy(lengths[rows]))
+                    wanted = raised(pitch[:, 0], where, semitones, *units)
                 loss = F.mse_loss(predictor(encoded, mask), wanted, reduction="sum") / mask.sum()
                 optimiser.zero_grad()
                 loss.backward()
@@ -139,7 +142,8 @@ def main() -> None:
         rising[row] = rising_symbols([names[number] for number in ids[row]])
     model = FastPitch(source.config)
     model.load_state_dict({name: torch.from_numpy(value) for name, value in source.state.items()})
-    units = source.settings.pitch_mean, source.settings.pitch_std
+    mean, deviation = source.settings.pitch_mean, source.settings.pitch_std
+    units = (mean, deviation) if deviation else (DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD)
     torch.manual_seed(0)
     error = train(model, ids, rising, args.semitones, units, args.epochs)
 
