@@ -1,0 +1,26 @@
+"""The shipped voice's teacher in the benchmark's tables, from the same symbols (pip install -e '.[train]'):
+
+    export TEACHER_THREADS=2
+    python scripts/benchmark.py --backend onnx --threads 2 --peer examples.benchmark_teacher:speak
+
+Its audio has 24 kHz, and silence at both ends. The tables count seconds at our rate, so that it is cut to as
+many samples as it would have there.
+"""
+
+import os
+
+import numpy as np
+from hibari import Hibari
+
+from common.text.frontends import get_frontend
+from common.training.corpus.teacher import to_misaki
+
+RATE = 22050
+VOICE = Hibari(threads=int(os.environ.get("TEACHER_THREADS", os.cpu_count() or 1)))
+SYMBOLS = get_frontend("english").symbols
+
+
+def speak(ids: list[np.ndarray]) -> list[np.ndarray]:
+    """Symbol ids, int64 [T_text] each -> audio, float32 [T_audio] each, one after the other."""
+    spoken = (VOICE.from_phonemes(to_misaki([SYMBOLS[number] for number in row]).strip()) for row in ids)
+    return [audio[: len(audio) * RATE // VOICE.sample_rate] for audio in spoken]
