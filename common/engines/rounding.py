@@ -69,19 +69,20 @@ class Rounding(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
+        named: dict[str, Any] = dict(kwargs or {})
         given: list[Tensor] = []
-        tree_map(lambda x: given.append(x) if isinstance(x, Tensor) else None, (args, kwargs))
+        tree_map(lambda x: given.append(x) if isinstance(x, Tensor) else None, (args, named))
         name = getattr(func, "__name__", "")
         kept = any(x.data_ptr() in self._kept for x in given if x.is_floating_point())
         if name in PRODUCTS:
             half = self.precision.half and not kept
-            args, kwargs = tree_map(lambda x: self._round(x, half), (args, kwargs))
+            args = tree_map(lambda x: self._round(x, half), args)
+            named = {key: tree_map(lambda x: self._round(x, half), value) for key, value in named.items()}
         if name == "__get__" or kept:
-            return func(*args, **kwargs)
+            return func(*args, **named)
         if name == "scaled_dot_product_attention" and self.precision.half:
             return self._attention(*args)
-        made = func(*args, **kwargs)
+        made = func(*args, **named)
         if self.precision.half:
             own = {x.untyped_storage().data_ptr() for x in given}
             # Views and results in place share their memory with an argument.
