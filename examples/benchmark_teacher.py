@@ -13,9 +13,9 @@ import numpy as np
 from hibari import Hibari
 
 from common.text.frontends import get_frontend
+from common.training.corpus.dataset import RATE
 from common.training.corpus.teacher import to_misaki
 
-RATE = 22050
 VOICE = Hibari(threads=int(os.environ.get("TEACHER_THREADS", os.cpu_count() or 1)))
 SYMBOLS = get_frontend("english").symbols
 

@@ -22,7 +22,9 @@ from tqdm import tqdm
 
 from common.cli.options import positive
 from common.cli.parser import Parser
+from common.engines.torch_engine import build_network
 from common.errors import InputError
+from common.stages import stages_of
 from common.training.corpus.dataset import load_labels
 from common.training.loop import Ema, save_checkpoint
 from common.weights.published import read_checkpoint
@@ -150,8 +152,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, help=what)
     args = parser.parse_args()
     source = read_checkpoint(args.weights, "fastpitch")
-    model = FastPitch(source.config).eval()
-    model.load_state_dict({name: torch.from_numpy(value) for name, value in source.state.items()})
+    model = build_network(stages_of("fastpitch", source.config)[0], source)
     require_fewer(model, args.layers, args.heads, args.filters)
     ids = load_labels(args.corpus).ids
     texts = [torch.from_numpy(row)[None] for row in ids[:: max(1, len(ids) // EXAMPLES)][:EXAMPLES]]

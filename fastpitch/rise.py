@@ -23,14 +23,18 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
 from common.arrays import length_mask
-from common.cli.options import positive
+from common.cli.options import finite, positive
 from common.cli.parser import Parser
+from common.engines.torch_engine import build_network
 from common.errors import InputError
+from common.files import require_writable_file
+from common.stages import stages_of
 from common.text.frontends import get_frontend
+from common.training.corpus.alignment import is_phone
 from common.training.corpus.dataset import load_labels
 from common.training.corpus.intonation import asks_yes_or_no
 from common.weights.published import read_checkpoint
-from common.weights.voices import read_header, save_weights
+from common.weights.voices import rewrite_weights
 from fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD
 from fastpitch.model import FastPitch
 
@@ -42,10 +46,10 @@ UNVOICED = frozenset(["P", "T", "K", "F", "TH", "S", "SH", "CH", "HH"])
 
 def rising_symbols(symbols: Sequence[str]) -> np.ndarray:
     """Which symbols of a question rise, bool [N]: the voiced ones from its last stressed vowel on."""
-    vowels = [i for i, symbol in enumerate(symbols) if symbol[:1] == "@" and symbol[-1] in "012"]
+    vowels = [i for i, symbol in enumerate(symbols) if is_phone(symbol) and symbol[-1] in "012"]
     stressed = [i for i in vowels if symbols[i][-1] == "1"]
     first = (stressed or vowels or [len(symbols)])[-1]
-    voiced = [symbol[:1] == "@" and symbol[1:] not in UNVOICED for symbol in symbols]
+    voiced = [is_phone(symbol) and symbol[1:] not in UNVOICED for symbol in symbols]
     return np.array(voiced, bool) & (np.arange(len(symbols)) >= first)
 
 
@@ -119,11 +123,12 @@ def main() -> None:
     parser = Parser(description=__doc__)
     parser.add_argument("weights", type=Path, help="weights.safetensors of a training run")
     parser.add_argument("--corpus", type=Path, required=True, help="a prepared corpus, for its texts")
-    parser.add_argument("--semitones", type=float, required=True, help="how much higher questions end")
+    parser.add_argument("--semitones", type=finite, required=True, help="how much higher questions end")
     what = "how many times each text is seen (default: %(default)s)"
     parser.add_argument("--epochs", type=positive, default=4, help=what)
     parser.add_argument("-o", "--output", type=Path, required=True, help="file to write")
     args = parser.parse_args()
+    require_writable_file(args.output)
     source = read_checkpoint(args.weights, "fastpitch")
     if source.config.n_speakers > 1:
         raise InputError(f"{args.weights} has {source.config.n_speakers} speakers: a network of one is meant")
@@ -137,23 +142,19 @@ def main() -> None:
         )
     rows = chosen(labels.texts, questions)
     ids = [labels.ids[row] for row in rows]
-    rising = [np.zeros(len(row), bool) for row in ids]
-    for row in range(len(questions)):
-        rising[row] = rising_symbols([names[number] for number in ids[row]])
-    model = FastPitch(source.config)
-    model.load_state_dict({name: torch.from_numpy(value) for name, value in source.state.items()})
+    rising = [rising_symbols([names[number] for number in row]) for row in ids[: len(questions)]]
+    rising += [np.zeros(len(row), bool) for row in ids[len(questions) :]]
+    model = build_network(stages_of("fastpitch", source.config)[0], source)
     mean, deviation = source.settings.pitch_mean, source.settings.pitch_std
     units = (mean, deviation) if deviation else (DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD)
     torch.manual_seed(0)
     error = train(model, ids, rising, args.semitones, units, args.epochs)
-
-    from safetensors.numpy import load_file
-
-    _, metadata = read_header(args.weights)
-    state = load_file(args.weights)
-    for name, value in model.pitch_predictor.state_dict(prefix="pitch_predictor.").items():
-        state[name] = value.numpy().astype(state[name].dtype)
-    save_weights(args.output, state, metadata)
+    learnt = model.pitch_predictor.state_dict(prefix="pitch_predictor.")
+    rewrite_weights(
+        args.weights,
+        args.output,
+        lambda old: old | {name: value.numpy().astype(old[name].dtype) for name, value in learnt.items()},
+    )
     print(f"{args.output}: {len(questions)} of {len(rows)} texts are raised; mean squared error {error:.4f}")
 
 

@@ -17,10 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
+from common.cli.options import finite
 from common.cli.parser import Parser
 from common.errors import InputError
 from common.weights.published import read_checkpoint
-from common.weights.voices import read_header, save_weights
+from common.weights.voices import rewrite_weights
 from hifigan.source_filter import MAPS
 
 BIAS = "conv_post.bias"
@@ -33,13 +34,9 @@ Point = tuple[float, float]
 def point(text: str) -> Point:
     """`2205:-0.6` -> 2205 Hz, -0.6 dB."""
     frequency, colon, gain = text.partition(":")
-    try:
-        found = float(frequency), float(gain)
-    except ValueError:
-        found = math.nan, math.nan
-    if not (colon and found[0] >= 0 and math.isfinite(sum(found))):
-        raise argparse.ArgumentTypeError(f"{text}: give HZ:DECIBELS, such as 2205:-0.6")
-    return found
+    if not colon:
+        raise argparse.ArgumentTypeError(f"must be HZ:DECIBELS, such as 2205:-0.6, not {text!r}")
+    return finite(frequency), finite(gain)
 
 
 def equalised(bias: np.ndarray, points: Sequence[Point], sampling_rate: int) -> np.ndarray:
@@ -60,12 +57,10 @@ def main() -> None:
     source = read_checkpoint(args.weights, "hifigan")
     if not source.config.source:
         raise InputError(f"{args.weights} has no harmonic source, and so no free spectrum beside it")
-    from safetensors.numpy import load_file
-
-    _, metadata = read_header(args.weights)
-    state = load_file(args.weights)
-    state[BIAS] = equalised(state[BIAS], args.gain, source.mel.sampling_rate)
-    save_weights(args.output, state, metadata)
+    rate = source.mel.sampling_rate
+    rewrite_weights(
+        args.weights, args.output, lambda state: {**state, BIAS: equalised(state[BIAS], args.gain, rate)}
+    )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import math
 import shlex
 import sys
 from collections.abc import Iterable
@@ -28,6 +29,17 @@ def positive(text: str, least: int = 1) -> int:
     if not text.strip().isdecimal() or int(text) < least:
         raise argparse.ArgumentTypeError(f"must be a whole number from {least} on, not {text!r}")
     return int(text)
+
+
+def finite(text: str) -> float:
+    """A number, neither NaN nor infinite."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"must be a number, such as 1.5, not {text!r}")
+    return number
 
 
 def share(text: str) -> float:

@@ -19,7 +19,7 @@ from common.cli.options import share
 from common.cli.parser import Parser
 from common.errors import InputError
 from common.weights.published import read_checkpoint
-from common.weights.voices import read_header, save_weights
+from common.weights.voices import rewrite_weights
 
 LAST_LAYERS = {"fastpitch": "proj", "fastspeech": "mel_linear"}
 
@@ -45,11 +45,9 @@ def main() -> None:
         raise InputError(
             f"{args.weights} is a {model}: the last layer of {' or '.join(LAST_LAYERS)} is meant"
         )
-    from safetensors.numpy import load_file
-
-    _, metadata = read_header(args.weights)
-    state = sharpened(load_file(args.weights), LAST_LAYERS[model], args.sharpness)
-    save_weights(args.output, state, metadata)
+    rewrite_weights(
+        args.weights, args.output, lambda state: sharpened(state, LAST_LAYERS[model], args.sharpness)
+    )
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -280,6 +280,16 @@ def save_weights(
             save_file(contiguous, file, dict(metadata) if metadata else None)
     except SafetensorError as error:  # as where the disk is full
         raise InputError(f"cannot write {path}: {error}") from None
+
+
+def rewrite_weights(
+    path: Path, output: Path, change: Callable[[dict[str, np.ndarray]], Mapping[str, np.ndarray]]
+) -> None:
+    """Writes a safetensors file's tensors, in their own types, as `change` gives them; its metadata stay."""
+    from safetensors.numpy import load_file
+
+    _, metadata = read_header(path)
+    save_weights(output, change(load_file(path)), metadata)
 
 
 def not_floating(file: str, name: str, kind: str) -> str:

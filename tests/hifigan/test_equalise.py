@@ -51,10 +51,11 @@ def test_the_free_spectrum_gets_louder_by_frequency_and_nothing_else_changes(com
     assert np.abs(change[:180]).max() < 1 and np.abs(change[240:] - 6).max() < 1
 
 
-def test_gains_that_are_no_numbers_are_refused(command, capsys):
+@pytest.mark.parametrize("gain, why", [("2000=3", "must be HZ:DECIBELS"), ("2000:nan", "must be a number")])
+def test_gains_that_are_no_numbers_are_refused(command, capsys, gain, why):
     with pytest.raises(SystemExit) as stopped:
-        command(tiny_source_filter(), "2000=3")
-    assert stopped.value.code == 2 and "give HZ:DECIBELS" in capsys.readouterr().err
+        command(tiny_source_filter(), gain)
+    assert stopped.value.code == 2 and why in capsys.readouterr().err
 
 
 def test_a_generator_without_a_source_is_refused(command):
