@@ -12,11 +12,15 @@ import os
 import numpy as np
 from hibari import Hibari
 
+from common.errors import InputError
 from common.text.frontends import get_frontend
 from common.training.corpus.dataset import RATE
 from common.training.corpus.teacher import to_misaki
 
-VOICE = Hibari(threads=int(os.environ.get("TEACHER_THREADS", os.cpu_count() or 1)))
+THREADS = os.environ.get("TEACHER_THREADS") or str(os.cpu_count() or 1)
+if not THREADS.isdecimal():
+    raise InputError(f"TEACHER_THREADS must be a whole number, not {THREADS!r}")
+VOICE = Hibari(threads=int(THREADS))
 SYMBOLS = get_frontend("english").symbols
 
 

@@ -120,7 +120,7 @@ def train(
 
 
 def main() -> None:
-    parser = Parser(description=__doc__)
+    parser = Parser(prog="python -m fastpitch.rise", description=__doc__)
     parser.add_argument("weights", type=Path, help="weights.safetensors of a training run")
     parser.add_argument("--corpus", type=Path, required=True, help="a prepared corpus, for its texts")
     parser.add_argument("--semitones", type=finite, required=True, help="how much higher questions end")

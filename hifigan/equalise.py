@@ -48,7 +48,7 @@ def equalised(bias: np.ndarray, points: Sequence[Point], sampling_rate: int) -> 
 
 
 def main() -> None:
-    parser = Parser(description=__doc__)
+    parser = Parser(prog="python -m hifigan.equalise", description=__doc__)
     parser.add_argument("weights", type=Path, help="weights.safetensors of a training run")
     what = "points between which, in Hz and dB, the change is linear; beyond them it is constant"
     parser.add_argument("--gain", type=point, nargs="+", required=True, metavar="HZ:DB", help=what)

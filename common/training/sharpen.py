@@ -34,7 +34,7 @@ def sharpened(state: Mapping[str, np.ndarray], layer: str, amount: float) -> dic
 
 
 def main() -> None:
-    parser = Parser(description=__doc__)
+    parser = Parser(prog="python -m common.training.sharpen", description=__doc__)
     parser.add_argument("weights", type=Path, help="weights.safetensors of a training run")
     what = "how much of what sets a band apart from those around it is added, from 0 to 1"
     parser.add_argument("--sharpness", type=share, required=True, help=what)
