@@ -32,7 +32,7 @@ from common.stages import stages_of
 from common.text.frontends import get_frontend
 from common.training.corpus.alignment import is_phone
 from common.training.corpus.dataset import load_labels
-from common.training.corpus.intonation import asks_yes_or_no
+from common.training.corpus.intonation import asks_yes_or_no, is_question
 from common.weights.published import read_checkpoint
 from common.weights.voices import rewrite_weights
 from fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD
@@ -45,7 +45,9 @@ UNVOICED = frozenset(["P", "T", "K", "F", "TH", "S", "SH", "CH", "HH"])
 
 
 def rising_symbols(symbols: Sequence[str]) -> np.ndarray:
-    """Which symbols of a question rise, bool [N]: the voiced ones from its last stressed vowel on."""
+    """Which symbols of a question rise, bool [N]: the voiced ones from its last stressed vowel on, as
+    `rising_part` of the corpus's teacher says in the teacher's own alphabet.
+    """
     vowels = [i for i, symbol in enumerate(symbols) if is_phone(symbol) and symbol[-1] in "012"]
     stressed = [i for i in vowels if symbols[i][-1] == "1"]
     first = (stressed or vowels or [len(symbols)])[-1]
@@ -62,18 +64,16 @@ def raised(pitch: Tensor, where: Tensor, semitones: float, mean: float, deviatio
 def chosen(texts: Sequence[str], questions: Sequence[int]) -> list[int]:
     """Numbers of the texts to learn from: these questions, all others, and twice as many statements."""
     rising = set(questions)
-    marked = [row for row, text in enumerate(texts) if text.rstrip().endswith("?")]
-    others = [row for row in marked if row not in rising]
-    statements = sorted(set(range(len(texts))) - set(marked) - rising)
-    count = min(len(statements), 2 * len(questions))
-    drawn = np.random.default_rng(0).choice(len(statements), count, replace=False) if count else []
-    return [*questions, *others, *(statements[number] for number in drawn)]
+    others = [row for row, text in enumerate(texts) if is_question(text) and row not in rising]
+    statements = [row for row, text in enumerate(texts) if not is_question(text)]
+    drawn = np.random.default_rng(0).permutation(statements)[: 2 * len(questions)]
+    return [*questions, *others, *map(int, drawn)]
 
 
-def batches(rows: Sequence[int], lengths: np.ndarray, seed: int) -> Iterator[list[int]]:
-    """The rows, in batches of like lengths, whose order is drawn."""
-    ordered = sorted(rows, key=lambda row: lengths[row])
-    whole = [ordered[i : i + BATCH] for i in range(0, len(ordered), BATCH)]
+def batches(lengths: np.ndarray, seed: int) -> Iterator[np.ndarray]:
+    """Numbers of texts of these lengths, in batches of like lengths, whose order is drawn."""
+    ordered = np.argsort(lengths, kind="stable")
+    whole = np.split(ordered, range(BATCH, len(ordered), BATCH))
     return (whole[i] for i in np.random.default_rng(seed).permutation(len(whole)))
 
 
@@ -101,7 +101,7 @@ def train(
     with tqdm(total=steps, unit="step") as bar:
         for epoch in range(epochs):
             error = 0.0
-            for rows in batches(range(len(ids)), lengths, epoch):
+            for rows in batches(lengths, epoch):
                 symbols = pad_sequence([torch.from_numpy(ids[row]).long() for row in rows], batch_first=True)
                 where = pad_sequence([torch.from_numpy(rising[row]) for row in rows], batch_first=True)
                 mask = length_mask(torch.from_numpy(lengths[rows]), symbols.shape[1])[:, :, None]

@@ -17,13 +17,18 @@ QUESTION_WORD = re.compile(r"who|whom|whose|what|which|when|where|why|how")
 OPENER = re.compile(r"and|but|or|so|well|oh|then|now|yes|no|please")
 
 
+def is_question(text: str) -> bool:
+    """Whether a sentence ends in a question mark, inside quotation marks or brackets too."""
+    return text.rstrip("\"'”’) ").endswith("?")
+
+
 def asks_yes_or_no(text: str) -> bool:
     """Whether a sentence is a question that rises: "Is it?", "Did you see who came?", "You did it?".
 
     Those with a question word ("Why is it?", "And for how long?") and those that offer a choice ("Is it one
     or two?") fall.
     """
-    if not text.rstrip("\"'”’) ").endswith("?"):
+    if not is_question(text):
         return False
     words = re.findall(r"[a-z']+", text.lower().replace("’", "'"))
     while len(words) > 1 and OPENER.fullmatch(words[0]):
