@@ -1,4 +1,4 @@
-"""Makes a training corpus: the teacher voice reads transcripts, or a real LJSpeech download is labelled."""
+"""Makes a training corpus: the teacher or one of our voices reads transcripts, or LJSpeech is labelled."""
 
 import os
 import random
@@ -76,9 +76,17 @@ def line_symbols(frontend, text: str) -> tuple[list[str], np.ndarray]:
 _worker: dict = {}
 
 
-def _start_worker(folder: Path, speak: bool, label: bool, sources: bool = False) -> None:
+def _start_worker(
+    folder: Path, speak: bool, label: bool, sources: bool = False, voice: str | None = None
+) -> None:
     _worker.clear()
     _worker.update(folder=folder, frontend=get_frontend("english"), sources=sources)
+    if voice:
+        from common.training.corpus.reader import Reader
+
+        _worker["reader"] = reader = Reader(voice)
+        _worker["frontend"] = reader.frontend
+        return
     if label:
         from common.training.corpus.alignment import Aligner
 
@@ -89,18 +97,25 @@ def _start_worker(folder: Path, speak: bool, label: bool, sources: bool = False)
         _worker["teacher"] = Teacher()
 
 
-def _speak(line: NamedText, symbols: list[str]) -> np.ndarray:
-    """The teacher's reading of one line, also written to its wav; the name seeds it."""
+def _seed(line: NamedText) -> int:
+    return zlib.crc32(line.name.encode())
+
+
+def _write(line: NamedText, audio: np.ndarray) -> None:
     import soundfile
 
-    seed = zlib.crc32(line.name.encode())
-    how = symbols, RATE, seed, asks_yes_or_no(line.text)
+    soundfile.write(_worker["folder"] / "wavs" / f"{line.name}.wav", audio, RATE, subtype="PCM_16")
+
+
+def _speak(line: NamedText, symbols: list[str]) -> np.ndarray:
+    """The teacher's reading of one line, also written to its wav; the name seeds it."""
+    how = symbols, RATE, _seed(line), asks_yes_or_no(line.text)
     if _worker["sources"]:
         audio, source = _worker["teacher"].speak_with_source(*how)
         source.save(_worker["folder"], line.name)
     else:
         audio = _worker["teacher"].speak(*how)
-    soundfile.write(_worker["folder"] / "wavs" / f"{line.name}.wav", audio, RATE, subtype="PCM_16")
+    _write(line, audio)
     return audio
 
 
@@ -110,6 +125,10 @@ def _label(line: NamedText) -> tuple[np.ndarray, np.ndarray, np.ndarray] | str:
 
     try:
         symbols, ids = line_symbols(_worker["frontend"], line.text)
+        if "reader" in _worker:
+            audio, durations = _worker["reader"].read(ids, _seed(line))
+            _write(line, audio)
+            return ids, durations, pitch_per_symbol(audio, durations)
         if "teacher" in _worker:
             audio = _speak(line, symbols)
         else:
@@ -122,19 +141,33 @@ def _label(line: NamedText) -> tuple[np.ndarray, np.ndarray, np.ndarray] | str:
         return str(error)
 
 
-def prepare(folder: Path, lines: list[NamedText], speak: bool, workers: int, sources: bool = False) -> Labels:
+def prepare(
+    folder: Path,
+    lines: list[NamedText],
+    speak: bool,
+    workers: int,
+    sources: bool = False,
+    voice: str | None = None,
+) -> Labels:
     """Labels every line (speaking it first when `speak`), writes labels.npz and, when speaking, metadata.csv.
 
-    With `sources` the teacher's harmonic sources are kept too (`common.training.corpus.sources`).
+    With `sources` the teacher's harmonic sources are kept too (`common.training.corpus.sources`). A `voice`
+    speaks in the teacher's place (`common.training.corpus.reader`).
 
-    A line gets its symbols, durations (forced alignment) and pitch (WORLD's DIO with StoneMask).
+    A line gets its symbols, durations (forced alignment, or the voice's own) and pitch (WORLD's DIO with
+    StoneMask).
     Lines that fail are left out and listed in failed.txt with the reason.
     """
+    if voice:
+        from common.training.corpus.reader import require_reader
+
+        require_reader(voice)
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
     if sources:
         (folder / SOURCES).mkdir(exist_ok=True)
     rows, failed = [], []
-    results = in_processes(_label, lines, workers, "labelling", _start_worker, folder, speak, True, sources)
+    how = folder, speak, True, sources, voice
+    results = in_processes(_label, lines, workers, "labelling", _start_worker, *how)
     for line, result in zip(lines, results, strict=True):
         if isinstance(result, str):
             failed.append(f"{line.name}|{result}")
@@ -191,6 +224,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         action="store_true",
         help="with --transcripts: add words, questions, dialogue, lists, numbers, names",
     )
+    option("--voice", help="with --transcripts: a voice whose FastPitch reads them, instead of the teacher")
     option("--respeak", action="store_true", help="let the teacher make the wavs of an existing labels.npz")
     option(
         "--sources", action="store_true", help="keep the teacher's harmonic sources, for HiFi-GAN's source"
@@ -201,6 +235,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     if args.sources and not (args.respeak or args.transcripts):
         raise InputError("--sources are the teacher's: give --transcripts or --respeak too")
+    if args.voice and (args.sources or not args.transcripts):
+        raise InputError("--voice reads --transcripts, and has no --sources of the teacher's")
     if args.respeak:
         respeak(args.corpus, args.workers, args.sources)
         return
@@ -217,6 +253,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.limit:
         lines = lines[:: max(1, len(lines) // args.limit)][: args.limit]
     speak = args.transcripts is not None
-    labels = prepare(args.corpus, lines, speak, args.workers, args.sources)
+    labels = prepare(args.corpus, lines, speak, args.workers, args.sources, args.voice)
     hours = labels.frames.sum() * HOP / RATE / 3600
     print(f"{len(labels.names)} of {len(lines)} lines labelled, {hours:.2f} h in {args.corpus}")

@@ -2,6 +2,7 @@
 
 import random
 import re
+import zlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,9 @@ import pytest
 import soundfile
 
 from common.errors import InputError
+from common.runner import TextToSpeech
+from common.speech import Controls
+from common.training.corpus import prepare
 from common.training.corpus.alignment import Aligner, speech_bounds, spread
 from common.training.corpus.batches import VALIDATION_UTTERANCES, validation_count
 from common.training.corpus.conversation import CONVERSATION
@@ -167,3 +171,39 @@ def test_slots_of_a_template_get_different_words_but_for_those_that_repeat():
     for seed in range(20):
         first, second, third = fill("{color}, {same}, {color}", random.Random(seed)).lower().split(", ")
         assert first == second != third
+
+
+@pytest.mark.align
+def test_a_voice_reads_a_corpus_whose_labels_are_its_own(tiny_voice, tmp_path):
+    texts, corpus = tmp_path / "texts.txt", tmp_path / "corpus"
+    texts.write_text("one|Is it late? It is.\ntwo|Hello there.\nnone|...\n", encoding="utf-8")
+    command = ["--corpus", str(corpus), "--transcripts", str(texts), "--workers", "1"]
+    prepare.main([*command, "--voice", str(tiny_voice)])
+    labels = load_labels(corpus)
+    assert sorted(labels.names) == ["one", "one-b", "two"]
+    assert (corpus / "failed.txt").read_text(encoding="utf-8").startswith("none|")
+    audio, offsets = load_audio(corpus, labels, HOP)
+    tts = TextToSpeech.load("fastpitch", "hifigan", voice=tiny_voice, device="cpu")
+    row = labels.names.index("two")
+    spoken = tts.acoustic.synthesise([labels.ids[row]])
+    assert labels.durations[row].tolist() == spoken.durations[0].tolist()
+    samples = tts.speak("Hello there.", Controls(seed=zlib.crc32(b"two"))).samples
+    read = audio[offsets[row] : offsets[row + 1]] / 32768
+    inside = slice(HOP, len(read) - HOP)  # what is spoken is faded at its ends
+    np.testing.assert_allclose(read[inside], samples[inside], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--voice", "hazel"), "--voice reads --transcripts"),
+        (("--voice", "hazel", "--transcripts", "texts.txt", "--sources"), "no --sources of the teacher's"),
+        (("--voice", "nobody", "--transcripts", "texts.txt"), "unknown voice 'nobody'"),
+    ],
+)
+def test_what_a_voice_cannot_read_is_said_before_anything_is_written(options, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.txt").write_text("one|Hello there.\n", encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        prepare.main(["--corpus", "corpus", *options])
+    assert not (tmp_path / "corpus").exists()
