@@ -85,7 +85,7 @@ def _start_worker(
         from common.training.corpus.reader import Reader
 
         _worker["reader"] = reader = Reader(voice)
-        _worker["frontend"] = reader.frontend
+        _worker["frontend"] = reader.tts.frontend
         return
     if label:
         from common.training.corpus.alignment import Aligner
@@ -159,9 +159,9 @@ def prepare(
     Lines that fail are left out and listed in failed.txt with the reason.
     """
     if voice:
-        from common.training.corpus.reader import require_reader
+        from common.training.corpus.reader import Reader
 
-        require_reader(voice)
+        Reader(voice)  # a voice that cannot is said here, not in each process
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
     if sources:
         (folder / SOURCES).mkdir(exist_ok=True)

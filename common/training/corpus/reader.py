@@ -4,44 +4,27 @@ Durations are what FastPitch gave the symbols, so that nothing needs to be align
 follows from the text: a model without a pitch input learns such speech best (FastSpeech paper, section 3.3).
 """
 
-from pathlib import Path
-
 import numpy as np
 
-from common.audio.contract import require_same_contract
 from common.errors import InputError
+from common.runner import TextToSpeech
 from common.speech import Controls
-from common.stages.choose import KINDS
-from common.synthesis.loading import choose_sources, make_driver
 from common.training.corpus.dataset import HOP, RATE
-from common.weights.voices import ModelSource
-
-
-def require_reader(voice: str | Path) -> tuple[ModelSource, ModelSource]:
-    """The FastPitch and the vocoder of a voice that can read a corpus; InputError for another one."""
-    sources = choose_sources({"acoustic": "fastpitch", "vocoder": None}, voice)
-    acoustic, vocoder = (sources[kind] for kind in KINDS)
-    require_same_contract(acoustic.mel, vocoder.mel, (acoustic.model, vocoder.model))
-    found = acoustic.mel.sampling_rate, acoustic.mel.hop_length
-    if found != (RATE, HOP):
-        raise InputError(f"{voice}: {found[0]} Hz in hops of {found[1]}, a corpus has {RATE} and {HOP}")
-    return acoustic, vocoder
 
 
 class Reader:
-    """Speaks symbols by ONNX Runtime, on one thread."""
+    """Speaks symbols by ONNX Runtime, on one thread. InputError for a voice that has another rate."""
 
-    def __init__(self, voice: str | Path):
-        acoustic, vocoder = require_reader(voice)
-        assert acoustic.frontend is not None  # every acoustic model has one
-        self.frontend = acoustic.frontend.build()
-        self.acoustic = make_driver(acoustic, "onnx", "cpu", threads=1)
-        self.vocoder = make_driver(vocoder, "onnx", "cpu", threads=1)
+    def __init__(self, voice: str):
+        self.tts = TextToSpeech.load("fastpitch", voice=voice, device="cpu", threads=1)
+        mel = self.tts.acoustic.source.mel
+        if (mel.sampling_rate, mel.hop_length) != (RATE, HOP):
+            has = f"{mel.sampling_rate} Hz and hops of {mel.hop_length}"
+            raise InputError(f"voice {voice!r} has {has}, a corpus {RATE} and {HOP}: take another voice")
 
     def read(self, ids: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Symbols int64 `[N]` -> audio float32 `[T * HOP]`, durations in frames int64 `[N]`, T in all."""
         controls = Controls(seed=seed)
-        spoken = self.acoustic.synthesise([ids], controls)
+        spoken = self.tts.acoustic.synthesise([ids], controls)
         assert spoken.durations is not None  # FastPitch has them
-        audio = self.vocoder.vocode(np.asarray(spoken.mel), spoken.mel_lengths, controls)[0]
-        return np.asarray(audio), np.asarray(spoken.durations)[0]
+        return self.tts.vocoder.vocode(spoken.mel, spoken.mel_lengths, controls)[0], spoken.durations[0]
