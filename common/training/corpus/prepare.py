@@ -80,13 +80,14 @@ def _start_worker(
     folder: Path, speak: bool, label: bool, sources: bool = False, voice: str | None = None
 ) -> None:
     _worker.clear()
-    _worker.update(folder=folder, frontend=get_frontend("english"), sources=sources)
+    _worker.update(folder=folder, sources=sources)
     if voice:
         from common.training.corpus.reader import Reader
 
         _worker["reader"] = reader = Reader(voice)
         _worker["frontend"] = reader.tts.frontend
         return
+    _worker["frontend"] = get_frontend("english")
     if label:
         from common.training.corpus.alignment import Aligner
 
@@ -218,7 +219,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = options.Parser(description=__doc__)
     option = parser.add_argument
     option("--corpus", type=Path, required=True, help="folder with metadata.csv and wavs/, LJSpeech's format")
-    option("--transcripts", type=Path, help="name|text lines for the teacher voice to read into the folder")
+    option("--transcripts", type=Path, help="name|text lines for the teacher to read into the folder")
     option(
         "--extra",
         action="store_true",
@@ -235,8 +236,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     if args.sources and not (args.respeak or args.transcripts):
         raise InputError("--sources are the teacher's: give --transcripts or --respeak too")
-    if args.voice and (args.sources or not args.transcripts):
-        raise InputError("--voice reads --transcripts, and has no --sources of the teacher's")
+    if args.voice and (args.sources or args.respeak or not args.transcripts):
+        raise InputError("--voice reads --transcripts: --sources and --respeak are the teacher's")
     if args.respeak:
         respeak(args.corpus, args.workers, args.sources)
         return

@@ -197,7 +197,8 @@ def test_a_voice_reads_a_corpus_whose_labels_are_its_own(tiny_voice, tmp_path):
     ("options", "message"),
     [
         (("--voice", "hazel"), "--voice reads --transcripts"),
-        (("--voice", "hazel", "--transcripts", "texts.txt", "--sources"), "no --sources of the teacher's"),
+        (("--voice", "hazel", "--transcripts", "texts.txt", "--sources"), "--sources and --respeak are"),
+        (("--voice", "hazel", "--transcripts", "texts.txt", "--respeak"), "--sources and --respeak are"),
         (("--voice", "nobody", "--transcripts", "texts.txt"), "unknown voice 'nobody'"),
     ],
 )
