@@ -23,6 +23,7 @@ from common.training.corpus.prepare import (
     read_transcripts,
     split_sentences_into_lines,
 )
+from common.training.corpus.processes import in_processes
 from common.training.corpus.texts import extra_sentences, fill
 
 RATE, HOP = 22_050, 256
@@ -208,3 +209,9 @@ def test_what_a_voice_cannot_read_is_said_before_anything_is_written(options, me
     with pytest.raises(InputError, match=message):
         prepare.main(["--corpus", "corpus", *options])
     assert not (tmp_path / "corpus").exists()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_a_process_cannot_begin_with_is_said_as_it_is(workers, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no_list\.txt"):
+        list(in_processes(len, ["a", "bb"], workers, "counting", read_transcripts, tmp_path / "no_list.txt"))
