@@ -12,7 +12,7 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
     run_command("fastpitch.rise")
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,7 @@ from common.files import require_writable_file
 from common.stages import stages_of
 from common.text.frontends import get_frontend
 from common.training.corpus.alignment import is_phone
+from common.training.corpus.batches import batches_of_like_length
 from common.training.corpus.dataset import load_labels
 from common.training.corpus.intonation import asks_yes_or_no, is_question
 from common.weights.published import read_checkpoint
@@ -70,13 +71,6 @@ def chosen(texts: Sequence[str], questions: Sequence[int]) -> list[int]:
     return [*questions, *others, *map(int, drawn)]
 
 
-def batches(lengths: np.ndarray, seed: int) -> Iterator[np.ndarray]:
-    """Numbers of texts of these lengths, in batches of like lengths, whose order is drawn."""
-    ordered = np.argsort(lengths, kind="stable")
-    whole = np.split(ordered, range(BATCH, len(ordered), BATCH))
-    return (whole[i] for i in np.random.default_rng(seed).permutation(len(whole)))
-
-
 def train(
     model: FastPitch,
     ids: Sequence[np.ndarray],
@@ -101,7 +95,7 @@ def train(
     with tqdm(total=steps, unit="step") as bar:
         for epoch in range(epochs):
             error = 0.0
-            for rows in batches(lengths, epoch):
+            for rows in batches_of_like_length(lengths, BATCH, epoch):
                 symbols = pad_sequence([torch.from_numpy(ids[row]).long() for row in rows], batch_first=True)
                 where = pad_sequence([torch.from_numpy(rising[row]) for row in rows], batch_first=True)
                 mask = length_mask(torch.from_numpy(lengths[rows]), symbols.shape[1])[:, :, None]

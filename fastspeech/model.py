@@ -215,6 +215,10 @@ class FastSpeech(nn.Module):
         mel = self._decode_frames(self.operations.repeat(encoded, durations, frames), mel_lengths)
         return Prediction(mel, length_mask(mel_lengths, frames.size(0)), log_duration)
 
+    def log_durations(self, symbols: Tensor, lengths: Tensor) -> Tensor:
+        """Symbols (B, N) -> log(1 + frames) (B, N), before anything is rounded."""
+        return self.length_regulator.duration_predictor(*self._encode_symbols(symbols, lengths))
+
     def _encode_symbols(self, symbols: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         mask = length_mask(lengths, symbols.size(1))[:, :, None]
         x = self.operations.add_pos_enc(self.word_emb(symbols), lengths, self.position.weight)

@@ -18,8 +18,15 @@ import torch
 from torch import Tensor
 
 from common.arrays import length_mask
-from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
-from common.training.corpus.batches import Bucket, load_mels
+from common.training.acoustic import (
+    AcousticRecipe,
+    AcousticTrainer,
+    Losses,
+    load_corpus,
+    masked_mean,
+    mels_option,
+)
+from common.training.corpus.batches import Bucket
 from common.training.loop import autocast, recipe_parser, run_training
 from fastspeech.model import FastSpeech
 
@@ -46,12 +53,10 @@ class FastSpeechTrainer(AcousticTrainer):
 
 def main() -> None:
     parser = recipe_parser("fastspeech", FastSpeechRecipe)
-    parser.add_argument("--mels", type=Path, help="mels to learn instead of the corpus's own (.npy)")
+    mels_option(parser)
     parser.add_argument("--durations", type=Path, help="durations instead of the corpus's own (.npy)")
     args = parser.parse_args()
-    corpus = load_corpus(args)
-    if args.mels:
-        corpus.mel = load_mels(args.mels, corpus.mel.size(1), corpus.device)
+    corpus = load_corpus(args, args.mels)
     if args.durations:
         corpus.replace_durations(args.durations)
     model = FastSpeech(args.built[0]).to(corpus.device)

@@ -3,6 +3,7 @@
 The corpus's forced alignment supervises the attention (a cross entropy besides the mel losses), so that it
 converges within minutes. All decoder steps of a batch are in one CUDA graph. With every log line
 `alignment.png` shows the attention on a held-out utterance, and some utterances are synthesised free-running.
+With `--mels` the targets are another model's mels of the corpus (FastPitch's: its intonation too).
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
@@ -18,7 +19,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from common.arrays import length_mask
-from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
+from common.training.acoustic import (
+    AcousticRecipe,
+    AcousticTrainer,
+    Losses,
+    load_corpus,
+    masked_mean,
+    mels_option,
+)
 from common.training.corpus.batches import Bucket, Utterances
 from common.training.log import save_alignment_picture
 from common.training.loop import recipe_parser, run_training
@@ -115,5 +123,7 @@ class Tacotron2Trainer(AcousticTrainer):
 
 
 def main() -> None:
-    args = recipe_parser("tacotron2", Tacotron2Recipe).parse_args()
-    run_training(args, Tacotron2Trainer(args, load_corpus(args)), log_every=500)
+    parser = recipe_parser("tacotron2", Tacotron2Recipe)
+    mels_option(parser)
+    args = parser.parse_args()
+    run_training(args, Tacotron2Trainer(args, load_corpus(args, args.mels)), log_every=500)

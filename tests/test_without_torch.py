@@ -32,6 +32,7 @@ run(sys.argv[0], run_name="__main__")
 TRAINING = [
     *(f"{model}.train" for model in MODELS),
     *("fastpitch.align", "fastpitch.predict_mels", "fastspeech.align_tacotron2", "tacotron2.predict_mels"),
+    *("fastpitch.rise", "fastspeech.learn_durations"),
 ]
 
 

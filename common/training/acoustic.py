@@ -7,13 +7,15 @@ import argparse
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from common.training.corpus.batches import Bucket, Utterances, utterance_batches
+from common.cli.parser import Parser
+from common.training.corpus.batches import Bucket, Utterances, load_mels, utterance_batches
 from common.training.loop import Recipe, Trainer, adamw, start
 
 VALIDATION = "validation_"  # begins the names of losses on held-out utterances
@@ -98,6 +100,14 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     return (values * mask).sum() / (mask.sum() * (values.numel() // mask.numel()))
 
 
-def load_corpus(args: argparse.Namespace) -> Utterances:
+def mels_option(parser: Parser) -> None:
+    parser.add_argument("--mels", type=Path, help="mels to learn instead of the corpus's own (.npy)")
+
+
+def load_corpus(args: argparse.Namespace, mels: Path | None = None) -> Utterances:
+    """The corpus, with these mels of it in place of those of its audio, if any."""
     device = start(args)
-    return Utterances(args.corpus, args.built[1], device)
+    corpus = Utterances(args.corpus, args.built[1], device)
+    if mels:
+        corpus.mel = load_mels(mels, corpus.mel.size(1), device)
+    return corpus

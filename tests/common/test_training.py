@@ -17,6 +17,7 @@ from common.training.corpus.dataset import Labels, load_labels, save_labels
 from common.training.loop import Ema, GraphedSteps, Schedule, save_checkpoint
 from common.training.vocoder import make_discriminators
 from common.weights.published import read_checkpoint
+from common.weights.voices import read_weights
 from fastpitch import predict_mels as fastpitch_predict_mels
 from fastpitch import train as fastpitch_train
 from fastspeech import align_tacotron2
@@ -151,12 +152,15 @@ def test_tacotron2_learns_where_to_look_and_predicts_mels(corpus, tmp_path, monk
 @pytest.mark.slow
 def test_fastspeech_learns_from_another_models_mels_and_attention(corpus, tmp_path, monkeypatch):
     teacher, out = tmp_path / "teacher", tmp_path / "run"
-    train(tacotron2_train, monkeypatch, corpus, teacher, TINY_TACOTRON2, "--steps", "1")
+    np.save(tmp_path / "mels.npy", np.full((80, FRAMES), -3, np.float16))
+    mels = ["--mels", str(tmp_path / "mels.npy")]
+    train(tacotron2_train, monkeypatch, corpus, teacher, TINY_TACOTRON2, "--steps", "1", *mels)
+    begins_at = read_weights(teacher / "weights.safetensors")["decoder.linear_projection.linear_layer.bias"]
+    np.testing.assert_allclose(begins_at, -3, atol=0.01)  # the mean frame of what it is taught
     durations = predict(align_tacotron2, monkeypatch, corpus, teacher)
     assert durations.sum() == FRAMES and len(durations) == 12 * 5
-    np.save(tmp_path / "mels.npy", np.full((80, FRAMES), -3, np.float16))
     np.save(tmp_path / "durations.npy", durations)
-    taught = ["--mels", str(tmp_path / "mels.npy"), "--durations", str(tmp_path / "durations.npy")]
+    taught = [*mels, "--durations", str(tmp_path / "durations.npy")]
     train(
         fastspeech_train,
         monkeypatch,

@@ -242,3 +242,10 @@ def utterance_batches(
             queue.extend(random.permutation(bucket.members).tolist())
         members, queue[: bucket.batch_size] = queue[: bucket.batch_size], []
         yield bucket, {"members": torch.tensor(members, device=corpus.device)}
+
+
+def batches_of_like_length(lengths: np.ndarray, size: int, seed: int) -> Iterator[np.ndarray]:
+    """Numbers of texts of these lengths (N,), each once, in batches of like lengths, whose order is drawn."""
+    ordered = np.argsort(lengths, kind="stable")
+    whole = np.split(ordered, range(size, len(ordered), size))
+    return (whole[i] for i in np.random.default_rng(seed).permutation(len(whole)))
