@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from common.cli import options
-from common.errors import InputError
+from common.errors import InputError, require_package
 from common.files import read_text
 from common.text.cmudict import load_cmudict
 from common.text.frontends import get_frontend
@@ -163,6 +163,9 @@ def prepare(
         from common.training.corpus.reader import Reader
 
         Reader(voice)  # a voice that cannot is said here, not in each process
+    packages = ["pyworld"] + ["pocketsphinx"] * (not voice) + ["hibari"] * (speak and not voice)
+    for package in packages:  # said before anything is written
+        require_package(package, "preparing a corpus")
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
     if sources:
         (folder / SOURCES).mkdir(exist_ok=True)

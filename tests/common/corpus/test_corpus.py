@@ -2,6 +2,7 @@
 
 import random
 import re
+import sys
 import zlib
 from types import SimpleNamespace
 
@@ -208,6 +209,16 @@ def test_what_a_voice_cannot_read_is_said_before_anything_is_written(options, me
     (tmp_path / "texts.txt").write_text("one|Hello there.\n", encoding="utf-8")
     with pytest.raises(InputError, match=message):
         prepare.main(["--corpus", "corpus", *options])
+    assert not (tmp_path / "corpus").exists()
+
+
+@pytest.mark.parametrize("voice", [(), ("--voice", "hazel")])
+def test_a_package_that_is_missing_is_named_before_anything_is_written(voice, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyworld", None)
+    (tmp_path / "texts.txt").write_text("one|Hello there.\n", encoding="utf-8")
+    command = ["--corpus", str(tmp_path / "corpus"), "--transcripts", str(tmp_path / "texts.txt"), *voice]
+    with pytest.raises(InputError, match=r"needs pyworld: pip install -e '\.\[train\]'"):
+        prepare.main(command)
     assert not (tmp_path / "corpus").exists()
 
 
