@@ -35,7 +35,7 @@ from common.training.corpus.batches import batches_of_like_length
 from common.training.corpus.dataset import load_labels
 from common.training.corpus.intonation import asks_yes_or_no, is_question
 from common.weights.published import read_checkpoint
-from common.weights.voices import rewrite_weights
+from common.weights.voices import replace_weights
 from fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD
 from fastpitch.model import FastPitch
 
@@ -144,11 +144,7 @@ def main() -> None:
     torch.manual_seed(0)
     error = train(model, ids, rising, args.semitones, units, args.epochs)
     learnt = model.pitch_predictor.state_dict(prefix="pitch_predictor.")
-    rewrite_weights(
-        args.weights,
-        args.output,
-        lambda old: old | {name: value.numpy().astype(old[name].dtype) for name, value in learnt.items()},
-    )
+    replace_weights(args.weights, args.output, {name: value.numpy() for name, value in learnt.items()})
     print(f"{args.output}: {len(questions)} of {len(rows)} texts are raised; mean squared error {error:.4f}")
 
 

@@ -3,7 +3,7 @@
 
 A corpus of a day's speech has so few texts that its durations are learnt by heart. FastPitch's need no audio,
 and before they are rounded they say more than frames do. Only the duration predictor is trained, on log
-durations; the last texts are held out, to show what it makes of sentences that it has not seen.
+durations; some texts are held out, to show what it makes of sentences that it has not seen.
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
@@ -33,7 +33,7 @@ from common.training.corpus.batches import batches_of_like_length
 from common.training.corpus.prepare import read_transcripts
 from common.training.loop import Ema
 from common.weights.published import read_checkpoint
-from common.weights.voices import load_voice, rewrite_weights
+from common.weights.voices import load_voice, replace_weights
 from fastpitch.model import FastPitch
 from fastspeech.model import FastSpeech
 
@@ -147,11 +147,7 @@ def main() -> None:
     torch.manual_seed(0)
     train(student, teacher, seen, args.epochs)
     learnt = student.length_regulator.duration_predictor.state_dict(prefix=PREDICTOR)
-    rewrite_weights(
-        args.weights,
-        args.output,
-        lambda old: old | {name: value.numpy().astype(old[name].dtype) for name, value in learnt.items()},
-    )
+    replace_weights(args.weights, args.output, {name: value.numpy() for name, value in learnt.items()})
     print(f"after:  {compare(student, teacher, unseen)}; on as many that were trained on:")
     print(f"        {compare(student, teacher, seen[:held_out])}")
     print(f"{args.output}: learnt from {len(seen)} sentences")

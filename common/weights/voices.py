@@ -292,6 +292,15 @@ def rewrite_weights(
     save_weights(output, change(load_file(path)), metadata)
 
 
+def replace_weights(path: Path, output: Path, learnt: Mapping[str, np.ndarray]) -> None:
+    """Writes a safetensors file with these tensors in place of its own, by their names and in its types."""
+
+    def change(state: dict[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        return state | {name: value.astype(state[name].dtype) for name, value in learnt.items()}
+
+    rewrite_weights(path, output, change)
+
+
 def not_floating(file: str, name: str, kind: str) -> str:
     """The message about a tensor that is no weight by its type: complex, whole or true-or-false numbers."""
     return (
