@@ -11,7 +11,7 @@ if __name__ == "__main__":  # before PyTorch, so that it may be missing
 
     run_command("fastspeech.learn_durations")
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +34,6 @@ from common.training.corpus.prepare import read_transcripts
 from common.training.loop import Ema
 from common.weights.published import read_checkpoint
 from common.weights.voices import load_voice, replace_weights
-from fastpitch.model import FastPitch
 from fastspeech.model import FastSpeech
 
 BATCH = 32
@@ -43,6 +42,8 @@ WEIGHT_DECAY = 1e-4
 EMA_DECAY = 0.99
 HELD_OUT = 500  # texts that are not trained on, at most a tenth of all
 PREDICTOR = "length_regulator.duration_predictor."
+# FastPitch's stage "encoder": symbols (B, N), lengths (B,) -> encoded, unrounded frames (B, N), pitch
+Teacher = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
 class Errors(NamedTuple):
@@ -68,16 +69,16 @@ def padded(ids: Sequence[np.ndarray], rows: np.ndarray) -> tuple[Tensor, Tensor]
 
 
 def both(
-    student: FastSpeech, teacher: FastPitch, symbols: Tensor, lengths: Tensor
+    student: FastSpeech, teacher: Teacher, symbols: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """log(1 + frames) (B, N) of the student and of the teacher, and where symbols are, bool (B, N)."""
     with torch.no_grad():
-        wanted = torch.log1p(teacher.encode(symbols, lengths)[1])
+        wanted = torch.log1p(teacher(symbols, lengths)[1])
     return student.log_durations(symbols, lengths), wanted, length_mask(lengths, symbols.shape[1])
 
 
 @torch.no_grad()
-def compare(student: FastSpeech, teacher: FastPitch, ids: Sequence[np.ndarray]) -> Errors:
+def compare(student: FastSpeech, teacher: Teacher, ids: Sequence[np.ndarray]) -> Errors:
     """Over all symbols of these texts, ids (N,) each."""
     logs, frames, symbols = 0.0, 0.0, 0
     lengths = np.array([len(row) for row in ids])
@@ -89,7 +90,7 @@ def compare(student: FastSpeech, teacher: FastPitch, ids: Sequence[np.ndarray]) 
     return Errors(logs / symbols, frames / symbols)
 
 
-def train(student: FastSpeech, teacher: FastPitch, ids: Sequence[np.ndarray], epochs: int) -> None:
+def train(student: FastSpeech, teacher: Teacher, ids: Sequence[np.ndarray], epochs: int) -> None:
     """Trains the student's duration predictor on texts, ids (N,) each; its weights end as their average."""
     student.eval().requires_grad_(False)
     predictor = student.length_regulator.duration_predictor.requires_grad_(True)
@@ -141,7 +142,8 @@ def main() -> None:
     held_out = min(HELD_OUT, len(ids) // 10)
     if not held_out:
         raise InputError(f"{len(ids)} sentences are too few: give texts of 10 at least, better of 10,000")
-    student, teacher = (build_network(stages_of(s.model, s.config)[0], s).eval() for s in (source, taught))
+    student, network = (build_network(stages_of(s.model, s.config)[0], s) for s in (source, taught))
+    teacher = network.encode
     unseen, seen = ids[:held_out], ids[held_out:]
     print(f"before: {compare(student, teacher, unseen)}, on {held_out} sentences that are held out")
     torch.manual_seed(0)
