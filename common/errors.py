@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
+from pathlib import Path
 from types import ModuleType
 
 
@@ -35,12 +36,17 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-INSTALL = "run python3 -m venv .venv && .venv/bin/pip install -e . in the checkout, then use .venv/bin/python"
+IN_CHECKOUT = Path(__file__).resolve().parents[1].joinpath("setup.py").exists()
+INSTALL = (
+    "run python3 -m venv .venv && .venv/bin/pip install -e . in the checkout, then use .venv/bin/python"
+    if IN_CHECKOUT
+    else "pip install --force-reinstall melforge"
+)
 # Each package that may be missing, and the extra of pyproject.toml that brings it ("": the base install).
 PACKAGES = {
     **dict.fromkeys(("numpy", "onnxruntime", "soundfile", "yaml", "safetensors"), ""),
-    **dict.fromkeys(("inflect", "anyascii", "tqdm"), ""),
-    **dict.fromkeys(("torch", "onnx", "onnxscript"), "torch"),
+    **dict.fromkeys(("anyascii", "tqdm"), ""),
+    **dict.fromkeys(("torch", "onnx", "onnxscript", "inflect"), "torch"),
     "matplotlib": "plot",
     **dict.fromkeys(("hibari", "pocketsphinx", "pyworld"), "train"),
     **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client", "websockets", "soxr"), "serve"),
@@ -52,9 +58,14 @@ PACKAGES = {
 }
 
 
+def install_command(extra: str) -> str:
+    """How to install what an extra of pyproject.toml brings, in a checkout or from PyPI."""
+    return f"pip install -e '.[{extra}]'" if IN_CHECKOUT else f"pip install 'melforge[{extra}]'"
+
+
 def install_advice(package: str, what: str = "this") -> str:
     extra, title = PACKAGES[package], {"torch": "PyTorch"}.get(package, package)
-    return f"{what} needs {title}: " + (f"pip install -e '.[{extra}]'" if extra else INSTALL)
+    return f"{what} needs {title}: " + (install_command(extra) if extra else INSTALL)
 
 
 def require_package(package: str, what: str) -> ModuleType:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from common.errors import InputError
+from melforge.common.errors import InputError
 
 
 def require_writable_folder(folder: Path) -> None:

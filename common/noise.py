@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from common.arrays import Array
+from melforge.common.arrays import Array
 
 # "uniform" in [0, 1), "normal" of mean 0 and variance 1.
 Distribution = Literal["uniform", "normal"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from common.errors import InputError, unknown
+from melforge.common.errors import InputError, unknown
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ModelSpec:
 
     def module(self, name: str) -> ModuleType:
         """One of the model package's modules, such as `checkpoint`."""
-        return importlib.import_module(f"{self.name}.{name}")
+        return importlib.import_module(f"melforge.{self.name}.{name}")
 
     @property
     def config_class(self) -> type:

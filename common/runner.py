@@ -13,32 +13,32 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from common.arrays import ReadEach, read_together
-from common.audio.contract import require_same_contract
-from common.config.deployment import Deployment
-from common.engines import Engine
-from common.errors import InputError
-from common.registry import MODELS
-from common.speech import Audio, Controls, Timings, controls_of_each, speaker_id
-from common.stages.choose import KINDS, deployment_of, parse_backends
-from common.synthesis.admission import Admission
-from common.synthesis.chunks import ChunkSizes
-from common.synthesis.finish import join_utterances
-from common.synthesis.jobs import AnalysedText, Job, SpokenPart, alike_jobs, fitting_utterances
-from common.synthesis.loading import choose_sources, make_driver
-from common.synthesis.stream import Stream, speak_ahead
-from common.synthesis.utterances import SpokenUtterance, describe_problem, speak_utterances
-from common.text import Analysis, Frontend, Utterance
+from melforge.common.arrays import ReadEach, read_together
+from melforge.common.audio.contract import require_same_contract
+from melforge.common.config.deployment import Deployment
+from melforge.common.engines import Engine
+from melforge.common.errors import InputError
+from melforge.common.registry import MODELS
+from melforge.common.speech import Audio, Controls, Timings, controls_of_each, speaker_id
+from melforge.common.stages.choose import KINDS, deployment_of, parse_backends
+from melforge.common.synthesis.admission import Admission
+from melforge.common.synthesis.chunks import ChunkSizes
+from melforge.common.synthesis.finish import join_utterances
+from melforge.common.synthesis.jobs import AnalysedText, Job, SpokenPart, alike_jobs, fitting_utterances
+from melforge.common.synthesis.loading import choose_sources, make_driver
+from melforge.common.synthesis.stream import Stream, speak_ahead
+from melforge.common.synthesis.utterances import SpokenUtterance, describe_problem, speak_utterances
+from melforge.common.text import Analysis, Frontend, Utterance
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
     from contextlib import AbstractContextManager
 
-    from common.synthesis.acoustic import AcousticModel
-    from common.synthesis.vocoder import Vocoder
-    from common.synthesis.warm_up import Warmed
-    from common.text.processes import TextProcesses
-    from common.weights.voices import FrontendSpec, ModelSource
+    from melforge.common.synthesis.acoustic import AcousticModel
+    from melforge.common.synthesis.vocoder import Vocoder
+    from melforge.common.synthesis.warm_up import Warmed
+    from melforge.common.text.processes import TextProcesses
+    from melforge.common.weights.voices import FrontendSpec, ModelSource
 
 BATCH_SIZE = 8
 # So many batches of texts are sorted by length at a time: answers leave early and memory stays bounded.
@@ -134,7 +134,7 @@ class TextToSpeech:
         `watch` gives what runs in an engine's place, such as one that measures it. `deployments` says by
         model how its engines are run: in buckets, for one. `overrides` are, by model too, values of its
         config or mel contract that count instead of those stored with the weights. `text_processes` analyse
-        the texts of `speak_many` and `speak_each` side by side (`common.text.processes`).
+        the texts of `speak_many` and `speak_each` side by side (`melforge.common.text.processes`).
         """
         deployments = {} if deployments is None else deployments
         clock = Timings()
@@ -202,7 +202,7 @@ class TextToSpeech:
         of `batch_sizes` run too, of the deployment's size where none is given, and what `speak_ahead` runs
         for so many `streams` with chunks of these `sizes`.
         """
-        from common.synthesis.warm_up import warm_up
+        from melforge.common.synthesis.warm_up import warm_up
 
         return warm_up(self, batch_sizes, streams, sizes or ChunkSizes())
 
@@ -441,7 +441,7 @@ def start_text_processes(frontend: FrontendSpec | None, count: int) -> TextProce
     """So many, where there are any."""
     if not count or frontend is None:
         return None
-    from common.text.processes import TextProcesses
+    from melforge.common.text.processes import TextProcesses
 
     return TextProcesses(frontend.build, count)
 

@@ -12,9 +12,9 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
-from common.arrays import Array
-from common.errors import InputError
-from common.text import Unspoken, Utterance
+from melforge.common.arrays import Array
+from melforge.common.errors import InputError
+from melforge.common.text import Unspoken, Utterance
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import os
 import numpy as np
 from hibari import Hibari
 
-from common.errors import InputError
-from common.text.frontends import get_frontend
-from common.training.corpus.dataset import RATE
-from common.training.corpus.teacher import to_misaki
+from melforge.common.errors import InputError
+from melforge.common.text.frontends import get_frontend
+from melforge.common.training.corpus.dataset import RATE
+from melforge.common.training.corpus.teacher import to_misaki
 
 THREADS = os.environ.get("TEACHER_THREADS") or str(os.cpu_count() or 1)
 if not THREADS.isdecimal():

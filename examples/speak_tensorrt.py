@@ -168,7 +168,7 @@ def write_wav(path: Path, samples: np.ndarray, rate: int = RATE) -> None:
 
 def write_ids(path: Path, text: str, voice: str | None) -> None:
     """The ids of a text's first utterance, by the voice's own frontend: Melforge, but no PyTorch."""
-    from common.weights.voices import load_voice
+    from melforge.common.weights.voices import load_voice
 
     frontend = load_voice(voice).source("fastpitch").frontend.build()
     np.save(path, frontend(text).utterances[0].ids)

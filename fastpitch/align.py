@@ -1,5 +1,5 @@
 """Durations from FastPitch's own aligner, learned from nothing but mels and their symbols (arXiv 2108.10447):
-`python -m fastpitch.align --voice NAME --corpus DIR --out durations.npy`.
+`python -m melforge.fastpitch.align --voice NAME --corpus DIR --out durations.npy`.
 
 The aligner is trained alone: by the forward sum of all monotonic alignments, near the diagonal by a
 beta-binomial prior, then also towards one path. The embeddings of the symbols are the network's, as they are.
@@ -7,9 +7,9 @@ Shape letters as in model.py: B batch, N symbols, T mel frames.
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
-    from common.cli import run_command
+    from melforge.common.cli import run_command
 
-    run_command("fastpitch.align")
+    run_command("melforge.fastpitch.align")
 
 from pathlib import Path
 
@@ -19,12 +19,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from common.arrays import length_mask
-from common.training.corpus.batches import Utterances
-from common.training.corpus.dataset import save_array
-from common.training.corpus.predict import by_length, compare_boundaries, load, prediction_parser
-from fastpitch.aligner import monotonic_alignment
-from fastpitch.model import FastPitch, average_over_symbols, make_repeat_index
+from melforge.common.arrays import length_mask
+from melforge.common.training.corpus.batches import Utterances
+from melforge.common.training.corpus.dataset import save_array
+from melforge.common.training.corpus.predict import by_length, compare_boundaries, load, prediction_parser
+from melforge.fastpitch.aligner import monotonic_alignment
+from melforge.fastpitch.model import FastPitch, average_over_symbols, make_repeat_index
 
 STEPS, BATCH_SIZE, LEARNING_RATE = 1000, 16, 2e-3
 BINARY_FROM = 0.5  # the share of the steps after which the loss of one path counts too
@@ -128,7 +128,7 @@ def realign(corpus: Utterances, path: Path) -> None:
 
 def main() -> None:
     about = "Learns to align a corpus, and writes its durations."
-    parser = prediction_parser("fastpitch.align", about, "durations (.npy)")
+    parser = prediction_parser("melforge.fastpitch.align", about, "durations (.npy)")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"of training (default: {STEPS})")
     args = parser.parse_args()
     torch.manual_seed(0)

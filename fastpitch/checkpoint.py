@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from common.weights import checkpoint as weights
-from fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, FastPitchConfig
-from fastpitch.model import FastPitch
+from melforge.common.weights import checkpoint as weights
+from melforge.fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, FastPitchConfig
+from melforge.fastpitch.model import FastPitch
 
 # Settings of the training that inference needs: the text frontend and the mel contract.
 TEXT_SETTINGS = ("symbol_set", "text_cleaners", "p_arpabet", "prepend_space_to_text", "append_space_to_text")

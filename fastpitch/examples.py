@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from common.arrays import length_mask, random_lengths, repeat_index
-from common.export.examples import ExampleInputs, random_repeats
-from common.stages import Stage
-from fastpitch.config import FastPitchConfig
+from melforge.common.arrays import length_mask, random_lengths, repeat_index
+from melforge.common.export.examples import ExampleInputs, random_repeats
+from melforge.common.stages import Stage
+from melforge.fastpitch.config import FastPitchConfig
 
 
 def example_inputs(

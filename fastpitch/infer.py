@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from common.arrays import (
+from melforge.common.arrays import (
     Array,
     as_float32,
     as_int64,
@@ -18,13 +18,13 @@ from common.arrays import (
     to_device,
     to_numpy,
 )
-from common.engines import LengthRegulator, Run
-from common.errors import InputError
-from common.speech import AcousticOutput, Controls, speaker_id
-from common.synthesis.acoustic import AcousticModel, expanding_by_index
-from common.synthesis.stage_engines import StageEngines
-from common.weights.voices import ModelSource
-from fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, LONGEST_SYMBOL, FastPitchConfig
+from melforge.common.engines import LengthRegulator, Run
+from melforge.common.errors import InputError
+from melforge.common.speech import AcousticOutput, Controls, speaker_id
+from melforge.common.synthesis.acoustic import AcousticModel, expanding_by_index
+from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.weights.voices import ModelSource
+from melforge.fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, LONGEST_SYMBOL, FastPitchConfig
 
 # What goes from the encoder's CUDA graph to the decoder's, and the axis that is as long as the text.
 SHARED = {"encoded": 1, "pitch": 2, "repeats": 1, "lengths": None}

@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.arrays import length_mask, round_half_even, round_half_up
-from fastpitch.aligner import ConvAttention, monotonic_alignment
-from fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, FastPitchConfig
+from melforge.common.arrays import length_mask, round_half_even, round_half_up
+from melforge.fastpitch.aligner import ConvAttention, monotonic_alignment
+from melforge.fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, FastPitchConfig
 
 # Added to the attention scores of padded keys: far below any score, but within the range of float16.
 MASKED_SCORE = -6e4

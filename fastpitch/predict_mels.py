@@ -1,5 +1,5 @@
 """Writes a trained FastPitch's mels of a whole corpus, for a vocoder to be fine-tuned on:
-`python -m fastpitch.predict_mels --weights RUN/weights.safetensors --corpus DIR --out mels.npy`.
+`python -m melforge.fastpitch.predict_mels --weights RUN/weights.safetensors --corpus DIR --out mels.npy`.
 
 Durations, pitch and energy are the corpus's own, so that each mel stays in time and in tune with its audio.
 With `--predicted` only the durations are: a mel is then a function of the text, from which a model that
@@ -7,12 +7,12 @@ predicts no pitch (FastSpeech) learns more than from recordings.
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
-    from common.cli import run_command
+    from melforge.common.cli import run_command
 
-    run_command("fastpitch.predict_mels")
+    run_command("melforge.fastpitch.predict_mels")
 
-from common.training.corpus import predict
-from fastpitch.train import predict_freely, teach
+from melforge.common.training.corpus import predict
+from melforge.fastpitch.train import predict_freely, teach
 
 
 def main() -> None:

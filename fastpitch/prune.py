@@ -1,15 +1,15 @@
 """Thins the decoder of a trained FastPitch, for a run to start from:
-`python -m fastpitch.prune RUN/weights.safetensors --corpus DIR --layers 3 --heads 1 --filters 240 -o thin.pt`
-and then `python -m fastpitch.train --init thin.pt ...` with these sizes.
+`python -m melforge.fastpitch.prune WEIGHTS --corpus DIR --layers 3 --heads 1 --filters 240 -o thin.pt`
+and then `python -m melforge.fastpitch.train --init thin.pt ...` with these sizes.
 
 The decoder has one step for each frame and takes most of a CPU's time. Kept are the layers and heads without
 which the mel changes most, and the filters that add most to what their layer answers.
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
-    from common.cli import run_command
+    from melforge.common.cli import run_command
 
-    run_command("fastpitch.prune")
+    run_command("melforge.fastpitch.prune")
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,15 +20,15 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from common.cli.options import positive
-from common.cli.parser import Parser
-from common.engines.torch_engine import build_network
-from common.errors import InputError
-from common.stages import stages_of
-from common.training.corpus.dataset import load_labels
-from common.training.loop import Ema, save_checkpoint
-from common.weights.published import read_checkpoint
-from fastpitch.model import FastPitch, Synthesis
+from melforge.common.cli.options import positive
+from melforge.common.cli.parser import Parser
+from melforge.common.engines.torch_engine import build_network
+from melforge.common.errors import InputError
+from melforge.common.stages import stages_of
+from melforge.common.training.corpus.dataset import load_labels
+from melforge.common.training.loop import Ema, save_checkpoint
+from melforge.common.weights.published import read_checkpoint
+from melforge.fastpitch.model import FastPitch, Synthesis
 
 EXAMPLES = 12  # utterances of the corpus by which parts are compared
 PREFIX = "decoder.layers."
@@ -142,13 +142,15 @@ def require_fewer(model: FastPitch, layers: int, heads: int, filters: int) -> No
 
 
 def main() -> None:
-    parser = Parser(prog="python -m fastpitch.prune", description="Thins the decoder of a trained FastPitch.")
+    parser = Parser(
+        prog="python -m melforge.fastpitch.prune", description="Thins the decoder of a trained FastPitch."
+    )
     parser.add_argument("weights", type=Path, help="weights.safetensors of a training run")
     parser.add_argument("--corpus", type=Path, required=True, help="a prepared corpus: its texts are spoken")
     parser.add_argument("--layers", type=positive, required=True, help="layers of the decoder to keep")
     parser.add_argument("--heads", type=positive, required=True, help="heads to keep in each")
     parser.add_argument("--filters", type=positive, required=True, help="filters to keep in each")
-    what = "checkpoint to write, for fastpitch.train --init"
+    what = "checkpoint to write, for melforge.fastpitch.train --init"
     parser.add_argument("-o", "--output", type=Path, required=True, help=what)
     args = parser.parse_args()
     source = read_checkpoint(args.weights, "fastpitch")

@@ -1,5 +1,5 @@
 """Lets a trained FastPitch's yes/no questions rise further at their ends:
-`python -m fastpitch.rise RUN/weights.safetensors --corpus DIR --semitones 3 -o risen.safetensors`.
+`python -m melforge.fastpitch.rise RUN/weights.safetensors --corpus DIR --semitones 3 -o risen.safetensors`.
 
 The rise that the corpus has (`common/training/corpus/intonation.py`) is short, and a predictor's means are
 flatter than each reading. Only the pitch predictor is trained, on what it predicts itself, higher at the ends
@@ -7,9 +7,9 @@ of the questions: the decoder follows the pitch that it is given.
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
-    from common.cli import run_command
+    from melforge.common.cli import run_command
 
-    run_command("fastpitch.rise")
+    run_command("melforge.fastpitch.rise")
 
 import copy
 from collections.abc import Sequence
@@ -22,22 +22,22 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
-from common.arrays import length_mask
-from common.cli.options import finite, positive
-from common.cli.parser import Parser
-from common.engines.torch_engine import build_network
-from common.errors import InputError
-from common.files import require_writable_file
-from common.stages import stages_of
-from common.text.frontends import get_frontend
-from common.training.corpus.alignment import is_phone
-from common.training.corpus.batches import batches_of_like_length
-from common.training.corpus.dataset import load_labels
-from common.training.corpus.intonation import asks_yes_or_no, is_question
-from common.weights.published import read_checkpoint
-from common.weights.voices import replace_weights
-from fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD
-from fastpitch.model import FastPitch
+from melforge.common.arrays import length_mask
+from melforge.common.cli.options import finite, positive
+from melforge.common.cli.parser import Parser
+from melforge.common.engines.torch_engine import build_network
+from melforge.common.errors import InputError
+from melforge.common.files import require_writable_file
+from melforge.common.stages import stages_of
+from melforge.common.text.frontends import get_frontend
+from melforge.common.training.corpus.alignment import is_phone
+from melforge.common.training.corpus.batches import batches_of_like_length
+from melforge.common.training.corpus.dataset import load_labels
+from melforge.common.training.corpus.intonation import asks_yes_or_no, is_question
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import replace_weights
+from melforge.fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD
+from melforge.fastpitch.model import FastPitch
 
 BATCH = 32
 LEARNING_RATE = 3e-4
@@ -114,7 +114,7 @@ def train(
 
 
 def main() -> None:
-    parser = Parser(prog="python -m fastpitch.rise", description=__doc__)
+    parser = Parser(prog="python -m melforge.fastpitch.rise", description=__doc__)
     parser.add_argument("weights", type=Path, help="weights.safetensors of a training run")
     parser.add_argument("--corpus", type=Path, required=True, help="a prepared corpus, for its texts")
     parser.add_argument("--semitones", type=finite, required=True, help="how much higher questions end")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from common.stages import Dim, Stage, StagePlan, TensorSpec
-from fastpitch.config import FastPitchConfig
+from melforge.common.stages import Dim, Stage, StagePlan, TensorSpec
+from melforge.fastpitch.config import FastPitchConfig
 
-NETWORK, KERNELS = "fastpitch.model:FastPitch", "trt_plugins.transformer.fastpitch"
+NETWORK, KERNELS = "melforge.fastpitch.model:FastPitch", "melforge.trt_plugins.transformer.fastpitch"
 # The layers' norms, and with them what runs past the layers; angles, of which half precision cannot count
 # beyond 2048; and durations and pitch: a sound that is a frame longer shifts all that follow.
 PREDICTORS = ("duration_predictor", "pitch_predictor", "energy_predictor")

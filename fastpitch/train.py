@@ -1,14 +1,14 @@
-"""Trains FastPitch: `python -m fastpitch.train --hparam hparams/fastpitch/train.yaml --corpus DIR --out DIR`.
+"""Trains FastPitch: `python -m melforge.fastpitch.train --corpus DIR --out DIR`.
 
 Durations come from the corpus's forced alignment, so that no alignment has to be learnt. A vocoder is then
-fine-tuned on the mels that `python -m fastpitch.predict_mels` writes. `melforge voice train` starts from the
+fine-tuned on the mels that `melforge.fastpitch.predict_mels` writes. `melforge voice train` starts from the
 weights of a voice.
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
-    from common.cli import run_command
+    from melforge.common.cli import run_command
 
-    run_command("fastpitch.train")
+    run_command("melforge.fastpitch.train")
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -19,19 +19,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.arrays import length_mask
-from common.cli.options import add_options
-from common.errors import InputError
-from common.training import ranks
-from common.training.acoustic import AcousticRecipe, AcousticTrainer, Losses, load_corpus, masked_mean
-from common.training.corpus.batches import Bucket, Utterances
-from common.training.corpus.dataset import save_array
-from common.training.corpus.predict import compare_boundaries
-from common.training.loop import autocast, recipe_parser, run_training
-from common.weights.voices import ModelSource
-from fastpitch.align import durations_of, learn, realign
-from fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, FastPitchConfig
-from fastpitch.model import FastPitch, Prediction, Synthesis, make_repeat_index
+from melforge.common.arrays import length_mask
+from melforge.common.cli.options import add_options
+from melforge.common.errors import InputError
+from melforge.common.training import ranks
+from melforge.common.training.acoustic import (
+    AcousticRecipe,
+    AcousticTrainer,
+    Losses,
+    load_corpus,
+    masked_mean,
+)
+from melforge.common.training.corpus.batches import Bucket, Utterances
+from melforge.common.training.corpus.dataset import save_array
+from melforge.common.training.corpus.predict import compare_boundaries
+from melforge.common.training.loop import autocast, recipe_parser, run_training
+from melforge.common.weights.voices import ModelSource
+from melforge.fastpitch.align import durations_of, learn, realign
+from melforge.fastpitch.config import DEFAULT_PITCH_MEAN, DEFAULT_PITCH_STD, FastPitchConfig
+from melforge.fastpitch.model import FastPitch, Prediction, Synthesis, make_repeat_index
 
 SAMPLES = 4  # held-out sentences that are spoken during a run
 

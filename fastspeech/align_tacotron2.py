@@ -1,25 +1,25 @@
 """Durations from Tacotron 2's attention, which is how NVIDIA's FastSpeech gets them:
-`python -m fastspeech.align_tacotron2 --weights RUN/weights.safetensors --corpus DIR --out durations.npy`.
+`python -m melforge.fastspeech.align_tacotron2 --weights WEIGHTS --corpus DIR --out durations.npy`.
 
 Tacotron 2 is shown the corpus's own mel; each frame goes to the symbol that its step looked at most. A .png
 beside the file shows the attention on the corpus's last utterance.
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
-    from common.cli import run_command
+    from melforge.common.cli import run_command
 
-    run_command("fastspeech.align_tacotron2")
+    run_command("melforge.fastspeech.align_tacotron2")
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from common.arrays import length_mask
-from common.registry import get_model
-from common.training.corpus.batches import Utterances
-from common.training.corpus.dataset import save_array
-from common.training.corpus.predict import by_length, compare_boundaries, load, prediction_parser
-from common.training.log import save_alignment_picture
+from melforge.common.arrays import length_mask
+from melforge.common.registry import get_model
+from melforge.common.training.corpus.batches import Utterances
+from melforge.common.training.corpus.dataset import save_array
+from melforge.common.training.corpus.predict import by_length, compare_boundaries, load, prediction_parser
+from melforge.common.training.log import save_alignment_picture
 
 TEACHER = "tacotron2"
 BATCH_SIZE = 192
@@ -50,7 +50,7 @@ def align(model: nn.Module, corpus: Utterances) -> list[np.ndarray]:
 @torch.no_grad()
 def main() -> None:
     about = "Writes a corpus's durations from Tacotron 2's attention."
-    args = prediction_parser("fastspeech.align_tacotron2", about, "durations (.npy)").parse_args()
+    args = prediction_parser("melforge.fastspeech.align_tacotron2", about, "durations (.npy)").parse_args()
     model, corpus = load(args, TEACHER)
     found = align(model, corpus)
     save_array(args.out, np.concatenate(found))

@@ -1,6 +1,6 @@
-"""python -m fastspeech.build_trt: builds TensorRT engines of FastSpeech's stages."""
+"""python -m melforge.fastspeech.build_trt: builds TensorRT engines of FastSpeech's stages."""
 
-from common.cli import run_command
+from melforge.common.cli import run_command
 
 if __name__ == "__main__":
-    run_command("common.cli.build", model="fastspeech")
+    run_command("melforge.common.cli.build", model="fastspeech")

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from common.errors import InputError
-from common.weights import checkpoint as weights
-from fastspeech.config import HEAD_SIZE, FastSpeechConfig
-from fastspeech.model import FastSpeech, sinusoids
+from melforge.common.errors import InputError
+from melforge.common.weights import checkpoint as weights
+from melforge.fastspeech.config import HEAD_SIZE, FastSpeechConfig
+from melforge.fastspeech.model import FastSpeech, sinusoids
 
 ADVICE = ".\nGive the checkpoint_*.pt that FastSpeech's training saved."
 SIDES = ("phoneme_side", "mel_side")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from common.config.typed import require_sizes
-from common.errors import InputError
+from melforge.common.config.typed import require_sizes
+from melforge.common.errors import InputError
 
 HEAD_SIZE = 64  # channels of a head's queries, keys and values; fixed in the published network
 

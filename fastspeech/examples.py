@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from common.arrays import Array, length_mask, random_lengths, repeat_index, to_device, to_numpy
-from common.engines import Engine
-from common.engines.backends import make_engine
-from common.export.examples import ExampleInputs, random_repeats
-from common.stages import Stage
-from common.weights.voices import ModelSource
-from fastspeech.config import FastSpeechConfig
-from fastspeech.stages import stages
+from melforge.common.arrays import Array, length_mask, random_lengths, repeat_index, to_device, to_numpy
+from melforge.common.engines import Engine
+from melforge.common.engines.backends import make_engine
+from melforge.common.export.examples import ExampleInputs, random_repeats
+from melforge.common.stages import Stage
+from melforge.common.weights.voices import ModelSource
+from melforge.fastspeech.config import FastSpeechConfig
+from melforge.fastspeech.stages import stages
 
 PACES = 64  # that are tried for one at which no duration lies near a half
 

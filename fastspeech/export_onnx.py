@@ -1,6 +1,6 @@
-"""python -m fastspeech.export_onnx: exports FastSpeech's stages to ONNX and checks them against PyTorch."""
+"""python -m melforge.fastspeech.export_onnx: exports the stages to ONNX and checks them against PyTorch."""
 
-from common.cli import run_command
+from melforge.common.cli import run_command
 
 if __name__ == "__main__":
-    run_command("common.cli.export", model="fastspeech")
+    run_command("melforge.common.cli.export", model="fastspeech")

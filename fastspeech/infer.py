@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from common.arrays import Array, pad_to, read_later, repeat_index, to_device, to_numpy
-from common.config.deployment import Bucket
-from common.engines import LengthRegulator, Run, attend_to_padding
-from common.errors import InputError
-from common.speech import AcousticOutput, Controls
-from common.synthesis.acoustic import AcousticModel
-from common.synthesis.driver import bucket_for
-from common.synthesis.stage_engines import StageEngines
-from common.weights.voices import ModelSource
-from fastspeech import regulate
-from fastspeech.config import FastSpeechConfig
-from fastspeech.regulate import round_durations
+from melforge.common.arrays import Array, pad_to, read_later, repeat_index, to_device, to_numpy
+from melforge.common.config.deployment import Bucket
+from melforge.common.engines import LengthRegulator, Run, attend_to_padding
+from melforge.common.errors import InputError
+from melforge.common.speech import AcousticOutput, Controls
+from melforge.common.synthesis.acoustic import AcousticModel
+from melforge.common.synthesis.driver import bucket_for
+from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.weights.voices import ModelSource
+from melforge.fastspeech import regulate
+from melforge.fastspeech.config import FastSpeechConfig
+from melforge.fastspeech.regulate import round_durations
 
 if TYPE_CHECKING:
-    from common.engines.cuda_graphs import Captured
+    from melforge.common.engines.cuda_graphs import Captured
 
 # What goes from the encoder's CUDA graph to the decoder's, and the axis that is as long as the text.
 SHARED = {"encoded": 1, "repeats": 1, "lengths": None}
@@ -241,7 +241,7 @@ class FastSpeechAcoustic(AcousticModel[FastSpeechConfig]):
             return None
         if not self.encoder.can_be_captured:
             return None
-        graphs = importlib.import_module("common.engines.cuda_graphs")
+        graphs = importlib.import_module("melforge.common.engines.cuda_graphs")
         return graphs.Captured(self.source.model, self._run_for, graphs.new_stream(self.encoder.device))
 
     def _run_for(self, inputs: Mapping[str, Array]) -> Run:

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.arrays import length_mask, round_half_even
-from fastspeech.config import HEAD_SIZE, FastSpeechConfig
-from fastspeech.operations import DECOMPOSED, Operations, gather_steps
+from melforge.common.arrays import length_mask, round_half_even
+from melforge.fastspeech.config import HEAD_SIZE, FastSpeechConfig
+from melforge.fastspeech.operations import DECOMPOSED, Operations, gather_steps
 
 MASKED_SCORE = -65504.0  # as published for padded keys: the lowest float16
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from common.arrays import Array, is_numpy, round_half_even
-from common.engines import Run
-from common.registry import load_attribute
-from common.synthesis.acoustic import expanding_by_index
-from fastspeech.stages import PLAN
+from melforge.common.arrays import Array, is_numpy, round_half_even
+from melforge.common.engines import Run
+from melforge.common.registry import load_attribute
+from melforge.common.synthesis.acoustic import expanding_by_index
+from melforge.fastspeech.stages import PLAN
 
 if TYPE_CHECKING:
-    from fastspeech.operations import Operations
+    from melforge.fastspeech.operations import Operations
 
 
 def round_durations(duration: Array, alpha: Array | float) -> Array:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from common.stages import Dim, Stage, StagePlan, TensorSpec
-from fastspeech.config import FastSpeechConfig
+from melforge.common.stages import Dim, Stage, StagePlan, TensorSpec
+from melforge.fastspeech.config import FastSpeechConfig
 
-NETWORK, KERNELS = "fastspeech.model:FastSpeech", "trt_plugins.transformer.fastspeech"
+NETWORK, KERNELS = "melforge.fastspeech.model:FastSpeech", "melforge.trt_plugins.transformer.fastspeech"
 LONGEST_TEXT = 512
 # The layers' norms, and with them what runs past the layers; the sinusoids; and the durations: a sound that
 # is a frame longer shifts all that follow.
@@ -57,6 +57,6 @@ PLAN = StagePlan(
     bucketed="fixed",
     kernels={"encoder": f"{KERNELS}:Encoder", **dict.fromkeys(("decoder", "mel_side"), f"{KERNELS}:Decoder")},
     on_cuda="dynamic",
-    operations="trt_plugins.operations:KERNELS",
+    operations="melforge.trt_plugins.operations:KERNELS",
     layers=("word_emb", "phoneme_side.*", "length_regulator.*", "mel_side.*", "mel_linear"),
 )

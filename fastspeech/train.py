@@ -1,15 +1,15 @@
-"""Trains FastSpeech: `python -m fastspeech.train --corpus DIR --out DIR`.
+"""Trains FastSpeech: `python -m melforge.fastspeech.train --corpus DIR --out DIR`.
 
 Durations are the corpus's forced alignment, or with `--durations` Tacotron 2's attention (`python -m
-fastspeech.align_tacotron2`). With `--mels` the targets are another model's mels of the corpus instead of the
+melforge.fastspeech.align_tacotron2`). With `--mels` the targets are another model's mels instead of the
 recorded ones, as in the paper (section 3.3, sequence-level knowledge distillation). FastSpeech has no pitch
 input, so that on recordings it learns the average over all intonations of a sentence.
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
-    from common.cli import run_command
+    from melforge.common.cli import run_command
 
-    run_command("fastspeech.train")
+    run_command("melforge.fastspeech.train")
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from common.arrays import length_mask
-from common.training.acoustic import (
+from melforge.common.arrays import length_mask
+from melforge.common.training.acoustic import (
     AcousticRecipe,
     AcousticTrainer,
     Losses,
@@ -26,9 +26,9 @@ from common.training.acoustic import (
     masked_mean,
     mels_option,
 )
-from common.training.corpus.batches import Bucket
-from common.training.loop import autocast, recipe_parser, run_training
-from fastspeech.model import FastSpeech
+from melforge.common.training.corpus.batches import Bucket
+from melforge.common.training.loop import autocast, recipe_parser, run_training
+from melforge.fastspeech.model import FastSpeech
 
 
 @dataclass(frozen=True)

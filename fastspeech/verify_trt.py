@@ -1,6 +1,6 @@
-"""python -m fastspeech.verify_trt: compares FastSpeech on TensorRT (or ONNX Runtime) with PyTorch."""
+"""python -m melforge.fastspeech.verify_trt: compares TensorRT (or ONNX Runtime) with PyTorch."""
 
-from common.cli import run_command
+from melforge.common.cli import run_command
 
 if __name__ == "__main__":
-    run_command("common.cli.verify", model="fastspeech")
+    run_command("melforge.common.cli.verify", model="fastspeech")

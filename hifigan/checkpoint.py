@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from common.audio.contract import MelContract
-from common.errors import InputError
-from common.weights import checkpoint as weights
-from hifigan.config import HifiganConfig
-from hifigan.source_filter import make_generator
+from melforge.common.audio.contract import MelContract
+from melforge.common.errors import InputError
+from melforge.common.weights import checkpoint as weights
+from melforge.hifigan.config import HifiganConfig
+from melforge.hifigan.source_filter import make_generator
 
 AUDIO_SETTINGS = ("sampling_rate", "filter_length", "hop_length", "win_length", "mel_fmin", "mel_fmax")
 # The original authors' names for them.

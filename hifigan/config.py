@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from common.audio.mel import OVERLAP
-from common.audio.pitch import check_pitch
-from common.config.typed import require_sizes
-from common.errors import InputError
+from melforge.common.audio.mel import OVERLAP
+from melforge.common.audio.pitch import check_pitch
+from melforge.common.config.typed import require_sizes
+from melforge.common.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,14 @@
 """Makes the free spectrum of a trained HiFi-GAN with a harmonic source louder or quieter, by frequency:
-`python -m hifigan.equalise RUN/weights.safetensors --gain 0:-3 2205:-0.6 11025:1 -o equalised.safetensors`.
+`python -m melforge.hifigan.equalise WEIGHTS --gain 0:-3 2205:-0.6 11025:1 -o equalised.safetensors`.
 
 The free spectrum (`hifigan/source_filter.py`) is what is not voice: breath, friction, and the roughness of
 what the network does not know. Its level is a bias of the last layer; the harmonic part stays as it is.
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
-    from common.cli import run_command
+    from melforge.common.cli import run_command
 
-    run_command("hifigan.equalise")
+    run_command("melforge.hifigan.equalise")
 
 import argparse
 import math
@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from common.cli.options import finite
-from common.cli.parser import Parser
-from common.errors import InputError
-from common.weights.published import read_checkpoint
-from common.weights.voices import rewrite_weights
-from hifigan.source_filter import MAPS
+from melforge.common.cli.options import finite
+from melforge.common.cli.parser import Parser
+from melforge.common.errors import InputError
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import rewrite_weights
+from melforge.hifigan.source_filter import MAPS
 
 BIAS = "conv_post.bias"
 FREE = 2  # which of the last layer's maps has the free spectrum's log magnitude
@@ -48,7 +48,7 @@ def equalised(bias: np.ndarray, points: Sequence[Point], sampling_rate: int) -> 
 
 
 def main() -> None:
-    parser = Parser(prog="python -m hifigan.equalise", description=__doc__)
+    parser = Parser(prog="python -m melforge.hifigan.equalise", description=__doc__)
     parser.add_argument("weights", type=Path, help="weights.safetensors of a training run")
     what = "points between which, in Hz and dB, the change is linear; beyond them it is constant"
     parser.add_argument("--gain", type=point, nargs="+", required=True, metavar="HZ:DB", help=what)

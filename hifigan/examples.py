@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from common.arrays import random_lengths
-from common.audio.denoiser import denoiser_examples
-from common.export.examples import ExampleInputs
-from common.stages import Stage
-from hifigan.config import HifiganConfig
+from melforge.common.arrays import random_lengths
+from melforge.common.audio.denoiser import denoiser_examples
+from melforge.common.export.examples import ExampleInputs
+from melforge.common.stages import Stage
+from melforge.hifigan.config import HifiganConfig
 
 
 def example_inputs(

@@ -1,6 +1,6 @@
-"""python -m hifigan.export_onnx: exports HiFi-GAN's stages to ONNX and checks them against PyTorch."""
+"""python -m melforge.hifigan.export_onnx: exports the stages to ONNX and checks them against PyTorch."""
 
-from common.cli import run_command
+from melforge.common.cli import run_command
 
 if __name__ == "__main__":
-    run_command("common.cli.export", model="hifigan")
+    run_command("melforge.common.cli.export", model="hifigan")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
-from common.arrays import Array, concatenate, to_device
-from common.audio.pitch import source_of
-from common.engines import Arrays, Run
-from common.speech import Controls
-from common.synthesis.stage_engines import StageEngines
-from common.synthesis.vocoder import Excerpts, Vocoder
-from common.weights.voices import ModelSource
-from hifigan.config import HifiganConfig, receptive_field
+from melforge.common.arrays import Array, concatenate, to_device
+from melforge.common.audio.pitch import source_of
+from melforge.common.engines import Arrays, Run
+from melforge.common.speech import Controls
+from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.synthesis.vocoder import Excerpts, Vocoder
+from melforge.common.weights.voices import ModelSource
+from melforge.hifigan.config import HifiganConfig, receptive_field
 
 
 class HifiganVocoder(Vocoder[HifiganConfig]):
@@ -21,7 +21,7 @@ class HifiganVocoder(Vocoder[HifiganConfig]):
         # Fewer frames take more time for their seams, more for what caches do not hold: upsampled ones.
         self.piece = 960 if source.config.source else 360
         if source.config.source and engines.on_kernels and engines.captures:
-            one_graph = importlib.import_module("common.synthesis.one_graph").OneGraph
+            one_graph = importlib.import_module("melforge.common.synthesis.one_graph").OneGraph
             self.one_graph = one_graph(self.generator, self._run)
 
     def excerpts(self, mel: Array, controls: Controls) -> Excerpts:

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
-from common.arrays import length_mask
-from hifigan.config import HifiganConfig
+from melforge.common.arrays import length_mask
+from melforge.hifigan.config import HifiganConfig
 
 LEAKY_SLOPE = 0.1
 # The published generators were trained with PyTorch's default slope before the last convolution.

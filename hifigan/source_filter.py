@@ -17,11 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.audio.fourier_network import WindowedFourier
-from common.audio.mel import OVERLAP
-from common.audio.pitch_network import PitchNetwork, centred
-from hifigan.config import HifiganConfig
-from hifigan.model import LEAKY_SLOPE, HifiganGenerator, ResBlock2, WeightNormed, keep, sample_mask
+from melforge.common.audio.fourier_network import WindowedFourier
+from melforge.common.audio.mel import OVERLAP
+from melforge.common.audio.pitch_network import PitchNetwork, centred
+from melforge.hifigan.config import HifiganConfig
+from melforge.hifigan.model import LEAKY_SLOPE, HifiganGenerator, ResBlock2, WeightNormed, keep, sample_mask
 
 LARGEST_LOG_MAGNITUDE = 5.0
 FIRST_LOG_MAGNITUDES = -4.0, -5.0  # of the filter and of the free spectrum before training

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from common.audio.denoiser import vocoder_plan, vocoder_stages
-from common.audio.pitch import pitch_stages
-from common.stages import Dim, Stage, TensorSpec
-from hifigan.config import HifiganConfig
+from melforge.common.audio.denoiser import vocoder_plan, vocoder_stages
+from melforge.common.audio.pitch import pitch_stages
+from melforge.common.stages import Dim, Stage, TensorSpec
+from melforge.hifigan.config import HifiganConfig
 
-SOURCE_FILTER = "hifigan.source_filter:SourceFilterGenerator"
+SOURCE_FILTER = "melforge.hifigan.source_filter:SourceFilterGenerator"
 
 
 def stages(config: HifiganConfig) -> tuple[Stage, ...]:
@@ -21,7 +21,7 @@ def stages(config: HifiganConfig) -> tuple[Stage, ...]:
     generator = Stage(
         model="hifigan",
         name="generator",
-        network="hifigan.model:HifiganGenerator",
+        network="melforge.hifigan.model:HifiganGenerator",
         method="generate",
         inputs=(TensorSpec("mel", "float32", (batch, config.n_mel_channels, mel)),),
         outputs=(TensorSpec("audio", "float32", (batch, samples)),),
@@ -57,9 +57,9 @@ def source_stages(config: HifiganConfig, batch: Dim, mel: Dim, samples: Dim) -> 
 
 PLAN = vocoder_plan(
     stages,
-    generator="trt_plugins.hifigan.engine:make_generator",
-    denoiser="common.engines.padded:CapturedNetwork",
+    generator="melforge.trt_plugins.hifigan.engine:make_generator",
+    denoiser="melforge.common.engines.padded:CapturedNetwork",
     layers=("conv_pre", "ups.*", "resblocks.*", "conv_post"),
     first="pitch",
-    first_engine="trt_plugins.pitch:make_pitch",
+    first_engine="melforge.trt_plugins.pitch:make_pitch",
 )

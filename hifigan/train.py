@@ -1,4 +1,4 @@
-"""Trains a HiFi-GAN generator: `python -m hifigan.train --corpus DIR --out DIR`.
+"""Trains a HiFi-GAN generator: `python -m melforge.hifigan.train --corpus DIR --out DIR`.
 
 The losses and the discriminators are training/vocoder.py's. `--mels` fine-tunes on predicted mels.
 
@@ -9,9 +9,9 @@ discriminators too.
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
-    from common.cli import run_command
+    from melforge.common.cli import run_command
 
-    run_command("hifigan.train")
+    run_command("melforge.hifigan.train")
 
 import argparse
 from dataclasses import MISSING, dataclass, fields
@@ -20,22 +20,22 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from common.audio.pitch import source_of
-from common.errors import InputError
-from common.training.corpus.batches import Segments
-from common.training.corpus.sources import SourcedSegments
-from common.training.loop import adamw, autocast, run_training
-from common.training.pitch import pitch_loss, pitch_weight
-from common.training.vocoder import (
+from melforge.common.audio.pitch import source_of
+from melforge.common.errors import InputError
+from melforge.common.training.corpus.batches import Segments
+from melforge.common.training.corpus.sources import SourcedSegments
+from melforge.common.training.loop import adamw, autocast, run_training
+from melforge.common.training.pitch import pitch_loss, pitch_weight
+from melforge.common.training.vocoder import (
     VocoderRecipe,
     VocoderTrainer,
     load_segments,
     set_gradients,
     vocoder_parser,
 )
-from common.weights.voices import ModelSource
-from hifigan.model import HifiganGenerator
-from hifigan.source_filter import SourceFilterGenerator, make_generator
+from melforge.common.weights.voices import ModelSource
+from melforge.hifigan.model import HifiganGenerator
+from melforge.hifigan.source_filter import SourceFilterGenerator, make_generator
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""python -m hifigan.verify_trt: compares HiFi-GAN on TensorRT (or ONNX Runtime) with PyTorch."""
+"""python -m melforge.hifigan.verify_trt: compares HiFi-GAN on TensorRT (or ONNX Runtime) with PyTorch."""
 
-from common.cli import run_command
+from melforge.common.cli import run_command
 
 if __name__ == "__main__":
-    run_command("common.cli.verify", model="hifigan")
+    run_command("melforge.common.cli.verify", model="hifigan")

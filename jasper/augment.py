@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.audio.mel import mel_basis
-from jasper.config import JasperConfig
-from jasper.features_network import JasperFeatures
+from melforge.common.audio.mel import mel_basis
+from melforge.jasper.config import JasperConfig
+from melforge.jasper.features_network import JasperFeatures
 
 LONGEST_ROOM = 0.5  # seconds of an echo
 WARPS = 31  # vocal-tract lengths in the table

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 import yaml
 
-from common.config.typed import build_section
-from common.errors import InputError
-from common.weights import checkpoint as weights
-from jasper.config import JasperConfig
-from jasper.model import Jasper
+from melforge.common.config.typed import build_section
+from melforge.common.errors import InputError
+from melforge.common.weights import checkpoint as weights
+from melforge.jasper.config import JasperConfig
+from melforge.jasper.model import Jasper
 
 # Names of the first generation, whose files hold further modules; and QuartzNet's of a block's convolutions.
 RENAMED = (

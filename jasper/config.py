@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
-from common.audio.contract import MelContract
-from common.config.typed import require_sizes
-from common.errors import InputError
+from melforge.common.audio.contract import MelContract
+from melforge.common.config.typed import require_sizes
+from melforge.common.errors import InputError
 
 ACTIVATIONS = ("relu", "hardtanh", "selu")
 NORMALISATIONS = ("per_feature", "all_features")

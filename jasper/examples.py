@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from common.arrays import length_mask, random_lengths
-from common.export.examples import ExampleInputs
-from common.stages import Stage
-from jasper.config import JasperConfig
+from melforge.common.arrays import length_mask, random_lengths
+from melforge.common.export.examples import ExampleInputs
+from melforge.common.stages import Stage
+from melforge.jasper.config import JasperConfig
 
 
 def example_inputs(

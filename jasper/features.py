@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from common.arrays import length_mask
-from common.audio.mel import mel_basis
-from common.noise import draw
-from jasper.config import DEVIATION_FLOOR, LOG_FLOOR, JasperConfig
+from melforge.common.arrays import length_mask
+from melforge.common.audio.mel import mel_basis
+from melforge.common.noise import draw
+from melforge.jasper.config import DEVIATION_FLOOR, LOG_FLOOR, JasperConfig
 
 NOISE_STEP = 1 << 17  # samples: dither is drawn for so many, and kept
 

@@ -1,4 +1,4 @@
-"""Jasper's features as the network of a stage, without weights; `jasper.features` says what it computes."""
+"""Jasper's features as a stage's network, without weights; see `melforge.jasper.features`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from common.arrays import length_mask
-from common.audio.mel import mel_basis
-from jasper.config import DEVIATION_FLOOR, LOG_FLOOR, JasperConfig
-from jasper.features import symmetric_window
+from melforge.common.arrays import length_mask
+from melforge.common.audio.mel import mel_basis
+from melforge.jasper.config import DEVIATION_FLOOR, LOG_FLOOR, JasperConfig
+from melforge.jasper.features import symmetric_window
 
 
 class JasperFeatures(nn.Module):
@@ -19,7 +19,7 @@ class JasperFeatures(nn.Module):
 
     A window's Fourier transform of N = P * Q points is done as transforms of P and of Q points with a
     rotation in between, which takes tables of some kilobytes in a graph instead of a megabyte; see
-    `common.audio.denoiser_network`. The rows of its spectrum that are mirror images of others are left out.
+    `melforge.common.audio.denoiser_network`. Mirror images in its spectrum are left out.
     """
 
     def __init__(self, config: JasperConfig) -> None:

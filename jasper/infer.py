@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from common.arrays import Array, pad_rows, to_device
-from common.engines import MEL_STEP
-from common.recognition.recogniser import Features, Heard, Recogniser, heard_of
-from common.synthesis.stage_engines import StageEngines
-from common.weights.voices import ModelSource
-from jasper.config import JasperConfig
-from jasper.features import put_dithered
-from jasper.stages import PLAN
+from melforge.common.arrays import Array, pad_rows, to_device
+from melforge.common.engines import MEL_STEP
+from melforge.common.recognition.recogniser import Features, Heard, Recogniser, heard_of
+from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.weights.voices import ModelSource
+from melforge.jasper.config import JasperConfig
+from melforge.jasper.features import put_dithered
+from melforge.jasper.stages import PLAN
 
 if TYPE_CHECKING:
-    from common.recognition.one_graph import OneGraph
+    from melforge.common.recognition.one_graph import OneGraph
 
 
 class JasperRecogniser(Recogniser[JasperConfig]):
@@ -69,7 +69,7 @@ class JasperRecogniser(Recogniser[JasperConfig]):
         fitting = all(one.can_be_captured and not one.buckets for one in stages)
         if not (self.masked and self.engines.captures and fitting):
             return None
-        from common.recognition.one_graph import OneGraph
+        from melforge.common.recognition.one_graph import OneGraph
 
         return OneGraph(*stages)
 

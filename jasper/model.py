@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.arrays import length_mask
-from jasper.config import Block, JasperConfig, residual_inputs
+from melforge.common.arrays import length_mask
+from melforge.jasper.config import Block, JasperConfig, residual_inputs
 
 BATCH_NORM_EPS = 1e-3
 ACTIVATIONS = {"relu": nn.ReLU, "hardtanh": lambda: nn.Hardtanh(0.0, 20.0), "selu": nn.SELU}

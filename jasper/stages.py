@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from common.stages import Dim, Stage, StagePlan, TensorSpec
-from jasper.config import JasperConfig
+from melforge.common.stages import Dim, Stage, StagePlan, TensorSpec
+from melforge.jasper.config import JasperConfig
 
-NETWORK, FEATURES = "jasper.model:Jasper", "jasper.features_network:JasperFeatures"
-CAPTURED = "common.engines.padded:CapturedNetwork"
+NETWORK, FEATURES = "melforge.jasper.model:Jasper", "melforge.jasper.features_network:JasperFeatures"
+CAPTURED = "melforge.common.engines.padded:CapturedNetwork"
 # Kernels of training, each in the place of a function here, and whether they can be made on this machine.
 TRAINING_KERNELS = {
-    "depthwise": "trt_plugins.jasper.training:depthwise",
-    "torch_norms": "trt_plugins.jasper.training:kernel_norms",
-    "read_at_speeds": "trt_plugins.jasper.training:read_at_speeds",
+    "depthwise": "melforge.trt_plugins.jasper.training:depthwise",
+    "torch_norms": "melforge.trt_plugins.jasper.training:kernel_norms",
+    "read_at_speeds": "melforge.trt_plugins.jasper.training:read_at_speeds",
 }
-CAN_MAKE_KERNELS = "trt_plugins.noise:can_draw"
+CAN_MAKE_KERNELS = "melforge.trt_plugins.noise:can_draw"
 BATCH = Dim("batch", 1, 1, 32)
 MEL = Dim("mel", 16, 704, 4096)  # frames of features
 
@@ -49,7 +49,7 @@ def stages(config: JasperConfig) -> tuple[Stage, ...]:
     )
     greedy = Stage(
         name="decoder",
-        network="jasper.model:GreedyDecoder",
+        network="melforge.jasper.model:GreedyDecoder",
         method="decode",
         inputs=(log_probs, lengths),
         outputs=(labels, scores),
@@ -72,8 +72,8 @@ PLAN = StagePlan(
     },
     default="masked",
     kernels={
-        "masked_features": "trt_plugins.jasper.features:Features",
-        "masked_encoder": "trt_plugins.jasper.encoder:Encoder",
+        "masked_features": "melforge.trt_plugins.jasper.features:Features",
+        "masked_encoder": "melforge.trt_plugins.jasper.encoder:Encoder",
         "decoder": CAPTURED,
     },
     on_cuda="masked",

@@ -1,13 +1,13 @@
-"""Trains Jasper: `python -m jasper.train --hparam hparams/jasper/train.yaml --corpus DIR --out DIR`.
+"""Trains Jasper: `python -m melforge.jasper.train --hparam hparams/jasper/train.yaml --corpus DIR --out DIR`.
 
 Recordings stay in the GPU's memory; augmentation and features are computed there. A step is two CUDA graphs:
 PyTorch's CTC loss, which takes lengths from the host, runs between them.
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
-    from common.cli import run_command
+    from melforge.common.cli import run_command
 
-    run_command("jasper.train")
+    run_command("melforge.jasper.train")
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping
@@ -19,10 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.errors import InputError
-from common.recognition.transcript import error_rate, greedy_text, reference_words
-from common.training.corpus.recordings import Recordings, load_recordings
-from common.training.loop import (
+from melforge.common.errors import InputError
+from melforge.common.recognition.transcript import error_rate, greedy_text, reference_words
+from melforge.common.training.corpus.recordings import Recordings, load_recordings
+from melforge.common.training.loop import (
     GraphedSteps,
     Recipe,
     Trainer,
@@ -32,11 +32,17 @@ from common.training.loop import (
     run_training,
     start,
 )
-from jasper.augment import Augmentation, augmented_features, clean_features, read_at_speeds, warped_bases
-from jasper.config import JasperConfig
-from jasper.features_network import JasperFeatures
-from jasper.model import Jasper
-from jasper.training_forward import kernel_or, training_encoder
+from melforge.jasper.augment import (
+    Augmentation,
+    augmented_features,
+    clean_features,
+    read_at_speeds,
+    warped_bases,
+)
+from melforge.jasper.config import JasperConfig
+from melforge.jasper.features_network import JasperFeatures
+from melforge.jasper.model import Jasper
+from melforge.jasper.training_forward import kernel_or, training_encoder
 
 HELD_OUT = 100  # recordings that are looked at; so many are held out where no folder "val" says which
 VALIDATION_BATCH = 16

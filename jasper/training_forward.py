@@ -15,11 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.arrays import length_mask
-from common.registry import load_attribute
-from jasper.config import Block, JasperConfig
-from jasper.model import Jasper, JasperBlock, JasperEncoder, Mask
-from jasper.stages import CAN_MAKE_KERNELS, TRAINING_KERNELS
+from melforge.common.arrays import length_mask
+from melforge.common.registry import load_attribute
+from melforge.jasper.config import Block, JasperConfig
+from melforge.jasper.model import Jasper, JasperBlock, JasperEncoder, Mask
+from melforge.jasper.stages import CAN_MAKE_KERNELS, TRAINING_KERNELS
 
 OUTPUTS = 64  # of a window
 SPAN_STEP = 8  # a window's inputs are a multiple of this, as matrix products need them

@@ -3,19 +3,25 @@
 audio = melforge.TextToSpeech.load().speak("Hello.")
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from common.runner import Audio, Controls, TextToSpeech
+    from melforge.common.runner import Audio, Controls, TextToSpeech
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = ["Audio", "Controls", "TextToSpeech", "__version__"]
+
+# In a checkout `melforge.common` is the folder `common` beside this one, as setup.py maps it. So it is found
+# where nothing is installed too, and never in another checkout.
+if (_root := Path(__file__).resolve().parents[1]).joinpath("setup.py").exists():
+    __path__.append(str(_root))
 
 
 def __getattr__(name: str) -> object:
     """Imports what is asked for: `import melforge` alone takes no time."""
     if name not in __all__:
         raise AttributeError(f"module 'melforge' has no attribute {name!r}")
-    from common import runner
+    from melforge.common import runner
 
     return getattr(runner, name)

@@ -5,42 +5,57 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from common.cli import fail, run_command
-from common.errors import unknown
 from melforge import __version__
+from melforge.common.cli import fail, run_command
+from melforge.common.errors import unknown
 
 VOICE_COMMANDS = {
-    "prepare": ("common.training.corpus.from_recordings", "make a corpus of recordings, and check them"),
-    "train": ("common.training.fine_tune", "go on training a voice's models on a corpus"),
-    "make": ("common.training.voice", "make a voice of training runs, or of published weights"),
-    "check": ("common.training.check_voice", "check a voice, or the corpus that one is trained on"),
+    "prepare": (
+        "melforge.common.training.corpus.from_recordings",
+        "make a corpus of recordings, and check them",
+    ),
+    "train": ("melforge.common.training.fine_tune", "go on training a voice's models on a corpus"),
+    "make": ("melforge.common.training.voice", "make a voice of training runs, or of published weights"),
+    "check": ("melforge.common.training.check_voice", "check a voice, or the corpus that one is trained on"),
 }
 # Of each command its module, or the commands behind its name, and a line about it.
 COMMANDS: dict[str, tuple[Any, str]] = {
-    "speak": ("common.cli.speak", "speak text to sound files or standard output"),
-    "serve": ("common.cli.serve", "serve speech over HTTP, as OpenAI's audio API"),
-    "say": ("common.cli.say", "have a server speak: play it, or write it to a file"),
-    "triton": ("common.cli.triton", "write a model repository for NVIDIA's Triton Inference Server"),
-    "triton-client": ("common.cli.triton_client", "have the models in a Triton Inference Server speak"),
-    "list": ("common.cli.list", "list voices, models, backends and what is exported or built"),
-    "benchmark": ("common.cli.benchmark", "measure speed and memory on this machine"),
-    "benchmark-server": ("common.cli.benchmark_server", "measure a server under load"),
-    "benchmark-recogniser": ("common.cli.benchmark_recogniser", "measure a recogniser on this machine"),
-    "benchmark-triton": ("common.cli.benchmark_triton", "measure a Triton Inference Server under load"),
-    "verify": ("common.cli.verify", "compare a backend with PyTorch, layer by layer"),
-    "export": ("common.cli.export", "export models to ONNX and check the graphs"),
-    "build": ("common.cli.build", "build TensorRT engines"),
-    "buckets": ("common.cli.buckets", "propose the lengths of engines for texts"),
+    "speak": ("melforge.common.cli.speak", "speak text to sound files or standard output"),
+    "serve": ("melforge.common.cli.serve", "serve speech over HTTP, as OpenAI's audio API"),
+    "say": ("melforge.common.cli.say", "have a server speak: play it, or write it to a file"),
+    "triton": ("melforge.common.cli.triton", "write a model repository for NVIDIA's Triton Inference Server"),
+    "triton-client": (
+        "melforge.common.cli.triton_client",
+        "have the models in a Triton Inference Server speak",
+    ),
+    "list": ("melforge.common.cli.list", "list voices, models, backends and what is exported or built"),
+    "benchmark": ("melforge.common.cli.benchmark", "measure speed and memory on this machine"),
+    "benchmark-server": ("melforge.common.cli.benchmark_server", "measure a server under load"),
+    "benchmark-recogniser": (
+        "melforge.common.cli.benchmark_recogniser",
+        "measure a recogniser on this machine",
+    ),
+    "benchmark-triton": (
+        "melforge.common.cli.benchmark_triton",
+        "measure a Triton Inference Server under load",
+    ),
+    "verify": ("melforge.common.cli.verify", "compare a backend with PyTorch, layer by layer"),
+    "export": ("melforge.common.cli.export", "export models to ONNX and check the graphs"),
+    "build": ("melforge.common.cli.build", "build TensorRT engines"),
+    "buckets": ("melforge.common.cli.buckets", "propose the lengths of engines for texts"),
     "voice": (VOICE_COMMANDS, "make a voice: of recordings, of training runs, or of published weights"),
     "transcribe": (
-        "common.cli.transcribe",
+        "melforge.common.cli.transcribe",
         "write down what is said in sound files, with times and error rates",
     ),
-    "check-corpus": ("common.cli.check_corpus", "list recordings whose audio and text differ"),
-    "ear": ("common.training.ear", "make an ear of trained or published weights"),
-    "copy-synthesis": ("common.cli.copy_synthesis", "send the mels of sound files through a vocoder"),
-    "prepare-corpus": ("common.training.corpus.prepare", "make a corpus to train on"),
-    "check-gpu": ("common.cli.check_gpu", "check TensorRT on this machine's GPU against PyTorch"),
+    "check-corpus": ("melforge.common.cli.check_corpus", "list recordings whose audio and text differ"),
+    "ear": ("melforge.common.training.ear", "make an ear of trained or published weights"),
+    "copy-synthesis": (
+        "melforge.common.cli.copy_synthesis",
+        "send the mels of sound files through a vocoder",
+    ),
+    "prepare-corpus": ("melforge.common.training.corpus.prepare", "make a corpus to train on"),
+    "check-gpu": ("melforge.common.cli.check_gpu", "check TensorRT on this machine's GPU against PyTorch"),
 }
 
 

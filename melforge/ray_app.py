@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from common.cli.serve import application
+from melforge.common.cli.serve import application
 
 
 def build(args: dict[str, Any]) -> Any:

@@ -5,6 +5,6 @@ from pathlib import Path
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from common.cli import run_command
+    from melforge.common.cli import run_command
 
-    run_command("common.cli.benchmark_triton")
+    run_command("melforge.common.cli.benchmark_triton")

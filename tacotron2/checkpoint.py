@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from common.errors import InputError
-from common.weights import checkpoint as weights
-from tacotron2.config import Tacotron2Config
-from tacotron2.model import Tacotron2
+from melforge.common.errors import InputError
+from melforge.common.weights import checkpoint as weights
+from melforge.tacotron2.config import Tacotron2Config
+from melforge.tacotron2.model import Tacotron2
 
 ADVICE = ".\nGive the file of an acoustic model, as training saved it."
 

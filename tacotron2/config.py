@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from common.config.typed import require_sizes
-from common.errors import InputError
+from melforge.common.config.typed import require_sizes
+from melforge.common.errors import InputError
 
 PRENET_LAYERS = 2
 PRENET_DROPOUT = 0.5

@@ -8,12 +8,21 @@ from typing import Protocol
 
 import numpy as np
 
-from common.arrays import Array, concatenate, contiguous, pad_to, read_later, stack, to_device, to_numpy
-from common.engines import TEXT_STEP, Engine
-from common.noise import Draw, draw
-from common.synthesis.driver import bucket_for
-from tacotron2.config import GRAPH_STEPS, PRENET_LAYERS, STOP_CHECK_STEPS, Tacotron2Config
-from tacotron2.state import state_tensors
+from melforge.common.arrays import (
+    Array,
+    concatenate,
+    contiguous,
+    pad_to,
+    read_later,
+    stack,
+    to_device,
+    to_numpy,
+)
+from melforge.common.engines import TEXT_STEP, Engine
+from melforge.common.noise import Draw, draw
+from melforge.common.synthesis.driver import bucket_for
+from melforge.tacotron2.config import GRAPH_STEPS, PRENET_LAYERS, STOP_CHECK_STEPS, Tacotron2Config
+from melforge.tacotron2.state import state_tensors
 
 # Steps for which the stepwise form draws noise at a time; a multiple of the steps between its checks.
 NOISE_BLOCK = 64

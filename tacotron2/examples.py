@@ -4,15 +4,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from common.arrays import length_mask, random_lengths
-from common.engines.backends import make_engine
-from common.export.examples import ExampleInputs
-from common.stages import Stage
-from common.weights.voices import ModelSource
-from tacotron2.config import PRENET_DROPOUT, PRENET_LAYERS, Tacotron2Config
-from tacotron2.decode import sigmoid
-from tacotron2.stages import stages
-from tacotron2.state import state_tensors
+from melforge.common.arrays import length_mask, random_lengths
+from melforge.common.engines.backends import make_engine
+from melforge.common.export.examples import ExampleInputs
+from melforge.common.stages import Stage
+from melforge.common.weights.voices import ModelSource
+from melforge.tacotron2.config import PRENET_DROPOUT, PRENET_LAYERS, Tacotron2Config
+from melforge.tacotron2.decode import sigmoid
+from melforge.tacotron2.stages import stages
+from melforge.tacotron2.state import state_tensors
 
 # Between gate logits: far above what rounding moves them by.
 SMALLEST_GAP = 1e-4

@@ -10,10 +10,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from common.export import to_onnx
-from common.stages import Stage, TensorSpec, stages_of
-from tacotron2.config import Tacotron2Config
-from tacotron2.state import state_tensors
+from melforge.common.export import to_onnx
+from melforge.common.stages import Stage, TensorSpec, stages_of
+from melforge.tacotron2.config import Tacotron2Config
+from melforge.tacotron2.state import state_tensors
 
 COUNTED = ("made", "steps", "going")  # loop-carried values besides the decoder's state
 

@@ -6,19 +6,19 @@ from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 
-from common.arrays import Array, concatenate, to_device
-from common.audio.sharpness import sharpen
-from common.config.deployment import Bucket
-from common.errors import InputError
-from common.speech import AcousticOutput, Controls
-from common.synthesis.acoustic import AcousticModel
-from common.synthesis.driver import WarmUp
-from common.synthesis.stage_engines import StageEngines
-from common.weights.voices import ModelSource
-from tacotron2.attention import attention_problem
-from tacotron2.config import PRENET_DROPOUT, Tacotron2Config
-from tacotron2.decode import Decoded, NoNoise, SeededNoise, decode
-from tacotron2.stages import longest_steps
+from melforge.common.arrays import Array, concatenate, to_device
+from melforge.common.audio.sharpness import sharpen
+from melforge.common.config.deployment import Bucket
+from melforge.common.errors import InputError
+from melforge.common.speech import AcousticOutput, Controls
+from melforge.common.synthesis.acoustic import AcousticModel
+from melforge.common.synthesis.driver import WarmUp
+from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.weights.voices import ModelSource
+from melforge.tacotron2.attention import attention_problem
+from melforge.tacotron2.config import PRENET_DROPOUT, Tacotron2Config
+from melforge.tacotron2.decode import Decoded, NoNoise, SeededNoise, decode
+from melforge.tacotron2.stages import longest_steps
 
 WARM_UP_STEPS = 64  # more than are captured together
 

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.arrays import length_mask
-from tacotron2.config import PRENET_DROPOUT, PRENET_LAYERS, STOP_CHECK_STEPS, Tacotron2Config
+from melforge.common.arrays import length_mask
+from melforge.tacotron2.config import PRENET_DROPOUT, PRENET_LAYERS, STOP_CHECK_STEPS, Tacotron2Config
 
 # The attention score of padded symbols: far below any score, but within the range of float16.
 MASKED_SCORE = -6e4

@@ -1,17 +1,17 @@
 """Writes a trained Tacotron 2's mels of a whole corpus, for a vocoder to be fine-tuned on:
-`python -m tacotron2.predict_mels --weights RUN/weights.safetensors --corpus DIR --out mels.npy`.
+`python -m melforge.tacotron2.predict_mels --weights RUN/weights.safetensors --corpus DIR --out mels.npy`.
 
 Every step sees the corpus's own frame before it, so that each mel stays in time with its audio; the prenet's
 dropout is on, as in speaking.
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
-    from common.cli import run_command
+    from melforge.common.cli import run_command
 
-    run_command("tacotron2.predict_mels")
+    run_command("melforge.tacotron2.predict_mels")
 
-from common.training.corpus import predict
-from tacotron2.train import teach
+from melforge.common.training.corpus import predict
+from melforge.tacotron2.train import teach
 
 
 def main() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from common.engines import TEXT_STEP
-from common.stages import Dim, Stage, StagePlan, TensorSpec
-from tacotron2.config import PRENET_LAYERS, Tacotron2Config
-from tacotron2.state import BATCH, TEXT, state_tensors
+from melforge.common.engines import TEXT_STEP
+from melforge.common.stages import Dim, Stage, StagePlan, TensorSpec
+from melforge.tacotron2.config import PRENET_LAYERS, Tacotron2Config
+from melforge.tacotron2.state import BATCH, TEXT, state_tensors
 
 LONGEST_LOOP = 2000
 # What the decoder's steps make of each other: where to look, what was said, and when to stop. Other products
@@ -52,11 +52,15 @@ def stages(config: Tacotron2Config) -> tuple[Stage, ...]:
         TensorSpec("alignment", "float32", (BATCH, made, TEXT)),
         TensorSpec("stopped", "bool", (BATCH,)),
     )
-    stage = partial(Stage, "tacotron2", network="tacotron2.model:Tacotron2")
+    stage = partial(Stage, "tacotron2", network="melforge.tacotron2.model:Tacotron2")
     decoder = partial(stage, small_steps=True, float32_layers=FLOAT32_LAYERS, rtx_text_step=TEXT_STEP)
     symbols = TensorSpec("symbols", "int64", (BATCH, TEXT))
     step_inputs = memory, processed, lengths, *state, step_noise, dropout
-    loop = {"inputs": loop_inputs, "outputs": loop_outputs, "graph": "tacotron2.export_loop:loop_graph"}
+    loop = {
+        "inputs": loop_inputs,
+        "outputs": loop_outputs,
+        "graph": "melforge.tacotron2.export_loop:loop_graph",
+    }
     gate, refined = TensorSpec("gate", "float32", (BATCH,)), TensorSpec("refined", "float32", mel.dims)
     masked = (lengths,) if config.mask_text_padding else ()
     return (
@@ -73,9 +77,9 @@ PLAN = StagePlan(
     default="loop",
     on_trt="steps",  # on a GPU a loop inside an engine takes twice as long a step
     kernels={
-        "encoder": "trt_plugins.tacotron2_encoder:Encoder",
-        "decoder_loop": "trt_plugins.tacotron2_decoder.engine:DecoderLoop",
-        "postnet": "common.engines.padded:CapturedNetwork",
+        "encoder": "melforge.trt_plugins.tacotron2_encoder:Encoder",
+        "decoder_loop": "melforge.trt_plugins.tacotron2_decoder.engine:DecoderLoop",
+        "postnet": "melforge.common.engines.padded:CapturedNetwork",
     },
     on_cuda="loop",
     layers=("embedding", "encoder*", "decoder*", "postnet*"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from common.stages import Dim, TensorSpec
-from tacotron2.config import Tacotron2Config
+from melforge.common.stages import Dim, TensorSpec
+from melforge.tacotron2.config import Tacotron2Config
 
 BATCH = Dim("batch", 1, 1, 32)
 TEXT = Dim("text", 1, 128, 512)

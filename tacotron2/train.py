@@ -1,4 +1,4 @@
-"""Trains Tacotron 2: `python -m tacotron2.train --corpus DIR --out DIR`.
+"""Trains Tacotron 2: `python -m melforge.tacotron2.train --corpus DIR --out DIR`.
 
 The corpus's forced alignment supervises the attention (a cross entropy besides the mel losses), so that it
 converges within minutes. All decoder steps of a batch are in one CUDA graph. With every log line
@@ -7,9 +7,9 @@ With `--mels` the targets are another model's mels of the corpus (FastPitch's: i
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
-    from common.cli import run_command
+    from melforge.common.cli import run_command
 
-    run_command("tacotron2.train")
+    run_command("melforge.tacotron2.train")
 
 import argparse
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.arrays import length_mask
-from common.training.acoustic import (
+from melforge.common.arrays import length_mask
+from melforge.common.training.acoustic import (
     AcousticRecipe,
     AcousticTrainer,
     Losses,
@@ -27,11 +27,11 @@ from common.training.acoustic import (
     masked_mean,
     mels_option,
 )
-from common.training.corpus.batches import Bucket, Utterances
-from common.training.log import save_alignment_picture
-from common.training.loop import recipe_parser, run_training
-from tacotron2.config import Tacotron2Config
-from tacotron2.model import PRENET_LAYERS, Prediction, Tacotron2
+from melforge.common.training.corpus.batches import Bucket, Utterances
+from melforge.common.training.log import save_alignment_picture
+from melforge.common.training.loop import recipe_parser, run_training
+from melforge.tacotron2.config import Tacotron2Config
+from melforge.tacotron2.model import PRENET_LAYERS, Prediction, Tacotron2
 
 SILENCE = -11.5  # log mel behind an utterance's end, the decoder's input while it learns to stop
 STEPS_AFTER_END = 4  # with the gate's target at stop

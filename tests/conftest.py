@@ -22,7 +22,7 @@ os.environ["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
 import numpy as np
 import pytest
 
-from common.files import write_bytes
+from melforge.common.files import write_bytes
 
 SYMBOL_FRAMES = 3.0
 
@@ -43,7 +43,7 @@ def has_two_gpus() -> bool:
 
 
 def has_tensorrt(portable: bool = False) -> bool:
-    from common.engines.tensorrt.api import load_tensorrt
+    from melforge.common.engines.tensorrt.api import load_tensorrt
 
     try:
         return load_tensorrt().portable or not portable
@@ -107,8 +107,8 @@ def has_manifests() -> bool:
 
 def has_the_exporter() -> bool:
     """Whether graphs come out as those that are packed."""
-    from common.export.pack import versions
-    from common.export.packed import MADE_WITH
+    from melforge.common.export.pack import versions
+    from melforge.common.export.packed import MADE_WITH
 
     return json.loads(MADE_WITH.read_text()) == versions()
 
@@ -189,10 +189,10 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 @pytest.fixture(scope="session", autouse=True)
 def exported_once(tmp_path_factory):
     """A graph is exported once in a run, by whichever process needs it first: an export takes seconds."""
-    if "common.export.to_onnx" not in sys.modules:  # no test that was collected exports
+    if "melforge.common.export.to_onnx" not in sys.modules:  # no test that was collected exports
         yield
         return
-    from common.export.to_onnx import OPSET, export_stage
+    from melforge.common.export.to_onnx import OPSET, export_stage
 
     folder = tmp_path_factory.getbasetemp()
     folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "exported"
@@ -206,8 +206,8 @@ def exported_once(tmp_path_factory):
         return pickle.loads(file.read_bytes())
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("common.export.to_onnx.export_stage", exported)
-        patch.setattr("common.verify.graphs.export_stage", exported)
+        patch.setattr("melforge.common.export.to_onnx.export_stage", exported)
+        patch.setattr("melforge.common.verify.graphs.export_stage", exported)
         yield
 
 
@@ -237,7 +237,7 @@ def save_trained(path: Path, network, config, **info) -> Path:
     """Weights as a training run writes them."""
     from safetensors.torch import save_file
 
-    from common.audio.contract import MelContract
+    from melforge.common.audio.contract import MelContract
 
     path.parent.mkdir(parents=True, exist_ok=True)
     metadata = {
@@ -252,8 +252,8 @@ def save_trained(path: Path, network, config, **info) -> Path:
 def tiny_fastpitch(seed: int = 0):
     import torch
 
-    from fastpitch.config import FastPitchConfig
-    from fastpitch.model import FastPitch
+    from melforge.fastpitch.config import FastPitchConfig
+    from melforge.fastpitch.model import FastPitch
 
     torch.manual_seed(seed)
     config = FastPitchConfig(
@@ -290,8 +290,8 @@ def tiny_fastpitch(seed: int = 0):
 def tiny_fastspeech(seed: int = 0):
     import torch
 
-    from fastspeech.config import FastSpeechConfig
-    from fastspeech.model import FastSpeech
+    from melforge.fastspeech.config import FastSpeechConfig
+    from melforge.fastspeech.model import FastSpeech
 
     torch.manual_seed(seed)
     config = FastSpeechConfig(
@@ -317,8 +317,8 @@ def tiny_fastspeech(seed: int = 0):
 def tiny_hifigan(seed: int = 0):
     import torch
 
-    from hifigan.config import HifiganConfig
-    from hifigan.model import HifiganGenerator
+    from melforge.hifigan.config import HifiganConfig
+    from melforge.hifigan.model import HifiganGenerator
 
     torch.manual_seed(seed)
     config = HifiganConfig(
@@ -340,8 +340,8 @@ def tiny_source_filter(seed: int = 0):
     """HiFi-GAN with a harmonic source."""
     import torch
 
-    from hifigan.config import HifiganConfig
-    from hifigan.source_filter import SourceFilterGenerator
+    from melforge.hifigan.config import HifiganConfig
+    from melforge.hifigan.source_filter import SourceFilterGenerator
 
     torch.manual_seed(seed)
     config = HifiganConfig(
@@ -367,8 +367,8 @@ def tiny_tacotron2(seed: int = 0, gate_bias: float = 0.0):
     """Its attention is spread over the whole text. With a bias of 0 the gate ends it for some seeds only."""
     import torch
 
-    from tacotron2.config import Tacotron2Config
-    from tacotron2.model import Tacotron2
+    from melforge.tacotron2.config import Tacotron2Config
+    from melforge.tacotron2.model import Tacotron2
 
     torch.manual_seed(seed)
     config = Tacotron2Config(
@@ -405,8 +405,8 @@ def tiny_tacotron2(seed: int = 0, gate_bias: float = 0.0):
 def tiny_waveglow(seed: int = 0):
     import torch
 
-    from waveglow.config import WaveglowConfig
-    from waveglow.model import Waveglow
+    from melforge.waveglow.config import WaveglowConfig
+    from melforge.waveglow.model import Waveglow
 
     torch.manual_seed(seed)
     config = WaveglowConfig(
@@ -452,9 +452,9 @@ def voice_with_source(trained, tmp_path_factory) -> Path:
 
 
 def write_tiny_voice(folder: Path, weights: Iterable[Path]) -> Path:
-    from common.export import to_onnx
-    from common.training.voice import write_voice
-    from common.weights.published import read_checkpoint
+    from melforge.common.export import to_onnx
+    from melforge.common.training.voice import write_voice
+    from melforge.common.weights.published import read_checkpoint
 
     sources = [read_checkpoint(path) for path in weights]
     stages = [(stage, source.config) for source in sources for stage in to_onnx.source_stages(source)]
@@ -475,14 +475,14 @@ def check_at_small_sizes(patch: pytest.MonkeyPatch) -> None:
         {"batch": 3, "text": 30, "mel": 70, "samples": 8960},
     ]
     patch.setattr(
-        "common.export.to_onnx.check_sizes",
+        "melforge.common.export.to_onnx.check_sizes",
         lambda stage: [{name: size[name] for name in stage.dynamic_dims} for size in sizes],
     )
 
 
 @pytest.fixture(scope="session")
 def tts(tiny_voice):
-    from common.runner import TextToSpeech
+    from melforge.common.runner import TextToSpeech
 
     return TextToSpeech.load(voice=tiny_voice, device="cpu")
 
@@ -496,12 +496,12 @@ def voice_copy(tiny_voice, tmp_path) -> Path:
 @pytest.fixture(scope="session")
 def small_ear(tmp_path_factory) -> Path:
     """The recogniser of the goldens, whose weights are random, as an ear."""
-    from common.training.ear import write_ear
-    from common.weights.published import read_checkpoint
+    from melforge.common.training.ear import write_ear
+    from melforge.common.weights.published import read_checkpoint
 
     folder = tmp_path_factory.mktemp("ears") / "small"
     checkpoint = Path(__file__).parent / "golden" / "jasper" / "checkpoint.pt"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("common.export.to_onnx.check_sizes", lambda stage: [])
+        patch.setattr("melforge.common.export.to_onnx.check_sizes", lambda stage: [])
         write_ear(folder, read_checkpoint(checkpoint), {"language": "en", "licence": "test"})
     return folder

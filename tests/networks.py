@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from common.weights.checkpoint import Checkpoint
+from melforge.common.weights.checkpoint import Checkpoint
 
 NETWORKS = {
     "tacotron2": ("Tacotron2", {}),

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from common.text.english.pronounce import read
-from common.text.frontends import get_frontend
-from common.training.english.dictionary import edit_distance
+from melforge.common.text.english.pronounce import read
+from melforge.common.text.frontends import get_frontend
+from melforge.common.training.english.dictionary import edit_distance
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "tests" / "data" / "reading"

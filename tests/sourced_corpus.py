@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from common.training.corpus.dataset import HOP, RATE, Labels, save_labels
-from common.training.corpus.sources import SOURCES, UNVOICED, Source
+from melforge.common.training.corpus.dataset import HOP, RATE, Labels, save_labels
+from melforge.common.training.corpus.sources import SOURCES, UNVOICED, Source
 
 HARMONICS = 12
 FRAMES = (40, 23, 31, 45, 28, 36, 20, 41)  # of its utterances

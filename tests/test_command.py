@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import melforge
-from common.cli import run as run_module
-from common.errors import InputError, counted, with_article
 from melforge import __main__ as command
 from melforge.__main__ import COMMANDS, VOICE_COMMANDS
+from melforge.common.cli import run as run_module
+from melforge.common.errors import InputError, counted, with_article
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
@@ -27,7 +27,7 @@ def python(*words: object, cwd: Path = ROOT) -> subprocess.CompletedProcess:
 
 def test_the_public_names_come_without_torch():
     code = (
-        "import sys, melforge; assert not {'numpy', 'common.runner'} & set(sys.modules)\n"
+        "import sys, melforge; assert not {'numpy', 'melforge.common.runner'} & set(sys.modules)\n"
         "from melforge import Audio, Controls, TextToSpeech, __version__; assert 'torch' not in sys.modules\n"
         "print(Controls(pace=2).pace, TextToSpeech.__name__, Audio.__name__, __version__)"
     )
@@ -58,7 +58,10 @@ def test_a_short_command_begins_no_threads_of_a_blas(own, used, monkeypatch):
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     if own:
         monkeypatch.setenv("OPENBLAS_NUM_THREADS", own)
-    code = "import os, common.cli as cli; cli.prepare_short(); print(os.environ['OPENBLAS_NUM_THREADS'])"
+    code = (
+        "import os; from melforge.common.cli import prepare_short\n"
+        "prepare_short(); print(os.environ['OPENBLAS_NUM_THREADS'])"
+    )
     result = python("-c", code)
     assert result.stdout.split() == [used], result.stderr
 

@@ -5,17 +5,19 @@ Every import counts: inside functions, for type checking, by `importlib` and as 
 
 import ast
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from melforge.common.registry import names
+
 ROOT = Path(__file__).resolve().parents[1]
-ACOUSTIC, VOCODERS = ("fastpitch", "fastspeech", "tacotron2"), ("hifigan", "waveglow")
-RECOGNISERS = ("jasper",)
-MODELS = (*ACOUSTIC, *VOCODERS, *RECOGNISERS)
-# From the ground up: a row may import its own rooms and the rows above it. docs/architecture.md
-# has a sentence on each.
+MODELS = tuple(names())
+INSTALLED = runpy.run_path(str(ROOT / "setup.py"))["package_folders"](ROOT)
+# From the ground up, each without its "melforge.": a row may import its own rooms and the rows above it.
+# docs/architecture.md has a sentence on each.
 LADDER = (
     ("common.errors",),
     ("common.files", "common.arrays", "common.noise"),
@@ -45,7 +47,7 @@ LADDER = (
 GROUND = (*LADDER[0], *LADDER[1])
 FLOORS = {room: floor for floor, row in enumerate(LADDER) for room in row}
 PACKAGES = tuple(sorted({room.partition(".")[0] for room in FLOORS}))
-DOTTED = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.\w+)*(?::\w+)?")
+DOTTED = re.compile(r"melforge(?:\.\w+)+(?::\w+)?")
 # Tables that are there to name what is above: models by their parts, and a model's kernels.
 REGISTRY = "common.registry"
 ROOMS = (
@@ -67,6 +69,11 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def ours(name: str) -> str:
+    """A module of ours as SOURCES names it: `melforge.common.errors` stands in common/errors.py."""
+    return inner if (inner := name.removeprefix("melforge.")) in SOURCES else name
+
+
 SOURCES = {module_of(path): path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))}
 
 
@@ -80,17 +87,17 @@ def imports_of(tree: ast.AST, module: str = "") -> Iterator[tuple[int, str]]:
     """Line and module of everything of ours that is imported, by whatever means."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            yield from ((node.lineno, ours(alias.name)) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                yield node.lineno, inner if inner in SOURCES else node.module
+                inner = ours(f"{node.module}.{alias.name}")
+                yield node.lineno, inner if inner in SOURCES else ours(node.module)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and DOTTED.fullmatch(node.value):
             name = node.value.partition(":")[0]
-            while name and name not in SOURCES:
+            while name and ours(name) not in SOURCES:
                 name = name.rpartition(".")[0]
-            if name and (":" in node.value or name.count(".")):
-                yield node.lineno, name
+            if name != "melforge":
+                yield node.lineno, ours(name)
 
 
 def arrows() -> Iterator[tuple[str, int, str]]:
@@ -113,6 +120,23 @@ def may_name(module: str, other: str) -> bool:
 
 def test_every_module_is_in_a_room():
     assert all(room_of(module) for module in SOURCES if module != "common")
+
+
+def test_every_installed_package_is_a_room_and_every_model_is_installed():
+    """A folder of code that the ladder lacks, and a registered model without a folder, are found."""
+    code = {name for name, folder in INSTALLED.items() if any((ROOT / folder).glob("*.py"))}
+    assert all(room_of(module) for name in code if (module := ours(name)) not in ("melforge", "common"))
+    assert {f"melforge.{model}" for model in MODELS} <= code
+
+
+def test_our_modules_are_imported_by_their_installed_names():
+    """`import common` finds a user's own `common`, or in a checkout a second copy of ours."""
+    bare = re.compile(
+        rf"(?m)^\s*(?:from|import) ({'|'.join(set(PACKAGES) - {'melforge', 'scripts', 'examples'})})\b"
+    )
+    files = [path for folder in (*PACKAGES, "tests") for path in (ROOT / folder).rglob("*.py")]
+    wrong = {str(path.relative_to(ROOT)) for path in files if bare.search(path.read_text(encoding="utf-8"))}
+    assert not wrong, wrong
 
 
 def test_nothing_imports_upwards():

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from common.files import read_text
-from common.weights.ears import EAR_FILE, load_ear
-from common.weights.voices import load_voice
+from melforge.common.files import read_text
+from melforge.common.weights.ears import EAR_FILE, load_ear
+from melforge.common.weights.voices import load_voice
 from tests.conftest import command_runner
 
 ROOT = Path(__file__).parent.parent

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import soundfile
 
-from common.registry import MODELS
+from melforge.common.registry import MODELS
 
 ROOT = Path(__file__).parent.parent
 HIDE = """
@@ -31,8 +31,13 @@ run(sys.argv[0], run_name="__main__")
 """
 TRAINING = [
     *(f"{model}.train" for model in MODELS),
-    *("fastpitch.align", "fastpitch.predict_mels", "fastspeech.align_tacotron2", "tacotron2.predict_mels"),
-    *("fastpitch.rise", "fastspeech.learn_durations"),
+    *(
+        "melforge.fastpitch.align",
+        "melforge.fastpitch.predict_mels",
+        "melforge.fastspeech.align_tacotron2",
+        "melforge.tacotron2.predict_mels",
+    ),
+    *("melforge.fastpitch.rise", "melforge.fastspeech.learn_durations"),
 ]
 
 
@@ -88,8 +93,8 @@ def test_a_cold_start_loads_nothing_that_takes_long(tiny_voice):
 
 def test_the_options_of_speaking_load_no_recogniser():
     code = (
-        "import sys; from common.cli.speak import parse; parse(['Hello.']); "
-        "print(*sorted({'jasper.config', 'waveglow.stages'} & sys.modules.keys()))"
+        "import sys; from melforge.common.cli.speak import parse; parse(['Hello.']); "
+        "print(*sorted({'melforge.jasper.config', 'melforge.waveglow.stages'} & sys.modules.keys()))"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
@@ -120,7 +125,9 @@ def test_packing_graphs_says_what_it_needs(tmp_path):
     assert re.fullmatch(r"error: this needs (PyTorch|onnx): pip install -e '\.\[torch\]'\n", result.stderr)
 
 
-@pytest.mark.parametrize("module", [*TRAINING, "trt_plugins.benchmark", "trt_plugins.export_onnx"])
+@pytest.mark.parametrize(
+    "module", [*TRAINING, "melforge.trt_plugins.benchmark", "melforge.trt_plugins.export_onnx"]
+)
 def test_a_module_that_imports_torch_says_what_it_needs(module, tmp_path):
     result = run_without_torch(tmp_path, module)
     assert (result.returncode, result.stdout) == (2, ""), result.stderr

@@ -1,9 +1,9 @@
-"""python -m trt_plugins.benchmark NAME: times kernels, and PyTorch beside them, on this GPU."""
+"""python -m melforge.trt_plugins.benchmark NAME: times kernels, and PyTorch beside them, on this GPU."""
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
-    from common.cli import run_command
+    from melforge.common.cli import run_command
 
-    run_command("trt_plugins.benchmark")
+    run_command("melforge.trt_plugins.benchmark")
 
 import argparse
 import itertools
@@ -15,25 +15,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from common.bench.flops import count_flops
-from common.bench.models import example_inputs
-from common.bench.random_weights import random_source
-from common.bench.timer import elapsed, mark, sizes_of, summary, timed
-from common.bench.torch_modes import in_mode
-from common.cli import options
-from common.cli.run import print_table
-from common.engines.backends import make_engine
-from common.engines.cuda_graphs import record
-from common.errors import InputError
-from common.stages import Stage, plan_of
-from common.stages.choose import KERNELS
-from common.weights.voices import ModelSource, load_voice
-from fastspeech.config import FastSpeechConfig
-from fastspeech.operations import DECOMPOSED
-from trt_plugins.add_pos_enc import launch as add_pos_enc
-from trt_plugins.operations import KERNELS as OPERATIONS
-from trt_plugins.repeat import launch as repeat
-from trt_plugins.tacotron2_decoder.engine import DecoderLoop, steps_made
+from melforge.common.bench.flops import count_flops
+from melforge.common.bench.models import example_inputs
+from melforge.common.bench.random_weights import random_source
+from melforge.common.bench.timer import elapsed, mark, sizes_of, summary, timed
+from melforge.common.bench.torch_modes import in_mode
+from melforge.common.cli import options
+from melforge.common.cli.run import print_table
+from melforge.common.engines.backends import make_engine
+from melforge.common.engines.cuda_graphs import record
+from melforge.common.errors import InputError
+from melforge.common.stages import Stage, plan_of
+from melforge.common.stages.choose import KERNELS
+from melforge.common.weights.voices import ModelSource, load_voice
+from melforge.fastspeech.config import FastSpeechConfig
+from melforge.fastspeech.operations import DECOMPOSED
+from melforge.trt_plugins.add_pos_enc import launch as add_pos_enc
+from melforge.trt_plugins.operations import KERNELS as OPERATIONS
+from melforge.trt_plugins.repeat import launch as repeat
+from melforge.trt_plugins.tacotron2_decoder.engine import DecoderLoop, steps_made
 
 WARM_UP = 5
 BATCHES = [1, 4, 8]
@@ -242,7 +242,7 @@ OPTIONS = {
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m trt_plugins.benchmark", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m melforge.trt_plugins.benchmark", description=__doc__)
     names = parser.add_subparsers(dest="name", required=True, metavar="NAME")
     for name, (call, about, defaults) in COMMANDS.items():
         one = names.add_parser(name, help=about, description=about)

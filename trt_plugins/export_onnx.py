@@ -1,13 +1,13 @@
-"""python -m trt_plugins.export_onnx: FastSpeech's ONNX graph with its operations as nodes for the plugins.
+"""python -m melforge.trt_plugins.export_onnx: FastSpeech's ONNX graph with nodes for the plugins.
 
 For full TensorRT, whose parser maps unknown operators to plugins of the same name. ONNX Runtime and TensorRT
 for RTX run the graphs of scripts/export.py instead.
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
-    from common.cli import run_command
+    from melforge.common.cli import run_command
 
-    run_command("trt_plugins.export_onnx")
+    run_command("melforge.trt_plugins.export_onnx")
 
 import argparse
 import dataclasses
@@ -18,14 +18,14 @@ import torch
 from onnx import numpy_helper
 from torch import Tensor
 
-from common.errors import InputError
-from common.export.to_onnx import export_stage, source_stages
-from common.files import write_bytes
-from common.weights.published import read_checkpoint
-from common.weights.voices import ModelSource
-from fastspeech.config import FastSpeechConfig
-from fastspeech.model import FastSpeech
-from fastspeech.operations import Operations
+from melforge.common.errors import InputError
+from melforge.common.export.to_onnx import export_stage, source_stages
+from melforge.common.files import write_bytes
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import ModelSource
+from melforge.fastspeech.config import FastSpeechConfig
+from melforge.fastspeech.model import FastSpeech
+from melforge.fastspeech.operations import Operations
 
 DOMAIN = "melforge"
 # TensorRT's parser finds the plugin by these.
@@ -59,7 +59,7 @@ def export(source: ModelSource, stage_name: str = "synthesis") -> onnx.ModelProt
     if source.model != "fastspeech":
         raise InputError(f"the plugins are FastSpeech's; {source.weights} holds {source.model}")
     stage = next(stage for stage in source_stages(source) if stage.name == stage_name)
-    named = dataclasses.replace(stage, network="trt_plugins.export_onnx:fastspeech")
+    named = dataclasses.replace(stage, network="melforge.trt_plugins.export_onnx:fastspeech")
     graph, _ = export_stage(named, source.config)
     model = onnx.load_model_from_string(graph)
     for tensor in model.graph.initializer:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from common.arrays import Array
-from common.engines import MEL_STEP, SHORT, SHORT_STEP, Engine, Recent, check_inputs
-from common.engines.cuda_graphs import capture
-from common.engines.torch_engine import build_network
-from common.errors import InputError
-from common.files import cache_folder
-from common.stages import Stage
+from melforge.common.arrays import Array
+from melforge.common.engines import MEL_STEP, SHORT, SHORT_STEP, Engine, Recent, check_inputs
+from melforge.common.engines.cuda_graphs import capture
+from melforge.common.engines.torch_engine import build_network
+from melforge.common.errors import InputError
+from melforge.common.files import cache_folder
+from melforge.common.stages import Stage
 
 if TYPE_CHECKING:
-    from common.weights.voices import ModelSource
+    from melforge.common.weights.voices import ModelSource
 
 STAGES = ("generator", "masked_generator")
 SHAPES = 256  # kept graphs; their activations share memory

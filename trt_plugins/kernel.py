@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from common.engines.cuda_graphs import bindings, checked
-from common.files import cache_folder, write_bytes
+from melforge.common.engines.cuda_graphs import bindings, checked
+from melforge.common.files import cache_folder, write_bytes
 
 THREADS = 256  # of a block, unless a kernel says otherwise
 ROWS = THREADS // 32  # of a block: one per warp

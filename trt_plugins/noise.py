@@ -12,16 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.arrays import to_device
-from common.noise import NUMBERS_PER_BLOCK, Distribution, key_of, table
-from trt_plugins.graphs import TritonLaunch
+from melforge.common.arrays import to_device
+from melforge.common.noise import NUMBERS_PER_BLOCK, Distribution, key_of, table
+from melforge.trt_plugins.graphs import TritonLaunch
 
 BLOCK = 128  # blocks of 16 numbers that a program makes
 
 
 def draw(device: str, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> Tensor:
-    """As `common.noise.draw`, float32 [B, count]: on the current stream of this device, the current one."""
-    from trt_plugins import philox
+    """As `melforge.common.noise.draw`, float32 [B, count], on the current stream of the current device."""
+    from melforge.trt_plugins import philox
 
     keys = np.array([key_of(seed) for seed in seeds], np.uint64).view(np.int64)
     drawn = torch.empty(len(seeds), count, device=device)

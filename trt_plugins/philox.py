@@ -3,8 +3,8 @@
 import triton
 import triton.language as tl
 
-from common.noise import NUMBERS_PER_BLOCK as _PER_BLOCK
-from common.noise import NUMBERS_PER_WORD as _PER_WORD
+from melforge.common.noise import NUMBERS_PER_BLOCK as _PER_BLOCK
+from melforge.common.noise import NUMBERS_PER_WORD as _PER_WORD
 
 PER_BLOCK, PER_WORD = tl.constexpr(_PER_BLOCK), tl.constexpr(_PER_WORD)
 

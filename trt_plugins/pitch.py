@@ -6,15 +6,15 @@ import math
 
 from torch import Tensor, nn
 
-from common.audio.pitch_network import PitchNetwork
-from common.engines import Engine
-from common.engines.padded import CapturedNetwork
-from common.errors import InputError
-from common.stages import Stage
-from common.weights.voices import ModelSource
-from trt_plugins import noise
-from trt_plugins.graphs import TritonLaunch, check_machine
-from trt_plugins.hifigan.source_filter import EXACT_DEPTH, Convolution, power_above, time_major
+from melforge.common.audio.pitch_network import PitchNetwork
+from melforge.common.engines import Engine
+from melforge.common.engines.padded import CapturedNetwork
+from melforge.common.errors import InputError
+from melforge.common.stages import Stage
+from melforge.common.weights.voices import ModelSource
+from melforge.trt_plugins import noise
+from melforge.trt_plugins.graphs import TritonLaunch, check_machine
+from melforge.trt_plugins.hifigan.source_filter import EXACT_DEPTH, Convolution, power_above, time_major
 
 FRAMES = 16  # of a program of pitches
 
@@ -41,7 +41,7 @@ class KernelPitch(nn.Module):
 
     def find_pitch(self, mel: Tensor, lengths: Tensor) -> tuple[Tensor]:
         """mel (B, n_mels, T) -> cycles a sample (B, T)."""
-        from trt_plugins.hifigan import source_kernels
+        from melforge.trt_plugins.hifigan import source_kernels
 
         x = self.pre(time_major(mel.contiguous(), lengths), lengths, leaks=False)
         for conv in self.convs:

@@ -5,8 +5,8 @@ Plugins have no fields: everything follows from the shapes and types of the inpu
 
 from typing import Any
 
-from common.engines.tensorrt.api import load_tensorrt
-from trt_plugins.kernel import Launch, current_device
+from melforge.common.engines.tensorrt.api import load_tensorrt
+from melforge.trt_plugins.kernel import Launch, current_device
 
 NAMESPACE = "melforge"  # of the plugins in TensorRT, and of their nodes in ONNX
 VERSION = "1"

@@ -1,10 +1,10 @@
 """The plugins. `register` comes before TensorRT parses a graph with their nodes or loads its engine."""
 
-from trt_plugins.add_pos_enc import launch as add_pos_enc
-from trt_plugins.kernel import Launch
-from trt_plugins.plugin import NAMESPACE, VERSION, Creator, KernelPlugin, trt
-from trt_plugins.repeat import launch as repeat
-from trt_plugins.tacotron2_decoder.plugin import Tacotron2DecoderPlugin
+from melforge.trt_plugins.add_pos_enc import launch as add_pos_enc
+from melforge.trt_plugins.kernel import Launch
+from melforge.trt_plugins.plugin import NAMESPACE, VERSION, Creator, KernelPlugin, trt
+from melforge.trt_plugins.repeat import launch as repeat
+from melforge.trt_plugins.tacotron2_decoder.plugin import Tacotron2DecoderPlugin
 
 
 class AddPosEncPlugin(KernelPlugin):

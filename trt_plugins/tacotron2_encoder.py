@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from common.engines.padded import CapturedNetwork
-from tacotron2.model import Tacotron2
+from melforge.common.engines.padded import CapturedNetwork
+from melforge.tacotron2.model import Tacotron2
 
 
 class Encoder(CapturedNetwork):

@@ -1,6 +1,6 @@
-"""python -m waveglow.build_trt: builds TensorRT engines of WaveGlow's stages."""
+"""python -m melforge.waveglow.build_trt: builds TensorRT engines of WaveGlow's stages."""
 
-from common.cli import run_command
+from melforge.common.cli import run_command
 
 if __name__ == "__main__":
-    run_command("common.cli.build", model="waveglow")
+    run_command("melforge.common.cli.build", model="waveglow")

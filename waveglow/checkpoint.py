@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from common.errors import InputError
-from common.weights import checkpoint as weights
-from waveglow.config import WaveglowConfig
-from waveglow.model import Waveglow, invert
+from melforge.common.errors import InputError
+from melforge.common.weights import checkpoint as weights
+from melforge.waveglow.config import WaveglowConfig
+from melforge.waveglow.model import Waveglow, invert
 
 STATED_SIZES = ("n_mel_channels", "n_flows", "n_group", "n_early_every", "n_early_size")
 STATED_WN_SIZES = {"n_layers": "wn_layers", "kernel_size": "wn_kernel_size", "n_channels": "wn_channels"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from common.audio.pitch import check_pitch
-from common.errors import InputError
+from melforge.common.audio.pitch import check_pitch
+from melforge.common.errors import InputError
 
 
 @dataclass(frozen=True)

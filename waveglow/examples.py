@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from common.arrays import random_lengths
-from common.audio.denoiser import denoiser_examples
-from common.export.examples import ExampleInputs
-from common.stages import Stage
-from waveglow.config import WaveglowConfig
-from waveglow.noise import noise_shape
+from melforge.common.arrays import random_lengths
+from melforge.common.audio.denoiser import denoiser_examples
+from melforge.common.export.examples import ExampleInputs
+from melforge.common.stages import Stage
+from melforge.waveglow.config import WaveglowConfig
+from melforge.waveglow.noise import noise_shape
 
 
 def example_inputs(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from common.arrays import Array, concatenate, to_device
-from common.speech import Controls
-from common.synthesis.stage_engines import StageEngines
-from common.synthesis.vocoder import Excerpts, Vocoder
-from common.weights.voices import ModelSource
-from waveglow.config import WaveglowConfig, receptive_field
-from waveglow.noise import draw_noise, harmonics, held, scale_noise
+from melforge.common.arrays import Array, concatenate, to_device
+from melforge.common.speech import Controls
+from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.synthesis.vocoder import Excerpts, Vocoder
+from melforge.common.weights.voices import ModelSource
+from melforge.waveglow.config import WaveglowConfig, receptive_field
+from melforge.waveglow.noise import draw_noise, harmonics, held, scale_noise
 
 # Of NVIDIA's published inference program, for voices and checkpoints that say nothing else.
 SIGMA = 0.9

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations, parametrize
 
-from common.errors import InputError
-from waveglow.config import WaveglowConfig
+from melforge.common.errors import InputError
+from melforge.waveglow.config import WaveglowConfig
 
 # The smallest ratio of singular values at which a matrix is inverted in float32.
 SINGULAR = 1e-6
@@ -212,7 +212,7 @@ class Waveglow(nn.Module):
         """The stage "generator": mel (B, n_mels, T), scaled noise z (B, n_group, L) -> audio (B, S).
 
         "masked_generator" takes `lengths` (B,) too: each item's audio then equals that of the item alone.
-        L is T * hop // n_group and S is L * n_group; waveglow.noise says how z is ordered and scaled.
+        L is T * hop // n_group and S is L * n_group; waveglow/noise.py says how z is ordered and scaled.
         """
         config = self.config
         length = mel.shape[2] * config.hop_length // config.n_group

@@ -11,11 +11,11 @@ import math
 
 import numpy as np
 
-from common.arrays import Array, as_float32, concatenate, contiguous, is_numpy
-from common.audio.pitch import source_of
-from common.errors import InputError
-from common.noise import Draw, draw
-from waveglow.config import WaveglowConfig
+from melforge.common.arrays import Array, as_float32, concatenate, contiguous, is_numpy
+from melforge.common.audio.pitch import source_of
+from melforge.common.errors import InputError
+from melforge.common.noise import Draw, draw
+from melforge.waveglow.config import WaveglowConfig
 
 DECAY = 4.0  # of the harmonics' amplitudes, in 1 / (cycles a step)
 

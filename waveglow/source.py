@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from common.audio.pitch_network import PitchNetwork
-from waveglow.config import WaveglowConfig
-from waveglow.model import Waveglow
+from melforge.common.audio.pitch_network import PitchNetwork
+from melforge.waveglow.config import WaveglowConfig
+from melforge.waveglow.model import Waveglow
 
 
 class SourcedWaveglow(Waveglow):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from common.audio.denoiser import vocoder_plan, vocoder_stages
-from common.audio.pitch import pitch_stages
-from common.errors import InputError
-from common.stages import Dim, Stage, TensorSpec
-from waveglow.config import WaveglowConfig
+from melforge.common.audio.denoiser import vocoder_plan, vocoder_stages
+from melforge.common.audio.pitch import pitch_stages
+from melforge.common.errors import InputError
+from melforge.common.stages import Dim, Stage, TensorSpec
+from melforge.waveglow.config import WaveglowConfig
 
 OF_NOISE = (
     "sigma times the sum of unit noise and of harmonics of the pitch that waveglow.pitch gives: "
@@ -33,7 +33,9 @@ def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
         Dim(name, mel.min * size, mel.typical * size, mel.max * size, of="mel", times=size)
         for name, size in (("steps", config.noise_length(1)), ("samples", config.hop_length))
     )
-    network = "waveglow.source:SourcedWaveglow" if config.source else "waveglow.model:Waveglow"
+    network = (
+        "melforge.waveglow.source:SourcedWaveglow" if config.source else "melforge.waveglow.model:Waveglow"
+    )
     generator = Stage(
         model="waveglow",
         name="generator",
@@ -54,9 +56,9 @@ def stages(config: WaveglowConfig) -> tuple[Stage, ...]:
 
 PLAN = vocoder_plan(
     stages,
-    generator="trt_plugins.waveglow.engine:Generator",
-    denoiser="common.engines.padded:CapturedNetwork",
+    generator="melforge.trt_plugins.waveglow.engine:Generator",
+    denoiser="melforge.common.engines.padded:CapturedNetwork",
     layers=(":_upsampled", "cond", "WN.*.start", "WN.*.*_layers.*", "WN.*.end", "convinv.*:undo"),
     first="pitch",
-    first_engine="trt_plugins.pitch:make_pitch",
+    first_engine="melforge.trt_plugins.pitch:make_pitch",
 )

@@ -1,4 +1,4 @@
-"""Trains WaveGlow: `python -m waveglow.train --corpus DIR --out DIR`, in two runs.
+"""Trains WaveGlow: `python -m melforge.waveglow.train --corpus DIR --out DIR`, in two runs.
 
 The first maximises the likelihood of the audio, as the paper does (arXiv:1811.00002, equation 3). Audio of a
 network small enough for a CPU stays noisy that way. So the second (`--hparam
@@ -12,9 +12,9 @@ With `source` in its noise (waveglow/source.py) the network learns the pitch bes
 """
 
 if __name__ == "__main__":  # before PyTorch, so that it may be missing
-    from common.cli import run_command
+    from melforge.common.cli import run_command
 
-    run_command("waveglow.train")
+    run_command("melforge.waveglow.train")
 
 import argparse
 from dataclasses import dataclass
@@ -24,20 +24,20 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from common.training.corpus.batches import Segments
-from common.training.corpus.sources import SourcedSegments
-from common.training.loop import adamw, fitting, load_checkpoint, run_training
-from common.training.pitch import pitch_loss, pitch_weight
-from common.training.vocoder import (
+from melforge.common.training.corpus.batches import Segments
+from melforge.common.training.corpus.sources import SourcedSegments
+from melforge.common.training.loop import adamw, fitting, load_checkpoint, run_training
+from melforge.common.training.pitch import pitch_loss, pitch_weight
+from melforge.common.training.vocoder import (
     VocoderRecipe,
     VocoderTrainer,
     load_segments,
     set_gradients,
     vocoder_parser,
 )
-from waveglow.model import Waveglow
-from waveglow.noise import harmonics, noise_shape
-from waveglow.source import SourcedWaveglow, make_network
+from melforge.waveglow.model import Waveglow
+from melforge.waveglow.noise import harmonics, noise_shape
+from melforge.waveglow.source import SourcedWaveglow, make_network
 
 
 @dataclass(frozen=True)

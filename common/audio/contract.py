@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from common.errors import InputError
+from melforge.common.errors import InputError
 
 WORDS = {"mel_log": ("natural", "log10"), "mel_scale": ("slaney", "htk"), "mel_norm": ("slaney", "none")}
 

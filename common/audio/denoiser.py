@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from common.arrays import random_lengths
-from common.audio.mel import OVERLAP, analysis_window, spectra_of
-from common.stages import Dim, Stage, StagePlan, TensorSpec
+from melforge.common.arrays import random_lengths
+from melforge.common.audio.mel import OVERLAP, analysis_window, spectra_of
+from melforge.common.stages import Dim, Stage, StagePlan, TensorSpec
 
 BIAS_FRAMES = 88  # of the silent mel, as published
-NETWORK = "common.audio.denoiser_network:DenoiserNetwork"
+NETWORK = "melforge.common.audio.denoiser_network:DenoiserNetwork"
 
 
 def fewest_samples(hop_length: int) -> int:

@@ -1,4 +1,4 @@
-"""The denoiser as the network of a stage: `common.audio.denoiser` says what it does and on which windows."""
+"""The denoiser as a stage's network; what it does, and on which windows: `melforge.common.audio.denoiser`."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.audio.fourier_network import Tables, WindowedFourier
-from common.audio.mel import OVERLAP
+from melforge.common.audio.fourier_network import Tables, WindowedFourier
+from melforge.common.audio.mel import OVERLAP
 
 
 class DenoiserNetwork(WindowedFourier):

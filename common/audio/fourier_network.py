@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.audio.mel import OVERLAP, analysis_window, spectra_of
+from melforge.common.audio.mel import OVERLAP, analysis_window, spectra_of
 
 
 class Tables(NamedTuple):

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from common.audio.contract import MelContract
-from common.errors import InputError
+from melforge.common.audio.contract import MelContract
+from melforge.common.errors import InputError
 
 OVERLAP = 4  # hops in a window of the denoiser, as published
 FRAMES_AT_ONCE = 4096  # bounds the memory of spectrograms and of resampling

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from common.audio.contract import MelContract
-from common.audio.mel import framing_rule, mel_basis
+from melforge.common.audio.contract import MelContract
+from melforge.common.audio.mel import framing_rule, mel_basis
 
 
 class MelSpectrogram(nn.Module):

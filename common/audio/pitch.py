@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from common.arrays import Array, as_float32, concatenate, is_numpy
-from common.errors import InputError
-from common.stages import Dim, Stage, TensorSpec
+from melforge.common.arrays import Array, as_float32, concatenate, is_numpy
+from melforge.common.errors import InputError
+from melforge.common.stages import Dim, Stage, TensorSpec
 
 PITCH_REACH = 4  # frames on each side that the pitch of a frame depends on
 

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.arrays import length_mask
-from common.audio.pitch import PitchConfig
+from melforge.common.arrays import length_mask
+from melforge.common.audio.pitch import PitchConfig
 
 LEAKY_SLOPE = 0.1
 # Padding is zeros, so that zero is to be silence: the least log mel of HiFi-GAN's framing, log(1e-5).

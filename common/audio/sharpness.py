@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from common.arrays import Array, is_numpy, to_device
+from melforge.common.arrays import Array, is_numpy, to_device
 
 SHARPENED_BANDS = 2  # on either side: harmonics of a voice stand two to four bands apart
 

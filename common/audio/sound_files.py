@@ -13,9 +13,9 @@ from typing import IO
 
 import numpy as np
 
-from common.audio.mel import FRAMES_AT_ONCE
-from common.errors import InputError
-from common.files import require_writable_file, write_bytes
+from melforge.common.audio.mel import FRAMES_AT_ONCE
+from melforge.common.errors import InputError
+from melforge.common.files import require_writable_file, write_bytes
 
 FORMATS = {  # file suffix -> libsndfile's container and coding
     "wav": ("WAV", "PCM_16"),

@@ -13,8 +13,8 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from common.audio.sound_files import to_pcm16, wav_header
-from common.errors import InputError, require_package, unknown
+from melforge.common.audio.sound_files import to_pcm16, wav_header
+from melforge.common.errors import InputError, require_package, unknown
 
 DEFAULT_RATE = 24000  # Hz: what OpenAI's clients take pcm to have
 ANY_RATE = range(8000, 192001)

@@ -8,10 +8,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from common.bench.timer import TOGETHER
-from common.engines.layer_outputs import method_of
-from common.engines.torch_engine import new_network
-from common.stages import Stage, stages_of
+from melforge.common.bench.timer import TOGETHER
+from melforge.common.engines.layer_outputs import method_of
+from melforge.common.engines.torch_engine import new_network
+from melforge.common.stages import Stage, stages_of
 
 # Where all steps of a decoder are one stage, what it computes is that of its step.
 STEP_OF = {"decoder_loop": "decoder_iter"}

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common.bench.machine import versions
-from common.bench.picture import draw_panels
-from common.bench.table import Column, Row, table_of
-from common.files import write_bytes
+from melforge.common.bench.machine import versions
+from melforge.common.bench.picture import draw_panels
+from melforge.common.bench.table import Column, Row, table_of
+from melforge.common.files import write_bytes
 
 HEIGHT = 3.4  # of a plot's panel, in inches
 

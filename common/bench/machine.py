@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from common.bench.timer import timed
-from common.engines import Engine
-from common.stages.choose import KERNELS
+from melforge.common.bench.timer import timed
+from melforge.common.engines import Engine
+from melforge.common.stages.choose import KERNELS
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("numpy", "onnxruntime", "onnxruntime-gpu", "torch", "tensorrt-rtx-cu13-bindings", "tensorrt")
@@ -58,7 +58,7 @@ def versions(device: str) -> dict[str, Any]:
         }
         found |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
         with suppress(Exception):
-            trt = importlib.import_module("common.engines.tensorrt.api").load_tensorrt()
+            trt = importlib.import_module("melforge.common.engines.tensorrt.api").load_tensorrt()
             found[trt.flavour] = trt.version
     return found
 

@@ -10,24 +10,24 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from common.arrays import Array, as_float32, length_mask, to_device, to_numpy
-from common.audio.contract import MelContract, require_same_contract
-from common.bench.timer import StageTimer, WatchedEngine
-from common.bench.worker import run_jobs
-from common.bench.workload import Workload, form_of, has_decoders
-from common.config.deployment import Bucket, Deployment
-from common.engines import Engine, Run, WrappedEngine
-from common.errors import InputError, unknown
-from common.export.examples import examples_of
-from common.registry import get_model
-from common.runner import ChunkSizes, TextToSpeech, start_text_processes
-from common.speech import AcousticOutput, Controls, controls_of_each
-from common.stages import root, stages_of
-from common.stages.choose import KINDS, deployment_of, parse_backends
-from common.synthesis.acoustic import AcousticModel
-from common.synthesis.loading import choose_sources, make_driver
-from common.synthesis.vocoder import Vocoder
-from common.weights.voices import FrontendSpec, ModelSource
+from melforge.common.arrays import Array, as_float32, length_mask, to_device, to_numpy
+from melforge.common.audio.contract import MelContract, require_same_contract
+from melforge.common.bench.timer import StageTimer, WatchedEngine
+from melforge.common.bench.worker import run_jobs
+from melforge.common.bench.workload import Workload, form_of, has_decoders
+from melforge.common.config.deployment import Bucket, Deployment
+from melforge.common.engines import Engine, Run, WrappedEngine
+from melforge.common.errors import InputError, unknown
+from melforge.common.export.examples import examples_of
+from melforge.common.registry import get_model
+from melforge.common.runner import ChunkSizes, TextToSpeech, start_text_processes
+from melforge.common.speech import AcousticOutput, Controls, controls_of_each
+from melforge.common.stages import root, stages_of
+from melforge.common.stages.choose import KINDS, deployment_of, parse_backends
+from melforge.common.synthesis.acoustic import AcousticModel
+from melforge.common.synthesis.loading import choose_sources, make_driver
+from melforge.common.synthesis.vocoder import Vocoder
+from melforge.common.weights.voices import FrontendSpec, ModelSource
 
 SYMBOLS = 128  # where a stage or a vocoder is given none
 FRAMES_PER_SYMBOL = 5  # 128 symbols: 640 frames
@@ -112,7 +112,7 @@ class Remembered(WrappedEngine):
 
 @functools.cache
 def seeded_source(model: str, graphs: Path, sizes: tuple[tuple[str, Any], ...]) -> ModelSource:
-    from common.bench.random_weights import random_source
+    from melforge.common.bench.random_weights import random_source
 
     return random_source(model, graphs, dict(sizes))
 
@@ -186,7 +186,7 @@ class LoadedModels:
 
     def _batch_size(self, source: ModelSource) -> int | None:
         """What engines are built for. With texts as users have them, unless larger batches are measured."""
-        from common.engines.tensorrt.engine_file import BATCH_SIZES
+        from melforge.common.engines.tensorrt.engine_file import BATCH_SIZES
 
         most = min(stage.batch.max for stage in stages_of(source.model, source.config))
         wanted = min(max(self.workload.batches), most)
@@ -196,7 +196,7 @@ class LoadedModels:
         self.engines.append(engine)
         stage, mode, half = engine.stage, self.workload.modes.get("torch"), self.workload.precision == "fp16"
         if engine.backend == "torch" and (mode or half):
-            from common.bench.torch_modes import in_mode
+            from melforge.common.bench.torch_modes import in_mode
 
             engine = in_mode(engine, mode, half)
         if self._decoder_alone and not stage.name.startswith("decoder"):
@@ -292,10 +292,10 @@ def example_inputs(source: ModelSource, stage: Any, sizes: dict[str, int], devic
 
 def build_engines(source: ModelSource, deployment: Deployment, decoder: str | None) -> None:
     """The engines that TensorRT will run, where they are not built yet: building them is not timed."""
-    from common.engines.tensorrt.api import load_tensorrt
-    from common.engines.tensorrt.build import build_or_read
-    from common.engines.tensorrt.engine_file import engine_files, needed_stages, require_possible
-    from common.export.to_onnx import with_graphs
+    from melforge.common.engines.tensorrt.api import load_tensorrt
+    from melforge.common.engines.tensorrt.build import build_or_read
+    from melforge.common.engines.tensorrt.engine_file import engine_files, needed_stages, require_possible
+    from melforge.common.export.to_onnx import with_graphs
 
     if deployment.no_build:
         return
@@ -357,7 +357,7 @@ def load_peer(path: str) -> Callable[[list[np.ndarray]], Any]:
 
 def require_peer(path: str) -> None:
     """A ValueError where a user's function is not there; looked for where it will be called."""
-    for _, found in run_jobs("common.bench.models:find_peer", [path], LONGEST_IMPORT):
+    for _, found in run_jobs("melforge.common.bench.models:find_peer", [path], LONGEST_IMPORT):
         raise InputError(found.get("wrong") or f"--peer {path}: {found['ended']}")
 
 

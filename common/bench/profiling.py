@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common.bench.picture import draw_panels
-from common.bench.table import Row, columns_of, table_of
-from common.bench.timer import StageTimer, wait_for
-from common.errors import require_torch
-from common.files import write_bytes
+from melforge.common.bench.picture import draw_panels
+from melforge.common.bench.table import Row, columns_of, table_of
+from melforge.common.bench.timer import StageTimer, wait_for
+from melforge.common.errors import require_torch
+from melforge.common.files import write_bytes
 
 LONGEST_TABLE, MOST_BARS, LONGEST_NAME = 40, 12, 100  # rows, bars of a panel, letters of a name
 MOST_EVENTS = 200_000  # of the memory's history

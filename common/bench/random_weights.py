@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 
-from common.audio.contract import MelContract
-from common.bench.workload import GRAPHS
-from common.engines.torch_engine import new_network
-from common.export.to_onnx import ExportedGraphs
-from common.files import config_hash
-from common.registry import get_model
-from common.stages import stages_of
-from common.weights.voices import ModelSource
+from melforge.common.audio.contract import MelContract
+from melforge.common.bench.workload import GRAPHS
+from melforge.common.engines.torch_engine import new_network
+from melforge.common.export.to_onnx import ExportedGraphs
+from melforge.common.files import config_hash
+from melforge.common.registry import get_model
+from melforge.common.stages import stages_of
+from melforge.common.weights.voices import ModelSource
 
 # Settings in place of a model's defaults. Random weights pass noise on as it is: far louder than speech, and
 # clipping it softly would take longer than making it.

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from common.bench.timer import StageTimer, WatchedEngine, summary, timed
-from common.config.deployment import Deployment
-from common.engines import Engine
-from common.errors import InputError, unknown
-from common.recognition.loading import form_of, make_recogniser
-from common.recognition.recogniser import Recogniser
-from common.stages.choose import KERNELS
-from common.synthesis.loading import pick_device
-from common.weights.voices import ModelSource
+from melforge.common.bench.timer import StageTimer, WatchedEngine, summary, timed
+from melforge.common.config.deployment import Deployment
+from melforge.common.engines import Engine
+from melforge.common.errors import InputError, unknown
+from melforge.common.recognition.loading import form_of, make_recogniser
+from melforge.common.recognition.recogniser import Recogniser
+from melforge.common.stages.choose import KERNELS
+from melforge.common.synthesis.loading import pick_device
+from melforge.common.weights.voices import ModelSource
 
 # How a backend is run: its name, and the mode of its stages.
 BACKENDS = {
@@ -79,7 +79,7 @@ def _measure_length(
             trt_cuda_graph=mode == "graph",
             trt_max_output_seq_len=frames,
         )
-        from common.bench.models import build_engines
+        from melforge.common.bench.models import build_engines
 
         build_engines(source, deployment, form_of(source))
     timer = StageTimer()
@@ -124,7 +124,7 @@ def _hear_apart(recogniser: Recogniser, audios: Sequence[np.ndarray]) -> None:
 
 def _watched(timer: StageTimer, mode: str | None, half: bool, engine: Engine) -> Engine:
     if engine.backend == "torch" and (mode or half):
-        from common.bench.torch_modes import in_mode
+        from melforge.common.bench.torch_modes import in_mode
 
         engine = in_mode(engine, mode, half)
     return WatchedEngine(engine, timer)

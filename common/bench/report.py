@@ -9,14 +9,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common.bench.picture import draw_panels
-from common.bench.run import WARM_UPS
-from common.bench.table import Column, Row, columns_of, grouped, merged, ms, table, table_of, title_of
-from common.bench.texts import LONGEST_PASSES
-from common.bench.workload import LONGEST_TEXT_WARM_UP, SPEAK_MANY
-from common.errors import InputError
-from common.files import write_bytes
-from common.synthesis.chunks import FIRST_CHUNK
+from melforge.common.bench.picture import draw_panels
+from melforge.common.bench.run import WARM_UPS
+from melforge.common.bench.table import (
+    Column,
+    Row,
+    columns_of,
+    grouped,
+    merged,
+    ms,
+    table,
+    table_of,
+    title_of,
+)
+from melforge.common.bench.texts import LONGEST_PASSES
+from melforge.common.bench.workload import LONGEST_TEXT_WARM_UP, SPEAK_MANY
+from melforge.common.errors import InputError
+from melforge.common.files import write_bytes
+from melforge.common.synthesis.chunks import FIRST_CHUNK
 
 HEIGHT = 3.4  # of a plot's panel, in inches
 LABEL = 26  # letters of a label's line

@@ -16,16 +16,23 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.bench.machine import ROOT, RSS_UNIT, child_environment, held_bytes, peak_bytes, reset_peak
-from common.bench.models import SENTENCES, LoadedModels, Measured, Peer, config_of
-from common.bench.profiling import write_profile
-from common.bench.table import Row
-from common.bench.texts import Speaker, measure_texts
-from common.bench.timer import StageTimer, summary, timed
-from common.bench.worker import run_jobs
-from common.bench.workload import ONNX_OPTIONS, Workload
-from common.errors import InputError
-from common.runner import TextToSpeech
+from melforge.common.bench.machine import (
+    ROOT,
+    RSS_UNIT,
+    child_environment,
+    held_bytes,
+    peak_bytes,
+    reset_peak,
+)
+from melforge.common.bench.models import SENTENCES, LoadedModels, Measured, Peer, config_of
+from melforge.common.bench.profiling import write_profile
+from melforge.common.bench.table import Row
+from melforge.common.bench.texts import Speaker, measure_texts
+from melforge.common.bench.timer import StageTimer, summary, timed
+from melforge.common.bench.worker import run_jobs
+from melforge.common.bench.workload import ONNX_OPTIONS, Workload
+from melforge.common.errors import InputError
+from melforge.common.runner import TextToSpeech
 
 WARM_UPS, LONGEST_WARM_UP = 3, 3.0  # further runs after the first one, and the seconds that they may take
 LONGEST_RUNS = 3.0  # seconds that runs may take, beyond the fewest
@@ -49,7 +56,7 @@ def measure(
     # First of all, while this process is small: a new process counts the memory of the one it came from.
     cold = [cold_row(workload) for workload in workloads if workload.streams]
     device = next((workload.clock_device for workload in workloads if workload.device != "cpu"), "cpu")
-    _, machine = next(run_jobs("common.bench.machine:describe", [device], MACHINE_LIMIT))
+    _, machine = next(run_jobs("melforge.common.bench.machine:describe", [device], MACHINE_LIMIT))
     if "ended" in machine:
         raise InputError(f"this machine's peaks cannot be measured: {machine['ended']}")
     rows = run_workloads(workloads, limit, budget, show)
@@ -71,7 +78,9 @@ def run_workloads(
     for group in groups(workloads):
         jobs = [(workload, until) for workload in group]
         missing = [list(workload.rows()) for workload in group]
-        for number, row in run_jobs("common.bench.run:measure_workload", jobs, limit, group[0].clock_device):
+        for number, row in run_jobs(
+            "melforge.common.bench.run:measure_workload", jobs, limit, group[0].clock_device
+        ):
             labels = missing[number]
             found = [label | {"failed": row["ended"]} for label in labels] if "ended" in row else [row]
             del labels[: len(found)]
@@ -98,7 +107,7 @@ def add_flops(rows: Sequence[Row], workloads: Sequence[Workload]) -> None:
     """The operations and bytes of each stage's calls, where PyTorch is there to count them."""
     if importlib.util.find_spec("torch") is None:
         return
-    from common.bench.flops import count_flops
+    from melforge.common.bench.flops import count_flops
 
     configs = {}
     for workload in workloads:
@@ -243,7 +252,7 @@ def onnx_option(name: str | None) -> Iterator[None]:
     if name is None:
         yield
         return
-    engine = importlib.import_module("common.engines.onnx_engine")
+    engine = importlib.import_module("melforge.common.engines.onnx_engine")
     levels = importlib.import_module("onnxruntime").GraphOptimizationLevel
     plain = engine.session_options
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from common.bench import load_report
-from common.bench.server_load import CLOSED, LISTENERS, OPEN, Answer, Load, Target, counted, run_load
-from common.bench.table import Column, Row, columns_of, spread
-from common.bench.timer import summary
+from melforge.common.bench import load_report
+from melforge.common.bench.server_load import CLOSED, LISTENERS, OPEN, Answer, Load, Target, counted, run_load
+from melforge.common.bench.table import Column, Row, columns_of, spread
+from melforge.common.bench.timer import summary
 
 AUDIBLE = 0.1  # seconds without sound that a listener notices
 

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from common.serve.client import Address, Connection, ServerError
+from melforge.common.serve.client import Address, Connection, ServerError
 
 CLOSED, OPEN, LISTENERS = "closed loop", "open loop", "listeners"
 START_UP = 0.3  # seconds in which all processes have got their part

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from common.bench.workload import SPEAK_MANY
+from melforge.common.bench.workload import SPEAK_MANY
 
 Row = dict[str, Any]
 Column = tuple[str, Callable[[Row], str]]  # a heading, and the text of a row's cell

@@ -4,11 +4,11 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 
-from common.bench.machine import busy_share
-from common.bench.table import Row
-from common.bench.timer import summary, timed, wait_for
-from common.bench.workload import SPEAK_MANY, STREAM, Workload
-from common.runner import TextToSpeech
+from melforge.common.bench.machine import busy_share
+from melforge.common.bench.table import Row
+from melforge.common.bench.timer import summary, timed, wait_for
+from melforge.common.bench.workload import SPEAK_MANY, STREAM, Workload
+from melforge.common.runner import TextToSpeech
 
 PASSES, LONGEST_PASSES = 50, 3.0  # over texts that were spoken before, and the seconds that these may take
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from common.arrays import Array
-from common.engines import Engine, WrappedEngine
-from common.stages import Dim
+from melforge.common.arrays import Array
+from melforge.common.engines import Engine, WrappedEngine
+from melforge.common.stages import Dim
 
 TOGETHER = "runs together"  # among a call's sizes: so many runs of the stage are one call
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from common.arrays import Array
-from common.engines import Engine, WrappedEngine, check_inputs
-from common.engines.cuda_graphs import new_stream, own_stream, record
-from common.engines.layer_outputs import method_of
-from common.engines.torch_engine import TorchEngine
-from common.errors import InputError
+from melforge.common.arrays import Array
+from melforge.common.engines import Engine, WrappedEngine, check_inputs
+from melforge.common.engines.cuda_graphs import new_stream, own_stream, record
+from melforge.common.engines.layer_outputs import method_of
+from melforge.common.engines.torch_engine import TorchEngine
+from melforge.common.errors import InputError
 
 RUNS_BEFORE_CAPTURE = 3  # what cuDNN tries on its first calls cannot be captured
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from common.bench import load_report
-from common.bench.table import Column, Row, columns_of, spread
-from common.bench.triton_load import DYNAMIC, STATIC, HearingTarget, TritonLoad
-from common.bench.triton_server import COUNTED, POINTS, SPLIT, line, measure, server_lines
-from common.triton.client import Client
-from common.triton.tensors import DECODER, FEATURES
+from melforge.common.bench import load_report
+from melforge.common.bench.table import Column, Row, columns_of, spread
+from melforge.common.bench.triton_load import DYNAMIC, STATIC, HearingTarget, TritonLoad
+from melforge.common.bench.triton_server import COUNTED, POINTS, SPLIT, line, measure, server_lines
+from melforge.common.triton.client import Client
+from melforge.common.triton.tensors import DECODER, FEATURES
 
 EXPLAINED = """\
 - Recordings are noise. Static batching: one client, so many recordings a request. Dynamic batching: so many

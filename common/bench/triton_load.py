@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from common.bench.server_load import Answer, run_parts
-from common.serve.client import Address, ServerError
-from common.triton.client import CLIENTS, Client
-from common.triton.tensors import ACOUSTIC, DECODER, FEATURES, FRONTEND, VOCODER
+from melforge.common.bench.server_load import Answer, run_parts
+from melforge.common.serve.client import Address, ServerError
+from melforge.common.triton.client import CLIENTS, Client
+from melforge.common.triton.tensors import ACOUSTIC, DECODER, FEATURES, FRONTEND, VOCODER
 
 STATIC, DYNAMIC, STREAM = "static batching", "dynamic batching", "stream"
 

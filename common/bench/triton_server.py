@@ -9,13 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from common.bench import load_report
-from common.bench.server_load import counted
-from common.bench.table import Column, Row, columns_of, spread, table_of
-from common.bench.timer import summary
-from common.bench.triton_load import DYNAMIC, STATIC, STREAM, Reply, TritonLoad, TritonTarget, run_load
-from common.triton.client import Client
-from common.triton.tensors import ACOUSTIC, FRONTEND, VOCODER
+from melforge.common.bench import load_report
+from melforge.common.bench.server_load import counted
+from melforge.common.bench.table import Column, Row, columns_of, spread, table_of
+from melforge.common.bench.timer import summary
+from melforge.common.bench.triton_load import (
+    DYNAMIC,
+    STATIC,
+    STREAM,
+    Reply,
+    TritonLoad,
+    TritonTarget,
+    run_load,
+)
+from melforge.common.triton.client import Client
+from melforge.common.triton.tensors import ACOUSTIC, FRONTEND, VOCODER
 
 COUNTED = {STATIC: "batch", DYNAMIC: "concurrency", STREAM: "streams"}
 STEPS = (FRONTEND, ACOUSTIC, VOCODER)  # of the ensemble

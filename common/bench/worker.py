@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from common.bench.machine import child_environment
-from common.bench.table import Row
-from common.bench.timer import works
-from common.registry import load_attribute
+from melforge.common.bench.machine import child_environment
+from melforge.common.bench.table import Row
+from melforge.common.bench.timer import works
+from melforge.common.registry import load_attribute
 
 
 def run_jobs(task: str, jobs: Sequence[Any], limit: float, device: str = "cpu") -> Iterator[tuple[int, Row]]:
@@ -47,7 +47,7 @@ def _listen(task: str, jobs: Sequence[Any], limit: float, device: str) -> Iterat
         pickle.dump((task, jobs, device), file)
         file.seek(0)
         child = subprocess.Popen(
-            [sys.executable, "-m", "common.bench.worker"],
+            [sys.executable, "-m", "melforge.common.bench.worker"],
             stdin=file,
             stdout=subprocess.PIPE,
             bufsize=0,  # a line that Python had read ahead would not wake the selector

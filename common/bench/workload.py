@@ -10,15 +10,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from common.config.deployment import Deployment, on_another
-from common.config.hparams import backend_texts, shown
-from common.errors import InputError, unknown
-from common.files import read_text
-from common.registry import KIND_WORDS, MODELS, decoder_forms, get_model
-from common.stages import stages_of
-from common.stages.choose import KERNELS, KINDS, kernels_of, parse_backends
-from common.synthesis.loading import choose_sources, pick_device
-from common.weights.voices import load_voice
+from melforge.common.config.deployment import Deployment, on_another
+from melforge.common.config.hparams import backend_texts, shown
+from melforge.common.errors import InputError, unknown
+from melforge.common.files import read_text
+from melforge.common.registry import KIND_WORDS, MODELS, decoder_forms, get_model
+from melforge.common.stages import stages_of
+from melforge.common.stages.choose import KERNELS, KINDS, kernels_of, parse_backends
+from melforge.common.synthesis.loading import choose_sources, pick_device
+from melforge.common.weights.voices import load_voice
 
 WEIGHTS = ("voice", "published")
 # How a file's texts are spoken: one by one, whole or as a stream of chunks, or in batches.

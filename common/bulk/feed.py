@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-from common.bulk.shards import Shard, ShardReport
-from common.errors import InputError
+from melforge.common.bulk.shards import Shard, ShardReport
+from melforge.common.errors import InputError
 
 MOST_FAILURES = 3  # of workers in a row without a finished shard, or of one shard
 

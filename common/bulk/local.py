@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
-from common.bulk.feed import WorkerLost, feed
-from common.bulk.shards import Shard, ShardReport, Speaker, Speech
+from melforge.common.bulk.feed import WorkerLost, feed
+from melforge.common.bulk.shards import Shard, ShardReport, Speaker, Speech
 
 
 def speak_here(speech: Speech, folder: Path, shards: Iterable[Shard], workers: int) -> Iterator[ShardReport]:

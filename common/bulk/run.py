@@ -18,7 +18,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from common.bulk.shards import (
+from melforge.common.bulk.shards import (
     NOT_SPOKEN,
     NOT_SPOKEN_COLUMNS,
     OUTPUTS,
@@ -32,9 +32,9 @@ from common.bulk.shards import (
     read_rows,
     write_rows,
 )
-from common.bulk.texts import Table, require_parquet
-from common.errors import InputError, unknown
-from common.files import locked, sha256_of, write_bytes
+from melforge.common.bulk.texts import Table, require_parquet
+from melforge.common.errors import InputError, unknown
+from melforge.common.files import locked, sha256_of, write_bytes
 
 RUN = "run.json"
 ROWS_AT_ONCE = 65536  # of the manifest

@@ -10,11 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from common.audio.sound_files import FORMATS, encode_audio
-from common.bulk.texts import LONGEST_CELL, Text, require_parquet
-from common.errors import InputError
-from common.runner import AnalysedText, TextToSpeech
-from common.speech import Audio, Controls
+from melforge.common.audio.sound_files import FORMATS, encode_audio
+from melforge.common.bulk.texts import LONGEST_CELL, Text, require_parquet
+from melforge.common.errors import InputError
+from melforge.common.runner import AnalysedText, TextToSpeech
+from melforge.common.speech import Audio, Controls
 
 PARQUET = "parquet"
 OUTPUTS = (*FORMATS, PARQUET)

@@ -9,8 +9,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from common.audio.sound_files import FORMATS
-from common.errors import InputError, require_package
+from melforge.common.audio.sound_files import FORMATS
+from melforge.common.errors import InputError, require_package
 
 TEXT_COLUMN = "text"
 ID_COLUMNS = ("id", "name", "output", "file")  # the first one that a table has

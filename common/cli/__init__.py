@@ -21,9 +21,9 @@ def run_command(module: str, **how: str) -> None:
     if module.rpartition(".")[2] in SHORT:
         prepare_short()
     try:
-        from common.cli.run import run
+        from melforge.common.cli.run import run
     except ModuleNotFoundError as error:
-        from common.errors import install_advice
+        from melforge.common.errors import install_advice
 
         fail(install_advice(str(error.name)))
     run(lambda: importlib.import_module(module).main(**how))

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.bench.workload import GRAPHS, LONGEST_TEXT_WARM_UP
-from common.cli import options, run
-from common.errors import InputError
-from common.files import require_writable_folder
+from melforge.common.bench.workload import GRAPHS, LONGEST_TEXT_WARM_UP
+from melforge.common.cli import options, run
+from melforge.common.errors import InputError
+from melforge.common.files import require_writable_folder
 
 LIMIT, TEXT_LIMIT = 120.0, 900.0  # seconds of a row
 
@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_arguments(parser)
     args = parser.parse_args(argv)
 
-    from common.bench import report
+    from melforge.common.bench import report
 
     if args.document:
         report.write_document(args.document, [Path(name) for name in args.results])
@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.results:
         raise InputError("results are for --document FILE, which joins them")
 
-    from common.bench.run import measure
+    from melforge.common.bench.run import measure
 
     workloads, budget = make_workloads(args)
     if args.out:
@@ -46,8 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def show(row: dict) -> None:
-    from common.bench.report import line
-    from common.synthesis.warm_up import HEADINGS
+    from melforge.common.bench.report import line
+    from melforge.common.synthesis.warm_up import HEADINGS
 
     if "warm_up" in row:
         run.print_table(HEADINGS, row["warm_up"], file=sys.stderr)
@@ -152,9 +152,9 @@ def add_arguments(parser: options.Parser) -> None:
 
 def make_workloads(args: argparse.Namespace):
     """The workloads, and the seconds that all of them may take."""
-    from common.bench import workload
-    from common.bench.models import require_peer
-    from common.errors import require_torch
+    from melforge.common.bench import workload
+    from melforge.common.bench.models import require_peer
+    from melforge.common.errors import require_torch
 
     keys = ("voice", "threads", "decoder", "deployments", "overrides", "warm_up", "runs", "device", "graphs")
     keys += ("text_warm_up", "text_processes", "profile")
@@ -199,7 +199,7 @@ def make_workloads(args: argparse.Namespace):
 
 def read_texts(args: argparse.Namespace):
     """The texts of --texts. An InputError with what they do not go with, or that goes with them alone."""
-    from common.bench.workload import Texts
+    from melforge.common.bench.workload import Texts
 
     if args.text_processes and not args.batch_sizes:
         raise InputError("--text-processes is for --batch-sizes N")
@@ -223,7 +223,7 @@ def read_texts(args: argparse.Namespace):
 
 def choose(args: argparse.Namespace) -> list[list[str]]:
     """The acoustic models and the vocoders."""
-    from common.bench.workload import choose_models
+    from melforge.common.bench.workload import choose_models
 
     return [
         choose_models(words, kind, args.voice, args.checkpoint, args.weights or "voice")

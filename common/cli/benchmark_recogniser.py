@@ -6,10 +6,10 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from common.cli import options, run
-from common.config.deployment import PRECISIONS
-from common.errors import InputError, require_torch
-from common.registry import names
+from melforge.common.cli import options, run
+from melforge.common.config.deployment import PRECISIONS
+from melforge.common.errors import InputError, require_torch
+from melforge.common.registry import names
 
 SECONDS, BATCHES = "2,7,16.7", "1,2,4,8"  # as in NVIDIA's tables
 HEADINGS = ("backend", "precision", "audio s", "batch", "ms", "p90", "p95", "p99", "a second", "x real time")
@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--json", action="store_true", help="print all numbers as JSON")
     args = parser.parse_args(argv)
 
-    from common.bench.recognition import Measurement, measure
+    from melforge.common.bench.recognition import Measurement, measure
 
     precisions = args.precision.split(",")
     if unknown := [word for word in precisions if word not in PRECISIONS]:
@@ -65,10 +65,10 @@ def read_source(args: argparse.Namespace):
     """The recogniser that is measured."""
     if args.published:
         require_torch("--published")
-        from common.bench.random_weights import random_source
+        from melforge.common.bench.random_weights import random_source
 
         return random_source(args.published)
-    from common.weights.ears import read_recogniser
+    from melforge.common.weights.ears import read_recogniser
 
     return read_recogniser(args.ear, args.checkpoint)
 

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.audio.wire import DEFAULT_RATE
-from common.bench.server_load import CLOSED, LISTENERS, OPEN, Load, Target, warm_up
-from common.cli import options, phrases, run
-from common.cli.say import KEY_VARIABLE, MODEL, SERVER, VOICE, report
-from common.errors import InputError
-from common.files import require_writable_folder
-from common.serve.client import Address, ServerError
+from melforge.common.audio.wire import DEFAULT_RATE
+from melforge.common.bench.server_load import CLOSED, LISTENERS, OPEN, Load, Target, warm_up
+from melforge.common.cli import options, phrases, run
+from melforge.common.cli.say import KEY_VARIABLE, MODEL, SERVER, VOICE, report
+from melforge.common.errors import InputError
+from melforge.common.files import require_writable_folder
+from melforge.common.serve.client import Address, ServerError
 
 SECONDS = 30.0
 EPILOG = f"""examples:
@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.out:
         require_writable_folder(args.out)
 
-    from common.bench import server
+    from melforge.common.bench import server
 
     fields = {"model": args.model, "voice": args.voice}
     if args.sample_rate:
@@ -109,9 +109,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def conclude(args: argparse.Namespace, module: Any, name: str, results: dict[str, Any]) -> int:
     """Prints results, and writes them where --out asks for files of this name; the exit status.
 
-    `module` of common.bench has their `markdown` and `draw`.
+    `module` of melforge.common.bench has their `markdown` and `draw`.
     """
-    from common.bench.load_report import write_all
+    from melforge.common.bench.load_report import write_all
 
     page, rows = module.markdown(results), results["rows"]
     if args.out:
@@ -121,7 +121,7 @@ def conclude(args: argparse.Namespace, module: Any, name: str, results: dict[str
 
 
 def make_loads(args: argparse.Namespace) -> list[Load]:
-    from common.bench.server import RIVA_ITERATIONS, RIVA_STREAMS
+    from melforge.common.bench.server import RIVA_ITERATIONS, RIVA_STREAMS
 
     if not 0 < args.seconds < math.inf or not args.timeout > 0:
         raise InputError("--seconds and --timeout must be positive, and --seconds a number")

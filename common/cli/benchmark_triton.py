@@ -9,16 +9,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common.cli import options, phrases, run
-from common.cli.benchmark_server import conclude
-from common.cli.triton_client import add_server_arguments, asked, reported
-from common.cli.triton_transcribe import ENSEMBLE
-from common.errors import InputError
-from common.files import require_writable_folder
+from melforge.common.cli import options, phrases, run
+from melforge.common.cli.benchmark_server import conclude
+from melforge.common.cli.triton_client import add_server_arguments, asked, reported
+from melforge.common.cli.triton_transcribe import ENSEMBLE
+from melforge.common.errors import InputError
+from melforge.common.files import require_writable_folder
 
 if TYPE_CHECKING:
-    from common.bench.triton_load import TritonLoad
-    from common.serve.client import Address
+    from melforge.common.bench.triton_load import TritonLoad
+    from melforge.common.serve.client import Address
 
 NUMBERS = "1,2,4,8,16,32"
 STREAMS = "1,2,4,8"
@@ -96,9 +96,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.seconds:
         raise InputError("--seconds is for --transcribe: texts have their own length")
 
-    from common.bench import server, triton_server
-    from common.bench.triton_load import DYNAMIC, STATIC, STREAM, TritonTarget
-    from common.triton.client import CLIENTS
+    from melforge.common.bench import server, triton_server
+    from melforge.common.bench.triton_load import DYNAMIC, STATIC, STREAM, TritonTarget
+    from melforge.common.triton.client import CLIENTS
 
     given = {STATIC: args.batches, DYNAMIC: args.concurrency, STREAM: args.streams}
     loads = make_loads(args, given, {STATIC: NUMBERS, DYNAMIC: NUMBERS, STREAM: STREAMS})
@@ -121,9 +121,9 @@ def measure_recognisers(args: argparse.Namespace, address: Address, parameters: 
     models = [word.strip() for word in args.transcribe.split(",")]
     lengths = options.numbers("--seconds", args.seconds or SECONDS)
 
-    from common.bench import triton_hearing
-    from common.bench.triton_load import DYNAMIC, STATIC, HearingTarget
-    from common.triton.client import CLIENTS
+    from melforge.common.bench import triton_hearing
+    from melforge.common.bench.triton_load import DYNAMIC, STATIC, HearingTarget
+    from melforge.common.triton.client import CLIENTS
 
     given = {STATIC: args.batches, DYNAMIC: args.concurrency}
     loads = make_loads(args, given, {STATIC: BATCHES, DYNAMIC: CALLERS})
@@ -139,7 +139,7 @@ def make_loads(
     args: argparse.Namespace, given: Mapping[str, str | None], usual: Mapping[str, str]
 ) -> list[TritonLoad]:
     """A load for each number of each kind that is `given`; where none is, those that are `usual`."""
-    from common.bench.triton_load import DYNAMIC, STATIC, STREAM, TritonLoad
+    from melforge.common.bench.triton_load import DYNAMIC, STATIC, STREAM, TritonLoad
 
     flags = {STATIC: "--batches", DYNAMIC: "--concurrency", STREAM: "--streams"}
     return [

@@ -4,7 +4,7 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from common.cli import options
+from melforge.common.cli import options
 
 EPILOG = """examples:
   %(prog)s -i texts.txt --count 4
@@ -28,8 +28,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
 
-    from common.cli.phrases import read_phrases
-    from common.synthesis.bucket_lists import predict_lengths, propose
+    from melforge.common.cli.phrases import read_phrases
+    from melforge.common.synthesis.bucket_lists import predict_lengths, propose
 
     phrases = read_phrases(None, args.input)
     controls = options.controls_from(args)

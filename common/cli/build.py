@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from common.cli import options, run
-from common.config.deployment import Deployment
-from common.errors import InputError, require_torch
-from common.files import cache_folder
-from common.registry import KIND_WORDS
-from common.stages.choose import KERNELS
+from melforge.common.cli import options, run
+from melforge.common.config.deployment import Deployment
+from melforge.common.errors import InputError, require_torch
+from melforge.common.files import cache_folder
+from melforge.common.registry import KIND_WORDS
+from melforge.common.stages.choose import KERNELS
 
 SHOWN = 8  # of the runs that compile kernels
 BATCH_SIZES = (2, 4, 8, 16, 32)  # for which kernels are compiled, beside single texts
@@ -53,8 +53,8 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     if not model and args.backend == KERNELS:
         return build_kernels(args)
 
-    from common.engines.tensorrt.api import load_tensorrt
-    from common.synthesis.loading import override
+    from melforge.common.engines.tensorrt.api import load_tensorrt
+    from melforge.common.synthesis.loading import override
 
     trt = load_tensorrt(args.tensorrt)
     rows = []
@@ -76,8 +76,8 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
 
 def build_kernels(args: argparse.Namespace) -> int:
     """Compiles what speaking on `--backend cuda` runs, by running it: all lengths, alone and in batches."""
-    from common.runner import TextToSpeech
-    from common.synthesis.warm_up import HEADINGS as RUNS
+    from melforge.common.runner import TextToSpeech
+    from melforge.common.synthesis.warm_up import HEADINGS as RUNS
 
     if args.all or args.precision or args.decoder:
         raise InputError("--backend cuda compiles for one pair: leave out --all, --precision and --decoder")
@@ -97,8 +97,8 @@ def build_kernels(args: argparse.Namespace) -> int:
 
 def asked_models(args: argparse.Namespace, model: str | None) -> list[str]:
     """The names of the models that are asked for by name."""
-    from common.registry import get_model
-    from common.stages.choose import KINDS
+    from melforge.common.registry import get_model
+    from melforge.common.stages.choose import KINDS
 
     asked = {kind: getattr(args, kind, None) for kind in KINDS}
     return [model] if model else [get_model(name, kind).name for kind, name in asked.items() if name]
@@ -106,11 +106,11 @@ def asked_models(args: argparse.Namespace, model: str | None) -> list[str]:
 
 def read_sources(args: argparse.Namespace, model: str | None) -> list:
     """The models asked for; without any, those of checkpoints, an ear, or a voice's pair."""
-    from common.stages.choose import KINDS
-    from common.synthesis.loading import choose_sources
-    from common.weights.ears import load_ear, stored_source
-    from common.weights.published import read_checkpoints
-    from common.weights.voices import load_voice
+    from melforge.common.stages.choose import KINDS
+    from melforge.common.synthesis.loading import choose_sources
+    from melforge.common.weights.ears import load_ear, stored_source
+    from melforge.common.weights.published import read_checkpoints
+    from melforge.common.weights.voices import load_voice
 
     names = asked_models(args, model)
     published = {source.model: source for source in read_checkpoints(args.checkpoint, names)}
@@ -133,7 +133,7 @@ def deployments(args: argparse.Namespace, model: str) -> list[Deployment]:
 
 def possible_stages(source: Any, args: argparse.Namespace) -> Any:
     """The stages that a model's engines are of; an InputError for what no engine can be."""
-    from common.engines.tensorrt.engine_file import needed_stages, require_possible
+    from melforge.common.engines.tensorrt.engine_file import needed_stages, require_possible
 
     hows = deployments(args, source.model)
     stages = needed_stages(source, hows[0], args.decoder, args.all)  # whatever the precision
@@ -147,7 +147,7 @@ def with_its_graphs(source: Any, stages: Any, args: argparse.Namespace) -> Any:
     if all(stage.name in source.graphs for stage in stages):
         return source
     require_torch(f"exporting {source.weights} to ONNX")
-    from common.export.to_onnx import CHECK_SECONDS, not_checked, with_graphs
+    from melforge.common.export.to_onnx import CHECK_SECONDS, not_checked, with_graphs
 
     source = with_graphs(source, stages, 0 if args.no_check else CHECK_SECONDS)
     options.tell_not_checked(source, not_checked(source, stages))
@@ -156,8 +156,8 @@ def with_its_graphs(source: Any, stages: Any, args: argparse.Namespace) -> Any:
 
 def build_model(source: Any, stages: Any, deployment: Deployment, trt: Any, force: bool):
     """Builds a model's engines one after the other; each with whether it was made now."""
-    from common.engines.tensorrt.build import build_stage
-    from common.engines.tensorrt.engine_file import engine_files
+    from melforge.common.engines.tensorrt.build import build_stage
+    from melforge.common.engines.tensorrt.engine_file import engine_files
 
     force = force or deployment.trt_force_build
     for file in engine_files(stages, source, deployment, trt):

@@ -9,16 +9,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from common.bulk.shards import OUTPUTS, Speech
-from common.bulk.texts import ID_COLUMNS, TEXT_COLUMN, Table
-from common.cli import options
-from common.cli.parser import USER_ERROR, Group
-from common.cluster.connect import LOCAL, require_ray
-from common.errors import InputError
+from melforge.common.bulk.shards import OUTPUTS, Speech
+from melforge.common.bulk.texts import ID_COLUMNS, TEXT_COLUMN, Table
+from melforge.common.cli import options
+from melforge.common.cli.parser import USER_ERROR, Group
+from melforge.common.cluster.connect import LOCAL, require_ray
+from melforge.common.errors import InputError
 
 if TYPE_CHECKING:
-    from common.bulk.run import SpeakShards
-    from common.serve.pairs import LoadOptions
+    from melforge.common.bulk.run import SpeakShards
+    from melforge.common.serve.pairs import LoadOptions
 
 TABLES = (".csv", ".jsonl", ".parquet")  # never phrases
 SHARD_SIZE = 500
@@ -82,8 +82,8 @@ def is_table(args: argparse.Namespace) -> bool:
 
 
 def speak_table(args: argparse.Namespace) -> int:
-    from common.bulk.run import duration, speak_table
-    from common.serve.pairs import LoadOptions
+    from melforge.common.bulk.run import duration, speak_table
+    from melforge.common.serve.pairs import LoadOptions
 
     require_fitting(args)
     controls = options.controls_from(args)
@@ -117,10 +117,10 @@ def speak_table(args: argparse.Namespace) -> int:
 def workers_from(args: argparse.Namespace, how: LoadOptions) -> SpeakShards:
     """What speaks the shards: Ray's workers, or processes here."""
     if args.ray is None:
-        from common.bulk.local import speak_here
+        from melforge.common.bulk.local import speak_here
 
         return functools.partial(speak_here, workers=args.workers or how.workers())
-    from common.cluster.bulk import Share, speak_on_ray
+    from melforge.common.cluster.bulk import Share, speak_on_ray
 
     require_ray()
     gpus = 0.0 if args.device == "cpu" else args.gpus_per_worker

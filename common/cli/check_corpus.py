@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.cli import options
-from common.cli.parser import USER_ERROR
-from common.cli.run import words_of
-from common.cli.transcribe import models_that_hear, recogniser_from
-from common.errors import InputError, counted
-from common.files import read_text
-from common.recognition.recordings import Recording, Unreadable, find_recordings
+from melforge.common.cli import options
+from melforge.common.cli.parser import USER_ERROR
+from melforge.common.cli.run import words_of
+from melforge.common.cli.transcribe import models_that_hear, recogniser_from
+from melforge.common.errors import InputError, counted
+from melforge.common.files import read_text
+from melforge.common.recognition.recordings import Recording, Unreadable, find_recordings
 
 METADATA = "metadata.csv"
 LIMIT = 0.3
@@ -90,7 +90,7 @@ def check(recogniser, corpus: Sequence[Recording]) -> Iterator[dict[str, Any] | 
     """What is heard in each recording, and how that differs from its text, or why it cannot be read."""
     from tqdm import tqdm
 
-    from common.recognition.listener import hear_again
+    from melforge.common.recognition.listener import hear_again
 
     for recording in tqdm(corpus, desc="checking", unit=" files", leave=False, disable=None):
         try:

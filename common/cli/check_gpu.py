@@ -10,12 +10,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.bench.workload import GRAPHS
-from common.cli import options
-from common.config.deployment import PRECISIONS
-from common.errors import InputError, require_torch
-from common.registry import get_model, names
-from common.stages.choose import KINDS
+from melforge.common.bench.workload import GRAPHS
+from melforge.common.cli import options
+from melforge.common.config.deployment import PRECISIONS
+from melforge.common.errors import InputError, require_torch
+from melforge.common.registry import get_model, names
+from melforge.common.stages.choose import KINDS
 
 PARALLEL = 4
 STEPS = ("verify", "sentences", "example", "tests", "pairs", "mix")
@@ -46,7 +46,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     if args.document:
-        from common.verify.gpu.checks import document
+        from melforge.common.verify.gpu.checks import document
 
         args.document.write_text(document(args.out), encoding="utf-8")
         return 0
@@ -56,10 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     for model in chosen:
         if get_model(model).kind not in KINDS:
             raise InputError(
-                f"--models {model}: what is checked speaks; python -m {model}.verify_trt compares it"
+                f"--models {model}: what is checked speaks; python -m melforge.{model}.verify_trt compares it"
             )
     if args.export_only:
-        from common.bench.random_weights import random_source
+        from melforge.common.bench.random_weights import random_source
 
         for model in chosen:
             dict(random_source(model, args.graphs).graphs)
@@ -69,12 +69,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if unknown:
         raise InputError(f"there is no step {unknown[0]!r}: choose from {', '.join(STEPS)}")
 
-    from common.engines.tensorrt.engine import require_gpu
+    from melforge.common.engines.tensorrt.engine import require_gpu
 
     require_gpu("cuda")
-    from common.bench.machine import versions
-    from common.engines.tensorrt.api import load_tensorrt
-    from common.verify.gpu import checks, pairs
+    from melforge.common.bench.machine import versions
+    from melforge.common.engines.tensorrt.api import load_tensorrt
+    from melforge.common.verify.gpu import checks, pairs
 
     load_tensorrt()
     args.out.mkdir(parents=True, exist_ok=True)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.cli import options
-from common.errors import InputError, counted
-from common.files import require_writable_folder
+from melforge.common.cli import options
+from melforge.common.errors import InputError, counted
+from melforge.common.files import require_writable_folder
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,9 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     import numpy as np
 
-    from common.audio.mel import mel_spectrogram
-    from common.audio.sound_files import read_audio, resample, write_audio
-    from common.synthesis.loading import choose_sources, make_driver
+    from melforge.common.audio.mel import mel_spectrogram
+    from melforge.common.audio.sound_files import read_audio, resample, write_audio
+    from melforge.common.synthesis.loading import choose_sources, make_driver
 
     source = choose_sources({"vocoder": args.vocoder}, args.voice, args.checkpoint, args.overrides)["vocoder"]
     controls = options.controls_from(args)

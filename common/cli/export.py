@@ -5,10 +5,10 @@ import math
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from common.cli import options, run
-from common.config.deployment import Deployment
-from common.errors import InputError, require_torch
-from common.registry import KIND_WORDS, get_model, names
+from melforge.common.cli import options, run
+from melforge.common.config.deployment import Deployment
+from melforge.common.errors import InputError, require_torch
+from melforge.common.registry import KIND_WORDS, get_model, names
 
 
 def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
@@ -42,8 +42,8 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     refuse_contradictions(args)
 
     require_torch("exporting")
-    from common.export.to_onnx import HEADINGS
-    from common.synthesis.loading import override
+    from melforge.common.export.to_onnx import HEADINGS
+    from melforge.common.synthesis.loading import override
 
     wanted = wanted_models(args, model) or args.selected
     sources = [source for source in read_sources(args, wanted) if not wanted or source.model in wanted]
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
 
 def export_to_cache(source, args: argparse.Namespace) -> list:
     """Published weights: the checks are bounded unless --check asks for all; what was left out is noted."""
-    from common.export.to_onnx import (
+    from melforge.common.export.to_onnx import (
         CHECK_SECONDS,
         cached_source,
         check_source,
@@ -87,7 +87,7 @@ def export_to_cache(source, args: argparse.Namespace) -> list:
 
 def export_to_voice(source, args: argparse.Namespace) -> list:
     """A voice's graphs, which lie beside its weights."""
-    from common.export.to_onnx import check_source, export_source, source_stages
+    from melforge.common.export.to_onnx import check_source, export_source, source_stages
 
     # It may have graphs of some forms only.
     stages = [stage for stage in source_stages(source) if stage.name in source.graphs] or None
@@ -119,9 +119,9 @@ def refuse_contradictions(args: argparse.Namespace) -> None:
 
 def write_files(source, args: argparse.Namespace, several: bool) -> None:
     """The files of one model; of several models each has a folder."""
-    from common.export import self_contained
-    from common.export.to_onnx import CHECK_SECONDS, OPSET, source_stages
-    from common.stages.choose import choose_stages
+    from melforge.common.export import self_contained
+    from melforge.common.export.to_onnx import CHECK_SECONDS, OPSET, source_stages
+    from melforge.common.stages.choose import choose_stages
 
     stages = source_stages(source) if args.all else choose_stages(source, None)
     folder = args.output / source.model if several else args.output
@@ -134,9 +134,9 @@ def write_files(source, args: argparse.Namespace, several: bool) -> None:
 
 def read_sources(args: argparse.Namespace, wanted: Collection[str]) -> list:
     """The models of the published weights, each one `wanted` if any are named, else an ear's or a voice's."""
-    from common.weights.ears import load_ear
-    from common.weights.published import read_checkpoints
-    from common.weights.voices import load_voice
+    from melforge.common.weights.ears import load_ear
+    from melforge.common.weights.published import read_checkpoints
+    from melforge.common.weights.voices import load_voice
 
     if published := read_checkpoints(args.checkpoint, wanted):
         return published

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from common.config.aliases import own_name, require_one_name
-from common.config.hparams import read_value
-from common.config.yaml_file import Entry
-from common.errors import InputError
+from melforge.common.config.aliases import own_name, require_one_name
+from melforge.common.config.hparams import read_value
+from melforge.common.config.yaml_file import Entry
+from melforge.common.errors import InputError
 
 TRUTHS = ("true", "false")
 

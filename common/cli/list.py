@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from common.cli import options, run
-from common.files import engines_folder, exports_folder
-from common.registry import MODELS
-from common.stages.choose import BACKENDS, KERNELS
-from common.weights.ears import Ear, list_ears, load_ear
-from common.weights.voices import Voice, list_voices, load_voice
+from melforge.common.cli import options, run
+from melforge.common.files import engines_folder, exports_folder
+from melforge.common.registry import MODELS
+from melforge.common.stages.choose import BACKENDS, KERNELS
+from melforge.common.weights.ears import Ear, list_ears, load_ear
+from melforge.common.weights.voices import Voice, list_voices, load_voice
 
 
 def main(argv: Sequence[str] | None = None) -> int:

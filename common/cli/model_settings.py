@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from common.audio.contract import MelContract
-from common.config.deployment import PRECISIONS, Deployment, on_another
-from common.config.hparams import backend_texts, line, shown
-from common.config.typed import build, require_known, typed_entry
-from common.config.yaml_file import Entry
-from common.errors import InputError, unknown
-from common.registry import get_model
-from common.stages.choose import KERNELS, parse_backends
+from melforge.common.audio.contract import MelContract
+from melforge.common.config.deployment import PRECISIONS, Deployment, on_another
+from melforge.common.config.hparams import backend_texts, line, shown
+from melforge.common.config.typed import build, require_known, typed_entry
+from melforge.common.config.yaml_file import Entry
+from melforge.common.errors import InputError, unknown
+from melforge.common.registry import get_model
+from melforge.common.stages.choose import KERNELS, parse_backends
 
 DEFAULT = "default"
 PRECISION = "precision"  # the commands' word for `use_fp16`
@@ -191,9 +191,9 @@ def by_model(text: str, models: Iterable[str]) -> str:
 
 def find_source(args: argparse.Namespace, model: str) -> tuple[Any, str]:
     """The model's weights as they are, and the file that states their sizes."""
-    from common.weights.ears import EAR_FILE, load_ear, stored_source
-    from common.weights.published import read_checkpoints
-    from common.weights.voices import VOICE_FILE, load_voice
+    from melforge.common.weights.ears import EAR_FILE, load_ear, stored_source
+    from melforge.common.weights.published import read_checkpoints
+    from melforge.common.weights.voices import VOICE_FILE, load_voice
 
     for source in read_checkpoints(args.checkpoint):
         if source.model == model:

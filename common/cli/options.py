@@ -10,17 +10,17 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from common.cli.parser import Group, Parser
-from common.cli.run import print_table
-from common.config.deployment import MOST_THREADS, PRECISIONS
-from common.config.typed import located
-from common.errors import InputError
-from common.registry import decoder_forms, names
-from common.speech import Controls, control_fields
+from melforge.common.cli.parser import Group, Parser
+from melforge.common.cli.run import print_table
+from melforge.common.config.deployment import MOST_THREADS, PRECISIONS
+from melforge.common.config.typed import located
+from melforge.common.errors import InputError
+from melforge.common.registry import decoder_forms, names
+from melforge.common.speech import Controls, control_fields
 
 if TYPE_CHECKING:
-    from common.recognition.listener import Listener
-    from common.synthesis.warm_up import Warmed
+    from melforge.common.recognition.listener import Listener
+    from melforge.common.synthesis.warm_up import Warmed
 
 LISTEN_LIMIT = 0.15
 
@@ -193,7 +193,7 @@ def load_options(args: argparse.Namespace) -> dict[str, Any]:
 
 def load_from(args: argparse.Namespace):
     """The models that the options ask for, as a `TextToSpeech`."""
-    from common.runner import TextToSpeech
+    from melforge.common.runner import TextToSpeech
 
     return TextToSpeech.load(**load_options(args))
 
@@ -204,9 +204,9 @@ def listener_from(args: argparse.Namespace) -> Listener | None:
         if args.listen_limit is not None:
             raise InputError("--listen-limit is for --listen: give that too, or leave the limit out")
         return None
-    from common.recognition.listener import Listener
-    from common.recognition.loading import load_recogniser
-    from common.weights.ears import ears_folder, list_ears
+    from melforge.common.recognition.listener import Listener
+    from melforge.common.recognition.loading import load_recogniser
+    from melforge.common.weights.ears import ears_folder, list_ears
 
     if not args.listen and not list_ears():
         raise InputError(f"there is no ear in {ears_folder()}: give one with --listen FOLDER")
@@ -226,7 +226,7 @@ def tell_not_checked(source, lines: list[str]) -> None:
 
 def warm_up(tts, *batch_sizes: int) -> None:
     """Warms up and prints what it took, on stderr."""
-    from common.synthesis.warm_up import HEADINGS
+    from melforge.common.synthesis.warm_up import HEADINGS
 
     rows = [one.row for one in with_progress(tts.warm_up(*batch_sizes))]
     print_table(HEADINGS, rows, file=sys.stderr)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.cli import options
-from common.export.packed import FOLDER
+from melforge.common.cli import options
+from melforge.common.export.packed import FOLDER
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -15,7 +15,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=FOLDER, metavar="DIR", help=what)
     args = parser.parse_args(argv)
 
-    from common.export.pack import write_graphs
+    from melforge.common.export.pack import write_graphs
 
     write_graphs(args.out)
     return 0

@@ -15,17 +15,24 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from common.cli import model_settings
-from common.cli.flags import read_flags
-from common.cli.model_settings import DEFAULT, PRECISION, ModelSettings, Overlay, field_names, with_half
-from common.config.aliases import require_one_name
-from common.config.deployment import Deployment
-from common.config.hparams import MODEL, line, read_file, read_override, require_model
-from common.config.typed import build, require_known, typed
-from common.config.yaml_file import Entry
-from common.errors import InputError, unknown
-from common.registry import KIND_WORDS, MODELS, get_model
-from common.stages.choose import KINDS as SPEAKING
+from melforge.common.cli import model_settings
+from melforge.common.cli.flags import read_flags
+from melforge.common.cli.model_settings import (
+    DEFAULT,
+    PRECISION,
+    ModelSettings,
+    Overlay,
+    field_names,
+    with_half,
+)
+from melforge.common.config.aliases import require_one_name
+from melforge.common.config.deployment import Deployment
+from melforge.common.config.hparams import MODEL, line, read_file, read_override, require_model
+from melforge.common.config.typed import build, require_known, typed
+from melforge.common.config.yaml_file import Entry
+from melforge.common.errors import InputError, unknown
+from melforge.common.registry import KIND_WORDS, MODELS, get_model
+from melforge.common.stages.choose import KINDS as SPEAKING
 
 USER_ERROR = 2
 MISSING = "missing"
@@ -316,7 +323,7 @@ class Parser(Group):
         wanted = {kind: getattr(args, kind, None) for kind in SPEAKING}
         if all(wanted[kind] for kind in self.kinds):
             return [get_model(str(wanted[kind]), kind).name for kind in self.kinds]
-        from common.synthesis.loading import choose_sources
+        from melforge.common.synthesis.loading import choose_sources
 
         sources = choose_sources(wanted, args.voice, args.checkpoint)
         return [sources[kind].model for kind in self.kinds]
@@ -349,7 +356,7 @@ class Parser(Group):
         built = {f.name: getattr(one, f.name) for one in values.built for f in fields(one)}
         unstated = Entry(None, DEFAULT)
         lines += [line(name, value, entries.get(name, unstated).place) for name, value in built.items()]
-        from common.synthesis.loading import override
+        from melforge.common.synthesis.loading import override
 
         for model, settings in models.items():
             override(found[model][0], settings.overrides)  # what would be refused does not hold

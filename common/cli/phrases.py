@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from common.audio.sound_files import FORMATS, encode_audio, write_audio
-from common.bulk.texts import file_name
-from common.errors import InputError, require_package
-from common.files import decode_text, read_text, require_writable_file, write_bytes
-from common.runner import AnalysedText, TextToSpeech
-from common.speech import Audio, Controls, shown
-from common.text import Unspoken, unspoken_rows
+from melforge.common.audio.sound_files import FORMATS, encode_audio, write_audio
+from melforge.common.bulk.texts import file_name
+from melforge.common.errors import InputError, require_package
+from melforge.common.files import decode_text, read_text, require_writable_file, write_bytes
+from melforge.common.runner import AnalysedText, TextToSpeech
+from melforge.common.speech import Audio, Controls, shown
+from melforge.common.text import Unspoken, unspoken_rows
 
 if TYPE_CHECKING:
-    from common.recognition.listener import HeardAgain, Listener
+    from melforge.common.recognition.listener import HeardAgain, Listener
 
 NAME_COLUMNS = ("name", "output", "file")
 SINGLE = "speech"
@@ -134,7 +134,7 @@ class Writer:
     def write(self, phrase: Phrase, audio: Audio) -> Path | None:
         """Writes a phrase's files and returns where its sound is."""
         if self.plot:
-            from common.synthesis.plot import draw
+            from melforge.common.synthesis.plot import draw
 
             target = self.plot / f"{phrase.name}.png" if self.plot.is_dir() else self.plot
             write_bytes(target, draw(audio))
@@ -158,14 +158,14 @@ class Writer:
         return path
 
     def _write_subtitles(self, path: Path, audio: Audio) -> None:
-        from common.synthesis.subtitles import WRITERS
+        from melforge.common.synthesis.subtitles import WRITERS
 
         write_bytes(path, WRITERS[self.subtitles_form](audio).encode())
 
 
 def _subtitles(asked: str, many: bool) -> tuple[Path | None, str]:
     """The file of --subtitles (None: one beside each sound file), and its form."""
-    from common.synthesis.subtitles import WRITERS
+    from melforge.common.synthesis.subtitles import WRITERS
 
     forms = ", ".join(WRITERS)
     if asked in WRITERS:

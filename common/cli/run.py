@@ -13,8 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
-from common.cli.parser import USER_ERROR
-from common.errors import PACKAGES, InputError, install_advice
+from melforge.common.cli.parser import USER_ERROR
+from melforge.common.errors import PACKAGES, InputError, install_advice
 
 FAULT = 1
 INTERRUPTED = 128 + signal.SIGINT

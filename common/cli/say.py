@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from common.audio.wire import DEFAULT_RATE, FORMATS, wav_header
-from common.cli import options
-from common.cli.run import FAULT
-from common.errors import InputError, require_package, unknown
-from common.files import require_writable_file, write_bytes
-from common.serve.client import Address, Connection, ServerError
+from melforge.common.audio.wire import DEFAULT_RATE, FORMATS, wav_header
+from melforge.common.cli import options
+from melforge.common.cli.run import FAULT
+from melforge.common.errors import InputError, install_command, require_package, unknown
+from melforge.common.files import require_writable_file, write_bytes
+from melforge.common.serve.client import Address, Connection, ServerError
 
 SERVER = "http://127.0.0.1:8000"
 KEY_VARIABLE = "MELFORGE_API_KEY"
@@ -29,7 +29,7 @@ SUFFIXES = {**{name: name for name in FORMATS}, "ogg": "opus"}  # of a file -> i
 # What OpenAI's servers have for certain, and ours takes for its first pair and voice.
 MODEL, VOICE = "tts-1", "alloy"
 EPILOG = f"""examples:
-  %(prog)s "Hello there."                                  # plays it, with pip install -e '.[play]'
+  %(prog)s "Hello there."                                  # plays it, with {install_command("play")}
   %(prog)s "Hello there." -o hello.mp3 --server http://10.0.0.5:8000 --model tacotron2-hifigan
   %(prog)s "Hello there." -o - --format wav | aplay
 

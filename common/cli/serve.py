@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from common.cli import options
-from common.cli.parser import Group
-from common.cluster.connect import LOCAL, require_ray
-from common.cluster.settings import RaySettings
-from common.config.typed import located
-from common.errors import InputError, require_package
-from common.serve.settings import ServeSettings, read_keys, setting_fields
+from melforge.common.cli import options
+from melforge.common.cli.parser import Group
+from melforge.common.cluster.connect import LOCAL, require_ray
+from melforge.common.cluster.settings import RaySettings
+from melforge.common.config.typed import located
+from melforge.common.errors import InputError, require_package
+from melforge.common.serve.settings import ServeSettings, read_keys, setting_fields
 
 if TYPE_CHECKING:
-    from common.serve.pairs import LoadOptions
+    from melforge.common.serve.pairs import LoadOptions
 
 S = TypeVar("S")
 
@@ -38,13 +38,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         require_ray()
         if settings.processes != 1:
             raise InputError("--processes is for one machine: with --ray give --replicas")
-        from common.cluster.server import serve_on_ray
+        from melforge.common.cluster.server import serve_on_ray
 
         return serve_on_ray(settings, how, read_keys(settings), on_ray, args.ray)
     if on_ray != RaySettings():
         raise InputError("what is set for replicas on Ray needs --ray; on one machine there is --processes")
-    from common.serve.processes import serve_by_processes
-    from common.serve.server import serve
+    from melforge.common.serve.processes import serve_by_processes
+    from melforge.common.serve.server import serve
 
     run = serve if settings.processes == 1 else serve_by_processes
     return run(settings, how, read_keys(settings))
@@ -55,7 +55,7 @@ def application(argv: Sequence[str]) -> Any:
     args = parse(argv)
     settings = settings_from(args, ServeSettings)
     require_server()
-    from common.cluster.server import make_application
+    from melforge.common.cluster.server import make_application
 
     on_ray = settings_from(args, RaySettings)
     return make_application(settings, load_options(args, settings), read_keys(settings), on_ray)
@@ -67,7 +67,7 @@ def require_server() -> None:
 
 
 def load_options(args: argparse.Namespace, settings: ServeSettings) -> LoadOptions:
-    from common.serve.pairs import LoadOptions
+    from melforge.common.serve.pairs import LoadOptions
 
     how = LoadOptions(
         voice=args.voice,
@@ -123,7 +123,7 @@ def settings_from(args: argparse.Namespace, of: type[S]) -> S:
 
 def models_offered(args: argparse.Namespace) -> list[str]:
     """The models of the pairs, for what files say of them."""
-    from common.serve.pairs import LoadOptions, Pairs
+    from melforge.common.serve.pairs import LoadOptions, Pairs
 
     pairs = Pairs(LoadOptions(voice=args.voice, checkpoints=args.checkpoint), args.pairs)
     return list(dict.fromkeys(model for name in pairs.names for model in name.split("-")))

@@ -9,11 +9,11 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from common.cli import STARTED, bulk, options, run
-from common.cli.list import list_available
-from common.cli.phrases import Writer, describe_unspoken, read_phrases, speak_phrases
-from common.errors import InputError
-from common.text import unspoken_rows
+from melforge.common.cli import STARTED, bulk, options, run
+from melforge.common.cli.list import list_available
+from melforge.common.cli.phrases import Writer, describe_unspoken, read_phrases, speak_phrases
+from melforge.common.errors import InputError
+from melforge.common.text import unspoken_rows
 
 RETRIES = 2
 EPILOG = """examples:
@@ -112,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def show_text(args: argparse.Namespace, phrases) -> int:
-    from common.synthesis.loading import choose_sources
+    from melforge.common.synthesis.loading import choose_sources
 
     wanted = {"acoustic": args.acoustic, "vocoder": args.vocoder}
     frontend = choose_sources(wanted, args.voice, args.checkpoint)["acoustic"].frontend.build()

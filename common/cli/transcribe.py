@@ -10,14 +10,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common.cli import options, run
-from common.cli.parser import USER_ERROR
-from common.errors import InputError, counted
-from common.recognition.recordings import Recording, find_recordings
+from melforge.common.cli import options, run
+from melforge.common.cli.parser import USER_ERROR
+from melforge.common.errors import InputError, counted
+from melforge.common.recognition.recordings import Recording, find_recordings
 
 if TYPE_CHECKING:
-    from common.config.deployment import Deployment
-    from common.recognition.recogniser import Recogniser
+    from melforge.common.config.deployment import Deployment
+    from melforge.common.recognition.recogniser import Recogniser
 
 NOTHING = "(nothing heard)"
 Pairs = list[tuple[list[str], list[str]]]  # words of references, and of what was heard
@@ -37,8 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.expect is not None and len(recordings) > 1:
         raise InputError(f"--expect is of one recording, and there are {len(recordings)}")
 
-    from common.recognition.long_recordings import BATCH
-    from common.recognition.recordings import transcribe_files
+    from melforge.common.recognition.long_recordings import BATCH
+    from melforge.common.recognition.recordings import transcribe_files
 
     recogniser, how = recogniser_from(args)
     if args.expect is not None:
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def compare(entry: dict[str, Any], reference: str | None, labels: str, pairs: Pairs) -> None:
     """Adds a reference, if there is one, to the entry of a transcript, and the words of both to `pairs`."""
-    from common.recognition.transcript import error_rate, reference_words
+    from melforge.common.recognition.transcript import error_rate, reference_words
 
     if reference is not None:
         pair = reference_words(reference, labels), entry["text"].split()
@@ -72,7 +72,7 @@ def compare(entry: dict[str, Any], reference: str | None, labels: str, pairs: Pa
 
 def conclude(made: list[dict[str, Any]], pairs: Pairs, as_json: bool) -> None:
     """Prints all entries as JSON, or the word error rate where there are references."""
-    from common.recognition.transcript import error_rate
+    from melforge.common.recognition.transcript import error_rate
 
     rate = error_rate(pairs) if pairs else None
     if as_json:
@@ -108,22 +108,22 @@ def make_parser() -> options.Parser:
 
 def models_that_hear(args: argparse.Namespace) -> list[str]:
     """The model that is asked for or there; none where no ear is."""
-    from common.weights.ears import list_ears
+    from melforge.common.weights.ears import list_ears
 
     return [read_source(args).model] if args.ear or args.checkpoint or list_ears() else []
 
 
 def read_source(args: argparse.Namespace):
-    from common.weights.ears import read_recogniser
+    from melforge.common.weights.ears import read_recogniser
 
     return read_recogniser(args.ear, args.checkpoint)
 
 
 def recogniser_from(args: argparse.Namespace) -> tuple[Recogniser, Deployment]:
     """The recogniser that is asked for on its engines, and how these are to be."""
-    from common.config.deployment import Deployment
-    from common.recognition.loading import make_recogniser
-    from common.synthesis.loading import override
+    from melforge.common.config.deployment import Deployment
+    from melforge.common.recognition.loading import make_recogniser
+    from melforge.common.synthesis.loading import override
 
     stored = read_source(args)
     source = override(stored, args.overrides.get(stored.model, {}))
@@ -133,8 +133,8 @@ def recogniser_from(args: argparse.Namespace) -> tuple[Recogniser, Deployment]:
 
 def tell_alignment(recogniser, recording: Recording, args: argparse.Namespace) -> int:
     """How the recording says the expected text: a row or an entry for each word, in the sound's order."""
-    from common.recognition.long_recordings import expect
-    from common.recognition.transcript import reference_words
+    from melforge.common.recognition.long_recordings import expect
+    from melforge.common.recognition.transcript import reference_words
 
     words = reference_words(args.expect, recogniser.labels)
     if not words:

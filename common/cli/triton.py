@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common.cli import options
-from common.errors import InputError, unknown
+from melforge.common.cli import options
+from melforge.common.errors import InputError, unknown
 
 if TYPE_CHECKING:
-    from common.triton.repository import Layout
-    from common.weights.voices import ModelSource
+    from melforge.common.triton.repository import Layout
+    from melforge.common.weights.voices import ModelSource
 
 EPILOG = """examples:
   %(prog)s models
@@ -89,16 +89,16 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def read_source(args: argparse.Namespace) -> ModelSource:
     """The recogniser that is asked for."""
-    from common.weights.ears import read_recogniser
+    from melforge.common.weights.ears import read_recogniser
 
     return read_recogniser(args.ear or None, args.checkpoint)
 
 
 def write_ear(args: argparse.Namespace, layout: Layout) -> list[str]:
     """The repository of a recogniser."""
-    from common.triton.choice import EarChoice
-    from common.triton.repository import write_recogniser
-    from common.triton.tensors import RUN_BY
+    from melforge.common.triton.choice import EarChoice
+    from melforge.common.triton.repository import write_recogniser
+    from melforge.common.triton.tensors import RUN_BY
 
     for name in ("acoustic", "vocoder", "voice", "decoder", "stages", "stages_precision"):
         if getattr(args, name):
@@ -122,8 +122,8 @@ def write_ear(args: argparse.Namespace, layout: Layout) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
-    from common.triton.choice import ModelChoice
-    from common.triton.repository import Layout, write_repository
+    from melforge.common.triton.choice import ModelChoice
+    from melforge.common.triton.repository import Layout, write_repository
 
     if args.folder.exists() and not args.folder.is_dir():
         raise InputError(f"{args.folder} is a file: give a folder for the repository")
@@ -138,12 +138,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.stages_precision and not args.stages:
         raise InputError("--stages-precision is for --stages onnx or --stages trt")
     if args.stages:
-        from common.triton.stage_models import require_stages
+        from melforge.common.triton.stage_models import require_stages
 
         require_stages(layout, args.stages)
     models = write_repository(args.folder, choice, layout)
     if args.stages:
-        from common.triton.stage_models import write_stages
+        from melforge.common.triton.stage_models import write_stages
 
         models += write_stages(args.folder, choice, layout, args.stages, args.stages_precision or "fp32")
     print(f"{args.folder}: {', '.join(models)}")

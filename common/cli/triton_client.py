@@ -17,19 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from common.audio.sound_files import write_audio
-from common.cli import options
-from common.cli.parser import USER_ERROR
-from common.cli.phrases import Phrase, describe_unspoken, read_phrases
-from common.cli.run import FAULT, words_of
-from common.cli.triton_transcribe import ENSEMBLE, recordings_of, transcribe
-from common.errors import InputError, counted
-from common.files import require_writable_folder
-from common.recognition.recordings import Recording
-from common.serve.client import Address, ServerError
-from common.speech import shown
-from common.text import Unspoken
-from common.triton.client import CLIENTS, Client, Speech
+from melforge.common.audio.sound_files import write_audio
+from melforge.common.cli import options
+from melforge.common.cli.parser import USER_ERROR
+from melforge.common.cli.phrases import Phrase, describe_unspoken, read_phrases
+from melforge.common.cli.run import FAULT, words_of
+from melforge.common.cli.triton_transcribe import ENSEMBLE, recordings_of, transcribe
+from melforge.common.errors import InputError, counted
+from melforge.common.files import require_writable_folder
+from melforge.common.recognition.recordings import Recording
+from melforge.common.serve.client import Address, ServerError
+from melforge.common.speech import shown
+from melforge.common.text import Unspoken
+from melforge.common.triton.client import CLIENTS, Client, Speech
 
 SERVERS = {"http": "http://127.0.0.1:8000", "grpc": "http://127.0.0.1:8001"}
 LONGEST_WAIT = 1_000_000  # seconds: what sockets take ends somewhere

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from common.cli.parser import USER_ERROR
-from common.cli.run import FAULT, words_of
-from common.cli.transcribe import NOTHING, Pairs, compare, conclude
-from common.errors import InputError, counted
-from common.recognition.recordings import Recording, Unreadable, find_recordings
-from common.serve.client import ServerError
+from melforge.common.cli.parser import USER_ERROR
+from melforge.common.cli.run import FAULT, words_of
+from melforge.common.cli.transcribe import NOTHING, Pairs, compare, conclude
+from melforge.common.errors import InputError, counted
+from melforge.common.recognition.recordings import Recording, Unreadable, find_recordings
+from melforge.common.serve.client import ServerError
 
 if TYPE_CHECKING:
-    from common.triton.client import Client
+    from melforge.common.triton.client import Client
 
 ENSEMBLE = "jasper-onnx-ensemble"
 
@@ -84,8 +84,8 @@ def transcribe(
 
 def ask(client: Client, recording: Recording, model: str, rate: int) -> Answer | ServerError | Unreadable:
     """A recording in the pieces that `melforge transcribe` hears it in, a request for each."""
-    from common.audio.sound_files import resample
-    from common.recognition.long_recordings import audible_pieces
+    from melforge.common.audio.sound_files import resample
+    from melforge.common.recognition.long_recordings import audible_pieces
 
     try:
         samples, given = recording.read()

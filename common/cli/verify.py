@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common.cli import options, run
-from common.errors import InputError, require_torch
-from common.files import require_writable_file, require_writable_folder
-from common.registry import KIND_WORDS, get_model
-from common.stages.choose import KINDS
+from melforge.common.cli import options, run
+from melforge.common.errors import InputError, require_torch
+from melforge.common.files import require_writable_file, require_writable_folder
+from melforge.common.registry import KIND_WORDS, get_model
+from melforge.common.stages.choose import KINDS
 
 if TYPE_CHECKING:
-    from common.recognition.listener import Listener
+    from melforge.common.recognition.listener import Listener
 
 TEXT = "It just works."
 # of three words one misheard is a third; this the shipped ear hears from every pair of the shipped voice
@@ -39,10 +39,10 @@ def main(argv: Sequence[str] | None = None, model: str | None = None) -> int:
     if args.output:
         require_writable_folder(Path(args.output))
     require_torch("comparing with PyTorch")
-    from common.audio.sound_files import encode_audio
-    from common.files import write_bytes
-    from common.verify import report
-    from common.verify.stages import verify
+    from melforge.common.audio.sound_files import encode_audio
+    from melforge.common.files import write_bytes
+    from melforge.common.verify import report
+    from melforge.common.verify.stages import verify
 
     listener = options.listener_from(args)
     sources, setups = prepare(args, model)
@@ -126,13 +126,13 @@ def make_parser(model: str | None) -> options.Parser:
 
 def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """The sources by kind, and the setups of what is compared."""
-    from common.engines.tensorrt.engine_file import needed_stages
-    from common.export.to_onnx import with_graphs
-    from common.stages import plan_of
-    from common.stages.choose import deployment_of, pads_masked, parse_backends
-    from common.synthesis.loading import choose_sources, pick_device, require_kernels
-    from common.verify.report import full
-    from common.verify.stages import Setup, perturb_one, share_layers
+    from melforge.common.engines.tensorrt.engine_file import needed_stages
+    from melforge.common.export.to_onnx import with_graphs
+    from melforge.common.stages import plan_of
+    from melforge.common.stages.choose import deployment_of, pads_masked, parse_backends
+    from melforge.common.synthesis.loading import choose_sources, pick_device, require_kernels
+    from melforge.common.verify.report import full
+    from melforge.common.verify.stages import Setup, perturb_one, share_layers
 
     wanted = {kind: getattr(args, kind, None) for kind in KINDS}
     if model:
@@ -155,8 +155,8 @@ def prepare(args: argparse.Namespace, model: str | None) -> tuple[dict[str, Any]
     if args.precision == "fp16" and "trt" not in backends.values():
         raise InputError("--precision: precision is for the backend trt: add --backend trt, or leave it out")
     if "trt" in backends.values():
-        from common.engines.tensorrt.api import load_tensorrt
-        from common.engines.tensorrt.engine import require_gpu
+        from melforge.common.engines.tensorrt.api import load_tensorrt
+        from melforge.common.engines.tensorrt.engine import require_gpu
 
         load_tensorrt()
         require_gpu(device)

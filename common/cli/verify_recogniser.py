@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from common.cli import options, run
-from common.cli.verify import TEXT
-from common.config.deployment import Deployment
-from common.errors import InputError, require_torch
-from common.files import require_writable_file, write_bytes
+from melforge.common.cli import options, run
+from melforge.common.cli.verify import TEXT
+from melforge.common.config.deployment import Deployment
+from melforge.common.errors import InputError, require_torch
+from melforge.common.files import require_writable_file, write_bytes
 
 EPILOG = "The exit status is 1 if anything is out of tolerance; the first layer that went wrong is named."
 
@@ -27,8 +27,8 @@ def main(argv: Sequence[str] | None = None, *, model: str) -> int:
     if args.json not in (None, "-"):
         require_writable_file(Path(args.json))
     require_torch("comparing with PyTorch")
-    from common.verify import report
-    from common.verify.recognition import verify_recogniser
+    from melforge.common.verify import report
+    from melforge.common.verify.recognition import verify_recogniser
 
     source, setup = prepare(args, model)
     found = verify_recogniser(source, setup, recordings(args, source.config.sampling_rate))
@@ -68,8 +68,8 @@ def make_parser(model: str) -> options.Parser:
 
 def recordings(args: argparse.Namespace, rate: int) -> list[np.ndarray]:
     """The sound files, or a sentence spoken by the shipped voice, at the recogniser's rate."""
-    from common.audio.sound_files import read_audio, resample
-    from common.runner import TextToSpeech
+    from melforge.common.audio.sound_files import read_audio, resample
+    from melforge.common.runner import TextToSpeech
 
     if args.inputs:
         return [resample(*read_audio(path), rate) for path in args.inputs]
@@ -79,14 +79,14 @@ def recordings(args: argparse.Namespace, rate: int) -> list[np.ndarray]:
 
 def prepare(args: argparse.Namespace, model: str) -> tuple[Any, Any]:
     """The recogniser's source, and the setup of what is compared with it."""
-    from common.engines.tensorrt.engine_file import needed_stages
-    from common.export.to_onnx import with_graphs
-    from common.recognition.loading import form_of
-    from common.stages import plan_of
-    from common.synthesis.loading import override, pick_device
-    from common.verify.stages import Setup, perturb_one
-    from common.weights.ears import stored_source
-    from common.weights.published import read_checkpoints
+    from melforge.common.engines.tensorrt.engine_file import needed_stages
+    from melforge.common.export.to_onnx import with_graphs
+    from melforge.common.recognition.loading import form_of
+    from melforge.common.stages import plan_of
+    from melforge.common.synthesis.loading import override, pick_device
+    from melforge.common.verify.stages import Setup, perturb_one
+    from melforge.common.weights.ears import stored_source
+    from melforge.common.weights.published import read_checkpoints
 
     published = read_checkpoints(args.checkpoint, [model])
     source = published[0] if published else stored_source(model, None, args.ear)
@@ -96,8 +96,8 @@ def prepare(args: argparse.Namespace, model: str) -> tuple[Any, Any]:
         raise InputError(f"--backend {backend}: PyTorch is what others are compared with; give onnx or trt")
     device = pick_device(backend) if args.device == "auto" else args.device
     if backend == "trt":
-        from common.engines.tensorrt.api import load_tensorrt
-        from common.engines.tensorrt.engine import require_gpu
+        from melforge.common.engines.tensorrt.api import load_tensorrt
+        from melforge.common.engines.tensorrt.engine import require_gpu
 
         load_tensorrt()
         require_gpu(device)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.bulk.feed import WorkerLost, feed
-from common.bulk.shards import Shard, ShardReport, Speaker, Speech
-from common.cluster.connect import connected
-from common.errors import InputError
+from melforge.common.bulk.feed import WorkerLost, feed
+from melforge.common.bulk.shards import Shard, ShardReport, Speaker, Speech
+from melforge.common.cluster.connect import connected
+from melforge.common.errors import InputError
 
 PATIENCE = 30.0  # seconds without news after which somebody is told what is waited for
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from common.errors import InputError, require_package
+from melforge.common.errors import InputError, require_package
 
 LOCAL = "local"  # the address of a cluster that is begun here
 # Between processes go texts, reports and chunks of sound; Ray's default is a third of the memory.

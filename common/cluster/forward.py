@@ -18,10 +18,10 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from common.serve.answer import left
-from common.serve.errors import ApiError, overloaded
-from common.serve.gate import ID, POLICY
-from common.serve.openai_api import read_body
+from melforge.common.serve.answer import left
+from melforge.common.serve.errors import ApiError, overloaded
+from melforge.common.serve.gate import ID, POLICY
+from melforge.common.serve.openai_api import read_body
 
 DELAYS = (
     0.0,

@@ -12,17 +12,17 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from common.cluster.connect import connected, require_ray
-from common.cluster.forward import Answer, Asked, Forward, ReplicaLost, answer
-from common.cluster.settings import RaySettings
-from common.errors import InputError
-from common.serve.app import make_app
-from common.serve.errors import overloaded
-from common.serve.health import Probe
-from common.serve.metrics import log, set_up_logging
-from common.serve.pairs import LoadOptions
-from common.serve.server import SIGNALS, bind, make_service
-from common.serve.settings import ServeSettings
+from melforge.common.cluster.connect import connected, require_ray
+from melforge.common.cluster.forward import Answer, Asked, Forward, ReplicaLost, answer
+from melforge.common.cluster.settings import RaySettings
+from melforge.common.errors import InputError
+from melforge.common.serve.app import make_app
+from melforge.common.serve.errors import overloaded
+from melforge.common.serve.health import Probe
+from melforge.common.serve.metrics import log, set_up_logging
+from melforge.common.serve.pairs import LoadOptions
+from melforge.common.serve.server import SIGNALS, bind, make_service
+from melforge.common.serve.settings import ServeSettings
 
 NAME = "melforge"
 HEALTH_SECONDS, HEALTH_TIMEOUT = 10.0, 30.0

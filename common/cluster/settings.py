@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from common.errors import InputError
-from common.serve.settings import setting, setting_fields
+from melforge.common.errors import InputError
+from melforge.common.serve.settings import setting, setting_fields
 
 
 @dataclass(frozen=True)

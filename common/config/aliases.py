@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from common.config.yaml_file import Entry
-from common.errors import InputError
+from melforge.common.config.yaml_file import Entry
+from melforge.common.errors import InputError
 
 ALIASES = {
     # CUDA-Optimized/FastSpeech: its files, and the options of generate.py

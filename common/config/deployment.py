@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from common.errors import InputError, unknown
+from melforge.common.errors import InputError, unknown
 
 PRECISIONS = ("fp32", "fp16")
 MOST_THREADS = 1024  # of an engine or a server; of its processes too

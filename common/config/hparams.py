@@ -14,10 +14,10 @@ from typing import Any
 
 import yaml
 
-from common.config.aliases import own_name, with_own_names
-from common.config.typed import build, require_known
-from common.config.yaml_file import Entry, parse_yaml, read_yaml
-from common.errors import InputError, close_matches
+from melforge.common.config.aliases import own_name, with_own_names
+from melforge.common.config.typed import build, require_known
+from melforge.common.config.yaml_file import Entry, parse_yaml, read_yaml
+from melforge.common.errors import InputError, close_matches
 
 PARENT = "parent_yaml"
 MODEL = "model"

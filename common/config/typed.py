@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from common.config.yaml_file import Entry, entries_of
-from common.errors import InputError, close_matches
+from melforge.common.config.yaml_file import Entry, entries_of
+from melforge.common.errors import InputError, close_matches
 
 MANY_KEYS = 30  # more are not listed in an error
 # What other projects' files call a key of ours, for the hint that an unknown key gets (alpha is 1 / pace).

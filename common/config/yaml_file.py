@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from common.errors import InputError
+from melforge.common.errors import InputError
 
 LARGEST_FILE = 1 << 20  # bytes
 TAG = "tag:yaml.org,2002:"

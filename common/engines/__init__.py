@@ -7,11 +7,11 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from common.arrays import Array, dtype_name
-from common.config.deployment import Bucket
-from common.errors import unknown
-from common.noise import Distribution, draw
-from common.stages import Dim, Stage, TensorSpec
+from melforge.common.arrays import Array, dtype_name
+from melforge.common.config.deployment import Bucket
+from melforge.common.errors import unknown
+from melforge.common.noise import Distribution, draw
+from melforge.common.stages import Dim, Stage, TensorSpec
 
 # Where padding is masked, symbols and frames are padded to multiples of these on a GPU: few CUDA graphs do
 # for all lengths.
@@ -82,7 +82,7 @@ class Engine(ABC):
         raise TypeError(f"{self.stage.full_name} on {self.backend} has no CUDA graph of several steps")
 
     def draw(self, distribution: Distribution, seeds: Sequence[int], first: int, count: int) -> Array:
-        """Noise for its inputs, the same numbers as `common.noise.draw`: on the host, or on its device.
+        """Noise for its inputs, the numbers of `melforge.common.noise.draw`: on the host, or on its device.
 
         Float32 [B, count], a row for each seed.
         """

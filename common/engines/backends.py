@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from common.config.deployment import Bucket, Deployment
-from common.engines import Engine
-from common.errors import InputError, unknown
-from common.registry import load_attribute
-from common.stages import Stage, plan_of
-from common.stages.choose import BACKENDS, KERNELS
-from common.weights.voices import ModelSource
+from melforge.common.config.deployment import Bucket, Deployment
+from melforge.common.engines import Engine
+from melforge.common.errors import InputError, unknown
+from melforge.common.registry import load_attribute
+from melforge.common.stages import Stage, plan_of
+from melforge.common.stages.choose import BACKENDS, KERNELS
+from melforge.common.weights.voices import ModelSource
 
 # Imported when a backend is asked for: speaking with ONNX Runtime needs no PyTorch.
 ENGINES = {
-    "torch": "common.engines.torch_engine:TorchEngine",
-    "onnx": "common.engines.onnx_engine:OnnxEngine",
-    "trt": "common.engines.tensorrt.engine:TrtEngine",
+    "torch": "melforge.common.engines.torch_engine:TorchEngine",
+    "onnx": "melforge.common.engines.onnx_engine:OnnxEngine",
+    "trt": "melforge.common.engines.tensorrt.engine:TrtEngine",
 }
 
 

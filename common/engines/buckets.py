@@ -6,12 +6,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from common.arrays import Array, pad_to
-from common.config.deployment import Bucket
-from common.engines import Arrays, Engine, Recent, Run, check_inputs
-from common.engines.backends import engine_class
-from common.errors import InputError
-from common.stages import Dim, Stage, TensorSpec, bucket_roots, fix, root
+from melforge.common.arrays import Array, pad_to
+from melforge.common.config.deployment import Bucket
+from melforge.common.engines import Arrays, Engine, Recent, Run, check_inputs
+from melforge.common.engines.backends import engine_class
+from melforge.common.errors import InputError
+from melforge.common.stages import Dim, Stage, TensorSpec, bucket_roots, fix, root
 
 MB = 1_000_000
 

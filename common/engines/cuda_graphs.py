@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from common.engines import Recent, Run
-from common.errors import InputError
+from melforge.common.engines import Recent, Run
+from melforge.common.errors import InputError
 
 MOST_SHAPES = 512  # whose graphs stay; they share the memory of inputs, outputs and what is between
 ALIGNMENT = 256  # bytes

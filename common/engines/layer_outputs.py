@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor, nn
 
-from common.errors import close_matches
-from common.stages import Stage, TensorSpec
+from melforge.common.errors import close_matches
+from melforge.common.stages import Stage, TensorSpec
 
 
 def method_of(

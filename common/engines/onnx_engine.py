@@ -10,12 +10,12 @@ from pathlib import Path
 
 import onnxruntime as ort
 
-from common.arrays import Array, is_numpy
-from common.engines import Engine, check_inputs
-from common.errors import InputError, counted
-from common.files import engines_folder
-from common.stages import Stage
-from common.weights.voices import ModelSource
+from melforge.common.arrays import Array, is_numpy
+from melforge.common.engines import Engine, check_inputs
+from melforge.common.errors import InputError, counted
+from melforge.common.files import engines_folder
+from melforge.common.stages import Stage
+from melforge.common.weights.voices import ModelSource
 
 ERRORS_ONLY = 3
 # Below this size of weights in bytes, stages of small steps run on one thread unless `threads` is given:

@@ -7,15 +7,15 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from common.arrays import pad_to
-from common.config.deployment import Bucket
-from common.engines import MEL_STEP, TEXT_STEP, Engine, Run, check_inputs
-from common.engines.buckets import cut, resized
-from common.engines.cuda_graphs import Captured, new_stream
-from common.engines.torch_engine import build_network
-from common.errors import InputError
-from common.stages import Dim, Stage, root
-from common.weights.voices import ModelSource
+from melforge.common.arrays import pad_to
+from melforge.common.config.deployment import Bucket
+from melforge.common.engines import MEL_STEP, TEXT_STEP, Engine, Run, check_inputs
+from melforge.common.engines.buckets import cut, resized
+from melforge.common.engines.cuda_graphs import Captured, new_stream
+from melforge.common.engines.torch_engine import build_network
+from melforge.common.errors import InputError
+from melforge.common.stages import Dim, Stage, root
+from melforge.common.weights.voices import ModelSource
 
 UNITS = {"text": TEXT_STEP, "mel": MEL_STEP}  # lengths are padded to multiples of these
 

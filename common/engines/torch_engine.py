@@ -5,13 +5,13 @@ import os
 import numpy as np
 import torch
 
-from common.arrays import Array
-from common.engines import Engine, check_inputs
-from common.engines.layer_outputs import method_of
-from common.errors import InputError
-from common.registry import get_model, load_attribute
-from common.stages import Stage
-from common.weights.voices import ModelSource
+from melforge.common.arrays import Array
+from melforge.common.engines import Engine, check_inputs
+from melforge.common.engines.layer_outputs import method_of
+from melforge.common.errors import InputError
+from melforge.common.registry import get_model, load_attribute
+from melforge.common.stages import Stage
+from melforge.common.weights.voices import ModelSource
 
 
 def new_network(stage: Stage, config: object) -> torch.nn.Module:

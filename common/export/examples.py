@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from common.arrays import Array
-from common.engines import Engine
-from common.registry import get_model
-from common.stages import Stage
-from common.weights.voices import ModelSource
+from melforge.common.arrays import Array
+from melforge.common.engines import Engine
+from melforge.common.registry import get_model
+from melforge.common.stages import Stage
+from melforge.common.weights.voices import ModelSource
 
 Inputs = dict[str, np.ndarray]
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from common.audio.contract import MelContract
-from common.config.hparams import ROOT, load_hparams
-from common.export.packed import MADE_WITH, packed_path
-from common.export.to_onnx import EXPORTER_VERSION, OPSET, fresh_graph
-from common.files import write_bytes
-from common.registry import get_model
-from common.stages import Stage, stages_of
+from melforge.common.audio.contract import MelContract
+from melforge.common.config.hparams import ROOT, load_hparams
+from melforge.common.export.packed import MADE_WITH, packed_path
+from melforge.common.export.to_onnx import EXPORTER_VERSION, OPSET, fresh_graph
+from melforge.common.files import write_bytes
+from melforge.common.registry import get_model
+from melforge.common.stages import Stage, stages_of
 
 # The published sizes whose export takes longest at first use, by files in hparams/<model>/, and their stages
 # that are packed.

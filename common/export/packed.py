@@ -8,9 +8,9 @@ import gzip
 from pathlib import Path
 from typing import Any
 
-from common.audio.denoiser import NETWORK as DENOISER
-from common.files import config_hash
-from common.stages import Stage, stages_of
+from melforge.common.audio.denoiser import NETWORK as DENOISER
+from melforge.common.files import config_hash
+from melforge.common.stages import Stage, stages_of
 
 FOLDER = Path(__file__).parent / "graphs"
 MADE_WITH = FOLDER / "made_with.json"  # the versions of the packages that made them

@@ -10,16 +10,23 @@ from typing import Any
 import numpy as np
 import onnx
 
-from common.engines.tensorrt.build import stage_model
-from common.engines.tensorrt.engine_file import profile_of
-from common.engines.torch_engine import TorchEngine
-from common.errors import InputError
-from common.export import check_files
-from common.export.examples import examples_of
-from common.export.to_onnx import CHECK_SECONDS, OPSET, ExportedGraphs, example_inputs, sizes_at, with_graphs
-from common.registry import get_model
-from common.stages import Dim, Stage, TensorSpec
-from common.weights.voices import ModelSource
+from melforge.common.engines.tensorrt.build import stage_model
+from melforge.common.engines.tensorrt.engine_file import profile_of
+from melforge.common.engines.torch_engine import TorchEngine
+from melforge.common.errors import InputError
+from melforge.common.export import check_files
+from melforge.common.export.examples import examples_of
+from melforge.common.export.to_onnx import (
+    CHECK_SECONDS,
+    OPSET,
+    ExportedGraphs,
+    example_inputs,
+    sizes_at,
+    with_graphs,
+)
+from melforge.common.registry import get_model
+from melforge.common.stages import Dim, Stage, TensorSpec
+from melforge.common.weights.voices import ModelSource
 
 OPSETS = range(18, 23)  # in 23 PyTorch writes attention as ONNX Runtime does not take it
 LARGEST_FILE = (1 << 31) - (1 << 20)  # bytes of a protobuf message, less some for its nodes

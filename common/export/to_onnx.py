@@ -27,17 +27,17 @@ from torch import nn
 from torch.export._patches import register_lstm_while_loop_decomposition
 from tqdm import tqdm
 
-from common.arrays import Array
-from common.engines.layer_outputs import method_of
-from common.engines.onnx_engine import OnnxEngine
-from common.engines.rounding import PRECISIONS, Rounding
-from common.engines.torch_engine import TorchEngine, build_network, new_network
-from common.export.examples import examples_of
-from common.export.packed import packed_graph
-from common.files import config_hash, exports_folder, weights_key, write_bytes
-from common.registry import load_attribute
-from common.stages import Dim, Stage, stages_of
-from common.weights.voices import WEIGHTS, ModelSource, save_weights
+from melforge.common.arrays import Array
+from melforge.common.engines.layer_outputs import method_of
+from melforge.common.engines.onnx_engine import OnnxEngine
+from melforge.common.engines.rounding import PRECISIONS, Rounding
+from melforge.common.engines.torch_engine import TorchEngine, build_network, new_network
+from melforge.common.export.examples import examples_of
+from melforge.common.export.packed import packed_graph
+from melforge.common.files import config_hash, exports_folder, weights_key, write_bytes
+from melforge.common.registry import load_attribute
+from melforge.common.stages import Dim, Stage, stages_of
+from melforge.common.weights.voices import WEIGHTS, ModelSource, save_weights
 
 OPSET = 20
 CHECK_SECONDS = 5.0  # for comparing the graphs of weights that speak for the first time with PyTorch

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.recognition.transcript import Transcript, Word
-from common.synthesis.subtitles import LONGEST, LONGEST_SECONDS, Cue
+from melforge.common.recognition.transcript import Transcript, Word
+from melforge.common.synthesis.subtitles import LONGEST, LONGEST_SECONDS, Cue
 
 PAUSE = 0.5  # seconds between two words that end a caption
 LEAST_SCORE = 1e-6  # of a word, for its logarithm

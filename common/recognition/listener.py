@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from common.audio.sound_files import resample
-from common.recognition.alignment import Alignment
-from common.recognition.long_recordings import alignment_of, hear, transcript_of
-from common.recognition.recogniser import Recogniser
-from common.recognition.transcript import error_rate, reference_words, word_errors
-from common.speech import Audio, shown
+from melforge.common.audio.sound_files import resample
+from melforge.common.recognition.alignment import Alignment
+from melforge.common.recognition.long_recordings import alignment_of, hear, transcript_of
+from melforge.common.recognition.recogniser import Recogniser
+from melforge.common.recognition.transcript import error_rate, reference_words, word_errors
+from melforge.common.speech import Audio, shown
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from common.config.deployment import Deployment
-from common.engines import Engine
-from common.errors import InputError
-from common.recognition.recogniser import STEPS, Recogniser
-from common.registry import get_model
-from common.stages import plan_of
-from common.synthesis.loading import make_driver
-from common.weights.voices import ModelSource
+from melforge.common.config.deployment import Deployment
+from melforge.common.engines import Engine
+from melforge.common.errors import InputError
+from melforge.common.recognition.recogniser import STEPS, Recogniser
+from melforge.common.registry import get_model
+from melforge.common.stages import plan_of
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.weights.voices import ModelSource
 
 
 def form_of(source: ModelSource) -> str | None:
@@ -51,7 +51,7 @@ def load_recogniser(
     threads: int | None = None,
 ) -> Recogniser:
     """An ear by its name or folder (default: the shipped one), or a published or trained checkpoint."""
-    from common.weights.ears import read_recogniser
+    from melforge.common.weights.ears import read_recogniser
 
     return make_recogniser(
         read_recogniser(ear, [] if checkpoint is None else [str(checkpoint)]), backend, device, threads

@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from common.audio.sound_files import resample
-from common.recognition.alignment import Alignment, align
-from common.recognition.recogniser import Heard, Recogniser
-from common.recognition.transcript import Transcript, Word, words_of
+from melforge.common.audio.sound_files import resample
+from melforge.common.recognition.alignment import Alignment, align
+from melforge.common.recognition.recogniser import Heard, Recogniser
+from melforge.common.recognition.transcript import Transcript, Word, words_of
 
 LONGEST_PIECE = 20.0  # seconds; a recogniser is trained on up to about 17
 SEARCHED = 6.0  # seconds before a piece's end in which it may end earlier, where it is quietest

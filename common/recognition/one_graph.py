@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.engines import Engine, Recent, Run
-from common.engines.cuda_graphs import MOST_SHAPES, Captured, new_stream
+from melforge.common.engines import Engine, Recent, Run
+from melforge.common.engines.cuda_graphs import MOST_SHAPES, Captured, new_stream
 
 
 @dataclass

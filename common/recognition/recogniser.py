@@ -9,13 +9,13 @@ from functools import cached_property
 
 import numpy as np
 
-from common.arrays import Array, read_later, read_together, to_device
-from common.config.deployment import Bucket
-from common.engines import Arrays, Engine
-from common.stages import root
-from common.synthesis.driver import Config, Driver
-from common.synthesis.stage_engines import StageEngines
-from common.weights.voices import ModelSource
+from melforge.common.arrays import Array, read_later, read_together, to_device
+from melforge.common.config.deployment import Bucket
+from melforge.common.engines import Arrays, Engine
+from melforge.common.stages import root
+from melforge.common.synthesis.driver import Config, Driver
+from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.weights.voices import ModelSource
 
 # What a recogniser does, in this order. The forms of its `StagePlan` name a stage for each.
 STEPS = ("features", "encoder", "decoder")

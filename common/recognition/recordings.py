@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common.errors import InputError
-from common.files import read_text
+from melforge.common.errors import InputError
+from melforge.common.files import read_text
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from common.recognition.recogniser import Recogniser
-    from common.recognition.transcript import Transcript
+    from melforge.common.recognition.recogniser import Recogniser
+    from melforge.common.recognition.transcript import Transcript
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif", ".au", ".w64")
 SECONDS_AT_ONCE = 300.0  # of audio that is held
@@ -43,7 +43,7 @@ class Recording:
 
     def read(self) -> tuple[np.ndarray, int]:
         """Its samples and their rate."""
-        from common.audio.sound_files import read_audio
+        from melforge.common.audio.sound_files import read_audio
 
         return read_audio(self.path, self.offset or 0.0, self.duration or math.inf)
 
@@ -129,7 +129,7 @@ def transcribe_files(
 
     In the place of one that cannot be read stands why: the others are not lost.
     """
-    from common.recognition.long_recordings import transcribe
+    from melforge.common.recognition.long_recordings import transcribe
 
     group: list[tuple[Recording, tuple[np.ndarray, int] | Unreadable]] = []
     seconds = 0.0

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from common.recognition.recogniser import Heard
+from melforge.common.recognition.recogniser import Heard
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def normalised_words(text: str, characters: str) -> list[str]:
 
 def reference_words(text: str, characters: str) -> list[str]:
     """A text as it is read aloud in English, "$5" as "five dollars", in a recogniser's words."""
-    from common.text.english.normalise import normalise  # takes half a second to import
+    from melforge.common.text.english.normalise import normalise  # takes half a second to import
 
     return normalised_words(" ".join(span.text for span in normalise(text)[0]), characters)
 

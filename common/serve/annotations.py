@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from common.runner import Stream
-from common.serve.service import Speaking
-from common.synthesis.timestamps import as_rows, utterance_timestamps
+from melforge.common.runner import Stream
+from melforge.common.serve.service import Speaking
+from melforge.common.synthesis.timestamps import as_rows, utterance_timestamps
 
 
 class Annotations:

@@ -12,15 +12,15 @@ from typing import Any
 from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
-from common.errors import InputError
-from common.serve.annotations import Annotations, utterance_alignments
-from common.serve.errors import ApiError, bad_request, overloaded
-from common.serve.metrics import milliseconds
-from common.serve.requests import SpeechFields, SpeechRequest, ignored_header
-from common.serve.scheduler import LOG, Cancelled
-from common.serve.service import Service, Speaking
-from common.synthesis.subtitles import srt, vtt
-from common.synthesis.timestamps import as_rows, timestamps
+from melforge.common.errors import InputError
+from melforge.common.serve.annotations import Annotations, utterance_alignments
+from melforge.common.serve.errors import ApiError, bad_request, overloaded
+from melforge.common.serve.metrics import milliseconds
+from melforge.common.serve.requests import SpeechFields, SpeechRequest, ignored_header
+from melforge.common.serve.scheduler import LOG, Cancelled
+from melforge.common.serve.service import Service, Speaking
+from melforge.common.synthesis.subtitles import srt, vtt
+from melforge.common.synthesis.timestamps import as_rows, timestamps
 
 FAULT = "this text could not be spoken: the fault is the server's"
 

@@ -13,12 +13,12 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from common.serve import health, live, openai_api, transcriptions, web
-from common.serve.errors import ApiError
-from common.serve.gate import Gate
-from common.serve.health import STEP_LIMIT
-from common.serve.metrics import log
-from common.serve.service import Service
+from melforge.common.serve import health, live, openai_api, transcriptions, web
+from melforge.common.serve.errors import ApiError
+from melforge.common.serve.gate import Gate
+from melforge.common.serve.health import STEP_LIMIT
+from melforge.common.serve.metrics import log
+from melforge.common.serve.service import Service
 
 HANGING_CHECK = 1.0  # seconds
 # Headers of answers that scripts of other pages may read.

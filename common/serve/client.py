@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from common.errors import InputError
+from melforge.common.errors import InputError
 
 LONGEST_HEAD = 1 << 16  # bytes of an answer's status and headers
 AT_ONCE = 1 << 16  # bytes that are read of an answer that is not chunked

@@ -10,10 +10,10 @@ from typing import Any
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from common.serve.errors import ApiError
-from common.serve.metrics import log, milliseconds
-from common.serve.scheduler import LOG
-from common.serve.service import Service
+from melforge.common.serve.errors import ApiError
+from melforge.common.serve.metrics import log, milliseconds
+from melforge.common.serve.scheduler import LOG
+from melforge.common.serve.service import Service
 
 ID = re.compile(rb"[\w.-]{1,64}")
 GUARDED = ("/v1/", "/metrics")

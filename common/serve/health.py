@@ -8,9 +8,9 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 
-from common.serve.errors import ApiError
-from common.serve.requests import SpeechRequest
-from common.serve.service import Service
+from melforge.common.serve.errors import ApiError
+from melforge.common.serve.requests import SpeechRequest
+from melforge.common.serve.service import Service
 
 RECENT = 10.0  # seconds for which speech that was made says that more can be made
 STEP_LIMIT = 30.0  # seconds after which a worker's step counts as hanging

@@ -10,15 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property
 
-from common.audio.sound_files import decode_audio, resample
-from common.errors import InputError, unknown
-from common.recognition.loading import make_recogniser
-from common.recognition.long_recordings import hear_pieces, transcript_of
-from common.recognition.recogniser import Recogniser
-from common.recognition.transcript import Transcript
-from common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
-from common.serve.settings import ServeSettings
-from common.weights.ears import list_ears, load_ear
+from melforge.common.audio.sound_files import decode_audio, resample
+from melforge.common.errors import InputError, unknown
+from melforge.common.recognition.loading import make_recogniser
+from melforge.common.recognition.long_recordings import hear_pieces, transcript_of
+from melforge.common.recognition.recogniser import Recogniser
+from melforge.common.recognition.transcript import Transcript
+from melforge.common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
+from melforge.common.serve.settings import ServeSettings
+from melforge.common.weights.ears import list_ears, load_ear
 
 # OpenAI's names of models that transcribe, each the ear: clients insist on them.
 OPENAI_EARS = ("whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe")

@@ -18,16 +18,16 @@ from typing import Any
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 
-from common.errors import InputError
-from common.serve.annotations import Annotations
-from common.serve.answer import answer_for, described
-from common.serve.errors import ApiError, overloaded
-from common.serve.gate import CALLER, RECORD
-from common.serve.metrics import log
-from common.serve.requests import SpeechFields, SpeechRequest, parse
-from common.serve.scheduler import Cancelled
-from common.serve.service import Service, Speaking
-from common.text.split import split_sentences
+from melforge.common.errors import InputError
+from melforge.common.serve.annotations import Annotations
+from melforge.common.serve.answer import answer_for, described
+from melforge.common.serve.errors import ApiError, overloaded
+from melforge.common.serve.gate import CALLER, RECORD
+from melforge.common.serve.metrics import log
+from melforge.common.serve.requests import SpeechFields, SpeechRequest, parse
+from melforge.common.serve.scheduler import Cancelled
+from melforge.common.serve.service import Service, Speaking
+from melforge.common.text.split import split_sentences
 
 AHEAD = 2  # sentences that are spoken or wait to be sent: the next is begun while one is sent
 DEFAULTS = {"model": "tts-1", "voice": "alloy", "response_format": "pcm"}

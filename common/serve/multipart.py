@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from common.serve.errors import ApiError
+from melforge.common.serve.errors import ApiError
 
 MOST_PARTS = 64
 LARGEST_HEADER = 8192  # bytes of a part's headers

@@ -12,14 +12,14 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 
-from common.errors import InputError
-from common.serve.answer import SpeechAnswer, answer_for, described, left
-from common.serve.errors import ApiError
-from common.serve.gate import LEFT, caller_of, record_of
-from common.serve.pairs import OPENAI_MODELS, OPENAI_VOICES, Pairs
-from common.serve.requests import BatchFields, SpeechFields, SpeechRequest, parse
-from common.serve.scheduler import Cancelled
-from common.serve.service import Service
+from melforge.common.errors import InputError
+from melforge.common.serve.answer import SpeechAnswer, answer_for, described, left
+from melforge.common.serve.errors import ApiError
+from melforge.common.serve.gate import LEFT, caller_of, record_of
+from melforge.common.serve.pairs import OPENAI_MODELS, OPENAI_VOICES, Pairs
+from melforge.common.serve.requests import BatchFields, SpeechFields, SpeechRequest, parse
+from melforge.common.serve.scheduler import Cancelled
+from melforge.common.serve.service import Service
 
 BODY_SECONDS = 30.0  # in which a request's body must have come
 

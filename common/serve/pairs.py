@@ -10,21 +10,21 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from common.audio.contract import MelContract, require_same_contract
-from common.config.deployment import Deployment
-from common.errors import InputError, unknown
-from common.registry import decoder_forms, get_model
-from common.registry import names as model_names
-from common.runner import AnalysedText, TextToSpeech, known_controls
-from common.stages.choose import KINDS, deployment_of, parse_backends
-from common.synthesis.acoustic import AcousticModel
-from common.synthesis.chunks import ChunkSizes
-from common.synthesis.driver import Driver
-from common.synthesis.loading import make_driver, override, pick_device
-from common.synthesis.vocoder import Vocoder
-from common.text import Frontend
-from common.weights.published import read_checkpoints
-from common.weights.voices import ModelSource, list_voices, load_voice
+from melforge.common.audio.contract import MelContract, require_same_contract
+from melforge.common.config.deployment import Deployment
+from melforge.common.errors import InputError, unknown
+from melforge.common.registry import decoder_forms, get_model
+from melforge.common.registry import names as model_names
+from melforge.common.runner import AnalysedText, TextToSpeech, known_controls
+from melforge.common.stages.choose import KINDS, deployment_of, parse_backends
+from melforge.common.synthesis.acoustic import AcousticModel
+from melforge.common.synthesis.chunks import ChunkSizes
+from melforge.common.synthesis.driver import Driver
+from melforge.common.synthesis.loading import make_driver, override, pick_device
+from melforge.common.synthesis.vocoder import Vocoder
+from melforge.common.text import Frontend
+from melforge.common.weights.published import read_checkpoints
+from melforge.common.weights.voices import ModelSource, list_voices, load_voice
 
 # OpenAI's names: of models, each the first pair, and of voices, each the first voice. Clients insist on them.
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")

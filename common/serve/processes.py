@@ -20,13 +20,13 @@ from types import FrameType
 
 from prometheus_client.multiprocess import mark_process_dead
 
-from common.serve.app import HANGING_CHECK
-from common.serve.health import STEP_LIMIT
-from common.serve.metrics import FOLDER_VARIABLE, log, set_up_logging
-from common.serve.pairs import LoadOptions
-from common.serve.server import CLOSING_SECONDS, SIGNALS, answer, bind, listen, make_service
-from common.serve.service import Service
-from common.serve.settings import ServeSettings
+from melforge.common.serve.app import HANGING_CHECK
+from melforge.common.serve.health import STEP_LIMIT
+from melforge.common.serve.metrics import FOLDER_VARIABLE, log, set_up_logging
+from melforge.common.serve.pairs import LoadOptions
+from melforge.common.serve.server import CLOSING_SECONDS, SIGNALS, answer, bind, listen, make_service
+from melforge.common.serve.service import Service
+from melforge.common.serve.settings import ServeSettings
 
 MOST_FAILURES = 3  # in a row, of processes that end before they listen: no further one is begun then
 PAUSE = 1.0  # seconds before a process that failed is replaced

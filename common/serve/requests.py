@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
-from common.audio.wire import DEFAULT_RATE, FORMATS
-from common.errors import InputError
-from common.serve.errors import ApiError, bad_request
-from common.speech import Controls, control_fields
+from melforge.common.audio.wire import DEFAULT_RATE, FORMATS
+from melforge.common.errors import InputError
+from melforge.common.serve.errors import ApiError, bad_request
+from melforge.common.speech import Controls, control_fields
 
 SLOWEST, FASTEST = 0.25, 4.0  # OpenAI's range of `speed`
 MOST_RETRIES = 5

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from common.serve.app import make_app
-from common.serve.metrics import log, set_up_logging
-from common.serve.pairs import LoadOptions, Pairs
-from common.serve.service import Service
-from common.serve.settings import ServeSettings
+from melforge.common.serve.app import make_app
+from melforge.common.serve.metrics import log, set_up_logging
+from melforge.common.serve.pairs import LoadOptions, Pairs
+from melforge.common.serve.service import Service
+from melforge.common.serve.settings import ServeSettings
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 BACKLOG = 2048

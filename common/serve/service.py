@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from common.audio.wire import WireEncoder
-from common.errors import InputError
-from common.runner import AnalysedText, ChunkSizes, Stream, TextToSpeech
-from common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
-from common.serve.hearing import Hearing
-from common.serve.metrics import Metrics, log
-from common.serve.pairs import Pair, Pairs
-from common.serve.requests import SpeechFields, SpeechRequest, controls_of
-from common.serve.scheduler import Batches, Job, Scheduler
-from common.serve.settings import ServeSettings
-from common.speech import Controls
+from melforge.common.audio.wire import WireEncoder
+from melforge.common.errors import InputError
+from melforge.common.runner import AnalysedText, ChunkSizes, Stream, TextToSpeech
+from melforge.common.serve.errors import RETRY_AFTER, ApiError, bad_request, overloaded
+from melforge.common.serve.hearing import Hearing
+from melforge.common.serve.metrics import Metrics, log
+from melforge.common.serve.pairs import Pair, Pairs
+from melforge.common.serve.requests import SpeechFields, SpeechRequest, controls_of
+from melforge.common.serve.scheduler import Batches, Job, Scheduler
+from melforge.common.serve.settings import ServeSettings
+from melforge.common.speech import Controls
 
 ENCODING_THREADS = 4  # beside the one thread that owns a GPU
 

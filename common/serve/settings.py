@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from common.config.deployment import MOST_THREADS
-from common.errors import InputError
-from common.files import read_text
+from melforge.common.config.deployment import MOST_THREADS
+from melforge.common.errors import InputError
+from melforge.common.files import read_text
 
 KEYS_VARIABLE = "MELFORGE_API_KEYS"
 # Texts of a batch. On a CPU more of them take longer each than fewer, and the first waits for all.

@@ -12,18 +12,18 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
-from common.recognition.captions import Caption, captions
-from common.recognition.transcript import Transcript
-from common.serve.answer import left
-from common.serve.errors import ApiError
-from common.serve.gate import LEFT, caller_of, record_of
-from common.serve.hearing import Hearing
-from common.serve.metrics import milliseconds
-from common.serve.multipart import Part, read_form
-from common.serve.openai_api import read_body
-from common.serve.requests import ignored_header
-from common.serve.service import Service
-from common.synthesis.subtitles import srt_of, vtt_of
+from melforge.common.recognition.captions import Caption, captions
+from melforge.common.recognition.transcript import Transcript
+from melforge.common.serve.answer import left
+from melforge.common.serve.errors import ApiError
+from melforge.common.serve.gate import LEFT, caller_of, record_of
+from melforge.common.serve.hearing import Hearing
+from melforge.common.serve.metrics import milliseconds
+from melforge.common.serve.multipart import Part, read_form
+from melforge.common.serve.openai_api import read_body
+from melforge.common.serve.requests import ignored_header
+from melforge.common.serve.service import Service
+from melforge.common.synthesis.subtitles import srt_of, vtt_of
 
 FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
 GRANULARITIES = ("segment", "word")

@@ -10,13 +10,13 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from common.audio.wire import DEFAULT_RATE, FORMATS, require_format
-from common.errors import InputError
-from common.serve.errors import ApiError
-from common.serve.pairs import Pair, Pairs
-from common.serve.requests import FASTEST, SLOWEST
-from common.serve.service import Service
-from common.speech import control_fields
+from melforge.common.audio.wire import DEFAULT_RATE, FORMATS, require_format
+from melforge.common.errors import InputError
+from melforge.common.serve.errors import ApiError
+from melforge.common.serve.pairs import Pair, Pairs
+from melforge.common.serve.requests import FASTEST, SLOWEST
+from melforge.common.serve.service import Service
+from melforge.common.speech import control_fields
 
 FOLDER = Path(__file__).with_name("page")
 TYPES = {

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from common.config.deployment import Bucket
-from common.errors import InputError
-from common.registry import get_model
+from melforge.common.config.deployment import Bucket
+from melforge.common.errors import InputError
+from melforge.common.registry import get_model
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Stage:
     must be built. `method` is the method of that class that computes this stage: it takes the inputs as
     keyword arguments under their names and returns the outputs as a tuple in the declared order.
     `graph` names the function that makes the ONNX graph where PyTorch's exporter cannot, as
-    "package.module:name": it takes and returns what `common.export.to_onnx.export_stage` does.
+    "package.module:name": it takes and returns what `melforge.common.export.to_onnx.export_stage` does.
     `small_steps` marks many small operations in a row. PyTorch on a CPU runs them on one thread: handing each
     of them to several takes longer than the operation, and far longer where another process uses a core.
     `feeds_back` says that steps take up what earlier ones made, so that rounding grows with their number.

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from common.config.deployment import Deployment
-from common.errors import InputError, unknown
-from common.stages import Stage, plan_of, stages_of
+from melforge.common.config.deployment import Deployment
+from melforge.common.errors import InputError, unknown
+from melforge.common.stages import Stage, plan_of, stages_of
 
 BACKENDS = ("torch", "onnx", "trt")
 # CUDA kernels instead of a runtime: of all stages of a model, or of single ones (its `StagePlan.kernels`).

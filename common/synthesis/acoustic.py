@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from common.arrays import Array, pad_batch, repeat_index
-from common.config.deployment import Bucket
-from common.engines import Engine, LengthRegulator, Run
-from common.errors import InputError
-from common.speech import AcousticOutput, Controls, MelTooLong, check_ids, controls_of_each
-from common.synthesis.driver import Driver, WarmUp
-from common.synthesis.stage_engines import StageEngines
-from common.weights.voices import ModelSource
+from melforge.common.arrays import Array, pad_batch, repeat_index
+from melforge.common.config.deployment import Bucket
+from melforge.common.engines import Engine, LengthRegulator, Run
+from melforge.common.errors import InputError
+from melforge.common.speech import AcousticOutput, Controls, MelTooLong, check_ids, controls_of_each
+from melforge.common.synthesis.driver import Driver, WarmUp
+from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.weights.voices import ModelSource
 
 if TYPE_CHECKING:
-    from common.synthesis.two_graphs import TwoGraphs
+    from melforge.common.synthesis.two_graphs import TwoGraphs
 
 
 class AcousticConfig(Protocol):
@@ -121,7 +121,7 @@ class AcousticModel(Driver[Config]):
         if not (self.engines.captures and self.encoder.can_be_captured):
             return None
         own = self.encoder.length_regulator if self.decoder.length_regulator else None
-        make = importlib.import_module("common.synthesis.two_graphs").TwoGraphs
+        make = importlib.import_module("melforge.common.synthesis.two_graphs").TwoGraphs
         settings = tuple(self.graph_settings([Controls()]))
         return make(self.encoder, self.decoder, own or regulator, settings, shared, self.batch_safe)
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from tqdm import tqdm
 
-from common.config.deployment import Bucket
-from common.speech import Controls
-from common.synthesis.acoustic import AcousticModel
-from common.text import Utterance
+from melforge.common.config.deployment import Bucket
+from melforge.common.speech import Controls
+from melforge.common.synthesis.acoustic import AcousticModel
+from melforge.common.text import Utterance
 
 # Lengths that a bucket may have, at most so many of each kind: the search takes their product squared.
 TEXT_LEVELS, MEL_LEVELS = 64, 128

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.arrays import Array
+from melforge.common.arrays import Array
 
 # A stream's chunks in mel frames: the first is small, to leave at once; they double up to the largest.
 FIRST_CHUNK, LARGEST_CHUNK = 24, 192

@@ -7,11 +7,11 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from common.config.deployment import Bucket
-from common.engines import Engine
-from common.speech import Controls
-from common.synthesis.stage_engines import StageEngines
-from common.weights.voices import ModelSource
+from melforge.common.config.deployment import Bucket
+from melforge.common.engines import Engine
+from melforge.common.speech import Controls
+from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.weights.voices import ModelSource
 
 Config = TypeVar("Config")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from common.errors import InputError
+from melforge.common.errors import InputError
 
 FADE = 0.004  # seconds at both ends of an utterance, so that joining it to silence makes no click
 KNEE = 0.8  # soft clipping begins here, for peaks beyond 1

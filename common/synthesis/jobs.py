@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from common.errors import InputError
-from common.speech import Controls, Timings
-from common.synthesis.segments import fit
-from common.synthesis.utterances import SpokenUtterance, alike_batches
-from common.text import Analysis, Utterance
+from melforge.common.errors import InputError
+from melforge.common.speech import Controls, Timings
+from melforge.common.synthesis.segments import fit
+from melforge.common.synthesis.utterances import SpokenUtterance, alike_batches
+from melforge.common.text import Analysis, Utterance
 
 if TYPE_CHECKING:
-    from common.synthesis.acoustic import AcousticModel
+    from melforge.common.synthesis.acoustic import AcousticModel
 
 
 def fitting_utterances(

@@ -10,16 +10,23 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from common.audio.contract import MelContract
-from common.config.deployment import Deployment
-from common.config.hparams import shown
-from common.engines import Engine
-from common.errors import InputError, require_torch, unknown, with_article
-from common.registry import KIND_WORDS, get_model
-from common.stages.choose import KERNELS, choose_stages, kernel_advice, kernel_stages, kernels_of, pads_masked
-from common.synthesis.driver import Driver
-from common.synthesis.stage_engines import StageEngines
-from common.weights.voices import ModelSource, load_voice
+from melforge.common.audio.contract import MelContract
+from melforge.common.config.deployment import Deployment
+from melforge.common.config.hparams import shown
+from melforge.common.engines import Engine
+from melforge.common.errors import InputError, require_torch, unknown, with_article
+from melforge.common.registry import KIND_WORDS, get_model
+from melforge.common.stages.choose import (
+    KERNELS,
+    choose_stages,
+    kernel_advice,
+    kernel_stages,
+    kernels_of,
+    pads_masked,
+)
+from melforge.common.synthesis.driver import Driver
+from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.weights.voices import ModelSource, load_voice
 
 
 def choose_sources(
@@ -37,7 +44,7 @@ def choose_sources(
             get_model(name, kind)
     sources = {}
     for text in checkpoints:
-        from common.weights.published import parse_checkpoint, read_checkpoint
+        from melforge.common.weights.published import parse_checkpoint, read_checkpoint
 
         word, path = parse_checkpoint(text)
         source = read_checkpoint(path, word)
@@ -119,7 +126,7 @@ def make_driver(
         require_torch(f"the {backend} backend")
     deployment = deployment or Deployment()
     if backend == "onnx" and deployment.onnx_provider:
-        from common.engines.onnx_engine import require_provider
+        from melforge.common.engines.onnx_engine import require_provider
 
         require_provider(deployment.onnx_provider, device)  # before a device is picked without it
     device = pick_device(backend) if device == "auto" else device

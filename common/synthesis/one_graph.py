@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import torch
 
-from common.arrays import Array
-from common.engines import MEL_STEP, Arrays, Engine, Run
-from common.engines.cuda_graphs import Captured, new_stream
+from melforge.common.arrays import Array
+from melforge.common.engines import MEL_STEP, Arrays, Engine, Run
+from melforge.common.engines.cuda_graphs import Captured, new_stream
 
 
 class OneGraph:

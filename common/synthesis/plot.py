@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from common.speech import Audio
+from melforge.common.speech import Audio
 
 PANEL_HEIGHT = 3.0  # inches
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.errors import InputError
-from common.text import Utterance
-from common.text.split import CLAUSE_PAUSE
-from common.text.words import common_breaks, words_of
+from melforge.common.errors import InputError
+from melforge.common.text import Utterance
+from melforge.common.text.split import CLAUSE_PAUSE
+from melforge.common.text.words import common_breaks, words_of
 
 MARKS = frozenset(",;:.?!")
 BLANK, COMMA = " ", ","

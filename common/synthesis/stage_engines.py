@@ -6,15 +6,15 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from common.config.deployment import Bucket, Deployment
-from common.engines import Engine
-from common.engines.backends import make_engine
-from common.engines.buckets import BucketedEngine, EnginePool
-from common.errors import InputError, require_torch
-from common.registry import get_model
-from common.stages import Stage
-from common.stages.choose import KERNELS
-from common.weights.voices import ModelSource
+from melforge.common.config.deployment import Bucket, Deployment
+from melforge.common.engines import Engine
+from melforge.common.engines.backends import make_engine
+from melforge.common.engines.buckets import BucketedEngine, EnginePool
+from melforge.common.errors import InputError, require_torch
+from melforge.common.registry import get_model
+from melforge.common.stages import Stage
+from melforge.common.stages.choose import KERNELS
+from melforge.common.weights.voices import ModelSource
 
 
 class StageEngines(Mapping[str, Engine]):
@@ -64,12 +64,12 @@ class StageEngines(Mapping[str, Engine]):
             require_torch(f"exporting stage {stage.full_name} of {self._source.weights} to ONNX")
             if self._backend == "trt" and self._deployment.no_build:
                 require_export(self._source, self._deployment, stage)
-            from common.export.to_onnx import with_graphs
+            from melforge.common.export.to_onnx import with_graphs
 
             # Those of all stages, whose weights are then read once.
             ours = [one for one in self._stages.values() if one.name not in self._deployment.kernels]
             if self._backend == "trt":
-                from common.engines.tensorrt.engine_file import require_possible
+                from melforge.common.engines.tensorrt.engine_file import require_possible
 
                 require_possible(ours, self._source, self._deployment)
             self._source = with_graphs(self._source, ours)
@@ -124,9 +124,9 @@ class StageEngines(Mapping[str, Engine]):
 
 def require_export(source: ModelSource, deployment: Deployment, stage: Stage) -> None:
     """An InputError where a stage has no graph yet and so can have no engine."""
-    from common.engines.tensorrt.api import load_tensorrt
-    from common.engines.tensorrt.engine_file import build_command
-    from common.export.to_onnx import find_cached
+    from melforge.common.engines.tensorrt.api import load_tensorrt
+    from melforge.common.engines.tensorrt.engine_file import build_command
+    from melforge.common.export.to_onnx import find_cached
 
     if find_cached(source, [stage]) is None:
         command = build_command(source, deployment, load_tensorrt(), stage)

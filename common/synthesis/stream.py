@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from common.speech import Controls, Problem, Timings
-from common.synthesis.chunks import Chunks, ChunkSizes
-from common.synthesis.finish import complete_peaks, finish, require_finite, soft_clip
-from common.synthesis.jobs import Job, alike_jobs
-from common.synthesis.utterances import SpokenUtterance, describe_problem, run_each
-from common.text import Utterance
+from melforge.common.speech import Controls, Problem, Timings
+from melforge.common.synthesis.chunks import Chunks, ChunkSizes
+from melforge.common.synthesis.finish import complete_peaks, finish, require_finite, soft_clip
+from melforge.common.synthesis.jobs import Job, alike_jobs
+from melforge.common.synthesis.utterances import SpokenUtterance, describe_problem, run_each
+from melforge.common.text import Utterance
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from common.synthesis.acoustic import AcousticModel
-    from common.synthesis.vocoder import Vocoder
+    from melforge.common.synthesis.acoustic import AcousticModel
+    from melforge.common.synthesis.vocoder import Vocoder
 
 
 class Models(Protocol):
@@ -43,7 +43,7 @@ class Stream:
     """An iterator of float32 chunks of one text's audio.
 
     `timings`, `notes`, `problems`, `starts` and `durations` grow while it is read, the last two before their
-    utterance's first chunk leaves: `common.synthesis.timestamps` takes a stream as it takes `Audio`.
+    utterance's first chunk leaves: `melforge.common.synthesis.timestamps` takes a stream as it takes `Audio`.
     `alignments` grow too where the caller has set a list: those of a book are too large to be kept unasked.
     `TextToSpeech.speak_ahead` runs the models for several streams together.
     """

@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from common.speech import Audio
-from common.synthesis.timestamps import Spoken, Word, as_rows, utterance_timestamps
-from common.text.words import common_breaks
+from melforge.common.speech import Audio
+from melforge.common.synthesis.timestamps import Spoken, Word, as_rows, utterance_timestamps
+from melforge.common.text.words import common_breaks
 
 LINE = 42  # characters of a line, of which a cue has two
 LONGEST = 2 * LINE

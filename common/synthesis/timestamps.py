@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from common.text import Utterance
-from common.text.words import words_of
+from melforge.common.text import Utterance
+from melforge.common.text.words import words_of
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.arrays import pad_to
-from common.config.deployment import Bucket
-from common.engines import MEL_STEP, TEXT_STEP, Engine, LengthRegulator, Recent, Run, attend_to_padding
-from common.engines.cuda_graphs import MOST_SHAPES, Captured, new_stream
-from common.synthesis.driver import bucket_for
+from melforge.common.arrays import pad_to
+from melforge.common.config.deployment import Bucket
+from melforge.common.engines import (
+    MEL_STEP,
+    TEXT_STEP,
+    Engine,
+    LengthRegulator,
+    Recent,
+    Run,
+    attend_to_padding,
+)
+from melforge.common.engines.cuda_graphs import MOST_SHAPES, Captured, new_stream
+from melforge.common.synthesis.driver import bucket_for
 
 
 class TwoGraphs:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from common.arrays import Array, concatenate
-from common.speech import AcousticOutput, Controls, MelTooLong, Problem, controls_of_each
-from common.synthesis.segments import Segment, cut
-from common.text import Utterance
+from melforge.common.arrays import Array, concatenate
+from melforge.common.speech import AcousticOutput, Controls, MelTooLong, Problem, controls_of_each
+from melforge.common.synthesis.segments import Segment, cut
+from melforge.common.text import Utterance
 
 if TYPE_CHECKING:
-    from common.synthesis.acoustic import AcousticModel
+    from melforge.common.synthesis.acoustic import AcousticModel
 
 CUTS = 2  # how often an utterance is halved at most
 ADVICE = "try --retry, another --seed, or split the sentence"

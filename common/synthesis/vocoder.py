@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from common.arrays import Array, ReadEach, concatenate, pad_rows, read_later, to_device
-from common.audio.denoiser import BIAS_FRAMES, OVERLAP, bias_spectrum, fewest_samples
-from common.audio.pitch import PITCH_REACH
-from common.config.deployment import Bucket
-from common.errors import InputError
-from common.speech import Controls, controls_of_each
-from common.synthesis.chunks import Chunks, ChunkSizes, Excerpts, Window, even_share
-from common.synthesis.driver import Driver, WarmUp, bucket_for
-from common.synthesis.stage_engines import StageEngines
-from common.weights.voices import ModelSource
+from melforge.common.arrays import Array, ReadEach, concatenate, pad_rows, read_later, to_device
+from melforge.common.audio.denoiser import BIAS_FRAMES, OVERLAP, bias_spectrum, fewest_samples
+from melforge.common.audio.pitch import PITCH_REACH
+from melforge.common.config.deployment import Bucket
+from melforge.common.errors import InputError
+from melforge.common.speech import Controls, controls_of_each
+from melforge.common.synthesis.chunks import Chunks, ChunkSizes, Excerpts, Window, even_share
+from melforge.common.synthesis.driver import Driver, WarmUp, bucket_for
+from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.weights.voices import ModelSource
 
 if TYPE_CHECKING:
-    from common.synthesis.one_graph import OneGraph
+    from melforge.common.synthesis.one_graph import OneGraph
 
 # Chunks in one launch: the longest has at most so many times the frames of the shortest, which is padded.
 ALIKE = 2

@@ -13,15 +13,15 @@ from typing import Protocol
 
 import numpy as np
 
-from common.arrays import to_device, to_numpy
-from common.config.deployment import Bucket
-from common.engines import MEL_STEP, SHORT, SHORT_STEP, TEXT_STEP, Engine
-from common.export.examples import examples_of
-from common.stages import Stage, bucket_roots, root
-from common.synthesis.acoustic import AcousticModel
-from common.synthesis.chunks import ChunkSizes
-from common.synthesis.vocoder import Vocoder
-from common.weights.voices import ModelSource
+from melforge.common.arrays import to_device, to_numpy
+from melforge.common.config.deployment import Bucket
+from melforge.common.engines import MEL_STEP, SHORT, SHORT_STEP, TEXT_STEP, Engine
+from melforge.common.export.examples import examples_of
+from melforge.common.stages import Stage, bucket_roots, root
+from melforge.common.synthesis.acoustic import AcousticModel
+from melforge.common.synthesis.chunks import ChunkSizes
+from melforge.common.synthesis.vocoder import Vocoder
+from melforge.common.weights.voices import ModelSource
 
 TEXT = "Printing was the first of the arts that anybody could afford, and it has never been dear since then."
 KERNELS_LONGEST = 1280  # some 15 s, and 250 letters at a usual pace

@@ -5,15 +5,15 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from common.errors import InputError, unknown
-from common.text import Frontend
+from melforge.common.errors import InputError, unknown
+from melforge.common.text import Frontend
 
 # A frontend's module is imported when it is asked for: a voice pays for its own one only.
 FRONTENDS = {
-    "english": "common.text.english.frontend:EnglishFrontend",
-    "tacotron2": "common.text.published.frontends:Tacotron2Frontend",
-    "fastpitch": "common.text.published.frontends:FastPitchFrontend",
-    "fastspeech": "common.text.published.frontends:FastSpeechFrontend",
+    "english": "melforge.common.text.english.frontend:EnglishFrontend",
+    "tacotron2": "melforge.common.text.published.frontends:Tacotron2Frontend",
+    "fastpitch": "melforge.common.text.published.frontends:FastPitchFrontend",
+    "fastspeech": "melforge.common.text.published.frontends:FastSpeechFrontend",
 }
 
 

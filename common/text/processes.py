@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from common.text import Analysis, Frontend
+from melforge.common.text import Analysis, Frontend
 
 TEXTS = 8  # that a process takes at a time
 

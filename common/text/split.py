@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from common.errors import InputError
+from melforge.common.errors import InputError
 
 # Seconds of silence between two utterances, besides what the acoustic model speaks itself.
 SENTENCE_PAUSE = 0.25

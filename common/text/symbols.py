@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 
-from common.errors import InputError, unknown
+from melforge.common.errors import InputError, unknown
 
 _VOWELS = ("AA", "AE", "AH", "AO", "AW", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH", "UW")
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase

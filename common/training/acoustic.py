@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from common.cli.parser import Parser
-from common.training.corpus.batches import Bucket, Utterances, load_mels, utterance_batches
-from common.training.loop import Recipe, Trainer, adamw, start
+from melforge.common.cli.parser import Parser
+from melforge.common.training.corpus.batches import Bucket, Utterances, load_mels, utterance_batches
+from melforge.common.training.loop import Recipe, Trainer, adamw, start
 
 VALIDATION = "validation_"  # begins the names of losses on held-out utterances
 # Scalars by name, without their weights, and the network's prediction.

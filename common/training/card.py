@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.errors import InputError
-from common.recognition.listener import Listener
-from common.recognition.loading import make_recogniser
-from common.runner import TextToSpeech
-from common.speech import Controls
-from common.weights.ears import Ear
-from common.weights.voices import ModelSource, Voice, read_header, read_voice
+from melforge.common.errors import InputError
+from melforge.common.recognition.listener import Listener
+from melforge.common.recognition.loading import make_recogniser
+from melforge.common.runner import TextToSpeech
+from melforge.common.speech import Controls
+from melforge.common.weights.ears import Ear
+from melforge.common.weights.voices import ModelSource, Voice, read_header, read_voice
 
 SHOWN = {  # held-out numbers: what the card calls them
     "validation_mel": "mel L1",

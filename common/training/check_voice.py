@@ -9,19 +9,19 @@ from pathlib import Path
 
 import numpy as np
 
-from common.cli import options
-from common.cli.run import print_table
-from common.errors import InputError
-from common.recognition.listener import Listener
-from common.recognition.loading import make_recogniser
-from common.runner import TextToSpeech
-from common.speech import Audio, Controls
-from common.training.corpus.dataset import HOP, LABELS, RATE, Labels, load_labels
-from common.training.corpus.pitch import pitch_contour
-from common.training.corpus.quality import Measures, measure
-from common.training.corpus.report import NOBODY, REPORT, print_report, read_report
-from common.weights.ears import NO_EAR, find_ear
-from common.weights.voices import VOICE_FILE, Voice, list_voices, load_voice
+from melforge.common.cli import options
+from melforge.common.cli.run import print_table
+from melforge.common.errors import InputError, install_command
+from melforge.common.recognition.listener import Listener
+from melforge.common.recognition.loading import make_recogniser
+from melforge.common.runner import TextToSpeech
+from melforge.common.speech import Audio, Controls
+from melforge.common.training.corpus.dataset import HOP, LABELS, RATE, Labels, load_labels
+from melforge.common.training.corpus.pitch import pitch_contour
+from melforge.common.training.corpus.quality import Measures, measure
+from melforge.common.training.corpus.report import NOBODY, REPORT, print_report, read_report
+from melforge.common.weights.ears import NO_EAR, find_ear
+from melforge.common.weights.voices import VOICE_FILE, Voice, list_voices, load_voice
 
 SENTENCES = (
     "The morning train to the coast was late again.",
@@ -157,8 +157,8 @@ def manner_of_labels(labels: Labels, speaker: int) -> tuple[Manner, int, float]:
 
 
 def phone_ids() -> np.ndarray:
-    from common.text.frontends import get_frontend
-    from common.training.corpus.alignment import is_phone
+    from melforge.common.text.frontends import get_frontend
+    from melforge.common.training.corpus.alignment import is_phone
 
     return np.flatnonzero([is_phone(symbol) for symbol in get_frontend("english").symbols])
 
@@ -198,7 +198,7 @@ def check_speech(
         faults += [f"{who}{fault}" for fault in wrong]
     print_table([*headings, *(["words misheard"] if listener else [])], rows)
     if not is_pitch_measured():
-        print("note: pitch is not measured without pyworld (pip install -e '.[train]')")
+        print(f"note: pitch is not measured without pyworld ({install_command('train')})")
     if not listener:
         print("note: no ear hears it (docs/recognition.md)")
     yield from faults
@@ -238,7 +238,7 @@ def faults_of(audio: Audio, found: Measures) -> Iterator[str]:
 
 
 def manner_of_speech(audios: Sequence[Audio], found: Sequence[Measures]) -> Manner:
-    from common.audio.sound_files import resample
+    from melforge.common.audio.sound_files import resample
 
     pairs = [(audio, one) for audio, one in zip(audios, found, strict=True) if not one.silent]
     paces = [

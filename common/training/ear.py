@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from common.cli import options, run
-from common.errors import InputError, require_torch
-from common.registry import KIND_WORDS, get_model
-from common.stages.choose import choose_stages
-from common.training.model_folders import print_size, put_in_place, require_place, write_model
-from common.weights.ears import EAR_FILE, ears_folder
-from common.weights.published import parse_checkpoint, read_checkpoint
-from common.weights.voices import ModelSource
+from melforge.common.cli import options, run
+from melforge.common.errors import InputError, require_torch
+from melforge.common.registry import KIND_WORDS, get_model
+from melforge.common.stages.choose import choose_stages
+from melforge.common.training.model_folders import print_size, put_in_place, require_place, write_model
+from melforge.common.weights.ears import EAR_FILE, ears_folder
+from melforge.common.weights.published import parse_checkpoint, read_checkpoint
+from melforge.common.weights.voices import ModelSource
 
 if TYPE_CHECKING:
-    from common.export.to_onnx import Check
+    from melforge.common.export.to_onnx import Check
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
 
     require_torch("making an ear")
-    from common.export.to_onnx import HEADINGS
+    from melforge.common.export.to_onnx import HEADINGS
 
     folder = Path(args.name) if "/" in args.name else ears_folder() / args.name
     word, path = parse_checkpoint(args.checkpoint)

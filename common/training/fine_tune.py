@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from common.audio.contract import MelContract, require_same_contract
-from common.cli import options
-from common.config.hparams import ROOT, load_hparams
-from common.errors import InputError, require_torch, unknown
-from common.registry import get_model
-from common.synthesis.loading import make_driver
-from common.training.corpus.dataset import HOP, RATE, Labels, load_labels
-from common.training.run_folder import LAST
-from common.weights.published import read_checkpoint
-from common.weights.voices import ModelSource, Voice, load_voice
+from melforge.common.audio.contract import MelContract, require_same_contract
+from melforge.common.cli import options
+from melforge.common.config.hparams import ROOT, load_hparams
+from melforge.common.errors import InputError, require_torch, unknown
+from melforge.common.registry import get_model
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.training.corpus.dataset import HOP, RATE, Labels, load_labels
+from melforge.common.training.run_folder import LAST
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import ModelSource, Voice, load_voice
 
 FILE = "train_finetune.yaml"  # the recipe of a model that can be fine-tuned, in hparams/<model>/
 LEAST_SECONDS = 60.0  # of speech
@@ -34,7 +34,7 @@ EPILOG = """examples:
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     require_torch("training")
-    from common.training import ranks
+    from melforge.common.training import ranks
 
     if ranks.asked() > 1:
         raise InputError("melforge voice train is one process: begin it without torchrun")
@@ -125,7 +125,7 @@ def require_fitting(source: ModelSource, corpus: Path) -> None:
 
 def facts_of(args: argparse.Namespace, labels: Labels, seconds: float, source: ModelSource) -> dict[str, Any]:
     """What the model card tells of a run."""
-    from common.training.corpus.batches import held_out_utterances
+    from melforge.common.training.corpus.batches import held_out_utterances
 
     held_out = [labels.texts[row] for row in np.flatnonzero(held_out_utterances(labels.speaker))]
     return {
@@ -150,7 +150,7 @@ def tune(args: argparse.Namespace, source: ModelSource, facts: dict[str, Any]) -
     """Trains one model in its folder of the run."""
     import torch
 
-    from common.training.tuning import Tuning
+    from melforge.common.training.tuning import Tuning
 
     module = get_model(source.model).module("train")
     classes = get_model(source.model).config_class, MelContract, module.RECIPE

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from common.training.run_folder import LOSSES
+from melforge.common.errors import install_command
+from melforge.common.training.run_folder import LOSSES
 
 MEL_RANGE = -11.5, 1.0  # of pictures: from silence to loud speech, natural logarithms
 
@@ -34,7 +35,7 @@ class Log:
         try:
             from matplotlib.figure import Figure
         except ImportError:
-            print("losses.png not drawn: matplotlib is not installed (pip install -e '.[plot]')")
+            print(f"losses.png not drawn: matplotlib is not installed ({install_command('plot')})")
             return
         with self.path.open() as file:
             rows = list(csv.DictReader(file))

@@ -13,18 +13,18 @@ from pathlib import Path
 
 import torch
 
-from common.audio.contract import MelContract
-from common.cli.options import not_negative, positive
-from common.cli.parser import Parser
-from common.config.typed import require_shares
-from common.engines.cuda_graphs import capture
-from common.errors import InputError
-from common.files import written_whole
-from common.registry import get_model
-from common.training import ranks
-from common.training.log import Log
-from common.training.run_folder import LAST, require_checkpoint, require_free
-from common.weights.voices import WEIGHTS, save_weights
+from melforge.common.audio.contract import MelContract
+from melforge.common.cli.options import not_negative, positive
+from melforge.common.cli.parser import Parser
+from melforge.common.config.typed import require_shares
+from melforge.common.engines.cuda_graphs import capture
+from melforge.common.errors import InputError
+from melforge.common.files import written_whole
+from melforge.common.registry import get_model
+from melforge.common.training import ranks
+from melforge.common.training.log import Log
+from melforge.common.training.run_folder import LAST, require_checkpoint, require_free
+from melforge.common.weights.voices import WEIGHTS, save_weights
 
 WARM_UP_STEPS = 3  # eager steps of a shape before its capture: cuDNN and lazy optimiser state settle in them
 
@@ -292,10 +292,10 @@ class Trainer(ABC):
 
 
 def recipe_parser(model: str, recipe: type) -> Parser:
-    """The options of `python -m <model>.train`; `built`: configuration, mel contract and recipe."""
+    """The options of `python -m melforge.<model>.train`; `built`: configuration, mel contract and recipe."""
     parser = Parser(
         description=f"Trains {model} on a corpus.",
-        prog=f"python -m {model}.train",
+        prog=f"python -m melforge.{model}.train",
         classes=(get_model(model).config_class, MelContract, recipe),
         model=model,
         hparam=Path(f"hparams/{model}/train.yaml"),

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
-from common.errors import InputError
-from common.registry import get_model
-from common.weights.voices import WEIGHTS, ModelSource, save_weights
+from melforge.common.errors import InputError
+from melforge.common.registry import get_model
+from melforge.common.weights.voices import WEIGHTS, ModelSource, save_weights
 
 if TYPE_CHECKING:
-    from common.export.to_onnx import Check
-    from common.stages import Stage
+    from melforge.common.export.to_onnx import Check
+    from melforge.common.stages import Stage
 
 
 def write_model(
@@ -27,7 +27,7 @@ def write_model(
 
     Returns the model's entry in voice.yaml or ear.yaml, and the checks of its graphs.
     """
-    from common.export.to_onnx import export_source
+    from melforge.common.export.to_onnx import export_source
 
     weights = draft / source.model / WEIGHTS
     save_weights(weights, halve(source))
@@ -76,8 +76,8 @@ def set_by_voice(source: ModelSource) -> dict[str, Any]:
 
 def halve(source: ModelSource) -> dict[str, np.ndarray]:
     """Parameters in half precision. Buffers are constants, such as angular frequencies, that would suffer."""
-    from common.engines.torch_engine import new_network
-    from common.export.to_onnx import source_stages
+    from melforge.common.engines.torch_engine import new_network
+    from melforge.common.export.to_onnx import source_stages
 
     network = new_network(source_stages(source)[0], source.config)
     buffers = {name for name, _ in network.named_buffers()}

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.audio.pitch_network import PitchNetwork
+from melforge.common.audio.pitch_network import PitchNetwork
 
 SEMITONES = 12 / math.log(2)  # in a unit of the natural logarithm
 ENTROPY_WEIGHT = 0.3

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from common.errors import InputError
+from melforge.common.errors import InputError
 
 # For rank 0, which aligns, validates and saves. torchrun ends those who wait for a lost one.
 LONGEST_WAIT = timedelta(days=1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from common.errors import InputError
-from common.weights.voices import WEIGHTS
+from melforge.common.errors import InputError
+from melforge.common.weights.voices import WEIGHTS
 
 LAST = "last.pt"  # everything, beside the run's weights
 LOSSES = "losses.csv"

@@ -1,25 +1,25 @@
 """Adds contrast between the bands of a trained FastPitch's or FastSpeech's mels, by its last layer, which is
-linear: `python -m common.training.sharpen RUN/weights.safetensors --sharpness 0.1 -o sharper.safetensors`.
+linear: `python -m melforge.common.training.sharpen WEIGHTS --sharpness 0.1 -o sharper.safetensors`.
 
 Tacotron 2 has a control for it, `--sharpness`: its last layers are those of the postnet.
 """
 
 if __name__ == "__main__":  # before the package, so that something may be missing
-    from common.cli import run_command
+    from melforge.common.cli import run_command
 
-    run_command("common.training.sharpen")
+    run_command("melforge.common.training.sharpen")
 
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from common.audio.sharpness import sharpen
-from common.cli.options import share
-from common.cli.parser import Parser
-from common.errors import InputError
-from common.weights.published import read_checkpoint
-from common.weights.voices import rewrite_weights
+from melforge.common.audio.sharpness import sharpen
+from melforge.common.cli.options import share
+from melforge.common.cli.parser import Parser
+from melforge.common.errors import InputError
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import rewrite_weights
 
 LAST_LAYERS = {"fastpitch": "proj", "fastspeech": "mel_linear"}
 
@@ -34,7 +34,7 @@ def sharpened(state: Mapping[str, np.ndarray], layer: str, amount: float) -> dic
 
 
 def main() -> None:
-    parser = Parser(prog="python -m common.training.sharpen", description=__doc__)
+    parser = Parser(prog="python -m melforge.common.training.sharpen", description=__doc__)
     parser.add_argument("weights", type=Path, help="weights.safetensors of a training run")
     what = "how much of what sets a band apart from those around it is added, from 0 to 1"
     parser.add_argument("--sharpness", type=share, required=True, help=what)

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from common.audio.sound_files import write_audio
-from common.synthesis.vocoder import Vocoder
-from common.training.acoustic import AcousticTrainer
-from common.training.log import MEL_RANGE, save_mel_picture
-from common.training.loop import LAST, Run, save_checkpoint
-from common.training.vocoder import VocoderTrainer
+from melforge.common.audio.sound_files import write_audio
+from melforge.common.synthesis.vocoder import Vocoder
+from melforge.common.training.acoustic import AcousticTrainer
+from melforge.common.training.log import MEL_RANGE, save_mel_picture
+from melforge.common.training.loop import LAST, Run, save_checkpoint
+from melforge.common.training.vocoder import VocoderTrainer
 
 LOOKS = 20  # at the held-out data, evenly over the run
 PATIENCE = 6  # looks without a gain

@@ -18,12 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from common.audio.contract import MelContract
-from common.audio.mel_torch import MelSpectrogram
-from common.cli.parser import Parser
-from common.errors import InputError
-from common.training.corpus.batches import Segments
-from common.training.loop import Recipe, Trainer, autocast, recipe_parser, start
+from melforge.common.audio.contract import MelContract
+from melforge.common.audio.mel_torch import MelSpectrogram
+from melforge.common.cli.parser import Parser
+from melforge.common.errors import InputError
+from melforge.common.training.corpus.batches import Segments
+from melforge.common.training.loop import Recipe, Trainer, autocast, recipe_parser, start
 
 LEAKY_SLOPE = 0.1
 SAMPLE_FRAMES = 600  # of the held-out mel, about 7 seconds

@@ -9,17 +9,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from common.audio.contract import require_same_contract
-from common.cli import options, run
-from common.errors import InputError, require_torch, unknown
-from common.registry import KIND_WORDS, get_model
-from common.speech import Controls
-from common.stages.choose import KINDS
-from common.synthesis.loading import override
-from common.training.model_folders import print_size, put_in_place, require_place, write_model
-from common.weights.ears import find_ear
-from common.weights.published import parse_checkpoint, read_checkpoint
-from common.weights.voices import (
+from melforge.common.audio.contract import require_same_contract
+from melforge.common.cli import options, run
+from melforge.common.errors import InputError, require_torch, unknown
+from melforge.common.registry import KIND_WORDS, get_model
+from melforge.common.speech import Controls
+from melforge.common.stages.choose import KINDS
+from melforge.common.synthesis.loading import override
+from melforge.common.training.model_folders import print_size, put_in_place, require_place, write_model
+from melforge.common.weights.ears import find_ear
+from melforge.common.weights.published import parse_checkpoint, read_checkpoint
+from melforge.common.weights.voices import (
     VOICE_FILE,
     WEIGHTS,
     FrontendSpec,
@@ -31,7 +31,7 @@ from common.weights.voices import (
 )
 
 if TYPE_CHECKING:
-    from common.export.to_onnx import Check
+    from melforge.common.export.to_onnx import Check
 
 SETTINGS = {  # controls that a voice may set
     "denoising_strength": "how much of the vocoder's hum is taken out",
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ear = find_ear(args.ear)  # before the long part
 
     require_torch("making a voice")
-    from common.export.to_onnx import HEADINGS
+    from melforge.common.export.to_onnx import HEADINGS
 
     folder = folder_of(args)
     trained = [read_checkpoint(path) for run in args.run for path in weights_of(run)]
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     checks = write_voice(folder, sources, FrontendSpec(args.frontend) if args.frontend else None, about)
     run.print_table(HEADINGS, [check.row() for check in checks])
     if trained:
-        from common.training.card import run_info, write_card
+        from melforge.common.training.card import run_info, write_card
 
         write_card(folder, {source.model: run_info(source) for source in trained}, begun, ear)
     print_size(folder)
@@ -129,7 +129,7 @@ def weights_of(run: Path) -> list[Path]:
 
 def start_of(trained: Sequence[ModelSource]) -> Voice | None:
     """The voice that the first of these runs began with; None where it was a file, or there was none."""
-    from common.training.card import run_info
+    from melforge.common.training.card import run_info
 
     words = str(run_info(trained[0]).get("start", "")) if trained else ""
     name = words.removeprefix("--voice ")

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from common.arrays import Array, concatenate, is_numpy, pad_rows, to_numpy
-from common.errors import InputError
-from common.speech import Controls, MelTooLong
-from common.synthesis.acoustic import AcousticModel
-from common.synthesis.vocoder import Vocoder
-from common.synthesis.warm_up import warm_up_model
-from common.text import Analysis, unspoken_rows
-from common.triton import speaking, tensors
-from common.triton.choice import ModelChoice, pick_instance_device, warms_up
+from melforge.common.arrays import Array, concatenate, is_numpy, pad_rows, to_numpy
+from melforge.common.errors import InputError
+from melforge.common.speech import Controls, MelTooLong
+from melforge.common.synthesis.acoustic import AcousticModel
+from melforge.common.synthesis.vocoder import Vocoder
+from melforge.common.synthesis.warm_up import warm_up_model
+from melforge.common.text import Analysis, unspoken_rows
+from melforge.common.triton import speaking, tensors
+from melforge.common.triton.choice import ModelChoice, pick_instance_device, warms_up
 
 NO_UTTERANCE = -1  # the length behind those of an item's utterances
 LONGEST_PAUSE = 3600.0  # seconds

@@ -8,17 +8,24 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
-from common.audio.contract import MelContract, require_same_contract
-from common.config.deployment import Deployment
-from common.files import exports_folder
-from common.recognition.loading import make_recogniser
-from common.recognition.recogniser import Recogniser
-from common.registry import get_model
-from common.stages.choose import KERNELS, KINDS, choose_stages, deployment_of, pads_masked, parse_backends
-from common.synthesis.driver import Driver
-from common.synthesis.loading import choose_sources, make_driver, override, pick_device
-from common.weights.ears import read_recogniser
-from common.weights.voices import FrontendSpec, ModelSource
+from melforge.common.audio.contract import MelContract, require_same_contract
+from melforge.common.config.deployment import Deployment
+from melforge.common.files import exports_folder
+from melforge.common.recognition.loading import make_recogniser
+from melforge.common.recognition.recogniser import Recogniser
+from melforge.common.registry import get_model
+from melforge.common.stages.choose import (
+    KERNELS,
+    KINDS,
+    choose_stages,
+    deployment_of,
+    pads_masked,
+    parse_backends,
+)
+from melforge.common.synthesis.driver import Driver
+from melforge.common.synthesis.loading import choose_sources, make_driver, override, pick_device
+from melforge.common.weights.ears import read_recogniser
+from melforge.common.weights.voices import FrontendSpec, ModelSource
 
 LAID_IN = "./"  # begins the path of a file in the folder of a model's version
 TEXTS = {"acoustic", "vocoder", "voice", "ear", "backend", "decoder"}  # fields that are no JSON

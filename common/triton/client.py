@@ -18,11 +18,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from common.arrays import pad_rows
-from common.errors import InputError, require_package
-from common.serve.client import Address, ServerError
-from common.text import Unspoken
-from common.triton.tensors import (
+from melforge.common.arrays import pad_rows
+from melforge.common.errors import InputError, require_package
+from melforge.common.serve.client import Address, ServerError
+from melforge.common.text import Unspoken
+from melforge.common.triton.tensors import (
     AUDIO,
     AUDIO_LENGTH,
     AUDIO_SIGNAL,

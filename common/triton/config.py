@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from common.triton.tensors import TEXT_TYPE, Tensor
+from melforge.common.triton.tensors import TEXT_TYPE, Tensor
 
 TYPES = {
     **{"int32": "TYPE_INT32", "int64": "TYPE_INT64", "float32": "TYPE_FP32", "float64": "TYPE_FP64"},

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from common.arrays import Array, pad_rows, to_device, to_numpy
-from common.engines import MEL_STEP
-from common.errors import InputError
-from common.recognition.long_recordings import LONGEST_PIECE, is_silent
-from common.recognition.recogniser import Heard, Recogniser
-from common.recognition.transcript import greedy_text
-from common.synthesis.utterances import run_each
-from common.triton import tensors
-from common.triton.backend import BatchModel, padded
-from common.triton.choice import EarChoice, pick_instance_device
+from melforge.common.arrays import Array, pad_rows, to_device, to_numpy
+from melforge.common.engines import MEL_STEP
+from melforge.common.errors import InputError
+from melforge.common.recognition.long_recordings import LONGEST_PIECE, is_silent
+from melforge.common.recognition.recogniser import Heard, Recogniser
+from melforge.common.recognition.transcript import greedy_text
+from melforge.common.synthesis.utterances import run_each
+from melforge.common.triton import tensors
+from melforge.common.triton.backend import BatchModel, padded
+from melforge.common.triton.choice import EarChoice, pick_instance_device
 
 USUAL_SECONDS = 7.0  # of a recording that warms up engines whose lengths are dynamic
 

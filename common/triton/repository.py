@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from common.files import weights_key, write_bytes
-from common.serve.pairs import FIRST_WORDS
-from common.stages import stages_of
-from common.stages.choose import KINDS
-from common.triton import tensors
-from common.triton.choice import LAID_IN, EarChoice, ModelChoice, describe
-from common.triton.config import TYPES, Word, tensor_entry, to_text
-from common.triton.tensors import (
+from melforge.common.files import weights_key, write_bytes
+from melforge.common.serve.pairs import FIRST_WORDS
+from melforge.common.stages import stages_of
+from melforge.common.stages.choose import KINDS
+from melforge.common.triton import tensors
+from melforge.common.triton.choice import LAID_IN, EarChoice, ModelChoice, describe
+from melforge.common.triton.config import TYPES, Word, tensor_entry, to_text
+from melforge.common.triton.tensors import (
     ACOUSTIC,
     DECODER,
     FEATURES,
@@ -31,9 +31,9 @@ from common.triton.tensors import (
     recogniser_signatures,
     signatures,
 )
-from common.weights.ears import list_ears, load_ear
-from common.weights.published import parse_checkpoint
-from common.weights.voices import ModelSource, list_voices, load_voice
+from melforge.common.weights.ears import list_ears, load_ear
+from melforge.common.weights.published import parse_checkpoint
+from melforge.common.weights.voices import ModelSource, list_voices, load_voice
 
 VERSION = "1"
 PROBE = Path(__file__).parent / "probe.py"
@@ -49,7 +49,7 @@ CLASSES = {  # modules of this package and their classes
 }
 CODE = '''"""Written by `melforge triton`. Melforge must be installed in the Python that Triton takes."""
 
-from common.triton.{} import {} as TritonPythonModel  # noqa: F401
+from melforge.common.triton.{} import {} as TritonPythonModel  # noqa: F401
 '''
 KINDS_OF = {FRONTEND: (), ACOUSTIC: ("acoustic",), VOCODER: ("vocoder",), STREAM: KINDS}  # kinds of models
 HEAD = "# Written by `melforge triton`; docs/triton.md says what may be changed.\n"
@@ -267,7 +267,7 @@ def lay_in(
 
 def warm_ups(sources: Mapping[str, Any], longest: int, n_mels: int) -> dict[str, dict[str, np.ndarray]]:
     """What each model with a batcher is run on before Triton says that it is ready."""
-    from common.triton.speaking import analyse
+    from melforge.common.triton.speaking import analyse
 
     first = analyse(sources["acoustic"].frontend.build(), FIRST_WORDS, longest).utterances[0]
     return {

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from common.arrays import Array
-from common.errors import InputError, unknown
-from common.runner import fitting_utterances, require_controls
-from common.speech import Controls, control_fields
-from common.synthesis.acoustic import AcousticModel
-from common.synthesis.finish import join_utterances, require_finite
-from common.synthesis.utterances import alike_batches, run_each, speak_utterances
-from common.synthesis.vocoder import Vocoder
-from common.text import Analysis, Frontend, Utterance
-from common.weights.voices import ModelSource
+from melforge.common.arrays import Array
+from melforge.common.errors import InputError, unknown
+from melforge.common.runner import fitting_utterances, require_controls
+from melforge.common.speech import Controls, control_fields
+from melforge.common.synthesis.acoustic import AcousticModel
+from melforge.common.synthesis.finish import join_utterances, require_finite
+from melforge.common.synthesis.utterances import alike_batches, run_each, speak_utterances
+from melforge.common.synthesis.vocoder import Vocoder
+from melforge.common.text import Analysis, Frontend, Utterance
+from melforge.common.weights.voices import ModelSource
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,16 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common.errors import InputError, require_torch
-from common.files import write_bytes
-from common.stages import Dim, Stage, TensorSpec
-from common.stages.choose import choose_stages
-from common.triton.choice import ModelChoice
-from common.triton.config import TYPES, Word, to_text
-from common.triton.repository import HEAD, VERSION, Layout, batching, instances
+from melforge.common.errors import InputError, require_torch
+from melforge.common.files import write_bytes
+from melforge.common.stages import Dim, Stage, TensorSpec
+from melforge.common.stages.choose import choose_stages
+from melforge.common.triton.choice import ModelChoice
+from melforge.common.triton.config import TYPES, Word, to_text
+from melforge.common.triton.repository import HEAD, VERSION, Layout, batching, instances
 
 if TYPE_CHECKING:
-    from common.weights.voices import ModelSource
+    from melforge.common.weights.voices import ModelSource
 
 BACKENDS = {"onnx": "onnxruntime", "trt": "tensorrt"}  # our words and Triton's
 PLAN = "model.plan"
@@ -50,7 +50,7 @@ def write_stages(
 
     In "fp16" weights and computation are in half precision; inputs and outputs stay float32.
     """
-    from common.export.self_contained import write_files
+    from melforge.common.export.self_contained import write_files
 
     names, commands = [], []
     for kind, source in choice.sources().items():
@@ -89,7 +89,7 @@ def stages_without_loop(choice: ModelChoice, kind: str, source: ModelSource) -> 
 
 def batch_size(stage: Stage, choice: ModelChoice, kind: str, layout: Layout, backend: str) -> int:
     """The largest batch. Plans, whose memory grows with it, have our own engines' where none is given."""
-    from common.engines.tensorrt.engine_file import BATCH_SIZES
+    from melforge.common.engines.tensorrt.engine_file import BATCH_SIZES
 
     usual = stage.batch.max if backend == "onnx" else BATCH_SIZES[kind]
     given = layout.batch_size or choice.deployment(stage.model).batch_size
@@ -127,7 +127,7 @@ def trtexec(stage: Stage, graph: Path, plan: Path, size: int, precision: str) ->
 
 def shapes(stage: Stage, size: int) -> Iterator[str]:
     """trtexec's options for the lengths that a stage must serve."""
-    from common.engines.tensorrt.engine_file import profile_of, with_batches
+    from melforge.common.engines.tensorrt.engine_file import profile_of, with_batches
 
     profile = profile_of(with_batches(stage, size))
     dynamic: Sequence[str] = [t.name for t in stage.inputs if any(isinstance(dim, Dim) for dim in t.dims)]

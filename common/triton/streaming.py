@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from common.serve.pairs import LoadOptions, Pairs
-from common.serve.scheduler import Batches, Scheduler
-from common.serve.settings import ServeSettings
-from common.stages.choose import KINDS
-from common.triton import tensors
-from common.triton.backend import Model, in_json
+from melforge.common.serve.pairs import LoadOptions, Pairs
+from melforge.common.serve.scheduler import Batches, Scheduler
+from melforge.common.serve.settings import ServeSettings
+from melforge.common.stages.choose import KINDS
+from melforge.common.triton import tensors
+from melforge.common.triton.backend import Model, in_json
 
 
 class TextToChunks(Model):

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from common.audio.contract import MelContract
-from common.audio.mel import mel_spectrogram
-from common.speech import Audio
+from melforge.common.audio.contract import MelContract
+from melforge.common.audio.mel import mel_spectrogram
+from melforge.common.speech import Audio
 
 # A tensor may be off by so many times what rounding costs it, beside its precision's floor: the root mean
 # square of its error, and the largest, which varies more. docs/verify.md gives the reasons.

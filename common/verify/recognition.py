@@ -6,15 +6,15 @@ from typing import Any, cast
 
 import numpy as np
 
-from common.recognition.loading import form_of, make_recogniser
-from common.recognition.long_recordings import hear_pieces
-from common.recognition.recogniser import Recogniser
-from common.recognition.transcript import greedy_text
-from common.registry import get_model
-from common.verify.compare import Comparison
-from common.verify.report import out_of_tolerance, within_tolerance
-from common.verify.stages import ComparedEngines, Setup, exact_products
-from common.weights.voices import ModelSource
+from melforge.common.recognition.loading import form_of, make_recogniser
+from melforge.common.recognition.long_recordings import hear_pieces
+from melforge.common.recognition.recogniser import Recogniser
+from melforge.common.recognition.transcript import greedy_text
+from melforge.common.registry import get_model
+from melforge.common.verify.compare import Comparison
+from melforge.common.verify.report import out_of_tolerance, within_tolerance
+from melforge.common.verify.stages import ComparedEngines, Setup, exact_products
+from melforge.common.weights.voices import ModelSource
 
 
 @dataclass(frozen=True, eq=False)

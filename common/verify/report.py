@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from common.errors import counted
-from common.verify.compare import Comparison, mean
-from common.verify.stages import Verification
+from melforge.common.errors import counted
+from melforge.common.verify.compare import Comparison, mean
+from melforge.common.verify.stages import Verification
 
 HEADINGS = (
     *("tensor", "shape", "max", "mean", "SNR dB", "relative", "allowed", "of largest", "allowed", "worst at"),

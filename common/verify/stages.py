@@ -12,28 +12,28 @@ from typing import Any
 import numpy as np
 import torch
 
-from common.arrays import Array, to_numpy
-from common.audio.contract import MelContract, require_same_contract
-from common.config.deployment import Bucket, Deployment
-from common.engines import Engine, WrappedEngine
-from common.engines.backends import make_engine
-from common.engines.layer_outputs import match, method_of, nearest_layers, with_layers
-from common.engines.rounding import PRECISIONS, Precision, Rounding
-from common.engines.torch_engine import TorchEngine, build_network
-from common.errors import InputError, close_matches
-from common.export.examples import examples_of
-from common.export.to_onnx import source_stages
-from common.registry import get_model
-from common.runner import TextToSpeech
-from common.speech import Controls
-from common.stages import Stage, plan_of
-from common.stages.choose import KERNELS, KINDS, choose_stages, pads_masked
-from common.synthesis.driver import Driver
-from common.synthesis.loading import make_driver
-from common.synthesis.stage_engines import StageEngines
-from common.verify.compare import MEL_TOLERANCES, Comparison, Speech, for_json, shared_frames
-from common.verify.graphs import layered_graph
-from common.weights.voices import ModelSource
+from melforge.common.arrays import Array, to_numpy
+from melforge.common.audio.contract import MelContract, require_same_contract
+from melforge.common.config.deployment import Bucket, Deployment
+from melforge.common.engines import Engine, WrappedEngine
+from melforge.common.engines.backends import make_engine
+from melforge.common.engines.layer_outputs import match, method_of, nearest_layers, with_layers
+from melforge.common.engines.rounding import PRECISIONS, Precision, Rounding
+from melforge.common.engines.torch_engine import TorchEngine, build_network
+from melforge.common.errors import InputError, close_matches
+from melforge.common.export.examples import examples_of
+from melforge.common.export.to_onnx import source_stages
+from melforge.common.registry import get_model
+from melforge.common.runner import TextToSpeech
+from melforge.common.speech import Controls
+from melforge.common.stages import Stage, plan_of
+from melforge.common.stages.choose import KERNELS, KINDS, choose_stages, pads_masked
+from melforge.common.synthesis.driver import Driver
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.verify.compare import MEL_TOLERANCES, Comparison, Speech, for_json, shared_frames
+from melforge.common.verify.graphs import layered_graph
+from melforge.common.weights.voices import ModelSource
 
 CALLS = 40  # of a stage that are compared; the decoder's steps are many
 ROUNDING = 3e-6  # by which PyTorch's own outputs may differ, relative

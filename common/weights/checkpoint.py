@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from common.errors import InputError, counted
-from common.weights.voices import not_floating
+from melforge.common.errors import InputError, counted
+from melforge.common.weights.voices import not_floating
 
 PREFIX = re.compile(r"^(module\.)+(\d+\.)?")  # the wrappers'; `module.1.` is in files of 2019
 NAMES_SHOWN = 4

@@ -7,11 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from common.config.typed import build, require_known
-from common.config.yaml_file import read_yaml
-from common.errors import InputError
-from common.registry import get_model
-from common.weights.voices import ModelSection, ModelSource, find_folder, load_voice, names_in, read_model
+from melforge.common.config.typed import build, require_known
+from melforge.common.config.yaml_file import read_yaml
+from melforge.common.errors import InputError
+from melforge.common.registry import get_model
+from melforge.common.weights.voices import (
+    ModelSection,
+    ModelSource,
+    find_folder,
+    load_voice,
+    names_in,
+    read_model,
+)
 
 EAR_FILE = "ear.yaml"
 NO_EAR = "none"  # the name of none, where an ear that is there would be taken
@@ -102,7 +109,7 @@ def read_recogniser(ear: str | Path | None, checkpoints: Sequence[str]) -> Model
         raise InputError("--ear and --checkpoint exclude each other: leave one of them out")
     if len(checkpoints) > 1:
         raise InputError(f"{len(checkpoints)} checkpoints for one recogniser: give one")
-    from common.weights.published import parse_checkpoint, read_checkpoint
+    from melforge.common.weights.published import parse_checkpoint, read_checkpoint
 
     word, path = parse_checkpoint(checkpoints[0])
     return read_checkpoint(path, word or "recogniser")

@@ -6,13 +6,19 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from common.audio.contract import MelContract
-from common.config.typed import build_section, typed_options
-from common.config.yaml_file import Entry
-from common.errors import InputError, require_torch, unknown, with_article
-from common.registry import KIND_WORDS, MODELS, ModelSpec, names
-from common.text.frontends import frontend_class
-from common.weights.voices import FrontendSpec, ModelSource, build_settings, read_header, read_weights
+from melforge.common.audio.contract import MelContract
+from melforge.common.config.typed import build_section, typed_options
+from melforge.common.config.yaml_file import Entry
+from melforge.common.errors import InputError, require_torch, unknown, with_article
+from melforge.common.registry import KIND_WORDS, MODELS, ModelSpec, names
+from melforge.common.text.frontends import frontend_class
+from melforge.common.weights.voices import (
+    FrontendSpec,
+    ModelSource,
+    build_settings,
+    read_header,
+    read_weights,
+)
 
 FRONTEND_OPTIONS = {  # what a FastPitch file states of its text chain -> our frontend's option
     "symbol_set": "symbol_set",
@@ -59,7 +65,7 @@ def read_checkpoint(path: Path, kind: str | None = None) -> ModelSource:
         source = _read_trained(path, model, found, metadata)
     else:
         require_torch(f"the published checkpoint {path}")
-        from common.weights.checkpoint import PREFIX, read_pt
+        from melforge.common.weights.checkpoint import PREFIX, read_pt
 
         content = read_pt(path)
         states = [content, *(value for value in content.values() if isinstance(value, Mapping))]

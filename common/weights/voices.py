@@ -13,16 +13,16 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from common.audio.contract import MelContract
-from common.config.typed import build, build_section, require_known, typed_entry, typed_options
-from common.config.yaml_file import Entry, entries_of, read_yaml
-from common.errors import InputError, unknown
-from common.files import written_whole
-from common.registry import get_model, names
-from common.speech import Controls, control_fields
-from common.stages.choose import KINDS
-from common.text import Frontend
-from common.text.frontends import FRONTENDS, frontend_class
+from melforge.common.audio.contract import MelContract
+from melforge.common.config.typed import build, build_section, require_known, typed_entry, typed_options
+from melforge.common.config.yaml_file import Entry, entries_of, read_yaml
+from melforge.common.errors import InputError, unknown
+from melforge.common.files import written_whole
+from melforge.common.registry import get_model, names
+from melforge.common.speech import Controls, control_fields
+from melforge.common.stages.choose import KINDS
+from melforge.common.text import Frontend
+from melforge.common.text.frontends import FRONTENDS, frontend_class
 
 VOICE_FILE = "voice.yaml"
 WEIGHTS = "weights.safetensors"  # of a model, in the folder of a run, a voice, an ear or a cache

@@ -6,7 +6,7 @@ Needs Melforge, but no PyTorch.
 import argparse
 import sys
 
-from common.weights.voices import load_voice
+from melforge.common.weights.voices import load_voice
 
 
 def main() -> None:

@@ -23,12 +23,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, Field
 
-from common.audio.wire import DEFAULT_RATE, WireEncoder, encode
-from common.errors import InputError
-from common.runner import TextToSpeech
-from common.speech import Controls
-from common.synthesis.loading import choose_sources
-from common.text import Frontend
+from melforge.common.audio.wire import DEFAULT_RATE, WireEncoder, encode
+from melforge.common.errors import InputError
+from melforge.common.runner import TextToSpeech
+from melforge.common.speech import Controls
+from melforge.common.synthesis.loading import choose_sources
+from melforge.common.text import Frontend
 
 ACOUSTIC, VOCODER = "fastpitch", "hifigan"  # of the shipped voice
 THREADS = 2  # that speak in a worker; they take turns by chunk, and each keeps memory of its own

@@ -22,16 +22,16 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from common.bench.server import RIVA_TEXTS
-from common.bench.server_load import CLOSED, Load, Target, run_load
-from common.bulk.feed import feed
-from common.bulk.shards import Speech, cut_shards
-from common.bulk.texts import Table
-from common.cli.run import print_table
-from common.cluster.bulk import Actors
-from common.cluster.connect import LOCAL, connected
-from common.serve.client import Address
-from common.serve.server import bind
+from melforge.common.bench.server import RIVA_TEXTS
+from melforge.common.bench.server_load import CLOSED, Load, Target, run_load
+from melforge.common.bulk.feed import feed
+from melforge.common.bulk.shards import Speech, cut_shards
+from melforge.common.bulk.texts import Table
+from melforge.common.cli.run import print_table
+from melforge.common.cluster.bulk import Actors
+from melforge.common.cluster.connect import LOCAL, connected
+from melforge.common.serve.client import Address
+from melforge.common.serve.server import bind
 
 FIELDS: dict[str, Any] = {"model": "fastpitch-hifigan", "voice": "hazel", "sample_rate": 22050}
 HEADINGS = ("", "x real time", "CPU ms a second of audio", "of Ray beside")

@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.audio.sound_files import encode_audio
-from common.bulk.feed import MOST_FAILURES, WorkerLost, feed
-from common.bulk.run import Progress, duration
-from common.bulk.shards import Shard, ShardReport, cut_shards, seed_of
-from common.bulk.texts import Table, Text
-from common.cli.speak import main
-from common.errors import InputError
-from common.runner import TextToSpeech
+from melforge.common.audio.sound_files import encode_audio
+from melforge.common.bulk.feed import MOST_FAILURES, WorkerLost, feed
+from melforge.common.bulk.run import Progress, duration
+from melforge.common.bulk.shards import Shard, ShardReport, cut_shards, seed_of
+from melforge.common.bulk.texts import Table, Text
+from melforge.common.cli.speak import main
+from melforge.common.errors import InputError
+from melforge.common.runner import TextToSpeech
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [f"Sentence number {number}{' and so on' * (number % 4)}." for number in range(14)]

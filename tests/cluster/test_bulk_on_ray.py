@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from common.cli.speak import main
-from common.cluster.bulk import Share
-from common.errors import InputError
+from melforge.common.cli.speak import main
+from melforge.common.cluster.bulk import Share
+from melforge.common.errors import InputError
 from tests.cluster.conftest import PATIENCE, kill, melforge, ray_processes
 
 TEXTS = [f"Sentence number {number}{' and so on' * (number % 4)}." for number in range(59)]

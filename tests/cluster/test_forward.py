@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from common.errors import InputError
+from melforge.common.errors import InputError
 from tests.conftest import has_server
 
 pytestmark = pytest.mark.serve
 if has_server():
-    from common.cluster import forward
-    from common.cluster.forward import Asked, Forward, ReplicaLost
-    from common.serve.errors import overloaded
+    from melforge.common.cluster import forward
+    from melforge.common.cluster.forward import Asked, Forward, ReplicaLost
+    from melforge.common.serve.errors import overloaded
 
 BODY = b'{"input": "Hello there."}'
 SCOPE = {
@@ -181,7 +181,7 @@ def test_a_replicas_part_gives_the_messages_of_the_application():
 
 
 def test_settings_that_cannot_be_are_sentences():
-    from common.cli.serve import main
+    from melforge.common.cli.serve import main
 
     for words, message in (
         (("--replicas", "0"), "replicas must be at least 1, not 0"),
@@ -196,7 +196,7 @@ def test_settings_that_cannot_be_are_sentences():
 def test_without_ray_the_command_and_ray_s_own_tools_say_how_to_get_it(monkeypatch):
     import sys
 
-    from common.cli.serve import application, main
+    from melforge.common.cli.serve import application, main
 
     monkeypatch.setitem(sys.modules, "ray", None)
     for run in (lambda: main(["--ray"]), lambda: application([])):

@@ -2,8 +2,8 @@
 
 import yaml
 
-from common.cli.serve import parse, settings_from
-from common.cluster.settings import RaySettings
+from melforge.common.cli.serve import parse, settings_from
+from melforge.common.cluster.settings import RaySettings
 from melforge.ray_app import words_of
 from tests.cluster.conftest import ROOT
 

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from common.errors import InputError
+from melforge.common.errors import InputError
 
 pytestmark = pytest.mark.serve
 TEXT = "Hello there. Here is more of it."
@@ -14,9 +14,9 @@ TEXT = "Hello there. Here is more of it."
 
 def run_with_replica(voice, use):
     """What `use(replica)` gives."""
-    from common.cluster.server import Speech
-    from common.serve.pairs import LoadOptions
-    from common.serve.settings import ServeSettings
+    from melforge.common.cluster.server import Speech
+    from melforge.common.serve.pairs import LoadOptions
+    from melforge.common.serve.settings import ServeSettings
 
     async def run():
         options = LoadOptions(voice=str(voice), device="cpu", threads=1)
@@ -32,11 +32,11 @@ def run_with_replica(voice, use):
 
 @pytest.fixture(autouse=True)
 def no_log(monkeypatch):
-    monkeypatch.setattr("common.cluster.server.set_up_logging", lambda: None)
+    monkeypatch.setattr("melforge.common.cluster.server.set_up_logging", lambda: None)
 
 
 async def ask(replica, method, path, **fields):
-    from common.cluster.forward import Asked
+    from melforge.common.cluster.forward import Asked
 
     request = Asked(method, path, b"", ((b"x-request-id", b"mine"),), json.dumps(fields).encode(), "1.1")
     messages = [message async for message in replica.answer(request)]
@@ -44,7 +44,7 @@ async def ask(replica, method, path, **fields):
 
 
 def test_it_speaks_as_speak_does_and_says_that_it_is_healthy(tiny_voice):
-    from common.runner import TextToSpeech
+    from melforge.common.runner import TextToSpeech
 
     async def use(replica):
         await replica.check_health()
@@ -80,6 +80,6 @@ def test_one_whose_models_cannot_be_loaded_says_why(tiny_voice, monkeypatch):
     def failing(*_):
         raise InputError("no such file")
 
-    monkeypatch.setattr("common.serve.pairs.Pairs._load", failing)
+    monkeypatch.setattr("melforge.common.serve.pairs.Pairs._load", failing)
     with pytest.raises(InputError, match="no such file"):
         run_with_replica(tiny_voice, None)

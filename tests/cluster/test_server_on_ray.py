@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from common.runner import TextToSpeech
-from common.serve.client import Address, Connection, ServerError
+from melforge.common.runner import TextToSpeech
+from melforge.common.serve.client import Address, Connection, ServerError
 from tests.cluster.conftest import PATIENCE, melforge, ray_processes
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]

@@ -7,18 +7,18 @@ import onnx
 import pytest
 import torch
 
-from common.audio.contract import MelContract
-from common.engines.layer_outputs import with_layers
-from common.engines.torch_engine import build_network
-from common.export import to_onnx
-from common.export.to_onnx import example_inputs
-from common.registry import get_model
-from common.stages import plan_of
-from common.stages.choose import choose_stages
-from common.weights.voices import FrontendSpec, ModelSource, load_voice
+from melforge.common.audio.contract import MelContract
+from melforge.common.engines.layer_outputs import with_layers
+from melforge.common.engines.torch_engine import build_network
+from melforge.common.export import to_onnx
+from melforge.common.export.to_onnx import example_inputs
+from melforge.common.registry import get_model
+from melforge.common.stages import plan_of
+from melforge.common.stages.choose import choose_stages
+from melforge.common.weights.voices import FrontendSpec, ModelSource, load_voice
+from melforge.waveglow.config import WaveglowConfig
+from melforge.waveglow.model import Waveglow
 from tests.conftest import tiny_fastspeech, tiny_tacotron2
-from waveglow.config import WaveglowConfig
-from waveglow.model import Waveglow
 
 SIZES = {"batch": 1, "text": 6, "mel": 12, "steps": 12 * 32, "samples": 12 * 256}
 

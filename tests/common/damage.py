@@ -11,21 +11,21 @@ import onnxruntime as ort
 import pytest
 import torch
 
-from common.arrays import Array, to_device
-from common.config.deployment import Bucket, Deployment
-from common.engines import Engine, onnx_engine
-from common.engines.backends import make_engine
-from common.engines.layer_outputs import method_of, with_layers
-from common.engines.rounding import PRECISIONS, Precision
-from common.engines.tensorrt.build import stage_model
-from common.engines.torch_engine import build_network
-from common.export.examples import examples_of
-from common.export.to_onnx import example_inputs
-from common.files import cache_folder
-from common.stages import Stage, plan_of
-from common.verify.compare import Comparison
-from common.verify.stages import ComparedEngine, Setup
-from common.weights.voices import ModelSource
+from melforge.common.arrays import Array, to_device
+from melforge.common.config.deployment import Bucket, Deployment
+from melforge.common.engines import Engine, onnx_engine
+from melforge.common.engines.backends import make_engine
+from melforge.common.engines.layer_outputs import method_of, with_layers
+from melforge.common.engines.rounding import PRECISIONS, Precision
+from melforge.common.engines.tensorrt.build import stage_model
+from melforge.common.engines.torch_engine import build_network
+from melforge.common.export.examples import examples_of
+from melforge.common.export.to_onnx import example_inputs
+from melforge.common.files import cache_folder
+from melforge.common.stages import Stage, plan_of
+from melforge.common.verify.compare import Comparison
+from melforge.common.verify.stages import ComparedEngine, Setup
+from melforge.common.weights.voices import ModelSource
 
 SIZES = {"batch": 1, "text": 11, "mel": 24, "steps": 6, "samples": 24 * 256}
 

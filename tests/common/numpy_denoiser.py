@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from common.audio.contract import MelContract
-from common.audio.mel import FRAMES_AT_ONCE, analysis_window
+from melforge.common.audio.contract import MelContract
+from melforge.common.audio.mel import FRAMES_AT_ONCE, analysis_window
 
 
 def stft(audio: np.ndarray, contract: MelContract) -> np.ndarray:

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from common.synthesis.admission import Admission
+from melforge.common.synthesis.admission import Admission
 
 
 def test_a_list_comes_in_full_rounds():

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from common.audio.contract import MelContract
-from common.cli.build import main as build
-from common.cli.options import controls_from
-from common.cli.parser import Parser
-from common.cli.speak import parse
-from common.config.aliases import ALIASES
-from common.config.deployment import Deployment
-from common.config.hparams import load_hparams
-from common.errors import InputError
-from common.registry import MODELS
+from melforge.common.audio.contract import MelContract
+from melforge.common.cli.build import main as build
+from melforge.common.cli.options import controls_from
+from melforge.common.cli.parser import Parser
+from melforge.common.cli.speak import parse
+from melforge.common.config.aliases import ALIASES
+from melforge.common.config.deployment import Deployment
+from melforge.common.config.hparams import load_hparams
+from melforge.common.errors import InputError
+from melforge.common.registry import MODELS
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_argparses_errors_name_the_option_as_it_is_written(words, message, infer
 
 
 def test_no_alias_is_a_key_or_an_option_of_its_own(capsys):
-    from common.cli.model_settings import keys_of
+    from melforge.common.cli.model_settings import keys_of
 
     taken = set().union(*map(keys_of, MODELS))
     assert not taken & set(ALIASES)

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from common.recognition.alignment import LEFT_OUT, align
+from melforge.common.recognition.alignment import LEFT_OUT, align
 
 LABELS = " abcdefghijklmnopqrstuvwxyz'"
 BLANK = len(LABELS)

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from common.arrays import length_mask, pad_batch, repeat_index
+from melforge.common.arrays import length_mask, pad_batch, repeat_index
 
 
 def test_repeat_index_repeats_each_step_and_pads_with_zero():

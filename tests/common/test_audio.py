@@ -12,11 +12,18 @@ import pytest
 import soundfile
 import torch
 
-from common.audio import sound_files
-from common.audio.contract import MelContract, require_same_contract
-from common.audio.mel import magnitude_spectrogram, mel_basis, mel_energy, mel_spectrogram
-from common.audio.sound_files import decode_audio, encode_audio, read_audio, resample, to_pcm16, write_audio
-from common.errors import InputError
+from melforge.common.audio import sound_files
+from melforge.common.audio.contract import MelContract, require_same_contract
+from melforge.common.audio.mel import magnitude_spectrogram, mel_basis, mel_energy, mel_spectrogram
+from melforge.common.audio.sound_files import (
+    decode_audio,
+    encode_audio,
+    read_audio,
+    resample,
+    to_pcm16,
+    write_audio,
+)
+from melforge.common.errors import InputError
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "mel" / "mel.npz")
 CONTRACT = MelContract()
@@ -86,7 +93,7 @@ def test_htk_scale_and_short_windows():
 
 @pytest.mark.parametrize("name", ["hifigan_mel_fmax8000", "hifigan_mel_fmaxNone", "tacotron_mel_fmax8000"])
 def test_torch_mel_equals_golden_and_numpy(name):
-    from common.audio.mel_torch import MelSpectrogram
+    from melforge.common.audio.mel_torch import MelSpectrogram
 
     contract, framing = OTHERS[name]
     module, audio = MelSpectrogram(contract, framing), torch.from_numpy(GOLDEN["audio"])
@@ -98,7 +105,7 @@ def test_torch_mel_equals_golden_and_numpy(name):
 
 
 def test_torch_mel_of_silence_has_finite_gradients():
-    from common.audio.mel_torch import MelSpectrogram
+    from melforge.common.audio.mel_torch import MelSpectrogram
 
     audio = torch.zeros(1, 4096, requires_grad=True)
     MelSpectrogram(CONTRACT)(audio).sum().backward()
@@ -346,7 +353,8 @@ def test_whole_numbers_written_as_floats_are_read(tmp_path):
 
 def test_importing_loads_neither_torch_nor_soundfile():
     code = (
-        "import sys, common.audio.mel, common.config.hparams, hifigan.config, hifigan.stages; "
+        "import sys, melforge.common.audio.mel, melforge.common.config.hparams; "
+        "import melforge.hifigan.config, melforge.hifigan.stages; "
         "print([m for m in ('torch', 'soundfile', 'scipy') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from common.config.deployment import Bucket, Deployment
-from common.synthesis.bucket_lists import MEL_LEVELS, TEXT_LEVELS, propose
+from melforge.common.config.deployment import Bucket, Deployment
+from melforge.common.synthesis.bucket_lists import MEL_LEVELS, TEXT_LEVELS, propose
 
 
 def steps_of(buckets, symbols, frames) -> int:

@@ -8,19 +8,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from common.config.deployment import Bucket, Deployment
-from common.engines.backends import make_engine
-from common.engines.buckets import BucketedEngine, EnginePool
-from common.export.examples import examples_of
-from common.export.to_onnx import example_inputs, export_source, source_stages
-from common.runner import TextToSpeech
-from common.speech import Controls, MelTooLong
-from common.stages import Dim, Stage, TensorSpec
-from common.stages.choose import choose_stages
-from common.synthesis.chunks import ChunkSizes
-from common.synthesis.loading import make_driver
-from common.weights.published import read_checkpoint
-from common.weights.voices import load_voice
+from melforge.common.config.deployment import Bucket, Deployment
+from melforge.common.engines.backends import make_engine
+from melforge.common.engines.buckets import BucketedEngine, EnginePool
+from melforge.common.export.examples import examples_of
+from melforge.common.export.to_onnx import example_inputs, export_source, source_stages
+from melforge.common.runner import TextToSpeech
+from melforge.common.speech import Controls, MelTooLong
+from melforge.common.stages import Dim, Stage, TensorSpec
+from melforge.common.stages.choose import choose_stages
+from melforge.common.synthesis.chunks import ChunkSizes
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import load_voice
 from tests.conftest import (
     quick_for_the_voice,
     save_trained,
@@ -68,7 +68,7 @@ def sources(files, tiny_voice, tmp_path_factory):
             stages = [s for s in source_stages(source) if not s.name.endswith("denoiser")]
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(
-                    "common.export.to_onnx.check_sizes",
+                    "melforge.common.export.to_onnx.check_sizes",
                     lambda stage: [{n: sizes[d.of or n] * d.times for n, d in stage.dynamic_dims.items()}],
                 )
                 self[model], _ = export_source(source, folder / model, stages)
@@ -195,8 +195,8 @@ def test_what_the_published_forms_make_of_padding_is_not_what_they_make_alone(so
 def test_kernels_that_make_a_sample_more_are_masked_too():
     import torch
 
-    from hifigan.config import HifiganConfig
-    from hifigan.model import HifiganGenerator
+    from melforge.hifigan.config import HifiganConfig
+    from melforge.hifigan.model import HifiganGenerator
 
     torch.manual_seed(0)
     config = HifiganConfig(

@@ -16,13 +16,19 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
-from common.cli.build import main as build_command_line
-from common.config.deployment import Bucket, Deployment
-from common.engines.backends import make_engine
-from common.engines.tensorrt import api, build
-from common.engines.tensorrt.api import TensorRT, load_tensorrt
-from common.engines.tensorrt.build import build_engine, build_or_read, build_stage, stage_graph, stage_model
-from common.engines.tensorrt.engine_file import (
+from melforge.common.cli.build import main as build_command_line
+from melforge.common.config.deployment import Bucket, Deployment
+from melforge.common.engines.backends import make_engine
+from melforge.common.engines.tensorrt import api, build
+from melforge.common.engines.tensorrt.api import TensorRT, load_tensorrt
+from melforge.common.engines.tensorrt.build import (
+    build_engine,
+    build_or_read,
+    build_stage,
+    stage_graph,
+    stage_model,
+)
+from melforge.common.engines.tensorrt.engine_file import (
     build_command,
     engine_file,
     engine_files,
@@ -30,15 +36,15 @@ from common.engines.tensorrt.engine_file import (
     profile_of,
     with_batches,
 )
-from common.engines.tensorrt.half import to_half
-from common.errors import InputError
-from common.export import to_onnx
-from common.export.examples import examples_of
-from common.export.to_onnx import example_inputs, export_source, source_stages
-from common.stages import fix, stages_of
-from common.synthesis.loading import make_driver, override
-from common.weights.published import read_checkpoint
-from common.weights.voices import load_voice
+from melforge.common.engines.tensorrt.half import to_half
+from melforge.common.errors import InputError
+from melforge.common.export import to_onnx
+from melforge.common.export.examples import examples_of
+from melforge.common.export.to_onnx import example_inputs, export_source, source_stages
+from melforge.common.stages import fix, stages_of
+from melforge.common.synthesis.loading import make_driver, override
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import load_voice
 from tests.conftest import (
     quick_for_the_voice,
     save_trained,
@@ -228,7 +234,7 @@ def test_a_path_for_one_engine_is_used_exactly(sources):
 
 def test_an_engine_is_written_to_and_read_from_its_exact_path(sources, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "common.engines.tensorrt.build.build_engine",
+        "melforge.common.engines.tensorrt.build.build_engine",
         lambda *_: (b"plan" * 100, {"layers": 1, "seconds": 0, "warnings": []}),
     )
     source = sources("fastspeech")
@@ -288,7 +294,7 @@ def test_what_was_not_compared_is_listed_once(trained, monkeypatch, tmp_path, ca
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
     monkeypatch.setattr(api, "load_tensorrt", lambda flavour=None: PRETENDED)
     monkeypatch.setattr(build, "build_stage", lambda *how: False)
-    monkeypatch.setattr("common.cli.build.report", lambda file, made: {"file": file.path.name})
+    monkeypatch.setattr("melforge.common.cli.build.report", lambda file, made: {"file": file.path.name})
     words = ["--checkpoint", str(trained["hifigan"]), "--all", "--no-check", "--json"]
     assert build_command_line(words, "hifigan") == 0
     out, errors = capsys.readouterr()
@@ -330,7 +336,7 @@ def test_the_caches_names_depend_on_all_that_an_engine_is_made_of(sources, monke
 def pretended(sources, tmp_path, monkeypatch):
     """The file of an engine that no TensorRT has built."""
     monkeypatch.setattr(
-        "common.engines.tensorrt.build.build_engine",
+        "melforge.common.engines.tensorrt.build.build_engine",
         lambda *_: (b"plan" * 100, {"layers": 1, "seconds": 0, "warnings": []}),
     )
     source = sources("hifigan")
@@ -352,7 +358,7 @@ def test_a_missing_engine_names_the_command(pretended):
     _, file = pretended
     file.path.unlink()
     with pytest.raises(
-        ValueError, match=r"h\.generator\.trt is missing: build .* python -m hifigan\.build_trt"
+        ValueError, match=r"h\.generator\.trt is missing: build .* python -m melforge\.hifigan\.build_trt"
     ):
         file.read()
 
@@ -389,8 +395,9 @@ def test_the_command_says_all_that_an_engine_depends_on(tiny_voice, monkeypatch,
     source = override(load_voice().source("fastpitch"), {"mask_padding": False})
     how = Deployment(use_fp16=True, trt_max_input_seq_len=32, trt_max_output_seq_len=99, mask_padding=True)
     assert build_command(source, how, PRETENDED) == (
-        "python -m fastpitch.build_trt --voice tiny --set fastpitch.mask_padding=false --precision fp16 "
-        "--set trt_max_input_seq_len=32 --set trt_max_output_seq_len=99 --tensorrt tensorrt_rtx"
+        "python -m melforge.fastpitch.build_trt --voice tiny --set fastpitch.mask_padding=false "
+        "--precision fp16 --set trt_max_input_seq_len=32 --set trt_max_output_seq_len=99 "
+        "--tensorrt tensorrt_rtx"
     )
     monkeypatch.delenv("MELFORGE_VOICES")
     source = load_voice(tiny_voice).source("hifigan")
@@ -398,7 +405,7 @@ def test_the_command_says_all_that_an_engine_depends_on(tiny_voice, monkeypatch,
     command = shlex.split(build_command(source, lists, PRETENDED))
     assert command[3:5] == ["--voice", str(tiny_voice)] and "trt_max_output_seq_len_list=[64, 99]" in command
     source = sources("tacotron2")
-    words = f"python -m tacotron2.build_trt --checkpoint acoustic={source.weights.parent.parent}"
+    words = f"python -m melforge.tacotron2.build_trt --checkpoint acoustic={source.weights.parent.parent}"
     loop = engine_of(source, "decoder_loop", Path("x.trt"))
     assert loop.command.startswith(words) and " --decoder loop " in loop.command
     assert "--decoder" not in engine_of(source, "encoder", Path("x.trt")).command
@@ -409,10 +416,12 @@ def test_the_command_says_all_that_an_engine_depends_on(tiny_voice, monkeypatch,
 
 def test_what_is_not_exported_has_no_engines(trained, tmp_path, monkeypatch):
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
-    monkeypatch.setattr("common.engines.tensorrt.api.load_tensorrt", lambda: PRETENDED)
+    monkeypatch.setattr("melforge.common.engines.tensorrt.api.load_tensorrt", lambda: PRETENDED)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     source = read_checkpoint(trained["hifigan"])
-    with pytest.raises(ValueError, match=r"has no engines yet: build them with python -m hifigan\.build_trt"):
+    with pytest.raises(
+        ValueError, match=r"has no engines yet: build them with python -m melforge\.hifigan\.build_trt"
+    ):
         make_driver(source, "trt", "cuda", deployment=Deployment(no_build=True))
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(ValueError, match="the backend trt on cuda: PyTorch sees no GPU here"):
@@ -475,7 +484,7 @@ def test_a_build_that_fails_leaves_nothing(sources, tmp_path, monkeypatch):
     def fail(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("common.engines.tensorrt.build.build_engine", fail)
+    monkeypatch.setattr("melforge.common.engines.tensorrt.build.build_engine", fail)
     source = sources("hifigan")
     with pytest.raises(KeyboardInterrupt):
         build_stage(engine_of(source, "generator", tmp_path / "h.trt"), source, PRETENDED, False, 1)
@@ -523,14 +532,14 @@ def test_every_stage_builds(sources, tmp_path, model, name, precision):
 @pytest.mark.rtx
 def test_an_engine_that_is_missing_is_built_where_it_is_asked_for(sources, tmp_path, monkeypatch, capsys):
     """All but its loading, which takes a GPU."""
-    from common.engines.tensorrt import engine
+    from melforge.common.engines.tensorrt import engine
 
     def load(plan, *_):
         return SimpleNamespace(plan=plan, memory_bytes=len(plan), scratch_bytes=0)
 
     monkeypatch.setattr(engine, "require_gpu", lambda device: None)
     monkeypatch.setattr(engine, "LoadedPlan", load)
-    monkeypatch.setattr("common.engines.tensorrt.engine.new_stream", lambda device: None)
+    monkeypatch.setattr("melforge.common.engines.tensorrt.engine.new_stream", lambda device: None)
     source = dataclasses.replace(sources("hifigan"), networks={})
     how = Deployment(trt_file_path=str(tmp_path / "h.trt"))
     made = make_engine(stage_of(source, "denoiser"), source, "trt", "cuda", deployment=how)
@@ -575,14 +584,15 @@ def test_an_operator_that_tensorrt_refuses_is_named():
 PROGRAM = """
 import sys
 from pathlib import Path
-from common.engines.tensorrt.build import build_stage
-from common.engines.tensorrt.engine_file import engine_file
-from common.config.deployment import Deployment
-from common.engines.tensorrt.api import load_tensorrt
-from common.weights.voices import load_voice
+from melforge.common.engines.tensorrt.build import build_stage
+from melforge.common.engines.tensorrt.engine_file import engine_file
+from melforge.common.config.deployment import Deployment
+from melforge.common.engines.tensorrt.api import load_tensorrt
+from melforge.common.weights.voices import load_voice
 source = load_voice(sys.argv[1]).models["hifigan"]
 trt, deployment = load_tensorrt(), Deployment(trt_file_path=sys.argv[2])
-stage = next(s for s in __import__("hifigan.stages").stages.stages(source.config) if s.name == "generator")
+from melforge.hifigan.stages import stages
+stage = next(s for s in stages(source.config) if s.name == "generator")
 file = engine_file(stage, source, deployment, trt)
 print(build_stage(file, source, trt, force=False, workspace=8))
 """

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from common.engines import cuda_graphs
-from common.engines.cuda_graphs import MOST_SHAPES, WARM_UPS, Arena, Captured, new_stream
+from melforge.common.engines import cuda_graphs
+from melforge.common.engines.cuda_graphs import MOST_SHAPES, WARM_UPS, Arena, Captured, new_stream
 
 
 class Stream:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from common.registry import MODELS
+from melforge.common.registry import MODELS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FILES = {  # model -> its file, the key of its weights, a layer of which two tensors remain after reading

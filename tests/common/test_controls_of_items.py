@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from common.arrays import pad_to
-from common.audio.contract import MelContract
-from common.config.deployment import Deployment
-from common.errors import InputError
-from common.runner import TextToSpeech
-from common.speech import Controls, controls_of_each
-from common.synthesis.loading import make_driver
-from common.text.frontends import get_frontend
-from common.weights.voices import ModelSource, load_voice
+from melforge.common.arrays import pad_to
+from melforge.common.audio.contract import MelContract
+from melforge.common.config.deployment import Deployment
+from melforge.common.errors import InputError
+from melforge.common.runner import TextToSpeech
+from melforge.common.speech import Controls, controls_of_each
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.text.frontends import get_frontend
+from melforge.common.weights.voices import ModelSource, load_voice
 from tests.conftest import tiny_fastpitch
 
 BACKENDS = ("torch", "onnx")

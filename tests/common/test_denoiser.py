@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from common.audio.denoiser import bias_spectrum, denoiser_examples, spectra_of
-from common.audio.denoiser_network import DenoiserNetwork
-from common.engines.backends import make_engine
-from common.export.to_onnx import export_source, source_stages
-from common.synthesis.loading import make_driver
-from common.weights.published import read_checkpoint
-from hifigan.config import HifiganConfig
-from hifigan.stages import stages
+from melforge.common.audio.denoiser import bias_spectrum, denoiser_examples, spectra_of
+from melforge.common.audio.denoiser_network import DenoiserNetwork
+from melforge.common.engines.backends import make_engine
+from melforge.common.export.to_onnx import export_source, source_stages
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.weights.published import read_checkpoint
+from melforge.hifigan.config import HifiganConfig
+from melforge.hifigan.stages import stages
 from tests.common.numpy_denoiser import Denoiser, istft, stft
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -29,7 +29,7 @@ def golden(request):
 @pytest.fixture(scope="module", params=["torch", "onnx"])
 def engine(request, tiny_voice):
     """The stage of the tiny voice, whose hop is the published one."""
-    from common.weights.voices import load_voice
+    from melforge.common.weights.voices import load_voice
 
     source = load_voice(tiny_voice).source("hifigan")
     return make_engine(source_stages(source)[1], source, request.param)
@@ -63,7 +63,7 @@ def test_golden_transform_and_back():
 @pytest.mark.parametrize("model", MODELS)
 def test_golden_bias_is_measured_on_the_vocoders_engine(model, backend, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "common.export.to_onnx.check_sizes",
+        "melforge.common.export.to_onnx.check_sizes",
         lambda stage: [{"batch": 1} | {name: d.min for name, d in stage.dynamic_dims.items()}],
     )
     source = read_checkpoint(GOLDEN / model / "checkpoint.pt")

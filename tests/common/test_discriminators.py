@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from common.training.vocoder import SpectrogramDiscriminator, make_discriminators
+from melforge.common.training.vocoder import SpectrogramDiscriminator, make_discriminators
 
 
 def judges(channels: int = 2, complex_spectra: bool = False) -> list:

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from common import noise
-from common.config.deployment import Bucket
-from common.engines import Engine, LengthRegulator, Recent, WrappedEngine, attend_to_padding
-from common.engines.buckets import BucketedEngine, EnginePool
-from common.stages import Dim, Stage, TensorSpec
+from melforge.common import noise
+from melforge.common.config.deployment import Bucket
+from melforge.common.engines import Engine, LengthRegulator, Recent, WrappedEngine, attend_to_padding
+from melforge.common.engines.buckets import BucketedEngine, EnginePool
+from melforge.common.stages import Dim, Stage, TensorSpec
 
 STAGE = Stage(
     "fastpitch",

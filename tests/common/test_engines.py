@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from common.engines.backends import make_engine
-from common.engines.onnx_engine import run_bound
-from common.export.to_onnx import example_inputs, source_stages
-from common.weights.voices import load_voice
+from melforge.common.engines.backends import make_engine
+from melforge.common.engines.onnx_engine import run_bound
+from melforge.common.export.to_onnx import example_inputs, source_stages
+from melforge.common.weights.voices import load_voice
 
 MODELS = ("fastpitch", "hifigan")
 

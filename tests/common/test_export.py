@@ -10,10 +10,10 @@ import onnx
 import onnxruntime
 import pytest
 
-from common.audio.contract import MelContract
-from common.engines.onnx_engine import OnnxEngine
-from common.export import to_onnx
-from common.export.to_onnx import (
+from melforge.common.audio.contract import MelContract
+from melforge.common.engines.onnx_engine import OnnxEngine
+from melforge.common.export import to_onnx
+from melforge.common.export.to_onnx import (
     Check,
     cached_source,
     check_source,
@@ -22,11 +22,11 @@ from common.export.to_onnx import (
     source_stages,
     with_graphs,
 )
-from common.verify.stages import perturb
-from common.weights.published import read_checkpoint
-from common.weights.voices import ModelSource, load_voice
-from hifigan.config import HifiganConfig
-from hifigan.stages import stages
+from melforge.common.verify.stages import perturb
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import ModelSource, load_voice
+from melforge.hifigan.config import HifiganConfig
+from melforge.hifigan.stages import stages
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

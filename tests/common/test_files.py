@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from common.files import require_writable_file, require_writable_folder
+from melforge.common.files import require_writable_file, require_writable_folder
 
 
 def test_a_folder_may_be_made_and_a_files_folder_must_be_there(tmp_path):

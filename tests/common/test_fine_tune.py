@@ -9,22 +9,22 @@ import pytest
 import soundfile
 import torch
 
-from common.audio.contract import MelContract
-from common.errors import InputError
-from common.runner import TextToSpeech
-from common.speech import Controls
-from common.synthesis.loading import make_driver
-from common.training import fine_tune
-from common.training import voice as make_voice
-from common.training.card import scores
-from common.training.corpus.batches import Utterances, held_out_utterances
-from common.training.corpus.dataset import Labels, load_labels, save_labels
-from common.training.tuning import Tuning
-from common.weights.ears import find_ear
-from common.weights.published import read_checkpoint
-from common.weights.voices import load_voice, read_weights
-from fastpitch.align import learn
-from fastpitch.train import FastPitchTrainer, continued
+from melforge.common.audio.contract import MelContract
+from melforge.common.errors import InputError
+from melforge.common.runner import TextToSpeech
+from melforge.common.speech import Controls
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.training import fine_tune
+from melforge.common.training import voice as make_voice
+from melforge.common.training.card import scores
+from melforge.common.training.corpus.batches import Utterances, held_out_utterances
+from melforge.common.training.corpus.dataset import Labels, load_labels, save_labels
+from melforge.common.training.tuning import Tuning
+from melforge.common.weights.ears import find_ear
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import load_voice, read_weights
+from melforge.fastpitch.align import learn
+from melforge.fastpitch.train import FastPitchTrainer, continued
 from tests.conftest import check_at_small_sizes
 
 RATE, HOP = 22_050, 256
@@ -88,7 +88,7 @@ def test_tensorboard_is_given_numbers_sounds_and_pictures(corpus, tiny_voice, tm
             for name, calls in seen.items()
         }
     )
-    monkeypatch.setattr("common.training.tuning.summary_writer", lambda folder: board)
+    monkeypatch.setattr("melforge.common.training.tuning.summary_writer", lambda folder: board)
     train(corpus, tmp_path / "run", tiny_voice, "--steps", "1")
     assert {"validation_mel", "mel", "pitch_hz"} <= {name for name, *_ in seen["add_scalar"]}
     names = ["u12", "u12", "u13", "u13"]  # at the start and at the end
@@ -265,7 +265,7 @@ def test_durations_that_were_learned_are_kept_for_a_resumed_run(corpus, tiny_voi
         calls.append(seed)
         learn(model, corpus, 2, seed)
 
-    monkeypatch.setattr("fastpitch.train.learn", briefly)
+    monkeypatch.setattr("melforge.fastpitch.train.learn", briefly)
     words = "--align", "learned", "--seed", "5", "--steps"
     train(corpus, tmp_path, tiny_voice, *words, "1")
     durations = np.load(tmp_path / "fastpitch" / "durations.npy")

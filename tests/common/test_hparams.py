@@ -7,11 +7,11 @@ from typing import Literal
 
 import pytest
 
-from common.audio.contract import MelContract
-from common.config.deployment import Deployment
-from common.config.hparams import load_hparams, read_file
-from common.registry import get_model
-from hifigan.config import HifiganConfig
+from melforge.common.audio.contract import MelContract
+from melforge.common.config.deployment import Deployment
+from melforge.common.config.hparams import load_hparams, read_file
+from melforge.common.registry import get_model
+from melforge.hifigan.config import HifiganConfig
 
 SHIPPED = sorted((Path(__file__).parents[2] / "hparams").glob("*/*.yaml"))
 

@@ -5,9 +5,9 @@ import json
 import pytest
 import soundfile
 
-from common.recognition.alignment import Alignment, LeftOut
-from common.recognition.listener import HeardAgain, Listener
-from common.recognition.loading import load_recogniser
+from melforge.common.recognition.alignment import Alignment, LeftOut
+from melforge.common.recognition.listener import HeardAgain, Listener
+from melforge.common.recognition.loading import load_recogniser
 from tests.common.test_recognition import ear, run  # noqa: F401 (fixtures)
 
 
@@ -79,7 +79,7 @@ class Scripted(Listener):
 
 
 def speak_heard_by(command, monkeypatch, listener, *words):
-    monkeypatch.setattr("common.cli.options.listener_from", lambda args: listener)
+    monkeypatch.setattr("melforge.common.cli.options.listener_from", lambda args: listener)
     status, out, errors = command("speak", *words, "--acoustic", "tacotron2", "--json")
     assert status == 0, errors
     return json.loads(out)["phrases"], errors
@@ -111,7 +111,7 @@ def test_only_what_has_noise_and_words_amiss_is_spoken_again(run, tmp_path, monk
         speak_heard_by(run, monkeypatch, listener, *words, *more)
         assert len(listener.heard) == 1
     listener = Scripted(2)
-    monkeypatch.setattr("common.cli.options.listener_from", lambda args: listener)
+    monkeypatch.setattr("melforge.common.cli.options.listener_from", lambda args: listener)
     assert run("speak", *words, "--retry", "3")[0] == 0 and len(listener.heard) == 1  # FastPitch
 
 

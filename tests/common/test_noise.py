@@ -5,7 +5,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from common.noise import bits, draw, table
+from melforge.common.noise import bits, draw, table
 
 COUNT = 1 << 20
 MASK = (1 << 64) - 1

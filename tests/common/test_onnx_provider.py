@@ -3,10 +3,10 @@
 import onnxruntime
 import pytest
 
-from common.cli.speak import main
-from common.config.deployment import Deployment
-from common.engines.onnx_engine import gpu_providers, providers
-from common.runner import TextToSpeech
+from melforge.common.cli.speak import main
+from melforge.common.config.deployment import Deployment
+from melforge.common.engines.onnx_engine import gpu_providers, providers
+from melforge.common.runner import TextToSpeech
 
 ALL = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
 

@@ -6,9 +6,9 @@ import onnxruntime as ort
 import pytest
 import torch
 
-from common.arrays import repeat_index
-from fastspeech.model import sinusoids
-from fastspeech.operations import add_pos_enc, gather_steps, repeat
+from melforge.common.arrays import repeat_index
+from melforge.fastspeech.model import sinusoids
+from melforge.fastspeech.operations import add_pos_enc, gather_steps, repeat
 
 # Operators that some runtimes lack, or whose output's length hangs on data.
 UNWANTED = {"Loop", "If", "Scan", "NonZero", "Compress", "Where", "ScatterND", "SequenceEmpty"}

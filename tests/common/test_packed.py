@@ -7,16 +7,16 @@ import json
 import onnx
 import pytest
 
-from common.cli import pack_graphs
-from common.export import pack, to_onnx
-from common.export.pack import published_stages, versions
-from common.export.packed import FOLDER, MADE_WITH, packed_path
-from common.export.to_onnx import EXPORTER_VERSION, OPSET, export_stage, fresh_graph
-from common.files import config_hash
-from jasper.config import JasperConfig
-from jasper.stages import stages as jasper_stages
-from waveglow.config import WaveglowConfig
-from waveglow.stages import stages
+from melforge.common.cli import pack_graphs
+from melforge.common.export import pack, to_onnx
+from melforge.common.export.pack import published_stages, versions
+from melforge.common.export.packed import FOLDER, MADE_WITH, packed_path
+from melforge.common.export.to_onnx import EXPORTER_VERSION, OPSET, export_stage, fresh_graph
+from melforge.common.files import config_hash
+from melforge.jasper.config import JasperConfig
+from melforge.jasper.stages import stages as jasper_stages
+from melforge.waveglow.config import WaveglowConfig
+from melforge.waveglow.stages import stages
 
 PACKED = published_stages()
 uncached = export_stage.__wrapped__

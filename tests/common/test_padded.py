@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from common.engines.backends import make_engine
-from common.runner import TextToSpeech
-from common.speech import Controls
-from common.stages import plan_of, stages_of
-from common.stages.choose import KERNELS, kernel_stages, parse_backends, parse_kernels
-from common.weights.voices import load_voice
+from melforge.common.engines.backends import make_engine
+from melforge.common.runner import TextToSpeech
+from melforge.common.speech import Controls
+from melforge.common.stages import plan_of, stages_of
+from melforge.common.stages.choose import KERNELS, kernel_stages, parse_backends, parse_kernels
+from melforge.common.weights.voices import load_voice
 from tests.conftest import tiny_tacotron2
 
 TEXTS = (

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from common.registry import names
-from common.runner import TextToSpeech
-from common.speech import Controls
+from melforge.common.registry import names
+from melforge.common.runner import TextToSpeech
+from melforge.common.speech import Controls
 from tests.conftest import save_trained, tiny_fastspeech, tiny_tacotron2, tiny_waveglow
 
 PAIRS = [(acoustic, vocoder) for acoustic in names("acoustic") for vocoder in names("vocoder")]

@@ -5,9 +5,9 @@ import struct
 import numpy as np
 import pytest
 
-from common.speech import Audio, Timings
-from common.synthesis.plot import draw
-from common.text.frontends import get_frontend
+from melforge.common.speech import Audio, Timings
+from melforge.common.synthesis.plot import draw
+from melforge.common.text.frontends import get_frontend
 
 PANEL = 330  # pixels
 

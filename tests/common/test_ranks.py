@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from common.errors import InputError
-from common.training import fine_tune, ranks
-from common.training.corpus.recordings import save_recordings
-from common.training.loop import load_checkpoint
+from melforge.common.errors import InputError
+from melforge.common.training import fine_tune, ranks
+from melforge.common.training.corpus.recordings import save_recordings
+from melforge.common.training.loop import load_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 RATE, RECORDINGS = 16_000, 80

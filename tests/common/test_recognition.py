@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import soundfile
 
-from common.audio.sound_files import resample
-from common.recognition.loading import load_recogniser
-from common.recognition.long_recordings import cuts, is_silent, pieces_of, transcribe
-from common.recognition.recogniser import Heard
-from common.recognition.transcript import (
+from melforge.common.audio.sound_files import resample
+from melforge.common.recognition.loading import load_recogniser
+from melforge.common.recognition.long_recordings import cuts, is_silent, pieces_of, transcribe
+from melforge.common.recognition.recogniser import Heard
+from melforge.common.recognition.transcript import (
     collapse,
     error_rate,
     greedy_text,
@@ -21,7 +21,7 @@ from common.recognition.transcript import (
     word_errors,
     words_of,
 )
-from common.weights.ears import list_ears, load_ear
+from melforge.common.weights.ears import list_ears, load_ear
 from tests.conftest import command_runner
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "jasper"

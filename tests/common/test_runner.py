@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 import torch
 
-from common.audio.denoiser import bias_spectrum, spectra_of
-from common.engines import WrappedEngine
-from common.errors import InputError
-from common.runner import ChunkSizes, TextToSpeech
-from common.speech import Controls
-from common.synthesis.finish import FADE, KNEE, complete_peaks, finish, soft_clip
-from common.text import Analysis, Utterance
-from hifigan.config import HifiganSettings
-from hifigan.infer import HifiganVocoder
+from melforge.common.audio.denoiser import bias_spectrum, spectra_of
+from melforge.common.engines import WrappedEngine
+from melforge.common.errors import InputError
+from melforge.common.runner import ChunkSizes, TextToSpeech
+from melforge.common.speech import Controls
+from melforge.common.synthesis.finish import FADE, KNEE, complete_peaks, finish, soft_clip
+from melforge.common.text import Analysis, Utterance
+from melforge.hifigan.config import HifiganSettings
+from melforge.hifigan.infer import HifiganVocoder
 from tests.common.numpy_denoiser import Denoiser
 from tests.conftest import tiny_fastpitch, tiny_hifigan
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from common.audio.wire import encode
-from common.cli import say
-from common.errors import InputError
+from melforge.common.audio.wire import encode
+from melforge.common.cli import say
+from melforge.common.errors import InputError
 from tests.plain_server import answering
 
 TONE = (0.3 * np.sin(np.arange(36000) / 20)).astype(np.float32)  # 1.5 s at 24 kHz
@@ -219,9 +219,9 @@ def test_the_text_may_come_from_standard_input(run, server, monkeypatch):
 def test_it_needs_neither_a_model_nor_the_server_s_packages(server, tmp_path):
     code = (
         "import sys\n"
-        "for name in ('torch', 'fastapi', 'uvicorn', 'soxr', 'onnxruntime', 'common.runner'):\n"
+        "for name in ('torch', 'fastapi', 'uvicorn', 'soxr', 'onnxruntime', 'melforge.common.runner'):\n"
         "    sys.modules[name] = None\n"
-        "from common.cli.say import main\n"
+        "from melforge.common.cli.say import main\n"
         f"sys.exit(main(['Hello.', '--server', '{server.url}', '-o', 'x.mp3']))\n"
     )
     root = Path(__file__).parents[2]

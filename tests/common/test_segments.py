@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from common.synthesis.segments import cut, fit
-from common.text import Utterance
-from common.text.frontends import get_frontend
+from melforge.common.synthesis.segments import cut, fit
+from melforge.common.text import Utterance
+from melforge.common.text.frontends import get_frontend
 
 SENTENCE = "Behind the old mill stood a tall ladder, and nobody knew for what reason it had been left there."
 

@@ -12,13 +12,13 @@ import onnx
 import onnxruntime
 import pytest
 
-from common.engines.tensorrt.api import load_tensorrt
-from common.export import check_files, self_contained
-from common.export.self_contained import write_files
-from common.export.to_onnx import source_stages
-from common.stages import Dim
-from common.stages.choose import choose_stages
-from common.weights.voices import load_voice
+from melforge.common.engines.tensorrt.api import load_tensorrt
+from melforge.common.export import check_files, self_contained
+from melforge.common.export.self_contained import write_files
+from melforge.common.export.to_onnx import source_stages
+from melforge.common.stages import Dim
+from melforge.common.stages.choose import choose_stages
+from melforge.common.weights.voices import load_voice
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from common.bench.workload import Target, Workload, make_workloads
-from common.cli import options
-from common.cli.parser import Parser
-from common.cli.speak import parse
-from common.config.deployment import Deployment
-from common.errors import InputError
-from common.files import config_hash
-from common.synthesis.loading import choose_sources, override
-from common.weights.voices import load_voice
+from melforge.common.bench.workload import Target, Workload, make_workloads
+from melforge.common.cli import options
+from melforge.common.cli.parser import Parser
+from melforge.common.cli.speak import parse
+from melforge.common.config.deployment import Deployment
+from melforge.common.errors import InputError
+from melforge.common.files import config_hash
+from melforge.common.synthesis.loading import choose_sources, override
+from melforge.common.weights.voices import load_voice
 
 HPARAMS = Path(__file__).parents[2] / "hparams"
 
@@ -202,7 +202,7 @@ def test_printing_tells_every_value_and_its_place(printed):
 
 
 def test_recipes_print_theirs_too(monkeypatch, capsys):
-    from hifigan.train import main
+    from melforge.hifigan.train import main
 
     monkeypatch.chdir(HPARAMS.parent)
     monkeypatch.setattr("sys.argv", ["train.py", "--print-hparams", "--set", "batch_size=9"])
@@ -274,7 +274,7 @@ def test_the_benchmark_hands_settings_to_its_processes(infer):
 
 
 def test_what_is_built_is_listed(tiny_voice, monkeypatch, capsys, tmp_path):
-    from common.cli.list import list_available
+    from melforge.common.cli.list import list_available
 
     monkeypatch.setenv("MELFORGE_VOICES", str(tiny_voice.parent))
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))

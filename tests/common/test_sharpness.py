@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from common.audio.sharpness import sharpen
-from common.runner import TextToSpeech
-from common.training.sharpen import LAST_LAYERS, sharpened
-from common.weights.voices import load_voice
+from melforge.common.audio.sharpness import sharpen
+from melforge.common.runner import TextToSpeech
+from melforge.common.training.sharpen import LAST_LAYERS, sharpened
+from melforge.common.weights.voices import load_voice
 
 
 def test_sharpening_adds_contrast_between_bands_and_nothing_to_what_is_even():
@@ -46,7 +46,7 @@ def test_a_sharpened_last_layer_makes_sharpened_mels(model):
 def test_the_command(trained, tmp_path):
     def run(weights):
         words = [str(weights), "--sharpness", "0.2", "-o", str(tmp_path / "out.safetensors")]
-        command = [sys.executable, "-m", "common.training.sharpen", *words]
+        command = [sys.executable, "-m", "melforge.common.training.sharpen", *words]
         return subprocess.run(command, capture_output=True, text=True)
 
     assert run(trained["fastpitch"]).returncode == 0

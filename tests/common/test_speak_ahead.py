@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from common.engines import WrappedEngine
-from common.errors import InputError
-from common.runner import TextToSpeech
-from common.speech import Controls
-from common.synthesis.chunks import ChunkSizes
-from common.synthesis.driver import Driver
-from common.synthesis.loading import make_driver
-from common.weights.voices import load_voice
+from melforge.common.engines import WrappedEngine
+from melforge.common.errors import InputError
+from melforge.common.runner import TextToSpeech
+from melforge.common.speech import Controls
+from melforge.common.synthesis.chunks import ChunkSizes
+from melforge.common.synthesis.driver import Driver
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.weights.voices import load_voice
 
 SAME_DB = 100.0  # float32, in another order of additions
 TEXTS = (

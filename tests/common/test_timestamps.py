@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from common.runner import TextToSpeech
-from common.synthesis.subtitles import LONGEST, LONGEST_SECONDS, cues, srt, vtt, words_json
-from common.synthesis.timestamps import timestamps, utterance_timestamps
+from melforge.common.runner import TextToSpeech
+from melforge.common.synthesis.subtitles import LONGEST, LONGEST_SECONDS, cues, srt, vtt, words_json
+from melforge.common.synthesis.timestamps import timestamps, utterance_timestamps
 
 TEXT = (
     "Printing was the first of the arts, that anybody could afford. Well, it's 5 p.m. in the U.S.; nobody "
@@ -83,7 +83,7 @@ def test_a_stream_knows_the_words_of_an_utterance_before_its_sound(shipped, spok
 
 
 def test_words_follow_the_pace(shipped, spoken):
-    from common.speech import Controls
+    from melforge.common.speech import Controls
 
     slow = timestamps(shipped["fastpitch"].speak(TEXT, Controls(pace=0.5)))
     usual = timestamps(spoken["fastpitch"])

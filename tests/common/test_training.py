@@ -7,27 +7,27 @@ import pytest
 import soundfile
 import torch
 
-from common.audio.contract import MelContract
-from common.config.hparams import load_hparams
-from common.engines.torch_engine import TorchEngine
-from common.errors import InputError
-from common.stages import stages_of
-from common.training.corpus import batches
-from common.training.corpus.dataset import Labels, load_labels, save_labels
-from common.training.loop import Ema, GraphedSteps, Schedule, save_checkpoint
-from common.training.vocoder import make_discriminators
-from common.weights.published import read_checkpoint
-from common.weights.voices import read_weights
-from fastpitch import predict_mels as fastpitch_predict_mels
-from fastpitch import train as fastpitch_train
-from fastspeech import align_tacotron2
-from fastspeech import train as fastspeech_train
-from hifigan import train as hifigan_train
-from hifigan.config import HifiganConfig
-from hifigan.model import HifiganGenerator
-from tacotron2 import predict_mels as tacotron2_predict_mels
-from tacotron2 import train as tacotron2_train
-from waveglow import train as waveglow_train
+from melforge.common.audio.contract import MelContract
+from melforge.common.config.hparams import load_hparams
+from melforge.common.engines.torch_engine import TorchEngine
+from melforge.common.errors import InputError
+from melforge.common.stages import stages_of
+from melforge.common.training.corpus import batches
+from melforge.common.training.corpus.dataset import Labels, load_labels, save_labels
+from melforge.common.training.loop import Ema, GraphedSteps, Schedule, save_checkpoint
+from melforge.common.training.vocoder import make_discriminators
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import read_weights
+from melforge.fastpitch import predict_mels as fastpitch_predict_mels
+from melforge.fastpitch import train as fastpitch_train
+from melforge.fastspeech import align_tacotron2
+from melforge.fastspeech import train as fastspeech_train
+from melforge.hifigan import train as hifigan_train
+from melforge.hifigan.config import HifiganConfig
+from melforge.hifigan.model import HifiganGenerator
+from melforge.tacotron2 import predict_mels as tacotron2_predict_mels
+from melforge.tacotron2 import train as tacotron2_train
+from melforge.waveglow import train as waveglow_train
 
 ROOT = Path(__file__).resolve().parents[2]
 RATE, HOP = 22_050, 256

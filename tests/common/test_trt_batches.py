@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from common.arrays import to_device
-from common.config.deployment import Deployment
-from common.engines import Engine
-from common.engines.backends import make_engine
-from common.engines.tensorrt.api import load_tensorrt
-from common.engines.tensorrt.build import build_stage
-from common.engines.tensorrt.engine_file import engine_file
-from common.export.examples import examples_of
-from common.export.to_onnx import example_inputs, with_graphs
-from common.stages import Stage, root, stages_of
-from common.weights.voices import ModelSource, load_voice
+from melforge.common.arrays import to_device
+from melforge.common.config.deployment import Deployment
+from melforge.common.engines import Engine
+from melforge.common.engines.backends import make_engine
+from melforge.common.engines.tensorrt.api import load_tensorrt
+from melforge.common.engines.tensorrt.build import build_stage
+from melforge.common.engines.tensorrt.engine_file import engine_file
+from melforge.common.export.examples import examples_of
+from melforge.common.export.to_onnx import example_inputs, with_graphs
+from melforge.common.stages import Stage, root, stages_of
+from melforge.common.weights.voices import ModelSource, load_voice
 
 pytestmark = [pytest.mark.gpu, pytest.mark.trt]
 # TensorRT for RTX reuses what it compiled for one batch at another: each order may go wrong on its own.

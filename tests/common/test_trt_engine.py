@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 import torch
 
-from common.arrays import to_device, to_numpy
-from common.config.deployment import Deployment
-from common.engines.backends import make_engine
-from common.engines.cuda_graphs import capture, put_in_order
-from common.engines.tensorrt.api import load_tensorrt
-from common.engines.tensorrt.build import build_stage
-from common.engines.tensorrt.context import LoadedPlan
-from common.engines.tensorrt.engine import MOST_CONTEXTS
-from common.engines.tensorrt.engine_file import engine_file
-from common.engines.tensorrt.steps import ItemByItem
-from common.export import to_onnx
-from common.export.to_onnx import example_inputs, export_source, source_stages
-from common.speech import Controls
-from common.synthesis.loading import make_driver
-from common.weights.published import read_checkpoint
-from common.weights.voices import load_voice
+from melforge.common.arrays import to_device, to_numpy
+from melforge.common.config.deployment import Deployment
+from melforge.common.engines.backends import make_engine
+from melforge.common.engines.cuda_graphs import capture, put_in_order
+from melforge.common.engines.tensorrt.api import load_tensorrt
+from melforge.common.engines.tensorrt.build import build_stage
+from melforge.common.engines.tensorrt.context import LoadedPlan
+from melforge.common.engines.tensorrt.engine import MOST_CONTEXTS
+from melforge.common.engines.tensorrt.engine_file import engine_file
+from melforge.common.engines.tensorrt.steps import ItemByItem
+from melforge.common.export import to_onnx
+from melforge.common.export.to_onnx import example_inputs, export_source, source_stages
+from melforge.common.speech import Controls
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import load_voice
 from tests.conftest import save_trained, tiny_fastpitch, tiny_hifigan, tiny_tacotron2
 
 pytestmark = [pytest.mark.gpu, pytest.mark.trt]
@@ -262,7 +262,7 @@ def test_a_shape_beyond_the_profile_is_refused(sources, tmp_path):
 
 
 def test_the_voice_warms_up_and_speaks(tmp_path):
-    from common.runner import TextToSpeech
+    from melforge.common.runner import TextToSpeech
 
     voice = load_voice()
     how = {}

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from common.bench.random_weights import random_source
-from common.config.deployment import Deployment
-from common.engines.tensorrt.api import load_tensorrt
-from common.engines.tensorrt.build import build_stage
-from common.engines.tensorrt.engine_file import engine_files, needed_stages
-from common.export import to_onnx
-from common.export.to_onnx import export_source
-from common.speech import Controls, MelTooLong
-from common.synthesis import two_graphs
-from common.synthesis.loading import make_driver
-from common.weights.published import read_checkpoint
-from common.weights.voices import load_voice
+from melforge.common.bench.random_weights import random_source
+from melforge.common.config.deployment import Deployment
+from melforge.common.engines.tensorrt.api import load_tensorrt
+from melforge.common.engines.tensorrt.build import build_stage
+from melforge.common.engines.tensorrt.engine_file import engine_files, needed_stages
+from melforge.common.export import to_onnx
+from melforge.common.export.to_onnx import export_source
+from melforge.common.speech import Controls, MelTooLong
+from melforge.common.synthesis import two_graphs
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import load_voice
 from tests.conftest import quick_for_the_voice, save_trained, tiny_fastpitch, tiny_fastspeech
 
 TINY = {"fastpitch": tiny_fastpitch, "fastspeech": tiny_fastspeech}
@@ -103,10 +103,10 @@ class TestWithoutGpu:
         monkeypatch.setattr(two_graphs, "Captured", Launched)
         monkeypatch.setattr(two_graphs, "new_stream", lambda device: None)
         monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
-        monkeypatch.setattr("common.engines.torch_engine.TorchEngine.can_be_captured", True)
-        monkeypatch.setattr("common.engines.torch_engine.TorchEngine.capturable", capturable)
+        monkeypatch.setattr("melforge.common.engines.torch_engine.TorchEngine.can_be_captured", True)
+        monkeypatch.setattr("melforge.common.engines.torch_engine.TorchEngine.capturable", capturable)
         monkeypatch.setattr(
-            "common.synthesis.stage_engines.StageEngines.captures", property(lambda self: True)
+            "melforge.common.synthesis.stage_engines.StageEngines.captures", property(lambda self: True)
         )
 
         def make(source=sources[model], **how):

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from common.speech import AcousticOutput, Controls, MelTooLong
-from common.synthesis.utterances import speak_utterances
-from common.text import Utterance
-from common.text.frontends import get_frontend
+from melforge.common.speech import AcousticOutput, Controls, MelTooLong
+from melforge.common.synthesis.utterances import speak_utterances
+from melforge.common.text import Utterance
+from melforge.common.text.frontends import get_frontend
 
 FRAMES = 3  # of each symbol
 LONG = "Behind the old mill stood a tall ladder, and nobody knew for what reason it had been left there."

@@ -7,16 +7,16 @@ import pytest
 import torch
 from torch import nn
 
-from common.config.deployment import Deployment
-from common.engines.layer_outputs import layer_names, listening, match
-from common.engines.torch_engine import build_network
-from common.export.to_onnx import source_stages
-from common.registry import get_model
-from common.speech import Audio, Timings
-from common.stages import plan_of
-from common.verify.compare import Comparison, Speech, shared_frames
-from common.verify.report import out_of_tolerance, within_tolerance
-from common.verify.stages import Setup, perturb, share_layers, verify
+from melforge.common.config.deployment import Deployment
+from melforge.common.engines.layer_outputs import layer_names, listening, match
+from melforge.common.engines.torch_engine import build_network
+from melforge.common.export.to_onnx import source_stages
+from melforge.common.registry import get_model
+from melforge.common.speech import Audio, Timings
+from melforge.common.stages import plan_of
+from melforge.common.verify.compare import Comparison, Speech, shared_frames
+from melforge.common.verify.report import out_of_tolerance, within_tolerance
+from melforge.common.verify.stages import Setup, perturb, share_layers, verify
 
 TEXT = "Hello."
 

@@ -10,16 +10,16 @@ import pytest
 import yaml
 from safetensors.numpy import load_file, save_file
 
-from common.config.deployment import Deployment
-from common.errors import InputError
-from common.runner import TextToSpeech
-from common.stages import plan_of
-from common.stages.choose import choose_stages, parse_backends, parse_kernels
-from common.synthesis.loading import make_driver
-from common.weights import published, voices
-from common.weights.published import parse_checkpoint, read_checkpoint
-from common.weights.voices import list_voices, load_voice, read_weights, save_weights
-from fastpitch.config import FastPitchSettings
+from melforge.common.config.deployment import Deployment
+from melforge.common.errors import InputError
+from melforge.common.runner import TextToSpeech
+from melforge.common.stages import plan_of
+from melforge.common.stages.choose import choose_stages, parse_backends, parse_kernels
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.weights import published, voices
+from melforge.common.weights.published import parse_checkpoint, read_checkpoint
+from melforge.common.weights.voices import list_voices, load_voice, read_weights, save_weights
+from melforge.fastpitch.config import FastPitchSettings
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -222,7 +222,7 @@ def test_stages_with_kernels_stand_beside_a_backend(monkeypatch):
     with pytest.raises(ValueError, match=r"or for single stages.*decoder_loop=cuda"):
         parse_backends("trt,vocoders=cuda", models)
     for model in ("fastpitch", "hifigan"):
-        monkeypatch.setattr(f"{model}.stages.PLAN", replace(plan_of(model), kernels={}))
+        monkeypatch.setattr(f"melforge.{model}.stages.PLAN", replace(plan_of(model), kernels={}))
     with pytest.raises(ValueError, match="these models have none"):
         parse_backends("trt,decoder_loop=cuda", {"acoustic": "fastpitch", "vocoder": "hifigan"})
     source = load_voice().source("tacotron2")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from common.config.deployment import Bucket, Deployment
-from common.engines import MEL_STEP, TEXT_STEP
-from common.runner import TextToSpeech
-from common.synthesis.warm_up import padded_mels, padded_texts
+from melforge.common.config.deployment import Bucket, Deployment
+from melforge.common.engines import MEL_STEP, TEXT_STEP
+from melforge.common.runner import TextToSpeech
+from melforge.common.synthesis.warm_up import padded_mels, padded_texts
 from tests.scripts.test_benchmark import benchmark
 from tests.scripts.test_infer import infer  # noqa: F401 (a fixture)
 

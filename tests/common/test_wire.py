@@ -11,9 +11,9 @@ import pytest
 import soundfile
 import soxr
 
-from common.audio import wire
-from common.audio.wire import FORMATS, WireEncoder, encode
-from common.errors import InputError
+from melforge.common.audio import wire
+from melforge.common.audio.wire import FORMATS, WireEncoder, encode
+from melforge.common.errors import InputError
 
 SOURCE, RATE = 22050, 24000
 LAME_DELAY = 1105  # samples

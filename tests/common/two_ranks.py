@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from common.audio.contract import MelContract
-from common.cli.run import run
-from common.training import ranks
-from common.training.loop import GraphedSteps, Recipe, Trainer, adamw
+from melforge.common.audio.contract import MelContract
+from melforge.common.cli.run import run
+from melforge.common.training import ranks
+from melforge.common.training.loop import GraphedSteps, Recipe, Trainer, adamw
 
 STEPS, BATCH = 12, 8
 
@@ -86,11 +86,11 @@ def toy(folder: Path, device: torch.device) -> None:
 
 
 def jasper(folder: Path, words: list[str]) -> None:
-    """A run of `jasper.train`: what each rank has before it leaves goes to the folder too.
+    """A run of `melforge.jasper.train`: what each rank has before it leaves goes to the folder too.
 
     With `--fail` rank 1 fails in its second step.
     """
-    import jasper.train as recipe
+    from melforge.jasper import train as recipe
 
     seen: list[list[int]] = []
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from common.text.frontends import get_frontend
+from melforge.common.text.frontends import get_frontend
 
 
 def test_its_seconds_are_those_of_its_audio():

@@ -11,8 +11,8 @@ import onnxruntime
 import pytest
 import soundfile
 
-from common.cli.export import main as export
-from common.cli.speak import main as speak
+from melforge.common.cli.export import main as export
+from melforge.common.cli.speak import main as speak
 from tests.conftest import onnxruntime_headers
 
 FOLDER = Path(__file__).parents[2] / "examples" / "cpp"

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from common.audio.wire import encode
+from melforge.common.audio.wire import encode
 
 pytestmark = [pytest.mark.serve, pytest.mark.litserve, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
@@ -73,7 +73,7 @@ def post(url: str, body: bytes) -> tuple[int, bytes]:
 
 @pytest.fixture(scope="module")
 def direct():
-    from common.runner import TextToSpeech
+    from melforge.common.runner import TextToSpeech
 
     return TextToSpeech.load("fastpitch", "hifigan", device="cpu").speak(TEXT)
 

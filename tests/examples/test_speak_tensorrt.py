@@ -9,15 +9,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from common.arrays import repeat_index
-from common.engines.backends import make_engine
-from common.noise import draw
-from common.runner import TextToSpeech
-from common.speech import Controls
-from common.stages.choose import choose_stages
-from common.weights.voices import load_voice
 from examples import speak_tensorrt
-from fastpitch.infer import round_durations
+from melforge.common.arrays import repeat_index
+from melforge.common.engines.backends import make_engine
+from melforge.common.noise import draw
+from melforge.common.runner import TextToSpeech
+from melforge.common.speech import Controls
+from melforge.common.stages.choose import choose_stages
+from melforge.common.weights.voices import load_voice
+from melforge.fastpitch.infer import round_durations
 
 NAMES = {"float32": "FLOAT", "int64": "INT64"}
 

@@ -8,10 +8,10 @@ import pytest
 import soundfile
 import torch
 
-from common.audio.contract import MelContract
-from common.training.corpus.batches import Utterances
-from common.training.corpus.dataset import Labels, save_labels
-from fastpitch.align import (
+from melforge.common.audio.contract import MelContract
+from melforge.common.training.corpus.batches import Utterances
+from melforge.common.training.corpus.dataset import Labels, save_labels
+from melforge.fastpitch.align import (
     BLANK_LOGPROB,
     beta_binomial_prior,
     binarisation_loss,

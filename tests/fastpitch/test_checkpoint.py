@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from common.config.hparams import load_hparams
-from fastpitch.checkpoint import infer_sizes, load_checkpoint
-from fastpitch.config import FastPitchConfig
-from fastpitch.model import FastPitch
-from fastpitch.stages import stages
-from fastpitch.train import FastPitchRecipe
+from melforge.common.config.hparams import load_hparams
+from melforge.fastpitch.checkpoint import infer_sizes, load_checkpoint
+from melforge.fastpitch.config import FastPitchConfig
+from melforge.fastpitch.model import FastPitch
+from melforge.fastpitch.stages import stages
+from melforge.fastpitch.train import FastPitchRecipe
 from tests.networks import load_network
 
 GOLDEN = Path(__file__).parent.parent / "golden"

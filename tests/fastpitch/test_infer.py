@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.speech import Controls
-from common.synthesis.loading import make_driver
-from common.weights.published import read_checkpoint
-from fastpitch.infer import round_durations
+from melforge.common.speech import Controls
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.weights.published import read_checkpoint
+from melforge.fastpitch.infer import round_durations
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastpitch"
 CASES = {
@@ -30,7 +30,8 @@ def acoustic(request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MELFORGE_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setattr(
-            "common.export.to_onnx.check_sizes", lambda stage: [{name: 3 for name in stage.dynamic_dims}]
+            "melforge.common.export.to_onnx.check_sizes",
+            lambda stage: [{name: 3 for name in stage.dynamic_dims}],
         )
         return make_driver(read_checkpoint(GOLDEN / "checkpoint.pt"), request.param, "cpu")
 

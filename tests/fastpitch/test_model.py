@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from fastpitch.aligner import monotonic_alignment
-from fastpitch.config import FastPitchConfig
-from fastpitch.model import FastPitch, average_over_symbols, make_repeat_index, round_durations
-from fastpitch.stages import stages
+from melforge.fastpitch.aligner import monotonic_alignment
+from melforge.fastpitch.config import FastPitchConfig
+from melforge.fastpitch.model import FastPitch, average_over_symbols, make_repeat_index, round_durations
+from melforge.fastpitch.stages import stages
 from tests.networks import load_network
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastpitch"

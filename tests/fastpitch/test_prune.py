@@ -1,8 +1,8 @@
 import torch
 
-from fastpitch.config import FastPitchConfig
-from fastpitch.model import FastPitch
-from fastpitch.prune import Kept, choose, thinned, whole
+from melforge.fastpitch.config import FastPitchConfig
+from melforge.fastpitch.model import FastPitch
+from melforge.fastpitch.prune import Kept, choose, thinned, whole
 
 SIZES = dict(symbols_embedding_dim=16, in_fft_output_size=16, out_fft_output_size=16, mask_padding=True)
 CONFIG = FastPitchConfig(

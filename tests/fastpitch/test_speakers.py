@@ -9,16 +9,16 @@ import pytest
 import torch
 import yaml
 
-from common.audio.contract import MelContract
-from common.cli import list as list_command
-from common.errors import InputError
-from common.runner import TextToSpeech
-from common.speech import Controls, speaker_id
-from common.synthesis.loading import make_driver
-from common.training.voice import write_voice
-from common.weights.published import read_checkpoint
-from common.weights.voices import ModelSource, load_voice
-from fastpitch.model import FastPitch
+from melforge.common.audio.contract import MelContract
+from melforge.common.cli import list as list_command
+from melforge.common.errors import InputError
+from melforge.common.runner import TextToSpeech
+from melforge.common.speech import Controls, speaker_id
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.training.voice import write_voice
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import ModelSource, load_voice
+from melforge.fastpitch.model import FastPitch
 from tests.conftest import check_at_small_sizes, save_trained, tiny_fastpitch
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastpitch"

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from common.config.hparams import load_hparams
-from fastspeech.checkpoint import load_checkpoint
-from fastspeech.config import FastSpeechConfig
-from fastspeech.model import FastSpeech
+from melforge.common.config.hparams import load_hparams
+from melforge.fastspeech.checkpoint import load_checkpoint
+from melforge.fastspeech.config import FastSpeechConfig
+from melforge.fastspeech.model import FastSpeech
 from tests.networks import load_network
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastspeech" / "checkpoint_320000.pt"

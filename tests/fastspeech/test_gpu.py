@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 import torch
 
-from common.arrays import to_device
-from common.config.deployment import Bucket, Deployment
-from common.engines.cuda_graphs import WARM_UPS
-from common.engines.tensorrt.api import load_tensorrt
-from common.engines.tensorrt.build import build_stage
-from common.engines.tensorrt.engine_file import engine_files, needed_stages
-from common.export import to_onnx
-from common.export.to_onnx import export_source, source_stages
-from common.speech import Controls, MelTooLong
-from common.synthesis.loading import make_driver
-from common.synthesis.warm_up import sizes_of
-from common.weights.published import read_checkpoint
-from fastspeech import regulate
-from fastspeech.operations import Operations
+from melforge.common.arrays import to_device
+from melforge.common.config.deployment import Bucket, Deployment
+from melforge.common.engines.cuda_graphs import WARM_UPS
+from melforge.common.engines.tensorrt.api import load_tensorrt
+from melforge.common.engines.tensorrt.build import build_stage
+from melforge.common.engines.tensorrt.engine_file import engine_files, needed_stages
+from melforge.common.export import to_onnx
+from melforge.common.export.to_onnx import export_source, source_stages
+from melforge.common.speech import Controls, MelTooLong
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.synthesis.warm_up import sizes_of
+from melforge.common.weights.published import read_checkpoint
+from melforge.fastspeech import regulate
+from melforge.fastspeech.operations import Operations
 from tests.conftest import save_trained, tiny_fastspeech
 
 pytestmark = pytest.mark.gpu

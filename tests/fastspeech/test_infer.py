@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from common.config.deployment import Deployment
-from common.speech import Controls, MelTooLong
-from common.synthesis.loading import make_driver
-from common.weights.published import read_checkpoint
-from fastspeech import regulate
-from fastspeech.infer import FastSpeechAcoustic
-from fastspeech.operations import DECOMPOSED, Operations
+from melforge.common.config.deployment import Deployment
+from melforge.common.speech import Controls, MelTooLong
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.weights.published import read_checkpoint
+from melforge.fastspeech import regulate
+from melforge.fastspeech.infer import FastSpeechAcoustic
+from melforge.fastspeech.operations import DECOMPOSED, Operations
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastspeech"
 BUCKETS = Deployment(
@@ -32,7 +32,8 @@ def drivers(request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MELFORGE_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setattr(
-            "common.export.to_onnx.check_sizes", lambda stage: [{name: 3 for name in stage.dynamic_dims}]
+            "melforge.common.export.to_onnx.check_sizes",
+            lambda stage: [{name: 3 for name in stage.dynamic_dims}],
         )
         source = read_checkpoint(GOLDEN / "checkpoint_320000.pt")
         masked = replace(source, config=replace(source.config, mask_padding=True), networks={})

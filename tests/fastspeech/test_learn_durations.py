@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from common.errors import InputError
-from common.weights.voices import read_header, read_weights
-from fastspeech.learn_durations import PREDICTOR, compare, main, train
-from fastspeech.model import FastSpeech
+from melforge.common.errors import InputError
+from melforge.common.weights.voices import read_header, read_weights
+from melforge.fastspeech.learn_durations import PREDICTOR, compare, main, train
+from melforge.fastspeech.model import FastSpeech
 from tests.conftest import save_trained, tiny_fastpitch, tiny_fastspeech
 
 WORDS = [
@@ -56,7 +56,16 @@ def command(tmp_path, monkeypatch, tiny_voice):
         source = save_trained(tmp_path / "weights.safetensors", *(network or tiny_fastspeech()))
         texts, made = tmp_path / "texts.txt", tmp_path / "timed.safetensors"
         texts.write_text("".join(f"{number}|{line}\n" for number, line in enumerate(lines)))
-        words = "fastspeech.learn_durations", source, "--voice", tiny_voice, "--texts", texts, "-o", made
+        words = (
+            "melforge.fastspeech.learn_durations",
+            source,
+            "--voice",
+            tiny_voice,
+            "--texts",
+            texts,
+            "-o",
+            made,
+        )
         monkeypatch.setattr(sys, "argv", list(map(str, words)))
         main()
         return source, made

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from fastspeech.config import FastSpeechConfig
-from fastspeech.model import FastSpeech
-from fastspeech.operations import DECOMPOSED, Operations
-from fastspeech.regulate import round_durations
+from melforge.fastspeech.config import FastSpeechConfig
+from melforge.fastspeech.model import FastSpeech
+from melforge.fastspeech.operations import DECOMPOSED, Operations
+from melforge.fastspeech.regulate import round_durations
 from tests.networks import load_network
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastspeech"

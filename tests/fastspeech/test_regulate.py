@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from common.arrays import pad_to
-from fastspeech import regulate
-from fastspeech.operations import DECOMPOSED
+from melforge.common.arrays import pad_to
+from melforge.fastspeech import regulate
+from melforge.fastspeech.operations import DECOMPOSED
 from tests.conftest import tiny_fastspeech
 
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from common.audio.contract import MelContract
-from common.audio.sound_files import to_pcm16
-from common.engines.onnx_engine import OnnxEngine
-from common.export.to_onnx import export_source, source_stages
-from common.weights.published import read_checkpoint
-from hifigan.checkpoint import load_checkpoint
-from hifigan.config import HifiganConfig
-from hifigan.model import HifiganGenerator
+from melforge.common.audio.contract import MelContract
+from melforge.common.audio.sound_files import to_pcm16
+from melforge.common.engines.onnx_engine import OnnxEngine
+from melforge.common.export.to_onnx import export_source, source_stages
+from melforge.common.weights.published import read_checkpoint
+from melforge.hifigan.checkpoint import load_checkpoint
+from melforge.hifigan.config import HifiganConfig
+from melforge.hifigan.model import HifiganGenerator
 from tests.networks import load_network
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -90,7 +90,7 @@ def test_old_names_are_the_same_generator(old_names):
 @pytest.mark.slow
 def test_the_masked_graph_of_a_published_file_makes_the_golden_audio(tmp_path, monkeypatch):
     """The export checks it with PyTorch too, on an item shorter than the batch."""
-    monkeypatch.setattr("common.export.to_onnx.check_sizes", lambda stage: [{"batch": 2, "mel": 9}])
+    monkeypatch.setattr("melforge.common.export.to_onnx.check_sizes", lambda stage: [{"batch": 2, "mel": 9}])
     source = read_checkpoint(NVIDIA / "checkpoint.pt")
     stage = next(stage for stage in source_stages(source) if stage.name == "masked_generator")
     source, checks = export_source(source, tmp_path, [stage])

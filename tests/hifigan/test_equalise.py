@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from common.errors import InputError
-from common.weights.published import read_checkpoint
-from common.weights.voices import read_header, read_weights
-from hifigan.equalise import BIAS, main
-from hifigan.source_filter import SourceFilterGenerator
+from melforge.common.errors import InputError
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import read_header, read_weights
+from melforge.hifigan.equalise import BIAS, main
+from melforge.hifigan.source_filter import SourceFilterGenerator
 from tests.conftest import save_trained, tiny_hifigan, tiny_source_filter
 
 
@@ -18,7 +18,7 @@ def command(tmp_path, monkeypatch):
         before = save_trained(tmp_path / "weights.safetensors", *network)
         after = tmp_path / "equalised.safetensors"
         monkeypatch.setattr(
-            sys, "argv", ["hifigan.equalise", str(before), "--gain", *gains, "-o", str(after)]
+            sys, "argv", ["melforge.hifigan.equalise", str(before), "--gain", *gains, "-o", str(after)]
         )
         main()
         return before, after

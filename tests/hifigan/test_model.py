@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from common.audio.contract import MelContract
-from common.config.hparams import load_hparams
-from common.training.vocoder import VocoderRecipe
-from hifigan.config import HifiganConfig, receptive_field
-from hifigan.model import LARGEST_MAGNITUDE, HifiganGenerator, InverseSTFT
-from hifigan.stages import stages
+from melforge.common.audio.contract import MelContract
+from melforge.common.config.hparams import load_hparams
+from melforge.common.training.vocoder import VocoderRecipe
+from melforge.hifigan.config import HifiganConfig, receptive_field
+from melforge.hifigan.model import LARGEST_MAGNITUDE, HifiganGenerator, InverseSTFT
+from melforge.hifigan.stages import stages
 
 HPARAMS = Path(__file__).parents[2] / "hparams" / "hifigan"
 SMALL = {

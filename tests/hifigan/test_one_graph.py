@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from common.config.deployment import Bucket, Deployment
-from common.engines.torch_engine import TorchEngine
-from common.speech import Controls
-from common.stages.choose import kernel_stages
-from common.synthesis import one_graph
-from common.synthesis.loading import make_driver
-from common.synthesis.stage_engines import StageEngines
-from common.weights.published import read_checkpoint
-from common.weights.voices import load_voice
+from melforge.common.config.deployment import Bucket, Deployment
+from melforge.common.engines.torch_engine import TorchEngine
+from melforge.common.speech import Controls
+from melforge.common.stages.choose import kernel_stages
+from melforge.common.synthesis import one_graph
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import load_voice
+from melforge.trt_plugins import noise
 from tests.conftest import save_trained, tiny_source_filter
-from trt_plugins import noise
 
 CONTROLS = [Controls(seed=seed) for seed in (3, 0, 7)]
 

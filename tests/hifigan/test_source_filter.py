@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 import torch
 
-from common.audio.contract import MelContract
-from common.audio.pitch import source_of
-from common.config.deployment import Deployment
-from common.errors import InputError
-from common.export.to_onnx import source_stages, with_graphs
-from common.speech import Controls
-from common.synthesis.chunks import ChunkSizes
-from common.synthesis.loading import make_driver
-from common.weights.published import read_checkpoint
-from common.weights.voices import ModelSource, save_weights
-from hifigan.config import receptive_field
-from hifigan.source_filter import SourceFilterGenerator, pulses
-from hifigan.train import with_noise
+from melforge.common.audio.contract import MelContract
+from melforge.common.audio.pitch import source_of
+from melforge.common.config.deployment import Deployment
+from melforge.common.errors import InputError
+from melforge.common.export.to_onnx import source_stages, with_graphs
+from melforge.common.speech import Controls
+from melforge.common.synthesis.chunks import ChunkSizes
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import ModelSource, save_weights
+from melforge.hifigan.config import receptive_field
+from melforge.hifigan.source_filter import SourceFilterGenerator, pulses
+from melforge.hifigan.train import with_noise
 from tests.conftest import tiny_source_filter
 
 _, CONFIG = tiny_source_filter()

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from common.errors import InputError
-from common.synthesis.loading import make_driver
-from common.training import fine_tune
-from common.training.corpus import batches
-from common.training.corpus.dataset import HOP, RATE
-from common.training.corpus.sources import SOURCES
-from common.training.pitch import FAINT_WEIGHT, pitch_loss, pitch_weight
-from common.training.vocoder import vocoder_parser
-from common.weights.published import read_checkpoint
-from hifigan.config import HifiganConfig
-from hifigan.source_filter import SourceFilterGenerator
-from hifigan.train import HifiganRecipe, SourceFilterTrainer, main, make_trainer, phase_loss
+from melforge.common.errors import InputError
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.training import fine_tune
+from melforge.common.training.corpus import batches
+from melforge.common.training.corpus.dataset import HOP, RATE
+from melforge.common.training.corpus.sources import SOURCES
+from melforge.common.training.pitch import FAINT_WEIGHT, pitch_loss, pitch_weight
+from melforge.common.training.vocoder import vocoder_parser
+from melforge.common.weights.published import read_checkpoint
+from melforge.hifigan.config import HifiganConfig
+from melforge.hifigan.source_filter import SourceFilterGenerator
+from melforge.hifigan.train import HifiganRecipe, SourceFilterTrainer, main, make_trainer, phase_loss
 from tests.sourced_corpus import write_sourced_corpus
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from common.audio.contract import MelContract
-from common.config.hparams import load_hparams
-from common.weights.published import read_checkpoint
-from jasper.checkpoint import build_config, infer_sizes, load_checkpoint, read_config
-from jasper.config import JasperConfig
-from jasper.model import Jasper
+from melforge.common.audio.contract import MelContract
+from melforge.common.config.hparams import load_hparams
+from melforge.common.weights.published import read_checkpoint
+from melforge.jasper.checkpoint import build_config, infer_sizes, load_checkpoint, read_config
+from melforge.jasper.config import JasperConfig
+from melforge.jasper.model import Jasper
 from tests.jasper.test_model import GOLDEN, tiny
 
 PUBLISHED_PARAMETERS = {"base": 332_632_349, "quartznet15x5": 18_924_381, "compact": 2_944_861}

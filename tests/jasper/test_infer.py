@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import soundfile
 
-from common.config.deployment import Deployment
-from common.export.to_onnx import check_source, source_stages, with_graphs
-from common.recognition.loading import make_recogniser
-from common.stages import plan_of
-from common.synthesis.loading import override
-from common.verify.recognition import verify_recogniser
-from common.verify.stages import Setup, perturb
-from common.weights.published import read_checkpoint
+from melforge.common.config.deployment import Deployment
+from melforge.common.export.to_onnx import check_source, source_stages, with_graphs
+from melforge.common.recognition.loading import make_recogniser
+from melforge.common.stages import plan_of
+from melforge.common.synthesis.loading import override
+from melforge.common.verify.recognition import verify_recogniser
+from melforge.common.verify.stages import Setup, perturb
+from melforge.common.weights.published import read_checkpoint
 from tests.jasper.test_model import DATA, GOLDEN
 
 
@@ -133,20 +133,27 @@ def run(monkeypatch, module: str, *arguments: object) -> int:
 def test_the_commands_of_the_model(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path / "cache"))
     weights = ("--checkpoint", GOLDEN / "checkpoint.pt")
-    assert run(monkeypatch, "jasper.export_onnx", *weights) == 0
+    assert run(monkeypatch, "melforge.jasper.export_onnx", *weights) == 0
     assert "masked_encoder.onnx" in capsys.readouterr().out
     wav = tmp_path / "it.wav"
     soundfile.write(wav, DATA["audio"][0], 16000)
-    assert run(monkeypatch, "jasper.verify_trt", wav, *weights, "--backend", "onnx", "--json", "-") == 0
+    assert (
+        run(monkeypatch, "melforge.jasper.verify_trt", wav, *weights, "--backend", "onnx", "--json", "-") == 0
+    )
     assert json.loads(capsys.readouterr().out)["ok"]
     for place, why in ((wav, "it.wav is a file"), (tmp_path / "no", "no does not exist")):
         nowhere = ("--json", place / "report.json")
-        assert run(monkeypatch, "jasper.verify_trt", wav, *weights, "--backend", "onnx", *nowhere) == 2
+        assert (
+            run(monkeypatch, "melforge.jasper.verify_trt", wav, *weights, "--backend", "onnx", *nowhere) == 2
+        )
         assert why in capsys.readouterr().err
     soundfile.write(tmp_path / "silent.wav", np.zeros(16000, np.float32), 16000)
-    assert run(monkeypatch, "jasper.verify_trt", tmp_path / "silent.wav", *weights, "--backend", "onnx") == 2
+    assert (
+        run(monkeypatch, "melforge.jasper.verify_trt", tmp_path / "silent.wav", *weights, "--backend", "onnx")
+        == 2
+    )
     assert "nothing could be compared" in capsys.readouterr().err
-    assert run(monkeypatch, "jasper.export_onnx", *weights, "-o", tmp_path / "files") == 0
+    assert run(monkeypatch, "melforge.jasper.export_onnx", *weights, "-o", tmp_path / "files") == 0
     readme = (tmp_path / "files" / "README.md").read_text()
     assert "A recogniser: audio to features" in readme and "masked_encoder.onnx" in readme
 
@@ -158,7 +165,10 @@ def test_engines_are_built(monkeypatch, tmp_path, capsys, precision):
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path / "cache"))
     file = Path("hparams/jasper/trt.yaml").resolve()
     words = ("--checkpoint", GOLDEN / "checkpoint.pt", "--hparam", file, "--precision", precision, "--json")
-    assert run(monkeypatch, "jasper.build_trt", *words, "--set", f"trt_file_path={tmp_path}/it.trt") == 0
+    assert (
+        run(monkeypatch, "melforge.jasper.build_trt", *words, "--set", f"trt_file_path={tmp_path}/it.trt")
+        == 0
+    )
     text = capsys.readouterr().out
     rows = json.loads(text)
     assert {row["engine"] for row in rows} == {
@@ -177,7 +187,7 @@ def test_commands_that_speak_refuse_it(monkeypatch, tmp_path, capsys):
     assert "is a file of jasper" in capsys.readouterr().err
     assert run(monkeypatch, "melforge", "voice", "make", tmp_path / "ear", *weights) == 2
     assert "a recogniser" in capsys.readouterr().err
-    monkeypatch.setattr("common.serve.server.set_up_logging", lambda: None)
+    monkeypatch.setattr("melforge.common.serve.server.set_up_logging", lambda: None)
     assert run(monkeypatch, "melforge", "serve", "--port", "0", *weights) == 2
     assert "is a jasper, not a fastpitch or fastspeech" in capsys.readouterr().err
     assert run(monkeypatch, "melforge", "benchmark", "--part", "jasper") == 2

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from common.recognition.transcript import greedy_text
-from jasper.checkpoint import load_checkpoint
-from jasper.config import JasperConfig
-from jasper.features import features
-from jasper.features_network import JasperFeatures
-from jasper.model import GreedyDecoder, Jasper
+from melforge.common.recognition.transcript import greedy_text
+from melforge.jasper.checkpoint import load_checkpoint
+from melforge.jasper.config import JasperConfig
+from melforge.jasper.features import features
+from melforge.jasper.features_network import JasperFeatures
+from melforge.jasper.model import GreedyDecoder, Jasper
 from tests.networks import load_network
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "jasper"

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from common.recognition import one_graph
-from common.recognition.loading import make_recogniser
-from common.weights.published import read_checkpoint
+from melforge.common.recognition import one_graph
+from melforge.common.recognition.loading import make_recogniser
+from melforge.common.weights.published import read_checkpoint
 from tests.jasper.test_model import GOLDEN
 
 
@@ -43,9 +43,11 @@ def recognisers(monkeypatch):
     monkeypatch.setattr(one_graph, "Captured", Launched)
     monkeypatch.setattr(one_graph, "new_stream", lambda device: None)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
-    monkeypatch.setattr("common.engines.torch_engine.TorchEngine.can_be_captured", True)
-    monkeypatch.setattr("common.engines.torch_engine.TorchEngine.capturable", capturable)
-    monkeypatch.setattr("common.synthesis.stage_engines.StageEngines.captures", property(lambda self: True))
+    monkeypatch.setattr("melforge.common.engines.torch_engine.TorchEngine.can_be_captured", True)
+    monkeypatch.setattr("melforge.common.engines.torch_engine.TorchEngine.capturable", capturable)
+    monkeypatch.setattr(
+        "melforge.common.synthesis.stage_engines.StageEngines.captures", property(lambda self: True)
+    )
     return make_recogniser(source, "torch", "cpu"), plain
 
 

@@ -12,11 +12,11 @@ import pytest
 import soundfile
 import torch
 
-from common.config.hparams import load_hparams
-from common.training.corpus.recordings import load_recordings, save_recordings
-from common.training.loop import GraphedSteps, recipe_parser
-from common.weights.published import read_checkpoint
-from jasper.augment import (
+from melforge.common.config.hparams import load_hparams
+from melforge.common.training.corpus.recordings import load_recordings, save_recordings
+from melforge.common.training.loop import GraphedSteps, recipe_parser
+from melforge.common.weights.published import read_checkpoint
+from melforge.jasper.augment import (
     Augmentation,
     augmented_features,
     clean_features,
@@ -27,9 +27,9 @@ from jasper.augment import (
     transform_size,
     warped_bases,
 )
-from jasper.config import JasperConfig
-from jasper.features_network import JasperFeatures
-from jasper.train import JasperRecipe, JasperTrainer, evenly_chosen, main
+from melforge.jasper.config import JasperConfig
+from melforge.jasper.features_network import JasperFeatures
+from melforge.jasper.train import JasperRecipe, JasperTrainer, evenly_chosen, main
 
 RATE = 16000
 LETTERS = {"a": 300.0, "b": 700.0, "c": 1500.0, "d": 3000.0, "e": 5500.0}
@@ -277,9 +277,9 @@ def test_all_captured_parts_are_forgotten(corpus, tmp_path):
 @pytest.mark.slow
 def test_a_small_network_learns_a_small_corpus(monkeypatch, corpus, tmp_path):
     train(monkeypatch, corpus, tmp_path, "--steps", 300, *OFF)
-    from common.recognition.loading import load_recogniser
-    from common.recognition.long_recordings import transcribe
-    from common.recognition.transcript import error_rate
+    from melforge.common.recognition.loading import load_recogniser
+    from melforge.common.recognition.long_recordings import transcribe
+    from melforge.common.recognition.transcript import error_rate
 
     recogniser = load_recogniser(checkpoint=tmp_path / "weights.safetensors", backend="torch", device="cpu")
     said = texts(48)[40:]  # held out
@@ -307,7 +307,7 @@ def test_the_published_recipes_say_what_nvidias_say():
     folder = Path(__file__).parents[2] / "hparams" / "jasper"
     published = sorted(folder.glob("train_10x5dr_*.yaml"))
     assert len(published) == 7
-    from common.audio.contract import MelContract
+    from melforge.common.audio.contract import MelContract
 
     for path in published:
         config, _, recipe = load_hparams(path, JasperConfig, MelContract, JasperRecipe, model="jasper")

@@ -6,9 +6,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from jasper.config import JasperConfig
-from jasper.model import Jasper
-from jasper.training_forward import TrainingForward, depthwise, supports, torch_norms, training_encoder
+from melforge.jasper.config import JasperConfig
+from melforge.jasper.model import Jasper
+from melforge.jasper.training_forward import (
+    TrainingForward,
+    depthwise,
+    supports,
+    torch_norms,
+    training_encoder,
+)
 
 CONFIG = JasperConfig(
     filters=(24, 24, 24, 40, 16),

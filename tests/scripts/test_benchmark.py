@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from common.cli.benchmark import main
+from melforge.common.cli.benchmark import main
 
 ROOT = Path(__file__).parent.parent.parent
 

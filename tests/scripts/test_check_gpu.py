@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from common.bench.table import cells_of
-from common.verify.gpu import checks, pairs
-from common.verify.gpu.checks import document
+from melforge.common.bench.table import cells_of
+from melforge.common.verify.gpu import checks, pairs
+from melforge.common.verify.gpu.checks import document
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,7 +63,7 @@ def test_verification_compares_every_layer_and_draws(tmp_path):
 
 
 def test_symbols_last_with_random_weights(tmp_path):
-    from common.bench.random_weights import random_source
+    from melforge.common.bench.random_weights import random_source
 
     source = checks.lasting(random_source("fastspeech", tmp_path))
     biases = [x for name, x in source.state.items() if "duration_predictor" in name and x.shape == (1,)]

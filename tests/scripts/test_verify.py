@@ -53,11 +53,11 @@ def test_a_pair_is_compared(run, tmp_path):
 @pytest.mark.slow
 def test_a_wrong_weight_gives_status_1_and_is_named(run):
     words = ("--backend", "onnx", "--text", "It works.", "--perturb", WRONG)
-    status, out, _ = run("fastpitch.verify_trt", *words, "--full", "--plot", "/dev/null")
+    status, out, _ = run("melforge.fastpitch.verify_trt", *words, "--full", "--plot", "/dev/null")
     assert status == 1
     assert "the first that went wrong: layer decoder.layers.0.pos_ff.CoreNet.2 of fastpitch.decoder" in out
     assert "## fastpitch.encoder: encoder.word_emb" in out and " above 0.001, " in out
-    status, out, _ = run("fastpitch.verify_trt", *words, "--json", "-")
+    status, out, _ = run("melforge.fastpitch.verify_trt", *words, "--json", "-")
     assert status == 1
     assert json.loads(out)["first_wrong"] == "fastpitch.decoder: decoder.layers.0.pos_ff.CoreNet.2"
 
@@ -66,7 +66,7 @@ def test_a_wrong_weight_gives_status_1_and_is_named(run):
 def test_a_weight_that_nothing_uses_is_refused(run):
     """The largest embedding is that of a symbol that this text does not have."""
     words = ("--backend", "onnx", "--text", "It works.", "--perturb", "encoder.word_emb.weight")
-    status, _, errors = run("fastpitch.verify_trt", *words)
+    status, _, errors = run("melforge.fastpitch.verify_trt", *words)
     assert status == 2 and len(errors.splitlines()) == 1
     assert "encoder.word_emb.weight: its largest value changes nothing: the stages that speak" in errors
 

@@ -14,11 +14,11 @@ import pytest
 import soundfile
 import torch
 
-from common.training import voice as make_voice
-from common.weights.voices import load_voice
-from hifigan.config import HifiganSettings
+from melforge.common.training import voice as make_voice
+from melforge.common.weights.voices import load_voice
+from melforge.hifigan.config import HifiganSettings
+from melforge.waveglow.config import WaveglowSettings
 from tests.conftest import save_trained, tiny_waveglow
-from waveglow.config import WaveglowSettings
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -49,7 +49,7 @@ def run_here(monkeypatch, capsys):
 def few_sizes(monkeypatch) -> None:
     """Checks of graphs in this process are short: the longest sizes take their time."""
     monkeypatch.setattr(
-        "common.export.to_onnx.check_sizes",
+        "melforge.common.export.to_onnx.check_sizes",
         lambda stage: [{name: d.min for name, d in stage.dynamic_dims.items()} | {"batch": 2}],
     )
 
@@ -71,7 +71,7 @@ def test_export_check_fails_on_a_wrong_graph(voice_copy, monkeypatch, run_here):
     next(node for node in model.graph.node if node.op_type == "LeakyRelu").attribute[0].f = 0.3
     graph.write_bytes(model.SerializeToString())
     few_sizes(monkeypatch)
-    status, output, _ = run_here("hifigan.export_onnx", "--voice", voice_copy, "--check")
+    status, output, _ = run_here("melforge.hifigan.export_onnx", "--voice", voice_copy, "--check")
     assert status == 1 and "FAILS" in output and "fastpitch" not in output
 
 
@@ -91,14 +91,14 @@ def test_a_tensor_of_whole_numbers_ends_the_export_with_its_name(tmp_path, run_h
     content = torch.load(ROOT / "tests" / "golden" / "hifigan" / "checkpoint.pt", weights_only=True)
     content["generator"]["conv_post.bias"] = content["generator"]["conv_post.bias"].long()
     torch.save(content, tmp_path / "checkpoint.pt")
-    status, _, errors = run_here("hifigan.export_onnx", "--checkpoint", tmp_path / "checkpoint.pt")
+    status, _, errors = run_here("melforge.hifigan.export_onnx", "--checkpoint", tmp_path / "checkpoint.pt")
     assert status == 2 and "the tensor conv_post.bias is int64" in errors and errors.count("\n") == 1
 
 
 def test_the_cache_says_what_was_not_checked_until_all_is(trained, tmp_path, monkeypatch, run_here):
     monkeypatch.setenv("MELFORGE_CACHE", str(tmp_path))
     few_sizes(monkeypatch)
-    words = ("hifigan.export_onnx", "--checkpoint", trained["hifigan"])
+    words = ("melforge.hifigan.export_onnx", "--checkpoint", trained["hifigan"])
     status, out, errors = run_here(*words, "--no-check")
     assert status == 0 and "hifigan.generator: batch 2, mel 1" in errors
     assert f"melforge export --checkpoint vocoder={trained['hifigan']} --check" in errors

@@ -76,11 +76,11 @@ def running(keys: tuple[bytes, ...] = (), **settings: Any) -> Iterator[Running]:
     """A server with these settings, whose first pair is loaded."""
     import uvicorn
 
-    from common.serve.app import make_app
-    from common.serve.pairs import LoadOptions, Pairs
-    from common.serve.server import Server, listen
-    from common.serve.service import Service
-    from common.serve.settings import ServeSettings
+    from melforge.common.serve.app import make_app
+    from melforge.common.serve.pairs import LoadOptions, Pairs
+    from melforge.common.serve.server import Server, listen
+    from melforge.common.serve.service import Service
+    from melforge.common.serve.settings import ServeSettings
 
     listening = listen("127.0.0.1", 0)
     options = LoadOptions(voice=str(ROOT / "voices" / "hazel"), device="cpu", threads=1)
@@ -119,7 +119,7 @@ def server() -> Iterator[Running]:
 @pytest.fixture(scope="session")
 def direct():
     """The same voice without a server."""
-    from common.runner import TextToSpeech
+    from melforge.common.runner import TextToSpeech
 
     return TextToSpeech.load(voice=ROOT / "voices" / "hazel", device="cpu", threads=1)
 

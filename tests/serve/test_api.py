@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from common.serve.pairs import OPENAI_VOICES
-from common.text import Analysis
+from melforge.common.serve.pairs import OPENAI_VOICES
+from melforge.common.text import Analysis
 from tests.serve.conftest import (
     PATIENCE,
     ROOT,
@@ -36,7 +36,7 @@ LOSSLESS_DB = 45
 
 
 def expected(direct, text, **how):
-    from common.speech import Controls
+    from melforge.common.speech import Controls
 
     return np.clip(np.rint(direct.speak(text, Controls(**how)).samples * 32767), -32768, 32767).astype(int)
 
@@ -74,7 +74,7 @@ class OtherStream:
 
 def speak_instead(monkeypatch, chunks):
     """Has a generator called in the place of `TextToSpeech.stream`."""
-    monkeypatch.setattr("common.serve.service.make_stream", lambda *how: OtherStream(chunks(*how)))
+    monkeypatch.setattr("melforge.common.serve.service.make_stream", lambda *how: OtherStream(chunks(*how)))
 
 
 # What is spoken
@@ -127,8 +127,8 @@ def test_server_sent_events_carry_the_same_bytes(server):
 
 
 def test_words_have_the_seconds_at_which_they_are_spoken(server, direct):
-    from common.synthesis.subtitles import srt
-    from common.synthesis.timestamps import as_rows, timestamps
+    from melforge.common.synthesis.subtitles import srt
+    from melforge.common.synthesis.timestamps import as_rows, timestamps
 
     spoken = direct.speak(TEXT)
     wanted = as_rows(timestamps(spoken))
@@ -146,7 +146,7 @@ def test_words_have_the_seconds_at_which_they_are_spoken(server, direct):
 
 @pytest.mark.parametrize("model", ["tacotron2-hifigan", "fastpitch-hifigan"])
 def test_alignments_are_those_of_the_acoustic_model(server, model):
-    from common.runner import TextToSpeech
+    from melforge.common.runner import TextToSpeech
 
     spoken = TextToSpeech.load(*model.split("-"), voice=ROOT / "voices" / "hazel", device="cpu").speak(TEXT)
     how = {"model": model, "response_format": "pcm", "alignment": True}
@@ -573,7 +573,7 @@ def test_a_hanging_worker_is_a_500_and_others_are_spoken_to(monkeypatch):
             asked = pool.submit(server.speak)
             wait_for(lambda: scheduler.jobs == 1 and not scheduler.waiting)
         assert server.speak().status_code == 200  # by the other worker
-        monkeypatch.setattr("common.serve.app.STEP_LIMIT", 0.0)
+        monkeypatch.setattr("melforge.common.serve.app.STEP_LIMIT", 0.0)
         require_error(asked.result(), 500)
         monkeypatch.undo()
         assert all(server.speak().status_code == 200 for _ in range(3))

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from common.errors import InputError
-from common.runner import TextToSpeech
-from common.speech import Controls
-from common.synthesis.loading import make_driver
-from common.weights.voices import load_voice
+from melforge.common.errors import InputError
+from melforge.common.runner import TextToSpeech
+from melforge.common.speech import Controls
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.weights.voices import load_voice
 from tests.serve.conftest import PATIENCE, ROOT, SPEECH, Running, own_pcm, running, samples_of, wait_for
 
 pytestmark = pytest.mark.serve

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from common.errors import InputError
-from common.serve.client import Address, Connection, ServerError
+from melforge.common.errors import InputError
+from melforge.common.serve.client import Address, Connection, ServerError
 from tests.plain_server import answering
 
 CHUNKS = [b"first", b"\x00\r\n\xff" * 3000, b"last"]

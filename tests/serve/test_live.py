@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from common.serve.live import GrowingText
+from melforge.common.serve.live import GrowingText
 from tests.serve.conftest import running, samples_of, wait_for
 
 pytestmark = pytest.mark.serve

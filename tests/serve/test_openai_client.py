@@ -44,7 +44,7 @@ def test_three_ways_of_streaming_give_the_same(create, direct):
 
 
 def test_our_fields_travel_as_extra_ones(create, direct):
-    from common.speech import Controls
+    from melforge.common.speech import Controls
 
     extra = {"pitch_shift": 30.0, "sample_rate": 22050}
     how = {

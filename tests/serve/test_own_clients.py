@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import soundfile
 
-from common.audio.sound_files import to_pcm16
-from common.audio.wire import encode
-from common.bench.server import row_of
-from common.bench.server_load import CLOSED, LISTENERS, OPEN, Load, Target, run_load, warm_up
-from common.cli import say
-from common.errors import InputError
-from common.serve.client import Address
+from melforge.common.audio.sound_files import to_pcm16
+from melforge.common.audio.wire import encode
+from melforge.common.bench.server import row_of
+from melforge.common.bench.server_load import CLOSED, LISTENERS, OPEN, Load, Target, run_load, warm_up
+from melforge.common.cli import say
+from melforge.common.errors import InputError
+from melforge.common.serve.client import Address
 
 pytestmark = pytest.mark.serve
 TEXT = "The first sentence is here. The second one follows."

@@ -132,7 +132,7 @@ class HeldStream:
 @pytest.fixture
 def held(monkeypatch) -> Iterator[threading.Event]:
     """Streams go on after three chunks only when this is set."""
-    import common.serve.service as service
+    from melforge.common.serve import service
 
     make, release = service.make_stream, threading.Event()
     monkeypatch.setattr(service, "make_stream", lambda *how: HeldStream(make(*how), 3, release))
@@ -229,8 +229,8 @@ def test_words_are_marked_as_they_are_spoken(page, server):
 
 
 def test_the_mel_is_that_of_the_project(page):
-    from common.audio.contract import MelContract
-    from common.audio.mel import mel_spectrogram
+    from melforge.common.audio.contract import MelContract
+    from melforge.common.audio.mel import mel_spectrogram
 
     rng = np.random.default_rng(0)
     seconds = np.arange(9000) / 22050
@@ -383,7 +383,7 @@ def test_a_wrong_control_is_said_in_words_and_marked(page):
 
 
 def test_speech_that_breaks_off_is_said_and_what_came_can_be_heard(page, monkeypatch):
-    import common.serve.service as service
+    from melforge.common.serve import service
 
     make, release = service.make_stream, threading.Event()
     monkeypatch.setattr(service, "make_stream", lambda *how: HeldStream(make(*how), 2, release, breaks=True))

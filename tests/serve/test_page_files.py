@@ -50,7 +50,7 @@ def test_the_page_asks_nobody_else_and_has_no_inline_code():
 
 
 def test_the_options_are_those_that_the_server_takes(server):
-    from common.speech import control_fields
+    from melforge.common.speech import control_fields
 
     with server.client() as client:
         options = client.get("/v1/audio/options").json()

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from common.errors import InputError
-from common.serve.pairs import LoadOptions, Pairs
+from melforge.common.errors import InputError
+from melforge.common.serve.pairs import LoadOptions, Pairs
 from tests.serve.conftest import ROOT
 
 OPTIONS = LoadOptions(voice=str(ROOT / "voices" / "hazel"), device="cpu", threads=1)

@@ -8,9 +8,9 @@ import signal
 import httpx
 import pytest
 
-from common.cli.serve import main, parse, settings_from
-from common.errors import InputError
-from common.serve.settings import ServeSettings, read_keys
+from melforge.common.cli.serve import main, parse, settings_from
+from melforge.common.errors import InputError
+from melforge.common.serve.settings import ServeSettings, read_keys
 from tests.serve.conftest import PATIENCE, ROOT, SPEECH, own_pcm, samples_of, serving, speech, wait_for
 
 TEXT = "The first sentence is here. The second one follows."
@@ -19,7 +19,7 @@ TEXT = "The first sentence is here. The second one follows."
 @pytest.fixture
 def no_log(monkeypatch):
     """The command in this process leaves its loggers alone."""
-    monkeypatch.setattr("common.serve.server.set_up_logging", lambda: None)
+    monkeypatch.setattr("melforge.common.serve.server.set_up_logging", lambda: None)
 
 
 @pytest.mark.serve

@@ -12,9 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from common.cli.serve import main
-from common.errors import InputError
-from common.serve.server import listen
+from melforge.common.cli.serve import main
+from melforge.common.errors import InputError
+from melforge.common.serve.server import listen
 from tests.serve.conftest import PATIENCE, SPEECH, own_pcm, samples_of, serving, wait_for
 
 pytestmark = pytest.mark.serve
@@ -108,7 +108,7 @@ def test_none_of_them_outlives_the_front():
 
 
 def test_what_keeps_them_from_listening_is_a_sentence(monkeypatch):
-    monkeypatch.setattr("common.serve.processes.set_up_logging", lambda: None)
+    monkeypatch.setattr("melforge.common.serve.processes.set_up_logging", lambda: None)
     with pytest.raises(InputError, match="no GPU that PyTorch sees"):
         main(["--processes", "2", "--backend", "cuda", "--port", "0"])
     with serving() as server:

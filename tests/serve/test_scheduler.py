@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from common.serve.scheduler import Batches, Cancelled, Hanging, Scheduler
+from melforge.common.serve.scheduler import Batches, Cancelled, Hanging, Scheduler
 
 RATE = 100  # samples a second: a chunk of 50 is half a second of audio
 

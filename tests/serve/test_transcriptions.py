@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import soundfile
 
-from common.recognition.captions import captions
-from common.recognition.loading import load_recogniser
-from common.recognition.long_recordings import transcribe
-from common.recognition.transcript import Transcript, Word
-from common.serve.multipart import parameters
+from melforge.common.recognition.captions import captions
+from melforge.common.recognition.loading import load_recogniser
+from melforge.common.recognition.long_recordings import transcribe
+from melforge.common.recognition.transcript import Transcript, Word
+from melforge.common.serve.multipart import parameters
 from tests.serve.conftest import own_pcm, running, samples_of, wait_for
 from tests.serve.test_api import require_error
 
@@ -222,15 +222,15 @@ def test_the_ear_is_listed(hears):
 
 
 def test_a_missing_ear_ends_the_start(tmp_path):
-    from common.serve.hearing import Hearing
-    from common.serve.settings import ServeSettings
+    from melforge.common.serve.hearing import Hearing
+    from melforge.common.serve.settings import ServeSettings
 
     with pytest.raises(ValueError, match="is not an ear"):
         Hearing(ServeSettings(ear=str(tmp_path)))
 
 
 def test_speech_goes_on_beside_a_recording_and_others_wait_up_to_a_limit(hears, wav, direct, monkeypatch):
-    from common.serve import hearing
+    from melforge.common.serve import hearing
 
     begun, going_on = threading.Event(), threading.Event()
     whole = hearing.decode_audio
@@ -263,7 +263,7 @@ def test_speech_goes_on_beside_a_recording_and_others_wait_up_to_a_limit(hears, 
 def test_who_leaves_ends_the_work(hears, noise, monkeypatch):
     import httpx
 
-    from common.serve import hearing
+    from melforge.common.serve import hearing
 
     steps = []
     going_on = threading.Event()
@@ -289,7 +289,7 @@ def test_who_leaves_ends_the_work(hears, noise, monkeypatch):
 
 def test_figures_and_the_log_have_what_was_heard(hears, wav, monkeypatch):
     lines = []
-    monkeypatch.setattr("common.serve.gate.log", lambda event, **fields: lines.append(fields))
+    monkeypatch.setattr("melforge.common.serve.gate.log", lambda event, **fields: lines.append(fields))
     before = hears.service.metrics.heard._value.get()
     assert ask(hears, wav).status_code == 200
     wait_for(lambda: lines)

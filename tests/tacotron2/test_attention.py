@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacotron2.attention import LONGEST_SKIP, attention_problem
+from melforge.tacotron2.attention import LONGEST_SKIP, attention_problem
 
 STEP = 2 * 256 / 22050  # seconds, of two frames
 

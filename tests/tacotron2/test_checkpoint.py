@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from common.config.hparams import load_hparams
-from tacotron2.checkpoint import infer_sizes, load_checkpoint
-from tacotron2.config import Tacotron2Config
-from tacotron2.model import Tacotron2
+from melforge.common.config.hparams import load_hparams
+from melforge.tacotron2.checkpoint import infer_sizes, load_checkpoint
+from melforge.tacotron2.config import Tacotron2Config
+from melforge.tacotron2.model import Tacotron2
 from tests.networks import load_network
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tacotron2" / "checkpoint_ddp.pt"

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from common.arrays import pad_batch
-from common.audio.contract import MelContract
-from common.speech import Controls
-from common.synthesis.loading import make_driver
-from common.weights.voices import ModelSource
-from tacotron2.config import Tacotron2Config
-from tacotron2.decode import NOISE_BLOCK, SeededNoise, decode
-from tacotron2.examples import firing_threshold
-from tacotron2.infer import durations
-from tacotron2.model import Tacotron2
-from tacotron2.stages import PLAN
+from melforge.common.arrays import pad_batch
+from melforge.common.audio.contract import MelContract
+from melforge.common.speech import Controls
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.weights.voices import ModelSource
+from melforge.tacotron2.config import Tacotron2Config
+from melforge.tacotron2.decode import NOISE_BLOCK, SeededNoise, decode
+from melforge.tacotron2.examples import firing_threshold
+from melforge.tacotron2.infer import durations
+from melforge.tacotron2.model import Tacotron2
+from melforge.tacotron2.stages import PLAN
 
 CONFIG = Tacotron2Config(
     n_symbols=30,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from tacotron2.config import Tacotron2Config
-from tacotron2.model import DecoderState, Tacotron2
+from melforge.tacotron2.config import Tacotron2Config
+from melforge.tacotron2.model import DecoderState, Tacotron2
 from tests.networks import load_network
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tacotron2"

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from common.runner import TextToSpeech
-from common.speech import Controls
-from common.synthesis.plot import draw
+from melforge.common.runner import TextToSpeech
+from melforge.common.speech import Controls
+from melforge.common.synthesis.plot import draw
 from tests.conftest import save_trained, tiny_tacotron2
 
 TEXT = "Hello there, this is a longer sentence, with a comma or two. Second one."

@@ -8,19 +8,19 @@ import onnx
 import pytest
 import torch
 
-from common.audio.contract import MelContract
-from common.engines import WrappedEngine
-from common.engines.backends import make_engine
-from common.engines.onnx_engine import run_bound
-from common.export import to_onnx
-from common.export.examples import examples_of
-from common.weights.published import read_checkpoint
-from common.weights.voices import ModelSource
-from tacotron2.config import STOP_CHECK_STEPS, Tacotron2Config
-from tacotron2.decode import NoNoise, SeededNoise, decode, sigmoid
-from tacotron2.examples import firing_threshold
-from tacotron2.model import Tacotron2
-from tacotron2.stages import PLAN, stages
+from melforge.common.audio.contract import MelContract
+from melforge.common.engines import WrappedEngine
+from melforge.common.engines.backends import make_engine
+from melforge.common.engines.onnx_engine import run_bound
+from melforge.common.export import to_onnx
+from melforge.common.export.examples import examples_of
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import ModelSource
+from melforge.tacotron2.config import STOP_CHECK_STEPS, Tacotron2Config
+from melforge.tacotron2.decode import NoNoise, SeededNoise, decode, sigmoid
+from melforge.tacotron2.examples import firing_threshold
+from melforge.tacotron2.model import Tacotron2
+from melforge.tacotron2.stages import PLAN, stages
 
 pytestmark = pytest.mark.slow  # graphs of published networks are exported
 GOLDEN = Path(__file__).parent.parent / "golden" / "tacotron2"
@@ -206,7 +206,7 @@ def test_stops_are_looked_for_every_few_steps_on_a_gpu(tiny, monkeypatch):
             out = engines["decoder_iter"](**{name: np.asarray(value) for name, value in inputs.items()})
             return {name: torch.from_numpy(value) for name, value in out.items()}
 
-    monkeypatch.setattr("tacotron2.decode.to_device", lambda array, device: torch.as_tensor(array))
+    monkeypatch.setattr("melforge.tacotron2.decode.to_device", lambda array, device: torch.as_tensor(array))
     pretended = Pretended()
     got = decode(pretended, *arguments, threshold, limit)
     for name in ("mel", "mel_lengths", "gate", "alignment", "stopped"):

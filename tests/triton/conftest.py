@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from common.cli.triton import main as write
+from melforge.common.cli.triton import main as write
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0  # seconds that a test waits for what must come

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from common.triton.backend import Acoustic, MelToAudio
-from common.triton.choice import ModelChoice
+from melforge.common.triton.backend import Acoustic, MelToAudio
+from melforge.common.triton.choice import ModelChoice
 
 MELS = (np.full((80, 9), -4.0, np.float32), np.full((80, 5), -3.0, np.float32))
 
@@ -147,8 +147,10 @@ def test_lengths_are_warm_where_each_new_one_costs_or_as_asked(
     backend, device, asked, warm, tts, monkeypatch
 ):
     made = []
-    monkeypatch.setattr("common.triton.backend.warm_up_model", lambda driver, sizes: made.append(sizes) or [])
-    monkeypatch.setattr("common.triton.choice.pick_device", lambda backend: device.partition(":")[0])
+    monkeypatch.setattr(
+        "melforge.common.triton.backend.warm_up_model", lambda driver, sizes: made.append(sizes) or []
+    )
+    monkeypatch.setattr("melforge.common.triton.choice.pick_device", lambda backend: device.partition(":")[0])
     monkeypatch.setattr(ModelChoice, "driver", lambda self, kind, sources, place: getattr(tts, kind))
     model = MelToAudio()
     model.instance = ("CPU" if device == "cpu" else "GPU", device.partition(":")[2])

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from common.serve.client import Address, ServerError
-from common.text import Unspoken
-from common.triton.client import HttpClient
+from melforge.common.serve.client import Address, ServerError
+from melforge.common.text import Unspoken
+from melforge.common.triton.client import HttpClient
 from tests.plain_server import answering
 
 AUDIO = np.array([0.5, -0.25, 1.0], np.float32)

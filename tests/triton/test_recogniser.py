@@ -13,20 +13,20 @@ import pytest
 import soundfile
 import torch
 
-from common.bench.triton_server import settled
-from common.cli.benchmark_triton import main as measure
-from common.cli.triton import main as write
-from common.cli.triton_client import main as ask_client
-from common.engines import WrappedEngine
-from common.errors import InputError
-from common.recognition.loading import load_recogniser
-from common.recognition.long_recordings import transcribe
-from common.serve.client import Address, ServerError
-from common.synthesis.stage_engines import StageEngines
-from common.triton.client import HttpClient
-from common.triton.recogniser_models import Decoder, Encoder, Features
-from common.triton.tensors import recogniser_signatures
-from jasper.checkpoint import read_config
+from melforge.common.bench.triton_server import settled
+from melforge.common.cli.benchmark_triton import main as measure
+from melforge.common.cli.triton import main as write
+from melforge.common.cli.triton_client import main as ask_client
+from melforge.common.engines import WrappedEngine
+from melforge.common.errors import InputError
+from melforge.common.recognition.loading import load_recogniser
+from melforge.common.recognition.long_recordings import transcribe
+from melforge.common.serve.client import Address, ServerError
+from melforge.common.synthesis.stage_engines import StageEngines
+from melforge.common.triton.client import HttpClient
+from melforge.common.triton.recogniser_models import Decoder, Encoder, Features
+from melforge.common.triton.tensors import recogniser_signatures
+from melforge.jasper.checkpoint import read_config
 from tests.jasper.test_model import GOLDEN
 from tests.plain_server import answering
 from tests.triton.conftest import PATIENCE, ROOT, free_ports, own_environment, tritonserver
@@ -141,7 +141,7 @@ def test_a_checkpoint_is_read_once_by_the_model_that_takes_its_weights(laid_in, 
 def test_graphs_of_a_described_model_lie_beside_those_of_the_weights(laid_in, audios, tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     monkeypatch.setenv("MELFORGE_CACHE", str(cache))
-    monkeypatch.setattr("common.export.to_onnx.check_sizes", lambda stage: [])
+    monkeypatch.setattr("melforge.common.export.to_onnx.check_sizes", lambda stage: [])
     folder = laid_in("onnx")
     (features,) = loaded(folder, "features").make([audios[0]])
     (exports,) = cache.glob("onnx/*")

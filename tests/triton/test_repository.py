@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 import torch
 
-from common.cli.triton import main as write
-from common.config.deployment import Deployment
-from common.errors import InputError
-from common.speech import Controls
-from common.triton import speaking
-from common.triton.backend import Acoustic, Frontend, MelToAudio
-from common.triton.choice import ModelChoice, describe, pick_instance_device
-from common.triton.config import Word, to_text
-from common.triton.repository import to_bytes
-from common.triton.streaming import TextToChunks
-from common.triton.tensors import signatures
-from common.weights.voices import load_voice
-from hifigan.config import HifiganConfig
-from hifigan.model import HifiganGenerator
+from melforge.common.cli.triton import main as write
+from melforge.common.config.deployment import Deployment
+from melforge.common.errors import InputError
+from melforge.common.speech import Controls
+from melforge.common.triton import speaking
+from melforge.common.triton.backend import Acoustic, Frontend, MelToAudio
+from melforge.common.triton.choice import ModelChoice, describe, pick_instance_device
+from melforge.common.triton.config import Word, to_text
+from melforge.common.triton.repository import to_bytes
+from melforge.common.triton.streaming import TextToChunks
+from melforge.common.triton.tensors import signatures
+from melforge.common.weights.voices import load_voice
+from melforge.hifigan.config import HifiganConfig
+from melforge.hifigan.model import HifiganGenerator
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -219,7 +219,7 @@ def test_what_a_config_says_is_what_its_model_loads(tmp_path):
 )
 def test_an_instance_runs_on_its_own_gpu(monkeypatch, kind, picked, device):
     by_backend = dict(zip(("trt", "onnx"), picked, strict=True))
-    monkeypatch.setattr("common.triton.choice.pick_device", by_backend.__getitem__)
+    monkeypatch.setattr("melforge.common.triton.choice.pick_device", by_backend.__getitem__)
     assert pick_instance_device(("trt", "onnx"), kind, "3") == device
 
 

@@ -14,13 +14,13 @@ import pytest
 import soundfile
 import yaml
 
-from common.bench.triton_server import settled
-from common.cli.benchmark_triton import main as measure
-from common.cli.triton_client import main as speak_phrases
-from common.errors import InputError
-from common.serve.client import Address, ServerError
-from common.speech import Controls
-from common.triton.client import HttpClient
+from melforge.common.bench.triton_server import settled
+from melforge.common.cli.benchmark_triton import main as measure
+from melforge.common.cli.triton_client import main as speak_phrases
+from melforge.common.errors import InputError
+from melforge.common.serve.client import Address, ServerError
+from melforge.common.speech import Controls
+from melforge.common.triton.client import HttpClient
 from tests.triton.conftest import PATIENCE, ROOT, own_environment
 
 pytestmark = [pytest.mark.tritonserver, pytest.mark.slow]

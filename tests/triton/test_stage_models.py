@@ -13,13 +13,13 @@ import onnx
 import pytest
 from onnxruntime import InferenceSession
 
-from common.cli.triton import main as write
-from common.errors import InputError
-from common.registry import get_model
-from common.stages import Stage
-from common.triton.choice import ModelChoice
-from common.triton.repository import Layout
-from common.triton.stage_models import stage_config, stages_without_loop, trtexec
+from melforge.common.cli.triton import main as write
+from melforge.common.errors import InputError
+from melforge.common.registry import get_model
+from melforge.common.stages import Stage
+from melforge.common.triton.choice import ModelChoice
+from melforge.common.triton.repository import Layout
+from melforge.common.triton.stage_models import stage_config, stages_without_loop, trtexec
 
 pytestmark = pytest.mark.slow
 ONNX_TYPES = {"TYPE_INT64": onnx.TensorProto.INT64, "TYPE_FP32": onnx.TensorProto.FLOAT}

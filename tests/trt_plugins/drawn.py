@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from torch import Tensor
 
-from common.arrays import to_numpy
-from common.noise import Distribution, draw
+from melforge.common.arrays import to_numpy
+from melforge.common.noise import Distribution, draw
 
 # distribution, seeds, first number, count
 RANGES = (

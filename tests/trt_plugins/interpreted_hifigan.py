@@ -7,10 +7,10 @@ import torch
 import triton.language as tl  # noqa: F401 (which a kernel must see)
 from triton.runtime import interpreter
 
-from hifigan.config import HifiganConfig
-from hifigan.model import HifiganGenerator
+from melforge.hifigan.config import HifiganConfig
+from melforge.hifigan.model import HifiganGenerator
+from melforge.trt_plugins.hifigan import engine
 from tests.trt_plugins.vocoder_kernels import print_error
-from trt_plugins.hifigan import engine
 
 patch_tensor = interpreter._patch_lang_tensor
 

@@ -8,10 +8,10 @@ import sys
 import torch
 import triton.language as tl  # noqa: F401 (which a kernel must see)
 
+from melforge.trt_plugins.jasper.encoder import FoldedJasper
+from melforge.trt_plugins.jasper.tiling import Tiling
 from tests.trt_plugins.test_jasper import FULL, random_network
 from tests.trt_plugins.triton_interpreter import take_tensors_as_bounds
-from trt_plugins.jasper.encoder import FoldedJasper
-from trt_plugins.jasper.tiling import Tiling
 
 take_tensors_as_bounds()
 rows, columns, splits = (int(number) for number in sys.argv[2:])

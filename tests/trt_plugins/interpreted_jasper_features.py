@@ -3,10 +3,10 @@
 import torch
 import triton.language as tl  # noqa: F401 (which a kernel must see)
 
-from jasper.config import JasperConfig
-from jasper.features_network import JasperFeatures
+from melforge.jasper.config import JasperConfig
+from melforge.jasper.features_network import JasperFeatures
+from melforge.trt_plugins.jasper.features import KernelFeatures
 from tests.trt_plugins.triton_interpreter import take_tensors_as_bounds
-from trt_plugins.jasper.features import KernelFeatures
 
 take_tensors_as_bounds()
 torch.manual_seed(0)

@@ -2,7 +2,7 @@
 
 import triton.language as tl  # noqa: F401 (which a kernel must see)
 
+from melforge.trt_plugins import noise
 from tests.trt_plugins.drawn import RANGES, differing
-from trt_plugins import noise
 
 print(sum(differing(noise.draw, "cpu", *what) for what in RANGES))

@@ -6,13 +6,13 @@ import sys
 import torch
 import triton.language as tl  # noqa: F401 (which a kernel must see)
 
-from common.audio.pitch import source_of
-from hifigan.infer import join_source
-from hifigan.source_filter import SourceFilterGenerator, pulses, sample_mask
+from melforge.common.audio.pitch import source_of
+from melforge.hifigan.infer import join_source
+from melforge.hifigan.source_filter import SourceFilterGenerator, pulses, sample_mask
+from melforge.trt_plugins.hifigan import source_filter
+from melforge.trt_plugins.pitch import KernelPitch
 from tests.conftest import tiny_source_filter
 from tests.trt_plugins.triton_interpreter import take_tensors_as_bounds
-from trt_plugins.hifigan import source_filter
-from trt_plugins.pitch import KernelPitch
 
 
 def join_error() -> float:

@@ -11,18 +11,18 @@ from pathlib import Path
 import torch
 import triton.language as tl  # noqa: F401 (which a kernel must see)
 
-from common.audio.contract import MelContract
-from common.stages import Stage, plan_of
-from common.weights.voices import ModelSource
-from fastpitch.config import FastPitchConfig
-from fastpitch.infer import expanding, regulating
-from fastpitch.model import FastPitch
-from fastspeech import regulate
-from fastspeech.config import FastSpeechConfig
-from fastspeech.model import FastSpeech
+from melforge.common.audio.contract import MelContract
+from melforge.common.stages import Stage, plan_of
+from melforge.common.weights.voices import ModelSource
+from melforge.fastpitch.config import FastPitchConfig
+from melforge.fastpitch.infer import expanding, regulating
+from melforge.fastpitch.model import FastPitch
+from melforge.fastspeech import regulate
+from melforge.fastspeech.config import FastSpeechConfig
+from melforge.fastspeech.model import FastSpeech
+from melforge.trt_plugins import graphs
+from melforge.trt_plugins.transformer import engine, fastpitch, fastspeech, length_regulator
 from tests.trt_plugins.triton_interpreter import take_tensors_as_bounds
-from trt_plugins import graphs
-from trt_plugins.transformer import engine, fastpitch, fastspeech, length_regulator
 
 take_tensors_as_bounds()
 CHANNELS, TEXT, MEL = int(sys.argv[3]), 13, 21

@@ -4,10 +4,10 @@ import sys
 
 import torch
 
+from melforge.trt_plugins.waveglow import engine
+from melforge.waveglow.config import WaveglowConfig
+from melforge.waveglow.model import Waveglow
 from tests.trt_plugins.vocoder_kernels import print_error
-from trt_plugins.waveglow import engine
-from waveglow.config import WaveglowConfig
-from waveglow.model import Waveglow
 
 config = WaveglowConfig(
     n_mel_channels=20,

@@ -5,7 +5,7 @@ import warnings
 import pytest
 import torch
 
-from common.cli import run_command
+from melforge.common.cli import run_command
 
 NAMES = ("operations", "hifigan", "waveglow", "transformer", "tacotron2_decoder")
 
@@ -18,7 +18,7 @@ def run(request, monkeypatch, capsys):
     def run(*words: str):
         monkeypatch.setattr("sys.argv", ["benchmark.py", request.param, *words])
         with pytest.raises(SystemExit) as stopped:
-            run_command("trt_plugins.benchmark")
+            run_command("melforge.trt_plugins.benchmark")
         return stopped.value.code, *capsys.readouterr()
 
     return run

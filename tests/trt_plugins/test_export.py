@@ -10,13 +10,13 @@ import torch
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from common.audio.contract import MelContract
-from common.export.to_onnx import example_inputs, export_stage, source_stages
-from common.weights.voices import ModelSource
-from fastspeech.config import FastSpeechConfig
-from fastspeech.model import FastSpeech
-from fastspeech.operations import DECOMPOSED
-from trt_plugins.export_onnx import DOMAIN, export
+from melforge.common.audio.contract import MelContract
+from melforge.common.export.to_onnx import example_inputs, export_stage, source_stages
+from melforge.common.weights.voices import ModelSource
+from melforge.fastspeech.config import FastSpeechConfig
+from melforge.fastspeech.model import FastSpeech
+from melforge.fastspeech.operations import DECOMPOSED
+from melforge.trt_plugins.export_onnx import DOMAIN, export
 
 pytestmark = pytest.mark.slow
 TINY = FastSpeechConfig(

@@ -14,15 +14,15 @@ import pytest
 import torch
 from torch import nn
 
-import trt_plugins.kernel as kernel
-from common.engines.cuda_graphs import capture
-from common.engines.tensorrt.api import load_tensorrt
-from fastspeech.config import FastSpeechConfig
-from fastspeech.model import FastSpeech
-from fastspeech.operations import DECOMPOSED, Operations
-from trt_plugins.add_pos_enc import launch as add_pos_enc_launch
-from trt_plugins.operations import KERNELS
-from trt_plugins.repeat import launch as repeat_launch
+from melforge.common.engines.cuda_graphs import capture
+from melforge.common.engines.tensorrt.api import load_tensorrt
+from melforge.fastspeech.config import FastSpeechConfig
+from melforge.fastspeech.model import FastSpeech
+from melforge.fastspeech.operations import DECOMPOSED, Operations
+from melforge.trt_plugins import kernel
+from melforge.trt_plugins.add_pos_enc import launch as add_pos_enc_launch
+from melforge.trt_plugins.operations import KERNELS
+from melforge.trt_plugins.repeat import launch as repeat_launch
 
 pytestmark = pytest.mark.gpu
 FLOATS = (torch.float32, torch.float16)
@@ -263,7 +263,7 @@ def test_a_network_of_kernels_makes_the_same_mel(dtype, tolerance):
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.int32], ids=str)
 def test_enqueue_of_the_plugins_that_the_registry_makes(dtype):
     trt = load_tensorrt().api
-    from trt_plugins.registry import register
+    from melforge.trt_plugins.registry import register
 
     register()
     types = {torch.float32: "FLOAT", torch.float16: "HALF", torch.int32: "INT32", torch.int64: "INT64"}

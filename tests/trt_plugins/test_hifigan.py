@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from hifigan.config import HifiganConfig
-from hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE, HifiganGenerator
-from trt_plugins.hifigan.engine import TILES, tile_for
-from trt_plugins.hifigan.fold import CHUNK, ENDS, Folded, Product, fold, layout_of
+from melforge.hifigan.config import HifiganConfig
+from melforge.hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE, HifiganGenerator
+from melforge.trt_plugins.hifigan.engine import TILES, tile_for
+from melforge.trt_plugins.hifigan.fold import CHUNK, ENDS, Folded, Product, fold, layout_of
 
 # Of hparams/hifigan/compact.yaml.
 COMPACT = {

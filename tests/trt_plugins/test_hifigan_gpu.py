@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from common.audio.contract import MelContract
-from common.bench.random_weights import random_source
-from common.engines.backends import make_engine
-from common.weights.voices import ModelSource, load_voice
-from hifigan.infer import join_source
+from melforge.common.audio.contract import MelContract
+from melforge.common.bench.random_weights import random_source
+from melforge.common.engines.backends import make_engine
+from melforge.common.weights.voices import ModelSource, load_voice
+from melforge.hifigan.infer import join_source
+from melforge.trt_plugins import noise
 from tests.trt_plugins.test_hifigan import COMPACT
 from tests.trt_plugins.vocoder_kernels import (
     VOICE_TOLERANCE,
@@ -24,7 +25,6 @@ from tests.trt_plugins.vocoder_kernels import (
     kernels_of,
     stage_of,
 )
-from trt_plugins import noise
 
 V2 = {"upsample_initial_channel": 128}
 V3 = {

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from melforge.trt_plugins.hifigan.source_filter import KernelSourceFilter
+from melforge.trt_plugins.pitch import KernelPitch
 from tests.conftest import tiny_source_filter
 from tests.trt_plugins.vocoder_kernels import interpreted_error
-from trt_plugins.hifigan.source_filter import KernelSourceFilter
-from trt_plugins.pitch import KernelPitch
 
 
 def test_weights_too_large_for_half_precision_are_refused():

@@ -7,25 +7,25 @@ import numpy as np
 import pytest
 import torch
 
-from common.bench.recognition import Measurement, measure
-from common.recognition.loading import make_recogniser
-from common.stages import plan_of
-from common.stages.choose import kernel_stages
-from common.weights.published import read_checkpoint
-from jasper.config import JasperConfig
-from jasper.features_network import JasperFeatures
-from jasper.model import Jasper
-from jasper.training_forward import TrainingForward, training_encoder
+from melforge.common.bench.recognition import Measurement, measure
+from melforge.common.recognition.loading import make_recogniser
+from melforge.common.stages import plan_of
+from melforge.common.stages.choose import kernel_stages
+from melforge.common.weights.published import read_checkpoint
+from melforge.jasper.config import JasperConfig
+from melforge.jasper.features_network import JasperFeatures
+from melforge.jasper.model import Jasper
+from melforge.jasper.training_forward import TrainingForward, training_encoder
+from melforge.trt_plugins import noise
+from melforge.trt_plugins.jasper import convolution
+from melforge.trt_plugins.jasper.convolution import Chooser
+from melforge.trt_plugins.jasper.encoder import FoldedJasper
+from melforge.trt_plugins.jasper.features import KernelFeatures
+from melforge.trt_plugins.jasper.tiling import Tiling, tilings
 from tests.jasper.test_model import GOLDEN
 from tests.networks import load_network
 from tests.trt_plugins.training_kernels import depthwise_differences, differences, reading_difference
 from tests.trt_plugins.vocoder_kernels import interpreted_error
-from trt_plugins import noise
-from trt_plugins.jasper import convolution
-from trt_plugins.jasper.convolution import Chooser
-from trt_plugins.jasper.encoder import FoldedJasper
-from trt_plugins.jasper.features import KernelFeatures
-from trt_plugins.jasper.tiling import Tiling, tilings
 
 SEPARABLE = JasperConfig(
     filters=(32, 32, 48, 48, 40),

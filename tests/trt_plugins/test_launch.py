@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-import trt_plugins.kernel as kernel
-from common.engines.cuda_graphs import bindings
-from fastspeech.operations import DECOMPOSED
-from trt_plugins.add_pos_enc import launch as add_pos_enc
-from trt_plugins.operations import KERNELS
-from trt_plugins.repeat import launch as repeat
-from trt_plugins.tacotron2_decoder import launch as tacotron2_decoder
+from melforge.common.engines.cuda_graphs import bindings
+from melforge.fastspeech.operations import DECOMPOSED
+from melforge.trt_plugins import kernel
+from melforge.trt_plugins.add_pos_enc import launch as add_pos_enc
+from melforge.trt_plugins.operations import KERNELS
+from melforge.trt_plugins.repeat import launch as repeat
+from melforge.trt_plugins.tacotron2_decoder import launch as tacotron2_decoder
 
 FOLDER = Path(kernel.__file__).parent
 SOURCES = [repeat.SOURCE, add_pos_enc.SOURCE, tacotron2_decoder.SOURCE]

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from common.noise import draw
-from common.stages import stages_of
-from common.weights.voices import load_voice
-from tacotron2.decode import SeededNoise
+from melforge.common.noise import draw
+from melforge.common.stages import stages_of
+from melforge.common.weights.voices import load_voice
+from melforge.tacotron2.decode import SeededNoise
+from melforge.trt_plugins import noise
+from melforge.waveglow.noise import draw_noise
 from tests.trt_plugins.drawn import RANGES, differing
 from tests.trt_plugins.vocoder_kernels import interpreted_error, kernels_of
-from trt_plugins import noise
-from waveglow.noise import draw_noise
 
 
 @pytest.mark.triton
@@ -40,7 +40,7 @@ def test_waveglows_noise_is_the_same_on_a_gpu():
 @pytest.mark.triton
 @pytest.mark.parametrize("has_triton", [True, False])
 def test_tacotron2s_noise_is_the_same_on_a_gpu(has_triton, monkeypatch):
-    from trt_plugins.tacotron2_decoder.engine import DecoderLoop
+    from melforge.trt_plugins.tacotron2_decoder.engine import DecoderLoop
 
     source = load_voice().source("tacotron2")
     stage = next(s for s in stages_of("tacotron2", source.config) if s.name == "decoder_loop")

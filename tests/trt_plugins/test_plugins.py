@@ -5,7 +5,7 @@ import importlib
 import numpy as np
 import pytest
 
-from common.engines.tensorrt.api import load_tensorrt
+from melforge.common.engines.tensorrt.api import load_tensorrt
 
 pytestmark = pytest.mark.trt  # what imports TensorRT is imported in a test
 SHAPES = {  # of the inputs, then of the output
@@ -25,14 +25,14 @@ def kind(request):
 
 
 def plugin_class(name: str) -> type:
-    from trt_plugins.registry import PLUGINS
+    from melforge.trt_plugins.registry import PLUGINS
 
     return next(each for each in PLUGINS if each.name == name)
 
 
 def describe(dtypes, shapes, layout: str = "LINEAR") -> list:
     """Descriptions of tensors; types as NumPy names them."""
-    from trt_plugins.plugin import TYPE_NAMES, trt
+    from melforge.trt_plugins.plugin import TYPE_NAMES, trt
 
     types = {name: each for each, name in TYPE_NAMES.items()}
     described = []
@@ -46,7 +46,7 @@ def describe(dtypes, shapes, layout: str = "LINEAR") -> list:
 
 
 def create(kind, phase: str = "BUILD", fields=()):
-    from trt_plugins.registry import register, trt
+    from melforge.trt_plugins.registry import register, trt
 
     register()
     creator = trt.get_plugin_registry().get_creator(kind.name, "1", "melforge")
@@ -114,11 +114,11 @@ def test_types_that_fit_each_other_are_supported(name, dtypes, wrong):
 
 
 def test_enqueue_launches_on_the_given_addresses_and_stream(kind, monkeypatch):
-    from trt_plugins import plugin
+    from melforge.trt_plugins import plugin
 
     calls = []
     package = {"Repeat": "repeat", "AddPosEnc": "add_pos_enc"}[kind.name]
-    module = importlib.import_module(f"trt_plugins.{package}.launch")
+    module = importlib.import_module(f"melforge.trt_plugins.{package}.launch")
     monkeypatch.setattr(plugin, "current_device", lambda: 3)
     monkeypatch.setattr(module, "launch", lambda *given: lambda stream: calls.append((*given, stream)))
     dtypes = ("float16", "int64", "int64" if kind.name == "Repeat" else "float16", "float16")
@@ -136,8 +136,8 @@ DECODER_SHAPES = [  # of the weights of a small decoder, an utterance's inputs, 
 
 
 def test_the_decoder_knows_its_sizes_by_what_it_is_given():
-    from trt_plugins.tacotron2_decoder import plugin as decoder
-    from trt_plugins.tacotron2_decoder.launch import Sizes, exchange_bytes
+    from melforge.trt_plugins.tacotron2_decoder import plugin as decoder
+    from melforge.trt_plugins.tacotron2_decoder.launch import Sizes, exchange_bytes
 
     sizes = Sizes(24, 72, 88, 40, 20, 7, 21)
     assert decoder.sizes_of(DECODER_SHAPES) == sizes
@@ -149,7 +149,7 @@ def test_the_decoder_knows_its_sizes_by_what_it_is_given():
 
 
 def test_the_decoder_takes_and_makes_fixed_types():
-    from trt_plugins.tacotron2_decoder import plugin as decoder
+    from melforge.trt_plugins.tacotron2_decoder import plugin as decoder
 
     made = create(decoder.Tacotron2DecoderPlugin)
     names = (*decoder.TAKES.values(), *decoder.OUTPUTS.values())
@@ -162,7 +162,7 @@ def test_the_decoder_takes_and_makes_fixed_types():
 
 
 def test_the_decoders_outputs_have_the_step_limits_size(trt, monkeypatch):
-    from trt_plugins.tacotron2_decoder import plugin as decoder
+    from melforge.trt_plugins.tacotron2_decoder import plugin as decoder
 
     class Numbers:  # in place of TensorRT's expressions, which cannot be made in Python
         def constant(self, value):
@@ -177,8 +177,8 @@ def test_the_decoders_outputs_have_the_step_limits_size(trt, monkeypatch):
 
 
 def test_the_decoders_enqueue_clears_what_must_be_zeros_and_launches(monkeypatch):
-    from trt_plugins.tacotron2_decoder import plugin as decoder
-    from trt_plugins.tacotron2_decoder.launch import Sizes, exchange_bytes
+    from melforge.trt_plugins.tacotron2_decoder import plugin as decoder
+    from melforge.trt_plugins.tacotron2_decoder.launch import Sizes, exchange_bytes
 
     calls = []
     monkeypatch.setattr(decoder, "current_device", lambda: 3)

@@ -9,16 +9,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import trt_plugins.kernel as kernel
-from common.audio.contract import MelContract
-from common.cli import run
-from common.weights.voices import ModelSource, load_voice
-from tacotron2.config import Tacotron2Config
-from tacotron2.model import Tacotron2
-from tacotron2.stages import stages
-from trt_plugins.kernel import Limits
-from trt_plugins.tacotron2_decoder.launch import SOURCE, Sizes, check_sizes, plan, sizes_of
-from trt_plugins.tacotron2_decoder.weights import arrange, by_block, fold, fragments, products
+from melforge.common.audio.contract import MelContract
+from melforge.common.cli import run
+from melforge.common.weights.voices import ModelSource, load_voice
+from melforge.tacotron2.config import Tacotron2Config
+from melforge.tacotron2.model import Tacotron2
+from melforge.tacotron2.stages import stages
+from melforge.trt_plugins import kernel
+from melforge.trt_plugins.kernel import Limits
+from melforge.trt_plugins.tacotron2_decoder.launch import SOURCE, Sizes, check_sizes, plan, sizes_of
+from melforge.trt_plugins.tacotron2_decoder.weights import arrange, by_block, fold, fragments, products
 
 H200 = Limits((9, 0), 132, 232448, True)
 # Nothing in it is a multiple of what the kernel deals in but of what it asks for.
@@ -239,7 +239,7 @@ def loop_stage(config: Tacotron2Config):
 
 def both(network: Tacotron2, given: dict, **changes) -> tuple[dict, dict]:
     """What the kernel makes, and PyTorch in float32."""
-    from trt_plugins.tacotron2_decoder.engine import DecoderLoop
+    from melforge.trt_plugins.tacotron2_decoder.engine import DecoderLoop
 
     given = {name: x.cuda() for name, x in (given | changes).items()}
     engine = DecoderLoop(loop_stage(network.config), source_of(network), "cuda")
@@ -321,7 +321,7 @@ def test_the_limit_may_be_one_step_and_the_gate_may_fire_at_once():
 
 @pytest.mark.gpu
 def test_launches_follow_each_other_and_repeat_themselves():
-    from trt_plugins.tacotron2_decoder.engine import DecoderLoop
+    from melforge.trt_plugins.tacotron2_decoder.engine import DecoderLoop
 
     network = seeded_network(Tacotron2Config())
     engine = DecoderLoop(loop_stage(network.config), source_of(network), "cuda")
@@ -335,10 +335,10 @@ def test_launches_follow_each_other_and_repeat_themselves():
 
 @pytest.mark.gpu
 def test_the_shipped_voice():
-    from trt_plugins.tacotron2_decoder.engine import DecoderLoop
+    from melforge.trt_plugins.tacotron2_decoder.engine import DecoderLoop
 
     source = load_voice("hazel").source("tacotron2")
-    from common.engines.torch_engine import build_network
+    from melforge.common.engines.torch_engine import build_network
 
     stage = loop_stage(source.config)
     network = build_network(stage, source).cuda()
@@ -361,7 +361,7 @@ def test_the_shipped_voice():
 
 @pytest.mark.gpu
 def test_a_cpu_is_refused_and_a_batch_of_nine_is_two():
-    from trt_plugins.tacotron2_decoder.engine import DecoderLoop, items_of
+    from melforge.trt_plugins.tacotron2_decoder.engine import DecoderLoop, items_of
 
     network = seeded_network(RAGGED)
     stage = loop_stage(RAGGED)
@@ -379,7 +379,7 @@ def test_a_cpu_is_refused_and_a_batch_of_nine_is_two():
 
 
 def test_a_stall_is_a_sentence_on_the_command_line(capsys, monkeypatch):
-    from trt_plugins.tacotron2_decoder.engine import steps_made
+    from melforge.trt_plugins.tacotron2_decoder.engine import steps_made
 
     assert steps_made(torch.tensor([7, 0], dtype=torch.int32)) == 7
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which a command replaces

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tacotron2.model import Tacotron2
+from melforge.tacotron2.model import Tacotron2
+from melforge.trt_plugins.tacotron2_decoder.launch import SOURCE, exchange_bytes, plan, sizes_of
+from melforge.trt_plugins.tacotron2_decoder.weights import arrange, fold, products
 from tests.trt_plugins.test_tacotron2_decoder import H200, RAGGED, assert_close, inputs, seeded_network
-from trt_plugins.tacotron2_decoder.launch import SOURCE, exchange_bytes, plan, sizes_of
-from trt_plugins.tacotron2_decoder.weights import arrange, fold, products
 
 HOST = Path(__file__).with_name("host_cuda")
 BLOCKS = 16

@@ -5,11 +5,11 @@ import warnings
 import pytest
 import torch
 
-from common.engines.torch_engine import build_network
-from common.stages import stages_of
-from common.weights.voices import load_voice
+from melforge.common.engines.torch_engine import build_network
+from melforge.common.stages import stages_of
+from melforge.common.weights.voices import load_voice
+from melforge.trt_plugins.tacotron2_encoder import Encoder, flatten_directions
 from tests.conftest import tiny_tacotron2
-from trt_plugins.tacotron2_encoder import Encoder, flatten_directions
 
 
 def test_weights_in_one_chunk_for_each_direction_are_the_same():

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from common.arrays import pad_to, random_lengths
-from common.bench.random_weights import random_source
-from common.engines.torch_engine import TorchEngine
-from common.export.examples import examples_of
-from common.registry import load_attribute
-from common.stages import Stage, plan_of, stages_of
-from common.weights.voices import ModelSource, load_voice
+from melforge.common.arrays import pad_to, random_lengths
+from melforge.common.bench.random_weights import random_source
+from melforge.common.engines.torch_engine import TorchEngine
+from melforge.common.export.examples import examples_of
+from melforge.common.registry import load_attribute
+from melforge.common.stages import Stage, plan_of, stages_of
+from melforge.common.weights.voices import ModelSource, load_voice
 from tests.trt_plugins.vocoder_kernels import interpreted_error
 
 TOLERANCE = 5e-3  # of the largest value

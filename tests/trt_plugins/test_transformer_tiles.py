@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from trt_plugins.transformer.engine import MOST_SPLITS, split_tile_for, tile_for
+from melforge.trt_plugins.transformer.engine import MOST_SPLITS, split_tile_for, tile_for
 
 CONTRACT = SimpleNamespace(taps=3, chunks=24, columns=384)  # the published FastPitch's second convolution
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from trt_plugins.waveglow import fold as folding
-from trt_plugins.waveglow.fold import CHUNK, NARROW, Folded, fold, layout_of, phase_weights
-from waveglow.config import WaveglowConfig
-from waveglow.model import Waveglow
+from melforge.trt_plugins.waveglow import fold as folding
+from melforge.trt_plugins.waveglow.fold import CHUNK, NARROW, Folded, fold, layout_of, phase_weights
+from melforge.waveglow.config import WaveglowConfig
+from melforge.waveglow.model import Waveglow
 
 SMALL = WaveglowConfig(
     n_mel_channels=20,

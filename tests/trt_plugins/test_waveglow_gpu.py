@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from common.audio.contract import MelContract
-from common.bench.random_weights import random_source
-from common.weights.voices import ModelSource, load_voice
+from melforge.common.audio.contract import MelContract
+from melforge.common.bench.random_weights import random_source
+from melforge.common.weights.voices import ModelSource, load_voice
+from melforge.trt_plugins import graphs
 from tests.trt_plugins.vocoder_kernels import (
     OnGpu,
     Refused,
@@ -16,7 +17,6 @@ from tests.trt_plugins.vocoder_kernels import (
     interpreted_error,
     kernels_of,
 )
-from trt_plugins import graphs
 
 OTHER = {
     "n_mel_channels": 20,

@@ -3,10 +3,10 @@
 import torch
 from torch import nn
 
-from jasper import training_forward
-from jasper.augment import read_at_speeds
-from trt_plugins.jasper import training
-from trt_plugins.jasper.training import kernel_norms
+from melforge.jasper import training_forward
+from melforge.jasper.augment import read_at_speeds
+from melforge.trt_plugins.jasper import training
+from melforge.trt_plugins.jasper.training import kernel_norms
 
 
 def differences(

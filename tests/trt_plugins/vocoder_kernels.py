@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from common.engines.torch_engine import TorchEngine
-from common.export.examples import examples_of
-from common.registry import load_attribute
-from common.stages import Stage, plan_of, stages_of
-from common.weights.voices import ModelSource
-from trt_plugins import graphs
-from trt_plugins.graphs import ShapedGenerator
+from melforge.common.engines.torch_engine import TorchEngine
+from melforge.common.export.examples import examples_of
+from melforge.common.registry import load_attribute
+from melforge.common.stages import Stage, plan_of, stages_of
+from melforge.common.weights.voices import ModelSource
+from melforge.trt_plugins import graphs
+from melforge.trt_plugins.graphs import ShapedGenerator
 
 # Of the largest value. What torch in half precision gives is within it too.
 TOLERANCE = 5e-3

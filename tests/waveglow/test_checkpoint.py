@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from melforge.waveglow.checkpoint import load_checkpoint
+from melforge.waveglow.config import WaveglowConfig
+from melforge.waveglow.model import Waveglow
 from tests.networks import load_network
-from waveglow.checkpoint import load_checkpoint
-from waveglow.config import WaveglowConfig
-from waveglow.model import Waveglow
 
 PATH = Path(__file__).parents[1] / "golden" / "waveglow" / "checkpoint.pt"
 CONFIG = WaveglowConfig(

@@ -11,25 +11,25 @@ import soundfile
 import torch
 from torch import nn
 
-from common.audio.denoiser import OVERLAP
-from common.engines import WrappedEngine
-from common.engines.backends import make_engine
-from common.export import to_onnx
-from common.export.to_onnx import export_source, source_stages
-from common.runner import TextToSpeech
-from common.speech import Controls
-from common.synthesis.chunks import ChunkSizes
-from common.synthesis.loading import make_driver
-from common.training.voice import write_voice
-from common.weights.published import read_checkpoint
-from common.weights.voices import load_voice
+from melforge.common.audio.denoiser import OVERLAP
+from melforge.common.engines import WrappedEngine
+from melforge.common.engines.backends import make_engine
+from melforge.common.export import to_onnx
+from melforge.common.export.to_onnx import export_source, source_stages
+from melforge.common.runner import TextToSpeech
+from melforge.common.speech import Controls
+from melforge.common.synthesis.chunks import ChunkSizes
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.training.voice import write_voice
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import load_voice
+from melforge.waveglow.config import WaveglowConfig, WaveglowSettings, receptive_field
+from melforge.waveglow.infer import SIGMA, WaveglowVocoder
+from melforge.waveglow.model import Waveglow
+from melforge.waveglow.noise import draw_noise, scale_noise
+from melforge.waveglow.stages import stages
 from tests import conftest
 from tests.conftest import save_trained
-from waveglow.config import WaveglowConfig, WaveglowSettings, receptive_field
-from waveglow.infer import SIGMA, WaveglowVocoder
-from waveglow.model import Waveglow
-from waveglow.noise import draw_noise, scale_noise
-from waveglow.stages import stages
 
 pytestmark = pytest.mark.slow  # graphs of published networks are exported
 ROOT = Path(__file__).parents[2]

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from common.audio.contract import MelContract
-from common.config.hparams import load_hparams
+from melforge.common.audio.contract import MelContract
+from melforge.common.config.hparams import load_hparams
+from melforge.waveglow.config import WaveglowConfig
+from melforge.waveglow.model import Waveglow
+from melforge.waveglow.noise import noise_shape, scale_noise
 from tests.networks import load_network
-from waveglow.config import WaveglowConfig
-from waveglow.model import Waveglow
-from waveglow.noise import noise_shape, scale_noise
 
 HPARAMS = Path(__file__).parents[2] / "hparams" / "waveglow"
 GOLDEN = Path(__file__).parents[1] / "golden" / "waveglow"

@@ -7,21 +7,21 @@ import numpy as np
 import pytest
 import torch
 
-from common.errors import InputError
-from common.export.to_onnx import source_stages, with_graphs
-from common.speech import Controls
-from common.synthesis.chunks import ChunkSizes
-from common.synthesis.loading import make_driver
-from common.training.corpus import batches
-from common.training.corpus.sources import SOURCES
-from common.weights.published import read_checkpoint
-from common.weights.voices import ModelSource
+from melforge.common.errors import InputError
+from melforge.common.export.to_onnx import source_stages, with_graphs
+from melforge.common.speech import Controls
+from melforge.common.synthesis.chunks import ChunkSizes
+from melforge.common.synthesis.loading import make_driver
+from melforge.common.training.corpus import batches
+from melforge.common.training.corpus.sources import SOURCES
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import ModelSource
+from melforge.waveglow.config import WaveglowConfig
+from melforge.waveglow.noise import DECAY, harmonics, held
+from melforge.waveglow.source import SourcedWaveglow
+from melforge.waveglow.train import main
 from tests.conftest import save_trained, tiny_waveglow
 from tests.sourced_corpus import write_sourced_corpus
-from waveglow.config import WaveglowConfig
-from waveglow.noise import DECAY, harmonics, held
-from waveglow.source import SourcedWaveglow
-from waveglow.train import main
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = replace(tiny_waveglow()[1], source=True, pitch_channels=16, pitch_bins=32)

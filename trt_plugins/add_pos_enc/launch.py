@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_plugins.kernel import ROWS, Four, Launch, widest_word
+from melforge.trt_plugins.kernel import ROWS, Four, Launch, widest_word
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +34,7 @@ def launch(device: int, dtype: str, sizes: Four, addresses: Four, keep: tuple = 
 
 def bind(x: Tensor, lengths: Tensor, table: Tensor, out: Tensor) -> Launch:
     """x (B, T, C), lengths (B,) int64, table (above T, C) -> the launch that fills out (B, T, C)."""
-    from trt_plugins.tensors import dtype_name, require
+    from melforge.trt_plugins.tensors import dtype_name, require
 
     require("x", x, (None, None, None), TYPES, x.device)
     batch, frames, channels = x.shape

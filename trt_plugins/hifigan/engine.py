@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from common.arrays import Array
-from common.engines import Engine
-from common.engines.padded import CapturedNetwork
-from common.noise import Distribution
-from common.stages import Stage
-from hifigan.config import HifiganConfig
-from hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
-from hifigan.source_filter import SourceFilterGenerator
-from trt_plugins import noise
-from trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, Zeros, processors_of
-from trt_plugins.hifigan.fold import CHUNK, Folded, KernelLayout, Level, Product, fold, layout_of
-from trt_plugins.hifigan.source_filter import KernelSourceFilter, join_source
-from trt_plugins.pitch import why_not
+from melforge.common.arrays import Array
+from melforge.common.engines import Engine
+from melforge.common.engines.padded import CapturedNetwork
+from melforge.common.noise import Distribution
+from melforge.common.stages import Stage
+from melforge.hifigan.config import HifiganConfig
+from melforge.hifigan.model import LAST_LEAKY_SLOPE, LEAKY_SLOPE
+from melforge.hifigan.source_filter import SourceFilterGenerator
+from melforge.trt_plugins import noise
+from melforge.trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, Zeros, processors_of
+from melforge.trt_plugins.hifigan.fold import CHUNK, Folded, KernelLayout, Level, Product, fold, layout_of
+from melforge.trt_plugins.hifigan.source_filter import KernelSourceFilter, join_source
+from melforge.trt_plugins.pitch import why_not
 
 if TYPE_CHECKING:
-    from common.weights.voices import ModelSource
+    from melforge.common.weights.voices import ModelSource
 
 WINDOW_ROWS, LAST_ROWS = 16, 128
 
@@ -147,7 +147,7 @@ class Shape(GraphedShape):
         return buffers
 
     def describe(self) -> None:
-        from trt_plugins.hifigan import kernels
+        from melforge.trt_plugins.hifigan import kernels
 
         config, folded, layout = self.config, self.folded, self.layout
         levels, margin = layout.levels, layout.margin
@@ -207,7 +207,7 @@ class Shape(GraphedShape):
         """`level` is the source's. An upsampling's output starts `late` steps before its input."""
         from triton.tools.tensor_descriptor import TensorDescriptor
 
-        from trt_plugins.hifigan import kernels
+        from melforge.trt_plugins.hifigan import kernels
 
         chunk = chunk or level.chunk
         unit = product.group * product.spread

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from common.errors import InputError
-from hifigan.config import HifiganConfig
-from hifigan.model import HifiganGenerator
+from melforge.common.errors import InputError
+from melforge.hifigan.config import HifiganConfig
+from melforge.hifigan.model import HifiganGenerator
 
 CHUNK = 64  # channels that the kernels multiply at a time; fewer if the level has fewer
 NARROW = 16  # the fewest columns that tensor cores multiply

@@ -8,9 +8,9 @@ needs them; the residual is recovered by inverting leaky ReLU.
 import triton
 import triton.language as tl
 
-from hifigan.model import LEAKY_SLOPE
-from trt_plugins.hifigan.fold import CHUNK as _CHUNK
-from trt_plugins.hifigan.fold import ENDS as _ENDS
+from melforge.hifigan.model import LEAKY_SLOPE
+from melforge.trt_plugins.hifigan.fold import CHUNK as _CHUNK
+from melforge.trt_plugins.hifigan.fold import ENDS as _ENDS
 
 CHUNK = tl.constexpr(_CHUNK)
 ENDS = tl.constexpr(_ENDS)

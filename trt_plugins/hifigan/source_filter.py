@@ -11,9 +11,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from common.errors import InputError
-from hifigan.source_filter import MAPS, SourceFilterGenerator
-from trt_plugins.graphs import TritonLaunch
+from melforge.common.errors import InputError
+from melforge.hifigan.source_filter import MAPS, SourceFilterGenerator
+from melforge.trt_plugins.graphs import TritonLaunch
 
 JOIN_FRAMES = 128  # of a program
 INPUT_FRAMES = 16
@@ -31,8 +31,8 @@ HOPS, HOP_SAMPLES = 32, 32
 
 
 def join_source(pitch: Tensor, noise: Tensor, hop: int) -> Tensor:
-    """As `hifigan.infer.join_source`, in one launch on the current stream."""
-    from trt_plugins.hifigan import source_kernels
+    """As `melforge.hifigan.infer.join_source`, in one launch on the current stream."""
+    from melforge.trt_plugins.hifigan import source_kernels
 
     batch, frames = pitch.shape
     channels = noise.shape[1] // frames
@@ -46,7 +46,7 @@ def join_source(pitch: Tensor, noise: Tensor, hop: int) -> Tensor:
 
 def time_major(mel: Tensor, lengths: Tensor, source: Tensor | None = None) -> Tensor:
     """mel (B, n_mels, T), as the first convolution takes it, and the noise of a source -> (B, T, C)."""
-    from trt_plugins.hifigan import source_kernels
+    from melforge.trt_plugins.hifigan import source_kernels
 
     batch, mels, frames = mel.shape
     noise = 0 if source is None else source.shape[1] - 2
@@ -62,7 +62,7 @@ def time_major(mel: Tensor, lengths: Tensor, source: Tensor | None = None) -> Te
 
 def product(table: Tensor, data: Tensor) -> Tensor:
     """As torch.matmul of a table (count, M, K) and data (B, count, K, N), in one order for any B and N."""
-    from trt_plugins.hifigan import source_kernels
+    from melforge.trt_plugins.hifigan import source_kernels
 
     (batch, count, depth, columns), rows = data.shape, table.shape[1]
     out = data.new_empty(batch, count, rows, columns)
@@ -102,7 +102,7 @@ class Convolution(nn.Module):
         self, x: Tensor, lengths: Tensor, leaks: bool = True, residual: bool = False, turned: bool = False
     ) -> Tensor:
         """x (B, T, C in) -> (B, T, C out), or `turned` (B, C out, T); zeros behind the items' `lengths`."""
-        from trt_plugins.hifigan import source_kernels
+        from melforge.trt_plugins.hifigan import source_kernels
 
         batch, frames, depth = x.shape
         taps, _, width = self.weight.shape
@@ -179,7 +179,7 @@ class KernelSourceFilter(nn.Module):
 
     def pulses(self, source: Tensor, lengths: Tensor) -> Tensor:
         """Windows (B, Q, P, T) of the source's pulses."""
-        from trt_plugins.hifigan import source_kernels
+        from melforge.trt_plugins.hifigan import source_kernels
 
         batch, channels, frames = source.shape
         out = source.new_empty(batch, self.columns, self.rows, frames)
@@ -194,7 +194,7 @@ class KernelSourceFilter(nn.Module):
 
     def filtered(self, maps: Tensor, spectra: Tensor, lengths: Tensor) -> Tensor:
         """The pulses' spectra in the filter, and the free ones, for the transform back."""
-        from trt_plugins.hifigan import source_kernels
+        from melforge.trt_plugins.hifigan import source_kernels
 
         batch, columns, frames = maps.shape
         kept, out = len(self.bins), torch.empty_like(spectra)
@@ -208,7 +208,7 @@ class KernelSourceFilter(nn.Module):
 
     def overlapped(self, windows: Tensor, lengths: Tensor) -> Tensor:
         """Windows (B, Q, P, T), windowed again, added up (B, T * hop)."""
-        from trt_plugins.hifigan import source_kernels
+        from melforge.trt_plugins.hifigan import source_kernels
 
         batch, _, _, frames = windows.shape
         out = windows.new_empty(batch, frames * self.hop)

@@ -8,10 +8,10 @@ padded length: tiles are fixed, and each sum is added in one order.
 import triton
 import triton.language as tl
 
-from common.audio.pitch_network import SCALE, SILENCE
-from hifigan.model import LEAKY_SLOPE
-from hifigan.source_filter import HIGHEST as _HIGHEST
-from hifigan.source_filter import LARGEST_LOG_MAGNITUDE, LOWEST, STEEP
+from melforge.common.audio.pitch_network import SCALE, SILENCE
+from melforge.hifigan.model import LEAKY_SLOPE
+from melforge.hifigan.source_filter import HIGHEST as _HIGHEST
+from melforge.hifigan.source_filter import LARGEST_LOG_MAGNITUDE, LOWEST, STEEP
 
 LEAKY = tl.constexpr(LEAKY_SLOPE)
 HIGHEST = tl.constexpr(_HIGHEST)
@@ -199,7 +199,7 @@ def pulse_kernel(
     """Phase and pitch at the frames' centres, `stride` apart -> windows of pulses (B, COLUMNS, ROWS, frames).
 
     Sample COLUMNS * p + q of a window is in row p of q; it is BEFORE samples before its frame's first. The
-    pulses are those of `hifigan.source_filter.pulses`, in its order; zeros outside an item.
+    pulses are those of `melforge.hifigan.source_filter.pulses`, in its order; zeros outside an item.
     """
     window = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
     inner = tl.program_id(1) * SAMPLES + tl.arange(0, SAMPLES)[:, None]

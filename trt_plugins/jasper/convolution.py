@@ -16,10 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.arrays import length_mask
-from common.engines.cuda_graphs import capture
-from trt_plugins.graphs import TritonLaunch, compile_missing, processors_of
-from trt_plugins.jasper.tiling import CHUNK, Tiling, tilings
+from melforge.common.arrays import length_mask
+from melforge.common.engines.cuda_graphs import capture
+from melforge.trt_plugins.graphs import TritonLaunch, compile_missing, processors_of
+from melforge.trt_plugins.jasper.tiling import CHUNK, Tiling, tilings
 
 # A convolution of at most so many rows (B * T) is a product with its windows, copied side by side: cuBLAS
 # divides a product's depth among processors that a convolution of few rows leaves idle.
@@ -153,7 +153,7 @@ class Convolution:
         """What computes it: a kernel, and one that adds partial sums where the depth is split."""
         from triton.tools.tensor_descriptor import TensorDescriptor
 
-        from trt_plugins.jasper import kernels
+        from melforge.trt_plugins.jasper import kernels
 
         conv: Any = self.weights.conv
         x, rows, taps, padding = self.x, conv.rows, conv.taps, conv.padding

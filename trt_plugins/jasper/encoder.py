@@ -15,13 +15,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.engines.padded import CapturedNetwork
-from common.errors import InputError
-from jasper.config import Block, JasperConfig
-from jasper.model import BATCH_NORM_EPS, Jasper, Mask
-from trt_plugins.graphs import check_machine
-from trt_plugins.jasper.convolution import Activation, Chooser, Convolution, FoldedConv, Weights
-from trt_plugins.jasper.tiling import Tiling
+from melforge.common.engines.padded import CapturedNetwork
+from melforge.common.errors import InputError
+from melforge.jasper.config import Block, JasperConfig
+from melforge.jasper.model import BATCH_NORM_EPS, Jasper, Mask
+from melforge.trt_plugins.graphs import check_machine
+from melforge.trt_plugins.jasper.convolution import Activation, Chooser, Convolution, FoldedConv, Weights
+from melforge.trt_plugins.jasper.tiling import Tiling
 
 
 def folded(conv: Any, norm: Any) -> tuple[Tensor, Tensor]:

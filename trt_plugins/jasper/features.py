@@ -1,4 +1,4 @@
-"""The stage `masked_features` of Jasper and QuartzNet on three kernels of our own (see `jasper.features`)."""
+"""Jasper's and QuartzNet's stage `masked_features` on three kernels; see `melforge.jasper.features`."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from common.audio.mel import mel_basis
-from common.engines.padded import CapturedNetwork
-from common.errors import InputError
-from jasper.config import DEVIATION_FLOOR, LOG_FLOOR
-from jasper.features import symmetric_window
-from jasper.features_network import JasperFeatures
-from trt_plugins.graphs import TritonLaunch, check_machine, compile_missing
+from melforge.common.audio.mel import mel_basis
+from melforge.common.engines.padded import CapturedNetwork
+from melforge.common.errors import InputError
+from melforge.jasper.config import DEVIATION_FLOOR, LOG_FLOOR
+from melforge.jasper.features import symmetric_window
+from melforge.jasper.features_network import JasperFeatures
+from melforge.trt_plugins.graphs import TritonLaunch, check_machine, compile_missing
 
 BIN_STEP = 16  # bins are filled up to a multiple of this
 POWER_FRAMES, POWER_BINS, POWER_POINTS = 32, 64, 32  # of a program
@@ -44,7 +44,7 @@ class KernelFeatures(nn.Module):
 
     def extract_each(self, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """audio (B, T * hop), zeros behind the `lengths` (B,) -> features (B, n_mels, T), frames (B,)."""
-        from trt_plugins.jasper import kernels
+        from melforge.trt_plugins.jasper import kernels
 
         config, hop = self.config, self.config.hop_length
         audio, mels = audio.contiguous(), config.n_mel_channels

@@ -7,7 +7,7 @@ its last one, so a convolution's windows are never copied: a tap reads the same 
 import triton
 import triton.language as tl
 
-from trt_plugins.jasper.tiling import CHUNK as _CHUNK
+from melforge.trt_plugins.jasper.tiling import CHUNK as _CHUNK
 
 CHUNK = tl.constexpr(_CHUNK)
 

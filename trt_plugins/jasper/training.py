@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from jasper import training_forward
-from trt_plugins.graphs import TritonLaunch
+from melforge.jasper import training_forward
+from melforge.trt_plugins.graphs import TritonLaunch
 
 SPLITS = 8  # parts of a row whose sums are computed side by side
 BLOCK = 1024  # columns that a program sums at once
@@ -24,7 +24,7 @@ ALIGNED = 8  # values of 16 bytes in half precision
 def kernel_norms(
     products: Tensor, norms: Sequence[nn.BatchNorm1d], inside: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """As `jasper.training_forward.torch_norms`, on the current stream of the products' device."""
+    """As `melforge.jasper.training_forward.torch_norms`, on the current stream of the products' device."""
     weight = torch.stack([norm.weight for norm in norms])
     bias = torch.stack([norm.bias for norm in norms])
     return NormalisedSum.apply(products, weight, bias, inside, norms[0].eps)
@@ -39,7 +39,7 @@ class NormalisedSum(torch.autograd.Function):
     def forward(
         ctx: Any, products: Tensor, weight: Tensor, bias: Tensor, inside: Tensor, epsilon: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        from trt_plugins.jasper import training_kernels as kernels
+        from melforge.trt_plugins.jasper import training_kernels as kernels
 
         (sources, channels, size), rows = products.shape, weight.numel()
         sizes, options, tiles = launch_numbers(products)
@@ -57,7 +57,7 @@ class NormalisedSum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, given: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        from trt_plugins.jasper import training_kernels as kernels
+        from melforge.trt_plugins.jasper import training_kernels as kernels
 
         products, weight, bias, inside, means, deviations = ctx.saved_tensors
         sources, channels, _ = products.shape
@@ -88,7 +88,7 @@ def launch_numbers(products: Tensor) -> tuple[tuple[int, int, int], dict[str, in
 def depthwise(
     x: Tensor, weights: Tensor, inside: Tensor, lengths: Tensor, dilation: int, stride: int
 ) -> Tensor:
-    """As `jasper.training_forward.depthwise`, by kernels where the stride is 1."""
+    """As `melforge.jasper.training_forward.depthwise`, by kernels where the stride is 1."""
     if stride > 1:
         return training_forward.depthwise(x, weights, inside, lengths, dilation, stride)
     return Depthwise.apply(x, weights, lengths, dilation)
@@ -106,7 +106,7 @@ class Depthwise(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        from trt_plugins.jasper import training_kernels as kernels
+        from melforge.trt_plugins.jasper import training_kernels as kernels
 
         x, weights, lengths = ctx.saved_tensors
         dilation, given = ctx.dilation, given.contiguous()
@@ -130,7 +130,7 @@ class Depthwise(torch.autograd.Function):
 
 def convolved(x: Tensor, weights: Tensor, lengths: Tensor, dilation: int, backward: bool) -> Tensor:
     """What `depthwise_kernel` gives, (C, B, T)."""
-    from trt_plugins.jasper import training_kernels as kernels
+    from melforge.trt_plugins.jasper import training_kernels as kernels
 
     channels, items, steps = x.shape
     out, blocks = torch.empty_like(x), -(-steps // OUTPUTS)
@@ -147,8 +147,8 @@ def convolved(x: Tensor, weights: Tensor, lengths: Tensor, dilation: int, backwa
 def read_at_speeds(
     audio: Tensor, starts: Tensor, lengths: Tensor, speeds: Tensor, samples: int
 ) -> tuple[Tensor, Tensor]:
-    """As `jasper.augment.read_at_speeds`, on the current stream of the audio's device."""
-    from trt_plugins.jasper import training_kernels as kernels
+    """As `melforge.jasper.augment.read_at_speeds`, on the current stream of the audio's device."""
+    from melforge.trt_plugins.jasper import training_kernels as kernels
 
     new = torch.clamp((lengths / speeds).long(), max=samples)
     out = torch.empty(len(starts), samples, device=audio.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_plugins.kernel import ROWS, Four, Launch, widest_word
+from melforge.trt_plugins.kernel import ROWS, Four, Launch, widest_word
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,7 +29,7 @@ def launch(device: int, dtype: str, sizes: Four, addresses: Four, keep: tuple = 
 
 def bind(x: Tensor, counts: Tensor, frames: Tensor, out: Tensor) -> Launch:
     """x (B, N, C), counts (B, N) and frames (T,) int64 -> the launch that fills out (B, T, C)."""
-    from trt_plugins.tensors import dtype_name, require
+    from melforge.trt_plugins.tensors import dtype_name, require
 
     require("x", x, (None, None, None), NUMBER_BYTES, x.device)
     batch, steps, channels = x.shape

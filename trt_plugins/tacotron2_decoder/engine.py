@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from common.arrays import Array, pad_to
-from common.engines import Engine, check_inputs
-from common.engines.torch_engine import build_network
-from common.errors import InputError
-from common.noise import Distribution
-from common.stages import Stage
-from trt_plugins import noise
-from trt_plugins.kernel import Launch, device_limits
-from trt_plugins.tacotron2_decoder.launch import (
+from melforge.common.arrays import Array, pad_to
+from melforge.common.engines import Engine, check_inputs
+from melforge.common.engines.torch_engine import build_network
+from melforge.common.errors import InputError
+from melforge.common.noise import Distribution
+from melforge.common.stages import Stage
+from melforge.trt_plugins import noise
+from melforge.trt_plugins.kernel import Launch, device_limits
+from melforge.trt_plugins.tacotron2_decoder.launch import (
     INPUTS,
     check_sizes,
     exchange_bytes,
@@ -24,10 +24,10 @@ from trt_plugins.tacotron2_decoder.launch import (
     launch,
     sizes_of,
 )
-from trt_plugins.tacotron2_decoder.weights import arrange, fold, products
+from melforge.trt_plugins.tacotron2_decoder.weights import arrange, fold, products
 
 if TYPE_CHECKING:
-    from common.weights.voices import ModelSource
+    from melforge.common.weights.voices import ModelSource
 
 
 class DecoderOutput(NamedTuple):

@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from common.errors import InputError
-from trt_plugins.kernel import Grid, Launch, Limits, device_limits
+from melforge.common.errors import InputError
+from melforge.trt_plugins.kernel import Grid, Launch, Limits, device_limits
 
 if TYPE_CHECKING:
-    from tacotron2.config import Tacotron2Config
+    from melforge.tacotron2.config import Tacotron2Config
 
 SOURCE = Path(__file__).with_name("tacotron2_decoder.cu")
 # The same constants as in tacotron2_decoder.cu.

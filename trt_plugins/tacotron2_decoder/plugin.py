@@ -2,9 +2,16 @@
 
 from collections.abc import Sequence
 
-from trt_plugins.kernel import Launch, current_device, zero
-from trt_plugins.plugin import TYPE_NAMES, KernelPlugin, trt
-from trt_plugins.tacotron2_decoder.launch import INPUTS, OUTPUTS, WEIGHTS, Sizes, exchange_bytes, launch
+from melforge.trt_plugins.kernel import Launch, current_device, zero
+from melforge.trt_plugins.plugin import TYPE_NAMES, KernelPlugin, trt
+from melforge.trt_plugins.tacotron2_decoder.launch import (
+    INPUTS,
+    OUTPUTS,
+    WEIGHTS,
+    Sizes,
+    exchange_bytes,
+    launch,
+)
 
 TAKES = {**WEIGHTS, **INPUTS, "memory": "float32"}  # of the memory only the shape is used
 STATUS_BYTES = 8

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trt_plugins.tacotron2_decoder.launch import ROWS, UNITS, WEIGHTS
+from melforge.trt_plugins.tacotron2_decoder.launch import ROWS, UNITS, WEIGHTS
 
 if TYPE_CHECKING:
-    from tacotron2.model import Tacotron2
+    from melforge.tacotron2.model import Tacotron2
 
 # Shape letters: A attention channels, C encoder channels, P prenet channels, F values of a frame, H units.
 PAIR = 32  # channels of two adjacent tiles

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from common.config.deployment import Bucket
-from common.engines.padded import PaddedEngine
-from common.stages import Stage
-from trt_plugins.graphs import (
+from melforge.common.config.deployment import Bucket
+from melforge.common.engines.padded import PaddedEngine
+from melforge.common.stages import Stage
+from melforge.trt_plugins.graphs import (
     TritonLaunch,
     Zeros,
     bytes_of,
@@ -22,11 +22,11 @@ from trt_plugins.graphs import (
     processors_of,
     taking_from,
 )
-from trt_plugins.transformer import fold
-from trt_plugins.transformer.length_regulator import LENGTH_REGULATOR
+from melforge.trt_plugins.transformer import fold
+from melforge.trt_plugins.transformer.length_regulator import LENGTH_REGULATOR
 
 if TYPE_CHECKING:
-    from common.weights.voices import ModelSource
+    from melforge.common.weights.voices import ModelSource
 
 SLACK = 128  # rows behind the last item, which the last program may access
 STEP_ROWS = 8  # of a program of an embedding kernel
@@ -142,7 +142,7 @@ def product_launch(
     """With `group`, every `group` columns have an input of their own; these are consecutive in `source`."""
     from triton.tools.tensor_descriptor import TensorDescriptor
 
-    from trt_plugins.transformer import kernels
+    from melforge.trt_plugins.transformer import kernels
 
     describe = TensorDescriptor.from_tensor
     tensors = (
@@ -205,7 +205,7 @@ class LayerLaunches:
         return product_launch(product, self.sequence, self.sequence.x16, mel, tile, channels=mel.shape[1])
 
     def _attention(self, attention: fold.Attention, lengths: Tensor) -> TritonLaunch:
-        from trt_plugins.transformer import kernels
+        from melforge.trt_plugins.transformer import kernels
 
         sequence, norm = self.sequence, attention.norm
         weights = attention.weight, attention.bias, norm.gain, norm.shift
@@ -221,7 +221,7 @@ class LayerLaunches:
 
     def _norm(self, bias: Tensor, norm: fold.Norm, splits: int) -> TritonLaunch:
         """Adds a product's partial sums and bias to the residual, then layer norm."""
-        from trt_plugins.transformer import kernels
+        from melforge.trt_plugins.transformer import kernels
 
         sequence = self.sequence
         rows = sequence.all_rows, sequence.margin
@@ -263,7 +263,7 @@ class PredictorLaunches:
     def _layer(
         self, layer: fold.PredictorLayer, tile: ProductTile, parts: Tensor, out: Tensor, longest: float
     ) -> TritonLaunch:
-        from trt_plugins.transformer import kernels
+        from melforge.trt_plugins.transformer import kernels
 
         sequence, predictors = self.sequence, self.weights
         before = parts, layer.bias, layer.gain, layer.shift
@@ -309,7 +309,7 @@ class EncoderBuffers:
         ]
 
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:
-        from trt_plugins.transformer import kernels
+        from melforge.trt_plugins.transformer import kernels
 
         sequence, folded = self.sequence, self.folded
         lengths = inputs["lengths"]
@@ -346,7 +346,7 @@ def frames_launch(
 
     The embedding `value` of each symbol's `numbers` (B, N) is added.
     """
-    from trt_plugins.transformer import kernels
+    from melforge.trt_plugins.transformer import kernels
 
     width = source.shape[-1]
     given = source, inputs.get("repeat_index"), inputs["mel_lengths"], numbers

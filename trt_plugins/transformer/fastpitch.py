@@ -7,11 +7,11 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from fastpitch.config import FastPitchConfig
-from fastpitch.model import MASKED_SCORE, FastPitch, Predictor, Transformer
-from trt_plugins.graphs import TritonLaunch, Zeros
-from trt_plugins.transformer import fold
-from trt_plugins.transformer.engine import (
+from melforge.fastpitch.config import FastPitchConfig
+from melforge.fastpitch.model import MASKED_SCORE, FastPitch, Predictor, Transformer
+from melforge.trt_plugins.graphs import TritonLaunch, Zeros
+from melforge.trt_plugins.transformer import fold
+from melforge.trt_plugins.transformer.engine import (
     STEP_ROWS,
     EncoderBuffers,
     LayerLaunches,
@@ -22,7 +22,7 @@ from trt_plugins.transformer.engine import (
     embedding_options,
     frames_launch,
 )
-from trt_plugins.transformer.fold import Layer, Predictors, Product, Value
+from melforge.trt_plugins.transformer.fold import Layer, Predictors, Product, Value
 
 LONGEST = 100.0  # frames of a symbol, as in the network's clamp
 
@@ -132,7 +132,7 @@ class DecoderBuffers:
         self.mel = torch.zeros(batch, config.n_mel_channels, mel, device=device)
 
     def describe(self, inputs: Mapping[str, Tensor]) -> tuple[list[TritonLaunch], dict[str, Tensor]]:
-        from trt_plugins.transformer import kernels
+        from melforge.trt_plugins.transformer import kernels
 
         folded, text, sequence = self.folded, self.text, self.sequence
         masks, pitch = self.config.mask_padding, folded.pitch

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fastspeech.config import HEAD_SIZE, FastSpeechConfig
-from fastspeech.model import MASKED_SCORE, FastSpeech, Transformer
-from trt_plugins.graphs import TritonLaunch, Zeros
-from trt_plugins.transformer import fold
-from trt_plugins.transformer.engine import (
+from melforge.fastspeech.config import HEAD_SIZE, FastSpeechConfig
+from melforge.fastspeech.model import MASKED_SCORE, FastSpeech, Transformer
+from melforge.trt_plugins.graphs import TritonLaunch, Zeros
+from melforge.trt_plugins.transformer import fold
+from melforge.trt_plugins.transformer.engine import (
     NO_LIMIT,
     EncoderBuffers,
     LayerLaunches,
@@ -19,7 +19,7 @@ from trt_plugins.transformer.engine import (
     WorkBuffers,
     frames_launch,
 )
-from trt_plugins.transformer.fold import Layer, Product
+from melforge.trt_plugins.transformer.fold import Layer, Product
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from common.engines import LengthRegulator, Run
-from fastpitch.config import LONGEST_SYMBOL
-from trt_plugins.transformer.fold import block_of
+from melforge.common.engines import LengthRegulator, Run
+from melforge.fastpitch.config import LONGEST_SYMBOL
+from melforge.trt_plugins.transformer.fold import block_of
 
 INDEX_ROWS = 16
 
@@ -26,7 +26,7 @@ def regulating(encode: Run) -> Run:
     """
 
     def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        from trt_plugins.transformer import kernels
+        from melforge.trt_plugins.transformer import kernels
 
         given = dict(inputs)
         alpha = given.pop("alpha", None)
@@ -57,7 +57,7 @@ def expanding(decode: Run) -> Run:
     """
 
     def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        from trt_plugins.transformer import kernels
+        from melforge.trt_plugins.transformer import kernels
 
         given = dict(inputs)
         repeats, frames = given.pop("repeats"), len(given.pop("frames"))

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from common.noise import Distribution
-from trt_plugins import noise
-from trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, Zeros
-from trt_plugins.waveglow.fold import CHUNK, NARROW, Folded, fold, layout_of
-from waveglow.config import WaveglowConfig
+from melforge.common.noise import Distribution
+from melforge.trt_plugins import noise
+from melforge.trt_plugins.graphs import GraphedShape, ShapedGenerator, TritonLaunch, Zeros
+from melforge.trt_plugins.waveglow.fold import CHUNK, NARROW, Folded, fold, layout_of
+from melforge.waveglow.config import WaveglowConfig
 
 # Rows, columns and launch options of the tiles: the fastest on an H200 (README.md).
 GATE_ROWS, GATE_COLUMNS, GATE = 128, 128, {"num_warps": 4, "STAGES": 3}
@@ -74,7 +74,7 @@ class Shape(GraphedShape):
         self.launches = list(self._launches())
 
     def _launches(self) -> Iterator[TritonLaunch]:
-        from trt_plugins.waveglow import kernels
+        from melforge.trt_plugins.waveglow import kernels
 
         config, layout = self.config, self.layout
         given = self.inputs["mel"], self.left, self.frames, self.stride
@@ -91,7 +91,7 @@ class Shape(GraphedShape):
             used += early
 
     def _layer(self, index: int, layer: int) -> Iterator[TritonLaunch]:
-        from trt_plugins.waveglow import kernels
+        from melforge.trt_plugins.waveglow import kernels
 
         layout = self.layout
         at = index, index // layout.layers
@@ -119,7 +119,7 @@ class Shape(GraphedShape):
 
     def _flow(self, flow: int | None, after: int, early: int, used: int) -> TritonLaunch:
         """flow_kernel: before the first coupling net, between two, or after the last."""
-        from trt_plugins.waveglow import kernels
+        from melforge.trt_plugins.waveglow import kernels
 
         config, layout, folded = self.config, self.layout, self.folded
         size = config.n_remaining if flow is None else config.flow_channels(flow)

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from common.errors import InputError
-from waveglow.config import WaveglowConfig
-from waveglow.model import CouplingNet, Waveglow
+from melforge.common.errors import InputError
+from melforge.waveglow.config import WaveglowConfig
+from melforge.waveglow.model import CouplingNet, Waveglow
 
 CHUNK = 64  # channels that the kernels multiply at a time
 NARROW = 16  # the fewest rows and columns that tensor cores multiply; a flow's channels are padded to it

@@ -9,7 +9,7 @@ a margin, the next item's frames, ..., then rows up to a whole tile, and a margi
 import triton
 import triton.language as tl
 
-from trt_plugins.waveglow.fold import CHUNK as _CHUNK
+from melforge.trt_plugins.waveglow.fold import CHUNK as _CHUNK
 
 CHUNK = tl.constexpr(_CHUNK)
 

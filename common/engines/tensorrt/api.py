@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from common.errors import InputError, unknown
+from melforge.common.errors import InputError, install_command, unknown
 
 # Flavours in the order of preference, and the modules that may hold them.
 MODULES = {"tensorrt": ("tensorrt",), "tensorrt_rtx": ("tensorrt_rtx", "tensorrt_rtx_bindings")}
 TITLES = {"tensorrt": "TensorRT", "tensorrt_rtx": "TensorRT for RTX"}
 OLDEST = {"tensorrt": (10, 13), "tensorrt_rtx": (1, 4)}  # whose parsers take weights from memory
 VARIABLE = "MELFORGE_TENSORRT"
-INSTALL = "pip install -e '.[trt]' (TensorRT for RTX), or pip install 'tensorrt>=10.13'"
+INSTALL = f"{install_command('trt')} (TensorRT for RTX), or pip install 'tensorrt>=10.13'"
 ApiObject = Any  # of TensorRT's Python API, which has no types
 
 

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from common.config.deployment import Deployment
-from common.engines.tensorrt.api import ApiObject, TensorRT, make_logger
-from common.engines.tensorrt.engine_file import EngineFile, Shape
-from common.errors import InputError
-from common.files import locked, write_bytes
-from common.stages import Stage
-from common.weights.voices import ModelSource
+from melforge.common.config.deployment import Deployment
+from melforge.common.engines.tensorrt.api import ApiObject, TensorRT, make_logger
+from melforge.common.engines.tensorrt.engine_file import EngineFile, Shape
+from melforge.common.errors import InputError
+from melforge.common.files import locked, write_bytes
+from melforge.common.stages import Stage
+from melforge.common.weights.voices import ModelSource
 
 if TYPE_CHECKING:
     import onnx
@@ -50,7 +50,7 @@ def stage_graph(
     """The stage's ONNX graph in a precision, and the weights that it names, which are not inside."""
     import onnx
 
-    from common.engines.tensorrt.half import to_half
+    from melforge.common.engines.tensorrt.half import to_half
 
     model = onnx.load(source.graphs[stage.name], load_external_data=False)
     weights = {}

@@ -9,10 +9,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from common.engines.cuda_graphs import InOrder
-from common.engines.tensorrt.api import ApiObject, TensorRT, make_logger
-from common.errors import InputError
-from common.files import write_bytes
+from melforge.common.engines.cuda_graphs import InOrder
+from melforge.common.engines.tensorrt.api import ApiObject, TensorRT, make_logger
+from melforge.common.errors import InputError
+from melforge.common.files import write_bytes
 
 DTYPES = {
     "FLOAT": torch.float32,

@@ -5,15 +5,15 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from common.arrays import Array
-from common.config.deployment import Bucket, Deployment
-from common.engines import Arrays, Engine, Recent, check_inputs
-from common.engines.cuda_graphs import Captured, Graph, new_stream, own_stream
-from common.engines.tensorrt.api import load_tensorrt
-from common.engines.tensorrt.build import build_or_read
-from common.engines.tensorrt.context import ContextRun, LoadedPlan, TrtContext, addressable
-from common.engines.tensorrt.engine_file import engine_file
-from common.engines.tensorrt.steps import (
+from melforge.common.arrays import Array
+from melforge.common.config.deployment import Bucket, Deployment
+from melforge.common.engines import Arrays, Engine, Recent, check_inputs
+from melforge.common.engines.cuda_graphs import Captured, Graph, new_stream, own_stream
+from melforge.common.engines.tensorrt.api import load_tensorrt
+from melforge.common.engines.tensorrt.build import build_or_read
+from melforge.common.engines.tensorrt.context import ContextRun, LoadedPlan, TrtContext, addressable
+from melforge.common.engines.tensorrt.engine_file import engine_file
+from melforge.common.engines.tensorrt.steps import (
     ItemByItem,
     RepeatedSteps,
     Repetition,
@@ -21,9 +21,9 @@ from common.engines.tensorrt.steps import (
     shape_of,
     sizes_of,
 )
-from common.errors import InputError
-from common.stages import Stage
-from common.weights.voices import ModelSource
+from melforge.common.errors import InputError
+from melforge.common.stages import Stage
+from melforge.common.weights.voices import ModelSource
 
 MOST_REPEATED = 4  # shapes whose steps stay captured
 MOST_CONTEXTS = 8  # shapes that have a context of their own

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from common.config.deployment import Bucket, Deployment
-from common.config.hparams import shown
-from common.engines.tensorrt.api import TensorRT
-from common.errors import InputError
-from common.files import engines_folder, sha256_of
-from common.registry import decoder_forms, get_model
-from common.stages import Stage, TensorSpec, fix, plan_of, stages_of
-from common.stages.choose import choose_stages, pads_masked
-from common.weights.voices import ModelSource
+from melforge.common.config.deployment import Bucket, Deployment
+from melforge.common.config.hparams import shown
+from melforge.common.engines.tensorrt.api import TensorRT
+from melforge.common.errors import InputError
+from melforge.common.files import engines_folder, sha256_of
+from melforge.common.registry import decoder_forms, get_model
+from melforge.common.stages import Stage, TensorSpec, fix, plan_of, stages_of
+from melforge.common.stages.choose import choose_stages, pads_masked
+from melforge.common.weights.voices import ModelSource
 
 # Part of an engine's fingerprint: raise it when the same graph would be built differently.
 BUILDER_VERSION = 1
@@ -231,7 +231,7 @@ def build_command(
     source: ModelSource, deployment: Deployment, trt: TensorRT, stage: Stage | None = None
 ) -> str:
     """The shell command that builds a deployment's engines of a model; `stage` is one that it must build."""
-    words = ["python", "-m", f"{source.model}.build_trt"]
+    words = ["python", "-m", f"melforge.{source.model}.build_trt"]
     words += source.words or ("--checkpoint", f"{get_model(source.model).kind}=FILE")
     if deployment.use_fp16:
         words += ["--precision", "fp16"]
@@ -249,7 +249,7 @@ def build_command(
 
 def fingerprint(stage: Stage, source: ModelSource, precision: str) -> str:
     """A hash of the stage's graph, its weights and the rules of its building, without building it."""
-    from common.engines.tensorrt.half import HALF_VERSION
+    from melforge.common.engines.tensorrt.half import HALF_VERSION
 
     graph = source.graphs[stage.name]
     digest = hashlib.sha256(graph.read_bytes())

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from common.errors import InputError
+from melforge.common.errors import InputError
 
 # Raise it when the same graph would be converted differently: engines made of it are then built again.
 HALF_VERSION = 1

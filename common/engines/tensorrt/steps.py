@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from common.arrays import Array
-from common.engines.cuda_graphs import record
-from common.engines.tensorrt.context import ALIGNMENT, LoadedPlan, TrtContext
-from common.stages import Dim, Stage, TensorSpec
+from melforge.common.arrays import Array
+from melforge.common.engines.cuda_graphs import record
+from melforge.common.engines.tensorrt.context import ALIGNMENT, LoadedPlan, TrtContext
+from melforge.common.stages import Dim, Stage, TensorSpec
 
 # Root mean square of an item's difference in a batch and alone, over that of the batch's values. Rounding in
 # half precision costs a tenth of it.

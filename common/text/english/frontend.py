@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.errors import InputError
-from common.text import Analysis, Unspoken, Utterance
-from common.text.english.normalise import Span, normalise
-from common.text.english.pronounce import Phones, read
-from common.text.split import CLAUSE_PAUSE, pause_between, split_sentences
-from common.text.symbols import get_symbols
+from melforge.common.errors import InputError
+from melforge.common.text import Analysis, Unspoken, Utterance
+from melforge.common.text.english.normalise import Span, normalise
+from melforge.common.text.english.pronounce import Phones, read
+from melforge.common.text.split import CLAUSE_PAUSE, pause_between, split_sentences
+from melforge.common.text.symbols import get_symbols
 
 SYMBOLS = "english_basic"
 MAX_SYMBOLS = 220  # an utterance of about fifteen seconds

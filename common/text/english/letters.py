@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from safetensors import safe_open
 
-from common.text.cmudict import DATA
+from melforge.common.text.cmudict import DATA
 
 WEIGHTS = DATA / "letters.safetensors"
 MAX_LETTERS = 64  # attention takes quadratic time

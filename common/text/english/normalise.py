@@ -10,12 +10,12 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-from common.text.english.reading import tables
-from common.text.english.reading.addresses import address
-from common.text.english.reading.cursor import LeftOut, begin, first_reading
-from common.text.english.reading.formats import NUMBERS
-from common.text.english.reading.signs import SIGNS
-from common.text.english.reading.words import WORDS, ordinary_word
+from melforge.common.text.english.reading import tables
+from melforge.common.text.english.reading.addresses import address
+from melforge.common.text.english.reading.cursor import LeftOut, begin, first_reading
+from melforge.common.text.english.reading.formats import NUMBERS
+from melforge.common.text.english.reading.signs import SIGNS
+from melforge.common.text.english.reading.words import WORDS, ordinary_word
 
 _ALIKE = {
     **dict.fromkeys("‘’‛ʼ`´ʹ＇", "'"),

@@ -9,10 +9,10 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from common.text.cmudict import load_cmudict, load_rare_words
-from common.text.english import homographs, word_parts
-from common.text.english.letters import load_letter_reader
-from common.text.english.word_parts import Phones, read_rows, table, words
+from melforge.common.text.cmudict import load_cmudict, load_rare_words
+from melforge.common.text.english import homographs, word_parts
+from melforge.common.text.english.letters import load_letter_reader
+from melforge.common.text.english.word_parts import Phones, read_rows, table, words
 
 LETTER_NAMES: dict[str, Phones] = dict(
     table("""a EY1 / b B IY1 / c S IY1 / d D IY1 / e IY1 / f EH1 F / g JH IY1 / h EY1 CH / i AY1 / j JH EY1 /

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from common.text.cmudict import DATA
+from melforge.common.text.cmudict import DATA
 
 Phones = tuple[str, ...]
 Lookup = Callable[[str], Phones | None]

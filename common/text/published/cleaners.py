@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Iterable
 from functools import reduce
 
-from common.errors import InputError, unknown
-from common.text.published.numbers import basic_numbers, clock_times, letters_and_digits, numbers
-from common.text.published.transliterate import to_ascii_bundled, to_ascii_unidecode
+from melforge.common.errors import InputError, unknown
+from melforge.common.text.published.numbers import basic_numbers, clock_times, letters_and_digits, numbers
+from melforge.common.text.published.transliterate import to_ascii_bundled, to_ascii_unidecode
 
 Cleaner = Callable[[str], str]
 

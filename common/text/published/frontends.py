@@ -14,14 +14,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from common.errors import InputError
-from common.text import Analysis, Unspoken, Utterance
-from common.text.cmudict import load_cmudict, load_heteronyms
-from common.text.published.cleaners import FASTPITCH, FASTSPEECH, TACOTRON2, chain, collapse_blanks
-from common.text.published.numbers import currencies, mask_currencies
-from common.text.published.transliterate import bundled, unidecode
-from common.text.split import CLAUSE_PAUSE, pause_between, split_clauses, split_sentences
-from common.text.symbols import get_symbols
+from melforge.common.errors import InputError
+from melforge.common.text import Analysis, Unspoken, Utterance
+from melforge.common.text.cmudict import load_cmudict, load_heteronyms
+from melforge.common.text.published.cleaners import FASTPITCH, FASTSPEECH, TACOTRON2, chain, collapse_blanks
+from melforge.common.text.published.numbers import currencies, mask_currencies
+from melforge.common.text.published.transliterate import bundled, unidecode
+from melforge.common.text.split import CLAUSE_PAUSE, pause_between, split_clauses, split_sentences
+from melforge.common.text.symbols import get_symbols
 
 MAX_SYMBOLS = 250
 _MIN_SYMBOLS = 32  # one character can be a word or two

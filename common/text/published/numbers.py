@@ -9,14 +9,15 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from melforge.common.errors import require_package
+
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _MAX_DIGITS = 36  # inflect names numbers up to 999 decillion
 
 
 @lru_cache(maxsize=1)
 def _inflect() -> Any:
-    import inflect  # takes half a second to import, and few texts hold a number
-
+    inflect = require_package("inflect", "a published model's reading of numbers")
     return inflect.engine()
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.errors import InputError
+from melforge.common.errors import InputError
 
 ALIGNER_RATE = 16_000
 SILENCE_DB = -52.0  # below the loudest 10 ms: at the edges of a recording that is no speech

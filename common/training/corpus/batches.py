@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from common.arrays import length_mask
-from common.audio.contract import MelContract
-from common.audio.mel_torch import MelSpectrogram
-from common.errors import InputError
-from common.training import ranks
-from common.training.corpus.dataset import load_audio, load_labels
+from melforge.common.arrays import length_mask
+from melforge.common.audio.contract import MelContract
+from melforge.common.audio.mel_torch import MelSpectrogram
+from melforge.common.errors import InputError
+from melforge.common.training import ranks
+from melforge.common.training.corpus.dataset import load_audio, load_labels
 
 BLOCK, CONTEXT = 32_768, 4  # frames computed at once, and frames on each side that settle its edges
 # The corpus's last frames and utterances are never trained on: so many, or of a small corpus this share.

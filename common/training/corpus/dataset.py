@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from common.errors import InputError
-from common.files import write_bytes
+from melforge.common.errors import InputError
+from melforge.common.files import write_bytes
 
 LABELS, METADATA = "labels.npz", "metadata.csv"
 RATE, HOP = 22_050, 256  # Hz, and samples of a frame, of a prepared corpus

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from common.errors import InputError, unknown
-from common.speech import shown
-from common.training.corpus.quality import Fit, Measures
+from melforge.common.errors import InputError, unknown
+from melforge.common.speech import shown
+from melforge.common.training.corpus.quality import Fit, Measures
 
 # Each kind, and whether lines are left out for it that `--keep` may keep.
 KINDS = {

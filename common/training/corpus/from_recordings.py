@@ -13,21 +13,29 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from common.audio.sound_files import decode_audio, read_audio, resample, to_pcm16, write_audio
-from common.cli import options
-from common.errors import InputError, require_package
-from common.files import write_bytes
-from common.text.english.pronounce import is_guessed, of_word
-from common.text.frontends import get_frontend
-from common.training.corpus.alignment import Aligner, durations_of, is_phone, words_of
-from common.training.corpus.dataset import HOP, LABELS, METADATA, RATE, Labels, save_labels, write_metadata
-from common.training.corpus.defects import KINDS, Line, find_defects, require_kinds, usable
-from common.training.corpus.pitch import pitch_per_symbol
-from common.training.corpus.prepare import line_symbols
-from common.training.corpus.processes import in_processes
-from common.training.corpus.quality import Fit, Measures, fit_of, measure, prepared
-from common.training.corpus.report import Report, make_report, print_report, save_report
-from common.training.corpus.takes import SPEAKER_FROM, Take, find_takes
+from melforge.common.audio.sound_files import decode_audio, read_audio, resample, to_pcm16, write_audio
+from melforge.common.cli import options
+from melforge.common.errors import InputError, require_package
+from melforge.common.files import write_bytes
+from melforge.common.text.english.pronounce import is_guessed, of_word
+from melforge.common.text.frontends import get_frontend
+from melforge.common.training.corpus.alignment import Aligner, durations_of, is_phone, words_of
+from melforge.common.training.corpus.dataset import (
+    HOP,
+    LABELS,
+    METADATA,
+    RATE,
+    Labels,
+    save_labels,
+    write_metadata,
+)
+from melforge.common.training.corpus.defects import KINDS, Line, find_defects, require_kinds, usable
+from melforge.common.training.corpus.pitch import pitch_per_symbol
+from melforge.common.training.corpus.prepare import line_symbols
+from melforge.common.training.corpus.processes import in_processes
+from melforge.common.training.corpus.quality import Fit, Measures, fit_of, measure, prepared
+from melforge.common.training.corpus.report import Report, make_report, print_report, save_report
+from melforge.common.training.corpus.takes import SPEAKER_FROM, Take, find_takes
 
 LINES = "lines"  # folder of a JSON file for each line that was worked on: the next run takes it from there
 METHOD = 1  # to be raised when what is done to a recording changes
@@ -244,12 +252,12 @@ def guessed_words(text: str) -> list[str]:
 
 def listener(name: str | None) -> Callable[[Path, Sequence[Line]], None] | None:
     """What hears lines by an ear and notes in them what it heard; None where none is wanted or there."""
-    from common.weights.ears import find_ear
+    from melforge.common.weights.ears import find_ear
 
     if (ear := find_ear(name)) is None:
         return None
-    from common.recognition.listener import hear_again
-    from common.recognition.loading import make_recogniser
+    from melforge.common.recognition.listener import hear_again
+    from melforge.common.recognition.loading import make_recogniser
 
     def hear(out: Path, lines: Sequence[Line]) -> None:
         left = [line for line in lines if line.sound and (line.heard or {}).get("ear") != ear.name]

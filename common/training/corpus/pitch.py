@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from common.training.corpus.dataset import HOP, RATE
+from melforge.common.training.corpus.dataset import HOP, RATE
 
 FLOOR, CEILING = 65.0, 500.0  # Hz
 

@@ -1,4 +1,4 @@
-"""`python -m <model>.predict_mels`: an acoustic model's mels of a corpus, to fine-tune a vocoder on."""
+"""`python -m melforge.<model>.predict_mels`: mels of a corpus, to fine-tune a vocoder on."""
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence
@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from common.cli.parser import Parser
-from common.registry import load_attribute
-from common.stages import stages_of
-from common.training.corpus.batches import Utterances
-from common.training.corpus.dataset import save_array
-from common.training.loop import pick_device
-from common.weights.published import read_checkpoint
-from common.weights.voices import load_voice
+from melforge.common.cli.parser import Parser
+from melforge.common.registry import load_attribute
+from melforge.common.stages import stages_of
+from melforge.common.training.corpus.batches import Utterances
+from melforge.common.training.corpus.dataset import save_array
+from melforge.common.training.loop import pick_device
+from melforge.common.weights.published import read_checkpoint
+from melforge.common.weights.voices import load_voice
 
 # A network's prediction for utterances (B,); its `mel` is (B, n_mels, T).
 Predict = Callable[[nn.Module, Utterances, Tensor], NamedTuple]
@@ -71,7 +71,7 @@ def prediction_parser(prog: str, description: str, out: str) -> Parser:
 def main(model: str, batch_size: int, predict: Predict, freely: Predict | None = None) -> None:
     """The command of one model. `freely` predicts what `predict` takes from the corpus, but for durations."""
     description = "Writes a trained model's mels of a whole corpus, for a vocoder to be fine-tuned on."
-    parser = prediction_parser(f"{model}.predict_mels", description, ".npy")
+    parser = prediction_parser(f"melforge.{model}.predict_mels", description, ".npy")
     if freely:
         what = "pitch and energy as the model predicts them: targets for another model to learn from"
         parser.add_argument("--predicted", action="store_true", help=what)

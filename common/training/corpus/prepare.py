@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from common.cli import options
-from common.errors import InputError, require_package
-from common.files import read_text
-from common.text.cmudict import load_cmudict
-from common.text.frontends import get_frontend
-from common.text.split import split_sentences
-from common.training.corpus.dataset import (
+from melforge.common.cli import options
+from melforge.common.errors import InputError, require_package
+from melforge.common.files import read_text
+from melforge.common.text.cmudict import load_cmudict
+from melforge.common.text.frontends import get_frontend
+from melforge.common.text.split import split_sentences
+from melforge.common.training.corpus.dataset import (
     HOP,
     METADATA,
     RATE,
@@ -24,11 +24,11 @@ from common.training.corpus.dataset import (
     save_labels,
     write_metadata,
 )
-from common.training.corpus.intonation import asks_yes_or_no
-from common.training.corpus.pitch import pitch_per_symbol
-from common.training.corpus.processes import in_processes
-from common.training.corpus.sources import SOURCES
-from common.training.corpus.texts import extra_sentences
+from melforge.common.training.corpus.intonation import asks_yes_or_no
+from melforge.common.training.corpus.pitch import pitch_per_symbol
+from melforge.common.training.corpus.processes import in_processes
+from melforge.common.training.corpus.sources import SOURCES
+from melforge.common.training.corpus.texts import extra_sentences
 
 
 class NamedText(NamedTuple):
@@ -82,18 +82,18 @@ def _start_worker(
     _worker.clear()
     _worker.update(folder=folder, sources=sources)
     if voice:
-        from common.training.corpus.reader import Reader
+        from melforge.common.training.corpus.reader import Reader
 
         _worker["reader"] = reader = Reader(voice)
         _worker["frontend"] = reader.tts.frontend
         return
     _worker["frontend"] = get_frontend("english")
     if label:
-        from common.training.corpus.alignment import Aligner
+        from melforge.common.training.corpus.alignment import Aligner
 
         _worker["aligner"] = Aligner()
     if speak:
-        from common.training.corpus.teacher import Teacher
+        from melforge.common.training.corpus.teacher import Teacher
 
         _worker["teacher"] = Teacher()
 
@@ -152,15 +152,15 @@ def prepare(
 ) -> Labels:
     """Labels every line (speaking it first when `speak`), writes labels.npz and, when speaking, metadata.csv.
 
-    With `sources` the teacher's harmonic sources are kept too (`common.training.corpus.sources`). A `voice`
-    speaks in the teacher's place (`common.training.corpus.reader`).
+    With `sources` the teacher's harmonic sources are kept too (see `sources.py`). A `voice` speaks in the
+    teacher's place (see `reader.py`).
 
     A line gets its symbols, durations (forced alignment, or the voice's own) and pitch (WORLD's DIO with
     StoneMask).
     Lines that fail are left out and listed in failed.txt with the reason.
     """
     if voice:
-        from common.training.corpus.reader import Reader
+        from melforge.common.training.corpus.reader import Reader
 
         Reader(voice)  # a voice that cannot is said here, not in each process
     packages = ["pyworld"] + ["pocketsphinx"] * (not voice) + ["hibari"] * (speak and not voice)

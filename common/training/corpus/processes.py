@@ -9,7 +9,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from common.errors import InputError
+from melforge.common.errors import InputError
 
 _failure: Exception | None = None
 

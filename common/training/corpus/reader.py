@@ -6,10 +6,10 @@ follows from the text: a model without a pitch input learns such speech best (Fa
 
 import numpy as np
 
-from common.errors import InputError
-from common.runner import TextToSpeech
-from common.speech import Controls
-from common.training.corpus.dataset import HOP, RATE
+from melforge.common.errors import InputError
+from melforge.common.runner import TextToSpeech
+from melforge.common.speech import Controls
+from melforge.common.training.corpus.dataset import HOP, RATE
 
 
 class Reader:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from common.audio.sound_files import read_audio, resample, to_pcm16
-from common.errors import InputError
-from common.files import read_text
-from common.training.corpus.dataset import METADATA, READERS, save_array
+from melforge.common.audio.sound_files import read_audio, resample, to_pcm16
+from melforge.common.errors import InputError
+from melforge.common.files import read_text
+from melforge.common.training.corpus.dataset import METADATA, READERS, save_array
 
 INDEX, AUDIO = "recordings.npz", "audio.npy"
 HELD_OUT = "val"

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from common.cli.run import print_table
-from common.errors import InputError
-from common.files import write_bytes
-from common.training.corpus.dataset import HOP, RATE
-from common.training.corpus.defects import KINDS, LONG_FRAMES, LONGEST, Defect, Line
+from melforge.common.cli.run import print_table
+from melforge.common.errors import InputError
+from melforge.common.files import write_bytes
+from melforge.common.training.corpus.dataset import HOP, RATE
+from melforge.common.training.corpus.defects import KINDS, LONG_FRAMES, LONGEST, Defect, Line
 
 REPORT = "report.json"
 NOBODY = "(one)"  # a single speaker's name

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.audio.contract import MelContract
-from common.errors import InputError
-from common.files import written_whole
-from common.training.corpus.batches import Segments
-from common.training.corpus.dataset import HOP, RATE, load_labels
+from melforge.common.audio.contract import MelContract
+from melforge.common.errors import InputError
+from melforge.common.files import written_whole
+from melforge.common.training.corpus.batches import Segments
+from melforge.common.training.corpus.dataset import HOP, RATE, load_labels
 
 SOURCES = "sources"  # the folder of a corpus, NAME.npz in it
 UNVOICED = 40.0  # Hz: the teacher's pulses begin above

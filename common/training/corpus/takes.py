@@ -12,10 +12,10 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from common.errors import InputError
-from common.files import read_text
-from common.recognition.recordings import SUFFIXES
-from common.training.corpus.dataset import METADATA
+from melforge.common.errors import InputError
+from melforge.common.files import read_text
+from melforge.common.recognition.recordings import SUFFIXES
+from melforge.common.training.corpus.dataset import METADATA
 
 LONGEST_NAME = 100
 SPEAKER_FROM = ("folder", "column", "none")

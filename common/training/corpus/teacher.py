@@ -9,10 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
-from common.errors import InputError
-from common.training.corpus.alignment import speech_bounds
-from common.training.corpus.intonation import with_rise
-from common.training.corpus.sources import Source, teacher_source
+from melforge.common.errors import InputError
+from melforge.common.training.corpus.alignment import speech_bounds
+from melforge.common.training.corpus.intonation import with_rise
+from melforge.common.training.corpus.sources import Source, teacher_source
 
 LEAD, TAIL = 0.10, 0.14  # seconds of silence kept before and after the speech
 GAIN = 1.4  # the teacher speaks at -26.7 dBFS with peaks below 0.65

@@ -8,9 +8,16 @@ import random
 import re
 from collections.abc import Sequence
 
-from common.text.english.reading.number_words import cardinal, decimal, digits, ordinal, two_digits, year
-from common.text.english.reading.tables import MONTHS
-from common.training.corpus.conversation import CONVERSATION, WORDS
+from melforge.common.text.english.reading.number_words import (
+    cardinal,
+    decimal,
+    digits,
+    ordinal,
+    two_digits,
+    year,
+)
+from melforge.common.text.english.reading.tables import MONTHS
+from melforge.common.training.corpus.conversation import CONVERSATION, WORDS
 
 TEMPLATES = (
     "It costs {money}.",

@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from common.cli import options
-from common.text.cmudict import DATA, DICTIONARY, FIRST_PHONE_CODE, RARE_WORDS, load_cmudict
-from common.text.english import pronounce
-from common.text.symbols import ARPABET
-from common.training.corpus.teacher import from_misaki
+from melforge.common.cli import options
+from melforge.common.text.cmudict import DATA, DICTIONARY, FIRST_PHONE_CODE, RARE_WORDS, load_cmudict
+from melforge.common.text.english import pronounce
+from melforge.common.text.symbols import ARPABET
+from melforge.common.training.corpus.teacher import from_misaki
 
 
 def read_cmudict(source: str) -> dict[str, list[tuple[str, ...]]]:
@@ -29,12 +29,12 @@ def read_cmudict(source: str) -> dict[str, list[tuple[str, ...]]]:
 
 
 def pack_cmudict(source: str) -> bytes:
-    """The file that `common.text.cmudict` reads."""
+    """The file that `melforge.common.text.cmudict` reads."""
     return pack(read_cmudict(source))
 
 
 def pack(words: Mapping[str, Sequence[tuple[str, ...]]]) -> bytes:
-    """Words in upper case and their pronunciations as `common.text.cmudict` reads them."""
+    """Words in upper case and their pronunciations as `melforge.common.text.cmudict` reads them."""
     codes = {phone: chr(FIRST_PHONE_CODE + i) for i, phone in enumerate(ARPABET)}
     lines = [
         " ".join([word, *("".join(codes[phone] for phone in phones) for phones in variants)])

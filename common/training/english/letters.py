@@ -13,8 +13,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from common.text.english.letters import with_primary_stress
-from common.training.english.dictionary import edit_distance, read_cmudict
+from melforge.common.text.english.letters import with_primary_stress
+from melforge.common.training.english.dictionary import edit_distance, read_cmudict
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz'"
 HELD_OUT = 2000

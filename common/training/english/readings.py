@@ -9,11 +9,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from common.cli import options
-from common.text.cmudict import DATA, load_cmudict
-from common.text.english.word_parts import words
-from common.training.corpus.teacher import from_misaki
-from common.training.english.dictionary import edit_distance
+from melforge.common.cli import options
+from melforge.common.text.cmudict import DATA, load_cmudict
+from melforge.common.text.english.word_parts import words
+from melforge.common.training.corpus.teacher import from_misaki
+from melforge.common.training.english.dictionary import edit_distance
 
 FUNCTION_WORDS = words("""a an the of to and for from at as is was were are am that than in on with by or but
     nor he she it his her him them they you your yours i my me we our us its their be been do does did have

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.cli import options
+from melforge.common.cli import options
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -21,6 +21,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(argv)
 
-    from common.training.english.letters import train
+    from melforge.common.training.english.letters import train
 
     train(args)

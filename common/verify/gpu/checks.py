@@ -11,23 +11,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from common.bench.random_weights import random_source
-from common.bench.table import Column, Row, columns_of, counts, table_of
-from common.bench.worker import run_jobs
-from common.bench.workload import GRAPHS
-from common.config.deployment import Deployment
-from common.engines.tensorrt.engine_file import needed_stages
-from common.errors import InputError
-from common.export.to_onnx import with_graphs
-from common.files import write_bytes
-from common.registry import get_model
-from common.speech import Controls
-from common.stages import plan_of
-from common.stages.choose import KINDS, pads_masked
-from common.verify.gpu import pairs
-from common.verify.report import draw
-from common.verify.stages import Setup, verify
-from common.weights.voices import FrontendSpec, ModelSource, load_voice
+from melforge.common.bench.random_weights import random_source
+from melforge.common.bench.table import Column, Row, columns_of, counts, table_of
+from melforge.common.bench.worker import run_jobs
+from melforge.common.bench.workload import GRAPHS
+from melforge.common.config.deployment import Deployment
+from melforge.common.engines.tensorrt.engine_file import needed_stages
+from melforge.common.errors import InputError
+from melforge.common.export.to_onnx import with_graphs
+from melforge.common.files import write_bytes
+from melforge.common.registry import get_model
+from melforge.common.speech import Controls
+from melforge.common.stages import plan_of
+from melforge.common.stages.choose import KINDS, pads_masked
+from melforge.common.verify.gpu import pairs
+from melforge.common.verify.report import draw
+from melforge.common.verify.stages import Setup, verify
+from melforge.common.weights.voices import FrontendSpec, ModelSource, load_voice
 
 # The columns that identify a row.
 KEYS = ("origin", "model", "acoustic", "vocoder", "backend", "precision", "example")
@@ -170,7 +170,7 @@ def run_checks(step: str, jobs: Sequence[Job], limit: float, parallel: int = 1) 
     def run(group: Sequence[Job]) -> list[Row]:
         rows: dict[int, Row] = {}
         todo = [(step, job) for job in group]
-        for number, row in run_jobs("common.verify.gpu.checks:check", todo, limit, "cuda"):
+        for number, row in run_jobs("melforge.common.verify.gpu.checks:check", todo, limit, "cuda"):
             if number not in rows:
                 rows[number] = group[number] | {"failed": row["ended"]} if "ended" in row else row
                 print(line_of(step, rows[number]), flush=True)

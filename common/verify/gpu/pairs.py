@@ -14,16 +14,16 @@ import numpy as np
 import soundfile
 import torch
 
-from common.arrays import to_numpy
-from common.bench.models import build_engines
-from common.bench.table import Column, Row, columns_of
-from common.bench.timer import timed
-from common.config.deployment import Deployment
-from common.errors import InputError
-from common.runner import TextToSpeech
-from common.speech import Controls
-from common.synthesis.warm_up import TEXT as SENTENCE
-from common.weights.voices import load_voice
+from melforge.common.arrays import to_numpy
+from melforge.common.bench.models import build_engines
+from melforge.common.bench.table import Column, Row, columns_of
+from melforge.common.bench.timer import timed
+from melforge.common.config.deployment import Deployment
+from melforge.common.errors import InputError
+from melforge.common.runner import TextToSpeech
+from melforge.common.speech import Controls
+from melforge.common.synthesis.warm_up import TEXT as SENTENCE
+from melforge.common.weights.voices import load_voice
 
 # The sentences that are scored: of LJSpeech's transcripts (public domain), held out from training.
 SENTENCES = Path(__file__).with_name("sentences.txt")

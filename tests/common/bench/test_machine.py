@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from common.bench import machine
+from melforge.common.bench import machine
 
 
 class Nvml:
@@ -82,7 +82,7 @@ def test_the_gpu_is_described_as_its_driver_does(gpu):
 
 
 HOLDING = """
-from common.bench.machine import held_bytes
+from melforge.common.bench.machine import held_bytes
 before, block = held_bytes("cpu"), bytearray(64_000_000)
 block[::4096] = b"1" * len(block[::4096])
 print(held_bytes("cpu") - before)

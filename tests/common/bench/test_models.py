@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from common.bench import models
-from common.bench.models import FixedDurations, LoadedModels, audio_of
-from common.bench.run import measure_workload
-from common.bench.workload import Target, Workload
-from common.engines import Engine
-from common.stages import stages_of
-from fastpitch.config import FastPitchConfig
+from melforge.common.bench import models
+from melforge.common.bench.models import FixedDurations, LoadedModels, audio_of
+from melforge.common.bench.run import measure_workload
+from melforge.common.bench.workload import Target, Workload
+from melforge.common.engines import Engine
+from melforge.common.stages import stages_of
+from melforge.fastpitch.config import FastPitchConfig
 from tests.conftest import tiny_fastspeech, tiny_hifigan, tiny_tacotron2
 
 STEPS = 6
@@ -120,7 +120,7 @@ def test_what_a_machine_lacks_is_a_row_that_says_so(workload):
 
 
 def test_an_option_of_onnx_runtime_holds_for_its_workload_only(workload, monkeypatch):
-    from common.engines import onnx_engine
+    from melforge.common.engines import onnx_engine
 
     plain = onnx_engine.session_options
     (row,) = measured(workload(Target.of("hifigan.generator"), "onnx-one-thread"))

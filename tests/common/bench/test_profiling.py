@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from common.bench.models import LoadedModels
-from common.bench.profiling import as_markdown, covered, draw, own_times, summarise, write_profile
-from common.bench.workload import Target, Workload
+from melforge.common.bench.models import LoadedModels
+from melforge.common.bench.profiling import as_markdown, covered, draw, own_times, summarise, write_profile
+from melforge.common.bench.workload import Target, Workload
 
 LABEL = {"name": "a -> b", "backend": "torch", "precision": "fp32", "symbols": 7, "batch": 1}
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from common.bench.flops import count_flops
-from common.bench.report import COLUMNS, as_csv, markdown, plots, write_all, write_document
-from common.bench.timer import summary
-from common.registry import get_model
+from melforge.common.bench.flops import count_flops
+from melforge.common.bench.report import COLUMNS, as_csv, markdown, plots, write_all, write_document
+from melforge.common.bench.timer import summary
+from melforge.common.registry import get_model
 
 HEADINGS = [heading for heading, _ in COLUMNS]
 LABEL = {"name": "a -> b", "precision": "fp32", "device": "cpu", "weights": "published", "symbols": 128}

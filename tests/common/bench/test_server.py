@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from common.bench import server as bench
-from common.bench.server_load import CLOSED, LISTENERS, OPEN, Answer, Load, Target, run_load
-from common.cli import benchmark_server
-from common.errors import InputError
-from common.serve.client import Address
+from melforge.common.bench import server as bench
+from melforge.common.bench.server_load import CLOSED, LISTENERS, OPEN, Answer, Load, Target, run_load
+from melforge.common.cli import benchmark_server
+from melforge.common.errors import InputError
+from melforge.common.serve.client import Address
 from tests.plain_server import answering
 
 RATE = 8000

@@ -8,13 +8,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.bench import run
-from common.bench.models import LoadedModels
-from common.bench.report import as_csv, markdown, plots
-from common.bench.run import groups, measure_workload
-from common.bench.workload import MEASURED_TEXTS, SPEAK_MANY, STREAM, Target, Texts, Workload, with_texts
-from common.errors import InputError
-from common.runner import TextToSpeech
+from melforge.common.bench import run
+from melforge.common.bench.models import LoadedModels
+from melforge.common.bench.report import as_csv, markdown, plots
+from melforge.common.bench.run import groups, measure_workload
+from melforge.common.bench.workload import (
+    MEASURED_TEXTS,
+    SPEAK_MANY,
+    STREAM,
+    Target,
+    Texts,
+    Workload,
+    with_texts,
+)
+from melforge.common.errors import InputError
+from melforge.common.runner import TextToSpeech
 from tests.common.bench.test_models import sizes
 from tests.conftest import tiny_fastspeech, tiny_hifigan, tiny_tacotron2
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from common.bench.timer import elapsed, summary, timed
+from melforge.common.bench.timer import elapsed, summary, timed
 
 
 def test_as_many_calls_as_the_time_allows_but_the_least():

@@ -6,10 +6,10 @@ import threading
 import numpy as np
 import pytest
 
-from common.bench import triton_server as bench
-from common.bench.triton_load import DYNAMIC, STATIC, STREAM, Reply, TritonLoad
-from common.cli import benchmark_triton
-from common.errors import InputError
+from melforge.common.bench import triton_server as bench
+from melforge.common.bench.triton_load import DYNAMIC, STATIC, STREAM, Reply, TritonLoad
+from melforge.common.cli import benchmark_triton
+from melforge.common.errors import InputError
 from tests.plain_server import answering
 
 RATE = 8000

@@ -2,10 +2,10 @@
 
 import pytest
 
-from common.bench.models import require_peer
-from common.bench.run import groups, run_workloads
-from common.bench.worker import run_jobs
-from common.bench.workload import Target, Workload
+from melforge.common.bench.models import require_peer
+from melforge.common.bench.run import groups, run_workloads
+from melforge.common.bench.worker import run_jobs
+from melforge.common.bench.workload import Target, Workload
 
 PEERS = """
 import os, time

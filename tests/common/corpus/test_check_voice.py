@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from common.training import check_voice
-from common.training.corpus.dataset import Labels, save_labels
 from melforge import __main__ as command
+from melforge.common.training import check_voice
+from melforge.common.training.corpus.dataset import Labels, save_labels
 
 RATE, HOP = 22_050, 256
 

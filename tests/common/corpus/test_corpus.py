@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 import soundfile
 
-from common.errors import InputError
-from common.runner import TextToSpeech
-from common.speech import Controls
-from common.training.corpus import prepare
-from common.training.corpus.alignment import Aligner, speech_bounds, spread
-from common.training.corpus.batches import VALIDATION_UTTERANCES, validation_count
-from common.training.corpus.conversation import CONVERSATION
-from common.training.corpus.dataset import LABELS, Labels, load_audio, load_labels, save_labels
-from common.training.corpus.prepare import (
+from melforge.common.errors import InputError
+from melforge.common.runner import TextToSpeech
+from melforge.common.speech import Controls
+from melforge.common.training.corpus import prepare
+from melforge.common.training.corpus.alignment import Aligner, speech_bounds, spread
+from melforge.common.training.corpus.batches import VALIDATION_UTTERANCES, validation_count
+from melforge.common.training.corpus.conversation import CONVERSATION
+from melforge.common.training.corpus.dataset import LABELS, Labels, load_audio, load_labels, save_labels
+from melforge.common.training.corpus.prepare import (
     line_symbols,
     read_metadata,
     read_transcripts,
     split_sentences_into_lines,
 )
-from common.training.corpus.processes import in_processes
-from common.training.corpus.texts import extra_sentences, fill
+from melforge.common.training.corpus.processes import in_processes
+from melforge.common.training.corpus.texts import extra_sentences, fill
 
 RATE, HOP = 22_050, 256
 SYMBOLS = [" ", "@S", "@IY1", ",", " ", "@M", "@IY1", "."]

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import soundfile
 
-from common.errors import InputError
-from common.training.corpus import from_recordings, report
-from common.training.corpus.alignment import PhoneTimes
-from common.training.corpus.dataset import load_audio, load_labels
-from common.training.corpus.defects import KINDS
-from common.training.corpus.from_recordings import prepare_recordings
-from common.training.corpus.report import read_report
 from melforge import __main__ as command
+from melforge.common.errors import InputError
+from melforge.common.training.corpus import from_recordings, report
+from melforge.common.training.corpus.alignment import PhoneTimes
+from melforge.common.training.corpus.dataset import load_audio, load_labels
+from melforge.common.training.corpus.defects import KINDS
+from melforge.common.training.corpus.from_recordings import prepare_recordings
+from melforge.common.training.corpus.report import read_report
 
 RATE, HOP = 22_050, 256
 TEXT = "This is the sentence number {}."
@@ -396,7 +396,7 @@ def test_an_unknown_kind_to_keep_is_an_error_with_the_nearest(folder, aligner, t
 @pytest.mark.slow
 def test_the_command_with_pocketsphinx_in_two_processes(tmp_path, monkeypatch, capsys):
     """Real recordings of the shipped voice: one has another's text, and one says more than its text."""
-    from common.runner import TextToSpeech
+    from melforge.common.runner import TextToSpeech
 
     texts = [
         "The weather was fine all day long.",

@@ -7,12 +7,18 @@ import pytest
 import soundfile
 import torch
 
-from common.audio.contract import MelContract
-from common.errors import InputError
-from common.training.corpus import batches, prepare
-from common.training.corpus.dataset import HOP, RATE, load_labels
-from common.training.corpus.sources import SOURCES, UNVOICED, SourcedSegments, load_source, teacher_source
-from hifigan.source_filter import pulses
+from melforge.common.audio.contract import MelContract
+from melforge.common.errors import InputError
+from melforge.common.training.corpus import batches, prepare
+from melforge.common.training.corpus.dataset import HOP, RATE, load_labels
+from melforge.common.training.corpus.sources import (
+    SOURCES,
+    UNVOICED,
+    SourcedSegments,
+    load_source,
+    teacher_source,
+)
+from melforge.hifigan.source_filter import pulses
 from tests.sourced_corpus import FRAMES, write_sourced_corpus
 
 TEXTS = "a|She sells old books in a small shop.\nb|Is it late?\nc|The weather was fine all day long.\n"
@@ -86,7 +92,7 @@ def test_the_sources_pulses_are_what_the_teacher_filters(first):
     """A filter that changes nothing gives the teacher's pulses: ours are in step with them."""
     from hibari import dsp
 
-    from common.training.corpus.teacher import Teacher
+    from melforge.common.training.corpus.teacher import Teacher
 
     teacher, gain, frames = Teacher(), 0.01, 100
     *spectra, pitch = teacher._plain("ʃi sˈɛlz ˈOld bˈʊks ɪn ə smˈɔl ʃˈɑp.")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from common.training.corpus.takes import find_takes
+from melforge.common.training.corpus.takes import find_takes
 
 TONE = 0.1 * np.sin(np.arange(800) * 0.3)
 

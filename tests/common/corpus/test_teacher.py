@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 import pytest
 
-from common.training.corpus.conversation import CONVERSATION
-from common.training.corpus.intonation import GLIDE, RISE_FROM, RISE_TO, asks_yes_or_no, with_rise
-from common.training.corpus.teacher import DURATIONS, FRAMES, PITCH, Teacher, rising_part
-from common.training.corpus.texts import fill
+from melforge.common.training.corpus.conversation import CONVERSATION
+from melforge.common.training.corpus.intonation import GLIDE, RISE_FROM, RISE_TO, asks_yes_or_no, with_rise
+from melforge.common.training.corpus.teacher import DURATIONS, FRAMES, PITCH, Teacher, rising_part
+from melforge.common.training.corpus.texts import fill
 
 
 @pytest.mark.parametrize(

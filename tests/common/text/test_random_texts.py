@@ -9,10 +9,10 @@ import unicodedata
 
 import pytest
 
-from common.errors import InputError
-from common.text.english.normalise import normalise
-from common.text.frontends import get_frontend
-from common.weights.voices import load_voice
+from melforge.common.errors import InputError
+from melforge.common.text.english.normalise import normalise
+from melforge.common.text.frontends import get_frontend
+from melforge.common.weights.voices import load_voice
 
 WORDS = (
     "the cat $3.50 1/2 5½ m²/s Mr. Dr. O'Neil NASA GPUs 12:30 p.m. 1999 21st IV e-mail a@b.com "

@@ -2,8 +2,8 @@
 
 import pytest
 
-from common.text import split
-from common.text.split import pause_between, split_clauses, split_sentences
+from melforge.common.text import split
+from melforge.common.text.split import pause_between, split_clauses, split_sentences
 
 WRAPPED = """This is a line of prose that goes on until its right margin, and wraps at
 London, whence it goes on for some while. The next sentence wraps as well

@@ -2,7 +2,7 @@
 
 import pytest
 
-from common.text.symbols import ARPABET, SYMBOL_SETS, get_symbols
+from melforge.common.text.symbols import ARPABET, SYMBOL_SETS, get_symbols
 
 
 @pytest.mark.parametrize(

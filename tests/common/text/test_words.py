@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from common.text.frontends import get_frontend
-from common.text.words import common_breaks, words_of
+from melforge.common.text.frontends import get_frontend
+from melforge.common.text.words import common_breaks, words_of
 
 DATA = Path(__file__).parents[2] / "data"
 SENTENCES = [line.split("\t")[0] for line in (DATA / "hard_sentences.tsv").read_text().splitlines()]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from common.text.english.homographs.table import choose, usual, verb
+from melforge.common.text.english.homographs.table import choose, usual, verb
 
 __all__ = ["choose", "usual", "verb"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from common.text.english.homographs.word_classes import (
+from melforge.common.text.english.homographs.word_classes import (
     ADVERBS,
     AL_NOUNS,
     BOTH_WAYS,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from common.text.english.homographs.clauses import is_plural, is_thing_marker, word_at
-from common.text.english.homographs.verbs import is_behind_singular, is_verb
-from common.text.english.homographs.word_classes import (
+from melforge.common.text.english.homographs.clauses import is_plural, is_thing_marker, word_at
+from melforge.common.text.english.homographs.verbs import is_behind_singular, is_verb
+from melforge.common.text.english.homographs.word_classes import (
     AFTER_IMPERATIVE,
     BE,
     CLOSED,

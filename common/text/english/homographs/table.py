@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from common.text.english.homographs.clauses import word_at
-from common.text.english.homographs.nouns import (
+from melforge.common.text.english.homographs.clauses import word_at
+from melforge.common.text.english.homographs.nouns import (
     is_adjective,
     is_before_plural,
     is_closing,
@@ -15,8 +15,8 @@ from common.text.english.homographs.nouns import (
     is_noun,
     is_place,
 )
-from common.text.english.homographs.verbs import is_past, is_third_person, is_used_to, is_verb
-from common.text.english.word_parts import Phones, plural, read_rows
+from melforge.common.text.english.homographs.verbs import is_past, is_third_person, is_used_to, is_verb
+from melforge.common.text.english.word_parts import Phones, plural, read_rows
 
 
 def choose(word: str, sentence: Sequence[str], index: int) -> Phones | None:

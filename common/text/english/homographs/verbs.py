@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from common.text.english.homographs.clauses import (
+from melforge.common.text.english.homographs.clauses import (
     clause_start,
     goes_on_as_noun,
     has_distant_subject,
@@ -17,7 +17,7 @@ from common.text.english.homographs.clauses import (
     word_at,
     word_before,
 )
-from common.text.english.homographs.word_classes import (
+from melforge.common.text.english.homographs.word_classes import (
     ADJECTIVES,
     ANYONE,
     ASKING,

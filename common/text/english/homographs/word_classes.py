@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.text.english.word_parts import words
+from melforge.common.text.english.word_parts import words
 
 MODALS = words("""will would can could shall should may might must do does did cannot don't doesn't didn't
     won't wouldn't can't couldn't shan't shouldn't mustn't let's please i'll you'll he'll she'll it'll we'll

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-from common.text.english.reading import number_words as say
-from common.text.english.reading import tables
-from common.text.english.reading.capitals import letter_name, roman
-from common.text.english.reading.cursor import LETTER, Cursor, Reading, Rule, form
-from common.text.english.reading.dates import month, weekday
-from common.text.english.reading.formulas import FUNCTIONS, function_name
-from common.text.english.reading.latin import in_latin
-from common.text.english.reading.streets import DESIGNATORS, designator, state, street
-from common.text.english.word_parts import words
+from melforge.common.text.english.reading import number_words as say
+from melforge.common.text.english.reading import tables
+from melforge.common.text.english.reading.capitals import letter_name, roman
+from melforge.common.text.english.reading.cursor import LETTER, Cursor, Reading, Rule, form
+from melforge.common.text.english.reading.dates import month, weekday
+from melforge.common.text.english.reading.formulas import FUNCTIONS, function_name
+from melforge.common.text.english.reading.latin import in_latin
+from melforge.common.text.english.reading.streets import DESIGNATORS, designator, state, street
+from melforge.common.text.english.word_parts import words
 
 _CALENDAR = "Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec"
 _ROMAN_IN_SMALL = words("vol vols ch chap pp p sc")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from common.text.english.pronounce import is_known
-from common.text.english.reading import number_words as say
-from common.text.english.reading import tables
-from common.text.english.reading.capitals import camel, letter_name, part_of_name
-from common.text.english.reading.cursor import WORD, Cursor, Reading
-from common.text.english.reading.latin import left_out_of
-from common.text.english.reading.words import plain
-from common.text.english.word_parts import words
+from melforge.common.text.english.pronounce import is_known
+from melforge.common.text.english.reading import number_words as say
+from melforge.common.text.english.reading import tables
+from melforge.common.text.english.reading.capitals import camel, letter_name, part_of_name
+from melforge.common.text.english.reading.cursor import WORD, Cursor, Reading
+from melforge.common.text.english.reading.latin import left_out_of
+from melforge.common.text.english.reading.words import plain
+from melforge.common.text.english.word_parts import words
 
 _HEAD = re.compile(r"[^\s@./\\]{0,63}[@./\\]")  # the first mark of an address
 _SCHEME = re.compile(r"^(?:https?|ftp)://", re.IGNORECASE)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from common.text.english.reading import number_words as say
-from common.text.english.reading import tables
-from common.text.english.reading.cursor import NUMBER, Cursor, N, Reading
-from common.text.english.reading.dates import month_day
-from common.text.english.reading.money import said_price
-from common.text.english.reading.units import LETTERED, bare_per_unit, singular_unit, unit_after
-from common.text.english.word_parts import words
+from melforge.common.text.english.reading import number_words as say
+from melforge.common.text.english.reading import tables
+from melforge.common.text.english.reading.cursor import NUMBER, Cursor, N, Reading
+from melforge.common.text.english.reading.dates import month_day
+from melforge.common.text.english.reading.money import said_price
+from melforge.common.text.english.reading.units import LETTERED, bare_per_unit, singular_unit, unit_after
+from melforge.common.text.english.word_parts import words
 
 _RANGE = re.compile(rf"(?:-|\s?[–—]\s?)({N})(?![-\d])")
 _SPACED_RANGE = re.compile(rf"\s-\s({N})(?![-\d])")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from common.text.english.pronounce import is_known, of_word, spell
-from common.text.english.reading import number_words as say
-from common.text.english.reading import tables
-from common.text.english.reading.cursor import Cursor
-from common.text.english.word_parts import bare, words
+from melforge.common.text.english.pronounce import is_known, of_word, spell
+from melforge.common.text.english.reading import number_words as say
+from melforge.common.text.english.reading import tables
+from melforge.common.text.english.reading.cursor import Cursor
+from melforge.common.text.english.word_parts import bare, words
 
 NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SURNAME = re.compile(r"(?:Mac|Mc|O|De|La|Di|Van|Fitz|Le)[A-Z][a-z]+")

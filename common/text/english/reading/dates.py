@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from common.text.english.reading import number_words as say
-from common.text.english.reading import tables
-from common.text.english.reading.cursor import Cursor, Reading, Rule, form
-from common.text.english.reading.times import clock
-from common.text.english.word_parts import words
+from melforge.common.text.english.reading import number_words as say
+from melforge.common.text.english.reading import tables
+from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form
+from melforge.common.text.english.reading.times import clock
+from melforge.common.text.english.word_parts import words
 
 _MONTH = "|".join(sorted(tables.MONTH_NUMBERS, key=len, reverse=True))
 _WEEKDAY = "|".join(sorted(tables.WEEKDAYS, key=len, reverse=True))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 
-from common.text.english.reading import number_words as say
-from common.text.english.reading import tables
-from common.text.english.reading.amounts import amount
-from common.text.english.reading.capitals import letter_name, letters_and_digits
-from common.text.english.reading.cursor import NUMBER, Cursor, Reading, Rule, first_reading, form
-from common.text.english.reading.dates import DATES, dated_fraction, decade, is_day
-from common.text.english.reading.money import european_price, pence, pence_per
-from common.text.english.reading.streets import house_in_queens, house_number
-from common.text.english.reading.telephone import DIGITS
-from common.text.english.reading.times import TIMES, duration
-from common.text.english.reading.units import plural_unit, unit_after, unit_name
-from common.text.english.word_parts import words
+from melforge.common.text.english.reading import number_words as say
+from melforge.common.text.english.reading import tables
+from melforge.common.text.english.reading.amounts import amount
+from melforge.common.text.english.reading.capitals import letter_name, letters_and_digits
+from melforge.common.text.english.reading.cursor import NUMBER, Cursor, Reading, Rule, first_reading, form
+from melforge.common.text.english.reading.dates import DATES, dated_fraction, decade, is_day
+from melforge.common.text.english.reading.money import european_price, pence, pence_per
+from melforge.common.text.english.reading.streets import house_in_queens, house_number
+from melforge.common.text.english.reading.telephone import DIGITS
+from melforge.common.text.english.reading.times import TIMES, duration
+from melforge.common.text.english.reading.units import plural_unit, unit_after, unit_name
+from melforge.common.text.english.word_parts import words
 
 _FRACTION = re.compile(r"(?:(\d{1,4})[ -])?(\d{1,4})/(\d{1,4})(?:rds?|ths?|nds?|RD|TH|ND)?(?![\w/]|\.\d)")
 _SHORT_FRACTION = re.compile(r"(\d{1,6})?\s?([½¼¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞⅐⅑⅒])")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from common.text.english.reading import number_words as say
-from common.text.english.reading.capitals import letter_name
-from common.text.english.reading.cursor import Cursor, Reading, form
-from common.text.english.word_parts import words
+from melforge.common.text.english.reading import number_words as say
+from melforge.common.text.english.reading.capitals import letter_name
+from melforge.common.text.english.reading.cursor import Cursor, Reading, form
+from melforge.common.text.english.word_parts import words
 
 FUNCTIONS = {"sin": "sine", "cos": "cosine", "tan": "tangent", "ln": "natural log", "sqrt": "square root"}
 FUNCTIONS |= {"max": "maximum", "min": "minimum", "det": "determinant"}

@@ -6,8 +6,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from common.text.english.reading import tables
-from common.text.english.reading.cursor import Cursor, LeftOut
+from melforge.common.text.english.reading import tables
+from melforge.common.text.english.reading.cursor import Cursor, LeftOut
 
 _MAX_NAME = 2000  # characters of the longest address
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from common.text.english.reading import number_words as say
-from common.text.english.reading import tables
-from common.text.english.reading.addresses import address, tag
-from common.text.english.reading.capitals import NUMBERED, letter_name
-from common.text.english.reading.cursor import Cursor, Reading, Rule
-from common.text.english.reading.dates import is_month
-from common.text.english.reading.formats import number, short_fraction
-from common.text.english.reading.formulas import FUNCTIONS
-from common.text.english.reading.money import price
-from common.text.english.reading.telephone import phone_abroad
-from common.text.english.reading.words import size_by
-from common.text.english.word_parts import words
-from common.text.symbols import ARPABET
+from melforge.common.text.english.reading import number_words as say
+from melforge.common.text.english.reading import tables
+from melforge.common.text.english.reading.addresses import address, tag
+from melforge.common.text.english.reading.capitals import NUMBERED, letter_name
+from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule
+from melforge.common.text.english.reading.dates import is_month
+from melforge.common.text.english.reading.formats import number, short_fraction
+from melforge.common.text.english.reading.formulas import FUNCTIONS
+from melforge.common.text.english.reading.money import price
+from melforge.common.text.english.reading.telephone import phone_abroad
+from melforge.common.text.english.reading.words import size_by
+from melforge.common.text.english.word_parts import words
+from melforge.common.text.symbols import ARPABET
 
 _MONEY = re.compile(r"[$£€¥₹₩₽₪₺₴₫₱₦฿₿]([-−–]?)(?=[ .]?\d)\s?")
 _DOLLARS_OF = re.compile(r"\$(US|AU|A|NZ|CA|C|HK|S)\s?(?=\d)")  # "$US46"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from common.text.english.reading import number_words as say
-from common.text.english.reading import tables
-from common.text.english.reading.capitals import letter_name
-from common.text.english.reading.cursor import Cursor, Reading, form
-from common.text.english.reading.units import ROADS
-from common.text.english.word_parts import words
+from melforge.common.text.english.reading import number_words as say
+from melforge.common.text.english.reading import tables
+from melforge.common.text.english.reading.capitals import letter_name
+from melforge.common.text.english.reading.cursor import Cursor, Reading, form
+from melforge.common.text.english.reading.units import ROADS
+from melforge.common.text.english.word_parts import words
 
 _KIND = "|".join(
     sorted((*tables.STREETS, *tables.STREETS.values(), "Loop", "Row", "Pike"), key=len, reverse=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.text.english.word_parts import words
+from melforge.common.text.english.word_parts import words
 
 
 def _pairs(text: str) -> dict[str, str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from common.text.english.pronounce import is_known
-from common.text.english.reading import number_words as say
-from common.text.english.reading import tables
-from common.text.english.reading.capitals import letter_name
-from common.text.english.reading.cursor import Cursor, Reading, Rule, form
-from common.text.english.word_parts import words
+from melforge.common.text.english.pronounce import is_known
+from melforge.common.text.english.reading import number_words as say
+from melforge.common.text.english.reading import tables
+from melforge.common.text.english.reading.capitals import letter_name
+from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form
+from melforge.common.text.english.word_parts import words
 
 _EXTENSION = r"(?:,?\s?(?:[eE]xt\.?|[eE]xtension|x)\s?(\d{1,6}))?"
 _ABROAD = re.compile(r"\+\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){2,6}(?!\w)|\+\d{8,15}(?!\w)")

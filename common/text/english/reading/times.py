@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from common.text.english.reading import number_words as say
-from common.text.english.reading.cursor import Cursor, Rule, form
-from common.text.english.reading.units import plural_unit
-from common.text.english.word_parts import words
+from melforge.common.text.english.reading import number_words as say
+from melforge.common.text.english.reading.cursor import Cursor, Rule, form
+from melforge.common.text.english.reading.units import plural_unit
+from melforge.common.text.english.word_parts import words
 
 _HALF = r"(?:\s?([AaPp])(?:\.\s?[Mm](?:\.|(?!\w))|[Mm](?!\w)))"
 _PERIODS = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}

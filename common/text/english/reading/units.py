@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from common.text.english.reading import tables
-from common.text.english.reading.cursor import Cursor
-from common.text.english.word_parts import words
+from melforge.common.text.english.reading import tables
+from melforge.common.text.english.reading.cursor import Cursor
+from melforge.common.text.english.word_parts import words
 
 _UNIT = re.compile(r"(\s?|-)(?:(sq|cu)\.?\s)?([A-Za-zµμΩΩ]{1,5})(\^?[23²³])?(?![\w²³^])")
 _DOTTED_UNIT = re.compile(r"\s?([mk]\.p\.h|r\.p\.m|m\.p\.g)(?:\.|(?!\w))")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from common.text.english.reading import number_words as say
-from common.text.english.reading import tables
-from common.text.english.reading.abbreviations import (
+from melforge.common.text.english.reading import number_words as say
+from melforge.common.text.english.reading import tables
+from melforge.common.text.english.reading.abbreviations import (
     SHORT_WORDS,
     abbreviation,
     book,
@@ -20,14 +20,20 @@ from common.text.english.reading.abbreviations import (
     slashed_abbreviation,
     working_days,
 )
-from common.text.english.reading.capitals import NAME_PARTS, cased, letter_name, letters_and_digits, roman
-from common.text.english.reading.cursor import Cursor, Reading, Rule, form
-from common.text.english.reading.formulas import derivative, difference, logarithm, quotient
-from common.text.english.reading.latin import in_latin, is_term, latin_parts, left_out_of, scripts_of
-from common.text.english.reading.money import price
-from common.text.english.reading.streets import county_road, direction, dotted_state, party
-from common.text.english.reading.units import unit_behind_per, unit_name
-from common.text.english.word_parts import words
+from melforge.common.text.english.reading.capitals import (
+    NAME_PARTS,
+    cased,
+    letter_name,
+    letters_and_digits,
+    roman,
+)
+from melforge.common.text.english.reading.cursor import Cursor, Reading, Rule, form
+from melforge.common.text.english.reading.formulas import derivative, difference, logarithm, quotient
+from melforge.common.text.english.reading.latin import in_latin, is_term, latin_parts, left_out_of, scripts_of
+from melforge.common.text.english.reading.money import price
+from melforge.common.text.english.reading.streets import county_road, direction, dotted_state, party
+from melforge.common.text.english.reading.units import unit_behind_per, unit_name
+from melforge.common.text.english.word_parts import words
 
 _SHORT_MONTHS = words("Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec")
 _SHORTENED = _SHORT_MONTHS | words("Mon Tue Tues Wed Thu Thur Thurs Fri")

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from common.text.english.letters import load_letter_reader
-from common.text.english.pronounce import of_word, read
-from common.text.frontends import get_frontend
-from common.text.split import CLAUSE_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
-from common.training.corpus.teacher import from_misaki, to_misaki
+from melforge.common.text.english.letters import load_letter_reader
+from melforge.common.text.english.pronounce import of_word, read
+from melforge.common.text.frontends import get_frontend
+from melforge.common.text.split import CLAUSE_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
+from melforge.common.training.corpus.teacher import from_misaki, to_misaki
 
 ROOT = Path(__file__).parents[4]
 FRONTEND = get_frontend("english")
@@ -205,8 +205,8 @@ def test_every_phone_has_a_misaki_form_and_letters_have_none():
 def test_the_letter_reader_is_the_network_that_was_trained():
     from safetensors.torch import load_file
 
-    from common.text.english.letters import WEIGHTS
-    from common.training.english.letters import Reader, encode
+    from melforge.common.text.english.letters import WEIGHTS
+    from melforge.common.training.english.letters import Reader, encode
 
     reader = load_letter_reader()
     network = Reader(len(reader._chunks)).eval()
@@ -225,8 +225,8 @@ def test_unknown_words_always_get_a_vowel():
 
 def test_an_ordinary_sentence_reads_neither_the_network_nor_anyascii():
     code = (
-        "import sys; from common.text.frontends import get_frontend;"
-        "from common.text.english.letters import load_letter_reader;"
+        "import sys; from melforge.common.text.frontends import get_frontend;"
+        "from melforge.common.text.english.letters import load_letter_reader;"
         "get_frontend('english')('Dr. Smith paid $5 at 3:45 pm on Jan. 5th, 1999.');"
         "print(load_letter_reader.cache_info().currsize, 'anyascii' in sys.modules, 'torch' in sys.modules)"
     )

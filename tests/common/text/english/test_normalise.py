@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from common.text.english.normalise import normalise
-from common.text.english.reading import number_words
-from common.text.frontends import get_frontend
+from melforge.common.text.english.normalise import normalise
+from melforge.common.text.english.reading import number_words
+from melforge.common.text.frontends import get_frontend
 
 ROOT = Path(__file__).parents[4]
 FRONTEND = get_frontend("english")

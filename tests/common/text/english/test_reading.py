@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from common.text.english.reading import (
+from melforge.common.text.english.reading import (
     addresses,
     amounts,
     dates,
@@ -16,7 +16,7 @@ from common.text.english.reading import (
     times,
     words,
 )
-from common.text.english.reading.cursor import Cursor, LeftOut, Reading, begin
+from melforge.common.text.english.reading.cursor import Cursor, LeftOut, Reading, begin
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.text.frontends import get_frontend
-from common.text.split import CLAUSE_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
+from melforge.common.text.frontends import get_frontend
+from melforge.common.text.split import CLAUSE_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
 
 ROOT = Path(__file__).parents[4]
 GOLDEN = ROOT / "tests" / "golden" / "text"
@@ -303,7 +303,7 @@ def test_wrong_options_are_named(name, options, message):
 
 def test_text_without_numbers_imports_neither_inflect_nor_torch():
     code = (
-        "import sys; from common.text.frontends import get_frontend\n"
+        "import sys; from melforge.common.text.frontends import get_frontend\n"
         "for name in ('tacotron2', 'fastspeech', 'fastpitch'): get_frontend(name)('Hello, world.')\n"
         "print({'inflect', 'torch'} & set(sys.modules))\n"
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from common.text.published.transliterate import to_ascii_bundled, to_ascii_unidecode
+from melforge.common.text.published.transliterate import to_ascii_bundled, to_ascii_unidecode
 
 LATIN = "áàâãåçéèêëíñóøúýžłőğŠĐ"
 
