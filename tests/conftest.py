@@ -12,8 +12,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 # The networks are tiny, and a thread that waits by spinning would take a core from other tests.
 os.environ["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", "1")
@@ -59,12 +62,8 @@ def has_module(name: str) -> bool:
     return True
 
 
-def has_server() -> bool:
-    return all(map(has_module, ("fastapi", "uvicorn", "prometheus_client", "websockets", "soxr", "httpx")))
-
-
 def has_browser() -> bool:
-    return has_server() and has_module("playwright") and shutil.which("chromium") is not None
+    return NEEDS["serve"].found() and has_module("playwright") and shutil.which("chromium") is not None
 
 
 def has_nvrtc() -> bool:
@@ -113,67 +112,160 @@ def has_the_exporter() -> bool:
     return json.loads(MADE_WITH.read_text()) == versions()
 
 
-NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
-    "gpu": ("an NVIDIA GPU", has_gpu),
-    "two_gpus": ("two NVIDIA GPUs", has_two_gpus),
-    "no_gpu": ("a machine without an NVIDIA GPU", lambda: not has_gpu()),
-    "trt": ("TensorRT or TensorRT for RTX", has_tensorrt),
-    "rtx": ("TensorRT for RTX, which builds without a GPU", lambda: has_tensorrt(portable=True)),
-    "triton": ("Triton", lambda: has_module("triton")),
-    "cuda_bindings": ("cuda.bindings", lambda: has_module("cuda.bindings.nvrtc")),
-    "nvrtc": ("cuda.bindings and NVRTC", has_nvrtc),
-    "nvcc": ("nvcc", lambda: shutil.which("nvcc") is not None),
-    "gxx": ("a g++ that knows _Float16", has_half_on_host),
-    "onnxruntime_headers": (
-        "g++ and ONNX Runtime's C++ headers ($ONNXRUNTIME_INCLUDE)",
+class Need(NamedTuple):
+    """What tests need, how to get it, and whether it is here."""
+
+    what: str
+    get: str
+    found: Callable[[], bool]
+
+
+def modules(*names: str) -> Callable[[], bool]:
+    return lambda: all(map(has_module, names))
+
+
+def program(name: str) -> Callable[[], bool]:
+    return lambda: shutil.which(name) is not None
+
+
+NEEDS: dict[str, Need] = {
+    "gpu": Need("an NVIDIA GPU", "", has_gpu),
+    "two_gpus": Need("two NVIDIA GPUs", "", has_two_gpus),
+    "no_gpu": Need("a machine without an NVIDIA GPU", "CUDA_VISIBLE_DEVICES=''", lambda: not has_gpu()),
+    "trt": Need("TensorRT or TensorRT for RTX", "pip install -e '.[trt]'", has_tensorrt),
+    "rtx": Need(
+        "TensorRT for RTX, which builds without a GPU",
+        "pip install -e '.[trt]'",
+        lambda: has_tensorrt(portable=True),
+    ),
+    "triton": Need("Triton", "PyTorch's build for CUDA", modules("triton")),
+    "cuda_bindings": Need("cuda.bindings", "PyTorch's build for CUDA", modules("cuda.bindings.nvrtc")),
+    "nvrtc": Need("cuda.bindings and NVRTC", "PyTorch's build for CUDA", has_nvrtc),
+    "nvcc": Need("nvcc", "the CUDA toolkit", program("nvcc")),
+    "gxx": Need("a g++ that knows _Float16", "g++ 13", has_half_on_host),
+    "onnxruntime_headers": Need(
+        "g++ and ONNX Runtime's C++ headers",
+        "$ONNXRUNTIME_INCLUDE, see .ci/run",
         lambda: shutil.which("g++") is not None and onnxruntime_headers() is not None,
     ),
-    "ffmpeg": ("ffmpeg", lambda: shutil.which("ffmpeg") is not None),
-    "serve": ("the extra serve, and httpx", has_server),
-    "align": (
-        "pocketsphinx, pyworld and soxr, of the extra train",
-        lambda: all(map(has_module, ("pocketsphinx", "pyworld", "soxr"))),
+    "ffmpeg": Need("ffmpeg", "apt install ffmpeg", program("ffmpeg")),
+    "serve": Need(
+        "the server and a client",
+        "pip install -e '.[serve]' httpx",
+        modules("fastapi", "uvicorn", "prometheus_client", "websockets", "soxr", "httpx"),
     ),
-    "teacher": (
-        "hibari-tts, pocketsphinx, pyworld and soxr, of the extra train",
-        lambda: all(map(has_module, ("hibari", "pocketsphinx", "pyworld", "soxr"))),
+    "align": Need(
+        "pocketsphinx, pyworld and soxr",
+        "pip install -e '.[train]'",
+        modules("pocketsphinx", "pyworld", "soxr"),
     ),
-    "openai": ("the package openai", lambda: has_module("openai")),
-    "livekit": ("the package livekit-plugins-openai", lambda: has_module("livekit.plugins.openai")),
-    "pipecat": ("the package pipecat-ai[openai]", lambda: has_module("pipecat.services.openai.tts")),
-    "litserve": ("LitServe", lambda: has_module("litserve")),
-    "browser": ("Playwright, Chromium and the extra serve", has_browser),
-    "tritonserver": (
-        "$MELFORGE_TRITON_PYTHON, with the extra tritonserver",
+    "teacher": Need(
+        "hibari-tts, pocketsphinx, pyworld and soxr",
+        "pip install -e '.[train]'",
+        modules("hibari", "pocketsphinx", "pyworld", "soxr"),
+    ),
+    "openai": Need("OpenAI's client", "pip install openai", modules("openai")),
+    "livekit": Need("LiveKit", "pip install livekit-plugins-openai", modules("livekit.plugins.openai")),
+    "pipecat": Need("Pipecat", "pip install 'pipecat-ai[openai]'", modules("pipecat.services.openai.tts")),
+    "litserve": Need("LitServe", "pip install -e '.[litserve]'", modules("litserve")),
+    "browser": Need(
+        "Playwright, Chromium and the server", "apt install chromium; pip install -e '.[dev]'", has_browser
+    ),
+    "tritonserver": Need(
+        "tritonserver",
+        "$MELFORGE_TRITON_PYTHON, the Python of an environment with '.[tritonserver]'",
         lambda: has_in_its_python("MELFORGE_TRITON_PYTHON", "pytriton"),
     ),
-    "ray": (
-        "$MELFORGE_RAY_PYTHON, with the extra ray",
+    "ray": Need(
+        "Ray",
+        "$MELFORGE_RAY_PYTHON, the Python of an environment with '.[ray]'",
         lambda: has_in_its_python("MELFORGE_RAY_PYTHON", "ray.serve"),
     ),
-    "exporter": (
-        "PyTorch and onnxscript as common/export/graphs/made_with.json names them",
+    "exporter": Need(
+        "PyTorch and onnxscript of the packed graphs",
+        "the versions in common/export/graphs/made_with.json",
         has_the_exporter,
     ),
-    "manifests": ("Helm, and the extra manifests", has_manifests),
-    "dev_full": ("/dev/full", lambda: Path("/dev/full").exists()),
+    "manifests": Need("Helm and schemas", "Helm, see .ci/run; pip install -e '.[manifests]'", has_manifests),
+    "dev_full": Need("/dev/full", "Linux", lambda: Path("/dev/full").exists()),
 }
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", dest="all_tests", help="also the tests marked slow")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    for marker, (needed, _) in NEEDS.items():
-        config.addinivalue_line("markers", f"{marker}: needs {needed}")
+    for marker, need in NEEDS.items():
+        config.addinivalue_line("markers", f"{marker}: needs {need.what}")
+    config.pluginmanager.register(Outcome(), "outcome")
 
 
 @functools.cache
 def lacks(marker: str) -> bool:
-    return not NEEDS[marker][1]()
+    return not NEEDS[marker].found()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    for marker, (needed, _) in NEEDS.items():
+    for marker, need in NEEDS.items():
         if item.get_closest_marker(marker) and lacks(marker):
-            pytest.skip(f"needs {needed}")
+            pytest.skip(f"{need.what}: {need.get}" if need.get else need.what)
+
+
+# What runs, and what is said of what does not
+
+
+class Outcome:
+    """Leaves slow tests out, and says in one line what each thing that is missing leaves out."""
+
+    slow = 0
+    status = 0
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Slow tests wait for --all, for -m, or to be named."""
+        named = any("::" in argument for argument in config.args)
+        if config.option.all_tests or config.option.markexpr or named:
+            return
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        self.slow = len(slow)
+        if hasattr(config, "workeroutput"):
+            config.workeroutput["slow"] = len(slow)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node, ids) -> None:
+        if node.gateway.id == "gw0":
+            print(f"\n{len(ids)} tests in {len(node.nodemanager.specs)} processes")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node, error) -> None:
+        self.slow = max(self.slow, getattr(node, "workeroutput", {}).get("slow", 0))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport, config: pytest.Config):
+        return ("skipped", "", "SKIPPED") if report.skipped else None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter, config: pytest.Config) -> None:
+        skipped = terminalreporter.stats.get("skipped", [])
+        reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+        for reason, count in reasons.most_common():
+            terminalreporter.write_line(f"{count:5d} tests need {reason}")
+        if self.slow:
+            terminalreporter.write_line(f"{self.slow:5d} slow tests: pytest --all")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        """A thread that a test left hanging would keep the process from ending."""
+        left = [one for one in threading.enumerate() if one is not threading.main_thread() and not one.daemon]
+        if left and not hasattr(config, "workeroutput"):
+            sys.stdout.flush()
+            os._exit(self.status)
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        self.status = int(exitstatus)
 
 
 # Running in parallel

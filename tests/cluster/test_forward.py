@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from melforge.common.errors import InputError
-from tests.conftest import has_server
+from tests.conftest import lacks
 
 pytestmark = pytest.mark.serve
-if has_server():
+if not lacks("serve"):
     from melforge.common.cluster import forward
     from melforge.common.cluster.forward import Asked, Forward, ReplicaLost
     from melforge.common.serve.errors import overloaded
